@@ -1,0 +1,339 @@
+//! One stream of references, fetches or data, against TLBs of every page size at once.
+//!
+//! Exact fully associative LRU in two parts. The front holds the base pages used last. Behind it,
+//! for each page size, a recency order holds the pages of that size that are in the TLB but have no
+//! base page in the front. A page of size *S* is in the TLB if it shares its *S* number with a page
+//! of the front, which one exclusive or tells for all sizes, or if the order behind holds it. The
+//! pages of a size in front and behind together are the TLB's, and when there would be one too many
+//! the oldest one behind goes.
+
+use octavo_trace::RegionId;
+use octavo_types::PageSize;
+
+use crate::footprint::PageSet;
+use crate::front::{FRONT, Front};
+use crate::pages::Pages;
+use crate::recency::Recency;
+use crate::sizes::Sizes;
+
+/// How often recency orders are asked whether their stamps run out.
+const RENUMBER_CHECK_MISSES: u32 = 1 << 20;
+/// Spilled look-ups are counted by how aligned the page boundary is; from 2^18 pages it is 1 GiB.
+const ALIGNMENTS: usize = 19;
+
+/// Entries of each TLB level, all fully associative; level *n + 1* is looked up on a miss of level
+/// *n*, and both take the page in.
+pub type Levels = Vec<u32>;
+
+/// What a stream did to one level at one page size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Curve {
+    /// The page size.
+    pub page_size: PageSize,
+    /// The level, from 1.
+    pub level: u32,
+    /// Its entries.
+    pub entries: u32,
+    /// Look-ups.
+    pub accesses: u64,
+    /// Look-ups that found nothing.
+    pub misses: u64,
+}
+
+/// One page size's first level.
+struct First {
+    behind: Recency,
+    /// Pages in the TLB, in front and behind.
+    filled: u32,
+}
+
+/// A further level at one page size.
+struct Further {
+    order: Recency,
+    filled: u32,
+    entries: u32,
+}
+
+/// What a region has had.
+#[derive(Clone)]
+pub struct RegionTally {
+    /// References.
+    pub references: u64,
+    /// Misses, `[level][size]` flat.
+    misses: Vec<u64>,
+    /// Second halves of references that span base pages, by the boundary's alignment.
+    spilled: [u64; ALIGNMENTS],
+    /// Base pages touched.
+    pub touched: PageSet,
+}
+
+/// What the stream asks of the process's memory when a page is new to it.
+pub trait Memory {
+    /// Where a traced base page would be.
+    fn relocate(&mut self, traced: u64) -> u64;
+    /// The region of a traced base page.
+    fn region(&mut self, traced: u64) -> RegionId;
+    /// A base page, relocated, is touched for the first time since it was mapped.
+    fn touched(&mut self, page: u64);
+}
+
+/// A stream against its TLBs.
+pub struct PageStream {
+    front: Front,
+    pages: Pages,
+    sizes: Sizes,
+    levels: Levels,
+    first: Vec<First>,
+    further: Vec<Vec<Further>>,
+    regions: Vec<RegionTally>,
+    until_renumber_check: u32,
+}
+
+impl PageStream {
+    /// TLBs of `levels` at each of `sizes`. There must be at least one of each, and no level
+    /// without entries.
+    pub fn new(sizes: Sizes, levels: Levels) -> Self {
+        assert!(!sizes.is_empty() && !levels.is_empty() && levels.iter().all(|entries| *entries > 0));
+        let entries = levels[0];
+        let first = (0..sizes.len()).map(|_| First { behind: Recency::new(entries), filled: 0 });
+        let further = levels[1..].iter().map(|&entries| {
+            let level = |_| Further { order: Recency::new(entries), filled: 0, entries };
+            (0..sizes.len()).map(level).collect()
+        });
+        PageStream {
+            front: Front::new((entries as usize).min(FRONT)),
+            pages: Pages::new(&sizes, levels.len()),
+            first: first.collect(),
+            further: further.collect(),
+            sizes,
+            levels,
+            regions: Vec::new(),
+            until_renumber_check: RENUMBER_CHECK_MISSES,
+        }
+    }
+
+    /// Counts references to the page of the last access.
+    #[inline(always)]
+    pub fn count(&mut self, references: u64) {
+        self.front.count(references);
+    }
+
+    /// `references` to the traced base page `traced`, one after the other.
+    #[inline(always)]
+    pub fn access(&mut self, traced: u64, references: u64, memory: &mut impl Memory) {
+        if !self.front.find(traced) {
+            self.miss_front(traced, memory);
+        }
+        self.front.count(references);
+    }
+
+    /// The second halves of `lookups` references that span into the traced base page `traced`:
+    /// look-ups at those page sizes that tell the two pages apart, but no references.
+    #[inline(never)]
+    pub fn access_spilled(&mut self, traced: u64, lookups: u64, memory: &mut impl Memory) {
+        self.access(traced, 0, memory);
+        let alignment = (memory.relocate(traced).trailing_zeros() as usize).min(ALIGNMENTS - 1);
+        let region = memory.region(traced);
+        self.tally(region).spilled[alignment] += lookups;
+    }
+
+    #[inline(always)]
+    fn miss_front(&mut self, traced: u64, memory: &mut impl Memory) {
+        let page = memory.relocate(traced);
+        let spot = self.pages.spot(page);
+        let region = match self.pages.region(spot, page) {
+            Some(region) => region,
+            None => {
+                let region = memory.region(traced);
+                self.pages.set_region(spot, page, region);
+                self.tally(region);
+                region
+            }
+        };
+        if self.pages.touch(spot, page) {
+            memory.touched(page);
+            self.tally(region).touched.insert(page);
+        }
+        if let Some(slot) = self.front.slot_of(page) {
+            // It never left; only its mapping is another.
+            let (old, references) = self.front.renew(slot, traced, region);
+            self.tally(old).references += references;
+            return;
+        }
+        if let Some(leaver) = self.front.make_room() {
+            self.regions[leaver.region.0 as usize].references += leaver.references;
+            // At sizes at which no page of the front shares its number, it goes behind.
+            for size in 0..self.sizes.telling_apart(self.front.nearest(leaver.page)) {
+                let place = self.pages.place(leaver.spot, leaver.page, size, 0);
+                self.first[size].behind.push(place, &mut self.pages.stamps);
+            }
+        }
+        let sizes = self.sizes.len();
+        let misses = &mut self.regions[region.0 as usize].misses;
+        for size in 0..self.sizes.telling_apart(self.front.nearest(page)) {
+            let place = self.pages.place(spot, page, size, 0);
+            let first = &mut self.first[size];
+            if first.behind.contains(place, &self.pages.stamps) {
+                first.behind.remove(place, &self.pages.stamps);
+                continue;
+            }
+            misses[size] += 1;
+            if first.filled == self.levels[0] {
+                first.behind.drop_oldest();
+            } else {
+                first.filled += 1;
+            }
+            for (level, further) in self.further.iter_mut().enumerate() {
+                let place = self.pages.place(spot, page, size, level + 1);
+                if further[size].access(place, &mut self.pages) {
+                    break;
+                }
+                misses[(level + 1) * sizes + size] += 1;
+            }
+        }
+        self.front.put(traced, page, spot, region);
+        self.until_renumber_check -= 1;
+        if self.until_renumber_check == 0 {
+            self.renumber_late_orders();
+        }
+    }
+
+    fn tally(&mut self, region: RegionId) -> &mut RegionTally {
+        let needed = usize::from(region.0) + 1;
+        if self.regions.len() < needed {
+            let fresh = RegionTally {
+                references: 0,
+                misses: vec![0; self.sizes.len() * self.levels.len()],
+                spilled: [0; ALIGNMENTS],
+                touched: PageSet::default(),
+            };
+            self.regions.resize(needed, fresh);
+        }
+        &mut self.regions[usize::from(region.0)]
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn renumber_late_orders(&mut self) {
+        self.until_renumber_check = RENUMBER_CHECK_MISSES;
+        for size in 0..self.sizes.len() {
+            let first = std::iter::once(&mut self.first[size].behind);
+            let further = self.further.iter_mut().map(|level| &mut level[size].order);
+            for (level, order) in first.chain(further).enumerate() {
+                if order.is_late() {
+                    let pages = order.pages();
+                    self.pages.clear_stamps(size, level);
+                    order.renumber(pages, &mut self.pages.stamps);
+                }
+            }
+        }
+    }
+
+    /// The mapping of the traced base pages `first..end`, relocated from `page` on, has changed:
+    /// regions are asked for anew, and the next touch is a first one.
+    pub fn mapping_changed(&mut self, first: u64, end: u64, page: u64) {
+        self.front.forget(first, end);
+        self.pages.forget(page, page + (end - first));
+    }
+
+    /// What each region has had; a [`RegionId`] is an index here.
+    pub fn regions(&self) -> Vec<RegionTally> {
+        let mut regions = self.regions.clone();
+        for (region, references) in self.front.owed().filter(|(_, references)| *references > 0) {
+            regions[usize::from(region.0)].references += references;
+        }
+        regions
+    }
+
+    /// The curves of one region's tally, or of several added up.
+    pub fn curves(&self, tally: &RegionTally) -> Vec<Curve> {
+        let mut curves = Vec::new();
+        for (size, page_size) in self.sizes.iter().enumerate() {
+            let shift = usize::from(page_size.base_shift());
+            let spilled: u64 = tally.spilled[shift.min(ALIGNMENTS - 1)..].iter().sum();
+            let mut accesses = tally.references + spilled;
+            for (level, &entries) in self.levels.iter().enumerate() {
+                let misses = tally.misses[level * self.sizes.len() + size];
+                let level = level as u32 + 1;
+                curves.push(Curve { page_size, level, entries, accesses, misses });
+                accesses = misses;
+            }
+        }
+        curves
+    }
+
+    /// For tests: every order's next stamp, and a check of stamps at every miss.
+    #[cfg(test)]
+    pub fn start_stamps_at(&mut self, next: u32) {
+        self.first.iter_mut().for_each(|first| first.behind.start_at(next));
+        self.further.iter_mut().flatten().for_each(|further| further.order.start_at(next));
+        self.until_renumber_check = 100;
+    }
+}
+
+impl RegionTally {
+    /// Adds another region's tally to this one.
+    pub fn add(&mut self, other: &RegionTally) {
+        self.references += other.references;
+        let sums = self.misses.iter_mut().chain(&mut self.spilled);
+        sums.zip(other.misses.iter().chain(&other.spilled)).for_each(|(sum, more)| *sum += more);
+        self.touched.union(&other.touched);
+    }
+}
+
+impl Further {
+    /// Looks a page up and takes it in; whether it was there.
+    #[inline(always)]
+    fn access(&mut self, place: crate::pages::Place, pages: &mut Pages) -> bool {
+        let hit = self.order.contains(place, &pages.stamps);
+        if hit {
+            self.order.remove(place, &pages.stamps);
+        } else if self.filled == self.entries {
+            self.order.drop_oldest();
+        } else {
+            self.filled += 1;
+        }
+        self.order.push(place, &mut pages.stamps);
+        hit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Flat;
+
+    impl Memory for Flat {
+        fn relocate(&mut self, traced: u64) -> u64 {
+            traced
+        }
+        fn region(&mut self, _: u64) -> RegionId {
+            RegionId(0)
+        }
+        fn touched(&mut self, _: u64) {}
+    }
+
+    fn run(start: Option<u32>) -> Vec<Curve> {
+        let sizes = (12..=30).step_by(3).map(|log2| PageSize::from_log2(log2).unwrap()).collect();
+        let mut stream = PageStream::new(Sizes::new(sizes), vec![32, 64]);
+        if let Some(start) = start {
+            stream.start_stamps_at(start);
+        }
+        let mut state = 1u64;
+        for _ in 0..200_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            // A hot kilopage, and now and then a page anywhere in 16 GiB.
+            let page = if state >> 61 == 0 { state >> 42 } else { state >> 54 };
+            stream.access(page, 1, &mut Flat);
+        }
+        let regions = stream.regions();
+        stream.curves(&regions[0])
+    }
+
+    #[test]
+    fn stamps_that_run_out_are_numbered_anew() {
+        // Without renumbering, the stamps would pass 2^32 and the counts go wrong.
+        assert_eq!(run(Some(u32::MAX - 100_000)), run(None));
+    }
+}

@@ -1,0 +1,375 @@
+//! The study of one process image: its fetches and its data against TLBs of every page size.
+
+use std::collections::BTreeMap;
+
+use octavo_trace::{AddressSpace, Observer, Region, RegionId, Relocation, Start, StreamProgress};
+use octavo_types::{
+    AddrRange, Consumer, DataItem, Event, MapSource, PageNumber, PageSize, Segment, VirtAddr,
+};
+
+use crate::footprint::{PageSet, Residency};
+use crate::sizes::Sizes;
+use crate::stream::{Curve, Levels, Memory, PageStream, RegionTally};
+
+/// An address that no page of a program holds: nothing matches it.
+const NO_PAGE: u64 = 1 << 63;
+/// `madvise(2)` values after which the pages are gone.
+const MADV_DONTNEED: u64 = 4;
+const MADV_REMOVE: u64 = 9;
+
+/// What to study.
+#[derive(Clone, Debug)]
+pub struct StudyConfig {
+    /// The page sizes, all at once.
+    pub sizes: Sizes,
+    /// Entries of each level of the instruction TLB.
+    pub fetch_levels: Levels,
+    /// Entries of each level of the data TLB.
+    pub data_levels: Levels,
+    /// Whether addresses are moved to where Linux would have put them, or stay as traced.
+    pub native_layout: bool,
+}
+
+/// The streams that are told apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stream {
+    /// Instruction fetches.
+    Fetch,
+    /// Loads and stores.
+    Data,
+    /// Both, where memory is counted.
+    All,
+}
+
+/// What has been counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Instructions, which are as many as fetches.
+    pub instructions: u64,
+    /// Loads, those of modifies among them.
+    pub loads: u64,
+    /// Stores, those of modifies among them.
+    pub stores: u64,
+    /// Loads and stores that came as one item.
+    pub modifies: u64,
+    /// Threads that ran.
+    pub threads: u64,
+    /// Times that another thread went on.
+    pub thread_switches: u64,
+    /// Events by name.
+    pub events: BTreeMap<&'static str, u64>,
+}
+
+impl Counts {
+    /// Fetches, loads and stores.
+    pub fn references(&self) -> u64 {
+        self.instructions + self.loads + self.stores
+    }
+}
+
+/// Memory touched by one stream in pages of one size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Footprint {
+    /// Which references touched it.
+    pub stream: Stream,
+    /// The page size.
+    pub page_size: PageSize,
+    /// Distinct pages touched over the whole run, times the page size.
+    pub touched_bytes: u64,
+    /// The most that was touched and still mapped at one time; for [`Stream::All`] of a process.
+    pub peak_resident_bytes: Option<u64>,
+}
+
+/// What a region, or the whole process, has had.
+#[derive(Clone, Debug)]
+pub struct RegionResult {
+    /// Fetches.
+    pub fetch_references: u64,
+    /// Loads and stores.
+    pub data_references: u64,
+    /// Misses of the instruction TLB.
+    pub fetch_curves: Vec<Curve>,
+    /// Misses of the data TLB.
+    pub data_curves: Vec<Curve>,
+    /// Memory touched.
+    pub footprints: Vec<Footprint>,
+}
+
+/// A study under way: a consumer of one stream.
+pub struct Study {
+    sizes: Sizes,
+    fetch: PageStream,
+    data: PageStream,
+    /// The page that the last fetch, and the first address of the page that the last data
+    /// reference, fell in.
+    fetch_page: u64,
+    data_base: u64,
+    memory: ProcessMemory,
+    native_layout: bool,
+    counts: Counts,
+}
+
+struct ProcessMemory {
+    space: AddressSpace,
+    residency: Residency,
+}
+
+impl Memory for ProcessMemory {
+    fn relocate(&mut self, traced: u64) -> u64 {
+        self.space.relocation().page(PageNumber::new(traced)).raw()
+    }
+
+    fn region(&mut self, traced: u64) -> RegionId {
+        self.space.region_of(PageNumber::new(traced))
+    }
+
+    fn touched(&mut self, page: u64) {
+        self.residency.insert(page);
+    }
+}
+
+impl Study {
+    /// A study that has seen nothing. Until [`Observer::started`] tells otherwise, addresses stay
+    /// as traced.
+    pub fn new(config: &StudyConfig) -> Self {
+        let sizes = config.sizes.clone();
+        Study {
+            fetch: PageStream::new(sizes.clone(), config.fetch_levels.clone()),
+            data: PageStream::new(sizes.clone(), config.data_levels.clone()),
+            fetch_page: NO_PAGE,
+            data_base: NO_PAGE,
+            memory: ProcessMemory {
+                space: AddressSpace::new(Relocation::default(), None),
+                residency: Residency::new(sizes.clone()),
+            },
+            native_layout: config.native_layout,
+            counts: Counts::default(),
+            sizes,
+        }
+    }
+
+    /// What has been counted.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// The whole process.
+    pub fn total(&self) -> RegionResult {
+        let sum = |stream: &PageStream| {
+            let mut regions = stream.regions().into_iter();
+            let first = regions.next();
+            first.map(|first| regions.fold(first, |mut sum, region| {
+                sum.add(&region);
+                sum
+            }))
+        };
+        let mut total = self.result(sum(&self.fetch), sum(&self.data));
+        for footprint in total.footprints.iter_mut().filter(|f| f.stream == Stream::All) {
+            let size = self.sizes.iter().position(|size| size == footprint.page_size);
+            footprint.peak_resident_bytes = size.map(|s| self.memory.residency.peak_bytes(s));
+        }
+        total
+    }
+
+    /// Each region that was referenced, with what it has had.
+    pub fn regions(&self) -> Vec<(Region, RegionResult)> {
+        let (fetch, data) = (self.fetch.regions(), self.data.regions());
+        let mut results = Vec::new();
+        for (index, region) in self.memory.space.regions().iter().enumerate() {
+            let result = self.result(fetch.get(index).cloned(), data.get(index).cloned());
+            if result.fetch_references + result.data_references > 0 {
+                results.push((region.clone(), result));
+            }
+        }
+        results
+    }
+
+    fn result(&self, fetch: Option<RegionTally>, data: Option<RegionTally>) -> RegionResult {
+        let curves = |stream: &PageStream, tally: &Option<RegionTally>| {
+            let tally = tally.as_ref().filter(|tally| tally.references > 0);
+            tally.map_or_else(Vec::new, |tally| stream.curves(tally))
+        };
+        let touched =
+            |tally: &Option<RegionTally>| tally.as_ref().map(|t| t.touched.clone()).unwrap_or_default();
+        let (fetched, used) = (touched(&fetch), touched(&data));
+        let mut all = fetched.clone();
+        all.union(&used);
+        let mut footprints = Vec::new();
+        for (stream, set) in [(Stream::Fetch, &fetched), (Stream::Data, &used), (Stream::All, &all)] {
+            footprints.extend(self.sizes.iter().map(|size| footprint(stream, set, size)));
+        }
+        RegionResult {
+            fetch_references: fetch.as_ref().map_or(0, |tally| tally.references),
+            data_references: data.as_ref().map_or(0, |tally| tally.references),
+            fetch_curves: curves(&self.fetch, &fetch),
+            data_curves: curves(&self.data, &data),
+            footprints,
+        }
+    }
+
+    #[inline(always)]
+    fn fetches(&mut self, segment: &Segment) {
+        for run in segment.fetch_pages() {
+            let page = run.page.raw();
+            let fetches = u64::from(run.fetches);
+            if page == self.fetch_page {
+                self.fetch.count(fetches);
+                continue;
+            }
+            if run.spilled {
+                self.fetch.access_spilled(page, 1, &mut self.memory);
+                self.fetch.count(fetches);
+            } else {
+                self.fetch.access(page, fetches, &mut self.memory);
+            }
+            self.fetch_page = page;
+        }
+    }
+
+    /// A data reference that leaves the page at hand, spans two, or did not happen.
+    #[inline(always)]
+    fn other_data(&mut self, item: &DataItem, addr: VirtAddr) {
+        let references = u64::from(item.references);
+        if item.guarded && addr == VirtAddr::NULL {
+            self.counts.loads -= u64::from(item.loads);
+            self.counts.stores -= references - u64::from(item.loads);
+            self.counts.modifies -= u64::from(item.references == 2);
+            return;
+        }
+        let page = addr.page(PageSize::BASE).raw();
+        self.data_base = page << PageSize::BASE.log2();
+        if addr.raw() - self.data_base <= u64::from(item.last_whole_offset) {
+            self.data.access(page, references, &mut self.memory);
+            return;
+        }
+        // A modify that spans two pages is a load of both and then a store to both.
+        for _ in 0..references {
+            self.data.access(page, 1, &mut self.memory);
+            self.data.access_spilled(page + 1, 1, &mut self.memory);
+        }
+        self.data_base += PageSize::BASE.bytes();
+    }
+
+    /// A range, as traced, is mapped otherwise than before.
+    fn mapping_changed(&mut self, range: AddrRange) {
+        let range = range.widened_to(PageSize::BASE);
+        let (first, end) = base_pages(range);
+        let page = self.memory.relocate(first);
+        self.fetch.mapping_changed(first, end, page);
+        self.data.mapping_changed(first, end, page);
+        self.fetch_page = NO_PAGE;
+        self.data_base = NO_PAGE;
+    }
+
+    /// The memory of a range, as traced, is given back; returns the relocated base pages that it
+    /// had.
+    fn release(&mut self, range: AddrRange) -> Vec<u64> {
+        let (first, end) = base_pages(range);
+        let page = self.memory.relocate(first);
+        self.memory.residency.remove(page, page + end.saturating_sub(first))
+    }
+
+    fn remap(&mut self, from: AddrRange, to: AddrRange) {
+        let moved = self.release(from);
+        self.release(to);
+        let (old, _) = base_pages(from);
+        let (new, end) = base_pages(to);
+        let (old, new, pages) = (self.memory.relocate(old), self.memory.relocate(new), end - new);
+        for page in moved.into_iter().filter(|page| page - old < pages) {
+            self.memory.residency.insert(page - old + new);
+        }
+    }
+}
+
+/// The base pages of a range, the first and the one past the last, its ends rounded up: as the
+/// kernel does for `munmap` (whose start is aligned) and `brk` (whose is not).
+fn base_pages(range: AddrRange) -> (u64, u64) {
+    let page = |addr: VirtAddr| addr.raw().div_ceil(PageSize::BASE.bytes());
+    (page(range.start()), page(range.end()))
+}
+
+fn footprint(stream: Stream, set: &PageSet, page_size: PageSize) -> Footprint {
+    let touched_bytes = set.pages_of(page_size) << page_size.log2();
+    Footprint { stream, page_size, touched_bytes, peak_resident_bytes: None }
+}
+
+impl Consumer for Study {
+    #[inline(always)]
+    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
+        self.counts.instructions += u64::from(segment.instructions());
+        self.counts.loads += u64::from(segment.loads());
+        self.counts.stores += u64::from(segment.stores());
+        self.counts.modifies += u64::from(segment.modifies());
+        self.fetches(segment);
+        for (item, addr) in segment.data().iter().zip(addresses) {
+            let offset = addr.raw().wrapping_sub(self.data_base);
+            if offset <= u64::from(item.last_whole_offset) {
+                self.data.count(u64::from(item.references));
+            } else {
+                self.other_data(item, *addr);
+            }
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        match event {
+            // Memory that grows replaces nothing.
+            Event::Map { source: MapSource::Stack | MapSource::Heap, .. } => {}
+            Event::Map { range, .. } | Event::Unmap { range } => drop(self.release(*range)),
+            Event::Advise { range, advice: MADV_DONTNEED | MADV_REMOVE } => {
+                self.release(*range);
+                self.mapping_changed(*range);
+            }
+            Event::Remap { from, to } => self.remap(*from, *to),
+            Event::ThreadStart { .. } => self.counts.threads += 1,
+            Event::ThreadSwitch { .. } => self.counts.thread_switches += 1,
+            _ => {}
+        }
+        if self.memory.space.apply(event) {
+            match event {
+                Event::Map { range, .. }
+                | Event::Unmap { range }
+                | Event::Protect { range, .. } => self.mapping_changed(*range),
+                Event::Remap { from, to } => {
+                    self.mapping_changed(*from);
+                    self.mapping_changed(*to);
+                }
+                _ => {}
+            }
+        }
+        if let Some(name) = name_of(event) {
+            *self.counts.events.entry(name).or_default() += 1;
+        }
+    }
+}
+
+/// The name that an event is counted under.
+fn name_of(event: &Event) -> Option<&'static str> {
+    Some(match event {
+        Event::Map { .. } => "map",
+        Event::Unmap { .. } => "unmap",
+        Event::Remap { .. } => "remap",
+        Event::Protect { .. } => "protect",
+        Event::Advise { .. } => "advise",
+        Event::Fork { .. } => "fork",
+        Event::Exec { .. } => "exec",
+        Event::Signal { .. } => "signal",
+        Event::Mark { .. } => "mark",
+        _ => return None,
+    })
+}
+
+impl Observer for Study {
+    fn started(&mut self, start: &Start) {
+        let relocation = if self.native_layout { start.relocation.clone() } else { Relocation::default() };
+        self.memory.space = AddressSpace::new(relocation, start.stack);
+    }
+
+    fn progress(&self) -> StreamProgress {
+        StreamProgress {
+            references: self.counts.references(),
+            instructions: self.counts.instructions,
+            resident_bytes: self.memory.residency.resident_bytes(),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Slow, obvious models of what the fast engines compute, for tests only.
+//!
+//! Everything here is written to be read and believed: lists in recency order, sets of pages,
+//! one reference at a time. A fast path is right when it gives exactly these numbers.
+
+mod references;
+mod residency;
+#[cfg(feature = "proptest")]
+pub mod strategies;
+mod study;
+mod tlb;
+
+pub use references::{NaiveReferences, Reference};
+pub use residency::NaiveResidency;
+pub use study::{Lookups, NaiveStudy, ReferenceCounts, Stream};
+pub use tlb::{NaiveHierarchy, NaiveTlb};
+
+use octavo_types::{Item, ItemKind, PageNumber, PageSize, Segment, VirtAddr};
+
+/// What takes an address of the traced program to the address that is studied.
+type Relocate<'a> = Box<dyn Fn(VirtAddr) -> VirtAddr + 'a>;
+
+/// Each item of `segment` that executed, with the address that it touched, in order.
+fn executed<'a>(
+    segment: &'a Segment,
+    addresses: &'a [VirtAddr],
+) -> impl Iterator<Item = (&'a Item, VirtAddr)> {
+    assert_eq!(segment.data().len(), addresses.len(), "one address per data item");
+    let mut addresses = addresses.iter();
+    segment.items().iter().filter_map(move |item| {
+        if item.kind == ItemKind::Fetch {
+            return Some((item, item.addr));
+        }
+        let addr = *addresses.next().expect("one address per data item");
+        let skipped = item.guarded && addr == VirtAddr::NULL;
+        (!skipped).then_some((item, addr))
+    })
+}
+
+/// Each page of `size` that `bytes` bytes from `addr` touch, in address order, with the first
+/// byte touched in it.
+fn pages_touched(addr: VirtAddr, bytes: u16, size: PageSize) -> Vec<(PageNumber, VirtAddr)> {
+    let last_page = addr.wrapping_add(u64::from(bytes) - 1).page(size);
+    let mut touched = vec![(addr.page(size), addr)];
+    if last_page != addr.page(size) {
+        touched.push((last_page, VirtAddr::new(last_page.raw() << size.log2())));
+    }
+    touched
+}

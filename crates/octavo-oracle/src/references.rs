@@ -1,0 +1,87 @@
+//! A stream written out reference by reference.
+
+use std::fmt::Write;
+
+use octavo_types::{Consumer, Event, ItemKind, Segment, VirtAddr};
+
+use crate::executed;
+
+/// One line of what a program touched. A modify stays one, as Lackey prints it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reference {
+    /// What it does.
+    pub kind: ItemKind,
+    /// Its first byte.
+    pub addr: VirtAddr,
+    /// How many bytes it touches.
+    pub size_bytes: u16,
+}
+
+/// Writes a stream out as the list of everything that executed; events are ignored.
+#[derive(Clone, Debug, Default)]
+pub struct NaiveReferences {
+    /// All of it so far, in order.
+    pub references: Vec<Reference>,
+}
+
+impl NaiveReferences {
+    /// The references as `valgrind --tool=lackey --trace-mem=yes` prints them.
+    pub fn lackey_text(&self) -> String {
+        let mut text = String::new();
+        for Reference { kind, addr, size_bytes } in &self.references {
+            let label = match kind {
+                ItemKind::Fetch => "I ",
+                ItemKind::Load => " L",
+                ItemKind::Store => " S",
+                ItemKind::Modify => " M",
+            };
+            writeln!(text, "{label} {:08x},{size_bytes}", addr.raw()).expect("memory suffices");
+        }
+        text
+    }
+}
+
+impl Consumer for NaiveReferences {
+    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
+        self.references.extend(executed(segment, addresses).map(|(item, addr)| Reference {
+            kind: item.kind,
+            addr,
+            size_bytes: item.size_bytes,
+        }));
+    }
+
+    fn event(&mut self, _: &Event) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use octavo_types::Item;
+
+    #[test]
+    fn a_guarded_item_at_null_did_not_execute() {
+        let item = |kind, guarded, size_bytes, addr| Item {
+            kind,
+            guarded,
+            atomic: false,
+            size_bytes,
+            addr: VirtAddr::new(addr),
+        };
+        let items = vec![
+            item(ItemKind::Fetch, false, 3, 0x401000),
+            item(ItemKind::Load, true, 8, 0),
+            item(ItemKind::Fetch, false, 7, 0x401003),
+            item(ItemKind::Modify, false, 4, 0),
+            item(ItemKind::Store, true, 16, 0),
+        ];
+        let segment = Segment::new(items, vec![]).unwrap();
+        let mut references = NaiveReferences::default();
+        references.segment(&segment, &[0, 0x1ffeffe7e8, 0x5000].map(VirtAddr::new));
+        references.segment(&segment, &[0x6000, 0x1ffeffe7e8, 0].map(VirtAddr::new));
+        assert_eq!(
+            references.lackey_text(),
+            "I  00401000,3\nI  00401003,7\n M 1ffeffe7e8,4\n S 00005000,16\n\
+             I  00401000,3\n L 00006000,8\nI  00401003,7\n M 1ffeffe7e8,4\n"
+        );
+    }
+}

@@ -1,0 +1,283 @@
+//! Random segments and streams that look like a program's, and like its worst moments.
+
+use std::ops::Range;
+
+use octavo_types::{
+    AddrRange, Consumer, Event, Item, ItemKind, MapSource, PageSize, Protection, Segment, VirtAddr,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+/// One step of a [`RandomStream`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// An execution of the segment at this place of the table, with its data addresses.
+    Segment(usize, Vec<VirtAddr>),
+    /// Something between segments.
+    Event(Event),
+}
+
+/// A stream over a small table of segments.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RandomStream {
+    /// The segments that it executes.
+    pub segments: Vec<Segment>,
+    /// What happens, in order.
+    pub steps: Vec<Step>,
+}
+
+impl RandomStream {
+    /// Feeds the whole stream to `consumer`.
+    pub fn play(&self, consumer: &mut (impl Consumer + ?Sized)) {
+        for step in &self.steps {
+            match step {
+                Step::Segment(index, addresses) => {
+                    consumer.segment(&self.segments[*index], addresses);
+                }
+                Step::Event(event) => consumer.event(event),
+            }
+        }
+    }
+}
+
+/// Segments of up to twelve instructions: mostly straight runs, some across a page boundary,
+/// some with jumps inside; loads, stores, modifies, guarded and atomic items of 1 to 64 bytes.
+pub fn segment() -> impl Strategy<Value = Segment> {
+    (code_addr(), vec(instruction(), 1..=12)).prop_map(|(start, instructions)| {
+        let mut items = Vec::new();
+        let mut addr = start;
+        for (jump_bytes, size_bytes, data) in instructions {
+            addr = addr.wrapping_add(jump_bytes);
+            items.push(Item {
+                kind: ItemKind::Fetch,
+                guarded: false,
+                atomic: false,
+                size_bytes,
+                addr,
+            });
+            items.extend(data);
+            addr = addr.wrapping_add(u64::from(size_bytes));
+        }
+        Segment::new(items, Vec::new()).expect("every item is sound")
+    })
+}
+
+/// Streams of `steps` executions and events over one to eight segments.
+///
+/// Data addresses mix runs on one page, strides, a few hot pages among many, pages far apart,
+/// anything in the lower half of the address space, and references that span two pages of some
+/// size. About one step in sixteen is an event; memory events hit the same pages as the data.
+pub fn stream(steps: Range<usize>) -> impl Strategy<Value = RandomStream> {
+    let step = prop_oneof![
+        15 => (any::<Index>(), vec(target(), 1..6)).prop_map(Ok),
+        1 => event().prop_map(Err),
+    ];
+    (vec(segment(), 1..=8), vec(step, steps)).prop_map(|(segments, drafts)| {
+        // Where the last reference went: same-page runs and strides go on from there.
+        let mut last = VirtAddr::new(0x10_0000);
+        let mut step = |draft: Result<(Index, Vec<Target>), Event>| match draft {
+            Err(event) => Step::Event(event),
+            Ok((index, targets)) => {
+                let index = index.index(segments.len());
+                let data = segments[index].data().iter();
+                let addresses = data.zip(targets.iter().cycle()).map(|(item, target)| {
+                    if item.guarded && target.skips {
+                        return VirtAddr::NULL;
+                    }
+                    last = target.place(last, item.size_bytes);
+                    last
+                });
+                Step::Segment(index, addresses.collect())
+            }
+        };
+        let steps = drafts.into_iter().map(&mut step).collect();
+        RandomStream { segments, steps }
+    })
+}
+
+/// Where a data reference goes.
+#[derive(Clone, Copy, Debug)]
+struct Target {
+    place: Place,
+    /// Whether a guarded item does not execute.
+    skips: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// This offset in the page of the last reference.
+    SamePage(u64),
+    /// So many bytes further than the last reference.
+    Stride(u64),
+    /// This offset from the start of a page of the small universe.
+    Near { page: u64, offset: u64 },
+    /// Anywhere.
+    Anywhere(u64),
+    /// Across the end of the page of this size that holds the last reference, by so many bytes.
+    Spanning { log2: u8, bytes_before: u64 },
+}
+
+impl Target {
+    fn place(self, last: VirtAddr, size_bytes: u16) -> VirtAddr {
+        let last = last.raw();
+        let base = PageSize::BASE.bytes();
+        let addr = match self.place {
+            Place::SamePage(offset) => last / base * base + offset,
+            Place::Stride(bytes) => last + bytes,
+            Place::Near { page, offset } => page * base + offset,
+            Place::Anywhere(addr) => addr,
+            Place::Spanning { log2, bytes_before } => {
+                let end = ((last >> log2) + 1) << log2;
+                end - 1 - bytes_before % u64::from(size_bytes)
+            }
+        };
+        // Long strides come back to the start, below the top and above page 0.
+        VirtAddr::new(addr % (1 << 47) + if addr.is_multiple_of(1 << 47) { base } else { 0 })
+    }
+}
+
+fn target() -> impl Strategy<Value = Target> {
+    let offset = || 0..PageSize::BASE.bytes();
+    let place = prop_oneof![
+        4 => offset().prop_map(Place::SamePage),
+        2 => (12u8..22).prop_map(|log2| Place::Stride(1 << log2)),
+        2 => (1u64..10_000).prop_map(Place::Stride),
+        6 => (near_page(), offset()).prop_map(|(page, offset)| Place::Near { page, offset }),
+        1 => (0u64..1 << 47).prop_map(Place::Anywhere),
+        2 => (12u8..=30, any::<u64>())
+            .prop_map(|(log2, bytes_before)| Place::Spanning { log2, bytes_before }),
+    ];
+    (place, prop::bool::weighted(0.3)).prop_map(|(place, skips)| Target { place, skips })
+}
+
+/// A page of the universe that data and events share: a few hot ones, a tail of 512, and some
+/// far apart.
+fn near_page() -> impl Strategy<Value = u64> {
+    let tail = (0u32..10, any::<u64>()).prop_map(|(log2, page)| 0x100 + page % (1 << log2));
+    let far = (0u64..40, 0u64..3).prop_map(|(block, page)| 0x100 + (block << 18) + page);
+    prop_oneof![4 => tail, 1 => far]
+}
+
+fn code_addr() -> impl Strategy<Value = VirtAddr> {
+    let near = (0x400_000u64..0x440_000).prop_map(VirtAddr::new);
+    let at_page_end =
+        (0x400u64..0x600, 1u64..40).prop_map(|(page, before)| VirtAddr::new((page << 12) - before));
+    let far = (0x1000u64..1 << 46).prop_map(VirtAddr::new);
+    prop_oneof![3 => near, 3 => at_page_end, 1 => far]
+}
+
+/// How far it lies from the instruction before it, its size, and its data items.
+fn instruction() -> impl Strategy<Value = (u64, u16, Vec<Item>)> {
+    let jump_bytes = prop_oneof![9 => Just(0u64), 1 => 1u64..9000];
+    (jump_bytes, 1u16..=15, prop_oneof![2 => vec(data_item(), 0..1), 3 => vec(data_item(), 0..4)])
+}
+
+fn data_item() -> impl Strategy<Value = Item> {
+    let kind = prop_oneof![3 => Just(ItemKind::Load), 2 => Just(ItemKind::Store), 1 => Just(ItemKind::Modify)];
+    let size_bytes = prop_oneof![
+        8 => (0u32..7).prop_map(|log2| 1u16 << log2),
+        1 => 1u16..=600,
+        1 => Just(4096u16),
+    ];
+    (kind, prop::bool::weighted(0.2), size_bytes).prop_map(|(kind, guarded, size_bytes)| Item {
+        kind,
+        guarded,
+        atomic: kind == ItemKind::Modify && size_bytes <= 16,
+        size_bytes,
+        addr: VirtAddr::NULL,
+    })
+}
+
+/// A range of the universe that starts at a page and may end inside one.
+fn range() -> impl Strategy<Value = AddrRange> {
+    let bytes = prop_oneof![3 => (1u64..20).prop_map(|pages| pages << 12), 1 => 1u64..0x20_0000];
+    (near_page(), bytes).prop_map(|(page, bytes)| AddrRange::new(VirtAddr::new(page << 12), bytes))
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let protection = Protection::from_bits(3);
+    let source = prop_oneof![
+        3 => Just(MapSource::Anonymous),
+        1 => Just(MapSource::File { path: "/lib/libm.so.6".into(), offset_bytes: 0x1000 }),
+        1 => Just(MapSource::Stack),
+        1 => Just(MapSource::Heap),
+        1 => Just(MapSource::Shared),
+    ];
+    prop_oneof![
+        3 => (range(), source)
+            .prop_map(move |(range, source)| Event::Map { range, protection, source, flags: 0 }),
+        3 => range().prop_map(|range| Event::Unmap { range }),
+        2 => (range(), near_page(), 1u64..0x10_0000).prop_map(|(from, page, bytes)| {
+            Event::Remap { from, to: AddrRange::new(VirtAddr::new(page << 12), bytes) }
+        }),
+        1 => (range(), 1u64..0x10_0000).prop_map(|(from, bytes)| {
+            Event::Remap { from, to: AddrRange::new(from.start(), bytes) }
+        }),
+        1 => range().prop_map(move |range| Event::Protect { range, protection }),
+        1 => (range(), 0u64..26).prop_map(|(range, advice)| Event::Advise { range, advice }),
+        1 => (1u32..5).prop_map(|thread| Event::ThreadSwitch { thread }),
+        1 => (1u64..4).prop_map(|value| Event::Mark { value }),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{NaiveHierarchy, NaiveReferences, NaiveResidency, NaiveStudy, Stream};
+
+    fn sizes() -> [PageSize; 3] {
+        [12, 14, 21].map(|log2| PageSize::from_log2(log2).unwrap())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// What must hold between the numbers of any stream, whatever it is.
+        #[test]
+        fn the_models_agree_among_themselves(stream in stream(0..200)) {
+            let mut references = NaiveReferences::default();
+            let mut study = NaiveStudy::new(&sizes(), &[4, 16], |addr| addr)
+                .with_regions(|addr| (addr.raw() >> 20) as u32);
+            let mut residency = NaiveResidency::new(&sizes(), |addr| addr);
+            stream.play(&mut references);
+            stream.play(&mut study);
+            stream.play(&mut residency);
+
+            let counts = study.counts();
+            let of_kind = |kind| {
+                references.references.iter().filter(|reference| reference.kind == kind).count() as u64
+            };
+            prop_assert_eq!(counts.instructions, of_kind(ItemKind::Fetch));
+            prop_assert_eq!(counts.modifies, of_kind(ItemKind::Modify));
+            prop_assert_eq!(counts.loads, of_kind(ItemKind::Load) + counts.modifies);
+            prop_assert_eq!(counts.stores, of_kind(ItemKind::Store) + counts.modifies);
+
+            for size in sizes() {
+                let pages = study.pages(Stream::All, size);
+                prop_assert!(residency.peak_pages(size) >= residency.pages(size).len() as u64);
+                for stream in [Stream::Fetch, Stream::Data, Stream::All] {
+                    prop_assert!(study.pages(stream, size).is_subset(&pages));
+                    let first = study.lookups(stream, size, 0);
+                    let second = study.lookups(stream, size, 1);
+                    prop_assert_eq!(first.misses, second.accesses);
+                    prop_assert!(second.misses >= study.pages(stream, size).len() as u64);
+                    let in_regions = study.regions().into_iter()
+                        .map(|region| study.region_lookups(region, stream, size, 0).misses)
+                        .sum::<u64>();
+                    prop_assert_eq!(first.misses, in_regions);
+                }
+            }
+        }
+
+        /// A second level does not change what the first one sees.
+        #[test]
+        fn the_first_level_is_a_tlb_of_its_own(pages in vec(0u64..12, 0..200)) {
+            let mut one = NaiveHierarchy::new(&[4]);
+            let mut two = NaiveHierarchy::new(&[4, 6]);
+            for page in pages.into_iter().map(octavo_types::PageNumber::new) {
+                prop_assert_eq!(one.access(page) == 0, two.access(page) == 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The Python extension `octavo._core`: live runs, their progress and their results as plain data.
+//! What it offers is described in `python/octavo/_core.pyi`.
+
+mod results;
+mod run;
+
+use octavo_trace::Kernels;
+use octavo_types::PageSize;
+use pyo3::create_exception;
+use pyo3::exceptions::{PyException, PyValueError};
+use pyo3::prelude::*;
+
+create_exception!(octavo._core, OctavoError, PyException, "A failure that a user can act on.");
+
+/// `64KiB` → 65536.
+#[pyfunction]
+fn parse_page_size(text: &str) -> PyResult<u64> {
+    text.parse::<PageSize>().map(PageSize::bytes).map_err(|e| PyValueError::new_err(e.to_string()))
+}
+
+#[pymodule(name = "_core")]
+fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add("VERSION", env!("CARGO_PKG_VERSION"))?;
+    m.add("KERNELS", Kernels::chosen().name())?;
+    m.add("OctavoError", m.py().get_type::<OctavoError>())?;
+    m.add_function(wrap_pyfunction!(parse_page_size, m)?)?;
+    m.add_class::<run::LiveRun>()
+}

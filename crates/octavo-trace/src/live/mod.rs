@@ -1,0 +1,270 @@
+//! A program under a tracer, consumed while it runs.
+//!
+//! One thread watches the processes and the slots of the session; each stream has a thread of its
+//! own. A stream ends when its *process* does (or when an exec begins another in its place), never
+//! by a flag: a process may be killed at any moment.
+
+mod command;
+mod process;
+mod stream;
+mod watch;
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use octavo_types::Consumer;
+
+use crate::ring::{SessionError, Start};
+use crate::window::Limits;
+use process::Pid;
+use watch::{Shared, Watch};
+
+/// Who watches a stream: an engine, told where the process's memory lies before anything else.
+pub trait Observer: Consumer + Send + 'static {
+    /// The process has described itself.
+    fn started(&mut self, start: &Start);
+
+    /// How far it is, for the live line.
+    fn progress(&self) -> StreamProgress;
+}
+
+/// How far a stream is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamProgress {
+    /// Fetches, loads and stores counted.
+    pub references: u64,
+    /// Instructions counted.
+    pub instructions: u64,
+    /// Memory touched and still mapped.
+    pub resident_bytes: u64,
+}
+
+/// Which tracer follows the program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tracer {
+    /// Our own tool, through the ring.
+    Octavo,
+    /// Valgrind's Lackey, as text through a pipe.
+    Lackey,
+}
+
+/// How to run a program.
+#[derive(Clone, Debug)]
+pub struct LiveOptions {
+    /// The program's path and arguments.
+    pub argv: Vec<String>,
+    /// Valgrind's launcher.
+    pub valgrind: PathBuf,
+    /// The private `VALGRIND_LIB` that holds our tool.
+    pub tool_dir: PathBuf,
+    /// Which tracer.
+    pub tracer: Tracer,
+    /// Whether forked and executed children are traced too.
+    pub follow_children: bool,
+    /// An empty directory for Valgrind's logs.
+    pub session_dir: PathBuf,
+    /// Where the ring's file goes when the kernel gives no anonymous one.
+    pub scratch_dir: PathBuf,
+    /// What counts.
+    pub limits: Arc<Limits>,
+}
+
+/// Why a run could not be.
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    /// No session.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// Valgrind did not start.
+    #[error("cannot start {valgrind}: {source}")]
+    Start {
+        /// Its launcher.
+        valgrind: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It ended without a single stream.
+    #[error("nothing was traced: {0}")]
+    NothingTraced(String),
+}
+
+/// A snapshot of a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LiveProgress {
+    /// Whether a traced process or its consumer still runs.
+    pub running: bool,
+    /// Since the start.
+    pub elapsed: Duration,
+    /// All streams together; resident memory of the live ones only.
+    pub total: StreamProgress,
+    /// Streams whose process runs.
+    pub streams_live: usize,
+    /// Streams that ever began.
+    pub streams_total: usize,
+    /// Whether instructions count by now.
+    pub counting: bool,
+}
+
+/// What began a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Began {
+    /// The run itself.
+    Start,
+    /// A fork.
+    Fork,
+    /// An exec.
+    Exec,
+}
+
+/// What ended it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// The process exited.
+    Exit,
+    /// It executed another program.
+    Exec,
+    /// It died of a signal that the tracer saw.
+    Signal,
+    /// It went without a word.
+    Lost,
+    /// The region of interest was over.
+    Limit,
+    /// The stream could not be read on.
+    Corrupt,
+}
+
+/// One stream, consumed.
+#[derive(Debug)]
+pub struct StreamResult<C> {
+    /// Its number, in the order in which streams began.
+    pub stream: u32,
+    /// The stream that forked it, or whose process executed its program.
+    pub parent: Option<u32>,
+    /// The process.
+    pub pid: u32,
+    /// The program that the image was made from.
+    pub program: String,
+    /// What began it.
+    pub began: Began,
+    /// What ended it.
+    pub ended: Ended,
+    /// The exit code, if it exited.
+    pub exit_code: Option<i32>,
+    /// Segments defined.
+    pub segments: usize,
+    /// xxh3-128 of its words.
+    pub hash: u128,
+    /// What is wrong with it, where it could not be read to its end.
+    pub fault: Option<String>,
+    /// The engine with its counts.
+    pub consumer: C,
+}
+
+/// Why the run ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExitReason {
+    /// The program exited.
+    Exited,
+    /// A signal killed it.
+    Signalled,
+    /// The user interrupted it.
+    Interrupted,
+    /// The region of interest was over.
+    Limit,
+    /// Valgrind or the tracer gave up.
+    TracerFailed,
+}
+
+/// How the program ended.
+#[derive(Clone, Debug)]
+pub struct LiveExit {
+    /// Its exit code.
+    pub code: Option<i32>,
+    /// The signal that killed it.
+    pub signal: Option<i32>,
+    /// Why the run ended.
+    pub reason: ExitReason,
+    /// What Valgrind had to say.
+    pub diagnostics: String,
+}
+
+/// A whole run.
+#[derive(Debug)]
+pub struct LiveResult<C> {
+    /// How the program ended.
+    pub exit: LiveExit,
+    /// From the start to the last stream's end.
+    pub elapsed: Duration,
+    /// The streams in the order in which they began.
+    pub streams: Vec<StreamResult<C>>,
+    /// Children that ran on untraced for want of a slot.
+    pub untraced: u32,
+}
+
+/// A program under a tracer.
+pub struct Live<C: Observer> {
+    shared: Arc<Shared>,
+    root: Pid,
+    watcher: JoinHandle<LiveResult<C>>,
+    started: Instant,
+}
+
+impl<C: Observer> Live<C> {
+    /// Starts the program; `observer` makes the engine of each stream.
+    ///
+    /// The traced program dies with the calling *thread*: call from one that outlives the run.
+    pub fn start(
+        options: LiveOptions,
+        observer: impl Fn() -> C + Send + 'static,
+    ) -> Result<Self, LiveError> {
+        let shared = Arc::new(Shared::new(options.limits.clone()));
+        let watch = Watch::start(options, shared.clone(), observer)?;
+        let root = watch.root();
+        let watcher = std::thread::Builder::new()
+            .name("octavo-watch".to_owned())
+            .spawn(move || watch.run())
+            .expect("the system has threads to give");
+        Ok(Live { shared, root, watcher, started: Instant::now() })
+    }
+
+    /// The traced program's process identifier.
+    pub fn pid(&self) -> u32 {
+        self.root.0
+    }
+
+    /// Waits until the run has ended or `timeout` has passed.
+    pub fn wait(&self, timeout: Duration) -> LiveProgress {
+        self.shared.wait(timeout);
+        self.shared.progress(self.started.elapsed())
+    }
+
+    /// Sends `signal` to the program and notes that the run was interrupted.
+    pub fn interrupt(&self, signal: i32) {
+        self.note_interrupted();
+        self.root.signal(signal);
+    }
+
+    /// Notes that the user interrupted the run; the terminal has told the program already.
+    pub fn note_interrupted(&self) {
+        self.shared.interrupted.store(true, Ordering::Relaxed);
+    }
+
+    /// Kills the program and its traced children. What they did so far still counts.
+    pub fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// The result, once [`Live::wait`] has said that nothing runs.
+    pub fn finish(self) -> Result<LiveResult<C>, LiveError> {
+        let result = self.watcher.join().expect("the watcher thread does not panic");
+        if result.streams.is_empty() {
+            let said = result.exit.diagnostics.trim();
+            let said = if said.is_empty() { "Valgrind ended without a word" } else { said };
+            return Err(LiveError::NothingTraced(said.to_owned()));
+        }
+        Ok(result)
+    }
+}

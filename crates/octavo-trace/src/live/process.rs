@@ -1,0 +1,56 @@
+//! Processes that are not our children: whether they live, and signals to them.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// A process identifier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pid(pub u32);
+
+impl Pid {
+    /// Sends a signal; a process that is gone already is no error.
+    pub fn signal(self, signal: i32) {
+        // SAFETY: a plain system call.
+        unsafe { libc::kill(self.0 as libc::pid_t, signal) };
+    }
+}
+
+/// A hold on a process that no later process with the same identifier can be mistaken for.
+pub enum Process {
+    /// Through a descriptor of the process.
+    Descriptor(OwnedFd),
+    /// By its identifier, on kernels without such descriptors (before 5.3).
+    Identifier(Pid),
+    /// Gone before a hold was got.
+    Gone,
+}
+
+impl Process {
+    /// Takes hold of a process.
+    pub fn open(pid: Pid) -> Self {
+        // SAFETY: a plain system call; the descriptor is ours alone.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.0 as libc::pid_t, 0) };
+        if fd >= 0 {
+            // SAFETY: just made, owned by nobody else.
+            return Process::Descriptor(unsafe { OwnedFd::from_raw_fd(fd as i32) });
+        }
+        match io::Error::last_os_error().raw_os_error() {
+            Some(libc::ESRCH) => Process::Gone,
+            _ => Process::Identifier(pid),
+        }
+    }
+
+    /// Whether it runs no more. A zombie does not run.
+    pub fn ended(&self) -> bool {
+        match self {
+            Process::Descriptor(fd) => {
+                let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+                // SAFETY: one initialised pollfd.
+                unsafe { libc::poll(&mut poll, 1, 0) > 0 }
+            }
+            Process::Identifier(pid) => std::fs::read_to_string(format!("/proc/{}/stat", pid.0))
+                .map_or(true, |stat| stat.rsplit(") ").next().is_some_and(|s| s.starts_with('Z'))),
+            Process::Gone => true,
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! From words to segments and events.
+
+use octavo_types::{
+    AddrRange, Consumer, Dependences, Event, Item, ItemKind, MapSource, Protection, Segment,
+    SegmentError, VirtAddr,
+};
+use xxhash_rust::xxh3::Xxh3;
+
+use super::format::{self, kind};
+use crate::kernels::Kernels;
+use crate::relocation::Relocation;
+
+/// Words that no tracer of ours writes.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// A segment executes that was never defined.
+    #[error("segment {0} executes but was never defined")]
+    Undefined(u64),
+    /// An execution or a record ends outside its chunk.
+    #[error("a chunk ends in the middle of an item")]
+    Torn,
+    /// A definition is out of order.
+    #[error("segment {got} is defined where {expected} is due")]
+    DefinitionOrder {
+        /// The number that comes next.
+        expected: usize,
+        /// The number that came.
+        got: u64,
+    },
+    /// A definition is no segment.
+    #[error("segment {id} is not well formed: {source}")]
+    Segment {
+        /// Its number.
+        id: u64,
+        /// What is wrong.
+        source: SegmentError,
+    },
+    /// A record is too short or its kind unknown.
+    #[error("a record of kind {kind} with {words} payload words is not known")]
+    Record {
+        /// Its kind.
+        kind: u8,
+        /// Its length.
+        words: usize,
+    },
+}
+
+/// What a process says of itself when its stream begins.
+#[derive(Clone, Debug, Default)]
+pub struct Start {
+    /// The executable.
+    pub program: String,
+    /// From traced addresses to those that Linux would have given.
+    pub relocation: Relocation,
+    /// The most that the main stack may grow to, as traced.
+    pub stack: Option<AddrRange>,
+}
+
+/// Decodes one stream: holds its segments, and hashes what passes.
+#[derive(Default)]
+pub struct Decoder {
+    segments: Vec<Segment>,
+    start: Option<Start>,
+    hash: Xxh3,
+}
+
+impl Decoder {
+    /// The process's description, once it has come.
+    pub fn start(&self) -> Option<&Start> {
+        self.start.as_ref()
+    }
+
+    /// How many segments are defined.
+    pub fn segments(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// The xxh3-128 of every word so far.
+    pub fn hash(&self) -> u128 {
+        self.hash.digest128()
+    }
+
+    /// Decodes `words`, whole items only, into `consumer`. `started` is called when the process
+    /// describes itself, before anything that follows is consumed.
+    pub fn decode<C: Consumer>(
+        &mut self,
+        words: &[u64],
+        consumer: &mut C,
+        mut started: impl FnMut(&mut C, &Start),
+    ) -> Result<(), DecodeError> {
+        // SAFETY: any bytes of a slice of words may be read as bytes.
+        let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), 8 * words.len()) };
+        self.hash.update(bytes);
+        let mut rest = words;
+        loop {
+            rest = execute(&self.segments, rest, consumer)?;
+            let [header, tail @ ..] = rest else { return Ok(()) };
+            let count = format::record_words(*header);
+            let payload = tail.get(..count).ok_or(DecodeError::Torn)?;
+            rest = &tail[count..];
+            match format::record_kind(*header) {
+                kind::DEFINE => self.define(payload)?,
+                kind::START => {
+                    let start = read_start(payload)?;
+                    started(consumer, &start);
+                    self.start = Some(start);
+                }
+                _ => consumer.event(&read_event(*header, payload)?),
+            }
+        }
+    }
+
+    fn define(&mut self, payload: &[u64]) -> Result<(), DecodeError> {
+        let (id, segment) = read_definition(payload)?;
+        if id != self.segments.len() as u64 {
+            return Err(DecodeError::DefinitionOrder { expected: self.segments.len(), got: id });
+        }
+        self.segments.push(segment);
+        Ok(())
+    }
+}
+
+/// Executes segments up to the next record, whose words on it returns.
+fn execute<'w, C: Consumer>(
+    segments: &[Segment],
+    words: &'w [u64],
+    consumer: &mut C,
+) -> Result<&'w [u64], DecodeError> {
+    match Kernels::chosen() {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: `chosen` has checked that the machine has these instructions.
+        Kernels::Avx512 => unsafe { execute_avx512(segments, words, consumer) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Kernels::Avx2 => unsafe { execute_avx2(segments, words, consumer) },
+        _ => execute_plain(segments, words, consumer),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt"
+)]
+fn execute_avx512<'w, C: Consumer>(
+    segments: &[Segment],
+    words: &'w [u64],
+    consumer: &mut C,
+) -> Result<&'w [u64], DecodeError> {
+    execute_plain(segments, words, consumer)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn execute_avx2<'w, C: Consumer>(
+    segments: &[Segment],
+    words: &'w [u64],
+    consumer: &mut C,
+) -> Result<&'w [u64], DecodeError> {
+    execute_plain(segments, words, consumer)
+}
+
+#[inline(always)]
+fn execute_plain<'w, C: Consumer>(
+    segments: &[Segment],
+    words: &'w [u64],
+    consumer: &mut C,
+) -> Result<&'w [u64], DecodeError> {
+    let mut rest = words;
+    while let [header, tail @ ..] = rest {
+        if header & format::RECORD != 0 {
+            break;
+        }
+        let segment = segments.get(*header as usize).ok_or(DecodeError::Undefined(*header))?;
+        let count = segment.data().len();
+        if tail.len() < count {
+            return Err(DecodeError::Torn);
+        }
+        let (addresses, after) = tail.split_at(count);
+        consumer.segment(segment, VirtAddr::slice_from_raw(addresses));
+        rest = after;
+    }
+    Ok(rest)
+}
+
+/// Reads a record's payload word by word.
+struct Payload<'w> {
+    kind: u8,
+    all: &'w [u64],
+    rest: &'w [u64],
+}
+
+impl<'w> Payload<'w> {
+    fn new(kind: u8, words: &'w [u64]) -> Self {
+        Payload { kind, all: words, rest: words }
+    }
+
+    fn bad(&self) -> DecodeError {
+        DecodeError::Record { kind: self.kind, words: self.all.len() }
+    }
+
+    fn word(&mut self) -> Result<u64, DecodeError> {
+        let (first, rest) = self.rest.split_first().ok_or_else(|| self.bad())?;
+        self.rest = rest;
+        Ok(*first)
+    }
+
+    fn range(&mut self) -> Result<AddrRange, DecodeError> {
+        let start = VirtAddr::new(self.word()?);
+        Ok(AddrRange::new(start, self.word()?))
+    }
+
+    fn number(&mut self) -> Result<u32, DecodeError> {
+        Ok(self.word()? as u32)
+    }
+
+    fn text(&mut self) -> Result<String, DecodeError> {
+        let length = self.word()? as usize;
+        if length > 8 * self.rest.len() {
+            return Err(self.bad());
+        }
+        let words = length.div_ceil(8);
+        let bytes: Vec<u8> = self.rest[..words].iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.rest = &self.rest[words..];
+        Ok(String::from_utf8_lossy(&bytes[..length]).into_owned())
+    }
+}
+
+fn read_definition(payload: &[u64]) -> Result<(u64, Segment), DecodeError> {
+    let mut words = Payload::new(kind::DEFINE, payload);
+    let first = words.word()?;
+    let (id, count) = (first & 0xffff_ffff, (first >> 32) as usize);
+    let instructions = words.word()? as usize;
+    if count > payload.len() || instructions > payload.len() {
+        return Err(words.bad());
+    }
+    let mut items = Vec::with_capacity(count);
+    for _ in 0..count {
+        let word = words.word()?;
+        let kind = match word & 3 {
+            0 => ItemKind::Fetch,
+            1 => ItemKind::Load,
+            2 => ItemKind::Store,
+            _ => ItemKind::Modify,
+        };
+        let addr = if kind == ItemKind::Fetch { words.word()? } else { 0 };
+        items.push(Item {
+            kind,
+            guarded: word & 4 != 0,
+            atomic: word & 8 != 0,
+            size_bytes: (word >> 16) as u16,
+            addr: VirtAddr::new(addr),
+        });
+    }
+    let mut dependences = Vec::with_capacity(instructions);
+    for _ in 0..instructions {
+        let (producers, reads, writes) = (words.word()?, words.word()?, words.word()?);
+        dependences.push(Dependences { producers, reads, writes });
+    }
+    let segment =
+        Segment::new(items, dependences).map_err(|source| DecodeError::Segment { id, source })?;
+    Ok((id, segment))
+}
+
+fn read_start(payload: &[u64]) -> Result<Start, DecodeError> {
+    let mut words = Payload::new(kind::START, payload);
+    let mut moves = Vec::new();
+    for _ in 0..format::LAYOUT_RANGES {
+        let (start, end, delta) = (words.word()?, words.word()?, words.word()?);
+        if start < end {
+            moves.push((AddrRange::new(VirtAddr::new(start), end - start), delta));
+        }
+    }
+    let (start, end) = (words.word()?, words.word()?);
+    let stack = AddrRange::new(VirtAddr::new(start), end.saturating_sub(start));
+    Ok(Start {
+        program: words.text()?,
+        relocation: Relocation::new(moves),
+        stack: (!stack.is_empty()).then_some(stack),
+    })
+}
+
+fn read_event(header: u64, payload: &[u64]) -> Result<Event, DecodeError> {
+    let mut words = Payload::new(format::record_kind(header), payload);
+    Ok(match words.kind {
+        kind::MAP => {
+            let range = words.range()?;
+            let protection = Protection::from_bits(words.word()?);
+            let (flags, source, offset_bytes) = (words.word()?, words.word()?, words.word()?);
+            let path = words.text()?;
+            let source = match source {
+                0 => MapSource::Anonymous,
+                1 => MapSource::File { path, offset_bytes },
+                2 => MapSource::Stack,
+                3 => MapSource::Heap,
+                4 => MapSource::Shared,
+                _ => return Err(words.bad()),
+            };
+            Event::Map { range, protection, source, flags }
+        }
+        kind::UNMAP => Event::Unmap { range: words.range()? },
+        kind::REMAP => Event::Remap { from: words.range()?, to: words.range()? },
+        kind::PROTECT => Event::Protect {
+            range: words.range()?,
+            protection: Protection::from_bits(words.word()?),
+        },
+        kind::ADVISE => Event::Advise { range: words.range()?, advice: words.word()? },
+        kind::THREAD_START => Event::ThreadStart { thread: words.number()? },
+        kind::THREAD_SWITCH => Event::ThreadSwitch { thread: words.number()? },
+        kind::THREAD_END => Event::ThreadEnd { thread: words.number()? },
+        kind::FORK => Event::Fork { child: words.number()? },
+        kind::EXEC => Event::Exec { path: words.text()? },
+        kind::SIGNAL => Event::Signal { signal: words.number()? },
+        kind::MARK => Event::Mark { value: words.word()? },
+        kind::EXIT => Event::Exit { code: words.word()? as i32 },
+        _ => return Err(words.bad()),
+    })
+}

@@ -1,0 +1,72 @@
+//! The numbers of `tracer/ring.h`: change both together, and the version with them.
+
+pub const MAGIC: u64 = 0x0076_6174_634f_0a0d;
+pub const VERSION: u32 = 1;
+
+pub const PAGE_BYTES: usize = 4096;
+pub const SLOTS: usize = 960;
+pub const CHUNKS: usize = 16;
+pub const CHUNK_BYTES: usize = 256 * 1024;
+pub const CHUNK_WORDS: usize = CHUNK_BYTES / 8;
+pub const SLOT_BYTES: usize = PAGE_BYTES + CHUNKS * CHUNK_BYTES;
+pub const FILE_BYTES: usize = PAGE_BYTES + SLOTS * SLOT_BYTES;
+
+pub const SLOT_FREE: u32 = 0;
+pub const SLOT_OPEN: u32 = 2;
+
+pub const NO_PARENT: u32 = u32::MAX;
+
+/// Byte offsets in `struct octavo_session`.
+pub mod session {
+    pub const MAGIC: usize = 0;
+    pub const VERSION: usize = 8;
+    pub const CONSUMER_PID: usize = 12;
+    pub const UNTRACED: usize = 20;
+    pub const SLOT_STATE: usize = 32;
+}
+
+/// Byte offsets in `struct octavo_slot`.
+pub mod slot {
+    pub const WRITE_ADDRESS: usize = 0;
+    pub const FIRST_CHUNK_ADDRESS: usize = 16;
+    pub const CHUNKS_PUBLISHED: usize = 24;
+    pub const PID: usize = 32;
+    pub const STREAM: usize = 36;
+    pub const PARENT_STREAM: usize = 40;
+    pub const FATAL_SIGNAL: usize = 44;
+    pub const CHUNK_WORDS: usize = 48;
+    pub const CHUNKS_CONSUMED: usize = 256;
+}
+
+/// A set bit 63 makes a word a record's header: its kind, and how many payload words follow.
+pub const RECORD: u64 = 1 << 63;
+
+pub fn record_kind(header: u64) -> u8 {
+    (header >> 48) as u8
+}
+
+pub fn record_words(header: u64) -> usize {
+    header as u32 as usize
+}
+
+/// `enum octavo_record`.
+pub mod kind {
+    pub const DEFINE: u8 = 1;
+    pub const START: u8 = 2;
+    pub const MAP: u8 = 3;
+    pub const UNMAP: u8 = 4;
+    pub const REMAP: u8 = 5;
+    pub const PROTECT: u8 = 6;
+    pub const ADVISE: u8 = 7;
+    pub const THREAD_START: u8 = 8;
+    pub const THREAD_SWITCH: u8 = 9;
+    pub const THREAD_END: u8 = 10;
+    pub const FORK: u8 = 11;
+    pub const EXEC: u8 = 12;
+    pub const SIGNAL: u8 = 13;
+    pub const MARK: u8 = 14;
+    pub const EXIT: u8 = 15;
+}
+
+/// Ranges in `struct octavo_layout`.
+pub const LAYOUT_RANGES: usize = 4;

@@ -1,0 +1,10 @@
+//! The consumer's side of the tracer's ring (`tracer/ring.h`).
+
+mod decode;
+mod format;
+mod session;
+mod slot;
+
+pub use decode::{DecodeError, Decoder, Start};
+pub use session::{Session, SessionError};
+pub use slot::Slot;

@@ -1,0 +1,420 @@
+//! The address space of one traced process, and the regions that its users speak of: the heap, the
+//! stack, each file's text and data, each large anonymous mapping.
+
+use std::collections::BTreeMap;
+
+use octavo_types::{AddrRange, Event, MapSource, PageNumber, PageSize, Protection, VirtAddr};
+use rustc_hash::FxHashMap;
+
+use crate::relocation::Relocation;
+
+/// An anonymous mapping from this size on is a region of its own.
+const LARGE_BYTES: u64 = 1 << 20;
+/// So many of them at most, lest a program that maps without end make regions without end.
+const LARGE_REGIONS: usize = 256;
+/// `MAP_STACK` of `mmap(2)`: a thread's stack.
+const MAP_STACK: u64 = 0x20000;
+/// `MAP_FIXED` of `mmap(2)`.
+const MAP_FIXED: u64 = 0x10;
+
+/// A region's number, dense from 0 within its process.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct RegionId(pub u16);
+
+/// What a region is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum RegionKind {
+    /// The `brk` heap.
+    Heap,
+    /// The main thread's stack.
+    Stack,
+    /// The other threads' stacks.
+    ThreadStack,
+    /// A file's executable mappings.
+    Text,
+    /// A file's other mappings, and the zeroed memory that continues them.
+    Data,
+    /// Anonymous memory.
+    Anonymous,
+    /// Shared memory.
+    Shared,
+    /// What belongs to no mapping that the tracer saw.
+    Other,
+}
+
+impl RegionKind {
+    /// Its name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            RegionKind::Heap => "heap",
+            RegionKind::Stack => "stack",
+            RegionKind::ThreadStack => "thread-stack",
+            RegionKind::Text => "text",
+            RegionKind::Data => "data",
+            RegionKind::Anonymous => "anonymous",
+            RegionKind::Shared => "shared",
+            RegionKind::Other => "other",
+        }
+    }
+}
+
+/// A region: mappings counted together.
+#[derive(Clone, Debug)]
+pub struct Region {
+    /// Its name, unique within the process.
+    pub name: String,
+    /// What it is.
+    pub kind: RegionKind,
+    /// The file, where it is one's.
+    pub path: Option<String>,
+    /// The lowest address that it ever had, relocated.
+    pub start: VirtAddr,
+    /// The most bytes that were mapped at one time.
+    pub peak_bytes: u64,
+    /// How many mappings were counted here.
+    pub mappings: u64,
+    mapped_bytes: u64,
+}
+
+/// What decides which region a mapping belongs to.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Key {
+    Kind(RegionKind),
+    File(String, RegionKind),
+    Large(VirtAddr, u64),
+    SmallAnonymous,
+}
+
+#[derive(Clone, Copy)]
+struct Mapping {
+    end: VirtAddr,
+    region: RegionId,
+    writable: bool,
+}
+
+/// The mappings of one process as its events tell them. Addresses in are as traced.
+pub struct AddressSpace {
+    mappings: BTreeMap<VirtAddr, Mapping>,
+    regions: Vec<Region>,
+    by_key: FxHashMap<Key, RegionId>,
+    large: usize,
+    relocation: Relocation,
+    stack: Option<AddrRange>,
+}
+
+impl AddressSpace {
+    /// The region of addresses outside every mapping.
+    pub const UNMAPPED: RegionId = RegionId(0);
+
+    /// An empty address space. `stack` is the most that the main stack may grow to, as traced:
+    /// its growth needs no event.
+    pub fn new(relocation: Relocation, stack: Option<AddrRange>) -> Self {
+        let mut space = AddressSpace {
+            mappings: BTreeMap::new(),
+            regions: Vec::new(),
+            by_key: FxHashMap::default(),
+            large: 0,
+            relocation,
+            stack,
+        };
+        space.region_for(Key::Kind(RegionKind::Other), VirtAddr::NULL);
+        space
+    }
+
+    /// The relocation that turns traced addresses into those shown.
+    pub fn relocation(&self) -> &Relocation {
+        &self.relocation
+    }
+
+    /// Every region so far; a [`RegionId`] is an index here.
+    pub fn regions(&self) -> &[Region] {
+        &self.regions
+    }
+
+    /// The region of a traced base page: that of the mapping it lies in. Base pages never straddle
+    /// mappings.
+    pub fn region_of(&mut self, page: PageNumber) -> RegionId {
+        let addr = VirtAddr::new(page.raw() << PageSize::BASE.log2());
+        let below = self.mappings.range(..=addr).next_back();
+        match below {
+            Some((_, mapping)) if addr < mapping.end => mapping.region,
+            _ if self.stack.is_some_and(|stack| stack.contains(addr)) => {
+                self.region_for(Key::Kind(RegionKind::Stack), addr)
+            }
+            _ => Self::UNMAPPED,
+        }
+    }
+
+    /// Takes an event in. Returns whether it is one that changes mappings.
+    pub fn apply(&mut self, event: &Event) -> bool {
+        match event {
+            Event::Map { range, protection, source, flags } => {
+                self.map(*range, *protection, source, *flags);
+            }
+            Event::Unmap { range } => self.unmap(*range),
+            Event::Remap { from, to } => self.remap(*from, *to),
+            Event::Protect { range, protection } => self.protect(*range, *protection),
+            _ => return false,
+        }
+        true
+    }
+
+    fn map(&mut self, range: AddrRange, protection: Protection, source: &MapSource, flags: u64) {
+        if range.is_empty() {
+            return;
+        }
+        self.unmap(range);
+        let key = self.key_of(range, protection, source, flags);
+        let region = self.region_for(key, range.start());
+        self.insert(range, region, protection.write);
+        self.regions[region.0 as usize].mappings += 1;
+    }
+
+    fn key_of(
+        &self,
+        range: AddrRange,
+        protection: Protection,
+        source: &MapSource,
+        flags: u64,
+    ) -> Key {
+        match source {
+            MapSource::Heap => Key::Kind(RegionKind::Heap),
+            MapSource::Stack => Key::Kind(RegionKind::Stack),
+            MapSource::Shared => Key::Kind(RegionKind::Shared),
+            MapSource::File { path, .. } => Key::File(path.clone(), file_kind(protection)),
+            MapSource::Anonymous if flags & MAP_STACK != 0 => Key::Kind(RegionKind::ThreadStack),
+            MapSource::Anonymous => {
+                // What a loader maps at a fixed place right behind a file's writable data is that
+                // data's zeroed rest.
+                if flags & MAP_FIXED != 0 || flags == 0 {
+                    if let Some(path) = self.data_file_ending_at(range.start()) {
+                        return Key::File(path, RegionKind::Data);
+                    }
+                }
+                if range.bytes() < LARGE_BYTES {
+                    return Key::SmallAnonymous;
+                }
+                let large = Key::Large(range.start(), range.bytes());
+                if self.by_key.contains_key(&large) || self.large < LARGE_REGIONS {
+                    large
+                } else {
+                    Key::SmallAnonymous
+                }
+            }
+        }
+    }
+
+    fn data_file_ending_at(&self, addr: VirtAddr) -> Option<String> {
+        let (_, mapping) = self.mappings.range(..addr).next_back()?;
+        let region = &self.regions[mapping.region.0 as usize];
+        let continues =
+            mapping.end == addr && mapping.writable && region.kind == RegionKind::Data;
+        if continues { region.path.clone() } else { None }
+    }
+
+    fn unmap(&mut self, range: AddrRange) {
+        self.cut_out(range);
+    }
+
+    fn remap(&mut self, from: AddrRange, to: AddrRange) {
+        let moved = self.cut_out(from);
+        self.cut_out(to);
+        // A region keeps its name when `mremap` moves or grows it.
+        if let Some(mapping) = moved {
+            self.insert(to, mapping.region, mapping.writable);
+        }
+    }
+
+    fn protect(&mut self, range: AddrRange, protection: Protection) {
+        let mut at = range.start();
+        while at < range.end() {
+            let Some((start, mapping)) = self.next_mapping(at, range.end()) else { break };
+            let part_start = start.max(at);
+            let part_end = mapping.end.min(range.end());
+            let part = AddrRange::new(part_start, part_end.raw() - part_start.raw());
+            let region = self.protected_region(mapping.region, protection);
+            self.cut_out(part);
+            self.insert(part, region, protection.write);
+            at = part_end;
+        }
+    }
+
+    /// A file's mapping made executable is text from then on, and the other way round.
+    fn protected_region(&mut self, region: RegionId, protection: Protection) -> RegionId {
+        let old = &self.regions[region.0 as usize];
+        let (Some(path), start) = (old.path.clone(), old.start) else { return region };
+        // A mapping without any rights only keeps its place.
+        if old.kind == file_kind(protection) || protection == Protection::default() {
+            return region;
+        }
+        let kind = file_kind(protection);
+        let known = self.by_key.get(&Key::File(path.clone(), kind)).copied();
+        known.unwrap_or_else(|| self.new_region(Key::File(path, kind), start))
+    }
+
+    /// The first mapping that reaches past `at` and starts before `end`.
+    fn next_mapping(&self, at: VirtAddr, end: VirtAddr) -> Option<(VirtAddr, Mapping)> {
+        let around = self.mappings.range(..=at).next_back().filter(|(_, m)| m.end > at);
+        let next = around.or_else(|| self.mappings.range(at..end).next());
+        next.map(|(start, mapping)| (*start, *mapping))
+    }
+
+    fn insert(&mut self, range: AddrRange, region: RegionId, writable: bool) {
+        self.mappings.insert(range.start(), Mapping { end: range.end(), region, writable });
+        let shown = self.relocation.address(range.start());
+        let region = &mut self.regions[region.0 as usize];
+        region.mapped_bytes += range.bytes();
+        region.peak_bytes = region.peak_bytes.max(region.mapped_bytes);
+        region.start = region.start.min(shown);
+    }
+
+    /// Removes every mapping inside `range`, splitting those that straddle its ends; returns the
+    /// first of them.
+    fn cut_out(&mut self, range: AddrRange) -> Option<Mapping> {
+        let mut first = None;
+        while let Some((start, mapping)) = self.next_mapping(range.start(), range.end()) {
+            self.mappings.remove(&start);
+            first.get_or_insert(mapping);
+            let cut_start = start.max(range.start());
+            let cut_end = mapping.end.min(range.end());
+            if start < cut_start {
+                self.mappings.insert(start, Mapping { end: cut_start, ..mapping });
+            }
+            if cut_end < mapping.end {
+                self.mappings.insert(cut_end, mapping);
+            }
+            self.regions[mapping.region.0 as usize].mapped_bytes -=
+                cut_end.raw() - cut_start.raw();
+        }
+        first
+    }
+
+    fn region_for(&mut self, key: Key, start: VirtAddr) -> RegionId {
+        match self.by_key.get(&key) {
+            Some(region) => *region,
+            None => {
+                let shown = self.relocation.address(start);
+                self.new_region(key, shown)
+            }
+        }
+    }
+
+    /// A new region whose lowest address, relocated, is `start` so far.
+    fn new_region(&mut self, key: Key, start: VirtAddr) -> RegionId {
+        if self.regions.len() > u16::MAX as usize - 1 {
+            return Self::UNMAPPED;
+        }
+        let (name, kind, path) = match &key {
+            Key::Kind(RegionKind::ThreadStack) => {
+                ("thread stacks".to_owned(), RegionKind::ThreadStack, None)
+            }
+            Key::Kind(kind) => (kind.name().to_owned(), *kind, None),
+            Key::SmallAnonymous => ("anon (small)".to_owned(), RegionKind::Anonymous, None),
+            Key::Large(_, bytes) => {
+                self.large += 1;
+                let mib = *bytes as f64 / f64::from(1 << 20);
+                (format!("anon {mib:.1}MiB #{}", self.large), RegionKind::Anonymous, None)
+            }
+            Key::File(path, kind) => (self.file_name(path, *kind), *kind, Some(path.clone())),
+        };
+        let id = RegionId(self.regions.len() as u16);
+        let (peak_bytes, mappings, mapped_bytes) = (0, 0, 0);
+        self.regions.push(Region { name, kind, path, start, peak_bytes, mappings, mapped_bytes });
+        self.by_key.insert(key, id);
+        id
+    }
+
+    /// The file's last component, or its whole path where another file has the same.
+    fn file_name(&self, path: &str, kind: RegionKind) -> String {
+        let base = path.rsplit('/').next().filter(|base| !base.is_empty()).unwrap_or("file");
+        let short = format!("{base} {}", kind.name());
+        let taken = self.regions.iter().any(|region| region.name == short);
+        if taken { format!("{path} {}", kind.name()) } else { short }
+    }
+}
+
+fn file_kind(protection: Protection) -> RegionKind {
+    if protection.execute { RegionKind::Text } else { RegionKind::Data }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RW: Protection = Protection { read: true, write: true, execute: false };
+    const RX: Protection = Protection { read: true, write: false, execute: true };
+
+    fn range(start: u64, bytes: u64) -> AddrRange {
+        AddrRange::new(VirtAddr::new(start), bytes)
+    }
+
+    fn map(start: u64, bytes: u64, protection: Protection, source: MapSource, flags: u64) -> Event {
+        Event::Map { range: range(start, bytes), protection, source, flags }
+    }
+
+    fn file(path: &str) -> MapSource {
+        MapSource::File { path: path.to_owned(), offset_bytes: 0 }
+    }
+
+    fn name_at(space: &mut AddressSpace, addr: u64) -> String {
+        let region = space.region_of(VirtAddr::new(addr).page(PageSize::BASE));
+        space.regions()[region.0 as usize].name.clone()
+    }
+
+    fn space() -> AddressSpace {
+        AddressSpace::new(Relocation::default(), Some(range(0x7000_0000, 0x10_0000)))
+    }
+
+    #[test]
+    fn a_loaded_library_has_text_data_and_its_zeroed_rest() {
+        let mut space = space();
+        let lib = || file("/usr/lib/libx.so");
+        space.apply(&map(0x10000, 0x8000, Protection::from_bits(1), lib(), 2));
+        space.apply(&map(0x12000, 0x2000, RX, lib(), 2 | MAP_FIXED));
+        space.apply(&map(0x16000, 0x2000, RW, lib(), 2 | MAP_FIXED));
+        space.apply(&map(0x18000, 0x3000, RW, MapSource::Anonymous, 0x22 | MAP_FIXED));
+        assert_eq!(name_at(&mut space, 0x10000), "libx.so data");
+        assert_eq!(name_at(&mut space, 0x13fff), "libx.so text");
+        assert_eq!(name_at(&mut space, 0x14000), "libx.so data");
+        assert_eq!(name_at(&mut space, 0x1afff), "libx.so data");
+        assert_eq!(name_at(&mut space, 0x1b000), "other");
+        let text = space.regions().iter().find(|r| r.kind == RegionKind::Text).unwrap();
+        assert_eq!((text.start, text.peak_bytes), (VirtAddr::new(0x12000), 0x2000));
+    }
+
+    #[test]
+    fn large_anonymous_mappings_stand_alone_and_keep_their_name() {
+        let mut space = space();
+        space.apply(&map(0x100_0000, 4 << 20, RW, MapSource::Anonymous, 0x22));
+        space.apply(&map(0x200_0000, 0x4000, RW, MapSource::Anonymous, 0x22));
+        assert_eq!(name_at(&mut space, 0x100_0000), "anon 4.0MiB #1");
+        assert_eq!(name_at(&mut space, 0x200_0000), "anon (small)");
+        space.apply(&Event::Remap {
+            from: range(0x100_0000, 4 << 20),
+            to: range(0x1000_0000, 8 << 20),
+        });
+        assert_eq!(name_at(&mut space, 0x100_0000), "other");
+        assert_eq!(name_at(&mut space, 0x107f_f000), "anon 4.0MiB #1");
+        space.apply(&Event::Unmap { range: range(0x1010_0000, 1 << 20) });
+        assert_eq!(name_at(&mut space, 0x1010_0000), "other");
+        assert_eq!(name_at(&mut space, 0x1020_0000), "anon 4.0MiB #1");
+        assert_eq!(space.regions()[1].peak_bytes, 8 << 20);
+    }
+
+    #[test]
+    fn the_stack_grows_without_events() {
+        let mut space = space();
+        assert_eq!(name_at(&mut space, 0x700f_f000), "stack");
+        assert_eq!(name_at(&mut space, 0x6fff_f000), "other");
+    }
+
+    #[test]
+    fn protection_moves_a_file_between_text_and_data() {
+        let mut space = space();
+        space.apply(&map(0x40000, 0x4000, RW, file("/tmp/jit"), 2));
+        space.apply(&Event::Protect { range: range(0x41000, 0x1000), protection: RX });
+        assert_eq!(name_at(&mut space, 0x40000), "jit data");
+        assert_eq!(name_at(&mut space, 0x41000), "jit text");
+        assert_eq!(name_at(&mut space, 0x42000), "jit data");
+    }
+}

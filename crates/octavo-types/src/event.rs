@@ -1,0 +1,130 @@
+//! What happens between segments: memory management, threads, processes, signals, marks.
+
+use crate::addr::AddrRange;
+
+/// The access rights of a mapping.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Protection {
+    /// Loads are allowed.
+    pub read: bool,
+    /// Stores are allowed.
+    pub write: bool,
+    /// Instruction fetches are allowed.
+    pub execute: bool,
+}
+
+impl Protection {
+    /// From the `PROT_*` bits of `mmap(2)`: 1 read, 2 write, 4 execute.
+    pub const fn from_bits(bits: u64) -> Self {
+        Protection { read: bits & 1 != 0, write: bits & 2 != 0, execute: bits & 4 != 0 }
+    }
+}
+
+/// What a new mapping is made of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum MapSource {
+    /// Zero-filled memory of the program's own.
+    Anonymous,
+    /// A file, from `offset_bytes` on.
+    File {
+        /// Its path, empty where the tracer could not tell.
+        path: String,
+        /// Where in the file the mapping starts.
+        offset_bytes: u64,
+    },
+    /// The initial stack of the main thread, or its growth.
+    Stack,
+    /// The `brk` heap.
+    Heap,
+    /// System V or anonymous shared memory.
+    Shared,
+}
+
+/// One event of a reference stream. Addresses are the traced program's own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// Memory appears: `mmap`, the program image, stack growth, `brk` growth, `shmat`.
+    Map {
+        /// Where.
+        range: AddrRange,
+        /// With which rights.
+        protection: Protection,
+        /// Made of what.
+        source: MapSource,
+        /// The raw `MAP_*` flags of `mmap(2)`, 0 where the mapping did not come from it.
+        flags: u64,
+    },
+    /// Memory goes: `munmap`, `brk` shrinking, `shmdt`.
+    Unmap {
+        /// Where.
+        range: AddrRange,
+    },
+    /// `mremap` moved or resized a mapping.
+    Remap {
+        /// What was mapped before.
+        from: AddrRange,
+        /// What is mapped now.
+        to: AddrRange,
+    },
+    /// `mprotect`.
+    Protect {
+        /// Where.
+        range: AddrRange,
+        /// The new rights.
+        protection: Protection,
+    },
+    /// `madvise`.
+    Advise {
+        /// Where.
+        range: AddrRange,
+        /// The raw `MADV_*` value.
+        advice: u64,
+    },
+    /// A thread was created.
+    ThreadStart {
+        /// Its number in this process; the first thread is 1.
+        thread: u32,
+    },
+    /// Another thread runs from here on.
+    ThreadSwitch {
+        /// The thread that runs now.
+        thread: u32,
+    },
+    /// A thread ended.
+    ThreadEnd {
+        /// Its number.
+        thread: u32,
+    },
+    /// The process forked.
+    Fork {
+        /// The child's process identifier.
+        child: u32,
+    },
+    /// The process is about to replace its image.
+    Exec {
+        /// The program asked for.
+        path: String,
+    },
+    /// A signal was delivered to a handler, or ended the process.
+    Signal {
+        /// Its number.
+        signal: u32,
+    },
+    /// The program passed one of the macros of `octavo.h`.
+    Mark {
+        /// 1 begins the region of interest, 2 ends it, others are the program's own.
+        value: u64,
+    },
+    /// The process ends.
+    Exit {
+        /// Its exit code.
+        code: i32,
+    },
+}
+
+impl Event {
+    /// The mark that begins the region of interest.
+    pub const MARK_BEGIN: u64 = 1;
+    /// The mark that ends it.
+    pub const MARK_END: u64 = 2;
+}

@@ -1,0 +1,31 @@
+//! The words that every other room of Octavo speaks.
+//!
+//! A program executes *segments*: straight runs of instructions whose fetch addresses, item kinds
+//! and register dependences never change; only the data addresses do. So a segment is defined
+//! once ([`Segment`]), and a reference stream is `(segment, its data addresses)` with memory and
+//! thread [`Event`]s between. Whoever takes such a stream implements [`Consumer`].
+
+mod addr;
+mod event;
+mod page;
+mod segment;
+
+pub use addr::{AddrRange, VirtAddr};
+pub use event::{Event, MapSource, Protection};
+pub use page::{PageNumber, PageSize, ParsePageSizeError};
+pub use segment::{
+    DataItem, Dependences, FetchPage, Item, ItemKind, Segment, SegmentError, SegmentId,
+};
+
+/// What takes a reference stream: each executed segment with its data addresses, and each event,
+/// in program order.
+///
+/// `addresses` has one entry for each of [`Segment::data`], in order; a guarded item that did not
+/// execute carries [`VirtAddr::NULL`].
+pub trait Consumer {
+    /// One execution of `segment`.
+    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]);
+
+    /// Something other than an instruction happened.
+    fn event(&mut self, event: &Event);
+}

@@ -1,0 +1,260 @@
+//! Segments: straight runs of instructions, defined once.
+
+use crate::addr::VirtAddr;
+use crate::page::{PageNumber, PageSize};
+
+/// The number of a segment within its stream, dense from 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(transparent)]
+pub struct SegmentId(pub u32);
+
+/// What an item of a segment does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ItemKind {
+    /// An instruction fetch.
+    Fetch,
+    /// A load.
+    Load,
+    /// A store.
+    Store,
+    /// A load and then a store of the same bytes: two references.
+    Modify,
+}
+
+/// One item of a segment, in execution order. A data item belongs to the fetch before it; one that
+/// no fetch precedes belongs to the last instruction of the segment before, which may leave in its
+/// middle (a string instruction does).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Item {
+    /// What it does.
+    pub kind: ItemKind,
+    /// Whether it may be skipped at run time (a conditional move, a masked store).
+    pub guarded: bool,
+    /// Whether it is an atomic read-modify-write.
+    pub atomic: bool,
+    /// How many bytes it touches, at least 1.
+    pub size_bytes: u16,
+    /// For a fetch, the instruction's address; for data, [`VirtAddr::NULL`]: the address comes
+    /// with each execution.
+    pub addr: VirtAddr,
+}
+
+/// What one instruction depends on, for a core model: enough to know when it may start.
+///
+/// `producers` bit *d* says that it uses a value made by the instruction *d + 1* places before it
+/// in its superblock (which may lie in an earlier segment of the same superblock). `reads` and
+/// `writes` are sets of architectural registers read from before, and left for after, the
+/// superblock: bits 0-15 the general registers in VEX's order, 16 the flags, 17 the x87 stack,
+/// 18 the segment bases, 19 everything else, 32-63 the vector registers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Dependences {
+    /// Earlier instructions whose values this one uses.
+    pub producers: u64,
+    /// Architectural registers read.
+    pub reads: u64,
+    /// Architectural registers written.
+    pub writes: u64,
+}
+
+/// A data item as the page-level engines see it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DataItem {
+    /// The highest offset in a base page from which it does not reach into the next page.
+    pub last_whole_offset: u16,
+    /// How many bytes it touches.
+    pub size_bytes: u16,
+    /// How many references it makes when it executes: 2 for a modify, else 1.
+    pub references: u8,
+    /// How many of them are loads.
+    pub loads: u8,
+    /// Whether it may be skipped at run time.
+    pub guarded: bool,
+}
+
+/// A run of fetches in a segment that fall in one base page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FetchPage {
+    /// The base page.
+    pub page: PageNumber,
+    /// How many instructions start in it.
+    pub fetches: u32,
+    /// Whether the run begins with the second half of an instruction that spans from the page
+    /// before: a look-up more than there are fetches.
+    pub spilled: bool,
+}
+
+/// A definition that cannot be a segment.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SegmentError {
+    /// An item's size is 0 or more than a base page.
+    #[error("its item {0} has size {1}, outside 1..=4096 bytes")]
+    BadSize(usize, u16),
+    /// The dependences do not match the instructions.
+    #[error("it has {0} instructions but dependences of {1}")]
+    Dependences(usize, usize),
+}
+
+/// A segment with the summary that lets engines work without expanding it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Segment {
+    items: Box<[Item]>,
+    dependences: Box<[Dependences]>,
+    data: Box<[DataItem]>,
+    fetch_pages: Box<[FetchPage]>,
+    instructions: u32,
+    loads: u32,
+    stores: u32,
+    modifies: u32,
+}
+
+impl Segment {
+    /// A segment of `items`; `dependences` has one entry per fetch, or none where unknown.
+    pub fn new(items: Vec<Item>, dependences: Vec<Dependences>) -> Result<Self, SegmentError> {
+        let (mut data, mut fetch_pages) = (Vec::new(), Vec::new());
+        let (mut instructions, mut loads, mut stores, mut modifies) = (0u32, 0u32, 0u32, 0u32);
+        for (index, item) in items.iter().enumerate() {
+            if item.size_bytes == 0 || u64::from(item.size_bytes) > PageSize::BASE.bytes() {
+                return Err(SegmentError::BadSize(index, item.size_bytes));
+            }
+            if item.kind == ItemKind::Fetch {
+                instructions += 1;
+                add_fetch(&mut fetch_pages, item);
+                continue;
+            }
+            let item = DataItem::new(item);
+            loads += u32::from(item.loads);
+            stores += u32::from(item.references - item.loads);
+            modifies += u32::from(item.references == 2);
+            data.push(item);
+        }
+        if !dependences.is_empty() && dependences.len() != instructions as usize {
+            return Err(SegmentError::Dependences(instructions as usize, dependences.len()));
+        }
+        Ok(Segment {
+            items: items.into(),
+            dependences: dependences.into(),
+            data: data.into(),
+            fetch_pages: fetch_pages.into(),
+            instructions,
+            loads,
+            stores,
+            modifies,
+        })
+    }
+
+    /// All items in execution order.
+    pub fn items(&self) -> &[Item] {
+        &self.items
+    }
+
+    /// The register dependences, one per instruction, or none where the source has none.
+    pub fn dependences(&self) -> &[Dependences] {
+        &self.dependences
+    }
+
+    /// The data items in execution order: one address each comes with every execution.
+    #[inline(always)]
+    pub fn data(&self) -> &[DataItem] {
+        &self.data
+    }
+
+    /// The base pages fetched from, in order, consecutive fetches from one page together.
+    #[inline(always)]
+    pub fn fetch_pages(&self) -> &[FetchPage] {
+        &self.fetch_pages
+    }
+
+    /// How many instructions it executes.
+    #[inline(always)]
+    pub fn instructions(&self) -> u32 {
+        self.instructions
+    }
+
+    /// How many loads, were every guarded item to execute.
+    #[inline(always)]
+    pub fn loads(&self) -> u32 {
+        self.loads
+    }
+
+    /// How many stores, were every guarded item to execute.
+    #[inline(always)]
+    pub fn stores(&self) -> u32 {
+        self.stores
+    }
+
+    /// How many loads and stores come in pairs as one item, were every guarded item to execute.
+    #[inline(always)]
+    pub fn modifies(&self) -> u32 {
+        self.modifies
+    }
+}
+
+impl DataItem {
+    fn new(item: &Item) -> Self {
+        let (references, loads) = match item.kind {
+            ItemKind::Load => (1, 1),
+            ItemKind::Store => (1, 0),
+            ItemKind::Modify => (2, 1),
+            ItemKind::Fetch => unreachable!("a fetch is no data item"),
+        };
+        DataItem {
+            last_whole_offset: (PageSize::BASE.bytes() - u64::from(item.size_bytes)) as u16,
+            size_bytes: item.size_bytes,
+            references,
+            loads,
+            guarded: item.guarded,
+        }
+    }
+}
+
+fn add_fetch(pages: &mut Vec<FetchPage>, item: &Item) {
+    let first = item.addr.page(PageSize::BASE);
+    let last = item.addr.wrapping_add(u64::from(item.size_bytes) - 1).page(PageSize::BASE);
+    match pages.last_mut() {
+        Some(run) if run.page == first => run.fetches += 1,
+        _ => pages.push(FetchPage { page: first, fetches: 1, spilled: false }),
+    }
+    if last != first {
+        pages.push(FetchPage { page: last, fetches: 0, spilled: true });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(kind: ItemKind, size_bytes: u16, addr: u64) -> Item {
+        Item { kind, guarded: false, atomic: false, size_bytes, addr: VirtAddr::new(addr) }
+    }
+
+    #[test]
+    fn an_instruction_that_spans_two_pages_spills_into_the_second() {
+        let items = vec![
+            item(ItemKind::Fetch, 3, 0x1ff0),
+            item(ItemKind::Modify, 8, 0),
+            item(ItemKind::Fetch, 7, 0x1ffc),
+            item(ItemKind::Fetch, 1, 0x2003),
+        ];
+        let segment = Segment::new(items, Vec::new()).unwrap();
+        let page = PageNumber::new;
+        assert_eq!(
+            segment.fetch_pages(),
+            [
+                FetchPage { page: page(1), fetches: 2, spilled: false },
+                FetchPage { page: page(2), fetches: 1, spilled: true },
+            ]
+        );
+        assert_eq!((segment.instructions(), segment.loads(), segment.stores()), (3, 1, 1));
+    }
+
+    #[test]
+    fn impossible_definitions_are_refused() {
+        let empty = vec![item(ItemKind::Fetch, 0, 0x1000)];
+        assert_eq!(Segment::new(empty, vec![]), Err(SegmentError::BadSize(0, 0)));
+        let one = vec![item(ItemKind::Fetch, 1, 0x1000)];
+        assert_eq!(
+            Segment::new(one, vec![Dependences::default(); 2]),
+            Err(SegmentError::Dependences(1, 2))
+        );
+    }
+}

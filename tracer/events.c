@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later
+ *
+ * What happens between instructions: memory, threads, processes, signals, marks.
+ *
+ * Records are written only where no superblock is under way: after system calls, at thread
+ * switches, at client requests. Such a superblock holds its write address in a register.
+ */
+#include "tracer.h"
+
+/* The request number of octavo.h. */
+#define OCTAVO_REQUEST 0x4f560000UL
+
+static ThreadId running = 1;
+
+static void map_record(Addr start, SizeT bytes, ULong protection, ULong flags,
+                       enum octavo_source source, ULong offset, const HChar* path)
+{
+   ring_begin(OCTAVO_MAP);
+   ring_word(start);
+   ring_word(VG_PGROUNDUP(bytes));
+   ring_word(protection);
+   ring_word(flags);
+   ring_word(source);
+   ring_word(offset);
+   ring_text(path ? path : "");
+   ring_end();
+}
+
+static ULong protection_of(const NSegment* seg)
+{
+   return (seg->hasR ? 1 : 0) | (seg->hasW ? 2 : 0) | (seg->hasX ? 4 : 0);
+}
+
+/* Describes one mapping of the process as it stands. */
+static void map_segment(const NSegment* seg)
+{
+   SizeT bytes = seg->end + 1 - seg->start;
+   switch (seg->kind) {
+      case SkFileC:
+         map_record(seg->start, bytes, protection_of(seg), 0, OCTAVO_FILE, (ULong)seg->offset,
+                    VG_(am_get_filename)(seg));
+         break;
+      case SkAnonC: {
+         Addr heap = placement_heap_start();
+         enum octavo_source source = placement_is_stack(seg->start)             ? OCTAVO_STACK
+                                     : seg->start <= heap && heap <= seg->end ? OCTAVO_HEAP
+                                                                              : OCTAVO_ANONYMOUS;
+         /* The page that Valgrind maps at an empty heap's start is no memory of the program's
+            yet; brk will tell. */
+         if (source != OCTAVO_HEAP || bytes > VKI_PAGE_SIZE)
+            map_record(seg->start, bytes, protection_of(seg), 0, source, 0, NULL);
+         break;
+      }
+      case SkShmC:
+         map_record(seg->start, bytes, protection_of(seg), 0, OCTAVO_SHARED, 0, NULL);
+         break;
+      default: break;
+   }
+}
+
+static void map_client_segments(void)
+{
+   const UInt kinds = SkFileC | SkAnonC | SkShmC;
+   Int room = 64, count;
+   Addr* starts = NULL;
+   do {
+      VG_(free)(starts);
+      starts = VG_(malloc)("octavo.segments", (SizeT)room * sizeof *starts);
+      count = VG_(am_get_segment_starts)(kinds, starts, room);
+      room = -count;
+   } while (count < 0);
+   for (Int i = 0; i < count; i++)
+      map_segment(VG_(am_find_nsegment)(starts[i]));
+   VG_(free)(starts);
+}
+
+void events_describe_process(void)
+{
+   struct octavo_layout layout;
+   placement_layout(&layout);
+   ring_begin(OCTAVO_START);
+   for (UInt i = 0; i < sizeof layout / 8; i++)
+      ring_word(((const ULong*)&layout)[i]);
+   ring_text(VG_(args_the_exename) ? VG_(args_the_exename) : "");
+   ring_end();
+   map_client_segments();
+}
+
+/* ---- memory ---- */
+
+static Addr heap_end;
+
+/* brk: Valgrind tells the new end of the heap, or the old one where it refused. */
+static void heap_moved(Addr end)
+{
+   Addr start = placement_heap_start();
+   Addr old_end = VG_PGROUNDUP(heap_end > start ? heap_end : start);
+   Addr new_end = VG_PGROUNDUP(end > start ? end : start);
+   heap_end = end;
+   if (new_end > old_end) {
+      map_record(old_end, new_end - old_end, 3, 0, OCTAVO_HEAP, 0, NULL);
+   } else if (new_end < old_end) {
+      ULong payload[] = {new_end, old_end - new_end};
+      ring_record(OCTAVO_UNMAP, 2, payload);
+   }
+}
+
+static void mapped(Addr start, const UWord* args)
+{
+   const ULong flags = args[3];
+   const NSegment* seg = VG_(am_find_nsegment)(start);
+   if (flags & VKI_MAP_ANONYMOUS)
+      map_record(start, args[1], args[2], flags,
+                 flags & VKI_MAP_SHARED ? OCTAVO_SHARED : OCTAVO_ANONYMOUS, 0, NULL);
+   else
+      map_record(start, args[1], args[2], flags, OCTAVO_FILE, args[5],
+                 seg ? VG_(am_get_filename)(seg) : NULL);
+}
+
+static void attached(Addr start)
+{
+   const NSegment* seg = VG_(am_find_nsegment)(start);
+   if (seg)
+      map_record(start, seg->end + 1 - start, protection_of(seg), 0, OCTAVO_SHARED, 0, NULL);
+}
+
+/* shmdt names only the start; the extent is that of the mapping before the call. */
+static SizeT detaching_bytes;
+
+/* A file opened for execution: the last words of the image that goes. */
+static void executing(const HChar* path)
+{
+   ring_begin(OCTAVO_EXEC);
+   ring_text(path ? path : "");
+   ring_end();
+}
+
+/* The core does not tell a tool how the program exits. */
+static Int exit_code;
+
+static void before_syscall(ThreadId tid, UInt number, UWord* args, UInt count)
+{
+   placement_syscall(number, args);
+   switch (number) {
+      case __NR_shmdt: {
+         const NSegment* seg = VG_(am_find_nsegment)(args[0]);
+         detaching_bytes = seg ? seg->end + 1 - args[0] : 0;
+         break;
+      }
+      case __NR_exit:
+      case __NR_exit_group: exit_code = (Int)(args[0] & 0xff); break;
+      case __NR_execve:
+         if (VG_(am_is_valid_for_client)(args[0], 1, VKI_PROT_READ))
+            executing((const HChar*)args[0]);
+         break;
+      case __NR_execveat:
+         if (VG_(am_is_valid_for_client)(args[1], 1, VKI_PROT_READ))
+            executing((const HChar*)args[1]);
+         break;
+      default: break;
+   }
+}
+
+static void after_syscall(ThreadId tid, UInt number, UWord* args, UInt count, SysRes result)
+{
+   placement_syscall(0, NULL);
+   if (sr_isError(result))
+      return;
+   const ULong value = sr_Res(result);
+   switch (number) {
+      case __NR_mmap: mapped(value, args); break;
+      case __NR_munmap: {
+         ULong payload[] = {args[0], VG_PGROUNDUP(args[1])};
+         ring_record(OCTAVO_UNMAP, 2, payload);
+         break;
+      }
+      case __NR_mremap: {
+         ULong payload[] = {args[0], VG_PGROUNDUP(args[1]), value, VG_PGROUNDUP(args[2])};
+         ring_record(OCTAVO_REMAP, 4, payload);
+         break;
+      }
+      case __NR_brk: heap_moved(value); break;
+      case __NR_mprotect: {
+         ULong payload[] = {args[0], VG_PGROUNDUP(args[1]), args[2]};
+         ring_record(OCTAVO_PROTECT, 3, payload);
+         break;
+      }
+      case __NR_madvise: {
+         ULong payload[] = {args[0], VG_PGROUNDUP(args[1]), args[2]};
+         ring_record(OCTAVO_ADVISE, 3, payload);
+         break;
+      }
+      case __NR_shmat: attached(value); break;
+      case __NR_shmdt: {
+         ULong payload[] = {args[0], VG_PGROUNDUP(detaching_bytes)};
+         ring_record(OCTAVO_UNMAP, 2, payload);
+         break;
+      }
+      case __NR_fork:
+      case __NR_vfork:
+      case __NR_clone:
+         /* A clone that makes a thread shares our thread group. */
+         if (value != 0 && !(number == __NR_clone && (args[0] & VKI_CLONE_THREAD))) {
+            ULong payload[] = {value};
+            ring_record(OCTAVO_FORK, 1, payload);
+         }
+         break;
+      default: break;
+   }
+}
+
+/* ---- threads, signals, marks ---- */
+
+static void thread_record(enum octavo_record kind, ThreadId tid)
+{
+   ULong payload[] = {tid};
+   ring_record(kind, 1, payload);
+}
+
+static void thread_created(ThreadId parent, ThreadId child)
+{
+   thread_record(OCTAVO_THREAD_START, child);
+}
+
+static void thread_ended(ThreadId tid)
+{
+   thread_record(OCTAVO_THREAD_END, tid);
+}
+
+static void thread_runs(ThreadId tid, ULong blocks_done)
+{
+   if (tid != running) {
+      running = tid;
+      thread_record(OCTAVO_THREAD_SWITCH, tid);
+   }
+}
+
+static void signal_delivered(ThreadId tid, Int signal, Bool alternate_stack)
+{
+   ULong payload[] = {(ULong)signal};
+   ring_record(OCTAVO_SIGNAL, 1, payload);
+}
+
+static Bool client_request(ThreadId tid, UWord* args, UWord* answer)
+{
+   if (args[0] != OCTAVO_REQUEST)
+      return False;
+   ULong payload[] = {args[1]};
+   ring_record(OCTAVO_MARK, 1, payload);
+   *answer = 0;
+   return True;
+}
+
+void events_finished(Int unused)
+{
+   ULong payload[] = {(ULong)exit_code};
+   ring_record(OCTAVO_EXIT, 1, payload);
+}
+
+/* The core is about to end the process by the signal that the program died of. */
+extern void __real_vgPlain_kill_self(Int signal);
+void __wrap_vgPlain_kill_self(Int signal);
+void __wrap_vgPlain_kill_self(Int signal)
+{
+   ring_slot->fatal_signal = (UInt)signal;
+   __real_vgPlain_kill_self(signal);
+}
+
+/* The initial mappings are complete when the first of them is told. */
+static void first_mapping(Addr start, SizeT bytes, Bool r, Bool w, Bool x, ULong debug_info)
+{
+   static Bool described;
+   if (!described) {
+      described = True;
+      events_describe_process();
+   }
+}
+
+void events_init(void)
+{
+   VG_(needs_syscall_wrapper)(before_syscall, after_syscall);
+   VG_(needs_client_requests)(client_request);
+   VG_(track_new_mem_startup)(first_mapping);
+   VG_(track_pre_thread_ll_create)(thread_created);
+   VG_(track_pre_thread_ll_exit)(thread_ended);
+   VG_(track_start_client_code)(thread_runs);
+   VG_(track_pre_deliver_signal)(signal_delivered);
+}

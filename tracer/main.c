@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later
+ *
+ * Octavo's tracer, a Valgrind tool: the way in.
+ */
+#include "tracer.h"
+#include "pub_tool_clreq.h"
+#include "pub_tool_options.h"
+
+static const HChar* session_path;
+static Bool follow_children = True;
+
+static Bool process_option(const HChar* arg)
+{
+   if (VG_STR_CLO(arg, "--octavo-session", session_path)) {}
+   else if (VG_BOOL_CLO(arg, "--octavo-follow", follow_children)) {}
+   else
+      return False;
+   return True;
+}
+
+static void print_usage(void)
+{
+   VG_(printf)("    --octavo-session=FILE    the ring that `octavo run` made\n"
+               "    --octavo-follow=yes|no   trace forked children too [yes]\n");
+}
+
+static void print_debug_usage(void)
+{
+   VG_(printf)("    (none)\n");
+}
+
+static void child_forked(ThreadId tid)
+{
+   ring_reopen_in_child(follow_children);
+   segments_redefine();
+   events_describe_process();
+}
+
+static void post_options(void)
+{
+   ring_open(session_path);
+   segments_init();
+   events_init();
+   VG_(atfork)(NULL, NULL, child_forked);
+}
+
+static void pre_options(void)
+{
+   VG_(details_name)("Octavo");
+   VG_(details_version)("1");
+   VG_(details_description)("a tracer of references for virtual-memory studies");
+   VG_(details_copyright_author)("Copyright (C) 2026, the Octavo authors; GPL-2.0-or-later.");
+   VG_(details_bug_reports_to)("the Octavo project");
+   VG_(details_avg_translation_sizeB)(400);
+   VG_(basic_tool_funcs)(post_options, segments_instrument, events_finished);
+   VG_(needs_command_line_options)(process_option, print_usage, print_debug_usage);
+}
+
+VG_DETERMINE_INTERFACE_VERSION(pre_options)

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later
+ *
+ * The traced side of the ring: claiming a slot, writing words, handing over whole chunks.
+ */
+#include "tracer.h"
+
+/* Exported by the core's archive, not declared in the headers that tools get. */
+extern SysRes VG_(am_shared_mmap_file_float_valgrind)(SizeT length, UInt prot, Int fd,
+                                                      Off64T offset);
+extern Int VG_(safe_fd)(Int oldfd);
+
+struct octavo_slot* ring_slot;
+
+static struct octavo_session* session;
+static Int session_fd = -1;
+/* A silent process keeps writing to memory of its own that nobody reads. */
+static Bool silent;
+static ULong* record_header;
+
+Long raw_syscall(ULong number, ULong a, ULong b, ULong c, ULong d, ULong e, ULong f)
+{
+   Long result;
+   register ULong r10 __asm__("r10") = d;
+   register ULong r8 __asm__("r8") = e;
+   register ULong r9 __asm__("r9") = f;
+   __asm__ volatile("syscall"
+                    : "=a"(result)
+                    : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                    : "rcx", "r11", "memory");
+   return result;
+}
+
+static void fail(const HChar* what)
+{
+   VG_(umsg)("octavo tracer: %s\n", what);
+   VG_(exit)(125);
+}
+
+static ULong slot_offset(UInt slot)
+{
+   return OCTAVO_PAGE_BYTES + (ULong)slot * OCTAVO_SLOT_BYTES;
+}
+
+/* Returns a free slot, now ours, or -1. */
+static Int claim_slot(void)
+{
+   for (UInt i = 0; i < OCTAVO_SLOTS; i++) {
+      UInt free_state = OCTAVO_SLOT_FREE;
+      if (__atomic_compare_exchange_n(&session->slot_state[i], &free_state, OCTAVO_SLOT_CLAIMED,
+                                      False, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+         return (Int)i;
+   }
+   __atomic_add_fetch(&session->untraced, 1, __ATOMIC_RELAXED);
+   return -1;
+}
+
+static ULong chunk_address(ULong index)
+{
+   return ring_slot->first_chunk_address + (index % OCTAVO_CHUNKS) * OCTAVO_CHUNK_BYTES;
+}
+
+static void enter_chunk(ULong index)
+{
+   ring_slot->write_address = chunk_address(index);
+   ring_slot->limit_address =
+      ring_slot->write_address + OCTAVO_CHUNK_BYTES - 8 * OCTAVO_SLACK_WORDS;
+}
+
+static void reset_slot(UInt parent_stream)
+{
+   VG_(memset)(ring_slot, 0, sizeof *ring_slot);
+   ring_slot->first_chunk_address = (ULong)(Addr)ring_slot + OCTAVO_PAGE_BYTES;
+   ring_slot->pid = (UInt)VG_(getpid)();
+   ring_slot->parent_stream = parent_stream;
+   enter_chunk(0);
+}
+
+static void announce_slot(Int slot)
+{
+   ring_slot->stream = __atomic_fetch_add(&session->next_stream, 1, __ATOMIC_RELAXED);
+   __atomic_store_n(&session->slot_state[slot], OCTAVO_SLOT_OPEN, __ATOMIC_RELEASE);
+}
+
+void ring_open(const HChar* path)
+{
+   if (!path)
+      fail("give --octavo-session=FILE; `octavo run` does");
+   SysRes opened = VG_(open)(path, VKI_O_RDWR, 0);
+   if (sr_isError(opened))
+      fail("cannot open the session file");
+   session_fd = VG_(safe_fd)((Int)sr_Res(opened));
+
+   SysRes mapped = VG_(am_shared_mmap_file_float_valgrind)(
+      OCTAVO_PAGE_BYTES, VKI_PROT_READ | VKI_PROT_WRITE, session_fd, 0);
+   if (sr_isError(mapped))
+      fail("cannot map the session file");
+   session = (struct octavo_session*)(Addr)sr_Res(mapped);
+   if (session->magic != OCTAVO_RING_MAGIC || session->version != OCTAVO_RING_VERSION)
+      fail("the session file is of another version of octavo: build both anew");
+
+   Int slot = claim_slot();
+   /* Without a slot the process still needs the memory that instrumented code writes to; the
+      first slot's place is mapped and then covered by private memory. */
+   mapped = VG_(am_shared_mmap_file_float_valgrind)(
+      OCTAVO_SLOT_BYTES, VKI_PROT_READ | VKI_PROT_WRITE, session_fd,
+      (Off64T)slot_offset(slot < 0 ? 0 : (UInt)slot));
+   if (sr_isError(mapped))
+      fail("cannot map a ring");
+   ring_slot = (struct octavo_slot*)(Addr)sr_Res(mapped);
+   if (slot < 0) {
+      ring_reopen_in_child(False);
+      return;
+   }
+   reset_slot(OCTAVO_NO_PARENT);
+   announce_slot(slot);
+}
+
+void ring_reopen_in_child(Bool follow)
+{
+   UInt parent_stream = ring_slot->stream;
+   Int slot = follow && !silent ? claim_slot() : -1;
+   ULong flags = VKI_MAP_FIXED | (slot < 0 ? VKI_MAP_PRIVATE | VKI_MAP_ANONYMOUS : VKI_MAP_SHARED);
+   Long mapped = raw_syscall(__NR_mmap, (ULong)(Addr)ring_slot, OCTAVO_SLOT_BYTES,
+                             VKI_PROT_READ | VKI_PROT_WRITE, flags,
+                             slot < 0 ? (ULong)-1L : (ULong)session_fd,
+                             slot < 0 ? 0 : slot_offset((UInt)slot));
+   if (mapped != (Long)(Addr)ring_slot)
+      fail("cannot map a ring in a forked child");
+   silent = slot < 0;
+   reset_slot(parent_stream);
+   if (!silent)
+      announce_slot(slot);
+}
+
+/* Ends the process when nobody consumes the stream any more: it would wait for ever. */
+static void check_consumer(void)
+{
+   if (raw_syscall(__NR_kill, session->consumer_pid, 0, 0, 0, 0, 0) == -VKI_ESRCH)
+      raw_syscall(__NR_kill, (ULong)VG_(getpid)(), VKI_SIGKILL, 0, 0, 0, 0);
+}
+
+void ring_next_chunk(void)
+{
+   if (silent) {
+      enter_chunk(0);
+      return;
+   }
+   ULong index = ring_slot->chunks_published;
+   ring_slot->chunk_words[index % OCTAVO_CHUNKS] =
+      (UInt)((ring_slot->write_address - chunk_address(index)) / 8);
+   __atomic_store_n(&ring_slot->chunks_published, index + 1, __ATOMIC_RELEASE);
+
+   /* The next chunk is free once the consumer is less than a whole ring behind. */
+   UInt waited = 0;
+   while (index + 1 - __atomic_load_n(&ring_slot->chunks_consumed, __ATOMIC_ACQUIRE)
+          >= OCTAVO_CHUNKS) {
+      waited++;
+      if (waited < 64) {
+         for (UInt i = 0; i < 64; i++)
+            __builtin_ia32_pause();
+      } else {
+         struct vki_timespec nap = {0, 50 * 1000};
+         raw_syscall(__NR_nanosleep, (ULong)(Addr)&nap, 0, 0, 0, 0, 0);
+         if (waited % 1024 == 0)
+            check_consumer();
+      }
+   }
+   enter_chunk(index + 1);
+}
+
+void ring_begin(enum octavo_record kind)
+{
+   if (ring_slot->write_address > ring_slot->limit_address)
+      ring_next_chunk();
+   record_header = (ULong*)(Addr)ring_slot->write_address;
+   *record_header = OCTAVO_RECORD | ((ULong)kind << OCTAVO_RECORD_KIND_SHIFT);
+}
+
+void ring_word(ULong word)
+{
+   (*record_header)++;
+   record_header[(UInt)*record_header] = word;
+   tl_assert((UInt)*record_header < OCTAVO_SLACK_WORDS);
+}
+
+void ring_text(const HChar* text)
+{
+   SizeT bytes = VG_(strlen)(text);
+   if (bytes > TRACER_PATH_BYTES)
+      bytes = TRACER_PATH_BYTES;
+   ring_word(bytes);
+   for (SizeT done = 0; done < bytes; done += 8) {
+      ULong word = 0;
+      VG_(memcpy)(&word, text + done, bytes - done < 8 ? bytes - done : 8);
+      ring_word(word);
+   }
+}
+
+void ring_end(void)
+{
+   ring_slot->write_address += 8 * (1 + (ULong)(UInt)*record_header);
+}
+
+void ring_record(enum octavo_record kind, UInt words, const ULong* payload)
+{
+   ring_begin(kind);
+   for (UInt i = 0; i < words; i++)
+      ring_word(payload[i]);
+   ring_end();
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The ring: how Octavo's tracer hands a program's reference stream to its consumer.
+ *
+ * One file, mapped shared by the consumer and every traced process:
+ *
+ *     page 0            struct octavo_session
+ *     then SLOTS times  struct octavo_slot (one page) and CHUNKS chunks of CHUNK_BYTES
+ *
+ * A process image (a program, a forked child, the image after an exec) claims one free slot and
+ * writes its stream there, chunk after chunk. The stream is a sequence of 64-bit words:
+ *
+ *     bit 63 clear   an executed segment: the word is its number, and as many address words follow
+ *                    as its definition has data items
+ *     bit 63 set     a record: bits 48-55 its kind, bits 0-31 how many payload words follow
+ *
+ * No record and no execution straddles a chunk. `write_address` always points past the last whole
+ * item, so that what a killed process wrote is not lost. The numbers here are repeated in
+ * crates/octavo-trace/src/ring/layout.rs, and a version mismatch is refused.
+ */
+#ifndef OCTAVO_RING_H
+#define OCTAVO_RING_H
+
+#include <stdint.h>
+
+#define OCTAVO_RING_MAGIC 0x00766174634f0a0dULL
+#define OCTAVO_RING_VERSION 1u
+
+#define OCTAVO_PAGE_BYTES 4096u
+#define OCTAVO_SLOTS 960u
+#define OCTAVO_CHUNKS 16u
+#define OCTAVO_CHUNK_BYTES (256u * 1024u)
+#define OCTAVO_SLOT_BYTES (OCTAVO_PAGE_BYTES + OCTAVO_CHUNKS * OCTAVO_CHUNK_BYTES)
+/* A superblock or a record is at most this long; a chunk is left when less than this is free. */
+#define OCTAVO_SLACK_WORDS 2048u
+
+enum octavo_slot_state { OCTAVO_SLOT_FREE = 0, OCTAVO_SLOT_CLAIMED = 1, OCTAVO_SLOT_OPEN = 2 };
+
+struct octavo_session {
+   uint64_t magic;
+   uint32_t version;
+   uint32_t consumer_pid;
+   /* Counts up with every slot claimed: the order in which streams began. */
+   uint32_t next_stream;
+   /* Processes that found no free slot and run on untraced. */
+   uint32_t untraced;
+   uint32_t reserved[2];
+   uint32_t slot_state[OCTAVO_SLOTS];
+};
+
+struct octavo_slot {
+   /* Written by the traced process. */
+   uint64_t write_address;
+   uint64_t limit_address;
+   uint64_t first_chunk_address;
+   uint64_t chunks_published;
+   uint32_t pid;
+   uint32_t stream;
+   /* The stream that forked this one, or OCTAVO_NO_PARENT for a fresh image. */
+   uint32_t parent_stream;
+   /* The signal that the process is about to die of, or 0. */
+   uint32_t fatal_signal;
+   uint32_t chunk_words[OCTAVO_CHUNKS];
+   uint8_t pad[256 - 48 - 4 * OCTAVO_CHUNKS];
+   /* Written by the consumer, on a line of its own. */
+   uint64_t chunks_consumed;
+};
+
+#define OCTAVO_NO_PARENT 0xffffffffu
+
+#define OCTAVO_RECORD (1ULL << 63)
+#define OCTAVO_RECORD_KIND_SHIFT 48
+
+/* Payloads, in words. A text is its length in bytes and then its bytes, padded to whole words. */
+enum octavo_record {
+   /* id | items << 32, instructions; then per item a word (bits 0-1 the kind: 0 fetch, 1 load,
+      2 store, 3 modify; bit 2 guarded; bit 3 atomic; bits 16-31 bytes), a fetch followed by its
+      address; then per instruction three words: producers, reads, writes. */
+   OCTAVO_DEFINE = 1,
+   /* struct octavo_layout, then the text of the executable's path. */
+   OCTAVO_START = 2,
+   /* start, bytes, PROT bits, MAP flags, source (enum octavo_source), file offset, text path. */
+   OCTAVO_MAP = 3,
+   /* start, bytes. */
+   OCTAVO_UNMAP = 4,
+   /* old start, old bytes, new start, new bytes. */
+   OCTAVO_REMAP = 5,
+   /* start, bytes, PROT bits. */
+   OCTAVO_PROTECT = 6,
+   /* start, bytes, MADV value. */
+   OCTAVO_ADVISE = 7,
+   /* thread. */
+   OCTAVO_THREAD_START = 8,
+   OCTAVO_THREAD_SWITCH = 9,
+   OCTAVO_THREAD_END = 10,
+   /* child pid. */
+   OCTAVO_FORK = 11,
+   /* text path. */
+   OCTAVO_EXEC = 12,
+   /* signal. */
+   OCTAVO_SIGNAL = 13,
+   /* value. */
+   OCTAVO_MARK = 14,
+   /* exit code. */
+   OCTAVO_EXIT = 15,
+};
+
+enum octavo_source {
+   OCTAVO_ANONYMOUS = 0,
+   OCTAVO_FILE = 1,
+   OCTAVO_STACK = 2,
+   OCTAVO_HEAP = 3,
+   OCTAVO_SHARED = 4,
+   OCTAVO_TRACER = 5,
+};
+
+/* Where the parts of the address space were put, and where Linux would have put them: an address
+   in [start, end) becomes address + delta (modulo 2^64). Ranges are sorted and disjoint; any other
+   address stays. Bits 0-63 of `delta` are two's complement. */
+#define OCTAVO_LAYOUT_RANGES 4
+struct octavo_layout {
+   struct {
+      uint64_t start, end, delta;
+   } range[OCTAVO_LAYOUT_RANGES];
+   /* The most that the main stack may grow to, as traced. */
+   uint64_t stack_start, stack_end;
+};
+
+#endif

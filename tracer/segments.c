@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later
+ *
+ * Superblocks become segments.
+ *
+ * A segment is a run of instructions of a superblock with no exit between: it executes whole or
+ * not at all. At translation time its definition goes into the stream, once. At run time it costs
+ * one store of its number and one store for each data address, at constant distances from the
+ * write address, which is loaded once a superblock and stored back before every exit.
+ */
+#include "tracer.h"
+#include "pub_tool_hashtable.h"
+
+enum item_kind { FETCH = 0, LOAD = 1, STORE = 2, MODIFY = 3 };
+#define GUARDED (1u << 2)
+#define ATOMIC (1u << 3)
+#define KIND_MASK 3u
+
+/* A superblock has at most some sixty instructions, and an instruction a few items. */
+#define MAX_INSTRUCTIONS 256
+#define MAX_ITEMS 1024
+/* A definition: id and counts, two words a fetch, one a data item, three an instruction. */
+#define MAX_DEFINITION (2 + MAX_ITEMS + 4 * MAX_INSTRUCTIONS)
+
+/* A definition already in the stream, found again when the same code is translated anew. */
+struct definition {
+   struct definition* next;
+   UWord key;
+   UInt id;
+   UInt words;
+   ULong payload[]; /* payload[0] without the id */
+};
+
+static VgHashTable* definitions;
+/* The same, by number. */
+static struct definition** by_id;
+static UInt definitions_made, definitions_room;
+
+/* The superblock at hand. */
+static struct {
+   IRSB* out;
+   IRTemp write; /* the write address at its start */
+   UInt offset;  /* bytes from there to the end of the last whole segment */
+   /* The segment at hand. */
+   UInt first_instruction, instructions, items, data_items;
+   UInt item[MAX_ITEMS];   /* kind, flags, bytes << 16 */
+   ULong fetch[MAX_ITEMS]; /* a fetch's address */
+   /* The last data item's address expression, while a store to it would make it a modify. */
+   const IRExpr* mergeable;
+} sb;
+
+static struct dependences dependences[MAX_INSTRUCTIONS];
+
+static Word same_definition(const void* a, const void* b)
+{
+   const struct definition *x = a, *y = b;
+   return x->words != y->words || VG_(memcmp)(x->payload, y->payload, 8 * x->words) != 0;
+}
+
+static void define(const struct definition* d)
+{
+   ring_begin(OCTAVO_DEFINE);
+   ring_word(d->payload[0] | d->id);
+   for (UInt i = 1; i < d->words; i++)
+      ring_word(d->payload[i]);
+   ring_end();
+}
+
+/* The number of the segment at hand, defined in the stream if it is new. */
+static UInt intern_segment(void)
+{
+   ULong buffer[MAX_DEFINITION + sizeof(struct definition) / 8];
+   struct definition* d = (struct definition*)buffer;
+   UInt n = 0;
+   d->payload[n++] = (ULong)sb.items << 32;
+   d->payload[n++] = sb.instructions;
+   for (UInt i = 0; i < sb.items; i++) {
+      d->payload[n++] = sb.item[i];
+      if ((sb.item[i] & KIND_MASK) == FETCH)
+         d->payload[n++] = sb.fetch[i];
+   }
+   for (UInt i = 0; i < sb.instructions; i++) {
+      const struct dependences* dep = &dependences[sb.first_instruction + i];
+      d->payload[n++] = dep->producers;
+      d->payload[n++] = dep->reads;
+      d->payload[n++] = dep->writes;
+   }
+   tl_assert(n <= MAX_DEFINITION && n + 1 < OCTAVO_SLACK_WORDS);
+   d->words = n;
+   d->key = 0xcbf29ce484222325ULL;
+   for (UInt i = 0; i < n; i++)
+      d->key = (d->key ^ d->payload[i]) * 0x9e3779b97f4a7c15ULL ^ (d->key >> 29);
+
+   struct definition* known = VG_(HT_gen_lookup)(definitions, d, same_definition);
+   if (!known) {
+      SizeT bytes = sizeof(struct definition) + 8 * n;
+      known = VG_(malloc)("octavo.definition", bytes);
+      VG_(memcpy)(known, d, bytes);
+      if (definitions_made == definitions_room) {
+         definitions_room = definitions_room ? 2 * definitions_room : 1024;
+         by_id = VG_(realloc)("octavo.by_id", by_id, definitions_room * sizeof *by_id);
+      }
+      tl_assert(definitions_made < 0x7fffffff);
+      known->id = definitions_made;
+      by_id[definitions_made++] = known;
+      VG_(HT_add_node)(definitions, known);
+      define(known);
+   }
+   return known->id;
+}
+
+void segments_init(void)
+{
+   definitions = VG_(HT_construct)("octavo.definitions");
+}
+
+void segments_redefine(void)
+{
+   for (UInt id = 0; id < definitions_made; id++)
+      define(by_id[id]);
+}
+
+/* ---- building IR ---- */
+
+static IRTemp new_temp(IRType type, IRExpr* value)
+{
+   IRTemp t = newIRTemp(sb.out->tyenv, type);
+   addStmtToIRSB(sb.out, IRStmt_WrTmp(t, value));
+   return t;
+}
+
+static IRExpr* constant(ULong value)
+{
+   return IRExpr_Const(IRConst_U64(value));
+}
+
+static IRExpr* load_word(const void* where)
+{
+   return IRExpr_Load(Iend_LE, Ity_I64, constant((ULong)(Addr)where));
+}
+
+static IRExpr* at_offset(UInt bytes)
+{
+   return IRExpr_RdTmp(
+      bytes == 0
+         ? sb.write
+         : new_temp(Ity_I64, IRExpr_Binop(Iop_Add64, IRExpr_RdTmp(sb.write), constant(bytes))));
+}
+
+static void store_word(UInt offset, IRExpr* value)
+{
+   addStmtToIRSB(sb.out, IRStmt_Store(Iend_LE, at_offset(offset), value));
+}
+
+/* Leaves the chunk if it is nearly full, then loads the write address. */
+static void begin_superblock(void)
+{
+   IRTemp write = new_temp(Ity_I64, load_word(&ring_slot->write_address));
+   IRTemp limit = new_temp(Ity_I64, load_word(&ring_slot->limit_address));
+   IRTemp full = new_temp(Ity_I1, IRExpr_Binop(Iop_CmpLT64U, IRExpr_RdTmp(limit),
+                                               IRExpr_RdTmp(write)));
+   IRDirty* call = unsafeIRDirty_0_N(0, "ring_next_chunk", VG_(fnptr_to_fnentry)(ring_next_chunk),
+                                     mkIRExprVec_0());
+   call->guard = IRExpr_RdTmp(full);
+   addStmtToIRSB(sb.out, IRStmt_Dirty(call));
+   sb.write = new_temp(Ity_I64, load_word(&ring_slot->write_address));
+   sb.offset = 0;
+}
+
+static void begin_segment(void)
+{
+   sb.first_instruction += sb.instructions;
+   sb.instructions = sb.items = sb.data_items = 0;
+   sb.mergeable = NULL;
+}
+
+/* Writes the segment's number and publishes it: just before an exit. */
+static void end_segment(void)
+{
+   if (sb.items == 0)
+      return;
+   store_word(sb.offset, constant(intern_segment()));
+   sb.offset += 8 * (1 + sb.data_items);
+   tl_assert(sb.offset < 8 * OCTAVO_SLACK_WORDS);
+   addStmtToIRSB(sb.out, IRStmt_Store(Iend_LE, constant((ULong)(Addr)&ring_slot->write_address),
+                                      at_offset(sb.offset)));
+   begin_segment();
+}
+
+static void add_item(UInt kind, UInt bytes)
+{
+   tl_assert(sb.items < MAX_ITEMS && bytes <= OCTAVO_PAGE_BYTES);
+   sb.item[sb.items++] = kind | (bytes << 16);
+}
+
+static void add_fetch(Addr addr, UInt bytes)
+{
+   tl_assert(sb.first_instruction + sb.instructions < MAX_INSTRUCTIONS);
+   sb.fetch[sb.items] = addr;
+   add_item(FETCH, bytes);
+   sb.instructions++;
+   sb.mergeable = NULL;
+}
+
+static Bool same_atom(const IRExpr* a, const IRExpr* b)
+{
+   return eqIRAtom((IRExpr*)a, (IRExpr*)b);
+}
+
+/* A data reference at `addr`; with a guard, one that may not happen: its word is then 0. A store
+   right after the load of the same bytes turns that item into a modify, as in
+   `add %rax, (%rbx)`. */
+static void add_data(enum item_kind kind, UInt flags, IRExpr* addr, UInt bytes, IRExpr* guard)
+{
+   if (kind == STORE && !guard && sb.mergeable && same_atom(sb.mergeable, addr)
+       && sb.item[sb.items - 1] >> 16 == bytes) {
+      sb.item[sb.items - 1] |= MODIFY;
+      sb.mergeable = NULL;
+      return;
+   }
+   if (guard) {
+      flags |= GUARDED;
+      addr = IRExpr_RdTmp(new_temp(Ity_I64, IRExpr_ITE(guard, addr, constant(0))));
+   }
+   add_item(kind | flags, bytes);
+   sb.data_items++;
+   store_word(sb.offset + 8 * sb.data_items, addr);
+   sb.mergeable = kind == LOAD && !guard ? addr : NULL;
+}
+
+static UInt bytes_of(const IRExpr* e)
+{
+   return (UInt)sizeofIRType(typeOfIRExpr(sb.out->tyenv, e));
+}
+
+static void add_guarded_load(const IRLoadG* load)
+{
+   IRType wide, narrow;
+   typeOfIRLoadGOp(load->cvt, &wide, &narrow);
+   add_data(LOAD, 0, load->addr, (UInt)sizeofIRType(narrow), load->guard);
+}
+
+/* A helper's memory effect. A guarded helper that does not run touches nothing. */
+static void add_helper(const IRDirty* d)
+{
+   if (d->mFx == Ifx_None)
+      return;
+   IRExpr* guard =
+      d->guard->tag == Iex_Const && d->guard->Iex.Const.con->Ico.U1 ? NULL : d->guard;
+   enum item_kind kind = d->mFx == Ifx_Read ? LOAD : d->mFx == Ifx_Write ? STORE : MODIFY;
+   add_data(kind, 0, d->mAddr, (UInt)d->mSize, guard);
+   sb.mergeable = NULL;
+}
+
+/* A compare-and-swap loads and stores, whether it succeeds or not. */
+static void add_cas(const IRCAS* c)
+{
+   add_data(MODIFY, ATOMIC, c->addr, bytes_of(c->dataLo) * (c->dataHi ? 2 : 1), NULL);
+   sb.mergeable = NULL;
+}
+
+static void add_llsc(const IRStmt* st)
+{
+   const IRExpr* stored = st->Ist.LLSC.storedata;
+   UInt bytes = stored ? bytes_of(stored)
+                       : (UInt)sizeofIRType(typeOfIRTemp(sb.out->tyenv, st->Ist.LLSC.result));
+   add_data(stored ? STORE : LOAD, ATOMIC, st->Ist.LLSC.addr, bytes, NULL);
+   sb.mergeable = NULL;
+}
+
+static void instrument_statement(const IRStmt* st)
+{
+   switch (st->tag) {
+      case Ist_IMark: add_fetch(st->Ist.IMark.addr, st->Ist.IMark.len); break;
+      case Ist_WrTmp: {
+         const IRExpr* e = st->Ist.WrTmp.data;
+         if (e->tag == Iex_Load)
+            add_data(LOAD, 0, e->Iex.Load.addr, (UInt)sizeofIRType(e->Iex.Load.ty), NULL);
+         break;
+      }
+      case Ist_Store: add_data(STORE, 0, st->Ist.Store.addr, bytes_of(st->Ist.Store.data), NULL);
+         break;
+      case Ist_StoreG: {
+         const IRStoreG* s = st->Ist.StoreG.details;
+         add_data(STORE, 0, s->addr, bytes_of(s->data), s->guard);
+         break;
+      }
+      case Ist_LoadG: add_guarded_load(st->Ist.LoadG.details); break;
+      case Ist_Dirty: add_helper(st->Ist.Dirty.details); break;
+      case Ist_CAS: add_cas(st->Ist.CAS.details); break;
+      case Ist_LLSC: add_llsc(st); break;
+      case Ist_Exit: end_segment(); break;
+      default: break;
+   }
+}
+
+IRSB* segments_instrument(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* layout,
+                          const VexGuestExtents* extents, const VexArchInfo* host,
+                          IRType guest_word, IRType host_word)
+{
+   tl_assert(guest_word == Ity_I64 && host_word == Ity_I64);
+   sb.out = deepCopyIRSBExceptStmts(in);
+   sb.first_instruction = sb.instructions = 0;
+   begin_segment();
+   dependences_of(in, dependences, MAX_INSTRUCTIONS);
+
+   /* What stands before the first instruction checks that the code is still what was translated,
+      and may leave: nothing has executed then. */
+   Int i = 0;
+   for (; i < in->stmts_used && in->stmts[i]->tag != Ist_IMark; i++)
+      addStmtToIRSB(sb.out, in->stmts[i]);
+   begin_superblock();
+   for (; i < in->stmts_used; i++) {
+      instrument_statement(in->stmts[i]);
+      addStmtToIRSB(sb.out, in->stmts[i]);
+   }
+   end_segment();
+   return sb.out;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later
+ *
+ * What the tracer's own files share. main.c is the way in; ring.c writes words; segments.c turns
+ * superblocks into segments; dependences.c reads register dependences off the IR; events.c
+ * watches memory, threads and processes; placement.c puts mappings where Linux would.
+ */
+#ifndef OCTAVO_TRACER_H
+#define OCTAVO_TRACER_H
+
+#include "pub_tool_basics.h"
+#include "pub_tool_clientstate.h"
+#include "pub_tool_aspacemgr.h"
+#include "pub_tool_libcassert.h"
+#include "pub_tool_libcbase.h"
+#include "pub_tool_libcfile.h"
+#include "pub_tool_libcprint.h"
+#include "pub_tool_libcproc.h"
+#include "pub_tool_machine.h"
+#include "pub_tool_mallocfree.h"
+#include "pub_tool_tooliface.h"
+#include "pub_tool_vki.h"
+#include "pub_tool_vkiscnums.h"
+
+#include "ring.h"
+
+/* ---- ring.c ---- */
+
+/* Opens the session file and claims a slot; `path` NULL or unusable ends the process with a
+   sentence in the log. */
+void ring_open(const HChar* path);
+/* In a forked child: claims a slot of its own at the same address, or goes silent. */
+void ring_reopen_in_child(Bool follow);
+/* The slot, at one address for the life of the process: its fields are compiled into the
+   instrumented code. */
+extern struct octavo_slot* ring_slot;
+/* Publishes the chunk and waits for a free one. Called from instrumented code. */
+void ring_next_chunk(void);
+/* Begins a record; the payload words follow by ring_word and ring_text; then ring_end. */
+void ring_begin(enum octavo_record kind);
+void ring_word(ULong word);
+void ring_text(const HChar* text);
+void ring_end(void);
+/* A record of up to six words at once. */
+void ring_record(enum octavo_record kind, UInt words, const ULong* payload);
+
+/* A system call that Valgrind's aspace manager must not see. */
+Long raw_syscall(ULong number, ULong a, ULong b, ULong c, ULong d, ULong e, ULong f);
+
+/* ---- segments.c ---- */
+
+IRSB* segments_instrument(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* layout,
+                          const VexGuestExtents* extents, const VexArchInfo* host,
+                          IRType guest_word, IRType host_word);
+void segments_init(void);
+/* Writes every definition made so far: a forked child's stream begins with them. */
+void segments_redefine(void);
+
+/* ---- dependences.c ---- */
+
+struct dependences {
+   ULong producers, reads, writes;
+};
+/* Fills out[0..instructions) for the superblock. */
+void dependences_of(const IRSB* sb, struct dependences* out, UInt instructions);
+
+/* ---- events.c ---- */
+
+void events_init(void);
+/* Writes the START record and the mappings of the process as it stands. */
+void events_describe_process(void);
+/* Writes the EXIT record: the tool's last act. */
+void events_finished(Int unused);
+
+/* ---- placement.c ---- */
+
+/* The layout of this process: as traced and as Linux would have it. */
+void placement_layout(struct octavo_layout* out);
+/* Tells the placement policy which mapping call is under way (number 0: none). */
+void placement_syscall(UInt number, const UWord* args);
+/* The start of the brk heap, for naming it. */
+Addr placement_heap_start(void);
+Bool placement_is_stack(Addr addr);
+
+/* The longest path that a record carries. */
+#define TRACER_PATH_BYTES 4096
+
+#endif
