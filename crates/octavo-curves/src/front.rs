@@ -11,6 +11,8 @@ use crate::pages::Spot;
 
 /// How many pages the front holds at most.
 pub const FRONT: usize = 16;
+/// How many guesses at a page's slot are kept.
+const GUESSES: usize = 256;
 /// No page has this number.
 const NONE: u64 = u64::MAX;
 
@@ -21,8 +23,11 @@ pub struct Front {
     traced: [u64; FRONT],
     /// The same pages relocated; `NONE` for an empty slot.
     pages: [u64; FRONT],
-    /// When each was last used; empty slots are oldest, unused ones never.
+    /// When each was last used, times [`FRONT`], plus its slot; empty slots are oldest, slots not
+    /// used at all are never oldest.
     used: [u64; FRONT],
+    /// By a traced page's low bits, the slot that it was last found in.
+    guesses: [u8; GUESSES],
     /// References to each since they were last taken away.
     references: [u64; FRONT],
     spots: [Spot; FRONT],
@@ -44,11 +49,14 @@ impl Front {
     /// An empty front of `slots` pages, at least 1 and at most [`FRONT`].
     pub fn new(slots: usize) -> Self {
         let mut used = [u64::MAX; FRONT];
-        used[..slots.clamp(1, FRONT)].fill(0);
+        for (slot, used) in used.iter_mut().enumerate().take(slots.clamp(1, FRONT)) {
+            *used = slot as u64;
+        }
         Front {
             traced: [NONE; FRONT],
             pages: [NONE; FRONT],
             used,
+            guesses: [0; GUESSES],
             references: [0; FRONT],
             spots: [Spot::default(); FRONT],
             regions: [RegionId::default(); FRONT],
@@ -66,60 +74,61 @@ impl Front {
     /// Makes a traced page the one at hand, if it is in the front.
     #[inline(always)]
     pub fn find(&mut self, traced: u64) -> bool {
-        let mut found = 0u32;
-        for slot in 0..FRONT {
-            found |= u32::from(self.traced[slot] == traced) << slot;
+        let guess = usize::from(self.guesses[traced as usize % GUESSES]) % FRONT;
+        if self.traced[guess] == traced {
+            self.take_up(guess);
+            return true;
         }
-        if found == 0 {
-            return false;
+        let found = self.traced.iter().position(|other| *other == traced);
+        if let Some(slot) = found {
+            self.guesses[traced as usize % GUESSES] = slot as u8;
+            self.take_up(slot);
         }
-        self.take_up(found.trailing_zeros() as usize);
-        true
+        found.is_some()
     }
 
     #[inline(always)]
     fn take_up(&mut self, slot: usize) {
         self.current = slot;
-        self.used[slot] = self.now;
+        self.used[slot] = self.now * FRONT as u64 + slot as u64;
         self.now += 1;
     }
 
-    /// How close the closest page of the front is to `page`: the least exclusive or of their
-    /// numbers, `u64::MAX` where the front is empty, 0 where it is there itself.
+    /// How close the closest page of the front, but for the one that leaves, is to `page`: the
+    /// least exclusive or of their numbers; `u64::MAX` where there is none.
     #[inline(always)]
-    pub fn nearest(&self, page: u64) -> u64 {
-        let mut least = u64::MAX;
+    pub fn nearest(&self, page: u64, leaving: usize) -> u64 {
+        let mut distances = [0; FRONT];
         for slot in 0..FRONT {
-            least = least.min(self.pages[slot] ^ page);
+            let distance = self.pages[slot] ^ page;
+            distances[slot] = if slot == leaving { u64::MAX } else { distance };
         }
+        let least = least(distances);
         // An empty slot's number differs from every page's in its highest bit.
         if least >> 63 != 0 { u64::MAX } else { least }
     }
 
-    /// Takes the page used longest ago out, if every slot is taken.
+    /// The slot of the page used longest ago, or an empty one.
     #[inline(always)]
-    pub fn make_room(&mut self) -> Option<Leaver> {
-        let mut slot = 0;
-        for other in 1..FRONT {
-            if self.used[other] < self.used[slot] {
-                slot = other;
-            }
-        }
-        self.current = slot;
+    pub fn oldest(&self) -> usize {
+        least(self.used) as usize % FRONT
+    }
+
+    /// The page in a slot, that will leave it, if there is one; takes its references away.
+    #[inline(always)]
+    pub fn leaver(&mut self, slot: usize) -> Option<Leaver> {
         let page = self.pages[slot];
         if page == NONE {
             return None;
         }
         let references = std::mem::take(&mut self.references[slot]);
-        self.pages[slot] = NONE;
-        self.traced[slot] = NONE;
         Some(Leaver { page, spot: self.spots[slot], region: self.regions[slot], references })
     }
 
-    /// Puts a page into the slot that [`Front::make_room`] left free, as the page at hand.
+    /// Puts a page into a slot, as the page at hand.
     #[inline(always)]
-    pub fn put(&mut self, traced: u64, page: u64, spot: Spot, region: RegionId) {
-        let slot = self.current;
+    pub fn put(&mut self, slot: usize, traced: u64, page: u64, spot: Spot, region: RegionId) {
+        self.guesses[traced as usize % GUESSES] = slot as u8;
         self.traced[slot] = traced;
         self.pages[slot] = page;
         self.spots[slot] = spot;
@@ -155,4 +164,17 @@ impl Front {
     pub fn owed(&self) -> impl Iterator<Item = (RegionId, u64)> + '_ {
         self.regions.iter().copied().zip(self.references.iter().copied())
     }
+}
+
+/// The least of some numbers, by halves: that needs no number to wait for the one before it.
+#[inline(always)]
+fn least(mut numbers: [u64; FRONT]) -> u64 {
+    let mut half = FRONT / 2;
+    while half > 0 {
+        for index in 0..half {
+            numbers[index] = numbers[index].min(numbers[index + half]);
+        }
+        half /= 2;
+    }
+    numbers[0]
 }

@@ -160,17 +160,18 @@ impl PageStream {
             self.tally(old).references += references;
             return;
         }
-        if let Some(leaver) = self.front.make_room() {
+        let slot = self.front.oldest();
+        if let Some(leaver) = self.front.leaver(slot) {
             self.regions[leaver.region.0 as usize].references += leaver.references;
             // At sizes at which no page of the front shares its number, it goes behind.
-            for size in 0..self.sizes.telling_apart(self.front.nearest(leaver.page)) {
+            for size in 0..self.sizes.telling_apart(self.front.nearest(leaver.page, slot)) {
                 let place = self.pages.place(leaver.spot, leaver.page, size, 0);
                 self.first[size].behind.push(place, &mut self.pages.stamps);
             }
         }
         let sizes = self.sizes.len();
         let misses = &mut self.regions[region.0 as usize].misses;
-        for size in 0..self.sizes.telling_apart(self.front.nearest(page)) {
+        for size in 0..self.sizes.telling_apart(self.front.nearest(page, slot)) {
             let place = self.pages.place(spot, page, size, 0);
             let first = &mut self.first[size];
             if first.behind.contains(place, &self.pages.stamps) {
@@ -191,7 +192,7 @@ impl PageStream {
                 misses[(level + 1) * sizes + size] += 1;
             }
         }
-        self.front.put(traced, page, spot, region);
+        self.front.put(slot, traced, page, spot, region);
         self.until_renumber_check -= 1;
         if self.until_renumber_check == 0 {
             self.renumber_late_orders();
