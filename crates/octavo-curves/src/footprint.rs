@@ -120,7 +120,8 @@ impl Residency {
 
     /// A base page is touched.
     pub fn insert(&mut self, page: u64) {
-        let fresh: Vec<bool> = self.sizes.iter().map(|s| !self.pages.any_in_page_of(s, page)).collect();
+        let fresh: Vec<bool> =
+            self.sizes.iter().map(|s| !self.pages.any_in_page_of(s, page)).collect();
         if !self.pages.insert(page) {
             return;
         }

@@ -98,12 +98,12 @@ impl Front {
     /// least exclusive or of their numbers; `u64::MAX` where there is none.
     #[inline(always)]
     pub fn nearest(&self, page: u64, leaving: usize) -> u64 {
-        let mut distances = [0; FRONT];
-        for slot in 0..FRONT {
-            let distance = self.pages[slot] ^ page;
-            distances[slot] = if slot == leaving { u64::MAX } else { distance };
-        }
-        let least = least(distances);
+        let mut slot = 0;
+        let least = least(self.pages.map(|other| {
+            let distance = if slot == leaving { u64::MAX } else { other ^ page };
+            slot += 1;
+            distance
+        }));
         // An empty slot's number differs from every page's in its highest bit.
         if least >> 63 != 0 { u64::MAX } else { least }
     }

@@ -70,8 +70,11 @@ impl Pages {
         for size in sizes.iter() {
             let shift = size.base_shift();
             let in_leaf = shift <= LEAF_LOG2;
-            let (stride, log2) =
-                if in_leaf { (&mut leaf_stride, LEAF_LOG2) } else { (&mut upper_stride, UPPER_LOG2) };
+            let (stride, log2) = if in_leaf {
+                (&mut leaf_stride, LEAF_LOG2)
+            } else {
+                (&mut upper_stride, UPPER_LOG2)
+            };
             columns.push(Column { shift, in_leaf, offset: *stride });
             *stride += 1u32 << (log2 - shift);
         }

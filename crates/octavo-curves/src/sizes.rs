@@ -17,7 +17,8 @@ impl Sizes {
         sizes.dedup();
         let mut below = [0; 65];
         for (shift, count) in below.iter_mut().enumerate() {
-            *count = sizes.iter().filter(|size| usize::from(size.base_shift()) < shift).count() as u8;
+            *count =
+                sizes.iter().filter(|size| usize::from(size.base_shift()) < shift).count() as u8;
         }
         Sizes { sizes, below }
     }

@@ -93,7 +93,9 @@ impl PageStream {
     /// TLBs of `levels` at each of `sizes`. There must be at least one of each, and no level
     /// without entries.
     pub fn new(sizes: Sizes, levels: Levels) -> Self {
-        assert!(!sizes.is_empty() && !levels.is_empty() && levels.iter().all(|entries| *entries > 0));
+        assert!(
+            !sizes.is_empty() && !levels.is_empty() && levels.iter().all(|entries| *entries > 0)
+        );
         let entries = levels[0];
         let first = (0..sizes.len()).map(|_| First { behind: Recency::new(entries), filled: 0 });
         let further = levels[1..].iter().map(|&entries| {

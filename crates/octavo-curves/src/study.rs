@@ -158,10 +158,12 @@ impl Study {
         let sum = |stream: &PageStream| {
             let mut regions = stream.regions().into_iter();
             let first = regions.next();
-            first.map(|first| regions.fold(first, |mut sum, region| {
-                sum.add(&region);
-                sum
-            }))
+            first.map(|first| {
+                regions.fold(first, |mut sum, region| {
+                    sum.add(&region);
+                    sum
+                })
+            })
         };
         let mut total = self.result(sum(&self.fetch), sum(&self.data));
         for footprint in total.footprints.iter_mut().filter(|f| f.stream == Stream::All) {
@@ -189,13 +191,15 @@ impl Study {
             let tally = tally.as_ref().filter(|tally| tally.references > 0);
             tally.map_or_else(Vec::new, |tally| stream.curves(tally))
         };
-        let touched =
-            |tally: &Option<RegionTally>| tally.as_ref().map(|t| t.touched.clone()).unwrap_or_default();
+        let touched = |tally: &Option<RegionTally>| {
+            tally.as_ref().map(|t| t.touched.clone()).unwrap_or_default()
+        };
         let (fetched, used) = (touched(&fetch), touched(&data));
         let mut all = fetched.clone();
         all.union(&used);
         let mut footprints = Vec::new();
-        for (stream, set) in [(Stream::Fetch, &fetched), (Stream::Data, &used), (Stream::All, &all)] {
+        for (stream, set) in [(Stream::Fetch, &fetched), (Stream::Data, &used), (Stream::All, &all)]
+        {
             footprints.extend(self.sizes.iter().map(|size| footprint(stream, set, size)));
         }
         RegionResult {
@@ -361,7 +365,8 @@ fn name_of(event: &Event) -> Option<&'static str> {
 
 impl Observer for Study {
     fn started(&mut self, start: &Start) {
-        let relocation = if self.native_layout { start.relocation.clone() } else { Relocation::default() };
+        let relocation =
+            if self.native_layout { start.relocation.clone() } else { Relocation::default() };
         self.memory.space = AddressSpace::new(relocation, start.stack);
     }
 

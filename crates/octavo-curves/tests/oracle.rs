@@ -3,10 +3,8 @@
 use octavo_curves::{Curve, RegionResult, Sizes, Stream, Study, StudyConfig};
 use octavo_oracle::strategies::{RandomStream, Step, stream};
 use octavo_oracle::{NaiveResidency, NaiveStudy, Stream as NaiveStream};
-use octavo_trace::{Observer, Relocation, Start};
-use octavo_types::{
-    AddrRange, Consumer, Event, MapSource, PageSize, Protection, VirtAddr,
-};
+use octavo_trace::{Decoder, Encoder, Kernels, Observer, Relocation, Start};
+use octavo_types::{AddrRange, Consumer, Event, MapSource, PageSize, Protection, VirtAddr};
 use proptest::prelude::*;
 use proptest::sample::subsequence;
 
@@ -35,11 +33,7 @@ fn study(sizes: &[PageSize], levels: &[u32]) -> Study {
     })
 }
 
-fn naive<'a>(
-    sizes: &[PageSize],
-    levels: &[u32],
-    relocation: &'a Relocation,
-) -> NaiveStudy<'a> {
+fn naive<'a>(sizes: &[PageSize], levels: &[u32], relocation: &'a Relocation) -> NaiveStudy<'a> {
     let entries: Vec<usize> = levels.iter().map(|entries| *entries as usize).collect();
     NaiveStudy::new(sizes, &entries, |addr| relocation.address(addr))
 }
@@ -75,19 +69,32 @@ fn far_relocation() -> Relocation {
     Relocation::new(vec![(everything, 0x5555_5515_4000 + 0x1000)])
 }
 
+/// Plays a stream as it would come from the ring, through the loops of an instruction set.
+fn play_through_ring(random: &RandomStream, kernels: Kernels, study: &mut Study) {
+    let mut encoder = Encoder::default();
+    random.play(&mut encoder);
+    Decoder::with_kernels(kernels).decode(encoder.words(), study, |_, _| {}).unwrap();
+}
+
+fn kernels() -> impl Strategy<Value = Kernels> {
+    let supported: Vec<_> = Kernels::ALL.into_iter().filter(|set| set.supported()).collect();
+    prop::sample::select(supported)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn counts_misses_and_footprints_are_exact(
         random in stream(1..400), sizes in page_sizes(), levels in levels(), moved in any::<bool>(),
+        kernels in kernels(),
     ) {
         let relocation = if moved { far_relocation() } else { Relocation::default() };
         let mut study = study(&sizes, &levels);
         study.started(&Start { relocation: relocation.clone(), ..Start::default() });
         let mut naive = naive(&sizes, &levels, &relocation);
         let mut residency = NaiveResidency::new(&sizes, |addr| relocation.address(addr));
-        random.play(&mut study);
+        play_through_ring(&random, kernels, &mut study);
         random.play(&mut naive);
         random.play(&mut residency);
 

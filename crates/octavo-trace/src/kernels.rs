@@ -17,13 +17,16 @@ pub enum Kernels {
 }
 
 impl Kernels {
+    /// Every set, the fastest first.
+    pub const ALL: [Kernels; 3] = [Kernels::Avx512, Kernels::Avx2, Kernels::Portable];
+
     /// The best set of this machine, or the one that the environment variable `OCTAVO_KERNELS`
     /// names (`avx512`, `avx2`, `portable`), if the machine has it.
     pub fn chosen() -> Self {
         static CHOSEN: OnceLock<Kernels> = OnceLock::new();
         *CHOSEN.get_or_init(|| {
             let wanted = std::env::var("OCTAVO_KERNELS").unwrap_or_default();
-            [Kernels::Avx512, Kernels::Avx2]
+            Kernels::ALL
                 .into_iter()
                 .find(|set| set.supported() && (wanted.is_empty() || wanted == set.name()))
                 .unwrap_or(Kernels::Portable)

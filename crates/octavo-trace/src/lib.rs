@@ -16,6 +16,6 @@ pub use live::{
     Observer, StreamProgress, StreamResult, Tracer,
 };
 pub use relocation::Relocation;
-pub use ring::{DecodeError, Decoder, Session, SessionError, Slot, Start};
+pub use ring::{DecodeError, Decoder, Encoder, Session, SessionError, Slot, Start};
 pub use space::{AddressSpace, Region, RegionId, RegionKind};
 pub use window::{Limits, Window};

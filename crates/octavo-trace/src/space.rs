@@ -186,10 +186,10 @@ impl AddressSpace {
             MapSource::Anonymous => {
                 // What a loader maps at a fixed place right behind a file's writable data is that
                 // data's zeroed rest.
-                if flags & MAP_FIXED != 0 || flags == 0 {
-                    if let Some(path) = self.data_file_ending_at(range.start()) {
-                        return Key::File(path, RegionKind::Data);
-                    }
+                if (flags & MAP_FIXED != 0 || flags == 0)
+                    && let Some(path) = self.data_file_ending_at(range.start())
+                {
+                    return Key::File(path, RegionKind::Data);
                 }
                 if range.bytes() < LARGE_BYTES {
                     return Key::SmallAnonymous;
@@ -207,8 +207,7 @@ impl AddressSpace {
     fn data_file_ending_at(&self, addr: VirtAddr) -> Option<String> {
         let (_, mapping) = self.mappings.range(..addr).next_back()?;
         let region = &self.regions[mapping.region.0 as usize];
-        let continues =
-            mapping.end == addr && mapping.writable && region.kind == RegionKind::Data;
+        let continues = mapping.end == addr && mapping.writable && region.kind == RegionKind::Data;
         if continues { region.path.clone() } else { None }
     }
 
@@ -283,8 +282,7 @@ impl AddressSpace {
             if cut_end < mapping.end {
                 self.mappings.insert(cut_end, mapping);
             }
-            self.regions[mapping.region.0 as usize].mapped_bytes -=
-                cut_end.raw() - cut_start.raw();
+            self.regions[mapping.region.0 as usize].mapped_bytes -= cut_end.raw() - cut_start.raw();
         }
         first
     }

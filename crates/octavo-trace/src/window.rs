@@ -122,13 +122,11 @@ impl<C: Consumer> Consumer for Window<C> {
     }
 
     fn event(&mut self, event: &Event) {
-        if let Event::Mark { value } = event {
-            if self.limits.between_marks {
-                match *value {
-                    Event::MARK_BEGIN => self.marked = true,
-                    Event::MARK_END => self.marked = false,
-                    _ => {}
-                }
+        if self.limits.between_marks {
+            match *event {
+                Event::Mark { value: Event::MARK_BEGIN } => self.marked = true,
+                Event::Mark { value: Event::MARK_END } => self.marked = false,
+                _ => {}
             }
         }
         self.inner.event(event);

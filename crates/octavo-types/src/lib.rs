@@ -13,9 +13,7 @@ mod segment;
 pub use addr::{AddrRange, VirtAddr};
 pub use event::{Event, MapSource, Protection};
 pub use page::{PageNumber, PageSize, ParsePageSizeError};
-pub use segment::{
-    DataItem, Dependences, FetchPage, Item, ItemKind, Segment, SegmentError, SegmentId,
-};
+pub use segment::{DataItem, Dependences, FetchPage, Item, ItemKind, Segment, SegmentError};
 
 /// What takes a reference stream: each executed segment with its data addresses, and each event,
 /// in program order.

@@ -3,11 +3,6 @@
 use crate::addr::VirtAddr;
 use crate::page::{PageNumber, PageSize};
 
-/// The number of a segment within its stream, dense from 0.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(transparent)]
-pub struct SegmentId(pub u32);
-
 /// What an item of a segment does.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ItemKind {
@@ -57,7 +52,7 @@ pub struct Dependences {
 }
 
 /// A data item as the page-level engines see it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct DataItem {
     /// The highest offset in a base page from which it does not reach into the next page.
     pub last_whole_offset: u16,
@@ -72,7 +67,7 @@ pub struct DataItem {
 }
 
 /// A run of fetches in a segment that fall in one base page.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FetchPage {
     /// The base page.
     pub page: PageNumber,
@@ -95,7 +90,7 @@ pub enum SegmentError {
 }
 
 /// A segment with the summary that lets engines work without expanding it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Segment {
     items: Box<[Item]>,
     dependences: Box<[Dependences]>,

@@ -64,5 +64,7 @@ fn spawn(mut command: Command, options: &LiveOptions) -> Result<Child, LiveError
             Ok(())
         });
     }
-    command.spawn().map_err(|source| LiveError::Start { valgrind: options.valgrind.clone(), source })
+    command
+        .spawn()
+        .map_err(|source| LiveError::Start { valgrind: options.valgrind.clone(), source })
 }

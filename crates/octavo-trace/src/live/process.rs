@@ -44,7 +44,8 @@ impl Process {
     pub fn ended(&self) -> bool {
         match self {
             Process::Descriptor(fd) => {
-                let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+                let mut poll =
+                    libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
                 // SAFETY: one initialised pollfd.
                 unsafe { libc::poll(&mut poll, 1, 0) > 0 }
             }

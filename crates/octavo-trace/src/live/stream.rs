@@ -133,19 +133,22 @@ pub fn follow_ring<C: Observer>(
     let exit_code = witness.exit_code.filter(|_| ended == Ended::Exit);
     slot.release();
     let program = decoder.start().map(|start| start.program.clone());
-    finish(&state, StreamResult {
-        stream: identity.stream,
-        parent: identity.parent,
-        pid: identity.pid,
-        program: program.filter(|p| !p.is_empty()).unwrap_or(identity.program),
-        began: identity.began,
-        ended,
-        exit_code,
-        segments: decoder.segments(),
-        hash: decoder.hash(),
-        fault: fault.map(|fault| fault.to_string()),
-        consumer: witness.inner.into_inner(),
-    })
+    finish(
+        &state,
+        StreamResult {
+            stream: identity.stream,
+            parent: identity.parent,
+            pid: identity.pid,
+            program: program.filter(|p| !p.is_empty()).unwrap_or(identity.program),
+            began: identity.began,
+            ended,
+            exit_code,
+            segments: decoder.segments(),
+            hash: decoder.hash(),
+            fault: fault.map(|fault| fault.to_string()),
+            consumer: witness.inner.into_inner(),
+        },
+    )
 }
 
 /// Reads Lackey's text to its end. Returns what Valgrind said besides.
@@ -156,7 +159,8 @@ pub fn follow_lackey<C: Observer>(
     limits: Arc<Limits>,
     state: Arc<StreamState>,
 ) -> (StreamResult<C>, String) {
-    let mut window = Publishing { inner: Window::new(consumer, limits.clone()), state: &state, due: 0 };
+    let mut window =
+        Publishing { inner: Window::new(consumer, limits.clone()), state: &state, due: 0 };
     let read = read_lackey(std::fs::File::from(pipe), &mut window, |_| limits.exhausted());
     let window = window.inner;
     let ended = if limits.exhausted() { Ended::Limit } else { Ended::Exit };

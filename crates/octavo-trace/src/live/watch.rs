@@ -150,7 +150,8 @@ impl<C: Observer, F: Fn() -> C + Send + 'static> Watch<C, F> {
             }
             let ended = status.is_some();
             self.look_for_streams(&mut seen);
-            if !killed && (self.shared.stop.load(Ordering::Relaxed) || self.shared.limits.exhausted())
+            if !killed
+                && (self.shared.stop.load(Ordering::Relaxed) || self.shared.limits.exhausted())
             {
                 killed = true;
                 self.root().signal(libc::SIGKILL);

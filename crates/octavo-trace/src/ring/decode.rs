@@ -57,14 +57,27 @@ pub struct Start {
 }
 
 /// Decodes one stream: holds its segments, and hashes what passes.
-#[derive(Default)]
 pub struct Decoder {
+    kernels: Kernels,
     segments: Vec<Segment>,
     start: Option<Start>,
     hash: Xxh3,
 }
 
+impl Default for Decoder {
+    fn default() -> Self {
+        Decoder::with_kernels(Kernels::chosen())
+    }
+}
+
 impl Decoder {
+    /// A decoder whose loops, and the consumer's that are inlined into them, use an instruction
+    /// set that this machine must have.
+    pub fn with_kernels(kernels: Kernels) -> Self {
+        assert!(kernels.supported(), "this machine has no {}", kernels.name());
+        Decoder { kernels, segments: Vec::new(), start: None, hash: Xxh3::new() }
+    }
+
     /// The process's description, once it has come.
     pub fn start(&self) -> Option<&Start> {
         self.start.as_ref()
@@ -93,7 +106,7 @@ impl Decoder {
         self.hash.update(bytes);
         let mut rest = words;
         loop {
-            rest = execute(&self.segments, rest, consumer)?;
+            rest = execute(self.kernels, &self.segments, rest, consumer)?;
             let [header, tail @ ..] = rest else { return Ok(()) };
             let count = format::record_words(*header);
             let payload = tail.get(..count).ok_or(DecodeError::Torn)?;
@@ -122,13 +135,14 @@ impl Decoder {
 
 /// Executes segments up to the next record, whose words on it returns.
 fn execute<'w, C: Consumer>(
+    kernels: Kernels,
     segments: &[Segment],
     words: &'w [u64],
     consumer: &mut C,
 ) -> Result<&'w [u64], DecodeError> {
-    match Kernels::chosen() {
+    match kernels {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: `chosen` has checked that the machine has these instructions.
+        // SAFETY: the decoder was made only once the machine was seen to have these instructions.
         Kernels::Avx512 => unsafe { execute_avx512(segments, words, consumer) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
@@ -219,7 +233,8 @@ impl<'w> Payload<'w> {
             return Err(self.bad());
         }
         let words = length.div_ceil(8);
-        let bytes: Vec<u8> = self.rest[..words].iter().flat_map(|word| word.to_le_bytes()).collect();
+        let bytes: Vec<u8> =
+            self.rest[..words].iter().flat_map(|word| word.to_le_bytes()).collect();
         self.rest = &self.rest[words..];
         Ok(String::from_utf8_lossy(&bytes[..length]).into_owned())
     }

@@ -1,10 +1,12 @@
 //! The consumer's side of the tracer's ring (`tracer/ring.h`).
 
 mod decode;
+mod encode;
 mod format;
 mod session;
 mod slot;
 
 pub use decode::{DecodeError, Decoder, Start};
+pub use encode::Encoder;
 pub use session::{Session, SessionError};
 pub use slot::Slot;

@@ -84,7 +84,8 @@ impl Session {
 
     /// The numbers of the slots in which a stream has begun.
     pub fn open_slots(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..format::SLOTS).filter(|&slot| self.state(slot).load(Ordering::Acquire) == format::SLOT_OPEN)
+        (0..format::SLOTS)
+            .filter(|&slot| self.state(slot).load(Ordering::Acquire) == format::SLOT_OPEN)
     }
 
     /// The consumer's end of slot `number`.

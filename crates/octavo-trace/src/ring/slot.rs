@@ -63,9 +63,8 @@ impl Slot {
                 self.offset() + format::PAGE_BYTES + index * format::CHUNK_BYTES + 8 * self.word;
             // SAFETY: inside the mapped chunk; the tracer does not touch words before its write
             // address until we say that the chunk is consumed, which happens below.
-            let words = unsafe {
-                std::slice::from_raw_parts(self.session.at(offset).cast::<u64>(), count)
-            };
+            let words =
+                unsafe { std::slice::from_raw_parts(self.session.at(offset).cast::<u64>(), count) };
             take(words);
         }
         if whole {

@@ -1,0 +1,78 @@
+//! What is encoded decodes to the same stream, and no words at all do any harm.
+
+use octavo_oracle::strategies::{RandomStream, stream};
+use octavo_trace::{Decoder, Encoder, Kernels};
+use octavo_types::{Consumer, Event, Segment, VirtAddr};
+use proptest::prelude::*;
+
+/// Keeps what it is given.
+#[derive(Default, Debug, PartialEq)]
+struct Log {
+    segments: Vec<(Segment, Vec<VirtAddr>)>,
+    events: Vec<Event>,
+}
+
+impl Consumer for Log {
+    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
+        // Dependences are filled in by the encoder: items are what is compared.
+        let bare = Segment::new(segment.items().to_vec(), Vec::new()).unwrap();
+        self.segments.push((bare, addresses.to_vec()));
+    }
+
+    fn event(&mut self, event: &Event) {
+        self.events.push(event.clone());
+    }
+}
+
+fn encode(random: &RandomStream) -> Encoder {
+    let mut encoder = Encoder::default();
+    random.play(&mut encoder);
+    encoder
+}
+
+fn kernels() -> impl Strategy<Value = Kernels> {
+    let supported: Vec<_> = Kernels::ALL.into_iter().filter(|set| set.supported()).collect();
+    prop::sample::select(supported)
+}
+
+proptest! {
+    #[test]
+    fn a_stream_decodes_to_itself(random in stream(0..100), kernels in kernels()) {
+        let (mut expected, mut got) = (Log::default(), Log::default());
+        random.play(&mut expected);
+        let encoder = encode(&random);
+        let mut decoder = Decoder::with_kernels(kernels);
+        decoder.decode(encoder.words(), &mut got, |_, _| {}).unwrap();
+        prop_assert_eq!(got, expected);
+        prop_assert!(decoder.segments() <= random.segments.len());
+    }
+
+    #[test]
+    fn any_words_are_decoded_or_refused(words in prop::collection::vec(any_word(), 0..200)) {
+        let mut decoder = Decoder::default();
+        // Either is right; a panic or a wild allocation is not.
+        let _ = decoder.decode(&words, &mut Log::default(), |_, _| {});
+    }
+
+    #[test]
+    fn damaged_streams_are_decoded_or_refused(
+        random in stream(1..40), at in any::<prop::sample::Index>(), word in any_word(),
+    ) {
+        let mut words = encode(&random).words().to_vec();
+        if !words.is_empty() {
+            let at = at.index(words.len());
+            words[at] = word;
+        }
+        let _ = Decoder::default().decode(&words, &mut Log::default(), |_, _| {});
+    }
+}
+
+/// Words that look like headers and small numbers more often than chance would have it.
+fn any_word() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        any::<u64>(),
+        0u64..64,
+        (0u64..20, 0u64..40).prop_map(|(kind, count)| 1 << 63 | kind << 48 | count),
+        (0u64..4, 0u64..4).prop_map(|(id, items)| items << 32 | id),
+    ]
+}
