@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use octavo_curves::{Sizes, Study, StudyConfig};
-use octavo_trace::{Decoder, Kernels, Observer};
+use octavo_trace::{Decoder, Observer};
 use octavo_types::PageSize;
 
 fn main() {
@@ -35,8 +35,7 @@ fn main() {
         let seconds = begun.elapsed().as_secs_f64();
         let references = study.counts().references();
         println!(
-            "{}: {:.1} M references, {:.2} ns each, {:.2} ns a data reference",
-            Kernels::chosen().name(),
+            "{:.1} M references, {:.2} ns each, {:.2} ns a data reference",
             references as f64 / 1e6,
             seconds * 1e9 / references as f64,
             seconds * 1e9 / (study.counts().loads + study.counts().stores) as f64,

@@ -6,6 +6,7 @@
 //! at hand to a small front, exact at base pages; what misses there goes to one [`recency`] order
 //! for each page size. Pages' own data lie in [`pages`]; memory is counted in [`footprint`].
 
+mod bits;
 mod footprint;
 mod front;
 mod pages;

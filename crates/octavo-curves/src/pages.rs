@@ -8,6 +8,7 @@
 use octavo_trace::RegionId;
 use rustc_hash::FxHashMap;
 
+use crate::bits::Bits512;
 use crate::sizes::Sizes;
 
 /// Base pages in a leaf and in an upper node, as logarithms.
@@ -32,10 +33,21 @@ struct Leaf {
     /// The base page number of its first page, shifted right by `LEAF_LOG2`.
     number: u64,
     spot: Spot,
+    /// Its upper node.
+    upper: u32,
+    /// Which of its base pages are in the front, and in which slot.
+    in_front: Bits512,
+    slots: [u8; LEAF_PAGES],
     /// The region of each base page, +1; 0 where it must be asked for.
     regions: [u16; LEAF_PAGES],
     /// Base pages touched since they were mapped.
-    touched: [u64; LEAF_PAGES / 64],
+    touched: Bits512,
+}
+
+struct Upper {
+    stamps: u32,
+    /// Which of its leaves have base pages in the front.
+    in_front: Bits512,
 }
 
 /// One column of stamps in a node: a page size, for all levels.
@@ -50,6 +62,7 @@ struct Column {
 pub struct Pages {
     leaves: Vec<Leaf>,
     by_number: FxHashMap<u64, u32>,
+    uppers: Vec<Upper>,
     upper_by_number: FxHashMap<u64, u32>,
     /// The leaf found last: most look-ups that miss the front still fall in it.
     recent: (u64, u32),
@@ -81,6 +94,7 @@ impl Pages {
         Pages {
             leaves: Vec::new(),
             by_number: FxHashMap::default(),
+            uppers: Vec::new(),
             upper_by_number: FxHashMap::default(),
             recent: (u64::MAX, 0),
             columns,
@@ -111,17 +125,27 @@ impl Pages {
         let leaf = self.leaves.len() as u32;
         let leaf_stamps = self.add_stamps(self.leaf_words);
         let upper_number = number >> (UPPER_LOG2 - LEAF_LOG2);
-        let upper_stamps = match self.upper_by_number.get(&upper_number) {
-            Some(stamps) => *stamps,
+        let upper = match self.upper_by_number.get(&upper_number) {
+            Some(upper) => *upper,
             None => {
+                let upper = self.uppers.len() as u32;
                 let stamps = self.add_stamps(self.upper_words);
-                self.upper_by_number.insert(upper_number, stamps);
-                stamps
+                self.uppers.push(Upper { stamps, in_front: Bits512::default() });
+                self.upper_by_number.insert(upper_number, upper);
+                upper
             }
         };
+        let upper_stamps = self.uppers[upper as usize].stamps;
         let spot = Spot { leaf, leaf_stamps, upper_stamps };
-        let (regions, touched) = ([0; LEAF_PAGES], [0; LEAF_PAGES / 64]);
-        self.leaves.push(Leaf { number, spot, regions, touched });
+        self.leaves.push(Leaf {
+            number,
+            spot,
+            upper,
+            in_front: Bits512::default(),
+            slots: [0; LEAF_PAGES],
+            regions: [0; LEAF_PAGES],
+            touched: Bits512::default(),
+        });
         self.by_number.insert(number, leaf);
         leaf
     }
@@ -155,7 +179,7 @@ impl Pages {
             let bases = self.leaves.iter().map(|leaf| leaf.spot.leaf_stamps);
             (self.leaf_stride, LEAF_LOG2, bases.collect())
         } else {
-            let bases = self.upper_by_number.values().copied();
+            let bases = self.uppers.iter().map(|upper| upper.stamps);
             (self.upper_stride, UPPER_LOG2, bases.collect())
         };
         for base in bases {
@@ -179,11 +203,52 @@ impl Pages {
     /// Marks a base page as touched; whether it was not before.
     #[inline(always)]
     pub fn touch(&mut self, spot: Spot, page: u64) -> bool {
-        let bit = page as usize % LEAF_PAGES;
-        let word = &mut self.leaves[spot.leaf as usize].touched[bit / 64];
-        let fresh = *word & (1 << (bit % 64)) == 0;
-        *word |= 1 << (bit % 64);
+        let touched = &mut self.leaves[spot.leaf as usize].touched;
+        let fresh = !touched.contains(page as usize % LEAF_PAGES);
+        touched.insert(page as usize % LEAF_PAGES);
         fresh
+    }
+
+    /// The front slot that a base page is in.
+    #[inline(always)]
+    pub fn slot(&self, spot: Spot, page: u64) -> Option<usize> {
+        let leaf = &self.leaves[spot.leaf as usize];
+        let index = page as usize % LEAF_PAGES;
+        leaf.in_front.contains(index).then(|| usize::from(leaf.slots[index]))
+    }
+
+    /// Notes that a base page enters the front.
+    #[inline(always)]
+    pub fn enter_front(&mut self, spot: Spot, page: u64, slot: usize) {
+        let leaf = &mut self.leaves[spot.leaf as usize];
+        if leaf.in_front.is_empty() {
+            self.uppers[leaf.upper as usize].in_front.insert(leaf.number as usize % LEAF_PAGES);
+        }
+        leaf.in_front.insert(page as usize % LEAF_PAGES);
+        leaf.slots[page as usize % LEAF_PAGES] = slot as u8;
+    }
+
+    /// Notes that a base page leaves the front.
+    #[inline(always)]
+    pub fn leave_front(&mut self, spot: Spot, page: u64) {
+        let leaf = &mut self.leaves[spot.leaf as usize];
+        leaf.in_front.remove(page as usize % LEAF_PAGES);
+        if leaf.in_front.is_empty() {
+            self.uppers[leaf.upper as usize].in_front.remove(leaf.number as usize % LEAF_PAGES);
+        }
+    }
+
+    /// The least base-page shift at which a base page shares its page with one in the front; more
+    /// than any page size's where there is none.
+    #[inline(always)]
+    pub fn shares_from(&self, spot: Spot, page: u64) -> u8 {
+        let leaf = &self.leaves[spot.leaf as usize];
+        let in_leaf = leaf.in_front.nearest(page as usize % LEAF_PAGES);
+        if in_leaf <= LEAF_LOG2 {
+            return in_leaf;
+        }
+        let upper = &self.uppers[leaf.upper as usize];
+        LEAF_LOG2 + upper.in_front.nearest(leaf.number as usize % LEAF_PAGES)
     }
 
     /// Forgets regions and touches of the base pages in `first..end`: their mapping changed.
@@ -215,7 +280,7 @@ impl Leaf {
         for page in low..high.max(low) {
             let index = page as usize % LEAF_PAGES;
             self.regions[index] = 0;
-            self.touched[index / 64] &= !(1 << (index % 64));
+            self.touched.remove(index);
         }
     }
 }

@@ -2,12 +2,15 @@
 
 use octavo_types::PageSize;
 
+/// More shifts than page sizes have; a power of two.
+const SHIFTS: usize = 32;
+
 /// The page sizes studied together, ascending and distinct.
 #[derive(Clone, Debug)]
 pub struct Sizes {
     sizes: Vec<PageSize>,
     /// `below[n]`: how many of the sizes have a base-page shift below *n*.
-    below: [u8; 65],
+    below: [u8; SHIFTS],
 }
 
 impl Sizes {
@@ -15,7 +18,7 @@ impl Sizes {
     pub fn new(mut sizes: Vec<PageSize>) -> Self {
         sizes.sort();
         sizes.dedup();
-        let mut below = [0; 65];
+        let mut below = [0; SHIFTS];
         for (shift, count) in below.iter_mut().enumerate() {
             *count =
                 sizes.iter().filter(|size| usize::from(size.base_shift()) < shift).count() as u8;
@@ -38,10 +41,9 @@ impl Sizes {
         self.sizes.iter().copied()
     }
 
-    /// How many sizes tell two base pages apart whose numbers differ, in exclusive or, by
-    /// `difference`: those are the first so many.
+    /// How many sizes have a base-page shift below `shift`: those are the first so many.
     #[inline(always)]
-    pub fn telling_apart(&self, difference: u64) -> usize {
-        usize::from(self.below[64 - difference.leading_zeros() as usize])
+    pub fn below(&self, shift: u8) -> usize {
+        usize::from(self.below[usize::from(shift) % SHIFTS])
     }
 }

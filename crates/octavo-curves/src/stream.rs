@@ -2,17 +2,17 @@
 //!
 //! Exact fully associative LRU in two parts. The front holds the base pages used last. Behind it,
 //! for each page size, a recency order holds the pages of that size that are in the TLB but have no
-//! base page in the front. A page of size *S* is in the TLB if it shares its *S* number with a page
-//! of the front, which one exclusive or tells for all sizes, or if the order behind holds it. The
-//! pages of a size in front and behind together are the TLB's, and when there would be one too many
-//! the oldest one behind goes.
+//! base page in the front. A page of size *S* is in the TLB if a base page of it is in the front,
+//! which is settled for all sizes by how near the nearest one is, or if the order behind holds it.
+//! The pages of a size in front and behind together are the TLB's, and when there would be one too
+//! many the oldest one behind goes.
 
 use octavo_trace::RegionId;
 use octavo_types::PageSize;
 
 use crate::footprint::PageSet;
-use crate::front::{FRONT, Front};
-use crate::pages::Pages;
+use crate::front::{FRONT, Front, Page};
+use crate::pages::{Pages, Place, Spot};
 use crate::recency::Recency;
 use crate::sizes::Sizes;
 
@@ -123,8 +123,8 @@ impl PageStream {
     /// `references` to the traced base page `traced`, one after the other.
     #[inline(always)]
     pub fn access(&mut self, traced: u64, references: u64, memory: &mut impl Memory) {
-        if !self.front.find(traced) {
-            self.miss_front(traced, memory);
+        if !self.front.guess(traced) {
+            self.access_otherwise(traced, memory);
         }
         self.front.count(references);
     }
@@ -139,8 +139,9 @@ impl PageStream {
         self.tally(region).spilled[alignment] += lookups;
     }
 
-    #[inline(always)]
-    fn miss_front(&mut self, traced: u64, memory: &mut impl Memory) {
+    /// Makes a page that was not found at once the one at hand.
+    #[inline(never)]
+    fn access_otherwise(&mut self, traced: u64, memory: &mut impl Memory) {
         let page = memory.relocate(traced);
         let spot = self.pages.spot(page);
         let region = match self.pages.region(spot, page) {
@@ -156,26 +157,47 @@ impl PageStream {
             memory.touched(page);
             self.tally(region).touched.insert(page);
         }
-        if let Some(slot) = self.front.slot_of(page) {
-            // It never left; only its mapping is another.
-            let (old, references) = self.front.renew(slot, traced, region);
-            self.tally(old).references += references;
+        if let Some(slot) = self.pages.slot(spot, page) {
+            if let Some((old, references)) = self.front.find(slot, traced, region) {
+                self.tally(old).references += references;
+            }
             return;
         }
-        let slot = self.front.oldest();
-        if let Some(leaver) = self.front.leaver(slot) {
-            self.regions[leaver.region.0 as usize].references += leaver.references;
-            // At sizes at which no page of the front shares its number, it goes behind.
-            for size in 0..self.sizes.telling_apart(self.front.nearest(leaver.page, slot)) {
-                let place = self.pages.place(leaver.spot, leaver.page, size, 0);
-                self.first[size].behind.push(place, &mut self.pages.stamps);
-            }
+        let (slot, leaver) = self.front.make_room();
+        if let Some((leaver, references)) = leaver {
+            self.regions[usize::from(leaver.region.0)].references += references;
+            self.put_behind(leaver);
         }
+        self.look_behind(page, spot, region);
+        self.pages.enter_front(spot, page, slot);
+        self.front.put(slot, traced, Page { number: page, spot, region });
+        self.until_renumber_check -= 1;
+        if self.until_renumber_check == 0 {
+            self.renumber_late_orders();
+        }
+    }
+
+    /// Puts a page that leaves the front behind, at the sizes at which no other page of the front
+    /// shares its page.
+    #[inline(always)]
+    fn put_behind(&mut self, leaver: Page) {
+        self.pages.leave_front(leaver.spot, leaver.number);
+        let apart = self.sizes.below(self.pages.shares_from(leaver.spot, leaver.number));
+        for (size, first) in self.first.iter_mut().enumerate().take(apart) {
+            let place = self.pages.place(leaver.spot, leaver.number, size, 0);
+            first.behind.push(place, &mut self.pages.stamps);
+        }
+    }
+
+    /// Looks a page that comes into the front up, at the sizes at which no page of the front shares
+    /// its page, and takes it out from behind.
+    #[inline(always)]
+    fn look_behind(&mut self, page: u64, spot: Spot, region: RegionId) {
         let sizes = self.sizes.len();
-        let misses = &mut self.regions[region.0 as usize].misses;
-        for size in 0..self.sizes.telling_apart(self.front.nearest(page, slot)) {
+        let apart = self.sizes.below(self.pages.shares_from(spot, page));
+        let misses = &mut self.regions[usize::from(region.0)].misses;
+        for (size, first) in self.first.iter_mut().enumerate().take(apart) {
             let place = self.pages.place(spot, page, size, 0);
-            let first = &mut self.first[size];
             if first.behind.contains(place, &self.pages.stamps) {
                 first.behind.remove(place, &self.pages.stamps);
                 continue;
@@ -193,11 +215,6 @@ impl PageStream {
                 }
                 misses[(level + 1) * sizes + size] += 1;
             }
-        }
-        self.front.put(slot, traced, page, spot, region);
-        self.until_renumber_check -= 1;
-        if self.until_renumber_check == 0 {
-            self.renumber_late_orders();
         }
     }
 
@@ -287,7 +304,7 @@ impl RegionTally {
 impl Further {
     /// Looks a page up and takes it in; whether it was there.
     #[inline(always)]
-    fn access(&mut self, place: crate::pages::Place, pages: &mut Pages) -> bool {
+    fn access(&mut self, place: Place, pages: &mut Pages) -> bool {
         let hit = self.order.contains(place, &pages.stamps);
         if hit {
             self.order.remove(place, &pages.stamps);

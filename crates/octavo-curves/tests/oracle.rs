@@ -3,7 +3,7 @@
 use octavo_curves::{Curve, RegionResult, Sizes, Stream, Study, StudyConfig};
 use octavo_oracle::strategies::{RandomStream, Step, stream};
 use octavo_oracle::{NaiveResidency, NaiveStudy, Stream as NaiveStream};
-use octavo_trace::{Decoder, Encoder, Kernels, Observer, Relocation, Start};
+use octavo_trace::{Decoder, Encoder, Observer, Relocation, Start};
 use octavo_types::{AddrRange, Consumer, Event, MapSource, PageSize, Protection, VirtAddr};
 use proptest::prelude::*;
 use proptest::sample::subsequence;
@@ -20,7 +20,7 @@ fn page_sizes() -> impl Strategy<Value = Vec<PageSize>> {
 }
 
 fn levels() -> impl Strategy<Value = Vec<u32>> {
-    let entries = prop_oneof![1u32..=4, 15u32..=18, 30u32..=70];
+    let entries = prop_oneof![1u32..=4, 15u32..=18, 30u32..=70, 64u32..=90];
     prop::collection::vec(entries, 1..=3)
 }
 
@@ -69,16 +69,11 @@ fn far_relocation() -> Relocation {
     Relocation::new(vec![(everything, 0x5555_5515_4000 + 0x1000)])
 }
 
-/// Plays a stream as it would come from the ring, through the loops of an instruction set.
-fn play_through_ring(random: &RandomStream, kernels: Kernels, study: &mut Study) {
+/// Plays a stream as it would come from the ring.
+fn play_through_ring(random: &RandomStream, study: &mut Study) {
     let mut encoder = Encoder::default();
     random.play(&mut encoder);
-    Decoder::with_kernels(kernels).decode(encoder.words(), study, |_, _| {}).unwrap();
-}
-
-fn kernels() -> impl Strategy<Value = Kernels> {
-    let supported: Vec<_> = Kernels::ALL.into_iter().filter(|set| set.supported()).collect();
-    prop::sample::select(supported)
+    Decoder::default().decode(encoder.words(), study, |_, _| {}).unwrap();
 }
 
 proptest! {
@@ -87,14 +82,13 @@ proptest! {
     #[test]
     fn counts_misses_and_footprints_are_exact(
         random in stream(1..400), sizes in page_sizes(), levels in levels(), moved in any::<bool>(),
-        kernels in kernels(),
     ) {
         let relocation = if moved { far_relocation() } else { Relocation::default() };
         let mut study = study(&sizes, &levels);
         study.started(&Start { relocation: relocation.clone(), ..Start::default() });
         let mut naive = naive(&sizes, &levels, &relocation);
         let mut residency = NaiveResidency::new(&sizes, |addr| relocation.address(addr));
-        play_through_ring(&random, kernels, &mut study);
+        play_through_ring(&random, &mut study);
         random.play(&mut naive);
         random.play(&mut residency);
 

@@ -4,7 +4,6 @@
 mod results;
 mod run;
 
-use octavo_trace::Kernels;
 use octavo_types::PageSize;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyValueError};
@@ -21,7 +20,6 @@ fn parse_page_size(text: &str) -> PyResult<u64> {
 #[pymodule(name = "_core")]
 fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("VERSION", env!("CARGO_PKG_VERSION"))?;
-    m.add("KERNELS", Kernels::chosen().name())?;
     m.add("OctavoError", m.py().get_type::<OctavoError>())?;
     m.add_function(wrap_pyfunction!(parse_page_size, m)?)?;
     m.add_class::<run::LiveRun>()

@@ -1,5 +1,6 @@
 //! A live run as a Python object.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ impl LiveRun {
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
     fn new(
-        argv: Vec<String>,
+        argv: Vec<OsString>,
         valgrind: PathBuf,
         tool_dir: PathBuf,
         tracer: &str,

@@ -1,7 +1,6 @@
 //! Where reference streams come from: a live program under our tracer, or Lackey's text; and the
 //! stages that every stream passes: relocation, the region of interest, the address space.
 
-mod kernels;
 mod lackey;
 mod live;
 mod relocation;
@@ -9,7 +8,6 @@ mod ring;
 mod space;
 mod window;
 
-pub use kernels::Kernels;
 pub use lackey::{LackeyCounts, LackeyError, LackeySummary, read_lackey};
 pub use live::{
     Began, Ended, ExitReason, Live, LiveError, LiveExit, LiveOptions, LiveProgress, LiveResult,

@@ -9,6 +9,7 @@ mod process;
 mod stream;
 mod watch;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -55,7 +56,7 @@ pub enum Tracer {
 #[derive(Clone, Debug)]
 pub struct LiveOptions {
     /// The program's path and arguments.
-    pub argv: Vec<String>,
+    pub argv: Vec<OsString>,
     /// Valgrind's launcher.
     pub valgrind: PathBuf,
     /// The private `VALGRIND_LIB` that holds our tool.

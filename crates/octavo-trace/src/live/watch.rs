@@ -133,6 +133,10 @@ impl<C: Observer, F: Fn() -> C + Send + 'static> Watch<C, F> {
         Ok(Watch { options, shared, observer, child, source, followers, started })
     }
 
+    fn program(&self) -> String {
+        self.options.argv[0].to_string_lossy().into_owned()
+    }
+
     /// The program's process.
     pub fn root(&self) -> Pid {
         Pid(self.child.id())
@@ -187,7 +191,7 @@ impl<C: Observer, F: Fn() -> C + Send + 'static> Watch<C, F> {
             let pid = Pid(slot.pid());
             let process = Process::open(pid);
             let state = self.shared.add(pid);
-            let identity = seen.identify(&slot, state.clone(), &self.options.argv[0]);
+            let identity = seen.identify(&slot, state.clone(), &self.program());
             let (consumer, limits) = ((self.observer)(), self.options.limits.clone());
             self.followers.push(spawn(move || {
                 (follow_ring(identity, slot, process, consumer, limits, state), String::new())
@@ -198,7 +202,7 @@ impl<C: Observer, F: Fn() -> C + Send + 'static> Watch<C, F> {
     fn follow_pipe(&mut self, pipe: OwnedFd) {
         let pid = self.root();
         let state = self.shared.add(pid);
-        let program = self.options.argv[0].clone();
+        let program = self.program();
         let identity =
             Identity { stream: 0, parent: None, pid: pid.0, began: Began::Start, program };
         let (consumer, limits) = ((self.observer)(), self.options.limits.clone());
@@ -213,7 +217,10 @@ impl<C: Observer, F: Fn() -> C + Send + 'static> Watch<C, F> {
             if let Some(fault) = &stream.fault {
                 diagnostics += &format!("stream {}: {fault}\n", stream.stream);
             }
-            diagnostics += &said;
+            // Lackey always ends with statistics of its own.
+            if status.is_none_or(|status| !status.success()) || stream.fault.is_some() {
+                diagnostics += &said;
+            }
             streams.push(stream);
         }
         streams.sort_by_key(|stream| stream.stream);

@@ -7,7 +7,6 @@ use octavo_types::{
 use xxhash_rust::xxh3::Xxh3;
 
 use super::format::{self, kind};
-use crate::kernels::Kernels;
 use crate::relocation::Relocation;
 
 /// Words that no tracer of ours writes.
@@ -57,27 +56,14 @@ pub struct Start {
 }
 
 /// Decodes one stream: holds its segments, and hashes what passes.
+#[derive(Default)]
 pub struct Decoder {
-    kernels: Kernels,
     segments: Vec<Segment>,
     start: Option<Start>,
     hash: Xxh3,
 }
 
-impl Default for Decoder {
-    fn default() -> Self {
-        Decoder::with_kernels(Kernels::chosen())
-    }
-}
-
 impl Decoder {
-    /// A decoder whose loops, and the consumer's that are inlined into them, use an instruction
-    /// set that this machine must have.
-    pub fn with_kernels(kernels: Kernels) -> Self {
-        assert!(kernels.supported(), "this machine has no {}", kernels.name());
-        Decoder { kernels, segments: Vec::new(), start: None, hash: Xxh3::new() }
-    }
-
     /// The process's description, once it has come.
     pub fn start(&self) -> Option<&Start> {
         self.start.as_ref()
@@ -106,7 +92,7 @@ impl Decoder {
         self.hash.update(bytes);
         let mut rest = words;
         loop {
-            rest = execute(self.kernels, &self.segments, rest, consumer)?;
+            rest = execute(&self.segments, rest, consumer)?;
             let [header, tail @ ..] = rest else { return Ok(()) };
             let count = format::record_words(*header);
             let payload = tail.get(..count).ok_or(DecodeError::Torn)?;
@@ -133,48 +119,8 @@ impl Decoder {
     }
 }
 
-/// Executes segments up to the next record, whose words on it returns.
+/// Executes segments up to the next record; returns the words from it on.
 fn execute<'w, C: Consumer>(
-    kernels: Kernels,
-    segments: &[Segment],
-    words: &'w [u64],
-    consumer: &mut C,
-) -> Result<&'w [u64], DecodeError> {
-    match kernels {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the decoder was made only once the machine was seen to have these instructions.
-        Kernels::Avx512 => unsafe { execute_avx512(segments, words, consumer) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above.
-        Kernels::Avx2 => unsafe { execute_avx2(segments, words, consumer) },
-        _ => execute_plain(segments, words, consumer),
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(
-    enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt"
-)]
-fn execute_avx512<'w, C: Consumer>(
-    segments: &[Segment],
-    words: &'w [u64],
-    consumer: &mut C,
-) -> Result<&'w [u64], DecodeError> {
-    execute_plain(segments, words, consumer)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn execute_avx2<'w, C: Consumer>(
-    segments: &[Segment],
-    words: &'w [u64],
-    consumer: &mut C,
-) -> Result<&'w [u64], DecodeError> {
-    execute_plain(segments, words, consumer)
-}
-
-#[inline(always)]
-fn execute_plain<'w, C: Consumer>(
     segments: &[Segment],
     words: &'w [u64],
     consumer: &mut C,

@@ -1,0 +1,57 @@
+"""Facts about the machine and the software that a run was made with."""
+
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+from octavo._core import VERSION
+
+_THP = Path("sys/kernel/mm/transparent_hugepage")
+
+
+def versions(valgrind: str) -> dict[str, str]:
+    """Of everything whose version may change a result."""
+    return {
+        "octavo": VERSION,
+        "valgrind": valgrind,
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+    }
+
+
+def describe_host(root: Path = Path("/")) -> dict[str, Any]:
+    """Processor, memory and huge-page settings; what cannot be read is None."""
+    return {
+        "cpu_model": cpu_field("model name", root),
+        "cores": os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "thp_enabled": read_setting(root / _THP / "enabled"),
+        "thp_defrag": read_setting(root / _THP / "defrag"),
+    }
+
+
+def cpu_field(name: str, root: Path = Path("/")) -> str | None:
+    """The first processor's field in /proc/cpuinfo."""
+    for line in (read_text(root / "proc/cpuinfo") or "").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == name:
+            return value.strip()
+    return None
+
+
+def read_setting(path: Path) -> str | None:
+    """The chosen word of a sysfs file such as `always [madvise] never`."""
+    text = read_text(path)
+    if text is None:
+        return None
+    chosen = [word for word in text.split() if word.startswith("[")]
+    return chosen[0].strip("[]") if chosen else text.strip()
+
+
+def read_text(path: Path) -> str | None:
+    """The file's text, or None where there is none to read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
