@@ -229,6 +229,10 @@ static void thread_ended(ThreadId tid)
 
 static void thread_runs(ThreadId tid, ULong blocks_done)
 {
+   Addr start;
+   SizeT bytes;
+   if (placement_stack_grown(&start, &bytes))
+      map_record(start, bytes, 3, 0, OCTAVO_STACK, 0, NULL);
    if (tid != running) {
       running = tid;
       thread_record(OCTAVO_THREAD_SWITCH, tid);

@@ -80,6 +80,8 @@ void placement_syscall(UInt number, const UWord* args);
 /* The start of the brk heap, for naming it. */
 Addr placement_heap_start(void);
 Bool placement_is_stack(Addr addr);
+/* Whether the main stack has grown since this was last asked, and by what. */
+Bool placement_stack_grown(Addr* start, SizeT* bytes);
 
 /* The longest path that a record carries. */
 #define TRACER_PATH_BYTES 4096
