@@ -1,0 +1,326 @@
+"""What the curves say, computed: the page size past which misses hardly fall and memory grows.
+
+The base-page-size study (paper 001) chose by eye a size with a substantial fall in TLB misses and
+hardly any growth in memory. Here the same choice is a rule with three stated thresholds, applied
+to code and to data of the whole program and of each large region, from the rows alone.
+
+Misses are those of the machine's last TLB level: the ones that walk the page table. A fall in
+misses is never turned into a speed-up: how much of a walk a core hides is not known here.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from octavo.machine import Machine
+from octavo.rows import Row, component_of
+from octavo.units import (
+    BASE_PAGE,
+    MIB,
+    format_bytes,
+    format_growth,
+    format_mpki,
+    format_share,
+)
+
+Reason = Literal["misses-flat", "memory", "largest-size", "negligible", "no-references"]
+
+LARGE_REGION_BYTES = 1 * MIB
+LARGE_REGION_MISS_SHARE = 0.05
+GROWTH_BEGINS = 0.05
+"""Memory is said to start to grow at the first page size that takes this much more than 4 KiB."""
+
+_MISS_CYCLES_ESTIMATE = 30
+"""A walk that finds its entries in near caches, at one cycle an instruction: an upper guess."""
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Where the rule draws its lines."""
+
+    max_growth: float = 0.25
+    """Memory growth over 4 KiB pages that is acceptable; the study's "less than a quarter"."""
+    flat_share: float = 0.05
+    """Share of the 4 KiB misses that may be left on the table for the sake of smaller pages."""
+    negligible_mpki: float = 0.1
+    """Misses saved per 1000 instructions below which nothing should be changed. An estimate: at 20
+    to 30 cycles a miss and one cycle an instruction, 0.1 is 0.2% to 0.3% of the cycles."""
+    negligible_misses: int = 10_000
+    """Misses saved in all below which nothing should be changed, however short the run. An
+    estimate: at 30 cycles a miss and 3 GHz, 10 000 are 0.1 ms."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One page size: what it costs in misses and in memory."""
+
+    page_size: int
+    misses: int
+    mpki: float | None
+    touched_bytes: int
+    growth: float | None
+
+
+@dataclass(frozen=True)
+class Case:
+    """One stream of the program or of a region, over the page sizes measured."""
+
+    stream: Literal["fetch", "data"]
+    points: tuple[Point, ...]
+    process: int | None = None
+    region: str | None = None
+    region_kind: str | None = None
+    path: str | None = None
+    start: int | None = None
+    bytes: int | None = None
+
+    def at(self, page_size: int) -> Point:
+        """The point of a page size that was measured."""
+        return next(point for point in self.points if point.page_size == page_size)
+
+    @property
+    def base(self) -> Point:
+        """The point at 4 KiB, which is always measured."""
+        return self.at(BASE_PAGE)
+
+    @property
+    def subject(self) -> str:
+        """What the case is about, in words: `code`, `data`, `code of libc.so.6 text`."""
+        what = "code" if self.stream == "fetch" else "data"
+        if self.region is None:
+            return what
+        whose = "" if self.process is None else f" (process {self.process})"
+        return f"{what} of {self.region}{whose}"
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to do about one case, with the figures that decided it."""
+
+    case: Case
+    page_size: int
+    """The advised size; 4 KiB where nothing should be changed."""
+    reason: Reason
+    """What stopped it from being larger."""
+    memory_grows_from: int | None
+    """First page size at which memory has grown by GROWTH_BEGINS; None when none measured does."""
+    text: str
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything other than 4 KiB is advised."""
+        return self.page_size != BASE_PAGE
+
+    def record(self) -> dict[str, Any]:
+        """Plain data for the JSON; the columns are listed in docs/rows.md."""
+        case, base, chosen = self.case, self.case.base, self.case.at(self.page_size)
+        place = {
+            "process": case.process,
+            "region": case.region,
+            "region_kind": case.region_kind,
+            "path": case.path,
+            "start": case.start,
+            "bytes": case.bytes,
+        }
+        return {
+            "scope": "program" if case.region is None else "region",
+            "stream": case.stream,
+            **{name: value for name, value in place.items() if value is not None},
+            "page_size": self.page_size,
+            "reason": self.reason,
+            "misses_base": base.misses,
+            "misses": chosen.misses,
+            "mpki_base": base.mpki,
+            "mpki": chosen.mpki,
+            "touched_bytes_base": base.touched_bytes,
+            "touched_bytes": chosen.touched_bytes,
+            "growth": chosen.growth,
+            "memory_grows_from": self.memory_grows_from,
+            "text": self.text,
+        }
+
+
+def advise_all(
+    rows: Sequence[Row], machine: Machine, thresholds: Thresholds | None = None
+) -> list[Advice]:
+    """Advice for code, for data, then for each large region, most misses first."""
+    limits = thresholds or Thresholds()
+    cases = list(cases_of(rows, machine))
+    whole = {case.stream: case for case in cases if case.region is None}
+    large = [case for case in cases if case.region is not None and _is_large(case, whole)]
+    large.sort(key=lambda case: (-case.base.misses, case.subject))
+    return [advise(case, limits) for case in (*whole.values(), *large)]
+
+
+def cases_of(rows: Iterable[Row], machine: Machine) -> Iterator[Case]:
+    """The whole program's two streams, and those of every region that has references."""
+    groups: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        if "page_size" in row:
+            key = (row.get("process"), row.get("region"), row.get("start"), row["stream"])
+            groups[key].append(row)
+    for (process, region, _, stream), members in groups.items():
+        if stream == "all" or (process is not None and region is None):
+            continue
+        walks = component_of(machine.depth, stream)
+        misses = {row["page_size"]: row for row in members if row["component"] == walks}
+        memory = {row["page_size"]: row for row in members if row["component"] == "memory"}
+        if BASE_PAGE not in misses or BASE_PAGE not in memory:
+            continue
+        first = members[0]
+        yield Case(
+            stream=stream,
+            points=tuple(_point(misses[size], memory[size]) for size in sorted(misses)),
+            process=process,
+            region=region,
+            region_kind=first.get("region_kind"),
+            path=first.get("path"),
+            start=first.get("start"),
+            bytes=first.get("bytes"),
+        )
+
+
+def advise(case: Case, limits: Thresholds) -> Advice:
+    """Applies the rule to one case."""
+    chosen, reason = _choose(case, limits)
+    return Advice(
+        case=case,
+        page_size=chosen.page_size,
+        reason=reason,
+        memory_grows_from=_first_growth(case, GROWTH_BEGINS),
+        text=_sentence(case, chosen, reason, limits),
+    )
+
+
+def overall_text(advice: Sequence[Advice]) -> str:
+    """The answer to "which page size?" in one line."""
+    whole = [item for item in advice if item.case.region is None]
+    if not any(item.changes for item in whole):
+        return "Which page size? 4 KiB: nothing should be changed."
+    parts = [f"{format_bytes(item.page_size)} for {item.case.subject}" for item in whole]
+    return f"Which page size? {', '.join(parts)}."
+
+
+def _point(misses: Row, memory: Row) -> Point:
+    return Point(
+        page_size=misses["page_size"],
+        misses=misses["misses"],
+        mpki=misses["mpki"],
+        touched_bytes=memory["touched_bytes"],
+        growth=memory["growth"],
+    )
+
+
+def _is_large(case: Case, whole: dict[Literal["fetch", "data"], Case]) -> bool:
+    if case.base.touched_bytes >= LARGE_REGION_BYTES:
+        return True
+    total = whole[case.stream].base.misses
+    return case.base.misses > 0 and case.base.misses >= LARGE_REGION_MISS_SHARE * total
+
+
+def _choose(case: Case, limits: Thresholds) -> tuple[Point, Reason]:
+    base = case.base
+    if base.touched_bytes == 0:
+        return base, "no-references"
+    allowed = [p for p in case.points if (p.growth or 0) <= limits.max_growth]
+    chosen = _knee(allowed, base, limits)
+    unlimited = _knee(case.points, base, limits)
+    held_by_memory = (unlimited.growth or 0) > limits.max_growth
+    if _is_negligible(base, allowed, limits):
+        worth_more = held_by_memory and not _is_negligible(base, case.points, limits)
+        return base, "memory" if worth_more else "negligible"
+    if held_by_memory:
+        return chosen, "memory"
+    at_end = chosen.page_size == case.points[-1].page_size > BASE_PAGE
+    return chosen, "largest-size" if at_end else "misses-flat"
+
+
+def _knee(points: Sequence[Point], base: Point, limits: Thresholds) -> Point:
+    """The smallest size that leaves no more than a small share of the 4 KiB misses unsaved."""
+    fewest = min(point.misses for point in points)
+    enough = fewest + limits.flat_share * base.misses
+    return next(point for point in points if point.misses <= enough)
+
+
+def _is_negligible(base: Point, points: Sequence[Point], limits: Thresholds) -> bool:
+    fewest = min(points, key=lambda point: point.misses)
+    if base.misses - fewest.misses < limits.negligible_misses:
+        return True
+    if base.mpki is None or fewest.mpki is None:
+        return False
+    return base.mpki - fewest.mpki < limits.negligible_mpki
+
+
+def _first_growth(case: Case, share: float) -> int | None:
+    grown = (p.page_size for p in case.points if p.growth is not None and p.growth >= share)
+    return next(grown, None)
+
+
+def _sentence(case: Case, chosen: Point, reason: Reason, limits: Thresholds) -> str:
+    base = case.base
+    subject = case.subject[0].upper() + case.subject[1:]
+    if reason == "no-references":
+        return f"{subject}: no references, nothing to change."
+    if reason == "negligible":
+        saved = base.misses - min(point.misses for point in case.points)
+        return (
+            f"{subject}: keep 4 KiB. It misses {_per_1000(base)}, and what larger pages could "
+            f"save of that is negligible ({_estimate(saved, limits)})."
+        )
+    if chosen.page_size == BASE_PAGE and reason == "misses-flat":
+        return (
+            f"{subject}: keep 4 KiB. It misses {_per_1000(base)}, of which larger pages save no "
+            f"more than {limits.flat_share:.0%}."
+        )
+    if chosen.page_size == BASE_PAGE:
+        return (
+            f"{subject}: keep 4 KiB. It misses {_per_1000(base)}, but the sizes that would help "
+            f"take more than {limits.max_growth:.0%} more memory{_beyond(case, limits)}."
+        )
+    return (
+        f"{subject}: {format_bytes(chosen.page_size)}. Misses fall from {_figure(base)} to "
+        f"{_figure(chosen)} {_unit(chosen)}, memory grows by {format_share(chosen.growth)}; "
+        f"{_why_not_larger(case, chosen, reason, limits)}."
+    )
+
+
+def _why_not_larger(case: Case, chosen: Point, reason: Reason, limits: Thresholds) -> str:
+    if reason == "memory":
+        return (
+            f"larger pages miss less but take more than {limits.max_growth:.0%} more memory"
+            f"{_beyond(case, limits)}"
+        )
+    if reason == "largest-size":
+        return "it is the largest size measured"
+    grows = _first_growth(case, GROWTH_BEGINS)
+    if grows is None:
+        return "past it misses hardly fall"
+    return f"past it misses hardly fall, and memory starts to grow at {format_bytes(grows)}"
+
+
+def _beyond(case: Case, limits: Thresholds) -> str:
+    """The figures of the size that memory forbids: ` (at 64 KiB: 0.120 and +61.0%)`."""
+    forbidden = _knee(case.points, case.base, limits)
+    figures = f"{_figure(forbidden)} and {format_growth(forbidden.growth)}"
+    return f" (at {format_bytes(forbidden.page_size)}: {figures})"
+
+
+def _figure(point: Point) -> str:
+    return str(point.misses) if point.mpki is None else format_mpki(point.mpki)
+
+
+def _unit(point: Point) -> str:
+    return "in all" if point.mpki is None else "per 1000 instructions"
+
+
+def _per_1000(point: Point) -> str:
+    return f"{_figure(point)} times {_unit(point)}"
+
+
+def _estimate(saved: int, limits: Thresholds) -> str:
+    """How little is being neglected, labelled as the estimate it is."""
+    if saved < limits.negligible_misses:
+        return f"{saved} in all, less than 0.1 ms by estimate"
+    share = limits.negligible_mpki / 1000 * _MISS_CYCLES_ESTIMATE
+    return f"below {share:.1%} of the cycles by estimate"

@@ -1,0 +1,164 @@
+"""`octavo run`: trace a program live and answer "which page size?"."""
+
+from contextlib import ExitStack
+from typing import Annotated
+
+import typer
+
+from octavo import units
+from octavo.api import execute
+from octavo.cli.guard import guarded
+from octavo.configuration import configure
+from octavo.errors import CannotRun
+from octavo.machine import DEFAULT_PRESET
+from octavo.output import JsonFile, OutputDirectory
+from octavo.result import RunResult
+from octavo.terminal.console import make_console
+from octavo.terminal.live import LiveLine
+from octavo.terminal.summary import say, show_result
+
+_EPILOG = """\b
+Examples:
+  octavo run -- gzip -9 --keep --stdout big.log > /dev/null
+  octavo run --page-sizes 4KiB,16KiB,64KiB,2MiB -- python3 script.py
+  octavo run --tlb itanium2 --out result -- sqlite3 test.db < queries.sql
+  octavo run --json - --quiet -- ./server --once | jq .advice
+
+\b
+Exit status: the program's own; 128 + N when signal N ended it or interrupted octavo
+(130 after Ctrl-C, 143 after SIGTERM).
+  2    wrong options
+  125  octavo could not do its part (no Valgrind, output not writable, nothing counted)
+  126  the program is there but cannot be traced
+  127  there is no such program
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command(
+        "run",
+        epilog=_EPILOG,
+        no_args_is_help=True,
+        context_settings={"allow_interspersed_args": False},
+    )(run)
+
+
+def run(
+    command: Annotated[
+        list[str],
+        typer.Argument(metavar="PROGRAM", help="The program, and its arguments after it."),
+    ],
+    page_sizes: Annotated[
+        str,
+        typer.Option(
+            metavar="SIZES",
+            help="Page sizes, powers of two from 4KiB to 1GiB: a list (4KiB,64KiB), a range "
+            "(4KiB..2MiB) or both. 4 KiB is always measured.",
+        ),
+    ] = units.DEFAULT_PAGE_SIZES,
+    entries: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|F,D",
+            help="TLB entries: one number for both TLBs (default 64), or two for instructions "
+            "and data.",
+        ),
+    ] = None,
+    tlb: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PRESET",
+            help=f"A machine's TLB instead, such as itanium2 (default {DEFAULT_PRESET}).",
+        ),
+    ] = None,
+    layout: Annotated[
+        str,
+        typer.Option(
+            metavar="native|as-traced",
+            help="Place mappings where Linux would have put them, or where Valgrind did.",
+        ),
+    ] = "native",
+    tracer: Annotated[
+        str,
+        typer.Option(
+            metavar="octavo|lackey",
+            help="Octavo's own Valgrind tool, or Lackey's text through a pipe (very slow).",
+        ),
+    ] = "octavo",
+    follow: Annotated[bool, typer.Option(help="Trace child processes too.")] = True,
+    skip_instructions: Annotated[
+        str,
+        typer.Option(metavar="N", help="Begin to count after so many instructions (10M, 2G)."),
+    ] = "0",
+    max_instructions: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="End the run after counting so many instructions."),
+    ] = None,
+    marks: Annotated[
+        bool,
+        typer.Option("--marks", help="Count only between the begin and end marks of octavo.h."),
+    ] = False,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Write rows.parquet, result.json, manifest.json and report.html there.",
+        ),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite the results in a DIR that is not empty.")
+    ] = False,
+    json: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Write every number as JSON; - is standard output."),
+    ] = None,
+    advice: Annotated[bool, typer.Option(help="Say which page size to choose.")] = True,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print nothing but errors on standard error.")
+    ] = False,
+) -> None:
+    """Run PROGRAM under the tracer and count, for every page size, TLB misses and memory.
+
+    The program keeps its standard input, output and error; all that Octavo says goes to
+    standard error.
+    """
+    with guarded(), ExitStack() as stack:
+        configuration = configure(
+            sizes=units.page_sizes(page_sizes),
+            entries=units.entries(entries) if entries is not None else None,
+            tlb=tlb,
+            layout=layout,
+            tracer=tracer,
+            follow_children=follow,
+            skip_instructions=units.count(skip_instructions),
+            max_instructions=units.count(max_instructions) if max_instructions else None,
+            between_marks=marks,
+        )
+        json_file = JsonFile(json) if json is not None else None
+        directory = OutputDirectory(out, force=force) if out is not None else None
+        if directory is not None:
+            stack.callback(directory.close)
+        console = make_console()
+        with LiveLine(console, quiet=quiet) as line:
+            result = execute(command, configuration, line.show)
+        if not quiet:
+            show_result(console, result, advice=advice)
+        _write(result, json_file, directory)
+        if directory is not None and not quiet:
+            say(console, f"Written to {out}; open {out}/report.html for the curves.")
+        if result.manifest["exit"]["reason"] == "tracer-failed":
+            raise CannotRun(f"{result.manifest['partial_reason']}; the result is partial.")
+        if result.status:
+            raise typer.Exit(result.status)
+
+
+def _write(
+    result: RunResult, json_file: JsonFile | None, directory: OutputDirectory | None
+) -> None:
+    if json_file is not None:
+        json_file.write(result.document())
+    if directory is not None:
+        from octavo.archive import result_files
+
+        directory.write(result_files(result))

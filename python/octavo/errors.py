@@ -1,0 +1,69 @@
+"""Failures that a user can act on: one clear sentence each, and the exit status that goes with it.
+
+The statuses follow `env` and `timeout`: 125 for our own failures, 126 and 127 for a program that
+cannot be started, so that a script can tell them from the traced program's own.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+from octavo._core import OctavoError
+
+USAGE = 2
+FAILED = 125
+NOT_EXECUTABLE = 126
+NOT_FOUND = 127
+
+
+class UsageError(OctavoError):
+    """An option or value that Octavo does not know."""
+
+    status = USAGE
+
+
+class CannotRun(OctavoError):
+    """Octavo could not do its own part: a missing tool, an unwritable output, nothing to count."""
+
+    status = FAILED
+
+
+class NotExecutable(OctavoError):
+    """The program is there but cannot be traced or executed."""
+
+    status = NOT_EXECUTABLE
+
+
+class NotFound(OctavoError):
+    """There is no such program."""
+
+    status = NOT_FOUND
+
+
+class Interrupted(OctavoError):
+    """The user ended the run before there was anything to keep."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__("interrupted before anything was counted.")
+        self.status = 128 + number
+
+
+def status_of(error: OctavoError) -> int:
+    """The exit status for an error; those that the extension raises are our own failures."""
+    status = getattr(error, "status", FAILED)
+    return status if isinstance(status, int) else FAILED
+
+
+def nearest(word: str, allowed: Iterable[str]) -> str | None:
+    """The allowed word that is spelt most like `word`, or None when none is near."""
+    matches = difflib.get_close_matches(word, list(allowed), n=1, cutoff=0.6)
+    return matches[0] if matches else None
+
+
+def choose(word: str, allowed: Iterable[str], what: str) -> str:
+    """Returns `word` when it is allowed; otherwise says what is, and what was probably meant."""
+    names = list(allowed)
+    if word in names:
+        return word
+    meant = nearest(word, names)
+    hint = f"; did you mean `{meant}`?" if meant else "."
+    raise UsageError(f"unknown {what} `{word}`{hint} Allowed: {', '.join(names)}.")

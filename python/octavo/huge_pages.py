@@ -1,0 +1,120 @@
+"""What this machine offers in large pages: read from sysfs, the kernel's release and glibc.
+
+References: Documentation/admin-guide/mm/transhuge.rst of Linux (the `enabled` files, in 6.8 and
+later one for each size), madvise(2), and the glibc manual, "Memory Allocation Tunables".
+"""
+
+import gzip
+import os
+import platform
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from octavo.host import cpu_field, read_setting, read_text
+from octavo.units import BASE_PAGE, GIB, KIB, MIB
+
+THP = Path("sys/kernel/mm/transparent_hugepage")
+HUGETLB = Path("sys/kernel/mm/hugepages")
+PMD_PAGE = 2 * MIB
+
+_COLLAPSE_SINCE = (6, 1)
+_MALLOC_TUNABLE_SINCE = (2, 35)
+_FILE_THP_OPTION = "CONFIG_READ_ONLY_THP_FOR_FS"
+
+
+@dataclass(frozen=True)
+class HugePages:
+    """Large pages on one x86-64 Linux machine."""
+
+    thp: str | None
+    """`always`, `madvise` or `never`; None when the kernel has no transparent huge pages."""
+    thp_sizes: dict[int, str]
+    """Setting by size in bytes, `inherit` resolved; before Linux 6.8 the 2 MiB of `thp` alone."""
+    hugetlb_sizes: frozenset[int]
+    """Sizes that hugetlbfs can reserve."""
+    kernel: tuple[int, ...]
+    glibc: tuple[int, ...] | None
+    """None when the C library is another one."""
+    file_thp: bool | None
+    """Whether khugepaged may make huge pages of a file's read-only text; None: not known."""
+    cpu_vendor: str | None
+
+    @property
+    def has_collapse(self) -> bool:
+        """Whether madvise knows MADV_COLLAPSE."""
+        return self.kernel >= _COLLAPSE_SINCE
+
+    @property
+    def has_malloc_tunable(self) -> bool:
+        """Whether glibc's malloc can be told to ask for huge pages."""
+        return self.glibc is not None and self.glibc >= _MALLOC_TUNABLE_SINCE
+
+    @property
+    def merges_ptes(self) -> bool:
+        """AMD's cores since Zen hold four adjacent 4 KiB pages in one TLB entry."""
+        return self.cpu_vendor == "AuthenticAMD"
+
+    def tlb_sizes(self) -> list[int]:
+        """Sizes for which the processor has TLB entries of their own."""
+        merged = [4 * BASE_PAGE] if self.merges_ptes else []
+        return [BASE_PAGE, *merged, PMD_PAGE, GIB]
+
+
+def read_huge_pages(
+    root: Path = Path("/"), *, kernel: str | None = None, libc: str | None = None
+) -> HugePages:
+    """Reads the machine under `root`; `kernel` and `libc` stand in for its own answers."""
+    thp = read_setting(root / THP / "enabled")
+    return HugePages(
+        thp=thp,
+        thp_sizes=_thp_sizes(root, thp),
+        hugetlb_sizes=frozenset(_sizes_in(root / HUGETLB)),
+        kernel=_numbers(kernel or platform.release()),
+        glibc=_glibc(_own_libc() if libc is None else libc),
+        file_thp=_file_thp(root, kernel or platform.release()),
+        cpu_vendor=cpu_field("vendor_id", root),
+    )
+
+
+def _thp_sizes(root: Path, thp: str | None) -> dict[int, str]:
+    if thp is None:
+        return {}
+    sizes = {}
+    for size, directory in _sizes_in(root / THP).items():
+        setting = read_setting(directory / "enabled") or "never"
+        sizes[size] = thp if setting == "inherit" else setting
+    return sizes or {PMD_PAGE: thp}
+
+
+def _sizes_in(directory: Path) -> dict[int, Path]:
+    """The `hugepages-<N>kB` directories, by size in bytes."""
+    found = {}
+    for path in directory.glob("hugepages-*kB"):
+        found[int(path.name.removeprefix("hugepages-").removesuffix("kB")) * KIB] = path
+    return dict(sorted(found.items()))
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:2])
+
+
+def _own_libc() -> str:
+    return os.confstr("CS_GNU_LIBC_VERSION") or ""
+
+
+def _glibc(text: str) -> tuple[int, ...] | None:
+    return _numbers(text) if text.startswith("glibc") else None
+
+
+def _file_thp(root: Path, release: str) -> bool | None:
+    text = _kernel_config(root, release)
+    return None if text is None else f"{_FILE_THP_OPTION}=y" in text
+
+
+def _kernel_config(root: Path, release: str) -> str | None:
+    try:
+        with gzip.open(root / "proc/config.gz", "rt", encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return read_text(root / "boot" / f"config-{release}")

@@ -1,0 +1,133 @@
+"""The manifest: what was run, how, on what, and how it ended."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from octavo.configuration import Configuration
+from octavo.diagnosis import diagnose, first_line
+from octavo.errors import FAILED
+from octavo.host import describe_host, versions
+
+if TYPE_CHECKING:
+    from octavo._core import Process, Result
+
+MODEL_NOTES = (
+    "TLBs are fully associative with true LRU; one set per process image, empty at its start.",
+    "Threads of a process share its TLBs, in the order in which Valgrind ran them.",
+    "The kernel's own references and other processes' are not seen.",
+    "Memory is what was touched, in whole pages; nothing is taken from the operating system's "
+    "own placement of huge pages.",
+)
+"""What is modelled and what is not; shown wherever the numbers are."""
+
+LEVEL_CYCLES_NOTE = (
+    "Added cycles are misses times the stated cost of a miss: an additive estimate that leaves "
+    "out what an out-of-order core hides."
+)
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What a result itself does not know about its run."""
+
+    command: Sequence[str]
+    program: Path
+    directory: str
+    started_at: datetime
+    valgrind_version: str
+    configuration: Configuration
+    interrupted_by: int | None
+
+
+def signal_name(number: int) -> str:
+    """`SIGSEGV`, or `signal 64` where it has no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def exit_status(result: Result, interrupted_by: int | None) -> int:
+    """The status that `octavo run` ends with: the program's own, the way a shell tells it."""
+    ended = result["exit"]
+    if interrupted_by is not None:
+        return 128 + interrupted_by
+    if ended["reason"] == "tracer-failed":
+        return FAILED
+    if ended["signal"] is not None:
+        return 128 + ended["signal"] if ended["reason"] != "limit" else 0
+    return ended["code"] or 0
+
+
+def partial_reason(result: Result, interrupted_by: int | None) -> str | None:
+    """Why the result stops short of the program's own end; None when it does not."""
+    ended = result["exit"]
+    if interrupted_by is not None:
+        return f"interrupted by {signal_name(interrupted_by)}"
+    if ended["reason"] == "interrupted":
+        return "interrupted"
+    if ended["reason"] == "tracer-failed":
+        said = ended["diagnostics"]
+        return diagnose(said) or f"the tracer failed: {first_line(said) or 'without a word'}"
+    if ended["reason"] == "signalled" and ended["signal"] is not None:
+        return f"the program was killed by {signal_name(ended['signal'])}"
+    lost = [process["program"] for process in result["processes"] if process["ended_by"] == "lost"]
+    if lost:
+        return f"{len(lost)} process(es) went without a word, the first was {lost[0]}"
+    if result["untraced_processes"]:
+        return f"{result['untraced_processes']} child process(es) ran untraced"
+    return None
+
+
+def trace_hash(processes: Sequence[Process]) -> str:
+    """A name for all the streams of a run: SHA-256 over their hashes, in stream order."""
+    joined = "\n".join(process["stream_hash"] for process in processes)
+    return hashlib.sha256(joined.encode()).hexdigest()
+
+
+def build_manifest(result: Result, facts: Circumstances) -> dict[str, Any]:
+    """Plain data, ready for JSON."""
+    configuration = facts.configuration
+    reason = partial_reason(result, facts.interrupted_by)
+    notes = list(MODEL_NOTES)
+    if any(level.fetch_miss_cycles is not None for level in configuration.machine.levels):
+        notes.append(LEVEL_CYCLES_NOTE)
+    return {
+        "command": list(facts.command),
+        "program": str(facts.program),
+        "directory": facts.directory,
+        "started_at": facts.started_at.isoformat(timespec="seconds"),
+        "elapsed_seconds": result["elapsed_seconds"],
+        "partial": reason is not None,
+        "partial_reason": reason,
+        "exit": {**result["exit"], "status": exit_status(result, facts.interrupted_by)},
+        "trace_hash": trace_hash(result["processes"]),
+        "configuration": configuration.resolved(),
+        "configuration_sha256": configuration.sha256(),
+        "seed": None,
+        "versions": versions(facts.valgrind_version),
+        "host": describe_host(),
+        "processes": [_identity(process) for process in result["processes"]],
+        "notes": notes,
+    }
+
+
+def _identity(process: Process) -> dict[str, Any]:
+    """What names a process; its counts are in the rows."""
+    return {
+        "stream": process["stream"],
+        "parent_stream": process["parent_stream"],
+        "pid": process["pid"],
+        "program": process["program"],
+        "began_by": process["began_by"],
+        "ended_by": process["ended_by"],
+        "exit_code": process["exit_code"],
+        "stream_hash": process["stream_hash"],
+    }

@@ -1,0 +1,140 @@
+"""Files that appear whole or not at all.
+
+Everything is written beside its place under a temporary name and renamed at the end. Whether it
+can be written is tried before the run, so that nobody waits an hour for "permission denied".
+"""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from octavo.errors import CannotRun, UsageError
+
+STANDARD_OUTPUT = "-"
+_LAST = "manifest.json"
+"""Its presence says that a directory of results is whole: it is renamed after all others."""
+
+
+def to_json(document: Any, indent: int | None = None) -> str:
+    """One line for programs; indented where people read it."""
+    return json.dumps(document, indent=indent) + "\n"
+
+
+@contextmanager
+def failing_with(what: str) -> Iterator[None]:
+    """Turns an error of the operating system into a sentence about `what`."""
+    try:
+        yield
+    except OSError as error:
+        raise CannotRun(f"cannot write {what}: {error.strerror or error}.") from None
+
+
+def write_standard_output(text: str) -> None:
+    """Writes and flushes, so that a reader who has gone is noticed here and nowhere later."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
+
+
+class JsonFile:
+    """The file that `--json` names; `-` is standard output."""
+
+    def __init__(self, name: str) -> None:
+        """Checks that the file can be written."""
+        self._name = name
+        self._place = Path(os.path.realpath(name))
+        with failing_with(f"`{name}`"):
+            if name == STANDARD_OUTPUT:
+                return
+            if self._place.is_dir():
+                raise CannotRun(f"cannot write `{name}`: it is a directory.")
+            if self._is_special():
+                if not os.access(self._place, os.W_OK):
+                    raise PermissionError(None, "permission denied")
+                return
+            with tempfile.TemporaryFile(dir=self._place.parent):
+                pass
+
+    def _is_special(self) -> bool:
+        """A device or a pipe takes what it gets; it cannot be renamed over."""
+        return self._place.exists() and not self._place.is_file()
+
+    def write(self, document: Any) -> None:
+        """Writes the document whole, or raises and leaves what was there before."""
+        text = to_json(document)
+        with failing_with(f"`{self._name}`"):
+            if self._name == STANDARD_OUTPUT:
+                write_standard_output(text)
+            elif self._is_special():
+                self._place.write_text(text, encoding="utf-8")
+            else:
+                replace_text(self._place, text)
+
+
+class OutputDirectory:
+    """The directory that `--out` names."""
+
+    def __init__(self, name: str, *, force: bool) -> None:
+        """Makes the directory and a staging place inside it, or says why not."""
+        self._place = Path(name)
+        self._made = not self._place.exists()
+        with failing_with(f"to `{name}`"):
+            if not self._made and not self._place.is_dir():
+                raise CannotRun(f"cannot write to `{name}`: it is not a directory.")
+            if not self._made and any(self._place.iterdir()) and not force:
+                raise UsageError(f"`{name}` is not empty; --force overwrites the results in it.")
+            self._place.mkdir(parents=True, exist_ok=True)
+            self._staging = Path(tempfile.mkdtemp(prefix=".octavo-", dir=self._place))
+
+    def write(self, files: dict[str, Callable[[Path], None]]) -> None:
+        """Lets each writer make its file, then puts all of them in place."""
+        with failing_with(f"to `{self._place}`"):
+            for name, writer in files.items():
+                writer(self._staging / name)
+            (self._place / _LAST).unlink(missing_ok=True)
+            for name in sorted(files, key=lambda name: name == _LAST):
+                (self._staging / name).replace(self._place / name)
+
+    def close(self) -> None:
+        """Removes the staging place, and the directory too when it is ours and empty."""
+        shutil.rmtree(self._staging, ignore_errors=True)
+        if self._made and not any(self._place.iterdir()):
+            self._place.rmdir()
+
+
+def text_writer(text: str) -> Callable[[Path], None]:
+    """A writer of a text file; what UTF-8 cannot hold is written as an escape."""
+
+    def write(path: Path) -> None:
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+
+    return write
+
+
+def replace_text(place: Path, text: str) -> None:
+    """Writes a file under another name and renames it over `place`."""
+    handle, name = tempfile.mkstemp(prefix=f".{place.name}-", dir=place.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        text_writer(text)(temporary)
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(place)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,114 @@
+"""Finding the program to trace, and refusing what cannot be traced before anything runs."""
+
+import os
+import shutil
+import stat
+from pathlib import Path
+
+from octavo.elf import ELF_MAGIC, read_target
+from octavo.errors import NotExecutable, NotFound, nearest
+
+_HEAD_BYTES = 256
+"""The kernel reads no more of a file to tell what it is (BINPRM_BUF_SIZE)."""
+
+_INTERPRETER_DEPTH = 4
+"""The kernel follows no longer chain of #! lines (fs/exec.c)."""
+
+
+def find_program(name: str) -> Path:
+    """The executable that a shell would start for `name`, checked to be one we can trace.
+
+    Raises NotFound or NotExecutable with the sentence to show.
+    """
+    path = Path(name) if "/" in name else _find_on_path(name)
+    _check_is_program(path)
+    _check_format(path, path, _INTERPRETER_DEPTH)
+    return path
+
+
+def _find_on_path(name: str) -> Path:
+    found = shutil.which(name)
+    if found is not None:
+        return Path(found)
+    if name and Path(name).is_file():
+        raise NotFound(f"no program `{name}` on PATH; the file here is started with `./{name}`.")
+    raise NotFound(f"no program `{name}` on PATH{_meant(name, _names_on_path())}")
+
+
+def _names_on_path() -> set[str]:
+    names: set[str] = set()
+    for directory in os.get_exec_path():
+        names |= _names_in(Path(directory))
+    return names
+
+
+def _names_in(directory: Path) -> set[str]:
+    try:
+        return {entry.name for entry in directory.iterdir()}
+    except OSError:
+        return set()
+
+
+def _meant(name: str, names: set[str]) -> str:
+    meant = nearest(name, names)
+    return f"; did you mean `{meant}`?" if meant else "."
+
+
+def _check_is_program(path: Path) -> None:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        hint = _meant(path.name, _names_in(path.parent))
+        raise NotFound(f"no such program: `{path}`{hint}") from None
+    except OSError as error:
+        raise NotExecutable(f"cannot reach `{path}`: {error.strerror}.") from None
+    if stat.S_ISDIR(status.st_mode):
+        raise NotExecutable(f"`{path}` is a directory, not a program.")
+    if not stat.S_ISREG(status.st_mode):
+        raise NotExecutable(f"`{path}` is not a regular file.")
+    if not os.access(path, os.X_OK):
+        raise NotExecutable(f"`{path}` is not executable; `chmod +x` makes it so.")
+    if status.st_mode & (stat.S_ISUID | stat.S_ISGID):
+        raise NotExecutable(
+            f"`{path}` is set-user-ID or set-group-ID, and Valgrind does not trace such programs; "
+            "trace a copy without that bit, as the user it needs."
+        )
+
+
+def _check_format(path: Path, program: Path, depth: int) -> None:
+    """Checks that `path`, the program itself or an interpreter of it, is of our kind."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+    except OSError as error:
+        raise NotExecutable(f"cannot read `{path}`: {error.strerror}.") from None
+    if head.startswith(ELF_MAGIC):
+        _check_elf(path, head)
+    elif head.startswith(b"#!"):
+        _check_interpreter(path, program, head, depth)
+    else:
+        raise NotExecutable(f"`{path}` is neither an ELF program nor a script that begins with #!.")
+
+
+def _check_elf(path: Path, head: bytes) -> None:
+    target = read_target(head)
+    if target is None:
+        raise NotExecutable(f"`{path}` has a broken ELF header.")
+    if not target.is_traceable:
+        raise NotExecutable(
+            f"`{path}` is a {target} program; Octavo traces 64-bit x86-64 programs only."
+        )
+
+
+def _check_interpreter(path: Path, program: Path, head: bytes, depth: int) -> None:
+    words = head[2:].split(b"\n", 1)[0].split(maxsplit=1)
+    if not words:
+        raise NotExecutable(f"the #! line of `{path}` names no interpreter.")
+    interpreter = Path(os.fsdecode(words[0]))
+    if not interpreter.is_file():
+        raise NotExecutable(f"`{path}` wants the interpreter `{interpreter}`, which is not there.")
+    if not os.access(interpreter, os.X_OK):
+        raise NotExecutable(f"`{interpreter}`, the interpreter of `{path}`, is not executable.")
+    if depth == 0:
+        raise NotExecutable(f"the #! lines of `{program}` lead from script to script without end.")
+    _check_format(interpreter, program, depth - 1)

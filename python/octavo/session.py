@@ -1,0 +1,145 @@
+"""One run under way: waiting, reporting progress, and passing on what the user interrupts.
+
+The first interrupt goes to the program, which gets a few seconds to end as it would; after that,
+or at the second interrupt, it is stopped. What it did up to there still counts.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from octavo._core import Progress, Result
+
+    OnProgress = Callable[[Progress], None]
+
+
+POLL_SECONDS = 0.2
+GRACE_SECONDS = 5.0
+"""How long an interrupted program may take to end before it is stopped."""
+
+_HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Run(Protocol):
+    """The part of `LiveRun` that a session drives; tests put their own in its place."""
+
+    def start(self) -> int:
+        """Starts the program; returns its process identifier."""
+
+    def wait(self, timeout_seconds: float) -> Progress:
+        """Waits until the run has ended or the time is up."""
+
+    def signal(self, number: int) -> None:
+        """Sends a signal to the program and notes that the run was interrupted."""
+
+    def note_interrupted(self) -> None:
+        """Notes that the run was interrupted by a signal that the program has got already."""
+
+    def stop(self) -> None:
+        """Ends the program at once."""
+
+    def result(self) -> Result:
+        """The result of a run that has ended."""
+
+
+class Interrupts:
+    """Collects the signals that arrive while it is entered, instead of dying of them.
+
+    Handlers can be set in the main thread only; elsewhere nothing is collected.
+    """
+
+    def __init__(self) -> None:
+        self._arrived: list[int] = []
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            for number in _HANDLED:
+                self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._arrived.append(number)
+
+    @property
+    def first(self) -> int | None:
+        """The first signal that arrived."""
+        return self._arrived[0] if self._arrived else None
+
+    @property
+    def count(self) -> int:
+        """How many arrived."""
+        return len(self._arrived)
+
+
+def terminal_delivers(number: int) -> bool:
+    """Whether the terminal sends this signal to the program as well as to us.
+
+    Ctrl-C goes to every process of the terminal's foreground group, and the program is in ours.
+    """
+    if number != signal.SIGINT:
+        return False
+    with suppress(OSError):
+        terminal = os.open(os.ctermid(), os.O_RDONLY | os.O_NOCTTY)
+        try:
+            return os.tcgetpgrp(terminal) == os.getpgrp()
+        finally:
+            os.close(terminal)
+    return False
+
+
+def drive(
+    run: Run,
+    on_progress: OnProgress,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    delivered: Callable[[int], bool] = terminal_delivers,
+) -> int | None:
+    """Starts the run and sees it to its end; returns the signal that interrupted it, if any."""
+    with Interrupts() as interrupts:
+        run.start()
+        try:
+            _see_to_end(run, interrupts, on_progress, clock, delivered)
+        except BaseException:
+            run.stop()
+            raise
+        return interrupts.first
+
+
+def _see_to_end(
+    run: Run,
+    interrupts: Interrupts,
+    on_progress: OnProgress,
+    clock: Callable[[], float],
+    delivered: Callable[[int], bool],
+) -> None:
+    deadline: float | None = None
+    while (progress := run.wait(POLL_SECONDS))["running"]:
+        on_progress(progress)
+        if interrupts.first is None:
+            continue
+        if deadline is None:
+            deadline = clock() + GRACE_SECONDS
+            if delivered(interrupts.first):
+                run.note_interrupted()
+            else:
+                run.signal(interrupts.first)
+        if interrupts.count > 1 or clock() >= deadline:
+            run.stop()

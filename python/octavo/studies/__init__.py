@@ -1,0 +1,1 @@
+"""Studies of the papers that Octavo can run again."""

@@ -1,0 +1,366 @@
+"""The base-page-size study (paper 001) on real programs, beside what the paper says.
+
+The paper gives its results in words, without a table of numbers, so each of its statements is
+turned into a test with a stated line; whether a program agrees is computed, never judged by eye.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from octavo.machine import read_toml
+from octavo.rows import Row
+from octavo.studies.inputs import make_inputs
+from octavo.units import (
+    BASE_PAGE,
+    KIB,
+    MIB,
+    format_bytes,
+    format_growth,
+    format_mpki,
+    format_share,
+)
+from octavo.view import counters, whole_program
+
+PROGRAMS = Path(__file__).with_suffix(".toml")
+FEWEST_PROGRAMS = 8
+SCHEMA = "octavo/base-page-size/1"
+
+LOW_SHARE = 0.10
+"""Misses have become low where at most this share of the 4 KiB misses is left."""
+HARDLY_SHARE = 0.05
+"""Misses hardly fall where no more than this share of the 4 KiB misses is saved."""
+FEW_MPKI = 0.1
+"""Below this at 4 KiB there were hardly any misses that pages could end."""
+SMALL_GROWTH = 0.25
+"""The paper's "less than 25%"."""
+
+_PAGE_16K = 16 * KIB
+_PAGE_32K = 32 * KIB
+_PAGE_256K = 256 * KIB
+_PAGE_2M = 2 * MIB
+
+Verdict = Literal["agree", "disagree", "too few misses"]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program of the study and its command, inputs filled in."""
+
+    name: str
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one program did; shares are of its 4 KiB misses, growth is over 4 KiB pages."""
+
+    program: str
+    references: int
+    instructions: int
+    code_mpki_4k: float
+    code_mpki_16k: float
+    code_left_16k: float | None
+    code_left_256k: float | None
+    data_mpki_4k: float
+    data_left_16k: float | None
+    data_left_32k: float | None
+    data_left_256k: float | None
+    data_left_2m: float | None
+    data_low_at: int | None
+    """Smallest page size with low data misses, in bytes; None when none measured has them."""
+    growth_16k: float
+    data_growth_256k: float
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of the paper and the test that stands for it."""
+
+    key: str
+    paper: str
+    line: str
+    """The test in words."""
+    verdict: Callable[[Measurement], Verdict]
+
+
+def _agrees(holds: bool) -> Verdict:
+    return "agree" if holds else "disagree"
+
+
+def _code_16k(m: Measurement) -> Verdict:
+    if m.code_left_16k is None or m.code_mpki_4k < FEW_MPKI:
+        return "too few misses"
+    return _agrees(m.code_left_16k <= LOW_SHARE)
+
+
+def _code_larger(m: Measurement) -> Verdict:
+    if m.code_left_16k is None or m.code_left_256k is None or m.code_mpki_4k < FEW_MPKI:
+        return "too few misses"
+    return _agrees(m.code_left_16k - m.code_left_256k <= HARDLY_SHARE)
+
+
+def _data_larger(m: Measurement) -> Verdict:
+    if m.data_left_16k is None or m.data_mpki_4k < FEW_MPKI:
+        return "too few misses"
+    return _agrees(m.data_left_16k > LOW_SHARE)
+
+
+CLAIMS = (
+    Claim(
+        "code_16k",
+        "16 KiB pages nearly end instruction misses",
+        f"at most {LOW_SHARE:.0%} of the 4 KiB instruction misses are left at 16 KiB",
+        _code_16k,
+    ),
+    Claim(
+        "code_larger",
+        "pages above 16 KiB hardly lower instruction misses further",
+        f"256 KiB saves at most {HARDLY_SHARE:.0%} of the 4 KiB misses more than 16 KiB does",
+        _code_larger,
+    ),
+    Claim(
+        "data_larger",
+        "data wants larger pages: its misses become low at 32 KiB at the earliest, mostly at "
+        "256 KiB or later",
+        f"more than {LOW_SHARE:.0%} of the 4 KiB data misses are left at 16 KiB",
+        _data_larger,
+    ),
+    Claim(
+        "memory_16k",
+        "memory at 16 KiB grows by less than a quarter for most programs",
+        f"memory touched grows by less than {SMALL_GROWTH:.0%} at 16 KiB",
+        lambda m: _agrees(m.growth_16k < SMALL_GROWTH),
+    ),
+    Claim(
+        "data_memory",
+        "memory for data stays almost constant as pages grow",
+        f"memory touched by data grows by less than {SMALL_GROWTH:.0%} at 256 KiB",
+        lambda m: _agrees(m.data_growth_256k < SMALL_GROWTH),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Study:
+    """All measurements, and the programs that were left out and why."""
+
+    measurements: tuple[Measurement, ...]
+    skipped: dict[str, str]
+
+    def records(self) -> list[dict[str, Any]]:
+        """One flat record for each program: its figures and the verdicts."""
+        return [
+            {**asdict(m), **{claim.key: claim.verdict(m) for claim in CLAIMS}}
+            for m in self.measurements
+        ]
+
+    def document(self) -> dict[str, Any]:
+        """Plain data for the JSON."""
+        return {
+            "schema": SCHEMA,
+            "claims": [
+                {"key": claim.key, "paper": claim.paper, "line": claim.line, **self.tally(claim)}
+                for claim in CLAIMS
+            ],
+            "programs": self.records(),
+            "skipped": self.skipped,
+        }
+
+    def tally(self, claim: Claim) -> dict[str, int]:
+        """How many programs agree, disagree, and have too few misses to tell."""
+        verdicts = [claim.verdict(m) for m in self.measurements]
+        return {
+            "agree": verdicts.count("agree"),
+            "disagree": verdicts.count("disagree"),
+            "too_few": verdicts.count("too few misses"),
+        }
+
+
+def load_programs() -> list[Program]:
+    """The programs as the table lists them, inputs not yet filled in."""
+    table = read_toml(PROGRAMS)
+    return [Program(entry["name"], tuple(entry["command"])) for entry in table["program"]]
+
+
+def run_study(on_program: Callable[[str], None]) -> Study:
+    """Runs every program that is installed; `on_program` hears the name of each as it starts."""
+    measurements, skipped = [], {}
+    with tempfile.TemporaryDirectory(prefix="octavo-study-") as name:
+        directory = Path(name)
+        inputs = {key: str(path) for key, path in make_inputs(directory).items()}
+        for program in load_programs():
+            if shutil.which(program.command[0]) is None:
+                skipped[program.name] = "not installed"
+                continue
+            on_program(program.name)
+            outcome = _trace(fill_in(program, inputs), directory)
+            if isinstance(outcome, str):
+                skipped[program.name] = outcome
+            else:
+                measurements.append(measure(program.name, outcome))
+    return Study(tuple(measurements), skipped)
+
+
+def fill_in(program: Program, inputs: dict[str, str]) -> list[str]:
+    """The command with the names of inputs replaced by their paths."""
+    command = list(program.command)
+    for name, path in inputs.items():
+        command = [word.replace(f"{{{name}}}", path) for word in command]
+    return command
+
+
+def _trace(command: Sequence[str], directory: Path) -> list[Row] | str:
+    """The rows of one run, or why there are none.
+
+    Output goes to a file: some programs (grep, tar) do next to nothing when it is /dev/null.
+    """
+    document = directory / "run.json"
+    with (directory / "output").open("wb") as output:
+        done = subprocess.run(
+            [sys.executable, "-m", "octavo", "run", "-q", "--json", str(document), "--", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "LC_ALL": "C"},
+            check=False,
+        )
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        return said[-1] if said else f"ended with status {done.returncode}"
+    rows: list[Row] = json.loads(document.read_text(encoding="utf-8"))["rows"]
+    return rows
+
+
+def measure(program: str, rows: Sequence[Row]) -> Measurement:
+    """The figures that the claims speak of."""
+    whole = whole_program(rows)
+    totals = counters(rows)
+    code, data = _misses(whole, "fetch"), _misses(whole, "data")
+    growth = {
+        (row["stream"], row["page_size"]): row["growth"] or 0.0
+        for row in whole
+        if row["component"] == "memory"
+    }
+    per_1000 = 1000 / totals["instructions"]
+    return Measurement(
+        program=program,
+        references=totals["references"],
+        instructions=totals["instructions"],
+        code_mpki_4k=code[BASE_PAGE] * per_1000,
+        code_mpki_16k=code[_PAGE_16K] * per_1000,
+        code_left_16k=_left(code, _PAGE_16K),
+        code_left_256k=_left(code, _PAGE_256K),
+        data_mpki_4k=data[BASE_PAGE] * per_1000,
+        data_left_16k=_left(data, _PAGE_16K),
+        data_left_32k=_left(data, _PAGE_32K),
+        data_left_256k=_left(data, _PAGE_256K),
+        data_left_2m=_left(data, _PAGE_2M),
+        data_low_at=_low_at(data),
+        growth_16k=growth["all", _PAGE_16K],
+        data_growth_256k=growth["data", _PAGE_256K],
+    )
+
+
+def _misses(whole: Sequence[Row], stream: str) -> dict[int, int]:
+    component = f"tlb.{stream}"
+    return {row["page_size"]: row["misses"] for row in whole if row["component"] == component}
+
+
+def _left(misses: dict[int, int], page_size: int) -> float | None:
+    base = misses[BASE_PAGE]
+    return misses[page_size] / base if base else None
+
+
+def _low_at(misses: dict[int, int]) -> int | None:
+    limit = LOW_SHARE * misses[BASE_PAGE]
+    return next((size for size in sorted(misses) if misses[size] <= limit), None)
+
+
+def to_markdown(study: Study) -> str:
+    """The table beside what the paper says, and the count."""
+    return "\n".join([*_heading(), *_figures(study), "", *_verdicts(study), "", *_notes(study), ""])
+
+
+def _heading() -> Iterator[str]:
+    yield "# The base page size, on real programs"
+    yield ""
+    yield (
+        "Fully associative LRU TLBs, 64 entries for instructions and 64 for data. Misses are per "
+        '1000 instructions; "left" is the share of the 4 KiB misses; growth is memory touched '
+        "over that in 4 KiB pages."
+    )
+    yield ""
+
+
+def _figures(study: Study) -> Iterator[str]:
+    yield _line(
+        "program",
+        "instructions (M)",
+        "code 4K",
+        "code 16K",
+        "left 16K",
+        "left 256K",
+        "data 4K",
+        "left 16K",
+        "left 32K",
+        "left 256K",
+        "left 2M",
+        "low at",
+        "growth 16K",
+        "data growth 256K",
+    )
+    yield _line("---", *["---:"] * 13)
+    for m in study.measurements:
+        yield _line(
+            m.program,
+            f"{m.instructions / 1e6:.0f}",
+            format_mpki(m.code_mpki_4k),
+            format_mpki(m.code_mpki_16k),
+            format_share(m.code_left_16k),
+            format_share(m.code_left_256k),
+            format_mpki(m.data_mpki_4k),
+            format_share(m.data_left_16k),
+            format_share(m.data_left_32k),
+            format_share(m.data_left_256k),
+            format_share(m.data_left_2m),
+            format_bytes(m.data_low_at) if m.data_low_at else "never",
+            format_growth(m.growth_16k),
+            format_growth(m.data_growth_256k),
+        )
+
+
+def _verdicts(study: Study) -> Iterator[str]:
+    yield _line("", "the paper says", "tested as", "agree")
+    yield _line("---:", "---", "---", "---:")
+    for number, claim in enumerate(CLAIMS, start=1):
+        tally = study.tally(claim)
+        told = tally["agree"] + tally["disagree"]
+        yield _line(str(number), claim.paper, claim.line, f"{tally['agree']} of {told}")
+    yield ""
+    yield _line("program", *(str(number) for number in range(1, len(CLAIMS) + 1)))
+    yield _line("---", *["---"] * len(CLAIMS))
+    for m in study.measurements:
+        yield _line(m.program, *(claim.verdict(m) for claim in CLAIMS))
+
+
+def _notes(study: Study) -> Iterator[str]:
+    yield (
+        f'"too few misses": fewer than {FEW_MPKI} per 1000 instructions at 4 KiB, so there is '
+        "nothing for larger pages to end; such programs are not counted."
+    )
+    for name, why in study.skipped.items():
+        yield f"Left out: {name} ({why})."
+    if len(study.measurements) < FEWEST_PROGRAMS:
+        yield f"Only {len(study.measurements)} programs ran; the study wants {FEWEST_PROGRAMS}."
+
+
+def _line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,119 @@
+"""Sizes and counts, read from a command line and written for people.
+
+Sizes are bytes and are written in powers of 1024 (KiB, MiB, GiB); counts are written in powers
+of 1000 (k, M, G).
+"""
+
+import re
+from decimal import Decimal
+
+from octavo._core import parse_page_size
+from octavo.errors import UsageError
+
+KIB = 1 << 10
+MIB = 1 << 20
+GIB = 1 << 30
+
+BASE_PAGE = 4 * KIB
+"""The page size of x86-64 that every other is compared with."""
+
+DEFAULT_PAGE_SIZES = "4KiB..2MiB"
+
+_COUNT_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+
+
+def page_size(text: str) -> int:
+    """`64KiB` → 65536."""
+    try:
+        return parse_page_size(text)
+    except ValueError as error:
+        raise UsageError(f"{error}.") from None
+
+
+def page_sizes(text: str) -> list[int]:
+    """`4KiB,64KiB` or `4KiB..2MiB` or both mixed → sizes in bytes, ascending, each once."""
+    sizes: set[int] = set()
+    for part in text.split(","):
+        first, dots, last = part.partition("..")
+        low = page_size(first)
+        high = page_size(last) if dots else low
+        if high < low:
+            raise UsageError(f"page sizes `{part.strip()}`: the range runs from large to small.")
+        while low <= high:
+            sizes.add(low)
+            low *= 2
+    return sorted(sizes)
+
+
+def entries(text: str) -> tuple[int, int]:
+    """`64` → (64, 64); `32,128` → 32 entries for instructions and 128 for data."""
+    parts = text.split(",")
+    if len(parts) > 2 or not all(re.fullmatch(r"\s*[1-9][0-9]*\s*", part) for part in parts):
+        raise UsageError(
+            f"--entries `{text}`: give one number for both TLBs, such as 64, or two, "
+            "such as 32,64 for instructions and data."
+        )
+    return int(parts[0]), int(parts[-1])
+
+
+def count(text: str) -> int:
+    """`10M` → 10 000 000; k, M, G and T are powers of 1000."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([kmgt]?)", text.strip().lower())
+    if match is None:
+        raise UsageError(f"`{text}` is no count: give a number such as 250000, 10M or 2G.")
+    number = Decimal(match[1]) * _COUNT_UNITS[match[2]]
+    if number % 1:
+        raise UsageError(f"`{text}` is no whole number.")
+    return int(number)
+
+
+def format_bytes(size: int) -> str:
+    """65536 → `64 KiB`; sizes that are no whole number of units get three digits."""
+    unit, name = unit_of(size)
+    whole, rest = divmod(size, unit)
+    return f"{whole} {name}" if not rest else f"{_three_digits(size / unit)} {name}"
+
+
+def unit_of(size: int) -> tuple[int, str]:
+    """The largest unit that `size` is at least one of: 65536 → (1024, `KiB`)."""
+    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if size >= unit:
+            return unit, name
+    return 1, "B"
+
+
+def format_count(number: float) -> str:
+    """1234567 → `1.23 M`; below ten thousand every digit is shown."""
+    if number < 10_000:
+        return f"{number:.0f}"
+    for unit, name in ((10**12, "T"), (10**9, "G"), (10**6, "M")):
+        if number >= unit:
+            return f"{_three_digits(number / unit)} {name}"
+    return f"{_three_digits(number / 1000)} k"
+
+
+def format_mpki(mpki: float | None) -> str:
+    """Misses per 1000 instructions; `undefined` where no instructions were counted."""
+    if mpki is None:
+        return "undefined"
+    if mpki == 0:
+        return "0"
+    return f"{mpki:.3f}" if mpki >= 0.001 else "<0.001"
+
+
+def format_share(fraction: float | None) -> str:
+    """0.123 → `12.3%`; `undefined` where there was nothing to compare with."""
+    if fraction is None:
+        return "undefined"
+    percent = 100 * fraction
+    return f"{percent:.1f}%" if abs(percent) < 99.95 else f"{percent:,.0f}%"
+
+
+def format_growth(fraction: float | None) -> str:
+    """A growth over 4 KiB pages: 0.123 → `+12.3%`."""
+    share = format_share(fraction)
+    return share if fraction is None else f"+{share}"
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"

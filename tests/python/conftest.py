@@ -1,0 +1,70 @@
+"""Fixtures that several test files use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fakes import FakeRun, write_script
+from octavo.api import execute
+from octavo.configuration import configure
+from octavo.huge_pages import read_huge_pages
+from octavo.manifest import Circumstances, build_manifest
+from octavo.result import RunResult, advice_records
+from octavo.rows import rows_of
+
+if TYPE_CHECKING:
+    from octavo._core import Result
+
+
+@pytest.fixture
+def finish() -> Callable[..., RunResult]:
+    """Makes a RunResult of a made-up Result, as a run would."""
+
+    def make(
+        result: Result, tlb: str | None = None, interrupted_by: int | None = None
+    ) -> RunResult:
+        configuration = configure(tlb=tlb)
+        rows = rows_of(result, configuration.machine)
+        facts = Circumstances(
+            command=["prog", "<b>&", "\udcff"],
+            program=Path("/usr/bin/prog"),
+            directory="/tmp",
+            started_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc),
+            valgrind_version="3.19.0",
+            configuration=configuration,
+            interrupted_by=interrupted_by,
+        )
+        advice = advice_records(rows, configuration.machine, read_huge_pages())
+        return RunResult(build_manifest(result, facts), rows, advice)
+
+    return make
+
+
+@pytest.fixture
+def fake_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A PATH with nothing but a made-up Valgrind, and a directory with a made-up tool."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    write_script(tools / "valgrind", "echo valgrind-3.22.0")
+    write_script(tools / "octavo-amd64-linux", "exit 1")
+    monkeypatch.setenv("PATH", str(tools))
+    monkeypatch.setenv("OCTAVO_TOOL_DIR", str(tools))
+    return tools
+
+
+@pytest.fixture
+def pretend(monkeypatch: pytest.MonkeyPatch, fake_tools: Path) -> Callable[[FakeRun], None]:
+    """Puts a made-up run in the place of the tracer, for tests of the command line."""
+    write_script(fake_tools / "prog", "exit 0")
+
+    def install(run: FakeRun) -> None:
+        fake = partial(execute, make_run=lambda argv, **options: run)
+        monkeypatch.setattr("octavo.cli.run.execute", fake)
+
+    return install

@@ -1,0 +1,213 @@
+"""Results and runs made up for tests: every number is chosen by the test that asks for it."""
+
+import itertools
+import stat
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from octavo._core import Curve, Exit, Footprint, Process, Progress, Region, Result
+else:
+    # At run time the extension's records are plain dictionaries.
+    Curve = Exit = Footprint = Process = Progress = Region = Result = dict
+
+KIB = 1024
+SIZES = tuple(4 * KIB << step for step in range(10))
+Stream = Literal["fetch", "data"]
+
+
+def curves(
+    stream: Stream, misses: Sequence[int], *, accesses: int = 10**9, entries: Sequence[int] = (64,)
+) -> list[Curve]:
+    """Curves over SIZES; each further level misses half as often as the one before."""
+    made: list[Curve] = []
+    for size, number in zip(SIZES, misses, strict=False):
+        looked_up = accesses
+        for level, count in enumerate(entries, start=1):
+            made.append(
+                Curve(
+                    stream=stream,
+                    page_size=size,
+                    level=level,
+                    entries=count,
+                    accesses=looked_up,
+                    misses=number >> (level - 1),
+                )
+            )
+            looked_up = number >> (level - 1)
+    return made
+
+
+def footprints(
+    stream: Literal["fetch", "data", "all"],
+    growth: Sequence[float],
+    *,
+    base: int = 16 * 1024 * KIB,
+    peak: int | None = None,
+) -> list[Footprint]:
+    """Footprints over SIZES that have grown by so much over 4 KiB."""
+    return [
+        Footprint(
+            stream=stream,
+            page_size=size,
+            touched_bytes=round(base * (1 + more)),
+            peak_resident_bytes=peak,
+        )
+        for size, more in zip(SIZES, growth, strict=False)
+    ]
+
+
+FLAT = (0.0,) * len(SIZES)
+
+
+def region(
+    name: str = "heap",
+    kind: str = "heap",
+    *,
+    stream: Stream = "data",
+    misses: Sequence[int] = (1000,) * len(SIZES),
+    growth: Sequence[float] = FLAT,
+    base: int = 8 * 1024 * KIB,
+    path: str | None = None,
+    start: int = 0x5555_5000_0000,
+    entries: Sequence[int] = (64,),
+    accesses: int = 10**8,
+) -> Region:
+    return Region(
+        name=name,
+        kind=kind,  # type: ignore[typeddict-item]
+        path=path,
+        start=start,
+        bytes=base,
+        mappings=1,
+        fetch_references=accesses if stream == "fetch" else 0,
+        data_references=accesses if stream == "data" else 0,
+        curves=curves(stream, misses, accesses=accesses, entries=entries),
+        footprints=footprints(stream, growth, base=base) + footprints("all", growth, base=base),
+    )
+
+
+def process(
+    stream: int = 0,
+    *,
+    code_misses: Sequence[int] = (0,) * len(SIZES),
+    data_misses: Sequence[int] = (0,) * len(SIZES),
+    code_growth: Sequence[float] = FLAT,
+    data_growth: Sequence[float] = FLAT,
+    code_base: int = 1024 * KIB,
+    data_base: int = 16 * 1024 * KIB,
+    instructions: int = 10**9,
+    regions: Sequence[Region] = (),
+    entries: Sequence[int] = (64,),
+    data_references: int = 4 * 10**8,
+    program: str = "/usr/bin/true",
+) -> Process:
+    fetches = instructions
+    return Process(
+        stream=stream,
+        parent_stream=None if stream == 0 else 0,
+        pid=1000 + stream,
+        program=program,
+        began_by="start" if stream == 0 else "fork",
+        ended_by="exit",
+        exit_code=0,
+        instructions=instructions,
+        fetches=fetches,
+        loads=data_references // 2,
+        stores=data_references - data_references // 2,
+        modifies=data_references // 10,
+        references=fetches + data_references,
+        segments=1000,
+        threads=1,
+        thread_switches=0,
+        events={"map": 10, "unmap": 2},
+        curves=[
+            *curves("fetch", code_misses, accesses=fetches, entries=entries),
+            *curves("data", data_misses, accesses=data_references, entries=entries),
+        ],
+        footprints=[
+            *footprints("fetch", code_growth, base=code_base),
+            *footprints("data", data_growth, base=data_base),
+            *footprints("all", data_growth, base=code_base + data_base, peak=data_base),
+        ],
+        regions=list(regions),
+        stream_hash=f"{stream:032x}",
+    )
+
+
+def exited(code: int = 0) -> Exit:
+    return Exit(code=code, signal=None, reason="exited", diagnostics="")
+
+
+def killed(signal: int, reason: Literal["signalled", "interrupted"] = "signalled") -> Exit:
+    return Exit(code=None, signal=signal, reason=reason, diagnostics="")
+
+
+def result(*processes: Process, ended: Exit | None = None, untraced: int = 0) -> Result:
+    return Result(
+        exit=ended or exited(),
+        elapsed_seconds=1.5,
+        processes=list(processes) or [process()],
+        untraced_processes=untraced,
+    )
+
+
+def progress(*, running: bool, seconds: float = 1.0) -> Progress:
+    return Progress(
+        running=running,
+        elapsed_seconds=seconds,
+        references=123_456_789,
+        instructions=100_000_000,
+        resident_bytes=45 << 20,
+        streams_live=1,
+        streams_total=1,
+        counting=True,
+    )
+
+
+class FakeRun:
+    """A run that ends after so many waits, or when it is stopped."""
+
+    def __init__(
+        self,
+        outcome: Result,
+        *,
+        waits: int = 2,
+        during: Callable[["FakeRun"], None] = lambda run: None,
+    ) -> None:
+        self.outcome = outcome
+        self.signals: list[int] = []
+        self.noted = False
+        self.stopped = False
+        self.started = False
+        self._ticks = itertools.count(1)
+        self._waits = waits
+        self._during = during
+
+    def start(self) -> int:
+        self.started = True
+        return 4711
+
+    def wait(self, timeout_seconds: float) -> Progress:
+        tick = next(self._ticks)
+        self._during(self)
+        return progress(running=tick < self._waits and not self.stopped, seconds=float(tick))
+
+    def signal(self, number: int) -> None:
+        self.signals.append(number)
+
+    def note_interrupted(self) -> None:
+        self.noted = True
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    def result(self) -> Result:
+        return self.outcome
+
+
+def write_script(path: Path, body: str) -> None:
+    """An executable shell script."""
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)

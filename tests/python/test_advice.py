@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fakes import FLAT, SIZES, process, region, result
+from octavo.advice import Advice, Thresholds, advise_all, overall_text
+from octavo.machine import load_preset
+from octavo.rows import rows_of
+
+if TYPE_CHECKING:
+    from octavo._core import Process
+
+KIB = 1024
+LRU = load_preset("lru64")
+KNEE_AT_16K = (
+    10_000_000,
+    3_000_000,
+    300_000,
+    200_000,
+    150_000,
+    120_000,
+    100_000,
+    90_000,
+    80_000,
+    70_000,
+)
+STEADY = tuple(20_000_000 >> step for step in range(10))
+STEEP_GROWTH = (0, 0.02, 0.10, 0.40, 0.9, 2, 4, 8, 16, 32)
+
+
+def advise(*processes: Process, tlb: str = "lru64") -> list[Advice]:
+    machine = load_preset(tlb)
+    return advise_all(rows_of(result(*processes), machine), machine)
+
+
+def for_data(misses: Sequence[int], growth: Sequence[float] = FLAT, **options: int) -> Advice:
+    _, data = advise(process(0, data_misses=misses, data_growth=growth, **options))  # type: ignore[arg-type]
+    assert data.case.stream == "data"
+    return data
+
+
+def test_the_knee_is_the_smallest_size_past_which_misses_hardly_fall() -> None:
+    advice = for_data(KNEE_AT_16K)
+    assert advice.page_size == 16 * KIB
+    assert advice.reason == "misses-flat"
+    assert advice.record()["mpki_base"] == 10.0
+    assert advice.record()["mpki"] == 0.3
+    assert "Misses fall from 10.000 to 0.300 per 1000 instructions" in advice.text
+
+
+def test_where_memory_starts_to_grow_is_said() -> None:
+    advice = for_data(KNEE_AT_16K, [0, 0.01, 0.02, 0.06, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
+    assert advice.page_size == 16 * KIB
+    assert advice.memory_grows_from == 32 * KIB
+    assert "memory grows by 2.0%" in advice.text
+    assert "memory starts to grow at 32 KiB" in advice.text
+
+
+def test_memory_forbids_what_misses_would_like() -> None:
+    advice = for_data(STEADY, STEEP_GROWTH)
+    assert advice.page_size == 16 * KIB
+    assert advice.reason == "memory"
+    assert "take more than 25% more memory (at 128 KiB: 0.625 and +200%)" in advice.text
+
+
+def test_memory_may_forbid_every_larger_size() -> None:
+    advice = for_data(STEADY, [0, *[0.5] * 9])
+    assert advice.page_size == 4 * KIB
+    assert advice.reason == "memory"
+    assert "keep 4 KiB" in advice.text
+
+
+def test_negligible_misses_change_nothing() -> None:
+    advice = for_data([90_000, *[0] * 9])
+    assert advice.page_size == 4 * KIB
+    assert advice.reason == "negligible"
+    assert "negligible (below 0.3% of the cycles by estimate)" in advice.text
+
+
+def test_few_misses_in_all_change_nothing_however_short_the_run() -> None:
+    advice = for_data([80, *[0] * 9], instructions=100_000)
+    assert advice.reason == "negligible"
+    assert "misses 0.800 times" in advice.text
+    assert "negligible (80 in all, less than 0.1 ms by estimate)" in advice.text
+
+
+def test_many_misses_that_no_size_saves_change_nothing() -> None:
+    advice = for_data([10_000_000, *[9_700_000] * 9])
+    assert advice.page_size == 4 * KIB
+    assert advice.reason == "misses-flat"
+
+
+def test_the_largest_size_measured_is_named_as_such() -> None:
+    advice = for_data([10_000_000] * 9 + [0])
+    assert advice.page_size == SIZES[-1]
+    assert advice.reason == "largest-size"
+
+
+def test_no_data_references() -> None:
+    made = process(0, data_references=0)
+    for footprint in made["footprints"]:
+        if footprint["stream"] == "data":
+            footprint["touched_bytes"] = 0
+    _, data = advise(made)
+    assert data.reason == "no-references"
+    assert not data.changes
+
+
+def test_without_instructions_misses_are_told_in_all() -> None:
+    advice = for_data([10**6, *[10] * 9], instructions=0, data_references=10**7)
+    assert advice.page_size == 8 * KIB
+    assert "from 1000000 to 10 in all" in advice.text
+
+
+def test_a_fall_in_misses_is_never_called_a_speed_up() -> None:
+    for advice in (for_data(KNEE_AT_16K), for_data(STEADY, STEEP_GROWTH), for_data(STEADY)):
+        assert not {"faster", "speed", "slower"} & set(advice.text.lower().split())
+
+
+def test_large_regions_get_advice_of_their_own_most_misses_first() -> None:
+    regions = [
+        region("anon (small)", "anonymous", misses=[10] * 10, base=4096, start=1),
+        region("big and quiet", "anonymous", misses=[10] * 10, base=1 << 20, start=2),
+        region("busy", "heap", misses=KNEE_AT_16K, base=4096, start=3),
+    ]
+    advice = advise(process(0, data_misses=KNEE_AT_16K, regions=regions))
+    assert [item.case.region for item in advice] == [None, None, "busy", "big and quiet"]
+    assert advice[2].record()["start"] == 3
+
+
+def test_regions_of_processes_keep_apart() -> None:
+    busy = region("heap", misses=KNEE_AT_16K)
+    advice = advise(
+        process(0, data_misses=KNEE_AT_16K, regions=[busy]),
+        process(1, data_misses=KNEE_AT_16K, regions=[busy]),
+    )
+    assert [item.case.process for item in advice if item.case.region] == [0, 1]
+    assert "data of heap (process 1)" in advice[-1].text.lower()
+
+
+def test_the_last_level_decides() -> None:
+    made = process(0, data_misses=KNEE_AT_16K, entries=(32, 128))
+    _, data = advise(made, tlb="itanium2")
+    assert data.record()["misses_base"] == KNEE_AT_16K[0] // 2
+
+
+def test_the_answer_in_one_line() -> None:
+    change = advise(process(0, code_misses=KNEE_AT_16K, data_misses=STEADY))
+    assert overall_text(change) == "Which page size? 16 KiB for code, 128 KiB for data."
+    keep = advise(process(0))
+    assert overall_text(keep) == "Which page size? 4 KiB: nothing should be changed."
+
+
+@given(
+    st.lists(st.integers(0, 10**8), min_size=10, max_size=10),
+    st.lists(st.floats(0, 3), min_size=9, max_size=9),
+)
+def test_advice_never_costs_more_memory_than_allowed(
+    misses: list[int], growth: list[float]
+) -> None:
+    advice = for_data(misses, [0.0, *growth])
+    chosen = advice.case.at(advice.page_size)
+    limits = Thresholds()
+    assert (chosen.growth or 0) <= limits.max_growth
+    assert chosen.misses <= advice.case.base.misses
+    if advice.changes:
+        allowed = [p for p in advice.case.points if (p.growth or 0) <= limits.max_growth]
+        fewest = min(point.misses for point in allowed)
+        assert chosen.misses - fewest <= limits.flat_share * advice.case.base.misses

@@ -1,0 +1,253 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from fakes import FakeRun, killed, process, progress, region, result
+from octavo._core import VERSION, OctavoError
+from octavo.cli import app
+from octavo.terminal.live import LiveLine, progress_text
+
+Install = Callable[[FakeRun], None]
+FALLING = tuple(10_000_000 >> step for step in range(10))
+
+
+def octavo(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), prog_name="octavo")
+
+
+def plain_run() -> FakeRun:
+    return FakeRun(result(process(0, data_misses=FALLING, regions=[region(misses=FALLING)])))
+
+
+def test_a_run_prints_tables_and_advice_on_standard_error_only(pretend: Install) -> None:
+    pretend(plain_run())
+    done = octavo("run", "--", "prog")
+    assert done.exit_code == 0
+    assert done.stdout == ""
+    assert "TLB with 64 entries for code and 64 for data" in done.stderr
+    assert "Which page size?" in done.stderr
+
+
+def test_off_a_terminal_the_output_is_plain_ascii(pretend: Install) -> None:
+    pretend(plain_run())
+    done = octavo("run", "prog")
+    assert "\x1b" not in done.stderr
+    assert done.stderr.isascii()
+
+
+def test_json_on_standard_output_has_every_number(pretend: Install) -> None:
+    pretend(plain_run())
+    done = octavo("run", "--json", "-", "--", "prog")
+    document = json.loads(done.stdout)
+    assert document["schema"] == "octavo/run/1"
+    assert document["run"]["command"] == ["prog"]
+    assert document["advice"][0]["text"] in done.stderr
+
+
+def test_quiet_says_nothing(pretend: Install) -> None:
+    pretend(plain_run())
+    done = octavo("run", "--quiet", "--", "prog")
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_no_advice(pretend: Install) -> None:
+    pretend(plain_run())
+    assert "Which page size?" not in octavo("run", "--no-advice", "prog").stderr
+
+
+def test_the_status_is_the_programs(pretend: Install) -> None:
+    failed = result()
+    failed["exit"]["code"] = 3
+    pretend(FakeRun(failed))
+    assert octavo("run", "prog").exit_code == 3
+
+
+def test_a_crash_is_partial_and_reported(pretend: Install) -> None:
+    pretend(FakeRun(result(ended=killed(11))))
+    done = octavo("run", "prog")
+    assert done.exit_code == 139
+    assert "PARTIAL: the program was killed by SIGSEGV" in done.stderr
+
+
+def test_an_interrupt_before_anything_was_counted(pretend: Install) -> None:
+    empty = process(0, instructions=0, data_references=0)
+    fired = iter([True])
+
+    def interrupt(run: FakeRun) -> None:
+        if next(fired, False):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    pretend(FakeRun(result(empty), during=interrupt))
+    done = octavo("run", "prog")
+    assert done.exit_code == 143
+    assert done.stderr == "octavo: interrupted before anything was counted.\n"
+
+
+def test_an_unknown_instruction_is_told_even_quietly(pretend: Install) -> None:
+    failed = result(ended=killed(4))
+    failed["exit"]["reason"] = "tracer-failed"
+    failed["exit"]["diagnostics"] = (
+        "==7== \n==7== vex amd64->IR: unhandled instruction bytes: 0x62 0xF1\n"
+        "==7== valgrind: Unrecognised instruction at address 0x109191.\n"
+    )
+    pretend(FakeRun(failed))
+    done = octavo("run", "--quiet", "prog")
+    assert done.exit_code == 125
+    assert done.stderr == (
+        "octavo: the program executed an instruction that Valgrind does not know (0x62 0xF1) at "
+        "0x109191, such as one of AVX-512; build it for an older processor; "
+        "the result is partial.\n"
+    )
+
+
+def test_out_and_report(pretend: Install, tmp_path: Path) -> None:
+    pretend(plain_run())
+    out = tmp_path / "out"
+    assert octavo("run", "--out", str(out), "prog").exit_code == 0
+    assert sorted(path.name for path in out.iterdir()) == [
+        "manifest.json",
+        "report.html",
+        "result.json",
+        "rows.parquet",
+    ]
+    again = octavo("run", "--out", str(out), "prog")
+    assert again.exit_code == 2
+    assert "--force" in again.stderr
+    before = (out / "report.html").read_text()
+    (out / "report.html").unlink()
+    assert octavo("report", str(out)).exit_code == 0
+    assert (out / "report.html").read_text() == before
+
+
+def test_report_of_something_else(tmp_path: Path) -> None:
+    assert "cannot read" in octavo("report", str(tmp_path)).stderr
+    (tmp_path / "result.json").write_text("{}")
+    done = octavo("report", str(tmp_path))
+    assert done.exit_code == 125
+    assert "no result of `octavo run`" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["--page-sizes", "3KiB", "prog"], 2, "power of two"),
+        (["--tlb", "itanium", "prog"], 2, "did you mean `itanium2`"),
+        (["--layout", "nativ", "prog"], 2, "did you mean `native`"),
+        (["--max-instructions", "many", "prog"], 2, "is no count"),
+        (["--pagesizes", "4KiB", "prog"], 2, "--page-sizes"),
+        (["no-such-program"], 127, "no program `no-such-program`"),
+        (["/"], 126, "is a directory"),
+        (["--out", "/proc/x/y", "prog"], 125, "cannot write to"),
+        (["--json", "/no/such/dir/x", "prog"], 125, "cannot write"),
+    ],
+)
+def test_errors_are_one_sentence(
+    pretend: Install, arguments: list[str], status: int, said: str
+) -> None:
+    run = plain_run()
+    pretend(run)
+    done = octavo("run", *arguments)
+    assert done.exit_code == status
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not run.started
+
+
+def test_nothing_counted_is_no_result(pretend: Install, tmp_path: Path) -> None:
+    empty = process(0, instructions=0, data_references=0)
+    pretend(FakeRun(result(empty)))
+    out = tmp_path / "out"
+    done = octavo("run", "--out", str(out), "--skip-instructions", "10M", "prog")
+    assert done.exit_code == 125
+    assert "ended within the 10000000 instructions to skip" in done.stderr
+    assert not out.exists()
+    assert "begin mark" in octavo("run", "--marks", "prog").stderr
+
+
+def test_errors_of_the_extension_and_bugs_reach_nobody_as_tracebacks(
+    pretend: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(run: FakeRun) -> None:
+        raise OctavoError("the kernel forbids ptrace here.")
+
+    pretend(FakeRun(result(), during=refuse))
+    done = octavo("run", "prog")
+    assert (done.exit_code, done.stderr) == (125, "octavo: the kernel forbids ptrace here.\n")
+
+    def break_down(run: FakeRun) -> None:
+        raise KeyError("x")
+
+    pretend(FakeRun(result(), during=break_down))
+    done = octavo("run", "prog")
+    assert done.exit_code == 125
+    assert "a bug in Octavo (KeyError" in done.stderr
+    monkeypatch.setenv("OCTAVO_DEBUG", "1")
+    assert isinstance(octavo("run", "prog").exception, KeyError)
+
+
+def test_help_has_examples_and_statuses() -> None:
+    done = octavo("run", "--help")
+    assert "octavo run -- gzip" in done.stdout
+    assert "127  there is no such program" in done.stdout
+    assert octavo("reproduce", "base-page-siz").exit_code == 2
+
+
+def test_version() -> None:
+    assert octavo("--version").stdout == f"octavo {VERSION}\n"
+
+
+def test_a_reader_who_has_gone_is_no_traceback() -> None:
+    program = "from octavo.output import JsonFile; JsonFile('-').write(list(range(10**5)))"
+    guarded = f"from octavo.cli.guard import guarded\nwith guarded(): exec({program!r})"
+    done = subprocess.run(
+        ["/bin/sh", "-c", '"$0" -c "$1" | true', sys.executable, guarded],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "BrokenPipeError" not in done.stderr
+
+
+def test_the_live_line_needs_a_terminal() -> None:
+    for console, shown in (
+        (Console(force_terminal=True, width=200), True),
+        (Console(force_terminal=False), False),
+    ):
+        with console.capture() as captured, LiveLine(console, quiet=False) as line:
+            line.show(progress(running=True))
+        assert ("123 M references" in captured.get()) == shown
+    terminal = Console(force_terminal=True)
+    with terminal.capture() as captured, LiveLine(terminal, quiet=True) as line:
+        line.show(progress(running=True))
+    assert captured.get() == ""
+
+
+def test_the_live_line_in_words() -> None:
+    made = progress(running=True, seconds=5.1)
+    assert progress_text(made, 24e6) == (
+        "123 M references (24.0 M/s), 100 M instructions, 5.1 s, 45 MiB resident"
+    )
+    made["streams_total"] = 3
+    assert "1 of 3 processes live" in progress_text(made, 0)
+    made["counting"] = False
+    assert progress_text(made, 0).startswith("waiting")
+
+
+def test_the_command_as_a_process() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "octavo", "run", "no-such-program"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NO_COLOR": "1"},
+        check=False,
+    )
+    assert done.returncode == 127
+    assert done.stderr.startswith("octavo: no program `no-such-program` on PATH")

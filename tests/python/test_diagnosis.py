@@ -1,0 +1,21 @@
+from octavo.diagnosis import diagnose, first_line
+
+
+def test_what_everyone_can_see_needs_no_diagnosis() -> None:
+    crash = "==1== \n==1== Process terminating with default action of signal 11 (SIGSEGV)\n"
+    assert diagnose(crash) is None
+    assert diagnose("") is None
+    assert first_line(crash) == "Process terminating with default action of signal 11 (SIGSEGV)"
+    assert first_line("==1== \n") is None
+
+
+def test_valgrinds_own_complaints_are_passed_on() -> None:
+    assert diagnose("valgrind: mmap(0x400000) failed.\n") == (
+        "Valgrind says: mmap(0x400000) failed"
+    )
+
+
+def test_an_unknown_instruction_without_its_bytes() -> None:
+    said = diagnose("valgrind: Unrecognised instruction at address 0x10.")
+    assert said is not None
+    assert "does not know at 0x10" in said

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+from jsonschema import Draft202012Validator
+
+from fakes import FLAT, killed, process, region, result
+from octavo.archive import result_files
+from octavo.columns import SCHEMA
+from octavo.report import render
+from octavo.result import RunResult
+
+if TYPE_CHECKING:
+    from octavo._core import Result
+
+SCHEMA_FILE = Path(__file__).parents[2] / "docs" / "run.schema.json"
+FALLING = tuple(10_000_000 >> step for step in range(10))
+
+RESULTS = {
+    "one": result(process(0, data_misses=FALLING, code_misses=FALLING, regions=[region()])),
+    "several": result(process(0, regions=[region()]), process(1, regions=[region()]), untraced=1),
+    "levels": result(process(0, data_misses=FALLING, entries=(32, 128))),
+    "crashed": result(ended=killed(11)),
+    "no instructions": result(process(0, instructions=0)),
+    "hostile names": result(
+        process(0, regions=[region("</script><b>&", misses=FALLING, path="/x", growth=FLAT)])
+    ),
+}
+
+
+@pytest.fixture(params=list(RESULTS))
+def made(request: pytest.FixtureRequest, finish: Callable[..., RunResult]) -> RunResult:
+    chosen: Result = RESULTS[request.param]
+    return finish(chosen, tlb="itanium2" if request.param == "levels" else None)
+
+
+def test_the_document_keeps_to_its_schema(made: RunResult) -> None:
+    schema = json.loads(SCHEMA_FILE.read_text())
+    Draft202012Validator.check_schema(schema)
+    document = json.loads(json.dumps(made.document()))
+    errors = [error.message for error in Draft202012Validator(schema).iter_errors(document)]
+    assert errors == []
+
+
+def test_the_schema_refuses_what_is_not_there(finish: Callable[..., RunResult]) -> None:
+    validator = Draft202012Validator(json.loads(SCHEMA_FILE.read_text()))
+    document = json.loads(json.dumps(finish(RESULTS["one"]).document()))
+    document["rows"][0]["surprise"] = 1
+    assert not validator.is_valid(document)
+
+
+def test_the_files_of_a_result(made: RunResult, tmp_path: Path) -> None:
+    for name, write in result_files(made).items():
+        write(tmp_path / name)
+    table = pq.read_table(tmp_path / "rows.parquet")
+    assert table.schema == SCHEMA
+    assert table.num_rows == len(made.rows)
+    assert json.loads((tmp_path / "manifest.json").read_text()) == made.manifest
+    assert json.loads((tmp_path / "result.json").read_text())["rows"] == made.rows
+
+
+def test_the_report_loads_nothing_from_anywhere(made: RunResult) -> None:
+    page = render(made.document())
+    markup = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
+    assert re.findall(r"\ssrc=|@import|url\(|<script", markup) == []
+    assert re.findall(r"<link[^>]*href=\"(?!data:)", markup) == []
+    charts = page.rpartition("<script>")[2]
+    assert "http" not in charts
+
+
+def test_every_number_of_the_tables_is_in_the_report(finish: Callable[..., RunResult]) -> None:
+    page = render(finish(RESULTS["one"]).document())
+    assert "Which page size?" in page
+    assert "10.0 M" in page
+    assert "2 MiB" in page
+    assert "prog &lt;b&gt;&amp;" in page
+
+
+def test_a_partial_report_says_so(finish: Callable[..., RunResult]) -> None:
+    assert "killed by SIGSEGV" in render(finish(RESULTS["crashed"]).document())

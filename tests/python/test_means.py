@@ -1,0 +1,209 @@
+from pathlib import Path
+
+import pytest
+
+from fakes import FLAT, process, region, result
+from octavo.advice import Advice, advise_all
+from octavo.huge_pages import HugePages, read_huge_pages
+from octavo.machine import load_preset
+from octavo.means import Means, means_for
+from octavo.rows import rows_of
+
+KIB = 1024
+MIB = 1 << 20
+MISS_UNTIL_2M = (10_000_000,) * 9 + (0,)
+MISS_UNTIL_64K = (10_000_000,) * 4 + (0,) * 6
+STEEP = (0, 0, 0, 0, 0, 0.5, 1, 2, 4, 8)
+
+
+def machine(
+    root: Path,
+    *,
+    thp: str | None = "always [madvise] never",
+    sizes: dict[int, str] | None = None,
+    hugetlb: tuple[int, ...] = (),
+    vendor: str = "GenuineIntel",
+    kernel: str = "6.8.0",
+    libc: str = "glibc 2.36",
+    config: str | None = None,
+) -> HugePages:
+    """A machine under `root`, as its files would show it."""
+    (root / "proc").mkdir(exist_ok=True)
+    (root / "proc/cpuinfo").write_text(f"processor : 0\nvendor_id : {vendor}\n")
+    directory = root / "sys/kernel/mm/transparent_hugepage"
+    if thp is not None:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "enabled").write_text(f"{thp}\n")
+    for kib, setting in (sizes or {}).items():
+        (directory / f"hugepages-{kib}kB").mkdir()
+        (directory / f"hugepages-{kib}kB/enabled").write_text(f"{setting}\n")
+    for kib in hugetlb:
+        (root / f"sys/kernel/mm/hugepages/hugepages-{kib}kB").mkdir(parents=True)
+    if config is not None:
+        (root / "boot").mkdir()
+        (root / f"boot/config-{kernel}").write_text(config)
+    return read_huge_pages(root, kernel=kernel, libc=libc)
+
+
+def data_advice(misses: tuple[int, ...], growth: tuple[float, ...] = FLAT) -> Advice:
+    return advices(misses, growth)[1]
+
+
+def advices(misses: tuple[int, ...], growth: tuple[float, ...] = FLAT) -> list[Advice]:
+    lru = load_preset("lru64")
+    regions = [
+        region("heap", misses=misses, growth=growth),
+        region("anon 8MiB #1", "anonymous", misses=misses, growth=growth, start=2),
+        region("stack", "stack", misses=misses, growth=growth, start=3),
+        region("prog text", "text", stream="fetch", misses=misses, path="/usr/bin/prog", start=4),
+    ]
+    made = process(
+        0,
+        code_misses=misses,
+        data_misses=misses,
+        code_growth=growth,
+        data_growth=growth,
+        regions=regions,
+    )
+    return advise_all(rows_of(result(made), lru), lru)
+
+
+def region_advice(name: str, misses: tuple[int, ...] = MISS_UNTIL_2M) -> Advice:
+    return next(item for item in advices(misses) if item.case.region == name)
+
+
+def kinds(means: list[Means]) -> list[str]:
+    return [item.kind for item in means]
+
+
+def commands(means: list[Means]) -> str:
+    return "\n".join(item.command for item in means)
+
+
+def test_the_settings_are_read_as_they_are(tmp_path: Path) -> None:
+    found = machine(
+        tmp_path,
+        sizes={64: "always inherit [madvise] never", 2048: "always [inherit] madvise never"},
+        hugetlb=(2048, 1048576),
+        config="CONFIG_READ_ONLY_THP_FOR_FS=y\n",
+    )
+    assert found.thp == "madvise"
+    assert found.thp_sizes == {64 * KIB: "madvise", 2 * MIB: "madvise"}
+    assert found.hugetlb_sizes == {2 * MIB, 1 << 30}
+    assert found.file_thp is True
+    assert found.has_collapse
+    assert found.has_malloc_tunable
+
+
+def test_before_multi_size_thp_there_is_one_size(tmp_path: Path) -> None:
+    found = machine(tmp_path, kernel="5.15.0-91-generic", libc="glibc 2.31")
+    assert found.thp_sizes == {2 * MIB: "madvise"}
+    assert not found.has_collapse
+    assert not found.has_malloc_tunable
+    assert found.file_thp is None
+
+
+def test_a_bare_machine(tmp_path: Path) -> None:
+    found = machine(tmp_path, thp=None, libc="musl")
+    assert found.thp is None
+    assert found.thp_sizes == {}
+    assert found.glibc is None
+    assert kinds(means_for(data_advice(MISS_UNTIL_2M), found)) == ["note"]
+
+
+def test_2_mib_for_data_where_programs_may_ask(tmp_path: Path) -> None:
+    means = means_for(data_advice(MISS_UNTIL_2M), machine(tmp_path))
+    assert kinds(means) == ["malloc", "madvise"]
+    assert "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 " in commands(means)
+    assert "MADV_COLLAPSE" in means[1].text
+
+
+def test_an_old_glibc_and_kernel_offer_less(tmp_path: Path) -> None:
+    found = machine(tmp_path, kernel="5.10.0", libc="glibc 2.31")
+    means = means_for(data_advice(MISS_UNTIL_2M), found)
+    assert kinds(means) == ["madvise"]
+    assert "MADV_COLLAPSE" not in means[0].text
+
+
+def test_what_is_off_is_switched_on_first(tmp_path: Path) -> None:
+    means = means_for(data_advice(MISS_UNTIL_2M), machine(tmp_path, thp="always madvise [never]"))
+    assert kinds(means) == ["thp", "malloc", "madvise"]
+    assert means[0].command == (
+        "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
+    )
+
+
+def test_what_comes_unasked_needs_nothing(tmp_path: Path) -> None:
+    means = means_for(data_advice(MISS_UNTIL_2M), machine(tmp_path, thp="[always] madvise never"))
+    assert kinds(means) == ["note"]
+    assert "already" in means[0].text
+
+
+def test_without_thp_hugetlbfs_is_left(tmp_path: Path) -> None:
+    found = machine(tmp_path, thp=None, hugetlb=(2048,))
+    means = means_for(data_advice(MISS_UNTIL_2M), found)
+    assert kinds(means) == ["note", "hugetlbfs", "malloc"]
+    assert "echo 8 | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages" in commands(
+        means
+    )
+    assert "hugetlb=2" in commands(means)
+
+
+def test_a_size_between_is_answered_with_the_next_that_the_tlb_has(tmp_path: Path) -> None:
+    means = means_for(data_advice(MISS_UNTIL_64K), machine(tmp_path))
+    assert "no TLB entries of 64 KiB; the next it has is 2 MiB" in means[0].text
+    assert kinds(means)[1:] == ["malloc", "madvise"]
+
+
+def test_a_size_between_is_refused_where_the_next_takes_too_much_memory(tmp_path: Path) -> None:
+    found = machine(tmp_path, sizes={64: "always inherit madvise [never]"})
+    means = means_for(data_advice(MISS_UNTIL_64K, STEEP), found)
+    assert "800% more memory; on this machine use 4 KiB" in means[0].text
+    assert kinds(means) == ["note", "mthp"]
+    assert "TLB misses stay" in means[1].text
+    assert "hugepages-64kB/enabled" in means[1].command
+
+
+def test_amd_merges_16_kib(tmp_path: Path) -> None:
+    found = machine(tmp_path, vendor="AuthenticAMD", sizes={16: "always inherit madvise [never]"})
+    advice = data_advice((10_000_000,) * 2 + (0,) * 8)
+    assert advice.page_size == 16 * KIB
+    means = means_for(advice, found)
+    assert kinds(means) == ["thp", "malloc", "madvise"]
+    assert "hugepages-16kB/enabled" in means[0].command
+
+
+def test_huge_pages_that_would_hurt_are_kept_off(tmp_path: Path) -> None:
+    found = machine(tmp_path, thp="[always] madvise never")
+    means = means_for(data_advice((0,) * 10, STEEP), found)
+    assert kinds(means) == ["prctl"]
+    assert "prctl(41,1,0,0,0)" in means[0].command
+    heap = next(item for item in advices((0,) * 10, STEEP) if item.case.region == "heap")
+    assert "MADV_NOHUGEPAGE" in commands(means_for(heap, found))
+
+
+def test_nothing_to_do_where_nothing_changes(tmp_path: Path) -> None:
+    assert means_for(data_advice((0,) * 10, STEEP), machine(tmp_path)) == []
+
+
+def test_regions_are_named_with_their_place(tmp_path: Path) -> None:
+    means = means_for(region_advice("anon 8MiB #1"), machine(tmp_path))
+    assert kinds(means) == ["madvise"]
+    assert "anon 8MiB #1, 8 MiB at 0x2 in this run" in means[0].text
+    assert means_for(region_advice("stack"), machine(tmp_path))[0].kind == "note"
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [(None, "cannot be read"), ("# CONFIG_READ_ONLY_THP_FOR_FS is not set\n", "without CONFIG")],
+)
+def test_file_text(tmp_path: Path, config: str | None, said: str) -> None:
+    means = means_for(region_advice("prog text"), machine(tmp_path, config=config))
+    assert kinds(means) == ["linker", "note", "madvise"]
+    assert "max-page-size=0x200000" in means[0].command
+    assert said in means[1].text
+
+
+def test_file_text_where_khugepaged_may(tmp_path: Path) -> None:
+    found = machine(tmp_path, config="CONFIG_READ_ONLY_THP_FOR_FS=y\n")
+    assert kinds(means_for(region_advice("prog text"), found)) == ["linker", "madvise"]

@@ -1,0 +1,110 @@
+import os
+import struct
+from pathlib import Path
+
+import pytest
+
+from fakes import write_script
+from octavo.errors import NotExecutable, NotFound, status_of
+from octavo.program import find_program
+
+
+def elf(
+    path: Path, *, bits: int = 64, machine: int = 62, order: str = "<", mode: int = 0o755
+) -> Path:
+    ident = b"\x7fELF" + bytes([bits // 32, 1 if order == "<" else 2, 1]) + bytes(9)
+    path.write_bytes(ident + struct.pack(f"{order}HH", 2, machine) + bytes(44))
+    path.chmod(mode)
+    return path
+
+
+def test_a_64_bit_x86_64_program_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = elf(tmp_path / "tool")
+    assert find_program(str(program)) == program
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_program("tool") == program
+
+
+@pytest.mark.parametrize(
+    ("bits", "machine", "order", "said"),
+    [
+        (32, 3, "<", "32-bit x86 "),
+        (32, 62, "<", "32-bit x86-64 "),
+        (64, 183, "<", "64-bit AArch64"),
+        (64, 22, ">", r"64-bit S/390"),
+        (64, 9999, "<", "ELF machine 9999"),
+    ],
+)
+def test_foreign_programs(tmp_path: Path, bits: int, machine: int, order: str, said: str) -> None:
+    program = elf(tmp_path / "tool", bits=bits, machine=machine, order=order)
+    with pytest.raises(NotExecutable, match=said):
+        find_program(str(program))
+
+
+def test_a_broken_header(tmp_path: Path) -> None:
+    program = tmp_path / "tool"
+    program.write_bytes(b"\x7fELF\x09")
+    program.chmod(0o755)
+    with pytest.raises(NotExecutable, match="broken ELF header"):
+        find_program(str(program))
+
+
+def test_missing_programs_and_their_nearest_spelling(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elf(tmp_path / "simulate")
+    monkeypatch.setenv("PATH", f"/nonexistent:{tmp_path}")
+    with pytest.raises(NotFound, match=r"on PATH; did you mean `simulate`\?") as error:
+        find_program("simulat")
+    assert status_of(error.value) == 127
+    with pytest.raises(NotFound, match=r"no such program: .*did you mean `simulate`\?"):
+        find_program(str(tmp_path / "simulte"))
+    with pytest.raises(NotFound, match=r"on PATH\.$"):
+        find_program("zzzzzzzzzz")
+    monkeypatch.chdir(tmp_path)
+    elf(tmp_path / "here", mode=0o644)
+    with pytest.raises(NotFound, match=r"`\./here`"):
+        find_program("here")
+
+
+def test_what_cannot_be_executed(tmp_path: Path) -> None:
+    with pytest.raises(NotExecutable, match="is a directory") as error:
+        find_program(f"{tmp_path}/")
+    assert status_of(error.value) == 126
+    with pytest.raises(NotExecutable, match=r"chmod \+x"):
+        find_program(str(elf(tmp_path / "plain", mode=0o644)))
+    with pytest.raises(NotExecutable, match="set-user-ID"):
+        find_program(str(elf(tmp_path / "privileged", mode=0o4755)))
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(NotExecutable, match="not a regular file"):
+        find_program(str(tmp_path / "pipe"))
+    (tmp_path / "file").touch()
+    with pytest.raises(NotExecutable, match="cannot reach"):
+        find_program(str(tmp_path / "file" / "inside"))
+
+
+def test_scripts_are_judged_by_their_interpreter(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    write_script(script, "true")
+    assert find_program(str(script)) == script
+
+    foreign = elf(tmp_path / "foreign", machine=183)
+    script.write_text(f"#!{foreign} -x\n")
+    with pytest.raises(NotExecutable, match="foreign` is a 64-bit AArch64"):
+        find_program(str(script))
+
+    script.write_text("#!/no/such/interpreter\n")
+    with pytest.raises(NotExecutable, match="wants the interpreter `/no/such/interpreter`"):
+        find_program(str(script))
+
+    script.write_text("#!\n")
+    with pytest.raises(NotExecutable, match="names no interpreter"):
+        find_program(str(script))
+
+    script.write_text(f"#!{script}\n")
+    with pytest.raises(NotExecutable, match="without end"):
+        find_program(str(script))
+
+    script.write_text("echo hello\n")
+    with pytest.raises(NotExecutable, match="neither an ELF program nor a script"):
+        find_program(str(script))

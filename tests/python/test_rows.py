@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fakes import SIZES, killed, process, region, result
+from octavo.columns import SCHEMA, to_table
+from octavo.machine import load_preset
+from octavo.result import RunResult
+from octavo.rows import Miscount, rows_of
+
+if TYPE_CHECKING:
+    from octavo._core import Process
+
+LRU = load_preset("lru64")
+ITANIUM = load_preset("itanium2")
+
+misses = st.lists(st.integers(0, 10**8), min_size=len(SIZES), max_size=len(SIZES))
+growths = st.lists(st.floats(0, 100), min_size=len(SIZES), max_size=len(SIZES))
+regions = st.builds(region, misses=misses, growth=growths, start=st.integers(0, 2**47))
+
+
+@st.composite
+def processes(draw: st.DrawFn) -> list[Process]:
+    return [
+        process(
+            stream,
+            code_misses=draw(misses),
+            data_misses=draw(misses),
+            data_growth=draw(growths),
+            instructions=draw(st.integers(10**8, 10**12)),
+            regions=draw(st.lists(regions, max_size=2)),
+        )
+        for stream in range(draw(st.integers(1, 3)))
+    ]
+
+
+@given(processes())
+def test_accesses_are_hits_plus_misses_and_totals_are_sums(made: list[Process]) -> None:
+    rows = rows_of(result(*made), LRU)
+    for row in rows:
+        if "accesses" in row:
+            assert row["accesses"] == row["hits"] + row["misses"]
+            assert row["ways"] == row["entries"]
+    for component in ("tlb.fetch", "tlb.data"):
+        for size in SIZES:
+            here = [r for r in rows if r["component"] == component and r["page_size"] == size]
+            total = [r for r in here if "process" not in r and "region" not in r]
+            own = [r for r in here if "process" in r and "region" not in r]
+            assert len(total) == 1
+            assert len(own) == (len(made) if len(made) > 1 else 0)
+            if own:
+                assert total[0]["misses"] == sum(row["misses"] for row in own)
+    assert to_table(rows).schema == SCHEMA
+
+
+def test_the_whole_program_comes_first_and_regions_last() -> None:
+    rows = rows_of(result(process(0, regions=[region()]), process(1)), LRU)
+    kinds = ["region" if "region" in r else "process" if "process" in r else "whole" for r in rows]
+    assert kinds == sorted(kinds, key=["whole", "process", "region"].index)
+
+
+def test_one_process_is_not_said_twice() -> None:
+    rows = rows_of(result(process(0, regions=[region()])), LRU)
+    assert not any("process" in row for row in rows)
+    heap = [row for row in rows if "region" in row]
+    assert {row["region_kind"] for row in heap} == {"heap"}
+    assert [r["value"] for r in heap if r.get("counter") == "data_references"] == [10**8]
+
+
+def test_counters() -> None:
+    made = process(0, instructions=1000, data_references=400)
+    rows = rows_of(result(made, untraced=3), LRU)
+    counters = {r["counter"]: r["value"] for r in rows if r["component"] == "stream"}
+    assert counters["references"] == 1400
+    assert counters["untraced_processes"] == 3
+    assert counters["processes"] == 1
+    events = {r["counter"]: r["value"] for r in rows if r["component"] == "stream.events"}
+    assert events == {"map": 10, "unmap": 2}
+
+
+def test_misses_per_1000_instructions_are_undefined_without_instructions() -> None:
+    made = process(0, data_misses=[5] * len(SIZES), instructions=0, data_references=100)
+    rows = rows_of(result(made), LRU)
+    assert {row["mpki"] for row in rows if "mpki" in row} == {None}
+
+
+def test_growth_is_over_4_kib_and_undefined_without_memory() -> None:
+    growth = [0, 0.5, *[1.0] * 8]
+    rows = rows_of(result(process(0, data_growth=growth, code_base=0)), LRU)
+    data = [r["growth"] for r in rows if r["component"] == "memory" and r["stream"] == "data"]
+    assert data[:3] == [0, 0.5, 1.0]
+    code = [r["growth"] for r in rows if r["component"] == "memory" and r["stream"] == "fetch"]
+    assert set(code) == {None}
+
+
+def test_two_levels_and_their_added_cycles() -> None:
+    made = process(0, code_misses=[100] * 10, data_misses=[1000] * 10, entries=(32, 128))
+    rows = rows_of(result(made), ITANIUM)
+    base = {r["component"]: r for r in rows if r.get("page_size") == 4096}
+    assert base["tlb.l2.data"]["accesses"] == base["tlb.data"]["misses"] == 1000
+    assert base["tlb.data"]["added_cycles"] == 4000
+    assert base["tlb.fetch"]["added_cycles"] == 200
+    assert base["tlb.l2.data"]["added_cycles"] is None
+
+
+def test_counts_that_do_not_add_up_are_no_result() -> None:
+    more_misses_than_accesses = process(0, data_misses=[10] * 10, data_references=5)
+    with pytest.raises(Miscount, match=r"tlb\.data"):
+        rows_of(result(more_misses_than_accesses), LRU)
+    lost_between_levels = process(0, data_misses=[10] * 10, entries=(32, 128))
+    for curve in lost_between_levels["curves"]:
+        if curve["level"] == 2:
+            curve["accesses"] += 1
+    with pytest.raises(Miscount):
+        rows_of(result(lost_between_levels), ITANIUM)
+    wrong_sum = process(0)
+    wrong_sum["references"] += 1
+    with pytest.raises(Miscount, match="fetches"):
+        rows_of(result(wrong_sum), LRU)
+
+
+def test_peaks_of_several_processes_do_not_add_up() -> None:
+    rows = rows_of(result(process(0), process(1)), LRU)
+    peaks = {
+        ("process" in r): r["peak_resident_bytes"]
+        for r in rows
+        if r["component"] == "memory" and r["stream"] == "all"
+    }
+    assert peaks == {False: None, True: 16 << 20}
+
+
+def test_partial_results_say_so(finish: Callable[..., RunResult]) -> None:
+    assert not finish(result()).partial
+    crashed = finish(result(ended=killed(11)))
+    assert crashed.manifest["partial_reason"] == "the program was killed by SIGSEGV"
+    assert crashed.status == 139
+    interrupted = finish(result(ended=killed(2)), interrupted_by=2)
+    assert interrupted.status == 130
+    assert interrupted.partial
+    assert finish(result(untraced=2)).manifest["partial_reason"].startswith("2 child")

@@ -1,0 +1,87 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from fakes import SIZES, process, result
+from octavo.machine import load_preset
+from octavo.rows import rows_of
+from octavo.studies.base_page_size import (
+    CLAIMS,
+    Measurement,
+    Study,
+    fill_in,
+    load_programs,
+    measure,
+    to_markdown,
+)
+from octavo.studies.inputs import make_inputs
+
+FALLS_AT_16K = (10_000_000, 5_000_000, 100_000) + (50_000,) * 7
+FALLS_AT_256K = (10_000_000,) * 6 + (100_000,) * 4
+
+
+def measured(code: tuple[int, ...], data: tuple[int, ...], growth: float = 0.1) -> Measurement:
+    grown = [0.0] + [growth] * (len(SIZES) - 1)
+    made = process(0, code_misses=code, data_misses=data, data_growth=grown)
+    return measure("prog", rows_of(result(made), load_preset("lru64")))
+
+
+def verdicts(measurement: Measurement) -> dict[str, str]:
+    return {claim.key: claim.verdict(measurement) for claim in CLAIMS}
+
+
+def test_a_program_as_the_paper_describes_it() -> None:
+    found = measured(FALLS_AT_16K, FALLS_AT_256K)
+    assert set(verdicts(found).values()) == {"agree"}
+    assert found.code_left_16k == 0.01
+    assert found.data_low_at == 256 * 1024
+    assert found.growth_16k == pytest.approx(0.1)
+
+
+def test_a_program_that_is_the_opposite() -> None:
+    found = measured(FALLS_AT_256K, FALLS_AT_16K, growth=0.5)
+    assert set(verdicts(found).values()) == {"disagree"}
+
+
+def test_a_program_without_misses_tells_nothing() -> None:
+    found = measured((0,) * 10, (50_000,) * 10)
+    assert verdicts(found)["code_16k"] == "too few misses"
+    assert verdicts(found)["data_larger"] == "too few misses"
+    assert found.code_left_16k is None
+
+
+def test_the_table_counts_what_agrees() -> None:
+    study = Study(
+        (measured(FALLS_AT_16K, FALLS_AT_256K), measured(FALLS_AT_256K, FALLS_AT_16K)),
+        {"xz": "not installed"},
+    )
+    text = to_markdown(study)
+    assert "1 of 2" in text
+    assert "Left out: xz (not installed)." in text
+    assert "Only 2 programs ran" in text
+    document = json.loads(json.dumps(study.document()))
+    assert document["claims"][0]["agree"] == 1
+    assert document["programs"][0]["program"] == "prog"
+
+
+def test_inputs_are_the_same_every_time(tmp_path: Path) -> None:
+    first, second = tmp_path / "1", tmp_path / "2"
+    made = []
+    for directory in (first, second):
+        directory.mkdir()
+        make_inputs(directory)
+        files = sorted(path for path in directory.rglob("*") if path.is_file())
+        made.append({str(path.relative_to(directory)): path.read_bytes() for path in files})
+    assert made[0] == made[1]
+    assert len(made[0]) == 5
+
+
+def test_at_least_eight_programs_with_their_inputs_filled_in() -> None:
+    programs = load_programs()
+    assert len(programs) >= 8
+    inputs = {name: f"/in/{name}" for name in ("text", "sql", "c", "rust", "python", "scratch")}
+    for program in programs:
+        assert "{text}" not in fill_in(program, inputs)
+    used = " ".join(word for program in programs for word in fill_in(program, inputs))
+    assert all(path in used for path in inputs.values())

@@ -1,0 +1,88 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from octavo import units
+from octavo.errors import UsageError
+
+
+def test_lists_and_ranges_of_page_sizes_are_sorted_and_unique() -> None:
+    assert units.page_sizes("64KiB,4KiB..16KiB,8KiB") == [4096, 8192, 16384, 65536]
+    assert len(units.page_sizes(units.DEFAULT_PAGE_SIZES)) == 10
+    assert units.page_sizes("4KiB..1GiB")[-1] == 1 << 30
+
+
+@pytest.mark.parametrize("text", ["", "3KiB", "4KiB..", "2GiB", "4KiB,,8KiB", "big", "4KiB..5KiB"])
+def test_other_page_sizes_are_refused_with_the_ones_there_are(text: str) -> None:
+    with pytest.raises(UsageError, match="power of two from 4KiB to 1GiB"):
+        units.page_sizes(text)
+
+
+def test_a_range_runs_upwards() -> None:
+    with pytest.raises(UsageError, match="large to small"):
+        units.page_sizes("2MiB..4KiB")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0", 0),
+        ("250000", 250_000),
+        ("10M", 10**7),
+        ("2G", 2 * 10**9),
+        ("1.5k", 1500),
+        ("1t", 10**12),
+    ],
+)
+def test_counts(text: str, value: int) -> None:
+    assert units.count(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.5", "M", "10 apples", "1e6"])
+def test_other_counts_are_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        units.count(text)
+
+
+def test_entries() -> None:
+    assert units.entries("64") == (64, 64)
+    assert units.entries("32,128") == (32, 128)
+    for text in ("", "0", "-1", "1,2,3", "x", "64,"):
+        with pytest.raises(UsageError):
+            units.entries(text)
+
+
+@given(st.integers(12, 30))
+def test_page_sizes_read_back_as_written(log2: int) -> None:
+    assert units.page_sizes(units.format_bytes(1 << log2)) == [1 << log2]
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (4096, "4 KiB"),
+        (5000, "4.88 KiB"),
+        (180 << 20, "180 MiB"),
+        (3 << 29, "1.50 GiB"),
+    ],
+)
+def test_sizes_as_text(size: int, text: str) -> None:
+    assert units.format_bytes(size) == text
+
+
+def test_counts_and_shares_as_text() -> None:
+    assert [units.format_count(n) for n in (0, 9999, 10_000, 1_234_567, 2.5e9, 10**13)] == [
+        "0",
+        "9999",
+        "10.0 k",
+        "1.23 M",
+        "2.50 G",
+        "10.0 T",
+    ]
+    assert units.format_mpki(None) == "undefined"
+    assert units.format_mpki(0) == "0"
+    assert units.format_mpki(1e-9) == "<0.001"
+    assert units.format_growth(0.126) == "+12.6%"
+    assert units.format_growth(14.0) == "+1,400%"
+    assert units.format_share(None) == "undefined"

@@ -1,0 +1,48 @@
+from pathlib import Path
+
+import pytest
+
+from fakes import write_script
+from octavo.errors import CannotRun
+from octavo.valgrind import find_tool_dir, find_valgrind
+
+
+def test_the_launcher_and_its_version(fake_tools: Path) -> None:
+    found = find_valgrind()
+    assert found.launcher == fake_tools / "valgrind"
+    assert found.version == "3.22.0"
+
+
+def test_the_real_launcher_beside_debians_script_is_preferred(fake_tools: Path) -> None:
+    write_script(fake_tools / "valgrind.bin", "echo valgrind-3.19.0")
+    assert find_valgrind().launcher == fake_tools / "valgrind.bin"
+
+
+def test_missing_old_and_broken_ones(fake_tools: Path) -> None:
+    write_script(fake_tools / "valgrind", "echo valgrind-3.18.1")
+    with pytest.raises(CannotRun, match=r"3\.18\.1 is too old; Octavo needs 3\.19"):
+        find_valgrind()
+    write_script(fake_tools / "valgrind", "echo 'no lib' >&2; exit 1")
+    with pytest.raises(CannotRun, match="does not work: no lib"):
+        find_valgrind()
+    (fake_tools / "valgrind").unlink()
+    with pytest.raises(CannotRun, match="apt-get install valgrind"):
+        find_valgrind()
+
+
+def test_the_tool_directory(
+    fake_tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert find_tool_dir() == fake_tools
+    monkeypatch.setenv("OCTAVO_TOOL_DIR", str(tmp_path))
+    with pytest.raises(CannotRun, match="holds no octavo-amd64-linux"):
+        find_tool_dir()
+
+
+def test_without_a_tool_the_way_to_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OCTAVO_TOOL_DIR", raising=False)
+    monkeypatch.setattr("octavo.valgrind._PACKAGE", tmp_path / "python" / "octavo")
+    with pytest.raises(CannotRun, match="make setup"):
+        find_tool_dir()
