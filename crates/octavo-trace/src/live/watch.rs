@@ -17,7 +17,7 @@ use super::{
     Began, ExitReason, LiveError, LiveExit, LiveOptions, LiveProgress, LiveResult, Observer,
     StreamResult, Tracer,
 };
-use crate::ring::Session;
+use crate::ring::{Session, Slot};
 use crate::window::Limits;
 
 /// How often slots and processes are looked at. A stream that waits loses nothing: its ring holds
@@ -180,8 +180,8 @@ impl<C: Observer, F: Fn() -> C + Send + 'static> Watch<C, F> {
                 return;
             }
             Source::Ring(session) => {
-                let open: Vec<usize> = session.open_slots().collect();
-                let mut slots: Vec<_> = open.into_iter().map(|n| session.slot(n)).collect();
+                let open = session.open_slots();
+                let mut slots: Vec<_> = open.map(|n| Slot::new(session.clone(), n)).collect();
                 slots.retain(|slot| !seen.streams.contains_key(&slot.stream()));
                 slots.sort_by_key(|slot| slot.stream());
                 slots
@@ -264,12 +264,7 @@ struct Seen {
 impl Seen {
     /// Who a new stream is. A fresh image in a known process has come by an exec, which ends the
     /// stream before it.
-    fn identify(
-        &mut self,
-        slot: &crate::ring::Slot,
-        state: Arc<StreamState>,
-        program: &str,
-    ) -> Identity {
+    fn identify(&mut self, slot: &Slot, state: Arc<StreamState>, program: &str) -> Identity {
         let (stream, pid) = (slot.stream(), slot.pid());
         let before = self.last_of.insert(pid, stream);
         self.streams.insert(stream, state);

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::format::{self, session};
-use super::slot::Slot;
 
 /// Why no session could be made.
 #[derive(Debug, thiserror::Error)]
@@ -86,11 +85,6 @@ impl Session {
     pub fn open_slots(&self) -> impl Iterator<Item = usize> + '_ {
         (0..format::SLOTS)
             .filter(|&slot| self.state(slot).load(Ordering::Acquire) == format::SLOT_OPEN)
-    }
-
-    /// The consumer's end of slot `number`.
-    pub fn slot(self: &Arc<Self>, number: usize) -> Slot {
-        Slot::new(self.clone(), number)
     }
 
     /// Gives the slot's memory back and the slot to whoever comes next.

@@ -16,7 +16,8 @@ pub struct Slot {
 }
 
 impl Slot {
-    pub(super) fn new(session: Arc<Session>, number: usize) -> Self {
+    /// The consumer's end of the session's slot `number`.
+    pub fn new(session: Arc<Session>, number: usize) -> Self {
         Slot { session, number, chunk: 0, word: 0 }
     }
 
