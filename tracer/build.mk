@@ -44,6 +44,7 @@ LDFLAGS := -static -no-pie -nodefaultlibs -nostartfiles -u _start -Wl,--build-id
 	-Wl,--wrap=vgPlain_am_get_advisory_client_simple \
 	-Wl,--wrap=vgPlain_am_create_reservation \
 	-Wl,--wrap=vgPlain_am_extend_into_adjacent_reservation_client \
+	-Wl,--wrap=vgSysWrap_generic_sys_execve_before \
 	-Wl,--wrap=vgPlain_kill_self
 LDLIBS := $(ARCHIVES)/libcoregrind-amd64-linux.a $(ARCHIVES)/libvex-amd64-linux.a -lgcc \
 	$(ARCHIVES)/libgcc-sup-amd64-linux.a

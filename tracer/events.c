@@ -81,7 +81,7 @@ void events_describe_process(void)
    ring_begin(OCTAVO_START);
    for (UInt i = 0; i < sizeof layout / 8; i++)
       ring_word(((const ULong*)&layout)[i]);
-   ring_text(VG_(args_the_exename) ? VG_(args_the_exename) : "");
+   ring_text(placement_program());
    ring_end();
    map_client_segments();
 }
@@ -127,12 +127,81 @@ static void attached(Addr start)
 /* shmdt names only the start; the extent is that of the mapping before the call. */
 static SizeT detaching_bytes;
 
-/* A file opened for execution: the last words of the image that goes. */
-static void executing(const HChar* path)
+static Bool readable(Addr start, SizeT bytes)
 {
+   return VG_(am_is_valid_for_client)(start, bytes, VKI_PROT_READ);
+}
+
+/* Copies a text of the program's, cut to the room there is; empty where it cannot be read. */
+static void copy_text(HChar* to, SizeT room, Addr from)
+{
+   SizeT i = 0;
+   while (i + 1 < room && readable(from + i, 1) && *(const HChar*)(from + i)) {
+      to[i] = *(const HChar*)(from + i);
+      i++;
+   }
+   to[i] = 0;
+}
+
+/* The last words of an image that is about to be replaced. */
+static void executing(Addr path, Addr argv)
+{
+   HChar text[TRACER_PATH_BYTES];
+   copy_text(text, sizeof text, path);
    ring_begin(OCTAVO_EXEC);
-   ring_text(path ? path : "");
+   ring_text(text);
    ring_end();
+   ring_slot->exec_name[0] = 0;
+   if (readable(argv, sizeof(Addr)))
+      copy_text(ring_slot->exec_name, sizeof ring_slot->exec_name, *(const Addr*)argv);
+}
+
+/* A program that executes /proc/self/exe means itself, but that file is Valgrind's tool: it gets
+   the path instead, written where nothing lives, below the red zone of its stack. Done in the
+   core's own wrapper, since a tool's sees only copies of the arguments. */
+struct syscall_arguments {
+   Word number;
+   UWord arg[8];
+};
+extern void __real_vgSysWrap_generic_sys_execve_before(ThreadId tid, void* layout,
+                                                       struct syscall_arguments* arguments,
+                                                       void* status, UWord* flags);
+void __wrap_vgSysWrap_generic_sys_execve_before(ThreadId tid, void* layout,
+                                                struct syscall_arguments* arguments, void* status,
+                                                UWord* flags);
+void __wrap_vgSysWrap_generic_sys_execve_before(ThreadId tid, void* layout,
+                                                struct syscall_arguments* arguments, void* status,
+                                                UWord* flags)
+{
+   static const HChar own[] = "/proc/self/exe";
+   HChar path[sizeof own + 1];
+   copy_text(path, sizeof path, arguments->arg[0]);
+   const HChar* program = placement_program();
+   SizeT bytes = VG_(strlen)(program) + 1;
+   Addr place = VG_(get_SP)(tid) - VG_STACK_REDZONE_SZB - bytes;
+   if (VG_(strcmp)(path, own) == 0
+       && VG_(am_is_valid_for_client)(place, bytes, VKI_PROT_WRITE)) {
+      VG_(memcpy)((void*)place, program, bytes);
+      arguments->arg[0] = place;
+   }
+   __real_vgSysWrap_generic_sys_execve_before(tid, layout, arguments, status, flags);
+}
+
+/* Gives an executed program the argv[0] that it was meant to see. Valgrind has put its path there;
+   the name takes the end of the path's place if it is not longer. */
+static void restore_name(ThreadId tid)
+{
+   const HChar* name = ring_exec_name();
+   SizeT length = VG_(strlen)(name);
+   Addr argv = VG_(get_SP)(tid) + sizeof(UWord);
+   if (length == 0 || !readable(argv, sizeof(Addr)))
+      return;
+   HChar* path = *(HChar**)argv;
+   if (!path || !readable((Addr)path, 1) || VG_(strlen)(path) < length)
+      return;
+   HChar* start = path + VG_(strlen)(path) - length;
+   VG_(memcpy)(start, name, length);
+   *(HChar**)argv = start;
 }
 
 /* The core does not tell a tool how the program exits. */
@@ -149,14 +218,8 @@ static void before_syscall(ThreadId tid, UInt number, UWord* args, UInt count)
       }
       case __NR_exit:
       case __NR_exit_group: exit_code = (Int)(args[0] & 0xff); break;
-      case __NR_execve:
-         if (VG_(am_is_valid_for_client)(args[0], 1, VKI_PROT_READ))
-            executing((const HChar*)args[0]);
-         break;
-      case __NR_execveat:
-         if (VG_(am_is_valid_for_client)(args[1], 1, VKI_PROT_READ))
-            executing((const HChar*)args[1]);
-         break;
+      case __NR_execve: executing(args[0], args[1]); break;
+      case __NR_execveat: executing(args[1], args[2]); break;
       default: break;
    }
 }
@@ -229,6 +292,8 @@ static void thread_ended(ThreadId tid)
 
 static void thread_runs(ThreadId tid, ULong blocks_done)
 {
+   if (blocks_done == 0)
+      restore_name(tid);
    Addr start;
    SizeT bytes;
    if (placement_stack_grown(&start, &bytes))

@@ -351,8 +351,8 @@ Bool placement_is_stack(Addr addr)
    return addr >= STACK_AREA && addr < STACK_AREA + 32 * MIB;
 }
 
-/* The program's own image: the client mappings below the tracer's. Only meaningful before the
-   program has run. */
+/* The program's own image: the client mappings below the tracer's. Its end is only meaningful
+   before the program has run. */
 static void find_image(Addr* image_start, Addr* image_end, Addr* stack_end)
 {
    static Addr starts[1024];
@@ -368,6 +368,15 @@ static void find_image(Addr* image_start, Addr* image_end, Addr* stack_end)
          *stack_end = seg->end + 1;
       }
    }
+}
+
+const HChar* placement_program(void)
+{
+   Addr image_start, image_end, stack_end;
+   find_image(&image_start, &image_end, &stack_end);
+   const NSegment* seg = VG_(am_find_nsegment)(image_start);
+   const HChar* path = seg ? VG_(am_get_filename)(seg) : NULL;
+   return path ? path : "";
 }
 
 static void add_range(struct octavo_layout* layout, UInt* used, Addr start, Addr end, ULong delta)

@@ -81,6 +81,32 @@ static void announce_slot(Int slot)
    __atomic_store_n(&session->slot_state[slot], OCTAVO_SLOT_OPEN, __ATOMIC_RELEASE);
 }
 
+static HChar exec_name[OCTAVO_EXEC_NAME_BYTES];
+
+/* Looks for the last image of this process among the open slots: its slot is given back only once
+   the consumer has read it and seen this image's. */
+static void find_exec_name(void)
+{
+   UInt pid = (UInt)VG_(getpid)(), latest = 0;
+   for (UInt i = 0; i < OCTAVO_SLOTS; i++) {
+      if (__atomic_load_n(&session->slot_state[i], __ATOMIC_ACQUIRE) != OCTAVO_SLOT_OPEN)
+         continue;
+      struct octavo_slot slot;
+      Long got = raw_syscall(__NR_pread64, (ULong)session_fd, (ULong)(Addr)&slot, sizeof slot,
+                             slot_offset(i), 0, 0);
+      if (got == (Long)sizeof slot && slot.pid == pid && slot.stream >= latest) {
+         latest = slot.stream;
+         VG_(memcpy)(exec_name, slot.exec_name, sizeof exec_name);
+         exec_name[sizeof exec_name - 1] = 0;
+      }
+   }
+}
+
+const HChar* ring_exec_name(void)
+{
+   return exec_name;
+}
+
 void ring_open(const HChar* path)
 {
    if (!path)
@@ -98,6 +124,7 @@ void ring_open(const HChar* path)
    if (session->magic != OCTAVO_RING_MAGIC || session->version != OCTAVO_RING_VERSION)
       fail("the session file is of another version of octavo: build both anew");
 
+   find_exec_name();
    Int slot = claim_slot();
    /* Without a slot the process still needs the memory that instrumented code writes to; the
       first slot's place is mapped and then covered by private memory. */

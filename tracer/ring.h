@@ -33,6 +33,7 @@
 #define OCTAVO_SLOT_BYTES (OCTAVO_PAGE_BYTES + OCTAVO_CHUNKS * OCTAVO_CHUNK_BYTES)
 /* A superblock or a record is at most this long; a chunk is left when less than this is free. */
 #define OCTAVO_SLACK_WORDS 2048u
+#define OCTAVO_EXEC_NAME_BYTES 1024u
 
 enum octavo_slot_state { OCTAVO_SLOT_FREE = 0, OCTAVO_SLOT_CLAIMED = 1, OCTAVO_SLOT_OPEN = 2 };
 
@@ -64,6 +65,10 @@ struct octavo_slot {
    uint8_t pad[256 - 48 - 4 * OCTAVO_CHUNKS];
    /* Written by the consumer, on a line of its own. */
    uint64_t chunks_consumed;
+   uint8_t more_pad[256 - 8];
+   /* By the traced process before an exec: the argv[0] that the new image is to see. Valgrind
+      would show it the path. Empty: leave it. */
+   char exec_name[OCTAVO_EXEC_NAME_BYTES];
 };
 
 #define OCTAVO_NO_PARENT 0xffffffffu

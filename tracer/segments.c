@@ -270,7 +270,11 @@ static void add_llsc(const IRStmt* st)
 static void instrument_statement(const IRStmt* st)
 {
    switch (st->tag) {
-      case Ist_IMark: add_fetch(st->Ist.IMark.addr, st->Ist.IMark.len); break;
+      case Ist_IMark:
+         /* An instruction that Valgrind does not know has no length, and does not execute. */
+         if (st->Ist.IMark.len > 0)
+            add_fetch(st->Ist.IMark.addr, st->Ist.IMark.len);
+         break;
       case Ist_WrTmp: {
          const IRExpr* e = st->Ist.WrTmp.data;
          if (e->tag == Iex_Load)

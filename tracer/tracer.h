@@ -43,6 +43,10 @@ void ring_end(void);
 /* A record of up to six words at once. */
 void ring_record(enum octavo_record kind, UInt words, const ULong* payload);
 
+/* The argv[0] that the image before this one in the same process meant this one to see; empty if
+   there was none. */
+const HChar* ring_exec_name(void);
+
 /* A system call that Valgrind's aspace manager must not see. */
 Long raw_syscall(ULong number, ULong a, ULong b, ULong c, ULong d, ULong e, ULong f);
 
@@ -80,6 +84,8 @@ void placement_syscall(UInt number, const UWord* args);
 /* The start of the brk heap, for naming it. */
 Addr placement_heap_start(void);
 Bool placement_is_stack(Addr addr);
+/* The path of the program's executable. */
+const HChar* placement_program(void);
 /* Whether the main stack has grown since this was last asked, and by what. */
 Bool placement_stack_grown(Addr* start, SizeT* bytes);
 

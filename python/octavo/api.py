@@ -79,7 +79,7 @@ def execute(
     session_dir = tempfile.mkdtemp(prefix="octavo-")
     try:
         live = make_run(
-            [str(program), *command[1:]],
+            [*command],
             valgrind=str(valgrind.launcher),
             tool_dir=str(tool_dir),
             session_dir=session_dir,

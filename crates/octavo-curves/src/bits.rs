@@ -28,7 +28,7 @@ impl Bits512 {
     /// Whether there is none in the set.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
-        self.words == [0; 8]
+        self.words.iter().fold(0, |all, word| all | word) == 0
     }
 
     /// The least *h* such that some number of the set lies in the aligned group of 2^*h* numbers
@@ -53,8 +53,7 @@ impl Bits512 {
         if self.words[index ^ 2] | self.words[index ^ 3] != 0 {
             return 8;
         }
-        let other_half = (index & 4) ^ 4;
-        if self.words[other_half..other_half + 4] != [0; 4] { 9 } else { 10 }
+        if self.is_empty() { 10 } else { 9 }
     }
 }
 

@@ -15,9 +15,12 @@ use crate::pages::Spot;
 /// How many pages the front holds at most.
 pub const FRONT: usize = 64;
 /// How many guesses at a page's slot are kept.
-const GUESSES: usize = 1024;
+const GUESSES: usize = 4096;
 /// How many uses the ring holds before it is closed up.
-const USES: usize = 1024;
+const USES: usize = 4096;
+/// How many uses may follow one [`Front::reserve`]: what the slow path adds to 1024 comes to less
+/// than as many again.
+const RESERVED_USES: usize = 2048;
 /// No page has this number.
 const NONE: u64 = u64::MAX;
 
@@ -34,10 +37,10 @@ pub struct Front {
     uses: [u8; USES],
     /// By a traced page's low bits, the slot that it was last found in.
     guesses: [u8; GUESSES],
-    /// The number of the next use, and of the oldest that may still be a slot's last.
+    /// The number of the last use, and of the oldest that may still be a slot's last.
     now: u64,
     oldest: u64,
-    /// The slot of the page at hand.
+    /// The slot used last.
     current: usize,
     /// Slots taken so far, of so many.
     taken: usize,
@@ -65,63 +68,62 @@ impl Front {
             used: [0; FRONT],
             uses: [0; USES],
             guesses: [0; GUESSES],
-            now: 1,
+            now: 0,
             oldest: 1,
-            current: 0,
+            current: FRONT,
             taken: 0,
             slots: slots.clamp(1, FRONT),
             pages: [Page::default(); FRONT],
         }
     }
 
-    /// Counts references to the page at hand.
+    /// The slot of a traced page, if it is where it was last found. If not, it may still be in the
+    /// front.
     #[inline(always)]
-    pub fn count(&mut self, references: u64) {
-        self.references[self.current] += references;
+    pub fn guess(&self, traced: u64) -> Option<usize> {
+        let slot = usize::from(self.guesses[guess_of(traced)]) % FRONT;
+        (self.traced[slot] == traced).then_some(slot)
     }
 
-    /// Makes a traced page the one at hand, if it is where it was last found. If not, it may still
-    /// be in the front.
+    /// Makes room for 1024 uses.
     #[inline(always)]
-    pub fn guess(&mut self, traced: u64) -> bool {
-        let slot = usize::from(self.guesses[traced as usize % GUESSES]) % FRONT;
-        let right = self.traced[slot] == traced;
-        if right {
-            self.take_up(slot);
-        }
-        right
-    }
-
-    #[inline(always)]
-    fn take_up(&mut self, slot: usize) {
-        if self.now - self.oldest == USES as u64 {
+    pub fn reserve(&mut self) {
+        if self.now - self.oldest > (USES - RESERVED_USES) as u64 {
             self.close_up();
         }
+    }
+
+    /// A page in a slot is used. Written without a branch on whether it is the one used last:
+    /// programs alternate between pages in ways that no processor foretells.
+    #[inline(always)]
+    pub fn use_slot(&mut self, slot: usize, references: u64) {
+        let another = u64::from(slot != self.current);
         self.current = slot;
+        self.now += another;
         self.used[slot] = self.now;
         self.uses[self.now as usize % USES] = slot as u8;
-        self.now += 1;
+        self.references[slot] += references;
     }
 
     /// Numbers the last uses anew, without others between.
     #[cold]
     #[inline(never)]
     fn close_up(&mut self) {
-        let last =
-            |number: &u64| self.used[usize::from(self.uses[*number as usize % USES])] == *number;
-        let slots: Vec<u8> =
-            (self.oldest..self.now).filter(last).map(|n| self.uses[n as usize % USES]).collect();
-        self.oldest = self.now;
-        for slot in slots {
-            self.take_up(slot.into());
+        let mut slots: [usize; FRONT] = std::array::from_fn(|slot| slot);
+        let slots = &mut slots[..self.taken];
+        slots.sort_unstable_by_key(|slot| self.used[*slot]);
+        self.oldest = self.now + 1;
+        for &slot in slots.iter() {
+            self.now += 1;
+            self.used[slot] = self.now;
+            self.uses[self.now as usize % USES] = slot as u8;
         }
     }
 
-    /// Makes the page in `slot`, which its guess did not find, the one at hand. If its mapping has
+    /// Notes that a traced page, which its guess did not find, is in `slot`. If its mapping has
     /// changed, returns the references that its old region is owed.
     pub fn find(&mut self, slot: usize, traced: u64, region: RegionId) -> Option<(RegionId, u64)> {
-        self.guesses[traced as usize % GUESSES] = slot as u8;
-        self.take_up(slot);
+        self.guesses[guess_of(traced)] = slot as u8;
         if self.traced[slot] == traced {
             return None;
         }
@@ -148,13 +150,14 @@ impl Front {
         }
     }
 
-    /// Puts a page into a free slot, as the page at hand.
+    /// Puts a page into a free slot, to be used at once.
     #[inline(always)]
     pub fn put(&mut self, slot: usize, traced: u64, page: Page) {
-        self.guesses[traced as usize % GUESSES] = slot as u8;
+        self.guesses[guess_of(traced)] = slot as u8;
         self.traced[slot] = traced;
         self.pages[slot] = page;
-        self.take_up(slot);
+        // A slot that was the last one used has a new page now.
+        self.current = FRONT;
     }
 
     /// Forgets which traced pages in `first..end` are here: the next reference asks anew.
@@ -170,4 +173,10 @@ impl Front {
     pub fn owed(&self) -> impl Iterator<Item = (RegionId, u64)> + '_ {
         self.pages.iter().map(|page| page.region).zip(self.references)
     }
+}
+
+/// Neighbouring pages, and pages far apart in the same place of their area, get places of their own.
+#[inline(always)]
+fn guess_of(traced: u64) -> usize {
+    (traced ^ traced >> 12) as usize % GUESSES
 }

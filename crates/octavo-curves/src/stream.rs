@@ -21,6 +21,9 @@ const RENUMBER_CHECK_MISSES: u32 = 1 << 20;
 /// Spilled look-ups are counted by how aligned the page boundary is; from 2^18 pages it is 1 GiB.
 const ALIGNMENTS: usize = 19;
 
+/// How many accesses may follow one [`PageStream::reserve`].
+pub const RESERVED_ACCESSES: usize = 1024;
+
 /// Entries of each TLB level, all fully associative; level *n + 1* is looked up on a miss of level
 /// *n*, and both take the page in.
 pub type Levels = Vec<u32>;
@@ -114,19 +117,28 @@ impl PageStream {
         }
     }
 
-    /// Counts references to the page of the last access.
+    /// To be called before every [`RESERVED_ACCESSES`] accesses.
     #[inline(always)]
-    pub fn count(&mut self, references: u64) {
-        self.front.count(references);
+    pub fn reserve(&mut self) {
+        self.front.reserve();
+    }
+
+    /// `references` to the traced base page `traced`, if it is found at once; whether it was.
+    #[inline(always)]
+    pub fn access_at_once(&mut self, traced: u64, references: u64) -> bool {
+        let slot = self.front.guess(traced);
+        if let Some(slot) = slot {
+            self.front.use_slot(slot, references);
+        }
+        slot.is_some()
     }
 
     /// `references` to the traced base page `traced`, one after the other.
     #[inline(always)]
     pub fn access(&mut self, traced: u64, references: u64, memory: &mut impl Memory) {
-        if !self.front.guess(traced) {
-            self.access_otherwise(traced, memory);
+        if !self.access_at_once(traced, references) {
+            self.access_otherwise(traced, references, memory);
         }
-        self.front.count(references);
     }
 
     /// The second halves of `lookups` references that span into the traced base page `traced`:
@@ -139,9 +151,10 @@ impl PageStream {
         self.tally(region).spilled[alignment] += lookups;
     }
 
-    /// Makes a page that was not found at once the one at hand.
+    /// References to a page that was not found at once.
     #[inline(never)]
-    fn access_otherwise(&mut self, traced: u64, memory: &mut impl Memory) {
+    fn access_otherwise(&mut self, traced: u64, references: u64, memory: &mut impl Memory) {
+        self.front.reserve();
         let page = memory.relocate(traced);
         let spot = self.pages.spot(page);
         let region = match self.pages.region(spot, page) {
@@ -158,19 +171,21 @@ impl PageStream {
             self.tally(region).touched.insert(page);
         }
         if let Some(slot) = self.pages.slot(spot, page) {
-            if let Some((old, references)) = self.front.find(slot, traced, region) {
-                self.tally(old).references += references;
+            if let Some((old, owed)) = self.front.find(slot, traced, region) {
+                self.tally(old).references += owed;
             }
+            self.front.use_slot(slot, references);
             return;
         }
         let (slot, leaver) = self.front.make_room();
-        if let Some((leaver, references)) = leaver {
-            self.regions[usize::from(leaver.region.0)].references += references;
+        if let Some((leaver, owed)) = leaver {
+            self.regions[usize::from(leaver.region.0)].references += owed;
             self.put_behind(leaver);
         }
         self.look_behind(page, spot, region);
         self.pages.enter_front(spot, page, slot);
         self.front.put(slot, traced, Page { number: page, spot, region });
+        self.front.use_slot(slot, references);
         self.until_renumber_check -= 1;
         if self.until_renumber_check == 0 {
             self.renumber_late_orders();
@@ -345,6 +360,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             // A hot kilopage, and now and then a page anywhere in 16 GiB.
             let page = if state >> 61 == 0 { state >> 42 } else { state >> 54 };
+            stream.reserve();
             stream.access(page, 1, &mut Flat);
         }
         let regions = stream.regions();

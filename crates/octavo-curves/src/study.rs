@@ -9,10 +9,8 @@ use octavo_types::{
 
 use crate::footprint::{PageSet, Residency};
 use crate::sizes::Sizes;
-use crate::stream::{Curve, Levels, Memory, PageStream, RegionTally};
+use crate::stream::{Curve, Levels, Memory, PageStream, RESERVED_ACCESSES, RegionTally};
 
-/// An address that no page of a program holds: nothing matches it.
-const NO_PAGE: u64 = 1 << 63;
 /// `madvise(2)` values after which the pages are gone.
 const MADV_DONTNEED: u64 = 4;
 const MADV_REMOVE: u64 = 9;
@@ -100,10 +98,6 @@ pub struct Study {
     sizes: Sizes,
     fetch: PageStream,
     data: PageStream,
-    /// The page that the last fetch, and the first address of the page that the last data
-    /// reference, fell in.
-    fetch_page: u64,
-    data_base: u64,
     memory: ProcessMemory,
     native_layout: bool,
     counts: Counts,
@@ -136,8 +130,6 @@ impl Study {
         Study {
             fetch: PageStream::new(sizes.clone(), config.fetch_levels.clone()),
             data: PageStream::new(sizes.clone(), config.data_levels.clone()),
-            fetch_page: NO_PAGE,
-            data_base: NO_PAGE,
             memory: ProcessMemory {
                 space: AddressSpace::new(Relocation::default(), None),
                 residency: Residency::new(sizes.clone()),
@@ -215,23 +207,17 @@ impl Study {
     fn fetches(&mut self, segment: &Segment) {
         for run in segment.fetch_pages() {
             let page = run.page.raw();
-            let fetches = u64::from(run.fetches);
-            if page == self.fetch_page {
-                self.fetch.count(fetches);
-                continue;
-            }
+            self.fetch.reserve();
             if run.spilled {
                 self.fetch.access_spilled(page, 1, &mut self.memory);
-                self.fetch.count(fetches);
-            } else {
-                self.fetch.access(page, fetches, &mut self.memory);
             }
-            self.fetch_page = page;
+            self.fetch.access(page, run.fetches.into(), &mut self.memory);
         }
     }
 
-    /// A data reference that leaves the page at hand, spans two, or did not happen.
-    #[inline(always)]
+    /// A data reference to a page that is not found at once, or that spans two, or that did not
+    /// happen.
+    #[inline(never)]
     fn other_data(&mut self, item: &DataItem, addr: VirtAddr) {
         let references = u64::from(item.references);
         if item.guarded && addr == VirtAddr::NULL {
@@ -241,17 +227,15 @@ impl Study {
             return;
         }
         let page = addr.page(PageSize::BASE).raw();
-        self.data_base = page << PageSize::BASE.log2();
-        if addr.raw() - self.data_base <= u64::from(item.last_whole_offset) {
+        if spans_pages(item, addr) {
+            // A modify that spans two pages is a load of both and then a store to both.
+            for _ in 0..references {
+                self.data.access(page, 1, &mut self.memory);
+                self.data.access_spilled(page + 1, 1, &mut self.memory);
+            }
+        } else {
             self.data.access(page, references, &mut self.memory);
-            return;
         }
-        // A modify that spans two pages is a load of both and then a store to both.
-        for _ in 0..references {
-            self.data.access(page, 1, &mut self.memory);
-            self.data.access_spilled(page + 1, 1, &mut self.memory);
-        }
-        self.data_base += PageSize::BASE.bytes();
     }
 
     /// A range, as traced, is mapped otherwise than before.
@@ -261,8 +245,6 @@ impl Study {
         let page = self.memory.relocate(first);
         self.fetch.mapping_changed(first, end, page);
         self.data.mapping_changed(first, end, page);
-        self.fetch_page = NO_PAGE;
-        self.data_base = NO_PAGE;
     }
 
     /// The memory of a range, as traced, is given back; returns the relocated base pages that it
@@ -292,6 +274,12 @@ fn base_pages(range: AddrRange) -> (u64, u64) {
     (page(range.start()), page(range.end()))
 }
 
+/// Whether a data reference spans two base pages.
+#[inline(always)]
+fn spans_pages(item: &DataItem, addr: VirtAddr) -> bool {
+    addr.raw() % PageSize::BASE.bytes() > u64::from(item.last_whole_offset)
+}
+
 fn footprint(stream: Stream, set: &PageSet, page_size: PageSize) -> Footprint {
     let touched_bytes = set.pages_of(page_size) << page_size.log2();
     Footprint { stream, page_size, touched_bytes, peak_resident_bytes: None }
@@ -305,12 +293,16 @@ impl Consumer for Study {
         self.counts.stores += u64::from(segment.stores());
         self.counts.modifies += u64::from(segment.modifies());
         self.fetches(segment);
-        for (item, addr) in segment.data().iter().zip(addresses) {
-            let offset = addr.raw().wrapping_sub(self.data_base);
-            if offset <= u64::from(item.last_whole_offset) {
-                self.data.count(u64::from(item.references));
-            } else {
-                self.other_data(item, *addr);
+        let parts = segment.data().chunks(RESERVED_ACCESSES);
+        for (items, addresses) in parts.zip(addresses.chunks(RESERVED_ACCESSES)) {
+            self.data.reserve();
+            for (item, addr) in items.iter().zip(addresses) {
+                let page = addr.page(PageSize::BASE).raw();
+                let done = !spans_pages(item, *addr)
+                    && self.data.access_at_once(page, item.references.into());
+                if !done {
+                    self.other_data(item, *addr);
+                }
             }
         }
     }

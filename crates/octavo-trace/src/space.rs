@@ -38,7 +38,7 @@ pub enum RegionKind {
     Anonymous,
     /// Shared memory.
     Shared,
-    /// What belongs to no mapping that the tracer saw.
+    /// What belongs to no mapping that the tracer saw, and the library that Valgrind preloads.
     Other,
 }
 
@@ -181,6 +181,10 @@ impl AddressSpace {
             MapSource::Heap => Key::Kind(RegionKind::Heap),
             MapSource::Stack => Key::Kind(RegionKind::Stack),
             MapSource::Shared => Key::Kind(RegionKind::Shared),
+            // What Valgrind loads into every program is no file of the program's.
+            MapSource::File { path, .. } if path.contains("/vgpreload_") => {
+                Key::Kind(RegionKind::Other)
+            }
             MapSource::File { path, .. } => Key::File(path.clone(), file_kind(protection)),
             MapSource::Anonymous if flags & MAP_STACK != 0 => Key::Kind(RegionKind::ThreadStack),
             MapSource::Anonymous => {

@@ -1,0 +1,77 @@
+# The one door for a newcomer: `make` says what there is. Nothing has to be done before `make demo`
+# or `make test`; both set up what they lack and are quick the second time.
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
+
+STEP := @scripts/step
+PYTEST := .venv/bin/python -m pytest
+TOOL := build/tracer/octavo-amd64-linux
+
+help:  ## say what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+# --- setting up ----------------------------------------------------------------------------------
+
+EXTENSION := .venv/octavo-built
+RUST := $(wildcard Cargo.toml Cargo.lock crates/*/Cargo.toml) $(shell find crates -name '*.rs')
+WORKLOADS := $(patsubst workloads/%.c,build/workloads/%,$(wildcard workloads/*.c))
+
+setup: $(EXTENSION) tracer  ## all that .venv/bin/octavo needs
+
+# Asked every time, since it is quick and a machine may change under a clone.
+system:
+	$(STEP) system scripts/setup-system
+
+$(EXTENSION): pyproject.toml scripts/setup-venv $(RUST) | system
+	$(STEP) package scripts/setup-venv
+	@touch $@
+
+tracer: | system
+	$(STEP) tracer $(MAKE) --no-print-directory -f tracer/build.mk
+
+workloads: $(WORKLOADS)
+
+CFLAGS := -O2 -g -Wall -Wextra
+build/workloads/%: workloads/%.c tracer/octavo.h Makefile | system
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -Itracer -o $@ $< -pthread
+# No C library and no startup code: the same instructions on every machine and in every run.
+build/workloads/static_count: CFLAGS += -static -nostdlib -fno-pie -no-pie -fno-stack-protector
+
+# --- using ---------------------------------------------------------------------------------------
+
+demo: setup  ## set up, then trace a real program: which page size suits it?
+	@scripts/demo
+
+reproduce: setup  ## the table of the paper's comparison, from programs of this machine
+	.venv/bin/octavo reproduce base-page-size
+
+# --- judging -------------------------------------------------------------------------------------
+
+# The extension has no tests of its own in Rust: the Python tests are its tests.
+test: setup workloads  ## every test but the long ones
+	cargo test --workspace --exclude octavo-py --locked
+	$(PYTEST) tests -m "not long"
+
+test-long: setup workloads  ## the long tests
+	$(PYTEST) tests -m long
+
+lint: setup  ## format, clippy, ruff, types, C warnings
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy --strict python/octavo
+	$(MAKE) --no-print-directory -s -f tracer/build.mk OUT=build/tracer-lint WERROR=1
+	$(CC) -Wall -Wextra -Werror -fsyntax-only -Itracer workloads/*.c
+
+bench: setup workloads  ## speed beside cachegrind and Lackey, and memory over a long run
+	.venv/bin/python benches/run.py
+	.venv/bin/python benches/memory.py
+
+clean:  ## remove everything that was built
+	rm -rf build target .venv python/octavo/*.so
+
+.PHONY: help setup system tracer workloads demo reproduce test test-long lint bench clean
+.DELETE_ON_ERROR:

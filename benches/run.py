@@ -1,0 +1,281 @@
+"""Speed: the live study beside its peers, on the same programs, in one sitting.
+
+    make bench        or        .venv/bin/python benches/run.py [--rounds N] [PROGRAM …]
+
+For each program it times, in turn and round after round so that a slow minute of the machine
+hits all alike:
+
+- native: the program alone;
+- octavo: ten page sizes from 4 KiB to 2 MiB, live, as `octavo run` does by default;
+- cachegrind: one configuration of one page size, caches of 64 lines of 4 KiB that stand for TLBs;
+- lackey: the same study as octavo's fed by Lackey's text, on a smaller input, since it is so slow;
+  compared by references per second.
+
+Prints the medians and their ratios and writes build/bench/speed.json.
+"""
+
+import argparse
+import json
+import os
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+OCTAVO = ROOT / ".venv/bin/octavo"
+WORKLOADS = ROOT / "build/workloads"
+OUT = ROOT / "build/bench"
+
+# 64 lines of 4 KiB, all in one set; the last level is as small as cachegrind lets it be.
+CACHEGRIND = [
+    "valgrind",
+    "--tool=cachegrind",
+    "--cache-sim=yes",
+    "--I1=262144,64,4096",
+    "--D1=262144,64,4096",
+    "--LL=1048576,256,4096",
+    "--cachegrind-out-file=/dev/null",
+]
+
+# Goals of the project: at most as slow as cachegrind, at least 50 times as fast as by Lackey.
+MOST_OF_CACHEGRIND = 1.0
+LEAST_OVER_LACKEY = 50.0
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program with an input for the comparison, and a small one for Lackey."""
+
+    name: str
+    argv: Sequence[str]
+    small: Sequence[str]
+
+
+def programs() -> list[Program]:
+    """The six programs of the comparison; their inputs are made here, always the same."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    cc1 = _output_of("gcc", "-print-prog-name=cc1")
+    python = str(Path(sys.executable).resolve())
+
+    def gups(updates: int) -> list[str]:
+        return [str(WORKLOADS / "gups"), "64", str(updates)]
+
+    def matmul(rows: int) -> list[str]:
+        return [str(WORKLOADS / "matmul"), str(rows)]
+
+    def sqlite(rows: int) -> list[str]:
+        return ["sqlite3", ":memory:", _query(rows)]
+
+    def gzip(size: int) -> list[str]:
+        return ["gzip", "-c", _text(size)]
+
+    def compiler(functions: int, level: str) -> list[str]:
+        return [cc1, "-quiet", level, _source(functions), "-o", os.devnull]
+
+    def interpreter(turns: int) -> list[str]:
+        return [python, "-I", "-S", "-c", _script(turns)]
+
+    return [
+        Program("gups", gups(20_000_000), gups(500_000)),
+        Program("matmul", matmul(300), matmul(80)),
+        Program("sqlite", sqlite(80_000), sqlite(500)),
+        Program("gzip", gzip(8_000_000), gzip(30_000)),
+        Program("cc1", compiler(25, "-O2"), compiler(0, "-O0")),
+        Program("python", interpreter(120_000), interpreter(10)),
+    ]
+
+
+def _query(rows: int) -> str:
+    return (
+        f"WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {rows}) "
+        "SELECT count(*), sum(length(word)) FROM "
+        "(SELECT i * 7919 % 10007 AS k, 'word ' || i AS word FROM n ORDER BY k, word);"
+    )
+
+
+def _text(size: int) -> str:
+    """A file of words of very unequal frequency, as text has them."""
+    path = OUT / f"text-{size}"
+    if not path.exists():
+        dice = random.Random(1)
+        words = ["".join(dice.choices("etaoinshrdlu", k=dice.randint(2, 9))) for _ in range(5000)]
+        weights = [1 / (rank + 1) for rank in range(len(words))]
+        lines = []
+        length = 0
+        while length < size:
+            line = " ".join(dice.choices(words, weights, k=12)) + "\n"
+            lines.append(line)
+            length += len(line)
+        path.write_text("".join(lines)[:size])
+    return str(path)
+
+
+def _source(functions: int) -> str:
+    """A preprocessed C file; no header is read, so that it is the same on every machine."""
+    path = OUT / f"source-{functions}.i"
+    body = """
+static unsigned table{n}[64];
+unsigned work{n}(unsigned x, unsigned *out) {{
+    unsigned sum = x;
+    for (unsigned i = 0; i < 64; i++) {{
+        table{n}[i] += sum * {n}u + i;
+        switch ((sum ^ i) % 5) {{
+        case 0: sum += table{n}[i % 7]; break;
+        case 1: sum ^= table{n}[(i * 3) % 64] << 3; break;
+        case 2: sum = sum / (i + 1) + x; break;
+        case 3: out[i % 16] = sum; break;
+        default: sum -= i * x;
+        }}
+    }}
+    return sum;
+}}
+"""
+    path.write_text("".join(body.format(n=n) for n in range(1, functions + 1)))
+    return str(path)
+
+
+def _script(turns: int) -> str:
+    return (
+        "words = {}\n"
+        f"for i in range({turns}):\n"
+        "    key = 'word' + str(i * 7919 % 10007)\n"
+        "    words.setdefault(key, []).append(i)\n"
+        "print(sum(len(v) * len(k) for k, v in sorted(words.items())))"
+    )
+
+
+def _output_of(*argv: str) -> str:
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def seconds(argv: Sequence[str]) -> float:
+    """Wall-clock time of a command that must succeed."""
+    # A fixed hash seed makes Python's dictionaries, and so its references, the same every time.
+    environment = {**os.environ, "PYTHONHASHSEED": "0", "NO_COLOR": "1"}
+    began = time.perf_counter()
+    done = subprocess.run(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment,
+    )
+    took = time.perf_counter() - began
+    if done.returncode:
+        sys.exit(f"{' '.join(argv)}\n{done.stderr.decode()}exit status {done.returncode}")
+    return took
+
+
+def traced(argv: Sequence[str], *options: str) -> tuple[float, int]:
+    """Wall-clock time of a run of Octavo's, start-up and all, and the references it studied."""
+    result = OUT / "result.json"
+    took = seconds([str(OCTAVO), "run", *options, "--json", str(result), "--", *argv])
+    rows = json.loads(result.read_text())["rows"]
+    return took, next(
+        row["value"]
+        for row in rows
+        if row["component"] == "stream"
+        and row.get("counter") == "references"
+        and not row.keys() & {"process", "region"}
+    )
+
+
+def measure(program: Program, rounds: int) -> dict[str, float | int | str]:
+    """All contenders on one program."""
+    native, live, cachegrind, lackey_rate = [], [], [], []
+    references = 0
+    for _ in range(rounds):
+        native.append(seconds(program.argv))
+        took, references = traced(program.argv)
+        live.append(took)
+        cachegrind.append(seconds([*CACHEGRIND, *program.argv]))
+        took, small_references = traced(program.small, "--tracer", "lackey")
+        lackey_rate.append(small_references / took)
+    live_seconds = statistics.median(live)
+    return {
+        "program": program.name,
+        "references": references,
+        "native_seconds": statistics.median(native),
+        "octavo_seconds": live_seconds,
+        "cachegrind_seconds": statistics.median(cachegrind),
+        "octavo_references_per_second": references / live_seconds,
+        "lackey_references": small_references,
+        "lackey_references_per_second": statistics.median(lackey_rate),
+        "slowdown": live_seconds / statistics.median(native),
+        "octavo_to_cachegrind": live_seconds / statistics.median(cachegrind),
+        "octavo_over_lackey": references / live_seconds / statistics.median(lackey_rate),
+    }
+
+
+COLUMNS = (
+    ("program", "program", "{}"),
+    ("Mref", "references", "{:.0f}"),
+    ("native s", "native_seconds", "{:.2f}"),
+    ("octavo s", "octavo_seconds", "{:.1f}"),
+    ("cachegrind s", "cachegrind_seconds", "{:.1f}"),
+    ("slowdown", "slowdown", "{:.0f}×"),
+    ("Mref/s", "octavo_references_per_second", "{:.0f}"),
+    ("Lackey Mref/s", "lackey_references_per_second", "{:.2f}"),
+    ("octavo:cachegrind", "octavo_to_cachegrind", "{:.2f}"),
+    ("octavo:Lackey", "octavo_over_lackey", "{:.0f}"),
+)
+
+
+def show(measured: dict[str, float | int | str] | None) -> None:
+    """One line of the table, or its head."""
+    cells = []
+    for title, key, form in COLUMNS:
+        text = title
+        if measured is not None:
+            value = measured[key]
+            if "Mref" in title and not isinstance(value, str):
+                value /= 1e6
+            text = form.format(value)
+        cells.append(text.ljust(8) if title == "program" else text.rjust(max(len(title), 8)))
+    print("  ".join(cells), flush=True)
+
+
+def main() -> None:
+    """Runs the comparison and says whether the goals are met."""
+    parser = argparse.ArgumentParser(description="Octavo's speed beside its peers'")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("program", nargs="*", help="only these")
+    arguments = parser.parse_args()
+
+    everything = []
+    show(None)
+    for program in programs():
+        if not arguments.program or program.name in arguments.program:
+            everything.append(measure(program, arguments.rounds))
+            show(everything[-1])
+    host = {
+        "machine": platform.machine(),
+        "system": platform.platform(),
+        "cores": os.cpu_count(),
+        "valgrind": _output_of("valgrind", "--version"),
+    }
+    document = {"rounds": arguments.rounds, "host": host, "programs": everything}
+    path = OUT / "speed.json"
+    path.write_text(json.dumps(document, indent=2) + "\n")
+    for goal, met in (
+        (
+            "no slower than cachegrind",
+            [m["program"] for m in everything if m["octavo_to_cachegrind"] > MOST_OF_CACHEGRIND],
+        ),
+        (
+            "50 times as fast as by Lackey",
+            [m["program"] for m in everything if m["octavo_over_lackey"] < LEAST_OVER_LACKEY],
+        ),
+    ):
+        print(f"{goal}: {'yes' if not met else 'not on ' + ', '.join(map(str, met))}")
+    print(f"written: {path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

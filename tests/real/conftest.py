@@ -1,0 +1,134 @@
+"""What the tests of real programs share: running a command plainly and under Octavo."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+OCTAVO = ROOT / ".venv/bin/octavo"
+WORKLOADS = ROOT / "build/workloads"
+TIMEOUT_SECONDS = 300
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended, and what it wrote."""
+
+    status: int
+    stdout: bytes
+    stderr: bytes
+
+
+@dataclass(frozen=True)
+class Traced(Ended):
+    """A command under Octavo, with its JSON document when it wrote one."""
+
+    document: dict[str, Any] | None
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """The manifest of the run."""
+        assert self.document is not None, self.stderr.decode()
+        run: dict[str, Any] = self.document["run"]
+        return run
+
+    def rows(self, **wanted: object) -> list[Row]:
+        """The rows with these values; without `process` or `region`, those of the whole run."""
+        assert self.document is not None, self.stderr.decode()
+        keys = {"process", "region"} - wanted.keys()
+        return [
+            row
+            for row in self.document["rows"]
+            if not keys & row.keys() and wanted.items() <= row.items()
+        ]
+
+    def row(self, **wanted: object) -> Row:
+        """The only row with these values."""
+        (row,) = self.rows(**wanted)
+        return row
+
+    def regions(self) -> list[Row]:
+        """A row of each region, for what all of its rows say: name, kind, start, bytes."""
+        assert self.document is not None, self.stderr.decode()
+        rows = [row for row in self.document["rows"] if "region" in row]
+        return list({(row.get("process"), row["region"]): row for row in rows}.values())
+
+    def count(self, counter: str, component: str = "stream", **wanted: object) -> int:
+        """A counter's value, 0 for an event that never happened."""
+        rows = self.rows(component=component, counter=counter, **wanted)
+        assert rows or component == "stream.events"
+        return sum(row["value"] for row in rows)
+
+    def check(self) -> None:
+        """What must hold of every result."""
+        references = self.count("fetches") + self.count("loads") + self.count("stores")
+        assert self.count("references") == references > 0
+        assert self.count("fetches") == self.count("instructions")
+        for row in self.document["rows"] if self.document else ():
+            if row["component"].startswith("tlb."):
+                assert row["accesses"] == row["hits"] + row["misses"]
+
+
+def natively(
+    argv: Sequence[str | Path],
+    *,
+    stdin: bytes = b"",
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Ended:
+    """Runs a command; a death by signal is told as a shell tells it."""
+    done = subprocess.run(
+        [str(word) for word in argv],
+        input=stdin,
+        capture_output=True,
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        timeout=TIMEOUT_SECONDS,
+    )
+    status = done.returncode if done.returncode >= 0 else 128 - done.returncode
+    return Ended(status, done.stdout, done.stderr)
+
+
+def read_document(path: Path) -> dict[str, Any] | None:
+    """A JSON result; None when there is none. Half a one is an error."""
+    if not path.exists():
+        return None
+    document: dict[str, Any] = json.loads(path.read_text())
+    return document
+
+
+Octavo = Callable[..., Traced]
+
+
+@pytest.fixture
+def octavo(tmp_path: Path) -> Octavo:
+    """Traces a command: octavo([argv], "--option", …, stdin=…, cwd=…, env=…)."""
+    result = tmp_path / "result.json"
+
+    def trace(argv: Sequence[str | Path], *options: str, **how: Any) -> Traced:
+        result.unlink(missing_ok=True)
+        if "--json" not in options:
+            options = ("--json", str(result), *options)
+        ended = natively([OCTAVO, "run", "--quiet", *options, "--", *argv], **how)
+        return Traced(ended.status, ended.stdout, ended.stderr, read_document(result))
+
+    return trace
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _built() -> None:
+    for path in (OCTAVO, WORKLOADS):
+        assert path.exists(), f"{path} is not there: `make test` builds what these tests run"
+
+
+def workload(name: str, *arguments: str | int) -> list[str]:
+    """The command line of a program of workloads/."""
+    return [str(WORKLOADS / name), *map(str, arguments)]

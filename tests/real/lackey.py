@@ -1,0 +1,72 @@
+"""The yardstick: Lackey's text, counted and simulated in the plainest way.
+
+Nothing here shares a line with Octavo, and nothing is clever: a reader can check it by eye.
+"""
+
+import re
+import subprocess
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ITEM = re.compile(r"^(I | L| S| M) +([0-9a-f]+),(\d+)$")
+
+
+class Item(NamedTuple):
+    """One line of Lackey's: I fetch, L load, S store, M load and store of the same place."""
+
+    kind: str
+    address: int
+    size: int
+
+
+def trace(argv: Sequence[str], log: Path, *, expect_status: int) -> list[Item]:
+    """Runs a program under Lackey, its text going by way of the file `log`."""
+    valgrind = ["valgrind", "--tool=lackey", "--trace-mem=yes", f"--log-file={log}"]
+    status = subprocess.run([*valgrind, *argv], stdin=subprocess.DEVNULL).returncode
+    assert status == expect_status
+    items = []
+    for line in log.read_text().splitlines():
+        if match := ITEM.match(line):
+            items.append(Item(match[1].strip(), int(match[2], 16), int(match[3])))
+    return items
+
+
+def counts(items: Iterable[Item]) -> dict[str, int]:
+    """What the text says of instructions, loads and stores."""
+    lines = dict.fromkeys("ILSM", 0)
+    for item in items:
+        lines[item.kind] += 1
+    loads, stores = lines["L"] + lines["M"], lines["S"] + lines["M"]
+    return {
+        "instructions": lines["I"],
+        "fetches": lines["I"],
+        "loads": loads,
+        "stores": stores,
+        "references": lines["I"] + loads + stores,
+    }
+
+
+def pages(items: Iterable[Item], kinds: str, page_size: int) -> Iterator[int]:
+    """The pages that a TLB is asked for, in order: each reference's, once per page it spans."""
+    for kind, address, size in items:
+        if kind in kinds:
+            first, last = address // page_size, (address + size - 1) // page_size
+            for _ in range(2 if kind == "M" else 1):
+                yield from range(first, last + 1)
+
+
+def missed(asked: Iterable[int], entries: int) -> list[int]:
+    """What a fully associative TLB with least-recently-used replacement does not hold."""
+    tlb: OrderedDict[int, None] = OrderedDict()
+    misses = []
+    for page in asked:
+        if page in tlb:
+            tlb.move_to_end(page)
+        else:
+            misses.append(page)
+            tlb[page] = None
+            if len(tlb) > entries:
+                tlb.popitem(last=False)
+    return misses

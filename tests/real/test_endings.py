@@ -1,0 +1,152 @@
+"""However a run ends, what was counted up to there is kept and what it is worth is said."""
+
+import fcntl
+import os
+import pty
+import signal
+import subprocess
+import tempfile
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .conftest import OCTAVO, TIMEOUT_SECONDS, Octavo, read_document, workload
+
+
+@pytest.mark.parametrize(
+    ("mode", "status", "signal_name"),
+    [("die-segv", 139, "SIGSEGV"), ("die-abort", 134, "SIGABRT"), ("die-kill", 137, "SIGKILL")],
+)
+def test_a_deadly_signal(mode: str, status: int, signal_name: str, octavo: Octavo):
+    traced = octavo(workload("signals", mode))
+    assert traced.stdout == b"before\n"
+    assert traced.status == status
+    traced.check()
+    assert traced.run["partial"]
+    assert signal_name in traced.run["partial_reason"]
+    # The work before the end was counted: 16384 loads and stores.
+    assert traced.count("stores") > 16384
+
+
+def test_an_instruction_that_valgrind_does_not_know(octavo: Octavo):
+    """Not the program's fault, so not its status: natively it may well go on."""
+    traced = octavo(workload("signals", "die-avx512"))
+    assert traced.stdout == b"before\n"
+    assert traced.status == 125
+    assert traced.stderr.startswith(b"octavo: ")
+    assert b"instruction" in traced.stderr
+    assert traced.stderr.count(b"\n") == 1
+    traced.check()
+    assert traced.run["partial"]
+    assert "Unrecognised instruction" in traced.run["exit"]["diagnostics"]
+
+
+def test_a_childs_death_is_the_childs_own(octavo: Octavo):
+    dying = workload("signals", "die-abort")[0]
+    traced = octavo(["sh", "-c", f"'{dying}' die-abort 2>/dev/null; echo $?; exit 4"])
+    assert traced.stdout == b"before\n134\n"
+    assert traced.status == 4
+    assert "signal" in {process["ended_by"] for process in traced.run["processes"]}
+
+
+class Spinning:
+    """`octavo run -- signals spin`, under way: the program has said that it is ready."""
+
+    def __init__(self, result: Path) -> None:
+        self.result = result
+        self.process = subprocess.Popen(
+            [OCTAVO, "run", "--quiet", "--json", result, "--", *workload("signals", "spin")],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == b"ready\n"
+
+    def traced_pid(self) -> int:
+        """The traced program: the only child."""
+        tasks = Path(f"/proc/{self.process.pid}/task")
+        children = [
+            pid for task in tasks.iterdir() for pid in (task / "children").read_text().split()
+        ]
+        (pid,) = map(int, children)
+        return pid
+
+
+@pytest.fixture
+def spinning(tmp_path: Path) -> Iterator[Spinning]:
+    run = Spinning(tmp_path / "result.json")
+    yield run
+    run.process.kill()
+    run.process.communicate()
+
+
+def test_kill_9_of_the_program(spinning: Spinning):
+    os.kill(spinning.traced_pid(), signal.SIGKILL)
+    assert spinning.process.wait(TIMEOUT_SECONDS) == 137
+    document = read_document(spinning.result)
+    assert document is not None
+    assert document["run"]["partial"]
+    assert "SIGKILL" in document["run"]["partial_reason"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_octavo_ends_the_run_and_keeps_its_results(
+    number: signal.Signals, spinning: Spinning
+):
+    pid = spinning.traced_pid()
+    spinning.process.send_signal(number)
+    assert spinning.process.wait(TIMEOUT_SECONDS) == 128 + number
+    document = read_document(spinning.result)
+    assert document is not None
+    assert number.name in document["run"]["partial_reason"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_ctrl_c_on_a_terminal(tmp_path: Path):
+    result = tmp_path / "result.json"
+    ours, theirs = pty.openpty()
+
+    def take_terminal() -> None:
+        os.setsid()
+        fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
+
+    command = [OCTAVO, "run", "--json", result, "--", *workload("signals", "spin")]
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, preexec_fn=take_terminal
+    )
+    os.close(theirs)
+    shown = b""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while b"ready" not in shown and time.monotonic() < deadline:
+        shown += os.read(ours, 4096)
+    os.write(ours, b"\x03")
+    while True:
+        try:
+            piece = os.read(ours, 4096)
+        except OSError:  # the last one to hold the terminal has gone
+            break
+        shown += piece
+    os.close(ours)
+    assert process.wait(TIMEOUT_SECONDS) == 130
+    document = read_document(result)
+    assert document is not None
+    assert "SIGINT" in document["run"]["partial_reason"]
+    assert b"partial" in shown.lower()
+    assert b"Traceback" not in shown
+
+
+@pytest.mark.long
+def test_a_hundred_deaths_leave_nothing_behind(octavo: Octavo):
+    def ours() -> set[str]:
+        places = (Path("/dev/shm"), Path(tempfile.gettempdir()))
+        return {path.name for place in places for path in place.glob("*octavo*")}
+
+    before = ours()
+    for _ in range(100):
+        assert octavo(workload("signals", "die-kill")).status == 137
+    assert ours() == before

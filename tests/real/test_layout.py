@@ -1,0 +1,91 @@
+"""Mappings lie where the kernel would have put them, as a native run shows.
+
+The same program runs natively with address randomisation off; what it says of its own mappings is
+compared with the regions of a traced run.
+"""
+
+import re
+
+import pytest
+
+from .conftest import Octavo, Row, natively, workload
+
+KIB, MIB = 1 << 10, 1 << 20
+HUGE_PAGE = 2 * MIB
+
+
+@pytest.fixture(scope="module")
+def native() -> dict[str, int]:
+    """name → address, from the program itself."""
+    ended = natively(["setarch", "-R", *workload("layout")])
+    if ended.status:
+        pytest.skip(f"setarch -R does not work here: {ended.stderr.decode().strip()}")
+    places, _, maps = ended.stdout.decode().partition("maps:\n")
+    found = {name: int(at, 16) for name, at in re.findall(r"^(\w+)=(0x\w+)$", places, re.M)}
+    # malloc and the heap say little of where the mapping begins; the kernel's own list does.
+    heap = re.search(r"^([0-9a-f]+)-([0-9a-f]+) .*\[heap\]$", maps, re.M)
+    assert heap is not None
+    found["heap"], found["heap_end"] = (int(bound, 16) for bound in heap.groups())
+    text = re.search(r"^([0-9a-f]+)-[0-9a-f]+ r-xp .*/layout$", maps, re.M)
+    assert text is not None
+    found["text"] = int(text[1], 16)
+    return found
+
+
+@pytest.fixture
+def regions(octavo: Octavo) -> list[Row]:
+    """The regions of a traced run."""
+    return octavo(workload("layout"), "--layout", "native").regions()
+
+
+def one(regions: list[Row], **wanted: object) -> Row:
+    """The only region with these values."""
+    found = [row for row in regions if wanted.items() <= row.items()]
+    assert len(found) == 1, (wanted, [(r["region"], hex(r["start"]), r["bytes"]) for r in regions])
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("anon_64m", 64 * MIB),
+        ("anon_3m4k", 3 * MIB + 4 * KIB),
+        ("remapped_6m", 6 * MIB),
+        ("holed_16m", 16 * MIB),
+    ],
+)
+def test_large_mappings_are_placed_as_natively(
+    name: str, size: int, native: dict[str, int], regions: list[Row]
+):
+    """Exactly so, or else a page-size study would see other pages than the kernel's."""
+    region = one(regions, region_kind="anonymous", bytes=size)
+    assert hex(region["start"]) == hex(native[name])
+
+
+def test_aligned_exactly_where_the_kernel_aligns(native: dict[str, int], regions: list[Row]):
+    for name, size in (("anon_64m", 64 * MIB), ("anon_3m4k", 3 * MIB + 4 * KIB)):
+        region = one(regions, region_kind="anonymous", bytes=size)
+        assert region["start"] % HUGE_PAGE == native[name] % HUGE_PAGE
+
+
+def test_the_heap_begins_and_ends_as_natively(native: dict[str, int], regions: list[Row]):
+    heap = one(regions, region_kind="heap")
+    assert hex(heap["start"]) == hex(native["heap"])
+    assert heap["bytes"] == native["heap_end"] - native["heap"]
+
+
+def test_the_program_lies_as_natively(native: dict[str, int], regions: list[Row]):
+    text = one(regions, region="layout text")
+    assert hex(text["start"]) == hex(native["text"])
+
+
+def test_the_stack_lies_on_top(native: dict[str, int], regions: list[Row]):
+    stack = one(regions, region_kind="stack")
+    assert stack["start"] <= native["stack"] < stack["start"] + stack["bytes"]
+
+
+def test_as_traced_is_where_the_program_itself_says(octavo: Octavo):
+    traced = octavo(workload("layout"), "--layout", "as-traced")
+    said = dict(re.findall(r"^(\w+)=(0x\w+)$", traced.stdout.decode(), re.M))
+    region = one(traced.regions(), region_kind="anonymous", bytes=64 * MIB)
+    assert hex(region["start"]) == said["anon_64m"]

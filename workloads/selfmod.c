@@ -1,0 +1,49 @@
+// Code that is written, run, and written again in the same place, as a just-in-time compiler does:
+// once in memory that may be written and executed, once with the right changed in between.
+//
+//   selfmod ROUNDS
+//
+// Prints the sum that the written functions returned, twice ROUNDS × (ROUNDS − 1) / 2.
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { PAGE = 4096 };
+
+static void write_function(unsigned char *at, uint32_t returns) {
+    at[0] = 0xb8;  // mov eax, immediate
+    memcpy(at + 1, &returns, sizeof returns);
+    at[5] = 0xc3;  // ret
+}
+
+int main(int argc, char **argv) {
+    if (argc != 2) {
+        fprintf(stderr, "usage: selfmod ROUNDS\n");
+        return 2;
+    }
+    uint32_t rounds = strtoul(argv[1], NULL, 0);
+    uint64_t sum = 0;
+
+    unsigned char *open = mmap(NULL, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC,
+                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (open == MAP_FAILED) return 1;
+    for (uint32_t i = 0; i < rounds; i++) {
+        write_function(open, i);
+        sum += ((uint32_t(*)(void))open)();
+    }
+
+    unsigned char *shut =
+        mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (shut == MAP_FAILED) return 1;
+    for (uint32_t i = 0; i < rounds; i++) {
+        write_function(shut, i);
+        if (mprotect(shut, PAGE, PROT_READ | PROT_EXEC)) return 1;
+        sum += ((uint32_t(*)(void))shut)();
+        if (mprotect(shut, PAGE, PROT_READ | PROT_WRITE)) return 1;
+    }
+    printf("%lu\n", sum);
+    return 0;
+}
