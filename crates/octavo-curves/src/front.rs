@@ -88,7 +88,7 @@ impl Front {
     /// Makes room for 1024 uses.
     #[inline(always)]
     pub fn reserve(&mut self) {
-        if self.now - self.oldest > (USES - RESERVED_USES) as u64 {
+        if self.now + 1 - self.oldest > (USES - RESERVED_USES) as u64 {
             self.close_up();
         }
     }

@@ -25,6 +25,8 @@ use crate::window::Limits;
 const INTERVAL: Duration = Duration::from_micros(500);
 /// How much of Valgrind's logs is kept.
 const DIAGNOSTICS_BYTES: usize = 4096;
+/// What Valgrind says before it ends a program for an instruction that it does not know.
+const UNKNOWN_INSTRUCTION: &str = "Unrecognised instruction";
 
 /// What the watcher shares with whoever holds the run.
 pub struct Shared {
@@ -224,8 +226,13 @@ impl<C: Observer, F: Fn() -> C + Send + 'static> Watch<C, F> {
             streams.push(stream);
         }
         streams.sort_by_key(|stream| stream.stream);
-        let failed = streams.iter().any(|stream| stream.fault.is_some()) || streams.is_empty();
         let (code, signal) = status.map_or((None, None), |s| (s.code(), s.signal()));
+        // Natively the program may well have gone on.
+        let unknown_instruction =
+            signal == Some(libc::SIGILL) && diagnostics.contains(UNKNOWN_INSTRUCTION);
+        let failed = unknown_instruction
+            || streams.is_empty()
+            || streams.iter().any(|stream| stream.fault.is_some());
         let reason = if self.shared.limits.exhausted() {
             ExitReason::Limit
         } else if self.shared.interrupted.load(Ordering::Relaxed)
