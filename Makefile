@@ -37,7 +37,7 @@ build/workloads/%: workloads/%.c tracer/octavo.h Makefile | system
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -Itracer -o $@ $< -pthread
 # No C library and no startup code: the same instructions on every machine and in every run.
-build/workloads/static_count: CFLAGS += -static -nostdlib -fno-pie -no-pie -fno-stack-protector
+build/workloads/static_count build/workloads/dependences: CFLAGS += -static -nostdlib -fno-pie -no-pie -fno-stack-protector
 
 # --- using ---------------------------------------------------------------------------------------
 

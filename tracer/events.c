@@ -41,13 +41,12 @@ static void map_segment(const NSegment* seg)
                     VG_(am_get_filename)(seg));
          break;
       case SkAnonC: {
-         Addr heap = placement_heap_start();
-         enum octavo_source source = placement_is_stack(seg->start)             ? OCTAVO_STACK
-                                     : seg->start <= heap && heap <= seg->end ? OCTAVO_HEAP
-                                                                              : OCTAVO_ANONYMOUS;
+         enum octavo_source source = placement_is_stack(seg->start)  ? OCTAVO_STACK
+                                     : placement_is_heap(seg->start) ? OCTAVO_HEAP
+                                                                     : OCTAVO_ANONYMOUS;
          /* The page that Valgrind maps at an empty heap's start is no memory of the program's
             yet; brk will tell. */
-         if (source != OCTAVO_HEAP || bytes > VKI_PAGE_SIZE)
+         if (seg->start != placement_heap_start() || bytes > VKI_PAGE_SIZE)
             map_record(seg->start, bytes, protection_of(seg), 0, source, 0, NULL);
          break;
       }

@@ -51,7 +51,9 @@ Bool __wrap_vgPlain_am_extend_into_adjacent_reservation_client(Addr addr, SSizeT
 #define MMAP_START (HEAP_START + HEAP_BYTES)
 #define MMAP_END (64 * GIB)
 #define PIE_BASE 0x108000ULL /* where the core's ELF loader puts them */
-#define STACK_AREA (0x2000000000ULL - 32 * MIB)
+/* The stack ends some 16 MiB below Valgrind's last address and is given 1 GiB at most. */
+#define STACK_AREA_END 0x2000000000ULL
+#define STACK_AREA (STACK_AREA_END - GIB - 32 * MIB)
 #define TRACER_TEXT 0x58000000ULL /* where this tool is linked to sit */
 
 static Addr heap_start;
@@ -346,9 +348,14 @@ Addr placement_heap_start(void)
    return heap_start;
 }
 
+Bool placement_is_heap(Addr addr)
+{
+   return heap_start && addr >= heap_start && addr < heap_start + HEAP_BYTES;
+}
+
 Bool placement_is_stack(Addr addr)
 {
-   return addr >= STACK_AREA && addr < STACK_AREA + 32 * MIB;
+   return addr >= STACK_AREA && addr < STACK_AREA_END;
 }
 
 /* The program's own image: the client mappings below the tracer's. Its end is only meaningful
@@ -370,13 +377,21 @@ static void find_image(Addr* image_start, Addr* image_end, Addr* stack_end)
    }
 }
 
+/* Looked up while the program's own image is all that lies there. */
 const HChar* placement_program(void)
 {
-   Addr image_start, image_end, stack_end;
-   find_image(&image_start, &image_end, &stack_end);
-   const NSegment* seg = VG_(am_find_nsegment)(image_start);
-   const HChar* path = seg ? VG_(am_get_filename)(seg) : NULL;
-   return path ? path : "";
+   static HChar program[TRACER_PATH_BYTES];
+   static Bool known;
+   if (!known) {
+      known = True;
+      Addr image_start, image_end, stack_end;
+      find_image(&image_start, &image_end, &stack_end);
+      const NSegment* seg = VG_(am_find_nsegment)(image_start);
+      const HChar* path = seg ? VG_(am_get_filename)(seg) : NULL;
+      if (path)
+         VG_(strncpy)(program, path, sizeof program - 1);
+   }
+   return program;
 }
 
 static void add_range(struct octavo_layout* layout, UInt* used, Addr start, Addr end, ULong delta)

@@ -9,6 +9,10 @@ extern SysRes VG_(am_shared_mmap_file_float_valgrind)(SizeT length, UInt prot, I
                                                       Off64T offset);
 extern Int VG_(safe_fd)(Int oldfd);
 
+/* As fcntl(2) has them on Linux; Valgrind's headers do not. */
+#define VKI_F_WRLCK 1
+#define VKI_F_UNLCK 2
+
 struct octavo_slot* ring_slot;
 
 static struct octavo_session* session;
@@ -75,8 +79,18 @@ static void reset_slot(UInt parent_stream)
    enter_chunk(0);
 }
 
+/* Locks the slot's byte of the session file for this image's life: the consumer learns from it who
+   holds the slot. Exec and death give it up; a forked child does not inherit it. */
+static void hold_slot(Int slot)
+{
+   struct vki_flock lock = {.l_type = VKI_F_WRLCK, .l_whence = VKI_SEEK_SET, .l_start = 1 + slot,
+                            .l_len = 1};
+   raw_syscall(__NR_fcntl, (ULong)session_fd, VKI_F_SETLK, (ULong)(Addr)&lock, 0, 0, 0);
+}
+
 static void announce_slot(Int slot)
 {
+   hold_slot(slot);
    ring_slot->stream = __atomic_fetch_add(&session->next_stream, 1, __ATOMIC_RELAXED);
    __atomic_store_n(&session->slot_state[slot], OCTAVO_SLOT_OPEN, __ATOMIC_RELEASE);
 }
@@ -162,8 +176,14 @@ void ring_reopen_in_child(Bool follow)
 /* Ends the process when nobody consumes the stream any more: it would wait for ever. */
 static void check_consumer(void)
 {
-   if (raw_syscall(__NR_kill, session->consumer_pid, 0, 0, 0, 0, 0) == -VKI_ESRCH)
+   struct vki_flock lock = {.l_type = VKI_F_WRLCK, .l_whence = VKI_SEEK_SET, .l_len = 1};
+   Long asked =
+      raw_syscall(__NR_fcntl, (ULong)session_fd, VKI_F_GETLK, (ULong)(Addr)&lock, 0, 0, 0);
+   if (asked == 0 && lock.l_type == VKI_F_UNLCK) {
       raw_syscall(__NR_kill, (ULong)VG_(getpid)(), VKI_SIGKILL, 0, 0, 0, 0);
+      /* The first process of a PID namespace does not die of that. */
+      raw_syscall(__NR_exit_group, 128 + VKI_SIGKILL, 0, 0, 0, 0, 0);
+   }
 }
 
 void ring_next_chunk(void)
@@ -225,7 +245,10 @@ void ring_text(const HChar* text)
 
 void ring_end(void)
 {
-   ring_slot->write_address += 8 * (1 + (ULong)(UInt)*record_header);
+   /* The payload before the address: the consumer of an idle program reads up to there. */
+   __atomic_store_n(&ring_slot->write_address,
+                    ring_slot->write_address + 8 * (1 + (ULong)(UInt)*record_header),
+                    __ATOMIC_RELEASE);
 }
 
 void ring_record(enum octavo_record kind, UInt words, const ULong* payload)

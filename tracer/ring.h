@@ -14,9 +14,13 @@
  *                    as its definition has data items
  *     bit 63 set     a record: bits 48-55 its kind, bits 0-31 how many payload words follow
  *
+ * Who is alive is told by locks on the file, which the kernel gives up when their holder dies and
+ * which mean the same in every PID namespace: the consumer holds byte 0 while it reads, the process
+ * of slot N byte 1 + N while its image lasts.
+ *
  * No record and no execution straddles a chunk. `write_address` always points past the last whole
  * item, so that what a killed process wrote is not lost. The numbers here are repeated in
- * crates/octavo-trace/src/ring/layout.rs, and a version mismatch is refused.
+ * crates/octavo-trace/src/ring/format.rs, and a version mismatch is refused.
  */
 #ifndef OCTAVO_RING_H
 #define OCTAVO_RING_H
@@ -24,7 +28,7 @@
 #include <stdint.h>
 
 #define OCTAVO_RING_MAGIC 0x00766174634f0a0dULL
-#define OCTAVO_RING_VERSION 1u
+#define OCTAVO_RING_VERSION 2u
 
 #define OCTAVO_PAGE_BYTES 4096u
 #define OCTAVO_SLOTS 960u
@@ -40,7 +44,7 @@ enum octavo_slot_state { OCTAVO_SLOT_FREE = 0, OCTAVO_SLOT_CLAIMED = 1, OCTAVO_S
 struct octavo_session {
    uint64_t magic;
    uint32_t version;
-   uint32_t consumer_pid;
+   uint32_t reserved_too;
    /* Counts up with every slot claimed: the order in which streams began. */
    uint32_t next_stream;
    /* Processes that found no free slot and run on untraced. */

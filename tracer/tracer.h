@@ -83,6 +83,7 @@ void placement_layout(struct octavo_layout* out);
 void placement_syscall(UInt number, const UWord* args);
 /* The start of the brk heap, for naming it. */
 Addr placement_heap_start(void);
+Bool placement_is_heap(Addr addr);
 Bool placement_is_stack(Addr addr);
 /* The path of the program's executable. */
 const HChar* placement_program(void);

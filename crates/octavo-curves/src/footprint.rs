@@ -145,6 +145,11 @@ impl Residency {
         gone
     }
 
+    /// Lets go of the pages: only peaks are asked for from now on.
+    pub fn settle(&mut self) {
+        self.pages = PageSet::default();
+    }
+
     /// Resident base pages, in bytes.
     pub fn resident_bytes(&self) -> u64 {
         self.base_pages << PageSize::BASE.log2()

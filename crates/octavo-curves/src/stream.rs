@@ -271,6 +271,14 @@ impl PageStream {
         self.pages.forget(page, page + (end - first));
     }
 
+    /// Lets go of the TLBs and pages: there are no more accesses, only results are asked for.
+    pub fn settle(&mut self) {
+        self.regions = self.regions();
+        self.front = Front::new(1);
+        self.pages = Pages::new(&self.sizes, self.levels.len());
+        (self.first, self.further) = (Vec::new(), Vec::new());
+    }
+
     /// What each region has had; a [`RegionId`] is an index here.
     pub fn regions(&self) -> Vec<RegionTally> {
         let mut regions = self.regions.clone();

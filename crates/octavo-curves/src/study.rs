@@ -362,6 +362,12 @@ impl Observer for Study {
         self.memory.space = AddressSpace::new(relocation, start.stack);
     }
 
+    fn ended(&mut self) {
+        self.fetch.settle();
+        self.data.settle();
+        self.memory.residency.settle();
+    }
+
     fn progress(&self) -> StreamProgress {
         StreamProgress {
             references: self.counts.references(),

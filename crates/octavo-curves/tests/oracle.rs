@@ -91,6 +91,7 @@ proptest! {
         play_through_ring(&random, &mut study);
         random.play(&mut naive);
         random.play(&mut residency);
+        study.ended();
 
         let (counts, expected) = (study.counts(), naive.counts());
         prop_assert_eq!(

@@ -151,7 +151,7 @@ impl AddressSpace {
             Event::Map { range, protection, source, flags } => {
                 self.map(*range, *protection, source, *flags);
             }
-            Event::Unmap { range } => self.unmap(*range),
+            Event::Unmap { range } => drop(self.cut_out(*range)),
             Event::Remap { from, to } => self.remap(*from, *to),
             Event::Protect { range, protection } => self.protect(*range, *protection),
             _ => return false,
@@ -163,7 +163,7 @@ impl AddressSpace {
         if range.is_empty() {
             return;
         }
-        self.unmap(range);
+        self.cut_out(range);
         let key = self.key_of(range, protection, source, flags);
         let region = self.region_for(key, range.start());
         self.insert(range, region, protection.write);
@@ -213,10 +213,6 @@ impl AddressSpace {
         let region = &self.regions[mapping.region.0 as usize];
         let continues = mapping.end == addr && mapping.writable && region.kind == RegionKind::Data;
         if continues { region.path.clone() } else { None }
-    }
-
-    fn unmap(&mut self, range: AddrRange) {
-        self.cut_out(range);
     }
 
     fn remap(&mut self, from: AddrRange, to: AddrRange) {
@@ -275,6 +271,9 @@ impl AddressSpace {
     /// first of them.
     fn cut_out(&mut self, range: AddrRange) -> Option<Mapping> {
         let mut first = None;
+        if range.is_empty() {
+            return first;
+        }
         while let Some((start, mapping)) = self.next_mapping(range.start(), range.end()) {
             self.mappings.remove(&start);
             first.get_or_insert(mapping);
@@ -365,6 +364,17 @@ mod tests {
 
     fn space() -> AddressSpace {
         AddressSpace::new(Relocation::default(), Some(range(0x7000_0000, 0x10_0000)))
+    }
+
+    #[test]
+    fn ranges_of_nothing_change_nothing() {
+        let mut space = space();
+        space.apply(&map(0x10000, 0x4000, RW, MapSource::Heap, 0));
+        space.apply(&Event::Unmap { range: range(0x12000, 0) });
+        space.apply(&Event::Protect { range: range(0x12000, 0), protection: RX });
+        space.apply(&Event::Remap { from: range(0x12000, 0), to: range(0x13000, 0) });
+        assert_eq!(name_at(&mut space, 0x12000), "heap");
+        assert_eq!(name_at(&mut space, 0x13fff), "heap");
     }
 
     #[test]

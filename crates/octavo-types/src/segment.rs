@@ -40,7 +40,9 @@ pub struct Item {
 /// in its superblock (which may lie in an earlier segment of the same superblock). `reads` and
 /// `writes` are sets of architectural registers read from before, and left for after, the
 /// superblock: bits 0-15 the general registers in VEX's order, 16 the flags, 17 the x87 stack,
-/// 18 the segment bases, 19 everything else, 32-63 the vector registers.
+/// 18 the segment bases, 19 everything else, 32-63 the vector registers. Flags are computed where
+/// they are used: an instruction that needs some (a conditional jump, `adc`, `dec`, which keeps the
+/// carry) may show what the instruction that set them used.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Dependences {
     /// Earlier instructions whose values this one uses.

@@ -28,6 +28,10 @@ pub trait Observer: Consumer + Send + 'static {
     /// The process has described itself.
     fn started(&mut self, start: &Start);
 
+    /// The stream is read to its end: only results are asked for from now on. They are kept until
+    /// the run is over, of as many processes as there were.
+    fn ended(&mut self) {}
+
     /// How far it is, for the live line.
     fn progress(&self) -> StreamProgress;
 }

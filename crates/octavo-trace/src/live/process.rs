@@ -40,6 +40,21 @@ impl Process {
         }
     }
 
+    /// Sends a signal, to this process and no later one.
+    pub fn signal(&self, signal: i32) {
+        match self {
+            Process::Descriptor(fd) => {
+                let (info, flags) = (std::ptr::null::<libc::siginfo_t>(), 0);
+                // SAFETY: a plain system call.
+                unsafe {
+                    libc::syscall(libc::SYS_pidfd_send_signal, fd.as_raw_fd(), signal, info, flags)
+                };
+            }
+            Process::Identifier(pid) => pid.signal(signal),
+            Process::Gone => {}
+        }
+    }
+
     /// Whether it runs no more. A zombie does not run.
     pub fn ended(&self) -> bool {
         match self {

@@ -83,7 +83,7 @@ impl<C: Observer> Consumer for Witness<C> {
 pub fn follow_ring<C: Observer>(
     identity: Identity,
     mut slot: Slot,
-    process: Process,
+    process: Arc<Process>,
     consumer: C,
     limits: Arc<Limits>,
     state: Arc<StreamState>,
@@ -185,7 +185,8 @@ pub fn follow_lackey<C: Observer>(
     (finish(&state, result), messages)
 }
 
-fn finish<C>(state: &StreamState, result: StreamResult<C>) -> StreamResult<C> {
+fn finish<C: Observer>(state: &StreamState, mut result: StreamResult<C>) -> StreamResult<C> {
+    result.consumer.ended();
     state.resident_bytes.store(0, Ordering::Relaxed);
     state.finished.store(true, Ordering::Release);
     result

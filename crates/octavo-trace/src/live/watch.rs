@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,8 @@ pub struct Shared {
     pub stop: AtomicBool,
     pub interrupted: AtomicBool,
     limits: Arc<Limits>,
-    streams: Mutex<Vec<(Pid, Arc<StreamState>)>>,
+    /// Each stream, and its process while the stream is followed.
+    streams: Mutex<Vec<(Weak<Process>, Arc<StreamState>)>>,
     done: Mutex<bool>,
     ended: Condvar,
 }
@@ -74,16 +75,16 @@ impl Shared {
         progress
     }
 
-    fn add(&self, pid: Pid) -> Arc<StreamState> {
+    fn add(&self, process: &Arc<Process>) -> Arc<StreamState> {
         let state = Arc::new(StreamState::default());
-        self.streams.lock().expect("not poisoned").push((pid, state.clone()));
+        self.streams.lock().expect("not poisoned").push((Arc::downgrade(process), state.clone()));
         state
     }
 
     fn kill_all(&self) {
-        for (pid, state) in self.streams.lock().expect("not poisoned").iter() {
+        for (process, state) in self.streams.lock().expect("not poisoned").iter() {
             if !state.finished.load(Ordering::Acquire) {
-                pid.signal(libc::SIGKILL);
+                process.upgrade().inspect(|process| process.signal(libc::SIGKILL));
             }
         }
     }
@@ -190,10 +191,10 @@ impl<C: Observer, F: Fn() -> C + Send + 'static> Watch<C, F> {
             }
         };
         for slot in fresh {
-            let pid = Pid(slot.pid());
-            let process = Process::open(pid);
-            let state = self.shared.add(pid);
-            let identity = seen.identify(&slot, state.clone(), &self.program());
+            let pid = seen.pid_of(&slot);
+            let process = Arc::new(pid.map_or(Process::Gone, |pid| Process::open(Pid(pid))));
+            let state = self.shared.add(&process);
+            let identity = seen.identify(&slot, pid, state.clone(), &self.program());
             let (consumer, limits) = ((self.observer)(), self.options.limits.clone());
             self.followers.push(spawn(move || {
                 (follow_ring(identity, slot, process, consumer, limits, state), String::new())
@@ -203,7 +204,7 @@ impl<C: Observer, F: Fn() -> C + Send + 'static> Watch<C, F> {
 
     fn follow_pipe(&mut self, pipe: OwnedFd) {
         let pid = self.root();
-        let state = self.shared.add(pid);
+        let state = self.shared.add(&Arc::new(Process::Gone));
         let program = self.program();
         let identity =
             Identity { stream: 0, parent: None, pid: pid.0, began: Began::Start, program };
@@ -266,14 +267,32 @@ impl<C: Observer, F: Fn() -> C + Send + 'static> Watch<C, F> {
 struct Seen {
     streams: HashMap<u32, Arc<StreamState>>,
     last_of: HashMap<u32, u32>,
+    /// A process was seen that knows itself by another identifier than we do.
+    namespaces: bool,
 }
 
 impl Seen {
+    /// The identifier of a new stream's process; none where it is gone, or has executed another
+    /// program already, and nobody can tell which one it was.
+    fn pid_of(&mut self, slot: &Slot) -> Option<u32> {
+        let (holder, own) = (slot.holder(), slot.pid());
+        self.namespaces |= holder.is_some_and(|holder| holder != own);
+        let plausible = !self.namespaces && own > 1 && i32::try_from(own).is_ok();
+        holder.or_else(|| plausible.then_some(own))
+    }
+
     /// Who a new stream is. A fresh image in a known process has come by an exec, which ends the
     /// stream before it.
-    fn identify(&mut self, slot: &Slot, state: Arc<StreamState>, program: &str) -> Identity {
-        let (stream, pid) = (slot.stream(), slot.pid());
-        let before = self.last_of.insert(pid, stream);
+    fn identify(
+        &mut self,
+        slot: &Slot,
+        pid: Option<u32>,
+        state: Arc<StreamState>,
+        program: &str,
+    ) -> Identity {
+        let stream = slot.stream();
+        let before = pid.and_then(|pid| self.last_of.insert(pid, stream));
+        let pid = pid.unwrap_or_else(|| slot.pid());
         self.streams.insert(stream, state);
         let (parent, began) = match (slot.parent_stream(), before) {
             (Some(parent), _) => (Some(parent), Began::Fork),

@@ -1,7 +1,7 @@
 //! The numbers of `tracer/ring.h`: change both together, and the version with them.
 
 pub const MAGIC: u64 = 0x0076_6174_634f_0a0d;
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 pub const PAGE_BYTES: usize = 4096;
 pub const SLOTS: usize = 960;
@@ -20,7 +20,6 @@ pub const NO_PARENT: u32 = u32::MAX;
 pub mod session {
     pub const MAGIC: usize = 0;
     pub const VERSION: usize = 8;
-    pub const CONSUMER_PID: usize = 12;
     pub const UNTRACED: usize = 20;
     pub const SLOT_STATE: usize = 32;
 }

@@ -64,7 +64,7 @@ impl Session {
             return Err(SessionError::Map(io::Error::last_os_error()));
         }
         let made = Session { base: base.cast(), file };
-        made.word(session::CONSUMER_PID).store(std::process::id(), Ordering::Relaxed);
+        made.hold();
         made.word(session::VERSION).store(format::VERSION, Ordering::Relaxed);
         made.word(session::MAGIC).store(format::MAGIC as u32, Ordering::Relaxed);
         made.word(session::MAGIC + 4).store((format::MAGIC >> 32) as u32, Ordering::Release);
@@ -74,6 +74,25 @@ impl Session {
     /// The path by which a traced process opens it, however deep its descent.
     pub fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()))
+    }
+
+    /// Locks the file's first byte for as long as we read: a traced process that waits for room in
+    /// its ring asks for it. The lock is the open file's, so that no other thread can lose it.
+    fn hold(&self) {
+        let mut lock = flock(libc::F_WRLCK, 0);
+        // SAFETY: a plain system call on our own file; failure leaves the lock free, and a process
+        // that then waits long gives up.
+        unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &mut lock) };
+    }
+
+    /// The process that holds a slot, by the identifier that it has for us: inside a PID namespace
+    /// it knows itself by another. None once its image is gone.
+    pub(super) fn holder(&self, slot: usize) -> Option<u32> {
+        let mut lock = flock(libc::F_WRLCK, 1 + slot as libc::off_t);
+        // SAFETY: a plain system call that fills in `lock`.
+        let asked = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_GETLK, &mut lock) };
+        let held = asked == 0 && lock.l_type != libc::F_UNLCK as libc::c_short;
+        held.then_some(lock.l_pid).and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid > 1)
     }
 
     /// How many processes ran on untraced because every slot was taken.
@@ -123,6 +142,17 @@ impl Drop for Session {
     fn drop(&mut self) {
         // SAFETY: the mapping made in `create`; slots hold an `Arc` of the session.
         unsafe { libc::munmap(self.base.cast(), format::FILE_BYTES) };
+    }
+}
+
+/// A lock of kind `l_type` on byte `start`.
+fn flock(l_type: libc::c_int, start: libc::off_t) -> libc::flock {
+    libc::flock {
+        l_type: l_type as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: start,
+        l_len: 1,
+        l_pid: 0,
     }
 }
 

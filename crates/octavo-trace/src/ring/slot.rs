@@ -21,7 +21,12 @@ impl Slot {
         Slot { session, number, chunk: 0, word: 0 }
     }
 
-    /// The traced process.
+    /// The process whose image writes here, as we know it; none once that image is gone.
+    pub fn holder(&self) -> Option<u32> {
+        self.session.holder(self.number)
+    }
+
+    /// The traced process, as it knows itself.
     pub fn pid(&self) -> u32 {
         self.u32(slot::PID).load(Ordering::Relaxed)
     }
@@ -44,11 +49,25 @@ impl Slot {
     }
 
     /// Hands the next words to `take`: the rest of a whole chunk, or, where `unpublished`, what the
-    /// process has written of the chunk it is at. Returns how many words there were.
-    pub fn read(&mut self, unpublished: bool, take: impl FnOnce(&[u64])) -> usize {
+    /// process has written of the chunk it is at. Returns how many words there were; 0 only where
+    /// there is nothing more for now.
+    pub fn read(&mut self, unpublished: bool, mut take: impl FnMut(&[u64])) -> usize {
+        for _ in 0..format::CHUNKS {
+            let chunk = self.chunk;
+            let count = self.read_once(unpublished, &mut take);
+            // A whole chunk may hold nothing that was not read before, when the process was idle.
+            if count > 0 || self.chunk == chunk {
+                return count;
+            }
+        }
+        0
+    }
+
+    fn read_once(&mut self, unpublished: bool, take: &mut impl FnMut(&[u64])) -> usize {
         let published = self.u64(slot::CHUNKS_PUBLISHED).load(Ordering::Acquire);
         let index = (self.chunk % format::CHUNKS as u64) as usize;
-        let whole = self.chunk < published;
+        // More than a ring ahead is no tracer of ours.
+        let whole = (1..=format::CHUNKS as u64).contains(&published.wrapping_sub(self.chunk));
         let end = if whole {
             self.u32(slot::CHUNK_WORDS + 4 * index).load(Ordering::Relaxed) as usize
         } else if unpublished {
@@ -89,7 +108,9 @@ impl Slot {
         let first = self.u64(slot::FIRST_CHUNK_ADDRESS).load(Ordering::Relaxed);
         let start = first.wrapping_add((index * format::CHUNK_BYTES) as u64);
         let bytes = write.wrapping_sub(start);
-        if bytes <= format::CHUNK_BYTES as u64 { bytes as usize / 8 } else { 0 }
+        // A chunk is never filled to its last word: that address is the next chunk's beginning, which
+        // the process has entered since we asked what is published.
+        if bytes < format::CHUNK_BYTES as u64 { bytes as usize / 8 } else { 0 }
     }
 
     fn offset(&self) -> usize {
@@ -104,5 +125,61 @@ impl Slot {
     fn u64(&self, field: usize) -> &AtomicU64 {
         // SAFETY: as above.
         unsafe { &*self.session.at(self.offset() + field).cast() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where the tracer of these tests has its chunks.
+    const CHUNKS_AT: u64 = 0x10_0000;
+
+    fn slot() -> Slot {
+        let slot = Slot::new(Session::create(&std::env::temp_dir()).unwrap(), 3);
+        slot.u64(slot::FIRST_CHUNK_ADDRESS).store(CHUNKS_AT, Ordering::Relaxed);
+        slot.u64(slot::WRITE_ADDRESS).store(CHUNKS_AT, Ordering::Relaxed);
+        slot
+    }
+
+    fn write_up_to(slot: &Slot, chunk: u64, words: u64) {
+        let address = CHUNKS_AT + chunk * format::CHUNK_BYTES as u64 + 8 * words;
+        slot.u64(slot::WRITE_ADDRESS).store(address, Ordering::Release);
+    }
+
+    fn publish(slot: &Slot, chunk: u64, words: u32) {
+        slot.u32(slot::CHUNK_WORDS + 4 * chunk as usize).store(words, Ordering::Relaxed);
+        slot.u64(slot::CHUNKS_PUBLISHED).store(chunk + 1, Ordering::Release);
+    }
+
+    #[test]
+    fn a_chunk_that_was_read_before_it_was_whole_hides_no_other() {
+        let mut slot = slot();
+        write_up_to(&slot, 0, 32_000);
+        assert_eq!(slot.read(false, |_| {}), 0);
+        assert_eq!(slot.read(true, |_| {}), 32_000);
+        publish(&slot, 0, 32_000);
+        write_up_to(&slot, 1, 5);
+        assert_eq!(slot.read(true, |_| {}), 5);
+        assert_eq!(slot.u64(slot::CHUNKS_CONSUMED).load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_process_at_the_next_chunk_has_written_nothing_into_this_one() {
+        let mut slot = slot();
+        write_up_to(&slot, 1, 0);
+        assert_eq!(slot.read(true, |_| {}), 0);
+    }
+
+    #[test]
+    fn more_chunks_than_there_are_are_none() {
+        let mut slot = slot();
+        slot.u64(slot::CHUNKS_PUBLISHED).store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(slot.read(true, |_| {}), 0);
+    }
+
+    #[test]
+    fn a_slot_that_nobody_locks_has_no_holder() {
+        assert_eq!(slot().holder(), None);
     }
 }

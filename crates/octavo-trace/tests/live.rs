@@ -1,0 +1,91 @@
+//! The tracer itself, on a program that can be foretold. Needs `make setup workloads`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use octavo_trace::{
+    Ended, ExitReason, Limits, Live, LiveOptions, Observer, Start, StreamProgress, Tracer,
+};
+use octavo_types::{Consumer, Event, ItemKind, Segment, VirtAddr};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Counts executions of each segment.
+#[derive(Default)]
+struct Log {
+    executions: Vec<(Segment, u64)>,
+}
+
+impl Consumer for Log {
+    fn segment(&mut self, segment: &Segment, _: &[VirtAddr]) {
+        match self.executions.iter_mut().find(|(known, _)| known == segment) {
+            Some((_, count)) => *count += 1,
+            None => self.executions.push((segment.clone(), 1)),
+        }
+    }
+
+    fn event(&mut self, _: &Event) {}
+}
+
+impl Observer for Log {
+    fn started(&mut self, _: &Start) {}
+
+    fn progress(&self) -> StreamProgress {
+        StreamProgress::default()
+    }
+}
+
+/// General registers in the sets, in VEX's order.
+const GENERAL: u64 = 0xffff;
+const RAX: u64 = 1;
+const RCX: u64 = 1 << 1;
+const RBX: u64 = 1 << 3;
+const RSI: u64 = 1 << 6;
+const RDI: u64 = 1 << 7;
+
+#[test]
+fn dependences_are_those_of_the_instructions() {
+    let session_dir = std::env::temp_dir().join(format!("octavo-live-{}", std::process::id()));
+    std::fs::create_dir_all(&session_dir).unwrap();
+    let options = LiveOptions {
+        argv: vec![root().join("build/workloads/dependences").into()],
+        valgrind: "valgrind".into(),
+        tool_dir: root().join("build/tracer"),
+        tracer: Tracer::Octavo,
+        follow_children: true,
+        session_dir: session_dir.clone(),
+        scratch_dir: std::env::temp_dir(),
+        limits: Limits::new(0, None, false),
+    };
+    let live = Live::start(options, Log::default).expect("make setup workloads has been run");
+    while live.wait(Duration::from_secs(1)).running {}
+    let result = live.finish().expect("make setup workloads has been run");
+    std::fs::remove_dir_all(session_dir).unwrap();
+
+    assert_eq!(result.exit.reason, ExitReason::Exited, "{}", result.exit.diagnostics);
+    let stream = &result.streams[0];
+    assert_eq!((stream.ended, stream.exit_code), (Ended::Exit, Some(0)));
+    use ItemKind::{Fetch, Load, Store};
+    let turn = [Fetch, Load, Fetch, Fetch, Store, Fetch, Fetch, Fetch];
+    let is_turn = |segment: &Segment| segment.items().iter().map(|item| item.kind).eq(turn);
+    let turns: Vec<_> = stream.consumer.executions.iter().filter(|(s, _)| is_turn(s)).collect();
+    // The first of the thousand turns belongs to the segment that leads into the loop.
+    assert_eq!(turns.iter().map(|(_, count)| count).sum::<u64>(), 999);
+
+    // VEX puts two turns into a superblock: in the first, registers come from before it.
+    let general = |index: usize, segment: &Segment| {
+        let of = segment.dependences()[index];
+        (of.producers, of.reads & GENERAL, of.writes & GENERAL)
+    };
+    let (first, _) = turns.iter().find(|(s, _)| general(0, s).0 == 0).unwrap();
+    assert_eq!(general(0, first), (0, RDI, RAX), "the load");
+    assert_eq!(general(1, first), (1, RBX, RBX), "the sum needs the load before it");
+    assert_eq!(general(2, first), (1, RSI, 0), "the store needs the sum before it");
+    assert_eq!(general(3, first), (0, RDI, RDI), "the step");
+    assert_eq!(general(4, first), (0, RCX, RCX), "the count");
+    let (second, _) = turns.iter().find(|(s, _)| general(0, s).0 != 0).unwrap();
+    assert_eq!(general(0, second), (1 << 2, 0, RAX), "the load needs the step three before it");
+    assert_eq!(general(1, second).0, 1 | 1 << 5, "the sum needs the load and the sum before");
+}
