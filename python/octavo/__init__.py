@@ -1,9 +1,29 @@
 """Octavo: what address translation costs a program at every page size, and which to choose."""
 
-from octavo._core import VERSION, OctavoError
-from octavo.api import run
-from octavo.result import RunResult
+from typing import TYPE_CHECKING, Any
 
-__version__ = VERSION
+if TYPE_CHECKING:
+    from octavo._core import OctavoError
+    from octavo.api import run
+    from octavo.result import RunResult
+
+    __version__: str
 
 __all__ = ["OctavoError", "RunResult", "__version__", "run"]
+
+_PLACES = {
+    "OctavoError": ("octavo._core", "OctavoError"),
+    "RunResult": ("octavo.result", "RunResult"),
+    "__version__": ("octavo._core", "VERSION"),
+    "run": ("octavo.api", "run"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Loads what is asked for, so that the command line is there at once to catch a Ctrl-C."""
+    if name not in _PLACES:
+        raise AttributeError(f"module `octavo` has no attribute `{name}`")
+    from importlib import import_module
+
+    module, attribute = _PLACES[name]
+    return getattr(import_module(module), attribute)

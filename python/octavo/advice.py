@@ -193,13 +193,43 @@ def advise(case: Case, limits: Thresholds) -> Advice:
     )
 
 
-def overall_text(advice: Sequence[Advice]) -> str:
-    """The answer to "which page size?" in one line."""
-    whole = [item for item in advice if item.case.region is None]
-    if not any(item.changes for item in whole):
-        return "Which page size? 4 KiB: nothing should be changed."
-    parts = [f"{format_bytes(item.page_size)} for {item.case.subject}" for item in whole]
-    return f"Which page size? {', '.join(parts)}."
+def overall_text(advice: Sequence[Advice], usable: Sequence[int]) -> str:
+    """The answer to "which page size?" in one line.
+
+    `usable` is, for each piece of advice, the size in bytes that this processor has for it.
+    """
+    whole = {item.case.stream: item for item in advice if item.case.region is None}
+    sized = list(zip(advice, usable, strict=True))
+    usable_whole = {item.case.stream: size for item, size in sized if item.case.region is None}
+    wanted, here = [item.page_size for item in whole.values()], list(usable_whole.values())
+    larger = {
+        (item.case.process, item.case.region)
+        for item, size in sized
+        if item.page_size > whole[item.case.stream].page_size
+        or size > usable_whole[item.case.stream]
+    }
+    if any(item.changes for item in whole.values()):
+        text = f"{_by_stream(whole, wanted)}."
+        if here != wanted:
+            text += f" With the sizes of this processor: {_by_stream(whole, here)}."
+    elif larger:
+        text = "4 KiB for the program as a whole."
+    else:
+        text = "4 KiB: nothing should be changed."
+    if larger:
+        regions = "1 region wants" if len(larger) == 1 else f"{len(larger)} regions want"
+        text += f" {regions} larger pages."
+    return f"Which page size? {text}"
+
+
+def _by_stream(streams: Iterable[str], sizes: Sequence[int]) -> str:
+    """`4 KiB for code, 64 KiB for data`, or `4 KiB for both`."""
+    if len(sizes) > 1 and len(set(sizes)) == 1:
+        return f"{format_bytes(sizes[0])} for both"
+    names = ("code" if stream == "fetch" else "data" for stream in streams)
+    return ", ".join(
+        f"{format_bytes(size)} for {name}" for name, size in zip(names, sizes, strict=True)
+    )
 
 
 def _point(misses: Row, memory: Row) -> Point:

@@ -19,7 +19,7 @@ from octavo.program import find_program
 from octavo.result import RunResult, advice_records
 from octavo.rows import rows_of
 from octavo.session import Run, drive
-from octavo.valgrind import find_tool_dir, find_valgrind
+from octavo.valgrind import check_temporary_directory, find_tool_dir, find_valgrind
 
 if TYPE_CHECKING:
     from octavo._core import Progress, Result
@@ -74,6 +74,7 @@ def execute(
         raise UsageError("no program given; write it after the options: octavo run -- PROGRAM.")
     program = find_program(command[0])
     valgrind = find_valgrind()
+    check_temporary_directory()
     tool_dir = find_tool_dir() if configuration.tracer == "octavo" else Path()
     started_at = datetime.now(timezone.utc)
     session_dir = tempfile.mkdtemp(prefix="octavo-")
@@ -105,7 +106,7 @@ def execute(
     return RunResult(
         manifest=build_manifest(result, circumstances),
         rows=rows,
-        advice=advice_records(rows, configuration.machine, read_huge_pages()),
+        advice=advice_records(rows, configuration.machine, read_huge_pages(), command),
     )
 
 

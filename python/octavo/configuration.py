@@ -13,6 +13,11 @@ from octavo.units import BASE_PAGE, DEFAULT_PAGE_SIZES, page_size, page_sizes
 Layout = Literal["native", "as-traced"]
 Tracer = Literal["octavo", "lackey"]
 
+_MOST_ENTRIES = 1 << 20
+"""Far above any TLB that was built."""
+_MOST_INSTRUCTIONS = (1 << 63) - 1
+"""What the counters hold."""
+
 
 @dataclass(frozen=True)
 class Configuration:
@@ -66,8 +71,10 @@ def configure(
         raise UsageError("--max-instructions must be at least 1.")
     if skip_instructions < 0:
         raise UsageError("--skip-instructions must not be negative.")
-    if entries is not None and min(entries) < 1:
-        raise UsageError("--entries must be at least 1.")
+    if entries is not None and not 1 <= min(entries) <= max(entries) <= _MOST_ENTRIES:
+        raise UsageError(f"--entries must be from 1 to {_MOST_ENTRIES}.")
+    if max(skip_instructions, max_instructions or 0) > _MOST_INSTRUCTIONS:
+        raise UsageError(f"no run has more than {_MOST_INSTRUCTIONS} instructions.")
     choose(layout, get_args(Layout), "layout")
     choose(tracer, get_args(Tracer), "tracer")
     machine = single_level(*entries) if entries else load_preset(tlb or DEFAULT_PRESET)

@@ -30,7 +30,10 @@ class HugePages:
     thp: str | None
     """`always`, `madvise` or `never`; None when the kernel has no transparent huge pages."""
     thp_sizes: dict[int, str]
-    """Setting by size in bytes, `inherit` resolved; before Linux 6.8 the 2 MiB of `thp` alone."""
+    """Setting by size in bytes, `inherit` resolved; before Linux 6.8 the 2 MiB of `thp` alone.
+    Sizes that only shared memory can have (8 KiB) are not among them."""
+    shared_thp: str | None
+    """The same for shared memory: `never`, `advise`, `within_size`, `always`, `deny` or `force`."""
     hugetlb_sizes: frozenset[int]
     """Sizes that hugetlbfs can reserve."""
     kernel: tuple[int, ...]
@@ -69,6 +72,7 @@ def read_huge_pages(
     return HugePages(
         thp=thp,
         thp_sizes=_thp_sizes(root, thp),
+        shared_thp=read_setting(root / THP / "shmem_enabled"),
         hugetlb_sizes=frozenset(_sizes_in(root / HUGETLB)),
         kernel=_numbers(kernel or platform.release()),
         glibc=_glibc(_own_libc() if libc is None else libc),
@@ -82,8 +86,9 @@ def _thp_sizes(root: Path, thp: str | None) -> dict[int, str]:
         return {}
     sizes = {}
     for size, directory in _sizes_in(root / THP).items():
-        setting = read_setting(directory / "enabled") or "never"
-        sizes[size] = thp if setting == "inherit" else setting
+        setting = read_setting(directory / "enabled")
+        if setting is not None:
+            sizes[size] = thp if setting == "inherit" else setting
     return sizes or {PMD_PAGE: thp}
 
 

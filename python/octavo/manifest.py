@@ -70,7 +70,8 @@ def partial_reason(result: Result, interrupted_by: int | None) -> str | None:
     """Why the result stops short of the program's own end; None when it does not."""
     ended = result["exit"]
     if interrupted_by is not None:
-        return f"interrupted by {signal_name(interrupted_by)}"
+        then = f", then ended with status {ended['code']}" if ended["code"] is not None else ""
+        return f"interrupted by {signal_name(interrupted_by)}{then}"
     if ended["reason"] == "interrupted":
         return "interrupted"
     if ended["reason"] == "tracer-failed":

@@ -37,6 +37,7 @@ def failing_with(what: str) -> Iterator[None]:
 
 def write_standard_output(text: str) -> None:
     """Writes and flushes, so that a reader who has gone is noticed here and nowhere later."""
+    _check_standard_output()
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -45,15 +46,25 @@ def write_standard_output(text: str) -> None:
         raise
 
 
+def _check_standard_output() -> None:
+    """Python has no `sys.stdout` where a shell's `>&-` closed it."""
+    if sys.stdout is None:
+        raise CannotRun("cannot write to standard output: it is closed.")
+
+
 class JsonFile:
     """The file that `--json` names; `-` is standard output."""
 
     def __init__(self, name: str) -> None:
         """Checks that the file can be written."""
+        if not name:
+            raise UsageError("--json is empty; name a file, or - for standard output.")
         self._name = name
+        self._what = "to standard output" if name == STANDARD_OUTPUT else f"`{name}`"
         self._place = Path(os.path.realpath(name))
-        with failing_with(f"`{name}`"):
+        with failing_with(self._what):
             if name == STANDARD_OUTPUT:
+                _check_standard_output()
                 return
             if self._place.is_dir():
                 raise CannotRun(f"cannot write `{name}`: it is a directory.")
@@ -71,7 +82,7 @@ class JsonFile:
     def write(self, document: Any) -> None:
         """Writes the document whole, or raises and leaves what was there before."""
         text = to_json(document)
-        with failing_with(f"`{self._name}`"):
+        with failing_with(self._what):
             if self._name == STANDARD_OUTPUT:
                 write_standard_output(text)
             elif self._is_special():
@@ -85,6 +96,8 @@ class OutputDirectory:
 
     def __init__(self, name: str, *, force: bool) -> None:
         """Makes the directory and a staging place inside it, or says why not."""
+        if not name:
+            raise UsageError("--out is empty; name a directory.")
         self._place = Path(name)
         self._made = not self._place.exists()
         with failing_with(f"to `{name}`"):

@@ -1,6 +1,7 @@
 """Finding the program to trace, and refusing what cannot be traced before anything runs."""
 
 import os
+import re
 import shutil
 import stat
 from pathlib import Path
@@ -101,9 +102,14 @@ def _check_elf(path: Path, head: bytes) -> None:
 
 
 def _check_interpreter(path: Path, program: Path, head: bytes, depth: int) -> None:
-    words = head[2:].split(b"\n", 1)[0].split(maxsplit=1)
-    if not words:
+    words = re.split(rb"[ \t]+", head[2:].split(b"\n", 1)[0].strip(b" \t"), maxsplit=1)
+    if not words[0]:
         raise NotExecutable(f"the #! line of `{path}` names no interpreter.")
+    if words[0].endswith(b"\r"):
+        raise NotExecutable(
+            f"the #! line of `{path}` ends as on Windows, so the kernel finds no interpreter; "
+            "`dos2unix` mends it."
+        )
     interpreter = Path(os.fsdecode(words[0]))
     if not interpreter.is_file():
         raise NotExecutable(f"`{path}` wants the interpreter `{interpreter}`, which is not there.")

@@ -1,5 +1,6 @@
 """What a run gives: its manifest, its rows and the advice, and the document that holds them."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from octavo.advice import Advice, advise_all, overall_text
 from octavo.huge_pages import HugePages
 from octavo.machine import Machine
-from octavo.means import means_for
+from octavo.means import means_for, usable_size
 from octavo.rows import Row
 
 if TYPE_CHECKING:
@@ -52,12 +53,20 @@ class RunResult:
         }
 
 
-def advice_records(rows: Sequence[Row], machine: Machine, host: HugePages) -> list[dict[str, Any]]:
+def advice_records(
+    rows: Sequence[Row], machine: Machine, host: HugePages, command: Sequence[str]
+) -> list[dict[str, Any]]:
     """Advice with its means as plain data, the overall answer first."""
     advice = advise_all(rows, machine)
-    answer = {"scope": "answer", "text": overall_text(advice)}
-    return [answer, *(_with_means(item, host) for item in advice)]
+    usable = [usable_size(item, host) for item in advice]
+    answer = {"scope": "answer", "text": overall_text(advice, usable)}
+    program = shlex.join(command)
+    records = [
+        _with_means(item, size, host, program) for item, size in zip(advice, usable, strict=True)
+    ]
+    return [answer, *records]
 
 
-def _with_means(item: Advice, host: HugePages) -> dict[str, Any]:
-    return {**item.record(), "means": [means.record() for means in means_for(item, host)]}
+def _with_means(item: Advice, usable: int, host: HugePages, program: str) -> dict[str, Any]:
+    means = [means.record() for means in means_for(item, host, program)]
+    return {**item.record(), "usable_page_size": usable, "means": means}

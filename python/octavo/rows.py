@@ -7,7 +7,7 @@ there is more than one; then each region of each process. The columns are listed
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, TypedDict, get_args
 
 from octavo._core import OctavoError
@@ -102,7 +102,8 @@ def _program_rows(result: Result, machine: Machine) -> Iterator[Row]:
     yield from _event_rows(processes)
     curves = [curve for process in processes for curve in process["curves"]]
     instructions = sum(process["instructions"] for process in processes)
-    yield from _curve_rows(_summed_curves(curves), instructions, machine)
+    whole = _with_unused(_summed_curves(curves), machine)
+    yield from _curve_rows(whole, instructions, machine)
     footprints = [footprint for process in processes for footprint in process["footprints"]]
     yield from _footprint_rows(_summed_footprints(footprints, len(processes)))
 
@@ -111,7 +112,8 @@ def _process_rows(process: Process, machine: Machine) -> Iterator[Row]:
     for counter, value in _summed_counters([process]).items():
         yield _count("stream", counter, value)
     yield from _event_rows([process])
-    yield from _curve_rows(process["curves"], process["instructions"], machine)
+    whole = _with_unused(process["curves"], machine)
+    yield from _curve_rows(whole, process["instructions"], machine)
     yield from _footprint_rows(process["footprints"])
 
 
@@ -169,6 +171,27 @@ def _summed_curves(curves: Iterable[Curve]) -> list[Curve]:
         total["accesses"] += curve["accesses"]
         total["misses"] += curve["misses"]
     return list(totals.values())
+
+
+def _with_unused(curves: Sequence[Curve], machine: Machine) -> Iterator[Curve]:
+    """The curves, and zeros for a TLB that nothing was looked up in: a program without data."""
+    yield from curves
+    used = {curve["stream"] for curve in curves}
+    sizes = {curve["page_size"] for curve in curves}
+    streams: tuple[Literal["fetch", "data"], ...] = ("fetch", "data")
+    for stream in streams:
+        if stream in used:
+            continue
+        for level, entries in enumerate((tlb.entries(stream) for tlb in machine.levels), start=1):
+            for size in sizes:
+                yield {
+                    "stream": stream,
+                    "page_size": size,
+                    "level": level,
+                    "entries": entries,
+                    "accesses": 0,
+                    "misses": 0,
+                }
 
 
 def _curve_rows(curves: Iterable[Curve], instructions: int, machine: Machine) -> Iterator[Row]:

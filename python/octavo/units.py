@@ -5,7 +5,7 @@ of 1000 (k, M, G).
 """
 
 import re
-from decimal import Decimal
+from fractions import Fraction
 
 from octavo._core import parse_page_size
 from octavo.errors import UsageError
@@ -61,8 +61,8 @@ def count(text: str) -> int:
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([kmgt]?)", text.strip().lower())
     if match is None:
         raise UsageError(f"`{text}` is no count: give a number such as 250000, 10M or 2G.")
-    number = Decimal(match[1]) * _COUNT_UNITS[match[2]]
-    if number % 1:
+    number = Fraction(match[1]) * _COUNT_UNITS[match[2]]
+    if number.denominator != 1:
         raise UsageError(f"`{text}` is no whole number.")
     return int(number)
 

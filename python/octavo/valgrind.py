@@ -59,6 +59,13 @@ def _version_of(launcher: Path) -> str:
     return match.group(1)
 
 
+def check_temporary_directory() -> None:
+    """Valgrind writes to TMPDIR, and says little but at length when it cannot."""
+    named = os.environ.get("TMPDIR")
+    if named and not (Path(named).is_dir() and os.access(named, os.W_OK | os.X_OK)):
+        raise CannotRun(f"TMPDIR names `{named}`, which is no directory that can be written to.")
+
+
 def find_tool_dir() -> Path:
     """The private VALGRIND_LIB directory that holds our tool.
 

@@ -25,6 +25,8 @@ class Grid:
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     left_columns: int = 1
+    spare_column: int | None = None
+    """The left column that a narrow screen may go without."""
 
 
 def counters(rows: Sequence[Row]) -> dict[str, int]:
@@ -89,7 +91,7 @@ def page_size_grid(rows: Sequence[Row], level: int) -> Grid:
 
 
 def _level_title(data: Row, fetch: Row, level: int) -> str:
-    name = "TLB" if level == 1 else f"level-{level} TLB"
+    name = "TLB" if level == 1 else f"Level-{level} TLB"
     return f"{name} with {fetch['entries']} entries for code and {data['entries']} for data"
 
 
@@ -141,7 +143,8 @@ def region_grid(rows: Sequence[Row], advice: Sequence[dict[str, Any]], level: in
         "data\npage",
     )
     title = "Regions, at 4 KiB pages, with the page size advised for large ones"
-    return Grid(title, head, tuple(cells for _, cells in body), left_columns=2)
+    rows_by_misses = tuple(cells for _, cells in body)
+    return Grid(title, head, rows_by_misses, left_columns=2, spare_column=1)
 
 
 def process_grid(rows: Sequence[Row], manifest: dict[str, Any], level: int) -> Grid | None:
@@ -176,7 +179,7 @@ def process_grid(rows: Sequence[Row], manifest: dict[str, Any], level: int) -> G
         "data\nper 1000",
     )
     title = "Processes, at 4 KiB pages; the totals above are sums, each image with a TLB of its own"
-    return Grid(title, head, tuple(body), left_columns=3)
+    return Grid(title, head, tuple(body), left_columns=3, spare_column=2)
 
 
 def notable_regions(advice: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -40,7 +40,7 @@ def finish() -> Callable[..., RunResult]:
             configuration=configuration,
             interrupted_by=interrupted_by,
         )
-        advice = advice_records(rows, configuration.machine, read_huge_pages())
+        advice = advice_records(rows, configuration.machine, read_huge_pages(), facts.command)
         return RunResult(build_manifest(result, facts), rows, advice)
 
     return make

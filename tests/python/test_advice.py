@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from octavo._core import Process
 
 KIB = 1024
+MIB = 1 << 20
 LRU = load_preset("lru64")
 KNEE_AT_16K = (
     10_000_000,
@@ -105,6 +106,7 @@ def test_no_data_references() -> None:
     for footprint in made["footprints"]:
         if footprint["stream"] == "data":
             footprint["touched_bytes"] = 0
+    made["curves"] = [curve for curve in made["curves"] if curve["stream"] == "fetch"]
     _, data = advise(made)
     assert data.reason == "no-references"
     assert not data.changes
@@ -150,9 +152,33 @@ def test_the_last_level_decides() -> None:
 
 def test_the_answer_in_one_line() -> None:
     change = advise(process(0, code_misses=KNEE_AT_16K, data_misses=STEADY))
-    assert overall_text(change) == "Which page size? 16 KiB for code, 128 KiB for data."
+    wanted = [item.page_size for item in change]
+    said = "Which page size? 16 KiB for code, 128 KiB for data."
+    assert overall_text(change, wanted) == said
+    here = "With the sizes of this processor: 4 KiB for code, 2 MiB for data."
+    assert overall_text(change, [4 * KIB, 2 * MIB]) == f"{said} {here}"
     keep = advise(process(0))
-    assert overall_text(keep) == "Which page size? 4 KiB: nothing should be changed."
+    assert overall_text(keep, [4 * KIB] * 2) == "Which page size? 4 KiB: nothing should be changed."
+
+
+def test_the_answer_tells_of_regions_that_want_larger_pages() -> None:
+    grown = (0.0,) + (0.9,) * 9
+    found = advise(
+        process(0, data_misses=KNEE_AT_16K, data_growth=grown, regions=[region(misses=KNEE_AT_16K)])
+    )
+    said = overall_text(found, [item.page_size for item in found])
+    assert said == (
+        "Which page size? 4 KiB for the program as a whole. 1 region wants larger pages."
+    )
+
+
+def test_the_answer_tells_of_regions_that_can_have_larger_pages_here() -> None:
+    found = advise(process(0, data_misses=KNEE_AT_16K, regions=[region(misses=KNEE_AT_16K)]))
+    sizes = [4 * KIB if item.case.region is None else 2 * MIB for item in found]
+    assert overall_text(found, sizes) == (
+        "Which page size? 4 KiB for code, 16 KiB for data. With the sizes of this processor: "
+        "4 KiB for both. 1 region wants larger pages."
+    )
 
 
 @given(

@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,9 +14,12 @@ from typer.testing import CliRunner, Result
 from fakes import FakeRun, killed, process, progress, region, result
 from octavo._core import VERSION, OctavoError
 from octavo.cli import app
+from octavo.result import RunResult
 from octavo.terminal.live import LiveLine, progress_text
+from octavo.terminal.summary import show_result
 
 Install = Callable[[FakeRun], None]
+Finish = Callable[..., RunResult]
 FALLING = tuple(10_000_000 >> step for step in range(10))
 
 
@@ -146,6 +150,11 @@ def test_report_of_something_else(tmp_path: Path) -> None:
         (["no-such-program"], 127, "no program `no-such-program`"),
         (["/"], 126, "is a directory"),
         (["--out", "/proc/x/y", "prog"], 125, "cannot write to"),
+        (["--out", "", "prog"], 2, "--out is empty"),
+        (["--json", "", "prog"], 2, "--json is empty"),
+        (["--max-instructions", "", "prog"], 2, "is no count"),
+        (["--skip-instructions", "9" * 30, "prog"], 2, "no run has more"),
+        (["--entries", "5000000000", "prog"], 2, "--entries must be from 1 to 1048576"),
         (["--json", "/no/such/dir/x", "prog"], 125, "cannot write"),
     ],
 )
@@ -159,6 +168,15 @@ def test_errors_are_one_sentence(
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert not run.started
+
+
+def test_a_program_without_data_has_its_tables(pretend: Install) -> None:
+    made = process(0, data_references=0)
+    made["curves"] = [curve for curve in made["curves"] if curve["stream"] == "fetch"]
+    pretend(FakeRun(result(made)))
+    done = octavo("run", "prog")
+    assert done.exit_code == 0
+    assert "Which page size?" in done.stderr
 
 
 def test_nothing_counted_is_no_result(pretend: Install, tmp_path: Path) -> None:
@@ -214,6 +232,63 @@ def test_a_reader_who_has_gone_is_no_traceback() -> None:
         check=False,
     )
     assert "BrokenPipeError" not in done.stderr
+
+
+@pytest.mark.parametrize("end", ["2>/dev/full", "2>&1 >/dev/null | true", "2>&-"])
+def test_a_standard_error_that_cannot_be_written_costs_nothing(end: str) -> None:
+    program = (
+        "import time; from octavo.terminal.console import make_console\n"
+        "time.sleep(0.2); console = make_console()\n"
+        "for _ in range(3): console.print('x' * 10**5)\n"
+        "open(sys.argv[1], 'w').write('kept')\n"
+    )
+    done = _shell(f'"$0" -c "import sys; {program}" "$1" {end}; cat "$1"')
+    assert done == "kept"
+
+
+def test_standard_output_that_is_closed_is_told_before_the_run() -> None:
+    guarded = (
+        "from octavo.cli.guard import guarded; from octavo.output import JsonFile\n"
+        "with guarded(): JsonFile('-')"
+    )
+    assert "octavo: cannot write to standard output: it is closed." in _shell(
+        f'"$0" -c "{guarded}" 2>"$1" >&-; cat "$1"'
+    )
+
+
+def _shell(script: str) -> str:
+    """What a script prints; `$0` is Python, `$1` a file for it to write to."""
+    with tempfile.NamedTemporaryFile() as file:
+        done = subprocess.run(
+            ["/bin/sh", "-c", script, sys.executable, file.name],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    return done.stdout
+
+
+def test_the_command_line_is_loaded_by_what_catches_ctrl_c() -> None:
+    program = "import octavo.__main__, sys; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert "octavo.cli" not in done.stdout.split()
+    assert "octavo.api" not in done.stdout.split()
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_every_column_is_seen_on_a_terminal(finish: Finish, width: int) -> None:
+    regions = [region("a-library-of-some-length.so.6 data", misses=FALLING)]
+    made = result(*(process(n, data_misses=FALLING, regions=regions) for n in range(2)))
+    console = Console(force_terminal=True, width=width, color_system=None)
+    with console.capture() as captured:
+        show_result(console, finish(made), advice=True)
+    lines = captured.get().splitlines()
+    assert any(line.split()[-2:] == ["page", "page"] for line in lines)
+    commands = [line for line in lines if "| sudo tee" in line]
+    assert all(line.startswith("      ") and line.endswith("enabled") for line in commands)
+    assert all(len(line.rstrip()) <= width for line in lines if line not in commands)
 
 
 def test_the_live_line_needs_a_terminal() -> None:

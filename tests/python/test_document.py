@@ -22,7 +22,19 @@ if TYPE_CHECKING:
 SCHEMA_FILE = Path(__file__).parents[2] / "docs" / "run.schema.json"
 FALLING = tuple(10_000_000 >> step for step in range(10))
 
+
+def without_data() -> Result:
+    """A program that never touched memory but to fetch its code."""
+    made = process(0, data_references=0)
+    made["curves"] = [curve for curve in made["curves"] if curve["stream"] == "fetch"]
+    for footprint in made["footprints"]:
+        if footprint["stream"] == "data":
+            footprint["touched_bytes"] = 0
+    return result(made)
+
+
 RESULTS = {
+    "no data": without_data(),
     "one": result(process(0, data_misses=FALLING, code_misses=FALLING, regions=[region()])),
     "several": result(process(0, regions=[region()]), process(1, regions=[region()]), untraced=1),
     "levels": result(process(0, data_misses=FALLING, entries=(32, 128))),
@@ -79,7 +91,7 @@ def test_every_number_of_the_tables_is_in_the_report(finish: Callable[..., RunRe
     assert "Which page size?" in page
     assert "10.0 M" in page
     assert "2 MiB" in page
-    assert "prog &lt;b&gt;&amp;" in page
+    assert "prog &#39;&lt;b&gt;&amp;&#39;" in page
 
 
 def test_a_partial_report_says_so(finish: Callable[..., RunResult]) -> None:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,7 @@ from fakes import FLAT, process, region, result
 from octavo.advice import Advice, advise_all
 from octavo.huge_pages import HugePages, read_huge_pages
 from octavo.machine import load_preset
-from octavo.means import Means, means_for
+from octavo.means import Means, means_for, usable_size
 from octavo.rows import rows_of
 
 KIB = 1024
@@ -55,6 +56,9 @@ def advices(misses: tuple[int, ...], growth: tuple[float, ...] = FLAT) -> list[A
         region("heap", misses=misses, growth=growth),
         region("anon 8MiB #1", "anonymous", misses=misses, growth=growth, start=2),
         region("stack", "stack", misses=misses, growth=growth, start=3),
+        region("shared", "shared", misses=misses, growth=growth, start=5),
+        region("buffer data", "data", misses=misses, growth=growth, path="/dev/shm/b", start=6),
+        region("table data", "data", misses=misses, growth=growth, path="/no/table", start=7),
         region("prog text", "text", stream="fetch", misses=misses, path="/usr/bin/prog", start=4),
     ]
     made = process(
@@ -158,7 +162,7 @@ def test_a_size_between_is_answered_with_the_next_that_the_tlb_has(tmp_path: Pat
 def test_a_size_between_is_refused_where_the_next_takes_too_much_memory(tmp_path: Path) -> None:
     found = machine(tmp_path, sizes={64: "always inherit madvise [never]"})
     means = means_for(data_advice(MISS_UNTIL_64K, STEEP), found)
-    assert "800% more memory; on this machine use 4 KiB" in means[0].text
+    assert "800% more memory; on this machine keep 4 KiB" in means[0].text
     assert kinds(means) == ["note", "mthp"]
     assert "TLB misses stay" in means[1].text
     assert "hugepages-64kB/enabled" in means[1].command
@@ -207,3 +211,71 @@ def test_file_text(tmp_path: Path, config: str | None, said: str) -> None:
 def test_file_text_where_khugepaged_may(tmp_path: Path) -> None:
     found = machine(tmp_path, config="CONFIG_READ_ONLY_THP_FOR_FS=y\n")
     assert kinds(means_for(region_advice("prog text"), found)) == ["linker", "madvise"]
+
+
+def test_a_size_that_only_shared_memory_has_is_none_for_us(tmp_path: Path) -> None:
+    directory = tmp_path / "sys/kernel/mm/transparent_hugepage/hugepages-8kB"
+    directory.mkdir(parents=True)
+    (directory / "shmem_enabled").write_text("always inherit [never]\n")
+    found = machine(tmp_path, sizes={64: "always inherit madvise [never]"})
+    assert found.thp_sizes == {64 * KIB: "never"}
+
+
+def test_the_command_names_the_program(tmp_path: Path) -> None:
+    means = means_for(data_advice(MISS_UNTIL_2M), machine(tmp_path), "sort 'my file'")
+    assert "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 sort 'my file'" in commands(means)
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("always inherit madvise [never]", ["note", "mthp"]),
+        ("always [madvise] never", ["note"] * 2),
+    ],
+)
+def test_only_what_is_off_is_to_be_switched_on(
+    tmp_path: Path, setting: str, expected: list[str]
+) -> None:
+    found = machine(tmp_path, sizes={64: setting})
+    means = means_for(data_advice(MISS_UNTIL_64K, STEEP), found)
+    assert kinds(means) == expected
+    assert "MADV_HUGEPAGE" in means[1].text
+    assert usable_size(data_advice(MISS_UNTIL_64K, STEEP), found) == 4 * KIB
+
+
+def test_the_size_to_use_comes_with_its_figures(tmp_path: Path) -> None:
+    advice = data_advice(MISS_UNTIL_64K)
+    found = machine(tmp_path)
+    assert usable_size(advice, found) == 2 * MIB
+    assert "2 MiB, with 0 misses per 1000 instructions" in means_for(advice, found)[0].text
+
+
+def test_a_size_that_was_not_measured_is_said_to_be_so(tmp_path: Path) -> None:
+    advice = data_advice(MISS_UNTIL_64K)
+    few = replace(advice, case=replace(advice.case, points=advice.case.points[:5]))
+    said = means_for(few, machine(tmp_path))[0].text
+    assert "2 MiB, which it has, is not among the sizes measured" in said
+    assert "keep 4 KiB" in said
+
+
+def test_shared_memory_has_settings_of_its_own(tmp_path: Path) -> None:
+    directory = tmp_path / "sys/kernel/mm/transparent_hugepage"
+    directory.mkdir(parents=True)
+    (directory / "shmem_enabled").write_text("always within_size advise [never] deny force\n")
+    found = machine(tmp_path)
+    anonymous = means_for(region_advice("shared"), found)
+    assert kinds(anonymous) == ["thp", "madvise"]
+    assert anonymous[0].command == (
+        "echo advise | sudo tee /sys/kernel/mm/transparent_hugepage/shmem_enabled"
+    )
+    file = means_for(region_advice("buffer data"), found)
+    assert kinds(file) == ["thp", "madvise"]
+    assert file[0].command == "sudo mount -o remount,huge=advise /dev/shm"
+
+
+def test_without_a_setting_shared_memory_has_no_huge_pages(tmp_path: Path) -> None:
+    assert kinds(means_for(region_advice("shared"), machine(tmp_path))) == ["note"]
+
+
+def test_a_file_of_data_is_not_linked_anew(tmp_path: Path) -> None:
+    assert "linker" not in kinds(means_for(region_advice("table data"), machine(tmp_path)))

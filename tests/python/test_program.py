@@ -97,6 +97,10 @@ def test_scripts_are_judged_by_their_interpreter(tmp_path: Path) -> None:
     with pytest.raises(NotExecutable, match="wants the interpreter `/no/such/interpreter`"):
         find_program(str(script))
 
+    script.write_bytes(b"#!/bin/sh\r\ntrue\r\n")
+    with pytest.raises(NotExecutable, match="ends as on Windows"):
+        find_program(str(script))
+
     script.write_text("#!\n")
     with pytest.raises(NotExecutable, match="names no interpreter"):
         find_program(str(script))

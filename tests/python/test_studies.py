@@ -51,13 +51,20 @@ def test_a_program_without_misses_tells_nothing() -> None:
     assert found.code_left_16k is None
 
 
+def test_data_may_want_more_than_16k_and_less_than_256k() -> None:
+    said = verdicts(measured(FALLS_AT_16K, (10_000_000,) * 4 + (100_000,) * 6))
+    assert said["data_larger"] == "agree"
+    assert said["data_256k"] == "disagree"
+
+
 def test_the_table_counts_what_agrees() -> None:
     study = Study(
         (measured(FALLS_AT_16K, FALLS_AT_256K), measured(FALLS_AT_256K, FALLS_AT_16K)),
         {"xz": "not installed"},
     )
     text = to_markdown(study)
-    assert "1 of 2" in text
+    assert "**1 of 2 agree.**" in text
+    assert max(len(line) for line in text.splitlines() if line.startswith("|")) <= 80
     assert "Left out: xz (not installed)." in text
     assert "Only 2 programs ran" in text
     document = json.loads(json.dumps(study.document()))

@@ -4,7 +4,7 @@ import pytest
 
 from fakes import write_script
 from octavo.errors import CannotRun
-from octavo.valgrind import find_tool_dir, find_valgrind
+from octavo.valgrind import check_temporary_directory, find_tool_dir, find_valgrind
 
 
 def test_the_launcher_and_its_version(fake_tools: Path) -> None:
@@ -46,3 +46,10 @@ def test_without_a_tool_the_way_to_it_is_named(
     monkeypatch.setattr("octavo.valgrind._PACKAGE", tmp_path / "python" / "octavo")
     with pytest.raises(CannotRun, match="make setup"):
         find_tool_dir()
+
+
+def test_a_temporary_directory_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_temporary_directory()
+    monkeypatch.setenv("TMPDIR", "/no/such/directory")
+    with pytest.raises(CannotRun, match="TMPDIR names `/no/such/directory`"):
+        check_temporary_directory()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Octavo, Traced, natively, workload
+from .conftest import OCTAVO, Octavo, Traced, natively, workload
 
 # The interpreter itself: what lies on PATH may be a script that looks for one.
 PYTHON = str(Path(sys.executable).resolve())
@@ -125,6 +125,52 @@ def test_a_program_keeps_the_name_it_was_called_by(argv: list[str], octavo: Octa
 def test_a_program_that_executes_itself_by_proc_self_exe(octavo: Octavo):
     traced = octavo(["sh", "-c", "exec /proc/self/exe -c 'echo again'"])
     assert (traced.status, traced.stdout) == (0, b"again\n")
+
+
+@pytest.mark.skipif(
+    natively(["unshare", "-pf", "true"]).status != 0, reason="no PID namespaces here"
+)
+def test_a_pid_namespace(octavo: Octavo):
+    """Processes that know themselves by other identifiers end and are told apart all the same."""
+    traced = octavo(["unshare", "-pf", "sh", "-c", "ls /no/such; echo $$; exit 3"])
+    assert (traced.status, traced.stdout) == (3, b"1\n")
+    assert traced.stderr.startswith(b"ls: ")
+    ends = {process["ended_by"] for process in traced.run["processes"]}
+    assert ends == {"exit", "exec"}
+
+
+def test_valgrinds_own_settings_are_for_other_tools(tmp_path: Path, octavo: Octavo):
+    (tmp_path / ".valgrindrc").write_text("--leak-check=full\n")
+    env = {"VALGRIND_OPTS": "--leak-check=full", "HOME": str(tmp_path)}
+    assert octavo(["true"], env=env, cwd=tmp_path).status == 0
+
+
+def test_a_temporary_directory_of_any_name(tmp_path: Path, octavo: Octavo):
+    directory = tmp_path / "100%done"
+    directory.mkdir()
+    assert octavo(["true"], env={"TMPDIR": str(directory)}).status == 0
+
+
+DEEP = r"""
+#include <stdio.h>
+__attribute__((noinline)) static int sink(int depth) {
+    volatile char room[1 << 16];
+    room[0] = depth;
+    return depth ? sink(depth - 1) + room[0] : 0;
+}
+int main(void) { return printf("%d\n", sink(512)) < 0; }
+"""
+
+
+@pytest.mark.parametrize("limit", ["65536", "unlimited"])
+def test_a_stack_as_large_as_the_limit_allows(limit: str, tmp_path: Path):
+    """32 MiB of it; of itself Valgrind gives 16."""
+    (tmp_path / "deep.c").write_text(DEEP)
+    natively(["gcc", "-O1", "-o", "deep", "deep.c"], cwd=tmp_path)
+    command = f"ulimit -s {limit} && exec '{OCTAVO}' run -q --json r.json -- ./deep"
+    ended = natively(["sh", "-c", command], cwd=tmp_path)
+    alone = natively(["sh", "-c", f"ulimit -s {limit} && exec ./deep"], cwd=tmp_path)
+    assert (ended.status, ended.stdout) == (0, alone.stdout), ended.stderr.decode()
 
 
 def test_each_process_is_told_apart(octavo: Octavo):

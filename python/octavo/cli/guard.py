@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import typer
 
@@ -40,5 +40,6 @@ def guarded() -> Iterator[None]:
 
 
 def _end(sentence: str, status: int) -> None:
-    print(f"octavo: {sentence}", file=sys.stderr)
+    with suppress(OSError):
+        print(f"octavo: {sentence}", file=sys.stderr, flush=True)
     raise typer.Exit(status)

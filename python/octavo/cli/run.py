@@ -132,7 +132,7 @@ def run(
             tracer=tracer,
             follow_children=follow,
             skip_instructions=units.count(skip_instructions),
-            max_instructions=units.count(max_instructions) if max_instructions else None,
+            max_instructions=None if max_instructions is None else units.count(max_instructions),
             between_marks=marks,
         )
         json_file = JsonFile(json) if json is not None else None

@@ -1,6 +1,7 @@
 """Puts figures, tables and advice into the page; the libraries for the figures go in whole."""
 
 import json
+import shlex
 from functools import cache
 from typing import Any
 
@@ -23,7 +24,7 @@ def render(document: dict[str, Any]) -> str:
     grids = [page_size_grid(rows, level) for level in range(1, depth + 1)]
     page: str = _template().render(
         manifest=manifest,
-        command=" ".join(manifest["command"]),
+        command=shlex.join(manifest["command"]),
         headline=headline(manifest, rows),
         answer=answer["text"],
         whole=[item for item in items if item["scope"] == "program"],

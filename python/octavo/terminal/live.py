@@ -61,8 +61,9 @@ class LiveLine:
             return
         if not self._live.is_started:
             self._live.start()
-        text = Text(progress_text(progress, self._rate(progress)), no_wrap=True, style="dim")
-        self._live.update(text, refresh=True)
+        text = progress_text(progress, self._rate(progress))
+        line = Text(text, no_wrap=True, overflow="ellipsis", style="dim")
+        self._live.update(line, refresh=True)
 
     def _rate(self, progress: Progress) -> float:
         """References per second since the line was last drawn."""

@@ -3,10 +3,12 @@
 from typing import Any
 
 from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from octavo.result import RunResult
-from octavo.terminal.console import make_table
+from octavo.terminal.console import GAP_WIDTH, make_table
 from octavo.view import Grid, headline, notable_regions, page_size_grid, process_grid, region_grid
 
 _REGIONS_SHOWN = 8
@@ -33,13 +35,52 @@ def show_result(console: Console, result: RunResult, *, advice: bool) -> None:
         _show_advice(console, result.advice)
 
 
-def say(console: Console, text: str, style: str = "") -> None:
+def say(console: Console, text: str, style: str = "", *, indent: int = 0) -> None:
     """One sentence; wrapped by a terminal only, so that pipes get whole lines."""
-    console.print(Text(text, style=style), soft_wrap=not console.is_terminal)
+    if console.is_terminal:
+        console.print(Padding.indent(Text(text, style=style), indent))
+    else:
+        console.print(Text(" " * indent + text, style=style), soft_wrap=True)
 
 
 def _show(console: Console, grid: Grid, shown: int | None = None) -> None:
-    table = make_table(console)
+    """Prints a table, or nothing where it has no rows."""
+    if not grid.rows:
+        return
+    console.print()
+    say(console, grid.title, "bold")
+    console.print(_table(console, grid, shown))
+    if shown is not None and len(grid.rows) > shown:
+        say(console, f"and {len(grid.rows) - shown} more; --json and --out have all.", "dim")
+
+
+def _table(console: Console, grid: Grid, shown: int | None) -> Table:
+    """The fullest form of the table that fits: rules and the less needed column go first."""
+    if console.is_terminal and _needed_width(grid, ruled=True) <= console.width:
+        return _filled(grid, shown, ruled=True)
+    if grid.spare_column is not None and _needed_width(grid, ruled=False) > console.width:
+        grid = _without(grid, grid.spare_column)
+    return _filled(grid, shown, ruled=False)
+
+
+def _needed_width(grid: Grid, *, ruled: bool) -> int:
+    """Columns of the screen below which the table would lose some of its own."""
+    widths = [_widest(grid, index) for index in range(len(grid.head))]
+    for index in range(grid.left_columns):
+        widths[index] = min(_NAME_WIDTH, widths[index])
+    edges = 2 if ruled else 0
+    return sum(widths) + GAP_WIDTH[ruled] * (len(widths) - 1) + edges
+
+
+def _without(grid: Grid, column: int) -> Grid:
+    """The grid less one of its left columns."""
+    rows = tuple(cells[:column] + cells[column + 1 :] for cells in grid.rows)
+    head = grid.head[:column] + grid.head[column + 1 :]
+    return Grid(grid.title, head, rows, left_columns=grid.left_columns - 1)
+
+
+def _filled(grid: Grid, shown: int | None, *, ruled: bool) -> Table:
+    table = make_table(ruled=ruled)
     for index, name in enumerate(grid.head):
         left = index < grid.left_columns
         table.add_column(
@@ -51,25 +92,25 @@ def _show(console: Console, grid: Grid, shown: int | None = None) -> None:
         )
     for cells in grid.rows[:shown]:
         table.add_row(*cells)
-    console.print()
-    say(console, grid.title, "bold")
-    console.print(table)
-    if shown is not None and len(grid.rows) > shown:
-        say(console, f"and {len(grid.rows) - shown} more; --json and --out have all.", "dim")
+    return table
 
 
 def _show_advice(console: Console, advice: list[dict[str, Any]]) -> None:
     answer, *items = advice
+    told: set[str] = set()
     console.print()
     say(console, answer["text"], "bold green")
     whole = [item for item in items if item["scope"] == "program"]
     regions = notable_regions(items)
     for item in [*whole, *regions[:_ADVICE_SHOWN]]:
-        say(console, f"- {item['text']}")
+        _show_item(console, item["text"])
         for means in item["means"]:
-            say(console, f"    {means['text']}", "dim")
+            if means["command"] and means["command"] in told:
+                continue
+            told.add(means["command"])
+            say(console, means["text"], "dim", indent=4)
             if means["command"]:
-                say(console, f"      {means['command']}", "cyan")
+                _show_command(console, means["command"])
     if len(regions) > _ADVICE_SHOWN:
         say(
             console,
@@ -78,5 +119,23 @@ def _show_advice(console: Console, advice: list[dict[str, Any]]) -> None:
         )
 
 
+def _show_item(console: Console, text: str) -> None:
+    """A point of a list, its lines under one another."""
+    if not console.is_terminal:
+        say(console, f"- {text}")
+        return
+    first, *rest = Text(text).wrap(console, max(console.width - 2, 1))
+    console.print(Text("- ").append_text(first), soft_wrap=True)
+    for line in rest:
+        console.print(Text("  ").append_text(line), soft_wrap=True)
+
+
+def _show_command(console: Console, command: str) -> None:
+    """Never wrapped by us, so that it can be copied whole."""
+    console.print(Text(f"      {command}", style="cyan"), soft_wrap=True)
+
+
 def _widest(grid: Grid, column: int) -> int:
-    return max(len(cells[column]) for cells in (grid.head, *grid.rows))
+    """Characters of the longest line in a column."""
+    cells = (cells[column] for cells in (grid.head, *grid.rows))
+    return max(len(line) for cell in cells for line in cell.split("\n"))
