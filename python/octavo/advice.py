@@ -1,8 +1,9 @@
 """What the curves say, computed: the page size past which misses hardly fall and memory grows.
 
-The base-page-size study (paper 001) chose by eye a size with a substantial fall in TLB misses and
-hardly any growth in memory. Here the same choice is a rule with three stated thresholds, applied
-to code and to data of the whole program and of each large region, from the rows alone.
+The study of the best base page size (SPEC programs under Lackey) chose by eye a size with a
+substantial fall in TLB misses and hardly any growth in memory. Here the same choice is a rule with
+three stated thresholds, applied to code and to data of the whole program and of each large region,
+from the rows alone.
 
 Misses are those of the machine's last TLB level: the ones that walk the page table. A fall in
 misses is never turned into a speed-up: how much of a walk a core hides is not known here.

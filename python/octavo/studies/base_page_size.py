@@ -1,4 +1,4 @@
-"""The base-page-size study (paper 001) on real programs, beside what the paper says.
+"""The study of the best base page size (SPEC programs under Lackey), on real programs of today.
 
 The paper gives its results in words, without a table of numbers, so each of its statements is
 turned into a test with a stated line; whether a program agrees is computed, never judged by eye.
