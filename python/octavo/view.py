@@ -43,6 +43,23 @@ def whole_program(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if "process" not in row and "region" not in row]
 
 
+def main_process(rows: Sequence[Row]) -> list[Row]:
+    """The rows of the process that executed most instructions, as if it had run alone.
+
+    A command is often a wrapper script whose many small processes are not the program meant.
+    """
+    instructions = {
+        row["process"]: row["value"]
+        for row in rows
+        if row.get("counter") == "instructions" and "process" in row and "region" not in row
+    }
+    if not instructions:
+        return list(rows)
+    main = max(instructions, key=lambda process: instructions[process])
+    own = [row for row in rows if row.get("process") == main]
+    return [{key: value for key, value in row.items() if key != "process"} for row in own]
+
+
 def regions_of(rows: Sequence[Row]) -> Iterator[tuple[tuple[int | None, str, int], list[Row]]]:
     """The rows of each region, by process, name and lowest address."""
     groups: dict[tuple[int | None, str, int], list[Row]] = {}

@@ -27,7 +27,7 @@ from octavo.units import (
     format_mpki,
     format_share,
 )
-from octavo.view import counters, whole_program
+from octavo.view import counters, main_process, whole_program
 
 PROGRAMS = Path(__file__).with_suffix(".toml")
 FEWEST_PROGRAMS = 8
@@ -253,6 +253,7 @@ def _trace(command: Sequence[str], directory: Path) -> list[Row] | str:
 
 def measure(program: str, rows: Sequence[Row]) -> Measurement:
     """The figures that the claims speak of."""
+    rows = main_process(rows)
     whole = whole_program(rows)
     totals = counters(rows)
     code, data = _misses(whole, "fetch"), _misses(whole, "data")
