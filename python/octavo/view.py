@@ -56,8 +56,10 @@ def main_process(rows: Sequence[Row]) -> list[Row]:
     if not instructions:
         return list(rows)
     main = max(instructions, key=lambda process: instructions[process])
-    own = [row for row in rows if row.get("process") == main]
-    return [{key: value for key, value in row.items() if key != "process"} for row in own]
+    own = [row.copy() for row in rows if row.get("process") == main]
+    for row in own:
+        del row["process"]
+    return own
 
 
 def regions_of(rows: Sequence[Row]) -> Iterator[tuple[tuple[int | None, str, int], list[Row]]]:

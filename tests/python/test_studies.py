@@ -58,7 +58,7 @@ def test_data_may_want_more_than_16k_and_less_than_256k() -> None:
 
 
 def test_a_wrapper_around_the_program_is_not_measured() -> None:
-    wrapper = process(0, instructions=10**6, code_misses=FALLS_AT_256K, program="/bin/sh")
+    wrapper = process(0, instructions=10**8, code_misses=FALLS_AT_256K, program="/bin/sh")
     program = process(1, code_misses=FALLS_AT_16K, data_misses=FALLS_AT_256K)
     both = measure("prog", rows_of(result(wrapper, program), load_preset("lru64")))
     alone = measure("prog", rows_of(result(program), load_preset("lru64")))
