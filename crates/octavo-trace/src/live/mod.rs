@@ -266,10 +266,32 @@ impl<C: Observer> Live<C> {
     pub fn finish(self) -> Result<LiveResult<C>, LiveError> {
         let result = self.watcher.join().expect("the watcher thread does not panic");
         if result.streams.is_empty() {
-            let said = result.exit.diagnostics.trim();
-            let said = if said.is_empty() { "Valgrind ended without a word" } else { said };
-            return Err(LiveError::NothingTraced(said.to_owned()));
+            return Err(LiveError::NothingTraced(in_a_sentence(&result.exit.diagnostics)));
         }
         Ok(result)
+    }
+}
+
+/// What Valgrind said, on one line and without the `==pid==` before each of its lines.
+fn in_a_sentence(said: &str) -> String {
+    let bare = said.lines().map(|line| {
+        let rest = line.strip_prefix("==").and_then(|rest| rest.split_once("=="));
+        rest.map_or(line, |(_, rest)| rest).trim()
+    });
+    let words: Vec<&str> = bare.filter(|line| !line.is_empty()).collect();
+    if words.is_empty() { "Valgrind ended without a word".to_owned() } else { words.join("; ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_a_sentence;
+
+    #[test]
+    fn valgrinds_words_become_one_line() {
+        assert_eq!(
+            in_a_sentence("==12== octavo tracer: no\n==12==\nvalgrind: oh\n"),
+            "octavo tracer: no; valgrind: oh"
+        );
+        assert_eq!(in_a_sentence("==12== \n"), "Valgrind ended without a word");
     }
 }
