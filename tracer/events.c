@@ -142,14 +142,19 @@ static void copy_text(HChar* to, SizeT room, Addr from)
    to[i] = 0;
 }
 
+static void exec_record(const HChar* path)
+{
+   ring_begin(OCTAVO_EXEC);
+   ring_text(path);
+   ring_end();
+}
+
 /* The last words of an image that is about to be replaced. */
 static void executing(Addr path, Addr argv)
 {
    HChar text[TRACER_PATH_BYTES];
    copy_text(text, sizeof text, path);
-   ring_begin(OCTAVO_EXEC);
-   ring_text(text);
-   ring_end();
+   exec_record(text);
    ring_slot->exec_name[0] = 0;
    if (readable(argv, sizeof(Addr)))
       copy_text(ring_slot->exec_name, sizeof ring_slot->exec_name, *(const Addr*)argv);
@@ -226,8 +231,11 @@ static void before_syscall(ThreadId tid, UInt number, UWord* args, UInt count)
 static void after_syscall(ThreadId tid, UInt number, UWord* args, UInt count, SysRes result)
 {
    placement_syscall(0, NULL);
-   if (sr_isError(result))
+   if (sr_isError(result)) {
+      if (number == __NR_execve || number == __NR_execveat)
+         exec_record("");
       return;
+   }
    const ULong value = sr_Res(result);
    switch (number) {
       case __NR_mmap: mapped(value, args); break;

@@ -104,7 +104,7 @@ enum octavo_record {
    OCTAVO_THREAD_END = 10,
    /* child pid. */
    OCTAVO_FORK = 11,
-   /* text path. */
+   /* text path; empty: the exec announced last has failed, and the image stays. */
    OCTAVO_EXEC = 12,
    /* signal. */
    OCTAVO_SIGNAL = 13,

@@ -91,7 +91,8 @@ class Process(TypedDict):
     threads: int
     thread_switches: int
     events: dict[str, int]
-    """Counts by name: map, unmap, remap, protect, advise, fork, exec, signal, mark."""
+    """Counts by name: map, unmap, remap, protect, advise, fork, exec (attempts), exec-failed, signal,
+    mark."""
     curves: list[Curve]
     footprints: list[Footprint]
     regions: list[Region]

@@ -252,3 +252,15 @@ def test_the_same_program_has_the_same_counts_twice(octavo: Octavo):
     assert second.document is not None
     assert first.document["rows"] == second.document["rows"]
     assert first.run["trace_hash"] == second.run["trace_hash"]
+
+
+def test_a_failed_exec_is_told(octavo: Octavo):
+    script = "import os, contextlib\nwith contextlib.suppress(OSError): os.execv('/no/such', ['x'])"
+    traced = octavo([sys.executable, "-c", script])
+    events = {
+        row["counter"]: row["value"]
+        for row in traced.document["rows"]
+        if row["component"] == "stream.events" and "process" not in row
+    }
+    assert (events["exec"], events["exec-failed"]) == (1, 1)
+    assert traced.run["processes"][-1]["ended_by"] == "exit"

@@ -348,6 +348,7 @@ fn name_of(event: &Event) -> Option<&'static str> {
         Event::Protect { .. } => "protect",
         Event::Advise { .. } => "advise",
         Event::Fork { .. } => "fork",
+        Event::Exec { path } if path.is_empty() => "exec-failed",
         Event::Exec { .. } => "exec",
         Event::Signal { .. } => "signal",
         Event::Mark { .. } => "mark",

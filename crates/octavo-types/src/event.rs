@@ -100,9 +100,9 @@ pub enum Event {
         /// The child's process identifier.
         child: u32,
     },
-    /// The process is about to replace its image.
+    /// The process is about to replace its image, or has failed to.
     Exec {
-        /// The program asked for.
+        /// The program asked for; empty where the exec announced last has failed.
         path: String,
     },
     /// A signal was delivered to a handler, or ended the process.

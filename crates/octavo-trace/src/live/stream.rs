@@ -72,7 +72,7 @@ impl<C: Observer> Consumer for Witness<C> {
     fn event(&mut self, event: &Event) {
         match event {
             Event::Exit { code } => self.exit_code = Some(*code),
-            Event::Exec { .. } => self.executing = true,
+            Event::Exec { path } => self.executing = !path.is_empty(),
             _ => {}
         }
         self.inner.event(event);
