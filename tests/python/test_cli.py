@@ -291,7 +291,8 @@ def test_every_column_is_seen_on_a_terminal(finish: Finish, width: int) -> None:
     assert all(len(line.rstrip()) <= width for line in lines if line not in commands)
 
 
-def test_the_live_line_needs_a_terminal() -> None:
+def test_the_live_line_needs_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     for console, shown in (
         (Console(force_terminal=True, width=200), True),
         (Console(force_terminal=False), False),
