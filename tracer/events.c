@@ -208,6 +208,19 @@ static void restore_name(ThreadId tid)
    *(HChar**)argv = start;
 }
 
+/* Fills the sixteen random bytes that the kernel gives every image with the same ones each time.
+   Programs read them as addresses' low bits: glibc's strcspn, which the loader calls, looks up up
+   to three bytes after a string's end in a table on its stack. */
+static void settle_random_bytes(ThreadId tid)
+{
+   static const UWord at_random = 25;
+   const UWord* word = (const UWord*)VG_(get_SP)(tid);
+   for (word += 1 + *word + 1; *word; word++) {} /* argc, argv, the environment */
+   for (word++; word[0]; word += 2)
+      if (word[0] == at_random && readable(word[1], 16))
+         for (UInt i = 0; i < 16; i++) ((UChar*)word[1])[i] = (UChar)(0x9e + 37 * i);
+}
+
 /* The core does not tell a tool how the program exits. */
 static Int exit_code;
 
@@ -299,8 +312,10 @@ static void thread_ended(ThreadId tid)
 
 static void thread_runs(ThreadId tid, ULong blocks_done)
 {
-   if (blocks_done == 0)
+   if (blocks_done == 0) {
       restore_name(tid);
+      settle_random_bytes(tid);
+   }
    Addr start;
    SizeT bytes;
    if (placement_stack_grown(&start, &bytes))
