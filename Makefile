@@ -57,6 +57,9 @@ test: setup workloads  ## every test but the long ones
 test-long: setup workloads  ## the long tests
 	$(PYTEST) tests -m long
 
+fuzz-smoke:  ## a few seconds of fuzzing for each thing that reads bytes from outside
+	scripts/fuzz smoke
+
 lint: setup  ## format, clippy, ruff, types, C warnings
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
@@ -73,5 +76,5 @@ bench: setup workloads  ## speed beside cachegrind and Lackey, and memory over a
 clean:  ## remove everything that was built
 	rm -rf build target .venv python/octavo/*.so
 
-.PHONY: help setup system tracer workloads demo reproduce test test-long lint bench clean
+.PHONY: help setup system tracer workloads demo reproduce test test-long fuzz-smoke lint bench clean
 .DELETE_ON_ERROR:

@@ -120,7 +120,6 @@ enum octavo_source {
    OCTAVO_STACK = 2,
    OCTAVO_HEAP = 3,
    OCTAVO_SHARED = 4,
-   OCTAVO_TRACER = 5,
 };
 
 /* Where the parts of the address space were put, and where Linux would have put them: an address

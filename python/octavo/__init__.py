@@ -5,16 +5,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from octavo._core import OctavoError
     from octavo.api import run
+    from octavo.recording import RecordedTrace, record
     from octavo.result import RunResult
 
     __version__: str
 
-__all__ = ["OctavoError", "RunResult", "__version__", "run"]
+__all__ = ["OctavoError", "RecordedTrace", "RunResult", "__version__", "record", "run"]
 
 _PLACES = {
     "OctavoError": ("octavo._core", "OctavoError"),
+    "RecordedTrace": ("octavo.recording", "RecordedTrace"),
     "RunResult": ("octavo.result", "RunResult"),
     "__version__": ("octavo._core", "VERSION"),
+    "record": ("octavo.recording", "record"),
     "run": ("octavo.api", "run"),
 }
 

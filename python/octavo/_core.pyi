@@ -1,11 +1,12 @@
-"""The Rust extension: live runs, their progress and their results.
+"""The Rust extension: live runs, recordings and traces, their progress and their results.
 
 Everything here is plain data or a handle on a run; command lines, tables, files and advice are
 the business of the rest of the package. The TypedDicts describe dictionaries and do not exist at
 run time: import them under TYPE_CHECKING.
 """
 
-from typing import Literal, TypedDict
+from collections.abc import Callable, Sequence
+from typing import Generic, Literal, TypedDict, TypeVar
 
 VERSION: str
 """Octavo's version, e.g. "0.1.0"."""
@@ -118,9 +119,10 @@ class Exit(TypedDict):
 
     code: int | None
     signal: int | None
-    reason: Literal["exited", "signalled", "interrupted", "limit", "tracer-failed"]
+    reason: Literal["exited", "signalled", "interrupted", "limit", "tracer-failed", "trace-broken"]
     diagnostics: str
-    """What Valgrind had to say (unsupported instruction, …); empty when all was well."""
+    """What Valgrind had to say (unsupported instruction, …), or what is wrong with the trace;
+    empty when all was well."""
 
 class Result(TypedDict):
     exit: Exit
@@ -177,3 +179,381 @@ class LiveRun:
     def result(self) -> Result:
         """The result, once `wait` has said that nothing runs. Raises OctavoError when nothing
         was traced at all (its text says why)."""
+
+# --- traces ------------------------------------------------------------------------------------
+
+class TraceFormat(TypedDict):
+    """A format of traces."""
+
+    name: str
+    """What --format takes."""
+    about: str
+    writes: bool
+    """Whether it can be written, too."""
+    suffixes: list[str]
+    """How its files' names end, without the dot and before any suffix of compression."""
+
+def trace_formats() -> list[TraceFormat]:
+    """Every format that the extension knows, the native one first."""
+
+def looks_like_a_trace(path: str) -> bool:
+    """Whether a file begins as a trace of exactly one format does."""
+
+class Facts(TypedDict):
+    """What a trace is, so far as its format tells; complete once the trace is read to its end."""
+
+    format: str
+    exact: bool
+    """Every reference of the program is there."""
+    samples: bool
+    """The references are samples far apart: exact counts cannot be told from them."""
+    has_instructions: bool
+    has_sizes: bool
+    """Else each data reference is taken to be one byte long."""
+    physical: bool
+    """Addresses are physical."""
+    notes: list[str]
+    sample: str | None
+    """JSON: how the trace was shrunk, and what error that brings."""
+
+class ChunkTotals(TypedDict):
+    """What the chunks of a stream hold, as their headers say."""
+
+    stream: int
+    chunks: int
+    instructions: int
+    references: int
+
+class TraceOverview(TypedDict):
+    """What can be told of a native trace without decoding it."""
+
+    bytes: int
+    whole_bytes: int
+    """How much of it is whole frames."""
+    is_whole: bool
+    """Its writer finished it."""
+    streams: list[ChunkTotals]
+    manifest: str | None
+    """JSON: what it says of itself, as last said."""
+
+def trace_overview(path: str) -> TraceOverview | None:
+    """Of a native trace that is a plain file; None for everything else. Raises OctavoError."""
+
+class Entry(TypedDict, total=False):
+    """One line of a listing."""
+
+    stream: int
+    instruction: int
+    """How many instructions of the stream came before; of a data reference, the number of the
+    instruction that makes it."""
+    kind: Literal["fetch", "load", "store", "modify", "event"]
+    address: int
+    size: int
+    atomic: bool
+    event: str
+    """An event's text, where kind is "event"."""
+
+class Trace:
+    """A trace that was opened, to be read once."""
+
+    @staticmethod
+    def open(
+        name: str, *, format: str | None = None, max_expanded_bytes: int | None = None
+    ) -> Trace:
+        """Opens a file, or standard input for "-". Raises OctavoError when it is no trace."""
+
+    def facts(self) -> Facts:
+        """What is known of it before it is read."""
+
+    def manifest(self) -> str | None:
+        """JSON: what it says of itself so far, where its format has a place for that."""
+
+    def list(
+        self,
+        *,
+        entries: int,
+        from_instruction: int = 0,
+        stream: int | None = None,
+        events_only: bool = False,
+    ) -> tuple[Sequence[Entry], str | None]:
+        """The first references and events, and what ended them if not their number or the end
+        of the trace. Blocks, without the GIL."""
+
+class TraceProgress(Progress):
+    """How far a trace is read."""
+
+    done: int
+    """Of the trace as stored: bytes, or references of a synthetic one."""
+    total: int | None
+    """Out of how many; None where nobody knows."""
+
+class TraceResult(Result):
+    """The result of a run on a trace."""
+
+    facts: Facts
+
+class TraceRun:
+    """A study of a trace, done by background threads."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        *,
+        page_sizes: list[int],
+        levels: list[Level],
+        layout: Literal["native", "as-traced"],
+        skip_instructions: int,
+        max_instructions: int | None,
+        between_marks: bool,
+    ) -> None:
+        """Checks its arguments; starts nothing. Raises ValueError."""
+
+    def start(self) -> int:
+        """Begins to read; returns 0, for there is no process."""
+
+    def wait(self, timeout_seconds: float) -> TraceProgress:
+        """Waits until the trace is read or the time is up, without the GIL."""
+
+    def signal(self, number: int) -> None:
+        """As `stop`."""
+
+    def note_interrupted(self) -> None:
+        """As `stop`."""
+
+    def stop(self) -> None:
+        """Ends it soon; what was read up to there still counts."""
+
+    def result(self) -> TraceResult:
+        """The result, once `wait` has said that nothing runs. A trace that could not be read to
+        its end gives what came before, with exit.reason "trace-broken"."""
+
+class JobProgress(TypedDict):
+    """How far a job is."""
+
+    running: bool
+    elapsed_seconds: float
+    done: int
+    total: int | None
+    """As in TraceProgress."""
+    instructions: int
+    references: int
+
+class Converted(TypedDict):
+    """What a conversion did."""
+
+    facts: Facts
+    """Of the trace that was read."""
+    bytes: int
+    """0 where nobody counted them."""
+    references: int
+    instructions: int
+    losses: list[str]
+    """What the format cannot hold, a sentence without full stop each."""
+    fault: str | None
+    """What is wrong with the trace, where what came before was kept."""
+
+class SurveyedStream(TypedDict):
+    """One process image in a trace."""
+
+    stream: int
+    parent_stream: int | None
+    pid: int
+    program: str
+    began_by: Literal["start", "fork", "exec"]
+    ended_by: Literal["exit", "exec", "signal", "lost", "limit", "corrupt"] | None
+    """None where the trace ends before the process."""
+    exit_code: int | None
+    instructions: int
+    references: int
+    threads: int
+    segments: int
+    events: dict[str, int]
+    mappings: list[str]
+    """The first 65536 mappings, a line each."""
+    stream_hash: str
+
+class Survey(TypedDict):
+    """What a trace holds."""
+
+    facts: Facts
+    manifest: str | None
+    """JSON: what it says of itself."""
+    streams: list[SurveyedStream]
+    fault: str | None
+    """Why it could not be read to its end."""
+    stopped: bool
+
+_Outcome = TypeVar("_Outcome", covariant=True)
+
+class TraceJob(Generic[_Outcome]):
+    """Long work on a trace, done by background threads."""
+
+    def wait(self, timeout_seconds: float) -> JobProgress:
+        """Waits until the work is done or the time is up, without the GIL."""
+
+    def stop(self) -> None:
+        """Ends it soon."""
+
+    def result(self) -> _Outcome:
+        """What it came to, once `wait` has said that nothing runs. Raises OctavoError."""
+
+def start_convert(
+    trace: Trace,
+    path: str,
+    *,
+    format: str,
+    about: str,
+    process: int | None = None,
+    keep_partial: bool = False,
+    sample: tuple[float, int, int] | None = None,
+) -> TraceJob[Converted]:
+    """Writes `trace` as the file `path`; "-" is standard output. `about` is JSON for the native
+    format's manifest; `sample` is a fraction, the instructions of a window and a seed. Raises
+    OctavoError or ValueError."""
+
+class ColumnDrain:
+    """Where rows come out."""
+
+    def next(self) -> tuple[bytes, bytes, bytes, bytes] | None:
+        """The next rows: kinds (uint8: 0 fetch, 1 load, 2 store, 3 modify), addresses (uint64),
+        sizes (uint16) and threads (uint32), little-endian; None at the end. Waits, without the
+        GIL. Raises OctavoError when the other side stopped early."""
+
+    def close(self) -> None:
+        """Nothing more is taken: the job fails if it is not done."""
+
+def start_convert_to_columns(
+    trace: Trace,
+    name: str,
+    *,
+    process: int | None = None,
+    keep_partial: bool = False,
+    sample: tuple[float, int, int] | None = None,
+) -> tuple[TraceJob[Converted], ColumnDrain]:
+    """Gives `trace` as rows, to be taken while the job runs; `name` is for its errors."""
+
+class ColumnFeed:
+    """Where rows go in."""
+
+    def push(
+        self, kinds: bytes, addresses: bytes, sizes: bytes | None, threads: bytes | None
+    ) -> bool:
+        """Gives rows on, as ColumnDrain has them; waits while the reader is behind, without the
+        GIL. False when nobody reads any more. Raises ValueError."""
+
+    def close(self) -> None:
+        """There is no more, and all was well."""
+
+    def fail(self, what: str) -> None:
+        """There is no more, for this reason (without a full stop)."""
+
+def open_columns(name: str) -> tuple[Trace, ColumnFeed]:
+    """A trace of rows, and where they are to be put."""
+
+class Finding(TypedDict):
+    """Something in a trace that cannot be."""
+
+    kind: str
+    stream: int
+    instruction: int
+    address: int | None
+    place: str | None
+    """Chunk, line or byte."""
+    text: str
+    """A sentence without full stop that names all of these."""
+
+class Checked(TypedDict):
+    """What a check found."""
+
+    facts: Facts
+    findings: list[Finding]
+    """The first 20 of each kind, in the order of the trace."""
+    counts: dict[str, int]
+    """How many there are of each kind."""
+    streams: int
+    instructions: int
+    references: int
+    fault: str | None
+    """Why the trace could not be read to its end."""
+
+def start_check(trace: Trace) -> TraceJob[Checked]:
+    """Checks whether `trace` can be what it says it is."""
+
+def start_survey(trace: Trace, *, records_only: bool = False) -> TraceJob[Survey]:
+    """Reads `trace` through. With `records_only` a native trace's executions are left out:
+    quick, but without instructions, references and hashes."""
+
+class RecordProgress(Progress):
+    """A snapshot of a recording."""
+
+    bytes: int
+    """Written so far."""
+    failed: str | None
+    """Why nothing more can be written."""
+
+class RecordedStream(TypedDict):
+    """One process image that was recorded."""
+
+    stream: int
+    program: str
+    pid: int
+    ended_by: Literal["exit", "exec", "signal", "lost", "limit", "corrupt"]
+    exit_code: int | None
+    instructions: int
+    references: int
+
+class RecordEnd(TypedDict):
+    """How a recording ended."""
+
+    exit: Exit
+    elapsed_seconds: float
+    untraced_processes: int
+    streams: list[RecordedStream]
+
+class Recorded(RecordEnd):
+    """A recording that is written."""
+
+    bytes: int
+    references: int
+    instructions: int
+
+class Recording:
+    """A program under the tracer, written to a native trace by background threads as it runs."""
+
+    def __init__(
+        self,
+        argv: list[str],
+        *,
+        path: str,
+        about: str,
+        valgrind: str,
+        tool_dir: str,
+        tracer: Literal["octavo", "lackey"],
+        follow_children: bool,
+        skip_instructions: int,
+        max_instructions: int | None,
+        between_marks: bool,
+        session_dir: str,
+        scratch_dir: str,
+    ) -> None:
+        """Checks its arguments, which are those of LiveRun; starts nothing. `about` is JSON, for
+        the trace's manifest. Raises ValueError."""
+
+    def start(self) -> int:
+        """Creates the file, whatever stood there, and starts the program. Raises OctavoError."""
+
+    def wait(self, timeout_seconds: float) -> RecordProgress:
+        """As of LiveRun."""
+
+    def signal(self, number: int) -> None:
+        """As of LiveRun."""
+
+    def note_interrupted(self) -> None:
+        """As of LiveRun."""
+
+    def stop(self) -> None:
+        """As of LiveRun."""
+
+    def result(self, about: Callable[[RecordEnd], str]) -> Recorded:
+        """Finishes the trace; `about` says, as JSON, what its manifest is to say in the end.
+        Raises OctavoError when nothing was traced or not all could be written."""

@@ -1,4 +1,4 @@
-"""`octavo.run`: one call from a command line to a result. The `octavo run` command uses it too."""
+"""`octavo.run`: one call from a command line, or a trace, to a result. `octavo run` uses it too."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from octavo.errors import CannotRun, Interrupted, UsageError
 from octavo.huge_pages import read_huge_pages
 from octavo.manifest import Circumstances, build_manifest
 from octavo.program import find_program
+from octavo.replay import execute_trace
 from octavo.result import RunResult, advice_records
 from octavo.rows import rows_of
 from octavo.session import Run, drive
+from octavo.traces import check_format, names_a_trace
 from octavo.valgrind import check_temporary_directory, find_tool_dir, find_valgrind
 
 if TYPE_CHECKING:
@@ -28,39 +30,73 @@ MakeRun = Callable[..., Run]
 
 
 def run(
-    command: Sequence[str],
+    command: Sequence[str] | str,
     *,
+    format: str | None = None,
     page_sizes: Sequence[int] | None = None,
     entries: tuple[int, int] | None = None,
     tlb: str | None = None,
     layout: str = "native",
-    tracer: str = "octavo",
-    follow_children: bool = True,
+    tracer: str | None = None,
+    follow_children: bool | None = None,
     skip_instructions: int = 0,
     max_instructions: int | None = None,
     between_marks: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> RunResult:
-    """Traces a program and counts its TLB misses and memory at every page size.
+    """Traces a program, or reads a trace, and counts TLB misses and memory at every page size.
 
     >>> result = octavo.run(["gzip", "-k", "file"], page_sizes=[4096, 65536])  # doctest: +SKIP
+    >>> result = octavo.run("gzip.oct")  # doctest: +SKIP
 
+    What is a trace and what a program is told as on the command line; `format` names the format
+    of a trace that does not tell it by itself.
     `page_sizes` are bytes (default: every power of two from 4 KiB to 2 MiB; 4 KiB is always
     added). `entries` are those of the instruction and of the data TLB; `tlb` names a preset
     instead. The program's standard streams are ours. Raises OctavoError with one clear sentence.
     """
+    words = [command] if isinstance(command, str) else command
+    is_trace = means_a_trace(words, format=format, tracer=tracer, follow_children=follow_children)
     configuration = configure(
         sizes=page_sizes,
         entries=entries,
         tlb=tlb,
         layout=layout,
-        tracer=tracer,
-        follow_children=follow_children,
+        tracer=tracer or "octavo",
+        follow_children=follow_children is not False,
         skip_instructions=skip_instructions,
         max_instructions=max_instructions,
         between_marks=between_marks,
     )
-    return execute(command, configuration, on_progress or (lambda progress: None))
+    show = on_progress or (lambda progress: None)
+    if is_trace:
+        return execute_trace(words[0], configuration, show, format)
+    return execute(words, configuration, show)
+
+
+def means_a_trace(
+    command: Sequence[str],
+    *,
+    format: str | None,
+    tracer: str | None,
+    follow_children: bool | None,
+) -> bool:
+    """Whether `command` is a trace; refuses options that are not for what it is."""
+    if not names_a_trace(command, format):
+        if format is not None:
+            raise UsageError("--format is for a trace; give that alone: octavo run TRACE.")
+        if names_a_trace(command[:1]):
+            raise UsageError(f"`{command[0]}` is a trace; give it alone, and options before it.")
+        return False
+    if format is not None:
+        check_format(format)
+    for option, given in (("--tracer", tracer), ("--follow or --no-follow", follow_children)):
+        if given is not None:
+            raise UsageError(
+                f"{option} is for a program, and `{command[0]}` is a trace: what it holds was "
+                "decided when it was made."
+            )
+    return True
 
 
 def execute(

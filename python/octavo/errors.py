@@ -40,10 +40,10 @@ class NotFound(OctavoError):
 
 
 class Interrupted(OctavoError):
-    """The user ended the run before there was anything to keep."""
+    """The user ended the work before there was anything to keep."""
 
-    def __init__(self, number: int) -> None:
-        super().__init__("interrupted before anything was counted.")
+    def __init__(self, number: int, before: str = "before anything was counted") -> None:
+        super().__init__(f"interrupted {before}.")
         self.status = 128 + number
 
 

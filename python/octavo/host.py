@@ -10,11 +10,11 @@ from octavo._core import VERSION
 _THP = Path("sys/kernel/mm/transparent_hugepage")
 
 
-def versions(valgrind: str) -> dict[str, str]:
-    """Of everything whose version may change a result."""
+def versions(valgrind: str | None) -> dict[str, str]:
+    """Of everything whose version may change a result; Valgrind where it took part."""
     return {
         "octavo": VERSION,
-        "valgrind": valgrind,
+        **({"valgrind": valgrind} if valgrind is not None else {}),
         "kernel": platform.release(),
         "python": platform.python_version(),
     }

@@ -16,11 +16,11 @@ from octavo.errors import FAILED
 from octavo.host import describe_host, versions
 
 if TYPE_CHECKING:
-    from octavo._core import Process, Result
+    from octavo._core import Exit, Process, RecordedStream, Result
 
 MODEL_NOTES = (
     "TLBs are fully associative with true LRU; one set per process image, empty at its start.",
-    "Threads of a process share its TLBs, in the order in which Valgrind ran them.",
+    "Threads of a process share its TLBs, in the order in which they were traced.",
     "The kernel's own references and other processes' are not seen.",
     "Memory is what was touched, in whole pages; nothing is taken from the operating system's "
     "own placement of huge pages.",
@@ -41,9 +41,24 @@ class Circumstances:
     program: Path
     directory: str
     started_at: datetime
-    valgrind_version: str
+    valgrind_version: str | None
+    """None where no Valgrind took part."""
     configuration: Configuration
     interrupted_by: int | None
+    trace: TraceFacts | None = None
+    """What was read, where it was a trace and no program."""
+
+
+@dataclass(frozen=True)
+class TraceFacts:
+    """A trace that a result was made from, as the manifest tells it."""
+
+    record: dict[str, Any]
+    """What it is: the format, whether it is exact, where it came from."""
+    notes: Sequence[str]
+    """What a reader of the numbers should know."""
+    partial_reason: str | None
+    """Why the recording itself stopped short, where the trace tells."""
 
 
 def signal_name(number: int) -> str:
@@ -54,9 +69,8 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def exit_status(result: Result, interrupted_by: int | None) -> int:
-    """The status that `octavo run` ends with: the program's own, the way a shell tells it."""
-    ended = result["exit"]
+def exit_status(ended: Exit, interrupted_by: int | None) -> int:
+    """The status of a program that was traced: its own, the way a shell tells it."""
     if interrupted_by is not None:
         return 128 + interrupted_by
     if ended["reason"] == "tracer-failed":
@@ -66,9 +80,13 @@ def exit_status(result: Result, interrupted_by: int | None) -> int:
     return ended["code"] or 0
 
 
-def partial_reason(result: Result, interrupted_by: int | None) -> str | None:
-    """Why the result stops short of the program's own end; None when it does not."""
-    ended = result["exit"]
+def partial_reason(
+    ended: Exit,
+    processes: Sequence[Process] | Sequence[RecordedStream],
+    untraced: int,
+    interrupted_by: int | None,
+) -> str | None:
+    """Why what was traced stops short of the program's own end; None when it does not."""
     if interrupted_by is not None:
         then = f", then ended with status {ended['code']}" if ended["code"] is not None else ""
         return f"interrupted by {signal_name(interrupted_by)}{then}"
@@ -77,14 +95,23 @@ def partial_reason(result: Result, interrupted_by: int | None) -> str | None:
     if ended["reason"] == "tracer-failed":
         said = ended["diagnostics"]
         return diagnose(said) or f"the tracer failed: {first_line(said) or 'without a word'}"
+    if ended["reason"] == "trace-broken":
+        return ended["diagnostics"].rstrip(".")
     if ended["reason"] == "signalled" and ended["signal"] is not None:
         return f"the program was killed by {signal_name(ended['signal'])}"
-    lost = [process["program"] for process in result["processes"] if process["ended_by"] == "lost"]
+    lost = [process["program"] for process in processes if process["ended_by"] == "lost"]
     if lost:
         return f"{len(lost)} process(es) went without a word, the first was {lost[0]}"
-    if result["untraced_processes"]:
-        return f"{result['untraced_processes']} child process(es) ran untraced"
+    if untraced:
+        return f"{untraced} child process(es) ran untraced"
     return None
+
+
+def _replay_status(ended: Exit, interrupted_by: int | None) -> int:
+    """The status of a run on a trace, which is not the program's: nothing ran."""
+    if interrupted_by is not None:
+        return 128 + interrupted_by
+    return FAILED if ended["reason"] == "trace-broken" else 0
 
 
 def trace_hash(processes: Sequence[Process]) -> str:
@@ -96,8 +123,16 @@ def trace_hash(processes: Sequence[Process]) -> str:
 def build_manifest(result: Result, facts: Circumstances) -> dict[str, Any]:
     """Plain data, ready for JSON."""
     configuration = facts.configuration
-    reason = partial_reason(result, facts.interrupted_by)
+    ended, untraced = result["exit"], result["untraced_processes"]
+    reason = partial_reason(ended, result["processes"], untraced, facts.interrupted_by)
+    status = exit_status(ended, facts.interrupted_by)
     notes = list(MODEL_NOTES)
+    trace: dict[str, Any] = {}
+    if facts.trace is not None:
+        reason = reason or facts.trace.partial_reason
+        status = _replay_status(ended, facts.interrupted_by)
+        notes += facts.trace.notes
+        trace = {"trace": facts.trace.record}
     if any(level.fetch_miss_cycles is not None for level in configuration.machine.levels):
         notes.append(LEVEL_CYCLES_NOTE)
     return {
@@ -108,7 +143,8 @@ def build_manifest(result: Result, facts: Circumstances) -> dict[str, Any]:
         "elapsed_seconds": result["elapsed_seconds"],
         "partial": reason is not None,
         "partial_reason": reason,
-        "exit": {**result["exit"], "status": exit_status(result, facts.interrupted_by)},
+        "exit": {**ended, "status": status},
+        **trace,
         "trace_hash": trace_hash(result["processes"]),
         "configuration": configuration.resolved(),
         "configuration_sha256": configuration.sha256(),

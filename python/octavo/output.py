@@ -52,6 +52,23 @@ def _check_standard_output() -> None:
         raise CannotRun("cannot write to standard output: it is closed.")
 
 
+def check_new_file(name: str, *, force: bool, option: str) -> None:
+    """Checks that a file can be written where none stands, or where one may be overwritten."""
+    if not name:
+        raise UsageError(f"{option} is empty; name a file.")
+    place = Path(name)
+    with failing_with(f"`{name}`"):
+        if place.is_dir():
+            raise CannotRun(f"cannot write `{name}`: it is a directory.")
+        if not place.exists():
+            with tempfile.TemporaryFile(dir=place.parent):
+                return
+        if place.is_file() and not force:
+            raise UsageError(f"`{name}` exists; --force overwrites it.")
+        if not os.access(place, os.W_OK):
+            raise PermissionError(None, "permission denied")
+
+
 class JsonFile:
     """The file that `--json` names; `-` is standard output."""
 

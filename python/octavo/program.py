@@ -68,7 +68,10 @@ def _check_is_program(path: Path) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise NotExecutable(f"`{path}` is not a regular file.")
     if not os.access(path, os.X_OK):
-        raise NotExecutable(f"`{path}` is not executable; `chmod +x` makes it so.")
+        raise NotExecutable(
+            f"`{path}` is not executable; `chmod +x` makes it so (and if it is a trace, --format "
+            "says of which format)."
+        )
     if status.st_mode & (stat.S_ISUID | stat.S_ISGID):
         raise NotExecutable(
             f"`{path}` is set-user-ID or set-group-ID, and Valgrind does not trace such programs; "

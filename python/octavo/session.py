@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from octavo._core import Progress, Result
 
-    OnProgress = Callable[[Progress], None]
+    OnProgress = Callable[[Any], None]
+    """Takes the run's own kind of Progress."""
 
 
 POLL_SECONDS = 0.2
@@ -28,8 +29,8 @@ GRACE_SECONDS = 5.0
 _HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Run(Protocol):
-    """The part of `LiveRun` that a session drives; tests put their own in its place."""
+class Program(Protocol):
+    """The part of a `LiveRun` or a `Recording` that a session drives."""
 
     def start(self) -> int:
         """Starts the program; returns its process identifier."""
@@ -45,6 +46,10 @@ class Run(Protocol):
 
     def stop(self) -> None:
         """Ends the program at once."""
+
+
+class Run(Program, Protocol):
+    """The part of `LiveRun` that `octavo.run` needs; tests put their own in its place."""
 
     def result(self) -> Result:
         """The result of a run that has ended."""
@@ -106,7 +111,7 @@ def terminal_delivers(number: int) -> bool:
 
 
 def drive(
-    run: Run,
+    run: Program,
     on_progress: OnProgress,
     *,
     clock: Callable[[], float] = time.monotonic,
@@ -124,7 +129,7 @@ def drive(
 
 
 def _see_to_end(
-    run: Run,
+    run: Program,
     interrupts: Interrupts,
     on_progress: OnProgress,
     clock: Callable[[], float],

@@ -67,6 +67,17 @@ def count(text: str) -> int:
     return int(number)
 
 
+def byte_size(text: str) -> int:
+    """`64GiB` → 68 719 476 736; K, M, G and T are powers of 1024, with or without `iB`."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    if match is None:
+        raise UsageError(f"`{text}` is no size: give bytes, or a number such as 512MiB or 64GiB.")
+    number = Fraction(match[1]) * 1024 ** " kmgt".index(match[2] or " ")
+    if number.denominator != 1 or number < 1:
+        raise UsageError(f"`{text}` is no whole number of bytes.")
+    return int(number)
+
+
 def format_bytes(size: int) -> str:
     """65536 → `64 KiB`; sizes that are no whole number of units get three digits."""
     unit, name = unit_of(size)

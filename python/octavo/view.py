@@ -226,7 +226,7 @@ def headline(manifest: dict[str, Any], rows: Sequence[Row]) -> str:
     )
     parts = [
         f"{format_count(totals['references'])} references",
-        f"{format_count(totals['instructions'])} instructions",
+        f"{format_count(totals['instructions']) if totals['instructions'] else 'no'} instructions",
         *([f"{totals['processes']} processes"] if several else []),
         *([f"{format_bytes(peak)} resident at most"] if peak is not None else []),
         f"{manifest['elapsed_seconds']:.1f} s",

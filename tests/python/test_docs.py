@@ -9,23 +9,26 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-RUN_PAGE = (ROOT / "docs" / "run.md").read_text(encoding="utf-8")
+PAGES = ("run.md", "traces.md")
 
 
-def examples(language: str) -> list[str]:
-    blocks: list[str] = re.findall(rf"```{language}\n(.*?)```", RUN_PAGE, flags=re.DOTALL)
+def examples(page: str, language: str) -> list[str]:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    blocks: list[str] = re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
     return blocks
 
 
-def test_there_are_examples() -> None:
-    assert len(examples("sh")) == 1
-    assert len(examples("python")) == 1
+@pytest.mark.parametrize("page", PAGES)
+def test_there_are_examples(page: str) -> None:
+    assert len(examples(page, "sh")) == 1
+    assert len(examples(page, "python")) == 1
 
 
 @pytest.mark.long
-def test_the_shell_examples_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", PAGES)
+def test_the_shell_examples_run(page: str, tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    for script in examples("sh"):
+    for script in examples(page, "sh"):
         subprocess.run(
             ["sh", "-eu", "-c", script], cwd=tmp_path, env={**os.environ, "PATH": path}, check=True
         )
@@ -33,6 +36,7 @@ def test_the_shell_examples_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_python_examples_run(tmp_path: Path) -> None:
-    for script in examples("python"):
+@pytest.mark.parametrize("page", PAGES)
+def test_the_python_examples_run(page: str, tmp_path: Path) -> None:
+    for script in examples(page, "python"):
         subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)

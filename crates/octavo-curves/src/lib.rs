@@ -11,11 +11,13 @@ mod footprint;
 mod front;
 mod pages;
 mod recency;
+mod sampling;
 mod sizes;
 mod stream;
 mod study;
 
 pub use footprint::{PageSet, Residency};
+pub use sampling::{SampleSpec, Sampled};
 pub use sizes::Sizes;
 pub use stream::{Curve, Levels};
 pub use study::{Counts, Footprint, RegionResult, Stream, Study, StudyConfig};

@@ -279,6 +279,12 @@ impl PageStream {
         (self.first, self.further) = (Vec::new(), Vec::new());
     }
 
+    /// Misses of the first level at each page size, all regions together.
+    pub fn first_level_misses(&self) -> Vec<u64> {
+        let of = |size| self.regions.iter().map(|region| region.misses[size]).sum();
+        (0..self.sizes.len()).map(of).collect()
+    }
+
     /// What each region has had; a [`RegionId`] is an index here.
     pub fn regions(&self) -> Vec<RegionTally> {
         let mut regions = self.regions.clone();

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use octavo_trace::{AddressSpace, Observer, Region, RegionId, Relocation, Start, StreamProgress};
+use octavo_trace::{
+    AddressSpace, Observer, Region, RegionId, Relocation, Start, StreamEnd, StreamIdentity,
+    StreamProgress, WordConsumer,
+};
 use octavo_types::{
     AddrRange, Consumer, DataItem, Event, MapSource, PageNumber, PageSize, Segment, VirtAddr,
 };
@@ -123,7 +126,7 @@ impl Memory for ProcessMemory {
 }
 
 impl Study {
-    /// A study that has seen nothing. Until [`Observer::started`] tells otherwise, addresses stay
+    /// A study that has seen nothing. Until [`WordConsumer::started`] tells otherwise, addresses stay
     /// as traced.
     pub fn new(config: &StudyConfig) -> Self {
         let sizes = config.sizes.clone();
@@ -143,6 +146,13 @@ impl Study {
     /// What has been counted.
     pub fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    /// Misses of the first level so far: of fetches at each page size, then of data.
+    pub fn first_level_misses(&self) -> Vec<u64> {
+        let mut misses = self.fetch.first_level_misses();
+        misses.extend(self.data.first_level_misses());
+        misses
     }
 
     /// The whole process.
@@ -333,37 +343,22 @@ impl Consumer for Study {
                 _ => {}
             }
         }
-        if let Some(name) = name_of(event) {
+        if let Some(name) = event.name() {
             *self.counts.events.entry(name).or_default() += 1;
         }
     }
 }
 
-/// The name that an event is counted under.
-fn name_of(event: &Event) -> Option<&'static str> {
-    Some(match event {
-        Event::Map { .. } => "map",
-        Event::Unmap { .. } => "unmap",
-        Event::Remap { .. } => "remap",
-        Event::Protect { .. } => "protect",
-        Event::Advise { .. } => "advise",
-        Event::Fork { .. } => "fork",
-        Event::Exec { path } if path.is_empty() => "exec-failed",
-        Event::Exec { .. } => "exec",
-        Event::Signal { .. } => "signal",
-        Event::Mark { .. } => "mark",
-        _ => return None,
-    })
-}
-
-impl Observer for Study {
+impl WordConsumer for Study {
     fn started(&mut self, start: &Start) {
         let relocation =
             if self.native_layout { start.relocation.clone() } else { Relocation::default() };
         self.memory.space = AddressSpace::new(relocation, start.stack);
     }
+}
 
-    fn ended(&mut self) {
+impl Observer for Study {
+    fn ended(&mut self, _: &StreamIdentity, _: &StreamEnd) {
         self.fetch.settle();
         self.data.settle();
         self.memory.residency.settle();

@@ -3,7 +3,9 @@
 use octavo_curves::{Curve, RegionResult, Sizes, Stream, Study, StudyConfig};
 use octavo_oracle::strategies::{RandomStream, Step, stream};
 use octavo_oracle::{NaiveResidency, NaiveStudy, Stream as NaiveStream};
-use octavo_trace::{Decoder, Encoder, Observer, Relocation, Start};
+use octavo_trace::{
+    Decoder, Encoder, Observer, Relocation, Start, StreamEnd, StreamIdentity, WordConsumer,
+};
 use octavo_types::{AddrRange, Consumer, Event, MapSource, PageSize, Protection, VirtAddr};
 use proptest::prelude::*;
 use proptest::sample::subsequence;
@@ -73,7 +75,7 @@ fn far_relocation() -> Relocation {
 fn play_through_ring(random: &RandomStream, study: &mut Study) {
     let mut encoder = Encoder::default();
     random.play(&mut encoder);
-    Decoder::default().decode(encoder.words(), study, |_, _| {}).unwrap();
+    Decoder::default().decode(encoder.words(), study).unwrap();
 }
 
 proptest! {
@@ -91,7 +93,7 @@ proptest! {
         play_through_ring(&random, &mut study);
         random.play(&mut naive);
         random.play(&mut residency);
-        study.ended();
+        study.ended(&StreamIdentity::only(), &StreamEnd::PLAIN);
 
         let (counts, expected) = (study.counts(), naive.counts());
         prop_assert_eq!(

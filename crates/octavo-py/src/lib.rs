@@ -1,8 +1,14 @@
 //! The Python extension `octavo._core`: live runs, their progress and their results as plain data.
 //! What it offers is described in `python/octavo/_core.pyi`.
 
+mod columns;
+mod jobs;
+mod only;
+mod record;
+mod replay;
 mod results;
 mod run;
+mod trace;
 
 use octavo_types::PageSize;
 use pyo3::create_exception;
@@ -22,5 +28,19 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     m.add("OctavoError", m.py().get_type::<OctavoError>())?;
     m.add_function(wrap_pyfunction!(parse_page_size, m)?)?;
+    m.add_function(wrap_pyfunction!(trace::looks_like_a_trace, m)?)?;
+    m.add_function(wrap_pyfunction!(trace::trace_formats, m)?)?;
+    m.add_function(wrap_pyfunction!(trace::trace_overview, m)?)?;
+    m.add_function(wrap_pyfunction!(jobs::start_convert, m)?)?;
+    m.add_function(wrap_pyfunction!(jobs::start_survey, m)?)?;
+    m.add_function(wrap_pyfunction!(jobs::start_convert_to_columns, m)?)?;
+    m.add_function(wrap_pyfunction!(jobs::start_check, m)?)?;
+    m.add_function(wrap_pyfunction!(columns::open_columns, m)?)?;
+    m.add_class::<columns::ColumnFeed>()?;
+    m.add_class::<columns::ColumnDrain>()?;
+    m.add_class::<trace::Trace>()?;
+    m.add_class::<jobs::TraceJob>()?;
+    m.add_class::<record::Recording>()?;
+    m.add_class::<replay::TraceRun>()?;
     m.add_class::<run::LiveRun>()
 }

@@ -1,9 +1,7 @@
 //! Results as dictionaries, in the shapes of `_core.pyi`.
 
 use octavo_curves::{Curve, Footprint, RegionResult, Stream, Study};
-use octavo_trace::{
-    Began, Ended, ExitReason, LiveExit, LiveProgress, LiveResult, Region, StreamResult,
-};
+use octavo_trace::{ExitReason, Region, RunExit, RunProgress, RunResult, StreamResult};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -16,10 +14,12 @@ macro_rules! dict {
     }};
 }
 
+pub(crate) use dict;
+
 type Dict<'py> = PyResult<Bound<'py, PyDict>>;
 
 /// A `Progress`.
-pub fn progress<'py>(py: Python<'py>, progress: &LiveProgress) -> Dict<'py> {
+pub fn progress<'py>(py: Python<'py>, progress: &RunProgress) -> Dict<'py> {
     Ok(dict!(py,
         running: progress.running,
         elapsed_seconds: progress.elapsed.as_secs_f64(),
@@ -33,7 +33,7 @@ pub fn progress<'py>(py: Python<'py>, progress: &LiveProgress) -> Dict<'py> {
 }
 
 /// A `Result`.
-pub fn result<'py>(py: Python<'py>, result: LiveResult<Study>) -> Dict<'py> {
+pub fn result<'py>(py: Python<'py>, result: RunResult<Study>) -> Dict<'py> {
     let processes = PyList::empty(py);
     for stream in &result.streams {
         processes.append(process(py, stream)?)?;
@@ -46,13 +46,15 @@ pub fn result<'py>(py: Python<'py>, result: LiveResult<Study>) -> Dict<'py> {
     ))
 }
 
-fn exit<'py>(py: Python<'py>, exit: &LiveExit) -> Dict<'py> {
+/// An `Exit`.
+pub fn exit<'py>(py: Python<'py>, exit: &RunExit) -> Dict<'py> {
     let reason = match exit.reason {
         ExitReason::Exited => "exited",
         ExitReason::Signalled => "signalled",
         ExitReason::Interrupted => "interrupted",
         ExitReason::Limit => "limit",
         ExitReason::TracerFailed => "tracer-failed",
+        ExitReason::TraceBroken => "trace-broken",
     };
     Ok(dict!(py,
         code: exit.code,
@@ -63,19 +65,6 @@ fn exit<'py>(py: Python<'py>, exit: &LiveExit) -> Dict<'py> {
 }
 
 fn process<'py>(py: Python<'py>, stream: &StreamResult<Study>) -> Dict<'py> {
-    let began = match stream.began {
-        Began::Start => "start",
-        Began::Fork => "fork",
-        Began::Exec => "exec",
-    };
-    let ended = match stream.ended {
-        Ended::Exit => "exit",
-        Ended::Exec => "exec",
-        Ended::Signal => "signal",
-        Ended::Lost => "lost",
-        Ended::Limit => "limit",
-        Ended::Corrupt => "corrupt",
-    };
     let study = &stream.consumer;
     let counts = study.counts();
     let events = PyDict::new(py);
@@ -88,12 +77,12 @@ fn process<'py>(py: Python<'py>, stream: &StreamResult<Study>) -> Dict<'py> {
     }
     let total = study.total();
     Ok(dict!(py,
-        stream: stream.stream,
-        parent_stream: stream.parent,
-        pid: stream.pid,
-        program: stream.program.as_str(),
-        began_by: began,
-        ended_by: ended,
+        stream: stream.identity.stream,
+        parent_stream: stream.identity.parent,
+        pid: stream.identity.pid,
+        program: stream.identity.program.as_str(),
+        began_by: stream.identity.began.name(),
+        ended_by: stream.ended.name(),
         exit_code: stream.exit_code,
         instructions: counts.instructions,
         fetches: counts.instructions,

@@ -21,7 +21,7 @@ const MAX_ENTRIES: u32 = 1 << 20;
 /// One TLB level, as Python gives it.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct Level {
+pub struct Level {
     fetch_entries: u32,
     data_entries: u32,
 }
@@ -57,37 +57,19 @@ impl LiveRun {
         session_dir: PathBuf,
         scratch_dir: PathBuf,
     ) -> PyResult<Self> {
-        if argv.is_empty() {
-            return Err(PyValueError::new_err("there is no program to run"));
-        }
-        let tracer = match tracer {
-            "octavo" => Tracer::Octavo,
-            "lackey" => Tracer::Lackey,
-            other => return Err(unknown("tracer", other, "octavo or lackey")),
-        };
-        let native_layout = match layout {
-            "native" => true,
-            "as-traced" => false,
-            other => return Err(unknown("layout", other, "native or as-traced")),
-        };
-        let limits = Limits::new(skip_instructions, max_instructions, between_marks);
+        let region = (skip_instructions, max_instructions, between_marks);
         Ok(LiveRun {
-            options: LiveOptions {
+            options: live_options(
                 argv,
                 valgrind,
                 tool_dir,
                 tracer,
                 follow_children,
+                region,
                 session_dir,
                 scratch_dir,
-                limits,
-            },
-            config: StudyConfig {
-                sizes: Sizes::new(read_page_sizes(page_sizes)?),
-                fetch_levels: read_levels(levels.iter().map(|level| level.fetch_entries))?,
-                data_levels: read_levels(levels.iter().map(|level| level.data_entries))?,
-                native_layout,
-            },
+            )?,
+            config: study_config(page_sizes, &levels, layout)?,
             live: None,
         })
     }
@@ -97,7 +79,7 @@ impl LiveRun {
             return Err(OctavoError::new_err("the run has started already"));
         }
         let config = self.config.clone();
-        let live = Live::start(self.options.clone(), move || Study::new(&config))
+        let live = Live::start(self.options.clone(), move |_| Study::new(&config))
             .map_err(|error| OctavoError::new_err(error.to_string()))?;
         let pid = live.pid();
         self.live = Some(live);
@@ -138,6 +120,56 @@ impl LiveRun {
     fn live(&self) -> PyResult<&Live<Study>> {
         self.live.as_ref().ok_or_else(not_running)
     }
+}
+
+/// How to run a program; `region` is what to skip, how much to count, and whether only between
+/// marks.
+#[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
+pub fn live_options(
+    argv: Vec<OsString>,
+    valgrind: PathBuf,
+    tool_dir: PathBuf,
+    tracer: &str,
+    follow_children: bool,
+    region: (u64, Option<u64>, bool),
+    session_dir: PathBuf,
+    scratch_dir: PathBuf,
+) -> PyResult<LiveOptions> {
+    if argv.is_empty() {
+        return Err(PyValueError::new_err("there is no program to run"));
+    }
+    let tracer = match tracer {
+        "octavo" => Tracer::Octavo,
+        "lackey" => Tracer::Lackey,
+        other => return Err(unknown("tracer", other, "octavo or lackey")),
+    };
+    let (skip_instructions, max_instructions, between_marks) = region;
+    let limits = Limits::new(skip_instructions, max_instructions, between_marks);
+    Ok(LiveOptions {
+        argv,
+        valgrind,
+        tool_dir,
+        tracer,
+        follow_children,
+        session_dir,
+        scratch_dir,
+        limits,
+    })
+}
+
+/// What to study.
+pub fn study_config(page_sizes: Vec<u64>, levels: &[Level], layout: &str) -> PyResult<StudyConfig> {
+    let native_layout = match layout {
+        "native" => true,
+        "as-traced" => false,
+        other => return Err(unknown("layout", other, "native or as-traced")),
+    };
+    Ok(StudyConfig {
+        sizes: Sizes::new(read_page_sizes(page_sizes)?),
+        fetch_levels: read_levels(levels.iter().map(|level| level.fetch_entries))?,
+        data_levels: read_levels(levels.iter().map(|level| level.data_entries))?,
+        native_layout,
+    })
 }
 
 fn not_running() -> PyErr {

@@ -1,32 +1,21 @@
-//! How fast Lackey's text is read, against a plain parser: `lackey_speed FILE [ROUNDS]`.
+//! How fast Lackey's text is read, against a plain parser: `lackey_speed [--rounds N] FILE …`.
 //!
-//! Both read the same text from memory, by turns; the ratio is of the best rounds.
+//! Both read the same warm file, by turns, ours into batches that nobody decodes. Prints a line of
+//! JSON a text, with medians: the time by the clock on the wall, which is the one waited for, and
+//! the processor time of all threads, the system's part included, which other programs on the
+//! machine disturb less. Ours reads the file on a second thread.
 
+use std::fs::File;
 use std::hint::black_box;
-use std::io::BufRead;
-use std::time::Instant;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
 
-use octavo_trace::read_lackey;
-use octavo_types::{Consumer, Event, Segment, VirtAddr};
+use octavo_trace::formats::FORMATS;
+use octavo_trace::source::{Batch, Input, InputOptions};
 
-/// Adds up what it is given, so that nothing is optimised away.
-#[derive(Default)]
-struct Sum {
-    instructions: u64,
-    addresses: u64,
-}
-
-impl Consumer for Sum {
-    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
-        self.instructions += u64::from(segment.instructions());
-        self.addresses += addresses.len() as u64;
-    }
-
-    fn event(&mut self, _: &Event) {}
-}
-
-/// What anyone would write first.
-fn plain(mut text: &[u8]) -> (u64, u64) {
+/// What anyone would write first: how many instructions and data references there are.
+fn plain(path: &str) -> (u64, u64) {
+    let mut text = BufReader::with_capacity(1 << 16, File::open(path).expect("a readable file"));
     let (mut instructions, mut data) = (0, 0);
     let mut line = String::new();
     while text.read_line(&mut line).expect("text") > 0 {
@@ -47,26 +36,79 @@ fn plain(mut text: &[u8]) -> (u64, u64) {
     (instructions, data)
 }
 
-fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let path = arguments.next().expect("usage: lackey_speed FILE [ROUNDS]");
-    let rounds = arguments.next().map_or(3, |rounds| rounds.parse().expect("a number of rounds"));
-    let text = std::fs::read(path).expect("a readable file");
-    let lines = memchr::memchr_iter(b'\n', &text).count() as f64;
-    let (mut best_plain, mut best_ours) = (f64::INFINITY, f64::INFINITY);
-    for _ in 0..rounds {
-        let start = Instant::now();
-        let counted = plain(&text);
-        best_plain = best_plain.min(start.elapsed().as_nanos() as f64 / lines);
-
-        let start = Instant::now();
-        let mut sum = Sum::default();
-        read_lackey(text.as_slice(), &mut sum, |_| false).expect("Lackey's text");
-        best_ours = best_ours.min(start.elapsed().as_nanos() as f64 / lines);
-        assert_eq!(counted, (sum.instructions, sum.addresses));
+/// Reads to batches: how many words they hold.
+fn ours(path: &str) -> usize {
+    let lackey = FORMATS.iter().find(|format| format.name == "lackey").expect("it is listed");
+    let input = Input::open(Path::new(path), InputOptions::default());
+    let mut source = (lackey.open)(input.expect("a readable file")).expect("Lackey's text");
+    let mut batch = Batch::default();
+    let mut words = 0;
+    while source.next(&mut batch).expect("Lackey's text").is_some() {
+        words += black_box(&batch.words).len();
     }
-    println!(
-        "{lines} lines: plain {best_plain:.2} ns a line, read_lackey {best_ours:.2}: {:.1} times",
-        best_plain / best_ours
-    );
+    words
+}
+
+/// Nanoseconds by the clock on the wall, and of processor time that the process has used.
+fn now_ns() -> [f64; 2] {
+    [libc::CLOCK_MONOTONIC, libc::CLOCK_PROCESS_CPUTIME_ID].map(|clock| {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the time is this function's own.
+        let status = unsafe { libc::clock_gettime(clock, &raw mut time) };
+        assert_eq!(status, 0, "Linux has this clock");
+        time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+    })
+}
+
+/// What each of both clocks says of `work`.
+fn timed<T>(work: impl FnOnce() -> T) -> [f64; 2] {
+    let [wall, cpu] = now_ns();
+    black_box(work());
+    let [wall_after, cpu_after] = now_ns();
+    [wall_after - wall, cpu_after - cpu]
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn main() {
+    let (mut rounds, mut files) = (5, Vec::new());
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        if argument == "--rounds" {
+            rounds = arguments.next().and_then(|n| n.parse().ok()).expect("a number of rounds");
+        } else {
+            files.push(argument);
+        }
+    }
+    for path in files {
+        let lines = BufReader::new(File::open(&path).expect("a readable file"));
+        let lines = lines.split(b'\n').count() as f64;
+        let (mut plain_ns, mut our_ns) = (Vec::new(), Vec::new());
+        for _ in 0..rounds {
+            plain_ns.push(timed(|| plain(&path)));
+            our_ns.push(timed(|| ours(&path)));
+        }
+        let of = |times: &[[f64; 2]], clock: usize| {
+            median(times.iter().map(|both| both[clock] / lines).collect())
+        };
+        let least = |times: &[[f64; 2]]| {
+            times.iter().map(|[wall, _]| wall / lines).fold(f64::INFINITY, f64::min)
+        };
+        let line = serde_json::json!({
+            "text": path,
+            "lines": lines,
+            "plain_nanoseconds": of(&plain_ns, 0),
+            "nanoseconds": of(&our_ns, 0),
+            "ratio": of(&plain_ns, 0) / of(&our_ns, 0),
+            "least_plain_nanoseconds": least(&plain_ns),
+            "least_nanoseconds": least(&our_ns),
+            "plain_cpu_nanoseconds": of(&plain_ns, 1),
+            "cpu_nanoseconds": of(&our_ns, 1),
+            "cpu_ratio": of(&plain_ns, 1) / of(&our_ns, 1),
+        });
+        println!("{line}");
+    }
 }

@@ -1,19 +1,43 @@
-//! Where reference streams come from: a live program under our tracer, or Lackey's text; and the
-//! stages that every stream passes: relocation, the region of interest, the address space.
+//! Where reference streams come from: a live program under our tracer, a trace file in one of many
+//! formats, a synthetic source; where they go to; and the stages that every stream passes:
+//! relocation, the region of interest, the address space.
 
-mod lackey;
+pub mod check;
+mod convert;
+pub mod formats;
+mod job;
+mod learn;
+mod listing;
 mod live;
+pub mod native;
+mod observer;
+mod recorder;
 mod relocation;
+mod replay;
 mod ring;
+pub mod sink;
+pub mod source;
 mod space;
+mod stream;
+mod survey;
+pub mod synthetic;
 mod window;
 
-pub use lackey::{LackeyCounts, LackeyError, LackeySummary, read_lackey};
-pub use live::{
-    Began, Ended, ExitReason, Live, LiveError, LiveExit, LiveOptions, LiveProgress, LiveResult,
-    Observer, StreamProgress, StreamResult, Tracer,
+pub use convert::{ConvertOptions, Converted, convert};
+pub use job::{Job, JobProgress, JobState};
+pub use listing::{Entry, ListingOptions, What, list};
+pub use live::{Live, LiveError, LiveOptions, Tracer};
+pub use native::{Manifest, NativeFile, NativeSink, NativeSource, Overview, StreamOverview};
+pub use observer::{
+    ExitReason, Observer, RunExit, RunProgress, RunResult, StreamProgress, StreamResult,
 };
+pub use recorder::Recorder;
 pub use relocation::Relocation;
-pub use ring::{DecodeError, Decoder, Encoder, Session, SessionError, Slot, Start};
+pub use replay::{Replay, Replayed};
+pub use ring::{
+    DecodeError, Decoder, Encoder, Session, SessionError, Slot, Start, WordConsumer, WordWriter,
+};
 pub use space::{AddressSpace, Region, RegionId, RegionKind};
+pub use stream::{Began, Ended, StreamEnd, StreamIdentity};
+pub use survey::{StreamCounts, StreamSurvey, Survey, survey};
 pub use window::{Limits, Window};

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use octavo_types::{Consumer, Event, Segment, VirtAddr};
 
+use crate::ring::{Start, WordConsumer};
+
 /// How many instructions a stream takes from the run's budgets at a time.
 const LUMP_INSTRUCTIONS: u64 = 1 << 16;
 
@@ -34,6 +36,17 @@ impl Limits {
     /// Whether all the instructions that may count have counted.
     pub fn exhausted(&self) -> bool {
         self.exhausted.load(Ordering::Relaxed)
+    }
+
+    /// How many instructions are still to pass before any count.
+    pub fn to_skip(&self) -> u64 {
+        if self.between_marks { 0 } else { self.skip.load(Ordering::Relaxed) }
+    }
+
+    /// So many instructions have passed unseen.
+    pub fn skipped(&self, instructions: u64) {
+        let less = |left: u64| Some(left.saturating_sub(instructions));
+        let _ = self.skip.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
     /// Whether every instruction counts.
@@ -77,7 +90,7 @@ impl<C> Window<C> {
         &self.inner
     }
 
-    /// The consumer behind it, to be changed.
+    /// The consumer behind it, to be told something.
     pub fn inner_mut(&mut self) -> &mut C {
         &mut self.inner
     }
@@ -113,15 +126,13 @@ impl<C> Window<C> {
     }
 }
 
-impl<C: Consumer> Consumer for Window<C> {
+impl<C: Consumer> Window<C> {
     #[inline(always)]
-    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
-        if self.open || self.admits(u64::from(segment.instructions())) {
-            self.inner.segment(segment, addresses);
-        }
+    fn counts(&mut self, segment: &Segment) -> bool {
+        self.open || self.admits(u64::from(segment.instructions()))
     }
 
-    fn event(&mut self, event: &Event) {
+    fn mark(&mut self, event: &Event) {
         if self.limits.between_marks {
             match *event {
                 Event::Mark { value: Event::MARK_BEGIN } => self.marked = true,
@@ -129,7 +140,40 @@ impl<C: Consumer> Consumer for Window<C> {
                 _ => {}
             }
         }
+    }
+}
+
+impl<C: Consumer> Consumer for Window<C> {
+    #[inline(always)]
+    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
+        if self.counts(segment) {
+            self.inner.segment(segment, addresses);
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        self.mark(event);
         self.inner.event(event);
+    }
+}
+
+impl<C: WordConsumer> WordConsumer for Window<C> {
+    #[inline(always)]
+    fn execution(&mut self, segment: &Segment, words: &[u64]) {
+        if self.counts(segment) {
+            self.inner.execution(segment, words);
+        }
+    }
+
+    fn record(&mut self, words: &[u64], event: Option<&Event>) {
+        if let Some(event) = event {
+            self.mark(event);
+        }
+        self.inner.record(words, event);
+    }
+
+    fn started(&mut self, start: &Start) {
+        self.inner.started(start);
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use octavo_trace::{
-    Ended, ExitReason, Limits, Live, LiveOptions, Observer, Start, StreamProgress, Tracer,
+    Ended, ExitReason, Limits, Live, LiveOptions, Observer, StreamProgress, Tracer, WordConsumer,
 };
 use octavo_types::{Consumer, Event, ItemKind, Segment, VirtAddr};
 
@@ -29,9 +29,9 @@ impl Consumer for Log {
     fn event(&mut self, _: &Event) {}
 }
 
-impl Observer for Log {
-    fn started(&mut self, _: &Start) {}
+impl WordConsumer for Log {}
 
+impl Observer for Log {
     fn progress(&self) -> StreamProgress {
         StreamProgress::default()
     }
@@ -59,7 +59,7 @@ fn dependences_are_those_of_the_instructions() {
         scratch_dir: std::env::temp_dir(),
         limits: Limits::new(0, None, false),
     };
-    let live = Live::start(options, Log::default).expect("make setup workloads has been run");
+    let live = Live::start(options, |_| Log::default()).expect("make setup workloads has been run");
     while live.wait(Duration::from_secs(1)).running {}
     let result = live.finish().expect("make setup workloads has been run");
     std::fs::remove_dir_all(session_dir).unwrap();

@@ -1,7 +1,7 @@
 //! What is encoded decodes to the same stream, and no words at all do any harm.
 
 use octavo_oracle::strategies::{RandomStream, stream};
-use octavo_trace::{Decoder, Encoder};
+use octavo_trace::{Decoder, Encoder, WordConsumer};
 use octavo_types::{Consumer, Event, Segment, VirtAddr};
 use proptest::prelude::*;
 
@@ -11,6 +11,8 @@ struct Log {
     segments: Vec<(Segment, Vec<VirtAddr>)>,
     events: Vec<Event>,
 }
+
+impl WordConsumer for Log {}
 
 impl Consumer for Log {
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
@@ -37,7 +39,7 @@ proptest! {
         random.play(&mut expected);
         let encoder = encode(&random);
         let mut decoder = Decoder::default();
-        decoder.decode(encoder.words(), &mut got, |_, _| {}).unwrap();
+        decoder.decode(encoder.words(), &mut got).unwrap();
         prop_assert_eq!(got, expected);
         prop_assert!(decoder.segments() <= random.segments.len());
     }
@@ -46,7 +48,7 @@ proptest! {
     fn any_words_are_decoded_or_refused(words in prop::collection::vec(any_word(), 0..200)) {
         let mut decoder = Decoder::default();
         // Either is right; a panic or a wild allocation is not.
-        let _ = decoder.decode(&words, &mut Log::default(), |_, _| {});
+        let _ = decoder.decode(&words, &mut Log::default());
     }
 
     #[test]
@@ -58,7 +60,7 @@ proptest! {
             let at = at.index(words.len());
             words[at] = word;
         }
-        let _ = Decoder::default().decode(&words, &mut Log::default(), |_, _| {});
+        let _ = Decoder::default().decode(&words, &mut Log::default());
     }
 }
 

@@ -43,6 +43,29 @@ impl VirtAddr {
         // SAFETY: `VirtAddr` is `repr(transparent)` over `u64` and every bit pattern is valid.
         unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), words.len()) }
     }
+
+    /// Views addresses as the raw words that they are.
+    #[inline(always)]
+    pub fn slice_to_raw(addresses: &[VirtAddr]) -> &[u64] {
+        // SAFETY: `VirtAddr` is `repr(transparent)` over `u64`.
+        unsafe { std::slice::from_raw_parts(addresses.as_ptr().cast(), addresses.len()) }
+    }
+}
+
+/// A physical address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct PhysAddr(u64);
+
+impl PhysAddr {
+    /// The address whose numeric value is `raw`.
+    pub const fn new(raw: u64) -> Self {
+        PhysAddr(raw)
+    }
+
+    /// The numeric value.
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
 }
 
 impl fmt::Debug for VirtAddr {
@@ -62,6 +85,12 @@ impl fmt::Display for VirtAddr {
 pub struct AddrRange {
     start: VirtAddr,
     bytes: u64,
+}
+
+impl fmt::Display for AddrRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}-{:#x}", self.start().raw(), self.end().raw())
+    }
 }
 
 impl AddrRange {

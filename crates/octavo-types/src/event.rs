@@ -1,6 +1,8 @@
 //! What happens between segments: memory management, threads, processes, signals, marks.
 
-use crate::addr::AddrRange;
+use std::fmt;
+
+use crate::addr::{AddrRange, PhysAddr, VirtAddr};
 
 /// The access rights of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -115,6 +117,13 @@ pub enum Event {
         /// 1 begins the region of interest, 2 ends it, others are the program's own.
         value: u64,
     },
+    /// The trace tells where a page lay in physical memory.
+    Translation {
+        /// An address in the page.
+        virt: VirtAddr,
+        /// Where it lay.
+        phys: PhysAddr,
+    },
     /// The process ends.
     Exit {
         /// Its exit code.
@@ -122,9 +131,74 @@ pub enum Event {
     },
 }
 
+impl fmt::Display for Protection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let flag = |set, letter| if set { letter } else { '-' };
+        let Protection { read, write, execute } = *self;
+        write!(f, "{}{}{}", flag(read, 'r'), flag(write, 'w'), flag(execute, 'x'))
+    }
+}
+
+impl fmt::Display for MapSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MapSource::Anonymous => write!(f, "anonymous"),
+            MapSource::File { path, offset_bytes } => write!(f, "{path} from {offset_bytes:#x}"),
+            MapSource::Stack => write!(f, "stack"),
+            MapSource::Heap => write!(f, "heap"),
+            MapSource::Shared => write!(f, "shared"),
+        }
+    }
+}
+
+/// One line for people.
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Map { range, protection, source, .. } => {
+                write!(f, "map {range} {protection} {source}")
+            }
+            Event::Unmap { range } => write!(f, "unmap {range}"),
+            Event::Remap { from, to } => write!(f, "remap {from} to {to}"),
+            Event::Protect { range, protection } => write!(f, "protect {range} {protection}"),
+            Event::Advise { range, advice } => write!(f, "advise {range} {advice}"),
+            Event::ThreadStart { thread } => write!(f, "thread {thread} starts"),
+            Event::ThreadSwitch { thread } => write!(f, "thread {thread} runs"),
+            Event::ThreadEnd { thread } => write!(f, "thread {thread} ends"),
+            Event::Fork { child } => write!(f, "fork of process {child}"),
+            Event::Exec { path } if path.is_empty() => write!(f, "exec failed"),
+            Event::Exec { path } => write!(f, "exec {path}"),
+            Event::Signal { signal } => write!(f, "signal {signal}"),
+            Event::Mark { value } => write!(f, "mark {value}"),
+            Event::Translation { virt, phys } => {
+                write!(f, "translation {virt} at {:#x}", phys.raw())
+            }
+            Event::Exit { code } => write!(f, "exit {code}"),
+        }
+    }
+}
+
 impl Event {
     /// The mark that begins the region of interest.
     pub const MARK_BEGIN: u64 = 1;
     /// The mark that ends it.
     pub const MARK_END: u64 = 2;
+
+    /// The name that the event is counted under; threads and the exit are not.
+    pub fn name(&self) -> Option<&'static str> {
+        Some(match self {
+            Event::Map { .. } => "map",
+            Event::Unmap { .. } => "unmap",
+            Event::Remap { .. } => "remap",
+            Event::Protect { .. } => "protect",
+            Event::Advise { .. } => "advise",
+            Event::Fork { .. } => "fork",
+            Event::Exec { path } if path.is_empty() => "exec-failed",
+            Event::Exec { .. } => "exec",
+            Event::Signal { .. } => "signal",
+            Event::Mark { .. } => "mark",
+            Event::Translation { .. } => "translation",
+            _ => return None,
+        })
+    }
 }

@@ -10,7 +10,7 @@ mod event;
 mod page;
 mod segment;
 
-pub use addr::{AddrRange, VirtAddr};
+pub use addr::{AddrRange, PhysAddr, VirtAddr};
 pub use event::{Event, MapSource, Protection};
 pub use page::{PageNumber, PageSize, ParsePageSizeError};
 pub use segment::{DataItem, Dependences, FetchPage, Item, ItemKind, Segment, SegmentError};

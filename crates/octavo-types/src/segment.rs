@@ -102,13 +102,16 @@ pub struct Segment {
     loads: u32,
     stores: u32,
     modifies: u32,
+    has_guarded: bool,
 }
 
 impl Segment {
-    /// A segment of `items`; `dependences` has one entry per fetch, or none where unknown.
-    pub fn new(items: Vec<Item>, dependences: Vec<Dependences>) -> Result<Self, SegmentError> {
+    /// A segment of `items`; `dependences` has one entry per fetch, or none where unknown. Entries
+    /// that all say nothing are the same as none.
+    pub fn new(items: Vec<Item>, mut dependences: Vec<Dependences>) -> Result<Self, SegmentError> {
         let (mut data, mut fetch_pages) = (Vec::new(), Vec::new());
         let (mut instructions, mut loads, mut stores, mut modifies) = (0u32, 0u32, 0u32, 0u32);
+        let mut has_guarded = false;
         for (index, item) in items.iter().enumerate() {
             if item.size_bytes == 0 || u64::from(item.size_bytes) > PageSize::BASE.bytes() {
                 return Err(SegmentError::BadSize(index, item.size_bytes));
@@ -119,6 +122,7 @@ impl Segment {
                 continue;
             }
             let item = DataItem::new(item);
+            has_guarded |= item.guarded;
             loads += u32::from(item.loads);
             stores += u32::from(item.references - item.loads);
             modifies += u32::from(item.references == 2);
@@ -126,6 +130,9 @@ impl Segment {
         }
         if !dependences.is_empty() && dependences.len() != instructions as usize {
             return Err(SegmentError::Dependences(instructions as usize, dependences.len()));
+        }
+        if dependences.iter().all(|of| *of == Dependences::default()) {
+            dependences.clear();
         }
         Ok(Segment {
             items: items.into(),
@@ -136,6 +143,7 @@ impl Segment {
             loads,
             stores,
             modifies,
+            has_guarded,
         })
     }
 
@@ -165,6 +173,18 @@ impl Segment {
     #[inline(always)]
     pub fn instructions(&self) -> u32 {
         self.instructions
+    }
+
+    /// How many references one execution makes: fetches, loads and stores.
+    #[inline]
+    pub fn references(&self, addresses: &[VirtAddr]) -> u64 {
+        let all = u64::from(self.instructions) + u64::from(self.loads) + u64::from(self.stores);
+        if !self.has_guarded {
+            return all;
+        }
+        let items = self.data.iter().zip(addresses);
+        let absent = items.filter(|(item, addr)| item.guarded && **addr == VirtAddr::NULL);
+        all - absent.map(|(item, _)| u64::from(item.references)).sum::<u64>()
     }
 
     /// How many loads, were every guarded item to execute.

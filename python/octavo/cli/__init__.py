@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from octavo._core import VERSION
-from octavo.cli import report, reproduce, run
+from octavo.cli import check, convert, head, info, record, report, reproduce, run
 
 app = typer.Typer(
     name="octavo",
@@ -35,5 +35,10 @@ def octavo(
 
 
 run.register(app)
+record.register(app)
+info.register(app)
+head.register(app)
+convert.register(app)
+check.register(app)
 report.register(app)
 reproduce.register(app)

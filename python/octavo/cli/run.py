@@ -1,4 +1,4 @@
-"""`octavo run`: trace a program live and answer "which page size?"."""
+"""`octavo run`: trace a program live, or read a trace, and answer "which page size?"."""
 
 from contextlib import ExitStack
 from typing import Annotated
@@ -6,15 +6,17 @@ from typing import Annotated
 import typer
 
 from octavo import units
-from octavo.api import execute
+from octavo.api import execute, means_a_trace
+from octavo.cli import options
 from octavo.cli.guard import guarded
 from octavo.configuration import configure
 from octavo.errors import CannotRun
 from octavo.machine import DEFAULT_PRESET
 from octavo.output import JsonFile, OutputDirectory
+from octavo.replay import execute_trace
 from octavo.result import RunResult
 from octavo.terminal.console import make_console
-from octavo.terminal.live import LiveLine
+from octavo.terminal.live import LiveLine, progress_text, trace_text
 from octavo.terminal.summary import say, show_result
 
 _EPILOG = """\b
@@ -23,12 +25,15 @@ Examples:
   octavo run --page-sizes 4KiB,16KiB,64KiB,2MiB -- python3 script.py
   octavo run --tlb itanium2 --out result -- sqlite3 test.db < queries.sql
   octavo run --json - --quiet -- ./server --once | jq .advice
+  octavo run gzip.oct
+  octavo run - < trace.lackey.gz
 
 \b
-Exit status: the program's own; 128 + N when signal N ended it or interrupted octavo
+Exit status: the program's own, 0 for a trace; 128 + N when signal N ended it or interrupted octavo
 (130 after Ctrl-C, 143 after SIGTERM).
   2    wrong options
-  125  octavo could not do its part (no Valgrind, output not writable, nothing counted)
+  125  octavo could not do its part (no Valgrind, output not writable, nothing counted,
+       a trace that cannot be read to its end)
   126  the program is there but cannot be traced
   127  there is no such program
 """
@@ -72,33 +77,13 @@ def run(
             help=f"A machine's TLB instead, such as itanium2 (default {DEFAULT_PRESET}).",
         ),
     ] = None,
-    layout: Annotated[
-        str,
-        typer.Option(
-            metavar="native|as-traced",
-            help="Place mappings where Linux would have put them, or where Valgrind did.",
-        ),
-    ] = "native",
-    tracer: Annotated[
-        str,
-        typer.Option(
-            metavar="octavo|lackey",
-            help="Octavo's own Valgrind tool, or Lackey's text through a pipe (very slow).",
-        ),
-    ] = "octavo",
-    follow: Annotated[bool, typer.Option(help="Trace child processes too.")] = True,
-    skip_instructions: Annotated[
-        str,
-        typer.Option(metavar="N", help="Begin to count after so many instructions (10M, 2G)."),
-    ] = "0",
-    max_instructions: Annotated[
-        str | None,
-        typer.Option(metavar="N", help="End the run after counting so many instructions."),
-    ] = None,
-    marks: Annotated[
-        bool,
-        typer.Option("--marks", help="Count only between the begin and end marks of octavo.h."),
-    ] = False,
+    layout: options.Layout = "native",
+    tracer: options.Tracer = None,
+    follow: options.Follow = None,
+    format: options.ReadFormat = None,
+    skip_instructions: options.SkipInstructions = "0",
+    max_instructions: options.MaxInstructions = None,
+    marks: options.Marks = False,
     out: Annotated[
         str | None,
         typer.Option(
@@ -114,23 +99,23 @@ def run(
         typer.Option(metavar="FILE", help="Write every number as JSON; - is standard output."),
     ] = None,
     advice: Annotated[bool, typer.Option(help="Say which page size to choose.")] = True,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print nothing but errors on standard error.")
-    ] = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Run PROGRAM under the tracer and count, for every page size, TLB misses and memory.
 
     The program keeps its standard input, output and error; all that Octavo says goes to
-    standard error.
+    standard error. In place of a program, a trace may be given alone: a file, - for standard
+    input, or a synthetic one (synth:…).
     """
     with guarded(), ExitStack() as stack:
+        is_trace = means_a_trace(command, format=format, tracer=tracer, follow_children=follow)
         configuration = configure(
             sizes=units.page_sizes(page_sizes),
             entries=units.entries(entries) if entries is not None else None,
             tlb=tlb,
             layout=layout,
-            tracer=tracer,
-            follow_children=follow,
+            tracer=tracer or "octavo",
+            follow_children=follow is not False,
             skip_instructions=units.count(skip_instructions),
             max_instructions=None if max_instructions is None else units.count(max_instructions),
             between_marks=marks,
@@ -140,14 +125,17 @@ def run(
         if directory is not None:
             stack.callback(directory.close)
         console = make_console()
-        with LiveLine(console, quiet=quiet) as line:
-            result = execute(command, configuration, line.show)
+        with LiveLine(console, quiet=quiet, text=trace_text if is_trace else progress_text) as line:
+            if is_trace:
+                result = execute_trace(command[0], configuration, line.show, format)
+            else:
+                result = execute(command, configuration, line.show)
         if not quiet:
             show_result(console, result, advice=advice)
         _write(result, json_file, directory)
         if directory is not None and not quiet:
             say(console, f"Written to {out}; open {out}/report.html for the curves.")
-        if result.manifest["exit"]["reason"] == "tracer-failed":
+        if result.manifest["exit"]["reason"] in ("tracer-failed", "trace-broken"):
             raise CannotRun(f"{result.manifest['partial_reason']}; the result is partial.")
         if result.status:
             raise typer.Exit(result.status)

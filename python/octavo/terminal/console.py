@@ -62,6 +62,14 @@ def make_console() -> Console:
     return console
 
 
+def make_output_console() -> Console:
+    """Standard output, for the commands whose business is to tell something."""
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = max(console.width, PLAIN_WIDTH)
+    return console
+
+
 def make_table(*, ruled: bool) -> Table:
     """A table with a ruled head, or one with columns apart by blanks."""
     return Table(box=SIMPLE_HEAD if ruled else None, pad_edge=False, header_style="bold")

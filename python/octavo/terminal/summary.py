@@ -26,11 +26,11 @@ def show_result(console: Console, result: RunResult, *, advice: bool) -> None:
     if result.partial:
         say(console, f"PARTIAL: {manifest['partial_reason']}; counts end there.", "bold yellow")
     for level in range(1, depth + 1):
-        _show(console, page_size_grid(rows, level))
+        show_grid(console, page_size_grid(rows, level))
     processes = process_grid(rows, manifest, depth)
     if processes is not None:
-        _show(console, processes, _PROCESSES_SHOWN)
-    _show(console, region_grid(rows, result.advice, depth), _REGIONS_SHOWN)
+        show_grid(console, processes, _PROCESSES_SHOWN)
+    show_grid(console, region_grid(rows, result.advice, depth), _REGIONS_SHOWN)
     if advice:
         _show_advice(console, result.advice)
 
@@ -43,7 +43,7 @@ def say(console: Console, text: str, style: str = "", *, indent: int = 0) -> Non
         console.print(Text(" " * indent + text, style=style), soft_wrap=True)
 
 
-def _show(console: Console, grid: Grid, shown: int | None = None) -> None:
+def show_grid(console: Console, grid: Grid, shown: int | None = None) -> None:
     """Prints a table, or nothing where it has no rows."""
     if not grid.rows:
         return

@@ -16,36 +16,12 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use octavo_types::Consumer;
-
-use crate::ring::{SessionError, Start};
+use crate::observer::{Observer, RunProgress, RunResult};
+use crate::ring::SessionError;
+use crate::stream::StreamIdentity;
 use crate::window::Limits;
 use process::Pid;
 use watch::{Shared, Watch};
-
-/// Who watches a stream: an engine, told where the process's memory lies before anything else.
-pub trait Observer: Consumer + Send + 'static {
-    /// The process has described itself.
-    fn started(&mut self, start: &Start);
-
-    /// The stream is read to its end: only results are asked for from now on. They are kept until
-    /// the run is over, of as many processes as there were.
-    fn ended(&mut self) {}
-
-    /// How far it is, for the live line.
-    fn progress(&self) -> StreamProgress;
-}
-
-/// How far a stream is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StreamProgress {
-    /// Fetches, loads and stores counted.
-    pub references: u64,
-    /// Instructions counted.
-    pub instructions: u64,
-    /// Memory touched and still mapped.
-    pub resident_bytes: u64,
-}
 
 /// Which tracer follows the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,124 +72,11 @@ pub enum LiveError {
     NothingTraced(String),
 }
 
-/// A snapshot of a run.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LiveProgress {
-    /// Whether a traced process or its consumer still runs.
-    pub running: bool,
-    /// Since the start.
-    pub elapsed: Duration,
-    /// All streams together; resident memory of the live ones only.
-    pub total: StreamProgress,
-    /// Streams whose process runs.
-    pub streams_live: usize,
-    /// Streams that ever began.
-    pub streams_total: usize,
-    /// Whether instructions count by now.
-    pub counting: bool,
-}
-
-/// What began a stream.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Began {
-    /// The run itself.
-    Start,
-    /// A fork.
-    Fork,
-    /// An exec.
-    Exec,
-}
-
-/// What ended it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ended {
-    /// The process exited.
-    Exit,
-    /// It executed another program.
-    Exec,
-    /// It died of a signal that the tracer saw.
-    Signal,
-    /// It went without a word.
-    Lost,
-    /// The region of interest was over.
-    Limit,
-    /// The stream could not be read on.
-    Corrupt,
-}
-
-/// One stream, consumed.
-#[derive(Debug)]
-pub struct StreamResult<C> {
-    /// Its number, in the order in which streams began.
-    pub stream: u32,
-    /// The stream that forked it, or whose process executed its program.
-    pub parent: Option<u32>,
-    /// The process.
-    pub pid: u32,
-    /// The program that the image was made from.
-    pub program: String,
-    /// What began it.
-    pub began: Began,
-    /// What ended it.
-    pub ended: Ended,
-    /// The exit code, if it exited.
-    pub exit_code: Option<i32>,
-    /// Segments defined.
-    pub segments: usize,
-    /// xxh3-128 of its words.
-    pub hash: u128,
-    /// What is wrong with it, where it could not be read to its end.
-    pub fault: Option<String>,
-    /// The engine with its counts.
-    pub consumer: C,
-}
-
-/// Why the run ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ExitReason {
-    /// The program exited.
-    Exited,
-    /// A signal killed it.
-    Signalled,
-    /// The user interrupted it.
-    Interrupted,
-    /// The region of interest was over.
-    Limit,
-    /// Valgrind or the tracer gave up.
-    TracerFailed,
-}
-
-/// How the program ended.
-#[derive(Clone, Debug)]
-pub struct LiveExit {
-    /// Its exit code.
-    pub code: Option<i32>,
-    /// The signal that killed it.
-    pub signal: Option<i32>,
-    /// Why the run ended.
-    pub reason: ExitReason,
-    /// What Valgrind had to say.
-    pub diagnostics: String,
-}
-
-/// A whole run.
-#[derive(Debug)]
-pub struct LiveResult<C> {
-    /// How the program ended.
-    pub exit: LiveExit,
-    /// From the start to the last stream's end.
-    pub elapsed: Duration,
-    /// The streams in the order in which they began.
-    pub streams: Vec<StreamResult<C>>,
-    /// Children that ran on untraced for want of a slot.
-    pub untraced: u32,
-}
-
 /// A program under a tracer.
 pub struct Live<C: Observer> {
     shared: Arc<Shared>,
     root: Pid,
-    watcher: JoinHandle<LiveResult<C>>,
+    watcher: JoinHandle<RunResult<C>>,
     started: Instant,
 }
 
@@ -223,7 +86,7 @@ impl<C: Observer> Live<C> {
     /// The traced program dies with the calling *thread*: call from one that outlives the run.
     pub fn start(
         options: LiveOptions,
-        observer: impl Fn() -> C + Send + 'static,
+        observer: impl Fn(&StreamIdentity) -> C + Send + 'static,
     ) -> Result<Self, LiveError> {
         let shared = Arc::new(Shared::new(options.limits.clone()));
         let watch = Watch::start(options, shared.clone(), observer)?;
@@ -241,7 +104,7 @@ impl<C: Observer> Live<C> {
     }
 
     /// Waits until the run has ended or `timeout` has passed.
-    pub fn wait(&self, timeout: Duration) -> LiveProgress {
+    pub fn wait(&self, timeout: Duration) -> RunProgress {
         self.shared.wait(timeout);
         self.shared.progress(self.started.elapsed())
     }
@@ -263,7 +126,7 @@ impl<C: Observer> Live<C> {
     }
 
     /// The result, once [`Live::wait`] has said that nothing runs.
-    pub fn finish(self) -> Result<LiveResult<C>, LiveError> {
+    pub fn finish(self) -> Result<RunResult<C>, LiveError> {
         let result = self.watcher.join().expect("the watcher thread does not panic");
         if result.streams.is_empty() {
             return Err(LiveError::NothingTraced(in_a_sentence(&result.exit.diagnostics)));

@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use octavo_types::{Consumer, Event, Segment, VirtAddr};
 
 use super::process::Process;
-use super::{Began, Ended, Observer, StreamProgress, StreamResult};
-use crate::lackey::read_lackey;
-use crate::ring::{Decoder, Slot};
+use crate::formats::lackey_source;
+use crate::observer::{Observer, StreamProgress, StreamResult};
+use crate::ring::{Decoder, Slot, Start, WordConsumer};
+use crate::source::{Batch, Input, InputOptions, Source};
+use crate::stream::{Ended, StreamEnd, StreamIdentity};
 use crate::window::{Limits, Window};
 
 /// After so long without a whole chunk, what was begun is read too: an idle program's live line
@@ -46,16 +48,6 @@ impl StreamState {
     }
 }
 
-/// What the watcher knows of a stream when it begins.
-pub struct Identity {
-    pub stream: u32,
-    pub parent: Option<u32>,
-    pub pid: u32,
-    pub began: Began,
-    /// The program asked for, until the stream itself says what was loaded.
-    pub program: String,
-}
-
 /// Notes the events that tell how a stream ended, on their way to the engine.
 struct Witness<C> {
     inner: Window<C>,
@@ -70,18 +62,33 @@ impl<C: Observer> Consumer for Witness<C> {
     }
 
     fn event(&mut self, event: &Event) {
+        self.inner.event(event);
+    }
+}
+
+impl<C: Observer> WordConsumer for Witness<C> {
+    #[inline(always)]
+    fn execution(&mut self, segment: &Segment, words: &[u64]) {
+        self.inner.execution(segment, words);
+    }
+
+    fn record(&mut self, words: &[u64], event: Option<&Event>) {
         match event {
-            Event::Exit { code } => self.exit_code = Some(*code),
-            Event::Exec { path } => self.executing = !path.is_empty(),
+            Some(Event::Exit { code }) => self.exit_code = Some(*code),
+            Some(Event::Exec { path }) => self.executing = !path.is_empty(),
             _ => {}
         }
-        self.inner.event(event);
+        self.inner.record(words, event);
+    }
+
+    fn started(&mut self, start: &Start) {
+        self.inner.started(start);
     }
 }
 
 /// Follows a stream of the ring until its process ends.
 pub fn follow_ring<C: Observer>(
-    identity: Identity,
+    mut identity: StreamIdentity,
     mut slot: Slot,
     process: Arc<Process>,
     consumer: C,
@@ -98,12 +105,10 @@ pub fn follow_ring<C: Observer>(
         let ended = process.ended() || state.superseded.load(Ordering::Relaxed);
         let read = slot.read(ended || idle_since.elapsed() > IDLE, |words| {
             if fault.is_none() && !limits.exhausted() {
-                let started = |witness: &mut Witness<C>, start: &_| {
-                    witness.inner.inner_mut().started(start);
-                };
-                fault = decoder.decode(words, &mut witness, started).err();
+                fault = decoder.decode(words, &mut witness).err();
             }
         });
+        witness.inner.inner_mut().tick();
         if read > 0 {
             idle_since = Instant::now();
             state.publish(witness.inner.inner().progress());
@@ -133,14 +138,13 @@ pub fn follow_ring<C: Observer>(
     let exit_code = witness.exit_code.filter(|_| ended == Ended::Exit);
     slot.release();
     let program = decoder.start().map(|start| start.program.clone());
+    if let Some(program) = program.filter(|program| !program.is_empty()) {
+        identity.program = program;
+    }
     finish(
         &state,
         StreamResult {
-            stream: identity.stream,
-            parent: identity.parent,
-            pid: identity.pid,
-            program: program.filter(|p| !p.is_empty()).unwrap_or(identity.program),
-            began: identity.began,
+            identity,
             ended,
             exit_code,
             segments: decoder.segments(),
@@ -153,63 +157,54 @@ pub fn follow_ring<C: Observer>(
 
 /// Reads Lackey's text to its end. Returns what Valgrind said besides.
 pub fn follow_lackey<C: Observer>(
-    identity: Identity,
+    identity: StreamIdentity,
     pipe: OwnedFd,
     consumer: C,
     limits: Arc<Limits>,
     state: Arc<StreamState>,
 ) -> (StreamResult<C>, String) {
-    let mut window =
-        Publishing { inner: Window::new(consumer, limits.clone()), state: &state, due: 0 };
-    let read = read_lackey(std::fs::File::from(pipe), &mut window, |_| limits.exhausted());
-    let window = window.inner;
-    let ended = if limits.exhausted() { Ended::Limit } else { Ended::Exit };
-    let (messages, fault) = match read {
-        Ok(summary) => (summary.messages.join("\n"), None),
-        Err(error) => (String::new(), Some(error.to_string())),
+    let mut window = Window::new(consumer, limits.clone());
+    let mut decoder = Decoder::default();
+    let reader = Box::new(std::fs::File::from(pipe));
+    let (mut batch, mut fault, mut said) = (Batch::default(), None, String::new());
+    match Input::from_reader("Lackey's text", reader, InputOptions::default()) {
+        Ok(input) => {
+            let mut source = lackey_source(input);
+            while !limits.exhausted() && fault.is_none() {
+                match source.next(&mut batch) {
+                    Ok(Some(_)) => {}
+                    Ok(None) => break,
+                    Err(error) => fault = Some(error.to_string()),
+                }
+                let decoded = decoder.decode(&batch.words, &mut window);
+                fault = fault.or(decoded.err().map(|error| error.to_string()));
+                state.publish(window.inner().progress());
+            }
+            said = source.reader.messages().collect::<Vec<_>>().join("\n");
+        }
+        Err(error) => fault = Some(error.to_string()),
+    }
+    let ended = match fault {
+        Some(_) => Ended::Corrupt,
+        None if limits.exhausted() => Ended::Limit,
+        None => Ended::Exit,
     };
-    state.publish(window.inner().progress());
     let result = StreamResult {
-        stream: identity.stream,
-        parent: None,
-        pid: identity.pid,
-        program: identity.program,
-        began: identity.began,
-        ended: if fault.is_some() { Ended::Corrupt } else { ended },
+        identity,
+        ended,
         exit_code: None,
         segments: 0,
         hash: 0,
         fault,
         consumer: window.into_inner(),
     };
-    (finish(&state, result), messages)
+    (finish(&state, result), said)
 }
 
 fn finish<C: Observer>(state: &StreamState, mut result: StreamResult<C>) -> StreamResult<C> {
-    result.consumer.ended();
+    let end = StreamEnd { ended: result.ended, exit_code: result.exit_code, instructions: None };
+    result.consumer.ended(&result.identity, &end);
     state.resident_bytes.store(0, Ordering::Relaxed);
     state.finished.store(true, Ordering::Release);
     result
-}
-
-/// Publishes progress every so often; Lackey's reader has no chunks to do it by.
-struct Publishing<'a, C> {
-    inner: Window<C>,
-    state: &'a StreamState,
-    due: u32,
-}
-
-impl<C: Observer> Consumer for Publishing<'_, C> {
-    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
-        self.inner.segment(segment, addresses);
-        self.due += 1;
-        if self.due == 1 << 14 {
-            self.due = 0;
-            self.state.publish(self.inner.inner().progress());
-        }
-    }
-
-    fn event(&mut self, event: &Event) {
-        self.inner.event(event);
-    }
 }

@@ -12,12 +12,11 @@ use std::time::{Duration, Instant};
 
 use super::command::{start_lackey, start_octavo};
 use super::process::{Pid, Process};
-use super::stream::{Identity, StreamState, follow_lackey, follow_ring};
-use super::{
-    Began, ExitReason, LiveError, LiveExit, LiveOptions, LiveProgress, LiveResult, Observer,
-    StreamResult, Tracer,
-};
+use super::stream::{StreamState, follow_lackey, follow_ring};
+use super::{LiveError, LiveOptions, Tracer};
+use crate::observer::{ExitReason, Observer, RunExit, RunProgress, RunResult, StreamResult};
 use crate::ring::{Session, Slot};
+use crate::stream::{Began, StreamIdentity};
 use crate::window::Limits;
 
 /// How often slots and processes are looked at. A stream that waits loses nothing: its ring holds
@@ -56,13 +55,13 @@ impl Shared {
         drop(self.ended.wait_timeout_while(done, timeout, |done| !*done).expect("not poisoned"));
     }
 
-    pub fn progress(&self, elapsed: Duration) -> LiveProgress {
+    pub fn progress(&self, elapsed: Duration) -> RunProgress {
         let streams = self.streams.lock().expect("not poisoned");
-        let mut progress = LiveProgress {
+        let mut progress = RunProgress {
             running: !*self.done.lock().expect("not poisoned"),
             elapsed,
             streams_total: streams.len(),
-            ..LiveProgress::default()
+            ..RunProgress::default()
         };
         for (_, state) in streams.iter() {
             let stream = state.progress();
@@ -111,7 +110,7 @@ pub struct Watch<C, F> {
     started: Instant,
 }
 
-impl<C: Observer, F: Fn() -> C + Send + 'static> Watch<C, F> {
+impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
     /// Starts the program.
     pub fn start(
         options: LiveOptions,
@@ -146,7 +145,7 @@ impl<C: Observer, F: Fn() -> C + Send + 'static> Watch<C, F> {
     }
 
     /// Watches until the program has ended and every stream is read.
-    pub fn run(mut self) -> LiveResult<C> {
+    pub fn run(mut self) -> RunResult<C> {
         let mut seen = Seen::default();
         let mut status = None;
         let mut killed = false;
@@ -195,7 +194,7 @@ impl<C: Observer, F: Fn() -> C + Send + 'static> Watch<C, F> {
             let process = Arc::new(pid.map_or(Process::Gone, |pid| Process::open(Pid(pid))));
             let state = self.shared.add(&process);
             let identity = seen.identify(&slot, pid, state.clone(), &self.program());
-            let (consumer, limits) = ((self.observer)(), self.options.limits.clone());
+            let (consumer, limits) = ((self.observer)(&identity), self.options.limits.clone());
             self.followers.push(spawn(move || {
                 (follow_ring(identity, slot, process, consumer, limits, state), String::new())
             }));
@@ -207,18 +206,18 @@ impl<C: Observer, F: Fn() -> C + Send + 'static> Watch<C, F> {
         let state = self.shared.add(&Arc::new(Process::Gone));
         let program = self.program();
         let identity =
-            Identity { stream: 0, parent: None, pid: pid.0, began: Began::Start, program };
-        let (consumer, limits) = ((self.observer)(), self.options.limits.clone());
+            StreamIdentity { stream: 0, parent: None, pid: pid.0, began: Began::Start, program };
+        let (consumer, limits) = ((self.observer)(&identity), self.options.limits.clone());
         self.followers.push(spawn(move || follow_lackey(identity, pipe, consumer, limits, state)));
     }
 
-    fn collect(self, status: Option<ExitStatus>) -> LiveResult<C> {
+    fn collect(self, status: Option<ExitStatus>) -> RunResult<C> {
         let mut diagnostics = read_logs(&self.options.session_dir);
         let mut streams = Vec::new();
         for follower in self.followers {
             let (stream, said) = follower.join().expect("a follower does not panic");
             if let Some(fault) = &stream.fault {
-                diagnostics += &format!("stream {}: {fault}\n", stream.stream);
+                diagnostics += &format!("stream {}: {fault}\n", stream.identity.stream);
             }
             // Lackey always ends with statistics of its own.
             if status.is_none_or(|status| !status.success()) || stream.fault.is_some() {
@@ -226,7 +225,7 @@ impl<C: Observer, F: Fn() -> C + Send + 'static> Watch<C, F> {
             }
             streams.push(stream);
         }
-        streams.sort_by_key(|stream| stream.stream);
+        streams.sort_by_key(|stream| stream.identity.stream);
         let (code, signal) = status.map_or((None, None), |s| (s.code(), s.signal()));
         // Natively the program may well have gone on.
         let unknown_instruction =
@@ -253,8 +252,8 @@ impl<C: Observer, F: Fn() -> C + Send + 'static> Watch<C, F> {
         };
         let elapsed = self.started.elapsed();
         self.shared.finish();
-        LiveResult {
-            exit: LiveExit { code, signal, reason, diagnostics },
+        RunResult {
+            exit: RunExit { code, signal, reason, diagnostics },
             elapsed,
             streams,
             untraced,
@@ -289,7 +288,7 @@ impl Seen {
         pid: Option<u32>,
         state: Arc<StreamState>,
         program: &str,
-    ) -> Identity {
+    ) -> StreamIdentity {
         let stream = slot.stream();
         let before = pid.and_then(|pid| self.last_of.insert(pid, stream));
         let pid = pid.unwrap_or_else(|| slot.pid());
@@ -303,7 +302,7 @@ impl Seen {
             let before = parent.and_then(|parent| self.streams.get(&parent));
             before.inspect(|state| state.superseded.store(true, Ordering::Relaxed));
         }
-        Identity { stream, parent, pid, began, program: program.to_owned() }
+        StreamIdentity { stream, parent, pid, began, program: program.to_owned() }
     }
 }
 

@@ -1,13 +1,17 @@
 //! From words to segments and events.
 
 use octavo_types::{
-    AddrRange, Consumer, Dependences, Event, Item, ItemKind, MapSource, Protection, Segment,
-    SegmentError, VirtAddr,
+    AddrRange, Consumer, Dependences, Event, Item, ItemKind, MapSource, PhysAddr, Protection,
+    Segment, SegmentError, VirtAddr,
 };
 use xxhash_rust::xxh3::Xxh3;
 
 use super::format::{self, kind};
 use crate::relocation::Relocation;
+
+/// How many items the segments of one stream may have together: some two gigabytes of memory.
+/// The largest programs stay below a twentieth of it.
+const MAX_ITEMS: usize = 1 << 25;
 
 /// Words that no tracer of ours writes.
 #[derive(Debug, thiserror::Error)]
@@ -19,9 +23,9 @@ pub enum DecodeError {
     #[error("a chunk ends in the middle of an item")]
     Torn,
     /// A definition is out of order.
-    #[error("segment {got} is defined where {expected} is due")]
+    #[error("segment {got} is defined where {expected} is the next new one")]
     DefinitionOrder {
-        /// The number that comes next.
+        /// The next new number.
         expected: usize,
         /// The number that came.
         got: u64,
@@ -34,6 +38,9 @@ pub enum DecodeError {
         /// What is wrong.
         source: SegmentError,
     },
+    /// More definitions than memory is given for.
+    #[error("its segments have more than {MAX_ITEMS} items together")]
+    TooManyItems,
     /// A record is too short or its kind unknown.
     #[error("a record of kind {kind} with {words} payload words is not known")]
     Record {
@@ -55,10 +62,36 @@ pub struct Start {
     pub stack: Option<AddrRange>,
 }
 
+/// What takes a decoded stream. Most take executions and events as any [`Consumer`] does; one that
+/// keeps or passes on the words themselves finds them here.
+pub trait WordConsumer: Consumer {
+    /// One execution of `segment`: its number, and its data addresses.
+    #[inline(always)]
+    fn execution(&mut self, segment: &Segment, words: &[u64]) {
+        self.segment(segment, VirtAddr::slice_from_raw(&words[1..]));
+    }
+
+    /// A record, and what it tells if that is an event. The description of the process, and
+    /// definitions, come here too.
+    fn record(&mut self, words: &[u64], event: Option<&Event>) {
+        let _ = words;
+        if let Some(event) = event {
+            self.event(event);
+        }
+    }
+
+    /// The process has described itself.
+    fn started(&mut self, start: &Start) {
+        let _ = start;
+    }
+}
+
 /// Decodes one stream: holds its segments, and hashes what passes.
 #[derive(Default)]
 pub struct Decoder {
     segments: Vec<Segment>,
+    /// How many items these have together.
+    items: usize,
     start: Option<Start>,
     hash: Xxh3,
 }
@@ -79,13 +112,11 @@ impl Decoder {
         self.hash.digest128()
     }
 
-    /// Decodes `words`, whole items only, into `consumer`. `started` is called when the process
-    /// describes itself, before anything that follows is consumed.
-    pub fn decode<C: Consumer>(
+    /// Decodes `words`, whole items only, into `consumer`.
+    pub fn decode<C: WordConsumer>(
         &mut self,
         words: &[u64],
         consumer: &mut C,
-        mut started: impl FnMut(&mut C, &Start),
     ) -> Result<(), DecodeError> {
         // SAFETY: any bytes of a slice of words may be read as bytes.
         let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), 8 * words.len()) };
@@ -96,31 +127,45 @@ impl Decoder {
             let [header, tail @ ..] = rest else { return Ok(()) };
             let count = format::record_words(*header);
             let payload = tail.get(..count).ok_or(DecodeError::Torn)?;
+            let record = &rest[..=count];
             rest = &tail[count..];
             match format::record_kind(*header) {
-                kind::DEFINE => self.define(payload)?,
+                kind::DEFINE => {
+                    self.define(payload)?;
+                    consumer.record(record, None);
+                }
                 kind::START => {
                     let start = read_start(payload)?;
-                    started(consumer, &start);
+                    consumer.record(record, None);
+                    consumer.started(&start);
                     self.start = Some(start);
                 }
-                _ => consumer.event(&read_event(*header, payload)?),
+                _ => consumer.record(record, Some(&read_event(*header, payload)?)),
             }
         }
     }
 
     fn define(&mut self, payload: &[u64]) -> Result<(), DecodeError> {
         let (id, segment) = read_definition(payload)?;
-        if id != self.segments.len() as u64 {
-            return Err(DecodeError::DefinitionOrder { expected: self.segments.len(), got: id });
+        self.items += segment.items().len();
+        let expected = self.segments.len();
+        if let Some(known) = self.segments.get_mut(id as usize) {
+            self.items -= known.items().len();
+            *known = segment;
+        } else if id == expected as u64 {
+            self.segments.push(segment);
+        } else {
+            return Err(DecodeError::DefinitionOrder { expected, got: id });
         }
-        self.segments.push(segment);
+        if self.items > MAX_ITEMS {
+            return Err(DecodeError::TooManyItems);
+        }
         Ok(())
     }
 }
 
 /// Executes segments up to the next record; returns the words from it on.
-fn execute<'w, C: Consumer>(
+fn execute<'w, C: WordConsumer>(
     segments: &[Segment],
     words: &'w [u64],
     consumer: &mut C,
@@ -135,8 +180,8 @@ fn execute<'w, C: Consumer>(
         if tail.len() < count {
             return Err(DecodeError::Torn);
         }
-        let (addresses, after) = tail.split_at(count);
-        consumer.segment(segment, VirtAddr::slice_from_raw(addresses));
+        let (execution, after) = rest.split_at(1 + count);
+        consumer.execution(segment, execution);
         rest = after;
     }
     Ok(rest)
@@ -272,6 +317,10 @@ fn read_event(header: u64, payload: &[u64]) -> Result<Event, DecodeError> {
         kind::EXEC => Event::Exec { path: words.text()? },
         kind::SIGNAL => Event::Signal { signal: words.number()? },
         kind::MARK => Event::Mark { value: words.word()? },
+        kind::TRANSLATION => Event::Translation {
+            virt: VirtAddr::new(words.word()?),
+            phys: PhysAddr::new(words.word()?),
+        },
         kind::EXIT => Event::Exit { code: words.word()? as i32 },
         _ => return Err(words.bad()),
     })

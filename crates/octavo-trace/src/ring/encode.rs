@@ -2,36 +2,55 @@
 //! making.
 
 use octavo_types::{
-    AddrRange, Consumer, Event, ItemKind, MapSource, Protection, Segment, VirtAddr,
+    AddrRange, Consumer, Dependences, Event, Item, ItemKind, MapSource, Protection, Segment,
+    VirtAddr,
 };
 use rustc_hash::FxHashMap;
 
 use super::format::{self, kind};
 
-/// Encodes the stream that it consumes. A segment is defined when it first executes.
-#[derive(Default)]
-pub struct Encoder {
+/// Writes ring words.
+#[derive(Debug, Default)]
+pub struct WordWriter {
     words: Vec<u64>,
-    segments: FxHashMap<Segment, u64>,
 }
 
-impl Encoder {
+impl WordWriter {
     /// The words so far.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// The number of a segment, defined if it is new; one without dependences gets empty ones.
-    fn intern(&mut self, segment: &Segment) -> u64 {
-        if let Some(id) = self.segments.get(segment) {
-            return *id;
-        }
-        let id = self.segments.len() as u64;
-        self.segments.insert(segment.clone(), id);
+    /// The words so far, to be taken out or cleared.
+    pub fn words_mut(&mut self) -> &mut Vec<u64> {
+        &mut self.words
+    }
+
+    /// One execution of a defined segment.
+    #[inline]
+    pub fn execute(&mut self, number: u32, addresses: &[u64]) {
+        self.words.push(u64::from(number));
+        self.words.extend_from_slice(addresses);
+    }
+
+    /// Defines a segment: numbers are given in order from 0, and one given before is replaced.
+    /// A segment without dependences gets empty ones.
+    pub fn define(&mut self, number: u32, segment: &Segment) {
+        self.define_items(number, segment.items(), segment.dependences());
+    }
+
+    /// Defines a segment of `items`, which [`Segment::new`] would take.
+    pub(crate) fn define_items(
+        &mut self,
+        number: u32,
+        items: &[Item],
+        dependences: &[Dependences],
+    ) {
         self.record(kind::DEFINE, |words| {
-            words.push(id | (segment.items().len() as u64) << 32);
-            words.push(u64::from(segment.instructions()));
-            for item in segment.items() {
+            let instructions = items.iter().filter(|item| item.kind == ItemKind::Fetch).count();
+            words.push(u64::from(number) | (items.len() as u64) << 32);
+            words.push(instructions as u64);
+            for item in items {
                 let kind = match item.kind {
                     ItemKind::Fetch => 0,
                     ItemKind::Load => 1,
@@ -44,12 +63,11 @@ impl Encoder {
                     words.push(item.addr.raw());
                 }
             }
-            for index in 0..segment.instructions() as usize {
-                let of = segment.dependences().get(index).copied().unwrap_or_default();
+            for index in 0..instructions {
+                let of = dependences.get(index).copied().unwrap_or_default();
                 words.extend([of.producers, of.reads, of.writes]);
             }
         });
-        id
     }
 
     fn number(&mut self, kind: u8, value: u64) {
@@ -63,19 +81,12 @@ impl Encoder {
         let count = self.words.len() - header - 1;
         self.words[header] = format::RECORD | u64::from(kind) << 48 | count as u64;
     }
-}
 
-impl Consumer for Encoder {
-    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
-        let id = self.intern(segment);
-        self.words.push(id);
-        self.words.extend(addresses.iter().map(|addr| addr.raw()));
-    }
-
-    fn event(&mut self, event: &Event) {
+    /// Something other than an instruction.
+    pub fn event(&mut self, event: &Event) {
         use Event::{
             Advise, Exec, Exit, Fork, Map, Mark, Protect, Remap, Signal, ThreadEnd, ThreadStart,
-            ThreadSwitch, Unmap,
+            ThreadSwitch, Translation, Unmap,
         };
         match event {
             Map { range, protection, source, flags } => {
@@ -113,8 +124,42 @@ impl Consumer for Encoder {
             Exec { path } => self.record(kind::EXEC, |words| push_text(words, path)),
             Signal { signal } => self.number(kind::SIGNAL, u64::from(*signal)),
             Mark { value } => self.number(kind::MARK, *value),
+            Translation { virt, phys } => {
+                self.record(kind::TRANSLATION, |words| words.extend([virt.raw(), phys.raw()]));
+            }
             Exit { code } => self.number(kind::EXIT, *code as u64),
         }
+    }
+}
+
+/// Encodes the stream that it consumes. A segment is defined when it first executes.
+#[derive(Default)]
+pub struct Encoder {
+    out: WordWriter,
+    segments: FxHashMap<Segment, u32>,
+}
+
+impl Encoder {
+    /// The words so far.
+    pub fn words(&self) -> &[u64] {
+        self.out.words()
+    }
+}
+
+impl Consumer for Encoder {
+    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
+        let known = self.segments.get(segment).copied();
+        let number = known.unwrap_or_else(|| {
+            let number = self.segments.len() as u32;
+            self.segments.insert(segment.clone(), number);
+            self.out.define(number, segment);
+            number
+        });
+        self.out.execute(number, VirtAddr::slice_to_raw(addresses));
+    }
+
+    fn event(&mut self, event: &Event) {
+        self.out.event(event);
     }
 }
 

@@ -65,6 +65,8 @@ pub mod kind {
     pub const SIGNAL: u8 = 13;
     pub const MARK: u8 = 14;
     pub const EXIT: u8 = 15;
+    /// In trace files only: no tracer of ours writes it.
+    pub const TRANSLATION: u8 = 16;
 }
 
 /// Ranges in `struct octavo_layout`.

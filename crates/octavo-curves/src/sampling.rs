@@ -1,0 +1,361 @@
+//! Shrinking a trace to windows of instructions, and what error that brings.
+//!
+//! The trace is cut into periods; of each, one window at a random place is kept (stratified random
+//! sampling). All records are kept, so mappings and definitions are whole. While the trace passes,
+//! two studies run beside it: of all of it, and of what is kept. So the error is not guessed: the
+//! misses that a study of the shrunk trace will show stand beside those of the whole one, with an
+//! interval by resampling the windows (the percentile bootstrap, Efron 1979).
+
+use std::collections::BTreeMap;
+
+use octavo_trace::source::{Batch, Facts, Place, Progress, Source, Step, TraceError};
+use octavo_trace::{Decoder, Observer, Start, StreamEnd, StreamIdentity, WordConsumer};
+use octavo_types::{Consumer, Event, PageSize, Segment, VirtAddr};
+use serde_json::{Value, json};
+
+use crate::sizes::Sizes;
+use crate::study::{Study, StudyConfig};
+
+/// The TLB that the error is told for.
+const ENTRIES: u32 = 64;
+/// How often the windows are resampled.
+const RESAMPLES: usize = 1000;
+/// How many windows' counts are kept for it; of more, every other one goes, and so on.
+const MAX_WINDOWS: usize = 1 << 16;
+
+/// Which part of a trace to keep.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SampleSpec {
+    /// How much of it, above 0 and below 1.
+    pub fraction: f64,
+    /// How long a window is.
+    pub window_instructions: u64,
+    /// Where windows lie is drawn from this.
+    pub seed: u64,
+}
+
+impl SampleSpec {
+    fn period_instructions(&self) -> u64 {
+        ((self.window_instructions as f64 / self.fraction) as u64).max(self.window_instructions)
+    }
+
+    /// Where the window of a period begins within it.
+    fn window_start(&self, period: u64) -> u64 {
+        let room = self.period_instructions() - self.window_instructions + 1;
+        splitmix(self.seed ^ splitmix(period)) % room
+    }
+}
+
+/// Steele, Lea and Flood's SplitMix64 (2014): one step from a state.
+fn splitmix(state: u64) -> u64 {
+    let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
+/// A source of which only windows pass.
+pub struct Sampled {
+    inner: Box<dyn Source>,
+    spec: SampleSpec,
+    raw: Batch,
+    streams: BTreeMap<u32, (Decoder, Sampler)>,
+    ended: bool,
+}
+
+impl Sampled {
+    /// Keeps of `inner` what `spec` says.
+    pub fn new(inner: Box<dyn Source>, spec: SampleSpec) -> Self {
+        Sampled { inner, spec, raw: Batch::default(), streams: BTreeMap::new(), ended: false }
+    }
+
+    fn statement(&self) -> Value {
+        let streams: Vec<Value> =
+            self.streams.iter().map(|(stream, (_, sampler))| sampler.statement(*stream)).collect();
+        json!({
+            "fraction": self.spec.fraction,
+            "window_instructions": self.spec.window_instructions,
+            "seed": self.spec.seed,
+            "tlb_entries": ENTRIES,
+            "streams": streams,
+        })
+    }
+}
+
+impl Source for Sampled {
+    fn facts(&self) -> Facts {
+        let mut facts = self.inner.facts();
+        facts.exact = false;
+        if self.ended {
+            facts.sample = Some(self.statement());
+        }
+        facts
+    }
+
+    fn next(&mut self, batch: &mut Batch) -> Result<Option<Step>, TraceError> {
+        batch.clear();
+        loop {
+            let step = self.inner.next(&mut self.raw)?;
+            match &step {
+                Some(Step::Began(identity)) => {
+                    let sampler = Sampler::new(self.spec, identity.clone());
+                    self.streams.insert(identity.stream, (Decoder::default(), sampler));
+                }
+                Some(Step::Batch(stream)) => {
+                    let (decoder, sampler) =
+                        self.streams.get_mut(stream).expect("a source begins its streams");
+                    std::mem::swap(&mut sampler.kept, &mut batch.words);
+                    let decoded = decoder.decode(&self.raw.words, sampler);
+                    std::mem::swap(&mut sampler.kept, &mut batch.words);
+                    decoded.map_err(|error| {
+                        TraceError::at("the trace", self.inner.place(), error.to_string())
+                    })?;
+                    if batch.words.is_empty() {
+                        continue;
+                    }
+                }
+                Some(Step::Ended(stream, end)) => {
+                    if let Some((decoder, sampler)) = self.streams.get_mut(stream) {
+                        *decoder = Decoder::default();
+                        sampler.end(end);
+                    }
+                }
+                None => self.ended = true,
+            }
+            return Ok(step);
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        self.inner.progress()
+    }
+
+    fn place(&self) -> Place {
+        self.inner.place()
+    }
+}
+
+/// One stream on its way through.
+struct Sampler {
+    identity: StreamIdentity,
+    spec: SampleSpec,
+    /// The words that pass.
+    kept: Vec<u64>,
+    whole: Study,
+    shrunk: Study,
+    instructions: u64,
+    /// The window of the period at hand.
+    window: std::ops::Range<u64>,
+    /// The counts at the window's beginning, if it has begun.
+    begun: Option<Counts>,
+    windows: Vec<Window>,
+    windows_kept: u64,
+    instructions_kept: u64,
+}
+
+/// Instructions, and misses of both studies.
+#[derive(Clone, Default)]
+struct Counts {
+    instructions: u64,
+    whole: Vec<u64>,
+    shrunk: Vec<u64>,
+}
+
+/// What a window has had: the same, within it.
+type Window = Counts;
+
+impl Sampler {
+    fn new(spec: SampleSpec, identity: StreamIdentity) -> Self {
+        let config = StudyConfig {
+            sizes: Sizes::new(page_sizes()),
+            fetch_levels: vec![ENTRIES],
+            data_levels: vec![ENTRIES],
+            native_layout: true,
+        };
+        let start = spec.window_start(0);
+        Sampler {
+            identity,
+            spec,
+            kept: Vec::new(),
+            whole: Study::new(&config),
+            shrunk: Study::new(&config),
+            instructions: 0,
+            window: start..start + spec.window_instructions,
+            begun: None,
+            windows: Vec::new(),
+            windows_kept: 0,
+            instructions_kept: 0,
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        Counts {
+            instructions: self.instructions,
+            whole: self.whole.first_level_misses(),
+            shrunk: self.shrunk.first_level_misses(),
+        }
+    }
+
+    /// Whether what executes now is kept.
+    #[inline]
+    fn keeps(&mut self) -> bool {
+        if self.instructions < self.window.start {
+            return false;
+        }
+        if self.instructions < self.window.end {
+            if self.begun.is_none() {
+                self.begun = Some(self.counts());
+            }
+            return true;
+        }
+        self.next_window();
+        self.window.contains(&self.instructions) && self.keeps()
+    }
+
+    #[cold]
+    fn next_window(&mut self) {
+        self.close();
+        let period_instructions = self.spec.period_instructions();
+        let period = self.instructions / period_instructions;
+        let this = period * period_instructions + self.spec.window_start(period);
+        // The window of this period may be over already.
+        let period = if this + self.spec.window_instructions > self.instructions {
+            period
+        } else {
+            period + 1
+        };
+        let start = period * period_instructions + self.spec.window_start(period);
+        self.window = start..start + self.spec.window_instructions;
+    }
+
+    fn close(&mut self) {
+        let Some(begun) = self.begun.take() else { return };
+        let now = self.counts();
+        let less = |now: &[u64], then: &[u64]| {
+            now.iter().enumerate().map(|(i, n)| n - then.get(i).unwrap_or(&0)).collect()
+        };
+        self.windows_kept += 1;
+        self.windows.push(Window {
+            instructions: now.instructions - begun.instructions,
+            whole: less(&now.whole, &begun.whole),
+            shrunk: less(&now.shrunk, &begun.shrunk),
+        });
+        if self.windows.len() == MAX_WINDOWS {
+            let mut index = 0;
+            self.windows.retain(|_| {
+                index += 1;
+                index % 2 == 1
+            });
+        }
+    }
+
+    /// The stream is over: only the statement is asked for from now on.
+    fn end(&mut self, end: &StreamEnd) {
+        self.close();
+        self.whole.ended(&self.identity, end);
+        self.shrunk.ended(&self.identity, end);
+    }
+
+    /// What a study of the shrunk trace will show, beside what one of the whole trace does.
+    fn statement(&self, stream: u32) -> Value {
+        let whole = self.whole.first_level_misses();
+        let sizes = page_sizes().len();
+        let mut errors = Vec::new();
+        for (index, whole) in whole.iter().enumerate() {
+            let per_kilo = |misses: u64, instructions: u64| {
+                (instructions > 0).then(|| 1000.0 * misses as f64 / instructions as f64)
+            };
+            let sum = |of: fn(&Window) -> &Vec<u64>| -> u64 {
+                self.windows.iter().map(|window| of(window)[index]).sum()
+            };
+            let instructions = self.windows.iter().map(|window| window.instructions).sum();
+            let interval = self.interval(index);
+            errors.push(json!({
+                "stream": if index < sizes { "fetch" } else { "data" },
+                "page_size": page_sizes()[index % sizes].bytes(),
+                "whole_mpki": per_kilo(*whole, self.instructions),
+                "sample_mpki": per_kilo(sum(|window| &window.shrunk), instructions),
+                "sample_mpki_warm": per_kilo(sum(|window| &window.whole), instructions),
+                "low_mpki": interval.map(|(low, _)| low),
+                "high_mpki": interval.map(|(_, high)| high),
+            }));
+        }
+        json!({
+            "stream": stream,
+            "instructions": self.instructions,
+            "kept_instructions": self.instructions_kept,
+            "windows": self.windows_kept,
+            "errors": errors,
+        })
+    }
+
+    /// The 95% interval of the misses per thousand instructions that the windows show, of one
+    /// stream and page size; none of fewer than two windows.
+    fn interval(&self, index: usize) -> Option<(f64, f64)> {
+        let windows = self.windows.len();
+        if windows < 2 {
+            return None;
+        }
+        let mut state = self.spec.seed;
+        let mut draw = || {
+            state = state.wrapping_add(1);
+            &self.windows[(splitmix(state) % windows as u64) as usize]
+        };
+        let mut means: Vec<f64> = (0..RESAMPLES)
+            .map(|_| {
+                let (mut misses, mut instructions) = (0u64, 0u64);
+                for _ in 0..windows {
+                    let window = draw();
+                    misses += window.shrunk[index];
+                    instructions += window.instructions;
+                }
+                1000.0 * misses as f64 / instructions.max(1) as f64
+            })
+            .collect();
+        means.sort_by(f64::total_cmp);
+        Some((means[RESAMPLES * 25 / 1000], means[RESAMPLES * 975 / 1000 - 1]))
+    }
+}
+
+/// 4 KiB to 2 MiB.
+fn page_sizes() -> Vec<PageSize> {
+    (12..=21).filter_map(PageSize::from_log2).collect()
+}
+
+impl Consumer for Sampler {
+    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
+        self.whole.segment(segment, addresses);
+    }
+
+    fn event(&mut self, event: &Event) {
+        self.whole.event(event);
+        self.shrunk.event(event);
+    }
+}
+
+impl WordConsumer for Sampler {
+    #[inline]
+    fn execution(&mut self, segment: &Segment, words: &[u64]) {
+        let addresses = VirtAddr::slice_from_raw(&words[1..]);
+        let keeps = self.keeps();
+        self.whole.segment(segment, addresses);
+        if keeps {
+            self.shrunk.segment(segment, addresses);
+            self.kept.extend_from_slice(words);
+            self.instructions_kept += u64::from(segment.instructions());
+        }
+        self.instructions += u64::from(segment.instructions());
+    }
+
+    fn record(&mut self, words: &[u64], event: Option<&Event>) {
+        self.kept.extend_from_slice(words);
+        if let Some(event) = event {
+            self.event(event);
+        }
+    }
+
+    fn started(&mut self, start: &Start) {
+        self.whole.started(start);
+        self.shrunk.started(start);
+    }
+}

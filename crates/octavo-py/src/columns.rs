@@ -1,0 +1,130 @@
+//! Columns in and out: how Python's Parquet meets our traces.
+
+use std::sync::{Mutex, PoisonError};
+
+use octavo_trace::formats::columns::{self, ColumnBatch, column_channel};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
+
+use crate::OctavoError;
+use crate::trace::Trace;
+
+/// Where Python puts batches of rows.
+#[pyclass]
+pub struct ColumnFeed {
+    /// None once it is closed. Whoever pushes holds the lock: rows have an order.
+    feed: Mutex<Option<columns::ColumnFeed>>,
+}
+
+#[pymethods]
+impl ColumnFeed {
+    /// Gives rows on, each column as little-endian bytes; waits while the reader is behind. False
+    /// when nobody reads any more.
+    #[pyo3(signature = (kinds, addresses, sizes, threads))]
+    fn push(
+        &self,
+        py: Python<'_>,
+        kinds: PyBackedBytes,
+        addresses: PyBackedBytes,
+        sizes: Option<PyBackedBytes>,
+        threads: Option<PyBackedBytes>,
+    ) -> PyResult<bool> {
+        let batch = ColumnBatch {
+            kinds: kinds.to_vec(),
+            addresses: words(&addresses, u64::from_le_bytes)?,
+            sizes: sizes.map(|bytes| words(&bytes, u16::from_le_bytes)).transpose()?,
+            threads: threads.map(|bytes| words(&bytes, u32::from_le_bytes)).transpose()?,
+        };
+        py.detach(|| {
+            let feed = self.feed.lock().unwrap_or_else(PoisonError::into_inner);
+            Ok(feed.as_ref().is_some_and(|feed| feed.send(batch).is_ok()))
+        })
+    }
+
+    /// There is no more, and all was well.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.take().map(columns::ColumnFeed::finish));
+    }
+
+    /// There is no more, for this reason.
+    fn fail(&self, py: Python<'_>, what: &str) {
+        py.detach(|| self.take().map(|feed| feed.fail(what)));
+    }
+}
+
+impl ColumnFeed {
+    fn take(&self) -> Option<columns::ColumnFeed> {
+        self.feed.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+fn words<T, const N: usize>(bytes: &[u8], word: fn([u8; N]) -> T) -> PyResult<Vec<T>> {
+    let (whole, rest) = bytes.as_chunks::<N>();
+    if rest.is_empty() {
+        Ok(whole.iter().map(|bytes| word(*bytes)).collect())
+    } else {
+        Err(PyValueError::new_err("a column ends in the middle of a number"))
+    }
+}
+
+/// A trace of columns named `name`, and where they are to be put.
+#[pyfunction]
+pub fn open_columns(name: &str) -> (Trace, ColumnFeed) {
+    let (feed, source) = column_channel(name);
+    (Trace::of(Box::new(source), name), ColumnFeed { feed: Mutex::new(Some(feed)) })
+}
+
+/// Where Python takes batches of rows.
+#[pyclass]
+pub struct ColumnDrain {
+    /// None once it is closed.
+    drain: Mutex<Option<columns::ColumnDrain>>,
+}
+
+type Columns<'py> =
+    (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+
+#[pymethods]
+impl ColumnDrain {
+    /// The next rows as kinds, addresses, sizes and threads in little-endian bytes; none at the
+    /// end. Waits for them.
+    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Columns<'py>>> {
+        let receive = || {
+            let drain = self.drain.lock().unwrap_or_else(PoisonError::into_inner);
+            drain.as_ref().map_or(Ok(None), columns::ColumnDrain::receive)
+        };
+        let batch = py.detach(receive).map_err(OctavoError::new_err)?;
+        Ok(batch.map(|batch| {
+            let sizes = batch.sizes.unwrap_or_default();
+            let threads = batch.threads.unwrap_or_default();
+            (
+                PyBytes::new(py, &batch.kinds),
+                bytes(py, &batch.addresses, u64::to_le_bytes),
+                bytes(py, &sizes, u16::to_le_bytes),
+                bytes(py, &threads, u32::to_le_bytes),
+            )
+        }))
+    }
+
+    /// Nothing more is taken: whoever writes is told.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| drop(self.drain.lock().unwrap_or_else(PoisonError::into_inner).take()));
+    }
+}
+
+impl ColumnDrain {
+    pub fn of(drain: columns::ColumnDrain) -> Self {
+        ColumnDrain { drain: Mutex::new(Some(drain)) }
+    }
+}
+
+fn bytes<'py, T: Copy, const N: usize>(
+    py: Python<'py>,
+    words: &[T],
+    word: fn(T) -> [u8; N],
+) -> Bound<'py, PyBytes> {
+    let bytes: Vec<u8> = words.iter().flat_map(|value| word(*value)).collect();
+    PyBytes::new(py, &bytes)
+}

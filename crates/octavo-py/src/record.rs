@@ -1,0 +1,152 @@
+//! A live recording, with the methods of a live run.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use octavo_trace::sink::Output;
+use octavo_trace::{Live, LiveOptions, Manifest, NativeFile, Recorder};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::OctavoError;
+use crate::results::{self, dict};
+use crate::run::live_options;
+use crate::trace::failed;
+
+/// A program under the tracer, written to a native trace by background threads as it runs.
+#[pyclass]
+pub struct Recording {
+    options: LiveOptions,
+    path: PathBuf,
+    manifest: Manifest,
+    running: Option<(Live<Recorder>, NativeFile)>,
+}
+
+#[pymethods]
+impl Recording {
+    #[new]
+    #[pyo3(signature = (
+        argv, *, path, about, valgrind, tool_dir, tracer, follow_children, skip_instructions,
+        max_instructions, between_marks, session_dir, scratch_dir
+    ))]
+    #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
+    fn new(
+        argv: Vec<std::ffi::OsString>,
+        path: PathBuf,
+        about: &str,
+        valgrind: PathBuf,
+        tool_dir: PathBuf,
+        tracer: &str,
+        follow_children: bool,
+        skip_instructions: u64,
+        max_instructions: Option<u64>,
+        between_marks: bool,
+        session_dir: PathBuf,
+        scratch_dir: PathBuf,
+    ) -> PyResult<Self> {
+        let about =
+            serde_json::from_str(about).map_err(|e| PyValueError::new_err(e.to_string()))?;
+        let options = live_options(
+            argv,
+            valgrind,
+            tool_dir,
+            tracer,
+            follow_children,
+            (skip_instructions, max_instructions, between_marks),
+            session_dir,
+            scratch_dir,
+        )?;
+        Ok(Recording { options, path, manifest: Manifest::recorded(about), running: None })
+    }
+
+    fn start(&mut self) -> PyResult<u32> {
+        let output = Output::create_in_place(&self.path).map_err(|error| failed(&error))?;
+        let file = NativeFile::create(output, &self.manifest).map_err(|error| failed(&error))?;
+        let shared = file.clone();
+        let live =
+            Live::start(self.options.clone(), move |identity| Recorder::new(&shared, identity))
+                .map_err(|error| OctavoError::new_err(error.to_string()))?;
+        let pid = live.pid();
+        self.running = Some((live, file));
+        Ok(pid)
+    }
+
+    fn wait<'py>(&self, py: Python<'py>, timeout_seconds: f64) -> PyResult<Bound<'py, PyDict>> {
+        let timeout = Duration::try_from_secs_f64(timeout_seconds)
+            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let (live, file) = self.running()?;
+        let progress = results::progress(py, &py.detach(|| live.wait(timeout)))?;
+        progress.set_item("bytes", file.bytes())?;
+        progress.set_item("failed", file.failed().map(|error| error.to_string()))?;
+        Ok(progress)
+    }
+
+    fn signal(&self, number: i32) -> PyResult<()> {
+        self.running()?.0.interrupt(number);
+        Ok(())
+    }
+
+    fn note_interrupted(&self) -> PyResult<()> {
+        self.running()?.0.note_interrupted();
+        Ok(())
+    }
+
+    fn stop(&self) -> PyResult<()> {
+        self.running()?.0.stop();
+        Ok(())
+    }
+
+    /// Finishes the trace. `about` is asked what else is to be said of it, given the result.
+    fn result<'py>(
+        &mut self,
+        py: Python<'py>,
+        about: Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let (live, file) = self.running.take().ok_or_else(not_running)?;
+        let result = py.detach(|| live.finish());
+        let result = result.map_err(|error| OctavoError::new_err(error.to_string()))?;
+        let streams = PyList::empty(py);
+        for stream in &result.streams {
+            let progress = octavo_trace::Observer::progress(&stream.consumer);
+            streams.append(dict!(py,
+                stream: stream.identity.stream,
+                program: stream.identity.program.as_str(),
+                pid: stream.identity.pid,
+                ended_by: stream.ended.name(),
+                exit_code: stream.exit_code,
+                instructions: progress.instructions,
+                references: progress.references,
+            ))?;
+        }
+        let dict = dict!(py,
+            exit: results::exit(py, &result.exit)?,
+            elapsed_seconds: result.elapsed.as_secs_f64(),
+            untraced_processes: result.untraced,
+            streams: streams,
+        );
+        let said: String = about.call1((dict.clone(),))?.extract()?;
+        let about =
+            serde_json::from_str(&said).map_err(|e| PyValueError::new_err(e.to_string()))?;
+        let manifest = Manifest { about, ..self.manifest.clone() };
+        let written = py.detach(|| {
+            file.add_manifest(&manifest)?;
+            file.finish()
+        });
+        let written = written.map_err(|error| failed(&error))?;
+        dict.set_item("bytes", written.bytes)?;
+        dict.set_item("references", written.references)?;
+        dict.set_item("instructions", written.instructions)?;
+        Ok(dict)
+    }
+}
+
+impl Recording {
+    fn running(&self) -> PyResult<&(Live<Recorder>, NativeFile)> {
+        self.running.as_ref().ok_or_else(not_running)
+    }
+}
+
+fn not_running() -> PyErr {
+    OctavoError::new_err("the recording has not started, or its result was taken")
+}

@@ -1,0 +1,178 @@
+//! Whether a trace can be what it says it is: no program that Linux ran has loaded from memory that
+//! it had not mapped.
+//!
+//! The checker follows each stream's mappings and threads and holds every reference against them.
+//! What real programs do must pass, so it knows of:
+//!
+//! - stacks, which grow when they are touched; their growth is told late or not at all;
+//! - faults that a program means to take (a guard page, a null pointer that its signal handler
+//!   makes an exception of): what the signal SIGSEGV or SIGBUS follows at once is no finding;
+//! - the page of system calls that old kernels map into every program, and the code that Valgrind
+//!   puts in its place and in that of some functions of the loader;
+//! - `munmap` of what was never mapped, which Linux allows;
+//! - memory that the processor cannot protect as asked: what may be written or executed may also be
+//!   read.
+//!
+//! A trace that begins before its first mapping is told is not checked for references outside
+//! mappings, since it does not say what was there. Three calls change mappings without any event
+//! that would tell: `mremap` with `MREMAP_DONTUNMAP`, `pkey_mprotect`, and `io_setup`.
+
+mod finding;
+mod rights;
+mod stream;
+
+pub use finding::{Finding, FindingKind};
+pub use stream::StreamChecker;
+
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::ring::Decoder;
+use crate::source::{Batch, Place, Progress, Source, Step, TraceError};
+use crate::stream::{Began, StreamEnd};
+
+/// How many findings of each kind are kept.
+pub const KEPT_OF_A_KIND: u64 = 20;
+
+/// What a check has found.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// The first few findings of each kind, in the order in which they stand in the trace.
+    pub findings: Vec<Finding>,
+    /// How many there are of each kind.
+    pub counts: BTreeMap<FindingKind, u64>,
+    /// How many streams began.
+    pub streams: u64,
+    /// Instructions of all streams.
+    pub instructions: u64,
+    /// Fetches, loads and stores of all streams.
+    pub references: u64,
+    /// The caller stopped it before the trace's end.
+    pub stopped: bool,
+    /// The trace could not be read on.
+    pub error: Option<TraceError>,
+}
+
+impl Report {
+    /// Whether all of the trace was read, and nothing is wrong with it.
+    pub fn is_clean(&self) -> bool {
+        self.counts.is_empty() && self.error.is_none() && !self.stopped
+    }
+
+    /// Keeps a finding if it is among the first of its kind.
+    fn keep(&mut self, finding: Finding) {
+        let alike = self.findings.iter().filter(|kept| kept.kind == finding.kind).count();
+        if (alike as u64) < KEPT_OF_A_KIND {
+            self.findings.push(finding);
+        }
+    }
+}
+
+/// Checks one trace.
+#[derive(Default)]
+pub struct Checker {
+    streams: FxHashMap<u32, Checked>,
+    ended: FxHashSet<u32>,
+    report: Report,
+}
+
+/// A stream that is being checked.
+#[derive(Default)]
+struct Checked {
+    decoder: Decoder,
+    checker: StreamChecker,
+    /// Its words could not be decoded; what comes after is passed over.
+    corrupt: bool,
+}
+
+impl Checker {
+    /// A checker that has seen nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads `source` to its end. `go_on` is asked after each step.
+    pub fn check(
+        mut self,
+        source: &mut dyn Source,
+        mut go_on: impl FnMut(Progress) -> bool,
+    ) -> Report {
+        let mut batch = Batch { wants_places: true, ..Batch::default() };
+        loop {
+            match source.next(&mut batch) {
+                Ok(Some(step)) => self.step(step, &batch, source.place()),
+                Ok(None) => break,
+                Err(error) => {
+                    self.report.error = Some(error);
+                    break;
+                }
+            }
+            if !go_on(source.progress()) {
+                self.report.stopped = true;
+                break;
+            }
+        }
+        let mut left: Vec<u32> = self.streams.keys().copied().collect();
+        left.sort_unstable();
+        left.into_iter().for_each(|stream| self.end(stream, None));
+        self.report
+    }
+
+    fn step(&mut self, step: Step, batch: &Batch, place: Place) {
+        match step {
+            Step::Began(identity) => {
+                let stream = identity.stream;
+                if self.streams.contains_key(&stream) || self.ended.contains(&stream) {
+                    self.wrong(stream, place, FindingKind::StreamOrder, "the stream begins again");
+                    return;
+                }
+                self.report.streams += 1;
+                let checker = StreamChecker::new(stream, identity.began == Began::Fork);
+                let (decoder, corrupt) = (Decoder::default(), false);
+                self.streams.insert(stream, Checked { decoder, checker, corrupt });
+            }
+            Step::Batch(stream) => {
+                let Some(checked) = self.streams.get_mut(&stream) else {
+                    let what = "words of a stream that has not begun or has ended";
+                    self.wrong(stream, place, FindingKind::StreamOrder, what);
+                    return;
+                };
+                if checked.corrupt {
+                    return;
+                }
+                let decoded = checked.decoder.decode(&batch.words, &mut checked.checker);
+                checked.checker.settle(&batch.places, place);
+                if let Err(error) = decoded {
+                    checked.corrupt = true;
+                    checked.checker.undecodable(place, error.to_string());
+                }
+                checked.checker.take().for_each(|finding| self.report.keep(finding));
+            }
+            Step::Ended(stream, end) => self.end(stream, Some(&end)),
+        }
+    }
+
+    fn end(&mut self, stream: u32, end: Option<&StreamEnd>) {
+        let Some(mut checked) = self.streams.remove(&stream) else {
+            let what = "the end of a stream that has not begun or has ended";
+            self.wrong(stream, Place::Whole, FindingKind::StreamOrder, what);
+            return;
+        };
+        self.ended.insert(stream);
+        let stated = end.and_then(|end| end.instructions);
+        checked.checker.end(end.map(|end| end.ended), stated);
+        checked.checker.take().for_each(|finding| self.report.keep(finding));
+        for (kind, count) in checked.checker.counts() {
+            *self.report.counts.entry(*kind).or_default() += count;
+        }
+        self.report.instructions += checked.checker.instructions();
+        self.report.references += checked.checker.references();
+    }
+
+    fn wrong(&mut self, stream: u32, place: Place, kind: FindingKind, what: &str) {
+        let (instruction, addr) = (0, None);
+        *self.report.counts.entry(kind).or_default() += 1;
+        self.report.keep(Finding { kind, stream, instruction, addr, place, what: what.to_owned() });
+    }
+}

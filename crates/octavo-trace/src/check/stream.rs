@@ -1,0 +1,366 @@
+//! One stream, checked as it passes.
+
+use std::collections::BTreeMap;
+
+use octavo_types::{
+    AddrRange, Consumer, Event, Item, ItemKind, MapSource, PageSize, Segment, VirtAddr,
+};
+use rustc_hash::FxHashSet;
+
+use super::KEPT_OF_A_KIND;
+use super::finding::{Finding, FindingKind};
+use super::rights::{Rights, RightsMap};
+use crate::ring::{Start, WordConsumer};
+use crate::source::Place;
+use crate::stream::Ended;
+
+/// How many threads are told apart; past that they are not checked.
+const MAX_THREADS: usize = 1 << 20;
+/// How many findings of one execution may wait for the signal that would excuse them.
+const MAX_PENDING: usize = 64;
+const SIGBUS: u32 = 7;
+const SIGSEGV: u32 = 11;
+
+/// Checks one stream as a consumer of it.
+#[derive(Default)]
+pub struct StreamChecker {
+    stream: u32,
+    rights: RightsMap,
+    /// Mappings were told before anything executed, so that all of them are known.
+    knows_mappings: bool,
+    /// Some mapping was told.
+    has_mappings: bool,
+    has_executed: bool,
+    /// Those that run or may run.
+    threads: FxHashSet<u32>,
+    /// After a fork, the thread that forked goes on, and nothing tells which it was.
+    may_adopt_thread: bool,
+    exited: bool,
+    instructions: u64,
+    references: u64,
+    /// Executions in the batch at hand.
+    executions: usize,
+    /// Findings of the last execution, unless a signal follows.
+    pending: Vec<Waiting>,
+    /// Of the findings that stand, the first of each kind.
+    found: Vec<Waiting>,
+    /// How many stand of each kind.
+    counts: BTreeMap<FindingKind, u64>,
+}
+
+/// A finding, and the execution of this batch that it is about, as long as its place is not known.
+struct Waiting {
+    finding: Finding,
+    execution: Option<usize>,
+}
+
+impl StreamChecker {
+    /// A checker for the stream of that number.
+    pub fn new(stream: u32, forked: bool) -> Self {
+        StreamChecker {
+            stream,
+            // The first thread needs no start.
+            threads: if forked { FxHashSet::default() } else { FxHashSet::from_iter([1]) },
+            may_adopt_thread: forked,
+            ..Self::default()
+        }
+    }
+
+    /// How many instructions it has seen.
+    pub fn instructions(&self) -> u64 {
+        self.instructions
+    }
+
+    /// How many fetches, loads and stores it has seen.
+    pub fn references(&self) -> u64 {
+        self.references
+    }
+
+    /// A batch is over: `places` are those of its executions, `whole` that of the batch.
+    pub fn settle(&mut self, places: &[Place], whole: Place) {
+        for waiting in self.found.iter_mut().chain(&mut self.pending) {
+            if let Some(execution) = waiting.execution.take() {
+                waiting.finding.place = places.get(execution).copied().unwrap_or(whole);
+            }
+        }
+        self.executions = 0;
+    }
+
+    /// The stream is over. `expected` is how many instructions the trace states for it.
+    pub fn end(&mut self, ended: Option<Ended>, expected: Option<u64>) {
+        match ended {
+            // What it died of explains what it did last.
+            Some(Ended::Signal) => self.pending.clear(),
+            _ => self.stand(),
+        }
+        if let Some(expected) = expected.filter(|expected| *expected != self.instructions) {
+            let counted = self.instructions;
+            let what = format!("the trace states {expected} instructions and holds {counted}");
+            self.find(FindingKind::InstructionCount, None, || what);
+        }
+    }
+
+    /// Hands over the findings that stand, the first of each kind and since the last time.
+    pub fn take(&mut self) -> impl Iterator<Item = Finding> + '_ {
+        self.found.drain(..).map(|waiting| waiting.finding)
+    }
+
+    /// How many findings there are of each kind.
+    pub fn counts(&self) -> &BTreeMap<FindingKind, u64> {
+        &self.counts
+    }
+
+    pub(super) fn undecodable(&mut self, place: Place, what: String) {
+        self.find(FindingKind::Undecodable, None, || what);
+        self.settle(&[], place);
+    }
+
+    /// Nothing excuses the findings of the last execution.
+    fn stand(&mut self) {
+        for waiting in self.pending.drain(..) {
+            let count = self.counts.entry(waiting.finding.kind).or_default();
+            *count += 1;
+            if *count <= KEPT_OF_A_KIND {
+                self.found.push(waiting);
+            }
+        }
+    }
+
+    /// A finding that may still be excused.
+    fn suspect(
+        &mut self,
+        kind: FindingKind,
+        instruction: u64,
+        addr: Option<VirtAddr>,
+        what: impl FnOnce() -> String,
+    ) {
+        let known = self.counts.get(&kind).copied().unwrap_or(0);
+        let what = if known < KEPT_OF_A_KIND { what() } else { String::new() };
+        let (stream, place) = (self.stream, Place::Whole);
+        let finding = Finding { kind, stream, instruction, addr, place, what };
+        self.pending.push(Waiting { finding, execution: Some(self.executions) });
+    }
+
+    /// A finding about an event, or about the order of things.
+    fn find(&mut self, kind: FindingKind, addr: Option<VirtAddr>, what: impl FnOnce() -> String) {
+        self.stand();
+        self.suspect(kind, self.instructions, addr, what);
+        self.stand();
+    }
+
+    /// Whether an execution is beyond doubt; else [`Self::doubt`] looks closer.
+    #[inline]
+    fn is_sound(&mut self, segment: &Segment, addresses: &[VirtAddr]) -> bool {
+        if !self.has_mappings {
+            let pages = segment.fetch_pages().iter();
+            let fetched = pages.map(|run| VirtAddr::new(run.page.raw() << PageSize::BASE.log2()));
+            return fetched.chain(addresses.iter().copied()).fold(true, |sound, addr| {
+                // As far as the largest item could reach.
+                let last = addr.wrapping_add(PageSize::BASE.bytes() - 1);
+                sound
+                    & is_canonical(addr)
+                    & ((addr.raw() ^ last.raw()) >> 63 == 0)
+                    & is_canonical(last)
+            });
+        }
+        let mut sound = true;
+        for run in segment.fetch_pages() {
+            sound &= self.rights.of(run.page).is_some_and(Rights::executable);
+        }
+        for (item, addr) in segment.data().iter().zip(addresses) {
+            if item.guarded && *addr == VirtAddr::NULL {
+                continue;
+            }
+            let allows =
+                if item.loads == item.references { Rights::readable } else { Rights::writable };
+            let page = addr.page(PageSize::BASE);
+            sound &= self.rights.of(page).is_some_and(allows);
+            let last = addr.wrapping_add(u64::from(item.size_bytes) - 1).page(PageSize::BASE);
+            sound &= last == page || self.rights.of(last).is_some_and(allows);
+        }
+        sound
+    }
+
+    /// Looks closer at each item of an execution.
+    #[cold]
+    fn doubt(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
+        let mut addresses = addresses.iter();
+        let mut fetches = 0u64;
+        for item in segment.items() {
+            let addr = if item.kind == ItemKind::Fetch {
+                fetches += 1;
+                item.addr
+            } else {
+                *addresses.next().expect("one address for each data item")
+            };
+            if item.guarded && addr == VirtAddr::NULL {
+                continue;
+            }
+            if let Some((kind, what)) = self.fault_of(item, addr)
+                && self.pending.len() < MAX_PENDING
+            {
+                // Data before any fetch belongs to the instruction before.
+                let instruction = (self.instructions + fetches).saturating_sub(1);
+                self.suspect(kind, instruction, Some(addr), || describe(item, addr, what));
+            }
+        }
+    }
+
+    /// What is wrong with one item.
+    fn fault_of(&mut self, item: &Item, addr: VirtAddr) -> Option<(FindingKind, &'static str)> {
+        let last = addr.wrapping_add(u64::from(item.size_bytes) - 1);
+        if !is_canonical(addr) || !is_canonical(last) || last < addr {
+            return Some((FindingKind::NotCanonical, "at an address that is not canonical"));
+        }
+        for page in [addr, last].map(|addr| addr.page(PageSize::BASE)) {
+            let Some(rights) = self.rights.of(page) else {
+                if self.knows_mappings && self.rights.is_known() {
+                    return Some((FindingKind::Unmapped, "where nothing is mapped"));
+                }
+                continue;
+            };
+            let (reads, writes) = match item.kind {
+                ItemKind::Fetch if !rights.executable() => {
+                    return Some((FindingKind::NotExecutable, "of memory that is not executable"));
+                }
+                ItemKind::Fetch => continue,
+                ItemKind::Load => (true, false),
+                ItemKind::Store => (false, true),
+                ItemKind::Modify => (true, true),
+            };
+            if reads && !rights.readable() {
+                return Some((FindingKind::NotReadable, "of memory that is not readable"));
+            }
+            if writes && !rights.writable() {
+                return Some((FindingKind::NotWritable, "of memory that is not writable"));
+            }
+        }
+        None
+    }
+
+    fn thread_starts(&mut self, thread: u32) {
+        if self.threads.len() < MAX_THREADS {
+            self.threads.insert(thread);
+        }
+    }
+
+    fn thread_runs(&mut self, thread: u32) {
+        if self.threads.contains(&thread) || self.threads.len() >= MAX_THREADS {
+            return;
+        }
+        if std::mem::take(&mut self.may_adopt_thread) {
+            self.threads.insert(thread);
+            return;
+        }
+        self.find(FindingKind::ThreadOrder, None, || {
+            format!("thread {thread} runs, which was not started or has ended")
+        });
+    }
+
+    /// A change of what must be mapped.
+    fn must_be_mapped(&mut self, range: AddrRange, what: &str) {
+        if !self.knows_mappings || !self.rights.is_known() || range.is_empty() {
+            return;
+        }
+        if let Some(gap) = self.rights.first_gap(range) {
+            self.find(FindingKind::MappingOrder, Some(gap), || {
+                let (start, end) = (range.start(), range.end());
+                format!("{what} of {start} to {end}, of which {gap} is not mapped")
+            });
+        }
+    }
+}
+
+impl WordConsumer for StreamChecker {
+    fn started(&mut self, start: &Start) {
+        self.rights.start(start.stack);
+    }
+}
+
+impl Consumer for StreamChecker {
+    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
+        if !self.pending.is_empty() {
+            self.stand();
+        }
+        if self.exited {
+            self.find(FindingKind::AfterExit, None, || {
+                "instructions after the process has exited".to_owned()
+            });
+        }
+        self.has_executed = true;
+        if !self.is_sound(segment, addresses) {
+            self.doubt(segment, addresses);
+        }
+        self.instructions += u64::from(segment.instructions());
+        self.references += segment.references(addresses);
+        self.executions += 1;
+    }
+
+    fn event(&mut self, event: &Event) {
+        if self.exited {
+            self.find(FindingKind::AfterExit, None, || {
+                format!("{} after the process has exited", name_of(event))
+            });
+        }
+        match event {
+            Event::Map { range, protection, source, .. } => {
+                self.has_mappings = true;
+                self.knows_mappings |= !self.has_executed;
+                if *source == MapSource::Stack {
+                    self.rights.stack(*range);
+                }
+                self.rights.set(*range, Some((*protection).into()));
+            }
+            Event::Unmap { range } => self.rights.set(*range, None),
+            Event::Remap { from, to } => {
+                self.must_be_mapped(*from, "a remapping");
+                self.rights.remap(*from, *to);
+            }
+            Event::Protect { range, protection } => {
+                self.must_be_mapped(*range, "a protection");
+                self.rights.set(*range, Some((*protection).into()));
+            }
+            Event::ThreadStart { thread } => self.thread_starts(*thread),
+            Event::ThreadSwitch { thread } => self.thread_runs(*thread),
+            Event::ThreadEnd { thread } => drop(self.threads.remove(thread)),
+            Event::Signal { signal: SIGBUS | SIGSEGV } => self.pending.clear(),
+            Event::Exit { .. } => self.exited = true,
+            _ => {}
+        }
+    }
+}
+
+/// Whether bits 57 to 63 are copies of bit 56.
+fn is_canonical(addr: VirtAddr) -> bool {
+    matches!((addr.raw() as i64) >> 56, 0 | -1)
+}
+
+fn describe(item: &Item, addr: VirtAddr, what: &str) -> String {
+    let size = item.size_bytes;
+    let kind = match item.kind {
+        ItemKind::Fetch => "a fetch",
+        ItemKind::Load => "a load",
+        ItemKind::Store => "a store",
+        ItemKind::Modify => "a load and store",
+    };
+    format!("{kind} of {size} bytes at {addr} {what}")
+}
+
+fn name_of(event: &Event) -> &'static str {
+    match event {
+        Event::Map { .. } => "a mapping",
+        Event::Unmap { .. } => "an unmapping",
+        Event::Remap { .. } => "a remapping",
+        Event::Protect { .. } => "a protection",
+        Event::Advise { .. } => "an advice",
+        Event::ThreadStart { .. } => "a thread's start",
+        Event::ThreadSwitch { .. } => "a thread's turn",
+        Event::ThreadEnd { .. } => "a thread's end",
+        Event::Fork { .. } => "a fork",
+        Event::Exec { .. } => "an exec",
+        Event::Signal { .. } => "a signal",
+        Event::Mark { .. } => "a mark",
+        Event::Translation { .. } => "a translation",
+        Event::Exit { .. } => "another exit",
+    }
+}

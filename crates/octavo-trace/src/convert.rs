@@ -1,0 +1,104 @@
+//! From one trace to another.
+
+use octavo_types::{Consumer, Event, Segment, VirtAddr};
+
+use crate::job::JobState;
+use crate::native::Manifest;
+use crate::ring::{Decoder, WordConsumer};
+use crate::sink::{Sink, Written};
+use crate::source::{Batch, Facts, Source, Step, TraceError};
+use crate::stream::{Ended, StreamEnd};
+use std::collections::BTreeMap;
+
+/// How to convert.
+#[derive(Clone, Debug, Default)]
+pub struct ConvertOptions {
+    /// What the new trace says of itself, beside what is known of the old one.
+    pub about: serde_json::Value,
+    /// Whether what came before an error in the trace is written all the same, and the error only
+    /// told.
+    pub keep_partial: bool,
+}
+
+/// What a conversion did.
+#[derive(Clone, Debug)]
+pub struct Converted {
+    /// What was read.
+    pub facts: Facts,
+    /// What was written.
+    pub written: Written,
+    /// What was wrong with the trace, where what came before was kept.
+    pub fault: Option<TraceError>,
+}
+
+/// Reads `source` to its end into `sink`.
+pub fn convert(
+    source: &mut dyn Source,
+    mut sink: Box<dyn Sink>,
+    options: ConvertOptions,
+    state: &JobState,
+) -> Result<Converted, TraceError> {
+    let mut batch = Batch::default();
+    let mut streams: BTreeMap<u32, (Decoder, Count)> = BTreeMap::new();
+    let (mut ended, mut fault) = (Count::default(), None);
+    loop {
+        if state.stopped() {
+            return Err(TraceError::whole("the conversion", "was interrupted; nothing is kept"));
+        }
+        match source.next(&mut batch) {
+            Ok(Some(Step::Began(identity))) => {
+                sink.begin(&identity)?;
+                streams.insert(identity.stream, Default::default());
+            }
+            Ok(Some(Step::Batch(stream))) => {
+                sink.words(stream, &batch.words)?;
+                let (decoder, count) = streams.entry(stream).or_default();
+                decoder.decode(&batch.words, count).map_err(|error| {
+                    TraceError::at("the trace", source.place(), error.to_string())
+                })?;
+                let all = |of: fn(&Count) -> u64| {
+                    of(&ended) + streams.values().map(|(_, count)| of(count)).sum::<u64>()
+                };
+                state.publish(source.progress(), all(|c| c.instructions), all(|c| c.references));
+            }
+            Ok(Some(Step::Ended(stream, end))) => {
+                sink.end(stream, &end)?;
+                if let Some((_, count)) = streams.remove(&stream) {
+                    ended.instructions += count.instructions;
+                    ended.references += count.references;
+                }
+            }
+            Ok(None) => break,
+            Err(error) if options.keep_partial => {
+                fault = Some(error);
+                break;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    for stream in streams.into_keys() {
+        // Of what is kept of a broken trace.
+        sink.end(stream, &StreamEnd { ended: Ended::Lost, ..StreamEnd::PLAIN })?;
+    }
+    let facts = source.facts();
+    sink.add_manifest(&Manifest::converted(&facts, options.about))?;
+    Ok(Converted { facts, written: sink.finish()?, fault })
+}
+
+/// Counts what passes.
+#[derive(Default)]
+struct Count {
+    instructions: u64,
+    references: u64,
+}
+
+impl Consumer for Count {
+    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
+        self.instructions += u64::from(segment.instructions());
+        self.references += segment.references(addresses);
+    }
+
+    fn event(&mut self, _: &Event) {}
+}
+
+impl WordConsumer for Count {}

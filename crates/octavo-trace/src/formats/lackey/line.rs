@@ -1,0 +1,155 @@
+//! One line of Lackey's text.
+
+use octavo_types::{ItemKind, PageSize, VirtAddr};
+
+use super::MAX_LINE_BYTES;
+use crate::learn::Reference;
+
+/// The length of `I  ` and ` L `.
+pub(super) const LABEL_BYTES: usize = 3;
+
+/// What a line says.
+pub(super) enum Line<'a> {
+    /// `I  04016b80,3`, ` L 1ffeffe7e8,8`.
+    Reference(Reference),
+    /// `==123== text` and its like: one of Valgrind's own, here without its prefix.
+    Message(&'a [u8]),
+    /// An empty line, or the start of a superblock.
+    Nothing,
+}
+
+/// What may be wrong with a line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fault {
+    Unknown,
+    TooLong,
+    Size,
+    DataBeforeFetch,
+}
+
+impl<'a> Line<'a> {
+    /// Reads any line, given without its newline.
+    pub(super) fn parse(text: &'a [u8]) -> Result<Self, Fault> {
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        if let Some(message) = message(text) {
+            return Ok(Line::Message(message));
+        }
+        if text.len() > MAX_LINE_BYTES {
+            return Err(Fault::TooLong);
+        }
+        if text.is_empty() {
+            return Ok(Line::Nothing);
+        }
+        let (label, rest) = text.split_at_checked(LABEL_BYTES).ok_or(Fault::Unknown)?;
+        let kind = match label {
+            b"I  " => ItemKind::Fetch,
+            b" L " => ItemKind::Load,
+            b" S " => ItemKind::Store,
+            b" M " => ItemKind::Modify,
+            b"SB " => return hex(rest).map(|_| Line::Nothing).ok_or(Fault::Unknown),
+            _ => return Err(Fault::Unknown),
+        };
+        let comma = memchr::memchr(b',', rest).ok_or(Fault::Unknown)?;
+        let addr = VirtAddr::new(hex(&rest[..comma]).ok_or(Fault::Unknown)?);
+        let size_bytes = size(&rest[comma + 1..])?;
+        Ok(Line::Reference(Reference::new(kind, addr, size_bytes)))
+    }
+}
+
+/// What follows `==123== `, `--123-- ` or `**123** `, where `text` begins so.
+fn message(text: &[u8]) -> Option<&[u8]> {
+    let (mark, rest) = text.split_at_checked(2)?;
+    if !matches!(mark, b"==" | b"--" | b"**") {
+        return None;
+    }
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    // Valgrind's inner parts write `--123:1:aspacem text`.
+    let rest = rest[digits..].strip_prefix(mark).or(rest[digits..].strip_prefix(b":"))?;
+    (digits > 0).then(|| rest.trim_ascii())
+}
+
+fn hex(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || digits.len() > 16 {
+        return None;
+    }
+    digits.iter().try_fold(0, |value, &digit| {
+        let digit = char::from(digit).to_digit(16)?;
+        Some(value << 4 | u64::from(digit))
+    })
+}
+
+fn size(digits: &[u8]) -> Result<u16, Fault> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(Fault::Unknown);
+    }
+    let value = digits.iter().fold(0u64, |value, &digit| {
+        value.saturating_mul(10).saturating_add(u64::from(digit - b'0'))
+    });
+    match u16::try_from(value) {
+        Ok(size) if size > 0 && u64::from(size) <= PageSize::BASE.bytes() => Ok(size),
+        _ => Err(Fault::Size),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Option<Reference>, Fault> {
+        Line::parse(text.as_bytes()).map(|line| match line {
+            Line::Reference(reference) => Some(reference),
+            _ => None,
+        })
+    }
+
+    fn reference(kind: ItemKind, addr: u64, size_bytes: u16) -> Reference {
+        Reference::new(kind, VirtAddr::new(addr), size_bytes)
+    }
+
+    #[test]
+    fn lackeys_lines() {
+        use ItemKind::{Fetch, Load, Modify, Store};
+        for (text, expected) in [
+            ("I  04016b80,3", reference(Fetch, 0x4016b80, 3)),
+            (" L 1ffeffe7e8,8", reference(Load, 0x1ffeffe7e8, 8)),
+            (" S ffffffffffffffff,4096\r", reference(Store, u64::MAX, 4096)),
+            (" M 0,0016", reference(Modify, 0, 16)),
+        ] {
+            assert_eq!(parse(text), Ok(Some(expected)), "{text}");
+        }
+        for text in ["", "\r", "SB 04016b80", "==12== ", "--12-- x", "**1** x", "--1:0:main x"] {
+            assert_eq!(parse(text), Ok(None), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_lines() {
+        for text in [
+            "I  ",
+            "I 04016b80,3",
+            "I  04016b80",
+            "I  ,3",
+            "I  04016b80,",
+            "I  0x16b80,3",
+            " L 10, 8",
+            "I  10000000000000000,3",
+            " X 10,8",
+            " L +10,8",
+            " L 10,8 ",
+            "SB ",
+            "== x",
+            "==12 x",
+            "I",
+            "=",
+            " L 10,8\r\r",
+            "SB 10,8",
+            "==12--",
+        ] {
+            assert_eq!(parse(text), Err(Fault::Unknown), "{text}");
+        }
+        for text in [" L 10,0", " L 10,4097", " L 10,99999999999999999999999"] {
+            assert_eq!(parse(text), Err(Fault::Size), "{text}");
+        }
+        assert_eq!(parse(&"I".repeat(5000)), Err(Fault::TooLong));
+    }
+}

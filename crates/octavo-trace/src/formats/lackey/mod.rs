@@ -1,0 +1,310 @@
+//! The text of Valgrind's Lackey (`--tool=lackey --trace-mem=yes`).
+//!
+//! One line a reference, `I  04016b80,3` or ` L 1ffeffe7e8,8`, with Valgrind's own messages
+//! between. The text knows no segments: they are learnt on the way in ([`crate::learn`]), and from
+//! the second time on lines are not parsed but compared with those expected, many at a time
+//! ([`paths`]).
+
+use std::collections::VecDeque;
+
+use octavo_types::ItemKind;
+
+use super::reader::{Learning, Reader, ReaderSource};
+use super::{Format, Likeness};
+use crate::learn::{Reference, START};
+use crate::source::{Blocks, Facts, Input, MAX_REST_BYTES, Place, Progress, TraceError};
+
+mod line;
+mod machine;
+mod paths;
+mod piece;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use line::{Fault, Line};
+use machine::Instructions;
+use paths::Paths;
+use piece::TEXT_BYTES;
+
+/// The format's entry in the list.
+pub static FORMAT: Format = Format {
+    name: "lackey",
+    about: "text of `valgrind --tool=lackey --trace-mem=yes`",
+    suffixes: &["lackey"],
+    recognise,
+    open: |input| Ok(Box::new(source(input))),
+    create: Some(write::create),
+};
+
+/// The longest line that may be a reference.
+const MAX_LINE_BYTES: usize = 4096;
+const _: () = assert!(MAX_LINE_BYTES <= MAX_REST_BYTES);
+/// How much is read before what came of it is handed on.
+const BATCH_BYTES: usize = 1 << 18;
+/// How much of a faulty line an error quotes.
+const MAX_QUOTED_BYTES: usize = 80;
+/// How many of Valgrind's messages are kept, the last ones.
+const MAX_MESSAGES: usize = 64;
+/// How much of each.
+const MAX_MESSAGE_BYTES: usize = 512;
+
+/// Lackey's, if its first whole line that is not empty is.
+fn recognise(head: &[u8]) -> Likeness {
+    for text in head.split_inclusive(|&byte| byte == b'\n') {
+        let Some(text) = text.strip_suffix(b"\n") else { return Likeness::No };
+        match Line::parse(text) {
+            Ok(Line::Nothing) => {}
+            Ok(Line::Message(_)) => {}
+            Ok(Line::Reference(_)) => return Likeness::Yes,
+            Err(_) => return Likeness::No,
+        }
+    }
+    Likeness::No
+}
+
+/// Lackey's text as a source.
+pub(crate) type LackeySource = ReaderSource<LackeyReader>;
+
+/// Reads `input`.
+pub(crate) fn source(input: Input) -> LackeySource {
+    source_with(input, Instructions::best())
+}
+
+fn source_with(input: Input, instructions: Instructions) -> LackeySource {
+    let reader = LackeyReader { blocks: Blocks::new(input), text: Text::new(instructions) };
+    ReaderSource::new(reader, ())
+}
+
+/// Lackey's text on its way in.
+pub(crate) struct LackeyReader {
+    blocks: Blocks,
+    text: Text,
+}
+
+impl LackeyReader {
+    /// The last of Valgrind's own messages, without their `==pid==`.
+    pub(crate) fn messages(&self) -> impl Iterator<Item = &str> {
+        self.text.messages.iter().map(String::as_str)
+    }
+
+    fn wrong(&self, what: String) -> TraceError {
+        TraceError::at(self.blocks.name(), self.place(), what)
+    }
+}
+
+impl Reader for LackeyReader {
+    type Own = ();
+
+    fn read_some(&mut self, out: &mut Learning<()>) -> Result<bool, TraceError> {
+        let mut total = 0;
+        loop {
+            let more = self.blocks.more();
+            let read = match &more {
+                Ok(read) => *read,
+                Err(_) => 0,
+            };
+            let used = self.text.lines_of(self.blocks.text(), read == 0, out);
+            // What is left is less than a line, and no more than `MAX_LINE_BYTES`.
+            let used = used.map_err(|what| self.wrong(what))?;
+            self.blocks.consume(used);
+            more.map_err(|error| self.wrong(error.to_string()))?;
+            let last = self.blocks.text();
+            if read == 0 {
+                if self.text.lines == 0 && last.is_empty() && !self.text.in_long_message {
+                    return Err(TraceError::whole(self.blocks.name(), "is empty"));
+                }
+                self.text.last_line(last, out).map_err(|what| self.wrong(what))?;
+                return Ok(false);
+            }
+            total += read;
+            if read < self.blocks.room_bytes() || total >= BATCH_BYTES {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        let mut notes = Vec::new();
+        if self.text.unterminated {
+            notes.push("the text ends inside a line".to_owned());
+        }
+        Facts { notes, ..Facts::of(FORMAT.name) }
+    }
+
+    fn progress(&self) -> Progress {
+        self.blocks.progress()
+    }
+
+    fn place(&self) -> Place {
+        Place::Line(self.text.lines)
+    }
+}
+
+/// What the lines have told so far, beside references.
+struct Text {
+    paths: Paths,
+    lines: u64,
+    messages: VecDeque<String>,
+    /// The text ended inside a line, as it does when Valgrind is killed. That line was used if it
+    /// reads as a reference, and left out if not.
+    unterminated: bool,
+    /// The start of the buffer is the rest of a message too long to hold.
+    in_long_message: bool,
+}
+
+impl Text {
+    fn new(instructions: Instructions) -> Self {
+        Text {
+            paths: Paths::new(instructions),
+            lines: 0,
+            messages: VecDeque::new(),
+            unterminated: false,
+            in_long_message: false,
+        }
+    }
+
+    /// Takes whole lines of `text`, all if no more will come, and says how many bytes they were.
+    fn lines_of(
+        &mut self,
+        text: &[u8],
+        is_end: bool,
+        out: &mut Learning<()>,
+    ) -> Result<usize, String> {
+        self.paths.move_on();
+        let mut used = 0;
+        loop {
+            let rest = &text[used..];
+            if rest.len() < TEXT_BYTES && !is_end {
+                // Too little to be compared: there may be more soon.
+                return Ok(used);
+            }
+            let Some(length) = memchr::memchr(b'\n', rest) else {
+                if rest.len() > MAX_LINE_BYTES {
+                    self.line(rest, out)?;
+                    self.lines -= 1;
+                    self.in_long_message = true;
+                    used = text.len();
+                }
+                return Ok(used);
+            };
+            // Places are told line by line.
+            if out.wants_places || self.in_long_message {
+                self.paths.lose();
+                self.line(&rest[..length], out)?;
+                used += length + 1;
+                continue;
+            }
+            let line = &rest[..length];
+            match Line::parse(line) {
+                Ok(Line::Reference(reference)) => {
+                    if reference.kind == ItemKind::Fetch {
+                        let (bytes, lines) =
+                            self.paths.follow(text, used, &reference, self.lines, out);
+                        used += bytes;
+                        self.lines += lines;
+                        if bytes > 0 {
+                            continue;
+                        }
+                    }
+                    self.reference(reference, line, out)?;
+                    self.paths.note(text, used, length + 1, &reference, &out.learner);
+                }
+                other => {
+                    self.paths.lose();
+                    self.parsed(other, line, out)?;
+                }
+            }
+            used += length + 1;
+        }
+    }
+
+    /// Takes what follows the last newline.
+    fn last_line(&mut self, text: &[u8], out: &mut Learning<()>) -> Result<(), String> {
+        if text.is_empty() && !self.in_long_message {
+            return Ok(());
+        }
+        self.unterminated = true;
+        // Cut off anywhere, it may be wrong.
+        let cut = !matches!(Line::parse(text), Ok(_) | Err(Fault::TooLong));
+        if cut { Ok(()) } else { self.line(text, out) }
+    }
+
+    /// Takes one line, without its newline.
+    fn line(&mut self, text: &[u8], out: &mut Learning<()>) -> Result<(), String> {
+        if std::mem::take(&mut self.in_long_message) {
+            self.lines += 1;
+            return Ok(());
+        }
+        self.parsed(Line::parse(text), text, out)
+    }
+
+    /// Takes what the line `text` says.
+    fn parsed(
+        &mut self,
+        line: Result<Line, Fault>,
+        text: &[u8],
+        out: &mut Learning<()>,
+    ) -> Result<(), String> {
+        let fault = match line {
+            Ok(Line::Reference(reference)) => return self.reference(reference, text, out),
+            Ok(Line::Message(message)) => {
+                self.keep(message);
+                None
+            }
+            Ok(Line::Nothing) => None,
+            Err(fault) => Some(fault),
+        };
+        self.lines += 1;
+        fault.map_or(Ok(()), |fault| Err(wrong(fault, text)))
+    }
+
+    /// Takes a reference, of which `text` is the line.
+    fn reference(
+        &mut self,
+        reference: Reference,
+        text: &[u8],
+        out: &mut Learning<()>,
+    ) -> Result<(), String> {
+        self.lines += 1;
+        if reference.kind != ItemKind::Fetch && out.learner.here == START {
+            return Err(wrong(Fault::DataBeforeFetch, text));
+        }
+        out.reference(reference, Place::Line(self.lines), || ());
+        Ok(())
+    }
+
+    fn keep(&mut self, message: &[u8]) {
+        if message.is_empty() {
+            return;
+        }
+        if self.messages.len() == MAX_MESSAGES {
+            self.messages.pop_front();
+        }
+        self.messages.push_back(quoted(message, MAX_MESSAGE_BYTES));
+    }
+}
+
+fn wrong(fault: Fault, text: &[u8]) -> String {
+    let text = quoted(text, MAX_QUOTED_BYTES);
+    match fault {
+        Fault::Unknown => format!("`{text}` is not Lackey's"),
+        Fault::TooLong => format!("`{text}` is longer than {MAX_LINE_BYTES} bytes"),
+        Fault::Size => format!("`{text}` has a size outside 1..=4096 bytes"),
+        Fault::DataBeforeFetch => {
+            format!("`{text}` touches data before any instruction is fetched")
+        }
+    }
+}
+
+/// At most `bytes` of `text`, whatever it holds, fit to print.
+fn quoted(text: &[u8], bytes: usize) -> String {
+    let mut quoted: String = String::from_utf8_lossy(&text[..text.len().min(bytes)])
+        .chars()
+        .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c })
+        .collect();
+    if text.len() > bytes {
+        quoted.push('…');
+    }
+    quoted
+}

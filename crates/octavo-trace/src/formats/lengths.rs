@@ -1,0 +1,107 @@
+//! How long instructions are, in formats that do not tell.
+//!
+//! An instruction ends where the next one begins, unless it jumps. So a fetch waits, with its
+//! data, until the next one is known. It is as long as the way to that one if this is 1 to 15
+//! bytes; else as long as it was when last known; else [`UNKNOWN_BYTES`].
+
+use octavo_types::{Event, ItemKind, VirtAddr};
+
+use super::reader::Learning;
+use crate::learn::{Reference, Registers};
+use crate::source::Place;
+
+/// The longest instruction of x86.
+const MAX_BYTES: u64 = 15;
+/// How long an instruction is taken to be of which nothing is known.
+const UNKNOWN_BYTES: u16 = 4;
+/// How many lengths are remembered; each has one place, and a newer one may take it.
+const REMEMBERED: usize = if cfg!(fuzzing) { 1 << 8 } else { 1 << 16 };
+/// How much data waits with its instruction; what is more settles it.
+const MAX_WAITING: usize = 4096;
+
+/// For [`crate::source::Facts::notes`].
+pub(crate) const NOTE: &str = "instructions have no sizes in this format: each is taken to reach \
+                               up to the next where that is 1 to 15 bytes away, else to be as \
+                               long as it was before, else 4 bytes";
+
+/// The fetch that waits, and what has been learnt.
+pub(crate) struct Lengths {
+    waiting: Option<Waiting>,
+    data: Vec<(Reference, Place)>,
+    /// Addresses and lengths; a length of 0 where there is none.
+    known: Box<[(u64, u8)]>,
+}
+
+struct Waiting {
+    addr: u64,
+    registers: Registers,
+    jumps: bool,
+    place: Place,
+}
+
+impl Lengths {
+    pub(crate) fn new() -> Self {
+        let known = vec![(0, 0); REMEMBERED].into_boxed_slice();
+        Lengths { waiting: None, data: Vec::new(), known }
+    }
+
+    /// An instruction; `jumps` says that the next one does not follow it.
+    #[inline]
+    pub(crate) fn fetch(
+        &mut self,
+        addr: u64,
+        registers: Registers,
+        jumps: bool,
+        place: Place,
+        out: &mut Learning,
+    ) {
+        self.settle(Some(addr), out);
+        self.waiting = Some(Waiting { addr, registers, jumps, place });
+    }
+
+    /// A data reference of the last instruction.
+    #[inline]
+    pub(crate) fn data(&mut self, reference: Reference, place: Place, out: &mut Learning) {
+        if self.waiting.is_none() {
+            return out.reference(reference, place, || ());
+        }
+        self.data.push((reference, place));
+        if self.data.len() == MAX_WAITING {
+            self.settle(None, out);
+        }
+    }
+
+    /// An event, after all references so far.
+    pub(crate) fn event(&mut self, event: &Event, place: Place, out: &mut Learning) {
+        self.settle(None, out);
+        out.event(event, place);
+    }
+
+    /// Nothing follows, or nothing that tells anything.
+    pub(crate) fn finish(&mut self, out: &mut Learning) {
+        self.settle(None, out);
+    }
+
+    #[inline]
+    fn settle(&mut self, next: Option<u64>, out: &mut Learning) {
+        let Some(Waiting { addr, registers, jumps, place }) = self.waiting.take() else { return };
+        let hash = addr.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let known = &mut self.known[(hash >> (64 - REMEMBERED.ilog2())) as usize];
+        let way =
+            next.map(|next| next.wrapping_sub(addr)).filter(|way| !jumps && *way <= MAX_BYTES);
+        let size_bytes = match way {
+            Some(way @ 1..) => {
+                *known = (addr, way as u8);
+                way as u16
+            }
+            _ if known.0 == addr && known.1 > 0 => u16::from(known.1),
+            _ => UNKNOWN_BYTES,
+        };
+        let addr = VirtAddr::new(addr);
+        let fetch = Reference { kind: ItemKind::Fetch, addr, size_bytes, registers };
+        out.reference(fetch, place, || ());
+        for (reference, place) in self.data.drain(..) {
+            out.reference(reference, place, || ());
+        }
+    }
+}

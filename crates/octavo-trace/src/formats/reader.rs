@@ -1,0 +1,151 @@
+//! What all readers of single-stream formats share: they read references, and here these become
+//! segments, batches, and a stream that begins and ends.
+
+use octavo_types::Event;
+
+use crate::learn::{Learner, Reference, START};
+use crate::ring::WordWriter;
+use crate::source::{Batch, Facts, Place, Progress, Source, Step, TraceError};
+use crate::stream::{StreamEnd, StreamIdentity};
+
+/// The part of a reader that is its format's own.
+pub(crate) trait Reader: Send {
+    /// What the learner keeps of this format's own with each of its nodes.
+    type Own: Send;
+
+    /// Reads some of the trace, as much as comes at once but no more than some hundred kilobytes,
+    /// into `out`; false at the trace's end. What was put out before an error is given on.
+    fn read_some(&mut self, out: &mut Learning<Self::Own>) -> Result<bool, TraceError>;
+
+    /// What is known of the trace.
+    fn facts(&self) -> Facts;
+
+    /// How far it is.
+    fn progress(&self) -> Progress;
+
+    /// How far it is, as a place.
+    fn place(&self) -> Place;
+}
+
+/// References on their way to being words.
+pub(crate) struct Learning<T = ()> {
+    pub(crate) learner: Learner<T>,
+    pub(crate) out: WordWriter,
+    /// Where each execution in `out` began, if somebody wants to know.
+    places: Vec<Place>,
+    pub(crate) wants_places: bool,
+    /// Where the segment that is being read began.
+    pub(crate) began_at: Place,
+}
+
+impl<T> Learning<T> {
+    fn new(start: T) -> Self {
+        Learning {
+            learner: Learner::new(start),
+            out: WordWriter::default(),
+            places: Vec::new(),
+            wants_places: false,
+            began_at: Place::Whole,
+        }
+    }
+
+    /// Takes the reference that stands at `place`. `own` makes what the format keeps of its own,
+    /// should it be new. Where places are wanted every reference is an execution of its own, so
+    /// that each has its place.
+    #[inline]
+    pub(crate) fn reference(
+        &mut self,
+        reference: Reference,
+        place: Place,
+        own: impl FnOnce() -> T,
+    ) {
+        if self.wants_places {
+            self.finish(place);
+        }
+        self.learner.take(reference, own, &mut self.out);
+    }
+
+    /// Ends the segment that is being read; the next one will begin at `place`.
+    #[inline]
+    pub(crate) fn finish(&mut self, next: Place) {
+        if self.wants_places && self.learner.here != START {
+            self.places.push(self.began_at);
+        }
+        self.learner.finish(&mut self.out);
+        self.began_at = next;
+    }
+
+    /// An event, after all references so far.
+    pub(crate) fn event(&mut self, event: &Event, place: Place) {
+        self.finish(place);
+        self.out.event(event);
+    }
+}
+
+/// A reader as a source.
+pub(crate) struct ReaderSource<R: Reader> {
+    pub(crate) reader: R,
+    learning: Learning<R::Own>,
+    stage: Stage,
+}
+
+enum Stage {
+    Begin,
+    Read,
+    /// The trace is at its end, or wrong; what was read of it is still to be given.
+    Last(Option<TraceError>),
+    End,
+}
+
+impl<R: Reader> ReaderSource<R> {
+    /// `start` is what the format keeps for the place before the first reference.
+    pub(crate) fn new(reader: R, start: R::Own) -> Self {
+        ReaderSource { reader, learning: Learning::new(start), stage: Stage::Begin }
+    }
+}
+
+impl<R: Reader> Source for ReaderSource<R> {
+    fn facts(&self) -> Facts {
+        self.reader.facts()
+    }
+
+    fn next(&mut self, batch: &mut Batch) -> Result<Option<Step>, TraceError> {
+        batch.clear();
+        self.learning.wants_places = batch.wants_places;
+        loop {
+            match &mut self.stage {
+                Stage::Begin => {
+                    self.stage = Stage::Read;
+                    return Ok(Some(Step::Began(StreamIdentity::only())));
+                }
+                Stage::Read => {
+                    let more = self.reader.read_some(&mut self.learning);
+                    if !matches!(more, Ok(true)) {
+                        self.learning.finish(Place::Whole);
+                        self.stage = Stage::Last(more.err());
+                    }
+                }
+                Stage::Last(error) if self.learning.out.words().is_empty() => {
+                    let error = error.take();
+                    self.stage = Stage::End;
+                    return error.map_or(Ok(Some(Step::Ended(0, StreamEnd::PLAIN))), Err);
+                }
+                Stage::Last(_) => {}
+                Stage::End => return Ok(None),
+            }
+            if !self.learning.out.words().is_empty() {
+                std::mem::swap(&mut batch.words, self.learning.out.words_mut());
+                std::mem::swap(&mut batch.places, &mut self.learning.places);
+                return Ok(Some(Step::Batch(0)));
+            }
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        self.reader.progress()
+    }
+
+    fn place(&self) -> Place {
+        self.reader.place()
+    }
+}

@@ -1,0 +1,114 @@
+//! Long work on a thread of its own, that can be asked how far it is and be stopped.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::source::{Progress, TraceError};
+
+/// How far a job is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct JobProgress {
+    /// Whether it still runs.
+    pub running: bool,
+    /// Since it began.
+    pub elapsed: Duration,
+    /// How much of its input it has read.
+    pub read: Progress,
+    /// Instructions passed.
+    pub instructions: u64,
+    /// References passed.
+    pub references: u64,
+}
+
+/// What a job tells whoever waits for it, and is told.
+#[derive(Default)]
+pub struct JobState {
+    stop: AtomicBool,
+    done: AtomicU64,
+    /// 0 where nobody knows.
+    total: AtomicU64,
+    instructions: AtomicU64,
+    references: AtomicU64,
+    ended: Mutex<bool>,
+    end: Condvar,
+}
+
+impl JobState {
+    /// Whether the job is to stop.
+    pub fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Tells how far it is.
+    pub fn publish(&self, read: Progress, instructions: u64, references: u64) {
+        self.done.store(read.done, Ordering::Relaxed);
+        self.total.store(read.total.unwrap_or(0), Ordering::Relaxed);
+        self.instructions.store(instructions, Ordering::Relaxed);
+        self.references.store(references, Ordering::Relaxed);
+    }
+}
+
+/// Work under way, with its result to come.
+pub struct Job<T> {
+    state: Arc<JobState>,
+    thread: JoinHandle<Result<T, TraceError>>,
+    started: Instant,
+}
+
+impl<T: Send + 'static> Job<T> {
+    /// Starts `work`.
+    pub fn start(work: impl FnOnce(&JobState) -> Result<T, TraceError> + Send + 'static) -> Self {
+        let state = Arc::new(JobState::default());
+        let shared = state.clone();
+        let thread = std::thread::Builder::new()
+            .name("octavo-job".to_owned())
+            .spawn(move || {
+                // Told also when `work` panics: whoever waits must not wait for ever.
+                let _end = End(&shared);
+                work(&shared)
+            })
+            .expect("the system has threads to give");
+        Job { state, thread, started: Instant::now() }
+    }
+
+    /// Waits until it has ended or `timeout` has passed.
+    pub fn wait(&self, timeout: Duration) -> JobProgress {
+        let ended = self.state.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let (ended, _) = self
+            .state
+            .end
+            .wait_timeout_while(ended, timeout, |ended| !*ended)
+            .unwrap_or_else(PoisonError::into_inner);
+        let load = |of: &AtomicU64| of.load(Ordering::Relaxed);
+        let total = load(&self.state.total);
+        JobProgress {
+            running: !*ended,
+            elapsed: self.started.elapsed(),
+            read: Progress { done: load(&self.state.done), total: (total > 0).then_some(total) },
+            instructions: load(&self.state.instructions),
+            references: load(&self.state.references),
+        }
+    }
+
+    /// Asks it to stop soon; it then ends as it sees fit.
+    pub fn stop(&self) {
+        self.state.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Its result.
+    pub fn finish(self) -> Result<T, TraceError> {
+        let failed = || TraceError::whole("the trace", "the work on it failed: a bug in Octavo");
+        self.thread.join().unwrap_or_else(|_| Err(failed()))
+    }
+}
+
+struct End<'a>(&'a JobState);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        *self.0.ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.0.end.notify_all();
+    }
+}

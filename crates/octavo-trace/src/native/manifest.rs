@@ -1,0 +1,168 @@
+//! What a native trace says of itself and of its streams, as JSON.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::source::Facts;
+use crate::stream::{Began, Ended, StreamEnd, StreamIdentity};
+
+/// What the trace is and where it came from. Unknown fields are kept apart from failing: a later
+/// writer may say more.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
+pub struct Manifest {
+    /// The version of Octavo that wrote it.
+    pub octavo: String,
+    /// The format that the references came from: `native` if they were recorded.
+    pub source_format: String,
+    /// As [`Facts::exact`].
+    pub exact: bool,
+    /// As [`Facts::samples`].
+    #[serde(default)]
+    pub samples: bool,
+    /// As [`Facts::has_instructions`].
+    pub has_instructions: bool,
+    /// As [`Facts::has_sizes`].
+    pub has_sizes: bool,
+    /// As [`Facts::physical`].
+    pub physical: bool,
+    /// As [`Facts::notes`].
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// How the trace was shrunk, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample: Option<Value>,
+    /// Whatever else its writer says: the command, the host, the date.
+    #[serde(default)]
+    pub about: Value,
+}
+
+impl Manifest {
+    /// Of a trace that was recorded.
+    pub fn recorded(about: Value) -> Self {
+        Manifest {
+            octavo: env!("CARGO_PKG_VERSION").to_owned(),
+            source_format: "native".to_owned(),
+            exact: true,
+            samples: false,
+            has_instructions: true,
+            has_sizes: true,
+            physical: false,
+            notes: Vec::new(),
+            sample: None,
+            about,
+        }
+    }
+
+    /// Of a trace that was converted from another.
+    pub fn converted(facts: &Facts, about: Value) -> Self {
+        Manifest {
+            source_format: facts.format.to_owned(),
+            exact: facts.exact,
+            samples: facts.samples,
+            has_instructions: facts.has_instructions,
+            has_sizes: facts.has_sizes,
+            physical: facts.physical,
+            notes: facts.notes.clone(),
+            sample: facts.sample.clone(),
+            ..Self::recorded(about)
+        }
+    }
+
+    /// As it stands in the file.
+    pub fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("it is plain data")
+    }
+}
+
+/// The JSON of a stream's first frame.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StreamBegan {
+    parent: Option<u32>,
+    pid: u32,
+    began: String,
+    program: String,
+}
+
+impl StreamBegan {
+    /// Of a stream.
+    pub fn new(identity: &StreamIdentity) -> Self {
+        StreamBegan {
+            parent: identity.parent,
+            pid: identity.pid,
+            began: identity.began.name().to_owned(),
+            program: identity.program.clone(),
+        }
+    }
+
+    /// As it stands in the file.
+    pub fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("it is plain data")
+    }
+
+    /// Whose stream it is.
+    pub fn identity(self, stream: u32) -> Option<StreamIdentity> {
+        Some(StreamIdentity {
+            stream,
+            parent: self.parent,
+            pid: self.pid,
+            began: Began::from_name(&self.began)?,
+            program: self.program,
+        })
+    }
+}
+
+/// What a stream held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamTotals {
+    /// Instructions.
+    pub instructions: u64,
+    /// Fetches, loads and stores.
+    pub references: u64,
+}
+
+/// The JSON of a stream's last frame.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StreamEnded {
+    ended: String,
+    exit_code: Option<i32>,
+    instructions: u64,
+    references: u64,
+    words_xxh3_128: String,
+}
+
+impl StreamEnded {
+    /// Of a stream.
+    pub fn new(end: &StreamEnd, totals: &StreamTotals, hash: u128) -> Self {
+        StreamEnded {
+            ended: end.ended.name().to_owned(),
+            exit_code: end.exit_code,
+            instructions: totals.instructions,
+            references: totals.references,
+            words_xxh3_128: format!("{hash:032x}"),
+        }
+    }
+
+    /// As it stands in the file.
+    pub fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("it is plain data")
+    }
+
+    /// How it ended.
+    pub fn end(&self) -> Option<StreamEnd> {
+        Some(StreamEnd {
+            ended: Ended::from_name(&self.ended)?,
+            exit_code: self.exit_code,
+            instructions: Some(self.instructions),
+        })
+    }
+
+    /// What it held.
+    pub fn totals(&self) -> StreamTotals {
+        StreamTotals { instructions: self.instructions, references: self.references }
+    }
+
+    /// The xxh3-128 of its words, in hexadecimal.
+    pub fn hash(&self) -> &str {
+        &self.words_xxh3_128
+    }
+}

@@ -1,0 +1,532 @@
+//! Reading a native trace.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use super::codec::ChunkDecoder;
+use super::frame::{FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FrameHeader, FrameKind, MAGIC, VERSION};
+use super::index::{Index, IndexEntry, TRAILER_BYTES};
+use super::manifest::{Manifest, StreamBegan, StreamEnded, StreamTotals};
+use crate::source::{Batch, Facts, Input, Place, Progress, Source, Step, TraceError};
+
+/// How many streams a trace may have.
+const MAX_STREAMS: usize = 1 << 16;
+/// The longest manifest, or other JSON.
+const MAX_JSON_BYTES: u32 = 1 << 24;
+
+/// A native trace that is being read.
+pub struct NativeSource {
+    name: String,
+    path: Option<PathBuf>,
+    bytes: Bytes,
+    /// Where the next frame begins.
+    position: u64,
+    frame: u64,
+    manifest: Option<Manifest>,
+    streams: BTreeMap<u32, Stream>,
+    /// The stream whose chunk is being decoded.
+    current: Option<u32>,
+    parts: [Vec<u8>; 2],
+    /// Chunks that end at or before this instruction of their stream give their records only.
+    skip_until: u64,
+    skipped: u64,
+    place: Place,
+    done: bool,
+}
+
+struct Stream {
+    decoder: ChunkDecoder,
+    totals: StreamTotals,
+    /// Of all words, while none was skipped.
+    hash: Option<xxhash_rust::xxh3::Xxh3>,
+    ended: bool,
+}
+
+enum Bytes {
+    File(BufReader<File>, u64),
+    Pipe(Input),
+}
+
+impl Bytes {
+    fn read_exact(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+        match self {
+            Bytes::File(file, _) => file.read_exact(buffer),
+            Bytes::Pipe(input) => input.read_exact(buffer),
+        }
+    }
+
+    fn skip(&mut self, bytes: u32) -> io::Result<()> {
+        match self {
+            Bytes::File(file, length) => {
+                // A seek past the end would go unnoticed.
+                if file.stream_position()? + u64::from(bytes) > *length {
+                    return Err(ErrorKind::UnexpectedEof.into());
+                }
+                file.seek_relative(i64::from(bytes))
+            }
+            Bytes::Pipe(input) => {
+                let skipped = io::copy(&mut input.take(u64::from(bytes)), &mut io::sink())?;
+                if skipped < u64::from(bytes) {
+                    Err(ErrorKind::UnexpectedEof.into())
+                } else {
+                    Ok(())
+                }
+            }
+        }
+    }
+}
+
+impl NativeSource {
+    /// Whether bytes begin a native trace.
+    pub fn recognises(head: &[u8]) -> bool {
+        head.starts_with(&MAGIC)
+    }
+
+    /// Reads `input`.
+    pub fn open(input: Input) -> Result<Self, TraceError> {
+        let name = input.name().to_owned();
+        let path = input.path().map(Path::to_owned);
+        let bytes = match input.plain_file(&MAGIC) {
+            Some(file) => {
+                let length = file.metadata().map_or(0, |metadata| metadata.len());
+                Bytes::File(BufReader::with_capacity(1 << 16, file), length)
+            }
+            None => Bytes::Pipe(input),
+        };
+        let mut source = NativeSource {
+            name,
+            path,
+            bytes,
+            position: 0,
+            frame: 0,
+            manifest: None,
+            streams: BTreeMap::new(),
+            current: None,
+            parts: [Vec::new(), Vec::new()],
+            skip_until: 0,
+            skipped: 0,
+            place: Place::Whole,
+            done: false,
+        };
+        source.read_file_header()?;
+        // The manifest is the first frame.
+        let mut none = Batch::default();
+        if source.read_frame(&mut none)?.is_some() || source.manifest.is_none() {
+            return Err(source.wrong("its first frame is no manifest"));
+        }
+        Ok(source)
+    }
+
+    /// What the trace says of itself; what was read last holds.
+    pub fn manifest(&self) -> &Manifest {
+        self.manifest.as_ref().expect("the first frame was one")
+    }
+
+    /// From here on, chunks that end at or before this instruction of their stream give only their
+    /// records: definitions and events.
+    pub fn skip_until(&mut self, instruction: u64) {
+        self.skip_until = instruction;
+    }
+
+    fn read_file_header(&mut self) -> Result<(), TraceError> {
+        let mut header = [0; FILE_HEADER_BYTES];
+        let (magic, rest) = header.split_at_mut(MAGIC.len());
+        self.bytes.read_exact(magic).map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => TraceError::whole(&self.name, "is no native trace"),
+            _ => self.unread(&error),
+        })?;
+        if *magic != MAGIC {
+            return Err(TraceError::whole(&self.name, "is no native trace"));
+        }
+        self.bytes.read_exact(rest).map_err(|error| self.unread(&error))?;
+        let version = u32::from_le_bytes(header[8..12].try_into().expect("four bytes"));
+        if header[12..] != [0; 4] {
+            return Err(TraceError::whole(&self.name, "has a damaged header"));
+        }
+        if version == 0 || version > VERSION {
+            let what = format!(
+                "has version {version} of the native format, and this Octavo reads up to {VERSION}"
+            );
+            return Err(TraceError::whole(&self.name, what));
+        }
+        self.position = FILE_HEADER_BYTES as u64;
+        Ok(())
+    }
+
+    /// Reads the next frame; what it tells, if anything. At the index the trace is done.
+    fn read_frame(&mut self, batch: &mut Batch) -> Result<Option<Step>, TraceError> {
+        self.place = Place::Chunk { number: self.frame, byte: self.position };
+        let mut header = [0; FRAME_HEADER_BYTES];
+        self.bytes.read_exact(&mut header).map_err(|error| self.unread(&error))?;
+        let header = FrameHeader::from_bytes(&header).map_err(|error| self.wrong(error))?;
+        let step = match header.kind {
+            FrameKind::Chunk => self.read_chunk(&header, batch)?,
+            FrameKind::Manifest => {
+                let json = self.read_json(&header)?;
+                self.manifest =
+                    Some(serde_json::from_slice(&json).map_err(|error| self.wrong(error))?);
+                None
+            }
+            FrameKind::Began => Some(self.read_began(&header)?),
+            FrameKind::Ended => Some(self.read_ended(&header)?),
+            FrameKind::Index => {
+                self.read_end(&header)?;
+                None
+            }
+        };
+        self.position += header.frame_bytes();
+        self.frame += 1;
+        Ok(step)
+    }
+
+    fn read_chunk(
+        &mut self,
+        header: &FrameHeader,
+        batch: &mut Batch,
+    ) -> Result<Option<Step>, TraceError> {
+        let known = self.streams.get(&header.stream).filter(|stream| !stream.ended);
+        let Some(before) = known.map(|stream| stream.totals.instructions) else {
+            return Err(self.wrong(format!("stream {} is not under way here", header.stream)));
+        };
+        if before != header.first_instruction {
+            return Err(self.wrong(format!(
+                "begins at instruction {}, and the chunk before ended at {before}",
+                header.first_instruction
+            )));
+        }
+        let end = before.saturating_add(header.instructions);
+        let skips = self.skip_until > 0 && end <= self.skip_until;
+        let mut parts = std::mem::take(&mut self.parts);
+        self.read_part(header, 0, &mut parts[0])?;
+        if skips {
+            self.bytes.skip(header.part_bytes[1]).map_err(|error| self.unread(&error))?;
+        } else {
+            self.read_part(header, 1, &mut parts[1])?;
+        }
+        let stream = self.streams.get_mut(&header.stream).expect("it was there above");
+        let found = if skips {
+            stream.hash = None;
+            stream.decoder.skip(&parts[0], &mut batch.words)
+        } else {
+            stream.decoder.begin([&parts[0], &parts[1]])
+        };
+        self.parts = parts;
+        let found = found.map_err(|error| self.wrong(error))?;
+        if !skips
+            && (found.instructions, found.references) != (header.instructions, header.references)
+        {
+            return Err(self.wrong(format!(
+                "holds {} instructions and {} references, and its header says {} and {}",
+                found.instructions, found.references, header.instructions, header.references
+            )));
+        }
+        let stream = self.streams.get_mut(&header.stream).expect("it was there above");
+        stream.totals.instructions = end;
+        stream.totals.references = stream.totals.references.saturating_add(header.references);
+        if skips {
+            self.skipped += header.instructions;
+            return Ok((!batch.words.is_empty()).then_some(Step::Batch(header.stream)));
+        }
+        self.current = Some(header.stream);
+        Ok(None)
+    }
+
+    fn read_began(&mut self, header: &FrameHeader) -> Result<Step, TraceError> {
+        let json = self.read_json(header)?;
+        let began: StreamBegan =
+            serde_json::from_slice(&json).map_err(|error| self.wrong(error))?;
+        let identity = began.identity(header.stream);
+        let identity = identity.ok_or_else(|| self.wrong("how the stream began is not known"))?;
+        if self.streams.len() == MAX_STREAMS {
+            return Err(self.wrong(format!("there are more than {MAX_STREAMS} streams")));
+        }
+        let stream = Stream {
+            decoder: ChunkDecoder::default(),
+            totals: StreamTotals::default(),
+            hash: Some(xxhash_rust::xxh3::Xxh3::new()),
+            ended: false,
+        };
+        if self.streams.insert(header.stream, stream).is_some() {
+            return Err(self.wrong(format!("stream {} begins twice", header.stream)));
+        }
+        Ok(Step::Began(identity))
+    }
+
+    fn read_ended(&mut self, header: &FrameHeader) -> Result<Step, TraceError> {
+        let json = self.read_json(header)?;
+        let ended: StreamEnded =
+            serde_json::from_slice(&json).map_err(|error| self.wrong(error))?;
+        let end = ended.end().ok_or_else(|| self.wrong("how the stream ended is not known"))?;
+        let known = self.streams.get_mut(&header.stream).filter(|stream| !stream.ended);
+        let Some(stream) = known else {
+            return Err(
+                self.wrong(format!("stream {} ends without being under way", header.stream))
+            );
+        };
+        stream.ended = true;
+        stream.decoder = ChunkDecoder::default();
+        let (totals, hash) = (stream.totals, stream.hash.take());
+        if totals != ended.totals() {
+            return Err(self.wrong(format!(
+                "stream {} had {} instructions and {} references, and its end says {} and {}",
+                header.stream,
+                totals.instructions,
+                totals.references,
+                ended.totals().instructions,
+                ended.totals().references
+            )));
+        }
+        if hash.is_some_and(|hash| format!("{:032x}", hash.digest128()) != ended.hash()) {
+            let stream = header.stream;
+            return Err(
+                self.wrong(format!("stream {stream} is not what was written: its hash differs"))
+            );
+        }
+        Ok(Step::Ended(header.stream, end))
+    }
+
+    /// The index is for those who seek; here it only has to be whole.
+    fn read_end(&mut self, header: &FrameHeader) -> Result<(), TraceError> {
+        let mut index = Vec::new();
+        self.read_part(header, 0, &mut index)?;
+        let mut trailer = [0; TRAILER_BYTES];
+        self.bytes.read_exact(&mut trailer).map_err(|error| self.unread(&error))?;
+        if Index::position_from_trailer(trailer) != Some(self.position) {
+            return Err(self.wrong("what follows the index is not the trace's end"));
+        }
+        self.done = true;
+        Ok(())
+    }
+
+    fn read_json(&mut self, header: &FrameHeader) -> Result<Vec<u8>, TraceError> {
+        if header.part_bytes[0] > MAX_JSON_BYTES || header.part_bytes[1] != 0 {
+            return Err(self.wrong("the frame is too long for what it holds"));
+        }
+        let mut json = Vec::new();
+        self.read_part(header, 0, &mut json)?;
+        Ok(json)
+    }
+
+    fn read_part(
+        &mut self,
+        header: &FrameHeader,
+        which: usize,
+        part: &mut Vec<u8>,
+    ) -> Result<(), TraceError> {
+        part.clear();
+        let wanted = u64::from(header.part_bytes[which]);
+        // `take` and not a buffer of the length told: a short file cannot claim memory.
+        let read = match &mut self.bytes {
+            Bytes::File(file, _) => file.take(wanted).read_to_end(part),
+            Bytes::Pipe(input) => input.take(wanted).read_to_end(part),
+        };
+        read.map_err(|error| self.unread(&error))?;
+        if (part.len() as u64) < wanted {
+            return Err(self.unread(&ErrorKind::UnexpectedEof.into()));
+        }
+        header.check(which, part).map_err(|error| self.wrong(error))
+    }
+
+    fn wrong(&self, what: impl ToString) -> TraceError {
+        TraceError::at(&self.name, self.place, what.to_string())
+    }
+
+    fn unread(&self, error: &io::Error) -> TraceError {
+        if error.kind() == ErrorKind::UnexpectedEof {
+            let what = "the trace is cut off here; what came before is whole";
+            TraceError::at(&self.name, self.place, what)
+        } else {
+            TraceError::at(&self.name, self.place, format!("cannot be read: {error}"))
+        }
+    }
+}
+
+impl Source for NativeSource {
+    fn facts(&self) -> Facts {
+        let manifest = self.manifest();
+        Facts {
+            format: "native",
+            exact: manifest.exact,
+            samples: manifest.samples,
+            has_instructions: manifest.has_instructions,
+            has_sizes: manifest.has_sizes,
+            physical: manifest.physical,
+            notes: manifest.notes.clone(),
+            sample: manifest.sample.clone(),
+        }
+    }
+
+    fn manifest(&self) -> Option<Manifest> {
+        self.manifest.clone()
+    }
+
+    fn next(&mut self, batch: &mut Batch) -> Result<Option<Step>, TraceError> {
+        batch.clear();
+        loop {
+            if let Some(number) = self.current {
+                let stream = self.streams.get_mut(&number).expect("its chunk has begun");
+                let more = stream.decoder.next(&mut batch.words);
+                if let (Ok(true), Some(hash)) = (&more, &mut stream.hash) {
+                    hash.update(super::as_bytes(&batch.words));
+                }
+                if more.map_err(|error| self.wrong(error))? {
+                    return Ok(Some(Step::Batch(number)));
+                }
+                self.current = None;
+            }
+            if self.done {
+                return Ok(None);
+            }
+            if let Some(step) = self.read_frame(batch)? {
+                return Ok(Some(step));
+            }
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        let total = match &self.bytes {
+            Bytes::File(_, length) => Some(*length),
+            Bytes::Pipe(input) => input.progress().total,
+        };
+        Progress { done: self.position, total }
+    }
+
+    fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Of several streams it is not known beforehand which executes them, unless all are left out.
+    fn skip_instructions(&mut self, instructions: u64) {
+        let overview = || self.path.as_deref().and_then(|path| Overview::read(path).ok());
+        let alone = || overview().is_some_and(|overview| overview.streams.len() == 1);
+        if instructions == u64::MAX || alone() {
+            self.skip_until(instructions);
+        }
+    }
+
+    fn skipped_instructions(&self) -> u64 {
+        self.skipped
+    }
+}
+
+/// One stream, by its frames' headers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamOverview {
+    /// Its number.
+    pub stream: u32,
+    /// How many chunks it has.
+    pub chunks: u64,
+    /// What they hold.
+    pub totals: StreamTotals,
+}
+
+/// What can be told of a native trace without decoding it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overview {
+    /// Its length.
+    pub bytes: u64,
+    /// How much of it is whole frames.
+    pub whole_bytes: u64,
+    /// The index stands at its end: its writer finished it.
+    pub is_whole: bool,
+    /// Each stream.
+    pub streams: Vec<StreamOverview>,
+    /// What it says of itself, as last said.
+    pub manifest: Option<Manifest>,
+}
+
+impl Overview {
+    /// Reads the index of a file or, where it has none, the headers of its frames.
+    pub fn read(path: &Path) -> Result<Self, TraceError> {
+        let name = path.display().to_string();
+        let fail = |error: io::Error| TraceError::whole(&name, format!("cannot be read: {error}"));
+        let mut file = File::open(path).map_err(fail)?;
+        let bytes = file.metadata().map_err(fail)?.len();
+        let mut overview = Overview { bytes, ..Overview::default() };
+        let index = read_index(&mut file, bytes);
+        overview.is_whole = index.is_some();
+        overview.whole_bytes = bytes;
+        let index = match index {
+            Some(index) => index,
+            None => {
+                let (index, whole_bytes) = walk(&mut file).map_err(fail)?;
+                overview.whole_bytes = whole_bytes;
+                index
+            }
+        };
+        let said = index.entries.iter().rfind(|entry| entry.kind == FrameKind::Manifest);
+        overview.manifest = said.and_then(|entry| read_manifest(&mut file, entry.position));
+        for entry in index.entries.iter().filter(|entry| entry.kind == FrameKind::Chunk) {
+            let known = overview.streams.iter().position(|stream| stream.stream == entry.stream);
+            let at = known.unwrap_or_else(|| {
+                let fresh = StreamOverview { stream: entry.stream, ..StreamOverview::default() };
+                overview.streams.push(fresh);
+                overview.streams.len() - 1
+            });
+            let stream = &mut overview.streams[at];
+            stream.chunks += 1;
+            let StreamTotals { instructions, references } = &mut stream.totals;
+            *instructions = instructions.saturating_add(entry.instructions);
+            *references = references.saturating_add(entry.references);
+        }
+        Ok(overview)
+    }
+}
+
+fn read_index(file: &mut File, bytes: u64) -> Option<Index> {
+    file.seek(SeekFrom::Start(bytes.checked_sub(TRAILER_BYTES as u64)?)).ok()?;
+    let mut trailer = [0; TRAILER_BYTES];
+    file.read_exact(&mut trailer).ok()?;
+    let position = Index::position_from_trailer(trailer)?;
+    file.seek(SeekFrom::Start(position)).ok()?;
+    let mut header = [0; FRAME_HEADER_BYTES];
+    file.read_exact(&mut header).ok()?;
+    let header = FrameHeader::from_bytes(&header).ok()?;
+    if header.kind != FrameKind::Index {
+        return None;
+    }
+    let mut body = Vec::new();
+    file.take(u64::from(header.part_bytes[0])).read_to_end(&mut body).ok()?;
+    header.check(0, &body).ok()?;
+    Index::from_bytes(&body)
+}
+
+fn read_manifest(file: &mut File, position: u64) -> Option<Manifest> {
+    file.seek(SeekFrom::Start(position)).ok()?;
+    let mut header = [0; FRAME_HEADER_BYTES];
+    file.read_exact(&mut header).ok()?;
+    let header = FrameHeader::from_bytes(&header).ok()?;
+    if header.kind != FrameKind::Manifest || header.part_bytes[0] > MAX_JSON_BYTES {
+        return None;
+    }
+    let mut json = Vec::new();
+    file.take(u64::from(header.part_bytes[0])).read_to_end(&mut json).ok()?;
+    header.check(0, &json).ok()?;
+    serde_json::from_slice(&json).ok()
+}
+
+/// The frames of a file up to the first that is not whole, and where that begins.
+fn walk(file: &mut File) -> io::Result<(Index, u64)> {
+    let length = file.metadata()?.len();
+    let (mut index, mut position) = (Index::default(), FILE_HEADER_BYTES as u64);
+    loop {
+        file.seek(SeekFrom::Start(position))?;
+        let mut bytes = [0; FRAME_HEADER_BYTES];
+        let read =
+            file.read_exact(&mut bytes).ok().and_then(|()| FrameHeader::from_bytes(&bytes).ok());
+        let Some(header) = read.filter(|header| position + header.frame_bytes() <= length) else {
+            return Ok((index, position));
+        };
+        index.add(IndexEntry {
+            position,
+            kind: header.kind,
+            stream: header.stream,
+            first_instruction: header.first_instruction,
+            instructions: header.instructions,
+            references: header.references,
+        });
+        position += header.frame_bytes();
+    }
+}

@@ -1,0 +1,259 @@
+//! Writing a native trace, from one stream or from many at once.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::codec::ChunkEncoder;
+use super::frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, MAGIC, VERSION};
+use super::index::{Index, IndexEntry};
+use super::manifest::{Manifest, StreamBegan, StreamEnded, StreamTotals};
+use crate::sink::{Output, Sink, Written};
+use crate::source::TraceError;
+use crate::stream::{StreamEnd, StreamIdentity};
+
+/// About how many words a chunk holds. More compress better; fewer are lost when the writer is
+/// killed, and fewer are decoded in vain when a reader looks for an instruction.
+pub const CHUNK_WORDS: usize = 1 << 20;
+/// A chunk is written after so long at the latest, when words come.
+const CHUNK_TIME: Duration = Duration::from_secs(5);
+
+/// A native trace that is being written, shared by the streams that write to it.
+#[derive(Clone)]
+pub struct NativeFile {
+    shared: Arc<Mutex<Shared>>,
+}
+
+struct Shared {
+    output: Option<Output>,
+    name: String,
+    position: u64,
+    index: Index,
+    written: Written,
+    /// The first thing that went wrong: nothing is written after it.
+    failed: Option<TraceError>,
+}
+
+impl NativeFile {
+    /// Begins a trace.
+    pub fn create(mut output: Output, manifest: &Manifest) -> Result<Self, TraceError> {
+        let mut header = MAGIC.to_vec();
+        header.extend(VERSION.to_le_bytes());
+        header.extend([0; 4]);
+        output.put(&header)?;
+        let shared = Shared {
+            name: output.name().to_owned(),
+            output: Some(output),
+            position: header.len() as u64,
+            index: Index::default(),
+            written: Written::default(),
+            failed: None,
+        };
+        let file = NativeFile { shared: Arc::new(Mutex::new(shared)) };
+        file.add_manifest(manifest)?;
+        Ok(file)
+    }
+
+    /// Says more of the trace: what a reader finds last holds.
+    pub fn add_manifest(&self, manifest: &Manifest) -> Result<(), TraceError> {
+        let json = manifest.to_json();
+        self.append(FrameHeader::new(FrameKind::Manifest, 0, [&json, &[]]), [&json, &[]])
+    }
+
+    /// A writer of one stream.
+    pub fn stream(&self, identity: &StreamIdentity) -> StreamWriter {
+        StreamWriter {
+            file: self.clone(),
+            identity: identity.clone(),
+            began: false,
+            encoder: ChunkEncoder::default(),
+            words: Vec::new(),
+            parts: [Vec::new(), Vec::new()],
+            flushed_at: Instant::now(),
+            totals: StreamTotals::default(),
+            hash: xxhash_rust::xxh3::Xxh3::new(),
+        }
+    }
+
+    /// What went wrong so far.
+    pub fn failed(&self) -> Option<TraceError> {
+        self.lock().failed.clone()
+    }
+
+    /// How many bytes are written.
+    pub fn bytes(&self) -> u64 {
+        self.lock().position
+    }
+
+    /// Writes the index: the trace is whole.
+    pub fn finish(&self) -> Result<Written, TraceError> {
+        let (body, position) = {
+            let shared = self.lock();
+            (shared.index.to_bytes(), shared.position)
+        };
+        self.append(FrameHeader::new(FrameKind::Index, 0, [&body, &[]]), [&body, &[]])?;
+        let mut shared = self.lock();
+        let mut output = shared.output.take().expect("a trace is finished once");
+        output.put(&Index::trailer(position))?;
+        let mut written = std::mem::take(&mut shared.written);
+        drop(shared);
+        written.bytes = output.finish()?;
+        Ok(written)
+    }
+
+    fn append(&self, header: FrameHeader, parts: [&[u8]; 2]) -> Result<(), TraceError> {
+        let mut shared = self.lock();
+        if let Some(error) = &shared.failed {
+            return Err(error.clone());
+        }
+        let entry = IndexEntry {
+            position: shared.position,
+            kind: header.kind,
+            stream: header.stream,
+            first_instruction: header.first_instruction,
+            instructions: header.instructions,
+            references: header.references,
+        };
+        // One write a frame, so that a killed writer leaves at most the last one in part.
+        let mut frame = Vec::with_capacity(FRAME_HEADER_BYTES + parts[0].len() + parts[1].len());
+        frame.extend(header.to_bytes());
+        frame.extend(parts[0]);
+        frame.extend(parts[1]);
+        let put = match &mut shared.output {
+            Some(output) => output.put(&frame).and_then(|()| output.flush()),
+            None => Err(TraceError::whole(&shared.name, "is finished already")),
+        };
+        if let Err(error) = put {
+            shared.failed = Some(error.clone());
+            return Err(error);
+        }
+        shared.position += frame.len() as u64;
+        shared.index.add(entry);
+        shared.written.references += header.references;
+        shared.written.instructions += header.instructions;
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One stream of a native trace. What is left in it is lost unless it is ended.
+pub struct StreamWriter {
+    file: NativeFile,
+    identity: StreamIdentity,
+    began: bool,
+    encoder: ChunkEncoder,
+    words: Vec<u64>,
+    parts: [Vec<u8>; 2],
+    flushed_at: Instant,
+    totals: StreamTotals,
+    hash: xxhash_rust::xxh3::Xxh3,
+}
+
+impl StreamWriter {
+    /// The stream's program turns out to be another than was asked for.
+    pub fn name_program(&mut self, program: &str) {
+        if !self.began && !program.is_empty() {
+            program.clone_into(&mut self.identity.program);
+        }
+    }
+
+    /// What has been taken so far, of what is flushed.
+    pub fn totals(&self) -> &StreamTotals {
+        &self.totals
+    }
+
+    /// Takes words, whole items only.
+    #[inline]
+    pub fn put(&mut self, words: &[u64]) -> Result<(), TraceError> {
+        self.words.extend_from_slice(words);
+        if self.words.len() < CHUNK_WORDS { Ok(()) } else { self.flush() }
+    }
+
+    /// Writes a chunk if the last one was long ago. To be called now and then.
+    pub fn tick(&mut self) -> Result<(), TraceError> {
+        if self.flushed_at.elapsed() < CHUNK_TIME { Ok(()) } else { self.flush() }
+    }
+
+    /// Writes what there is as a chunk.
+    pub fn flush(&mut self) -> Result<(), TraceError> {
+        self.begin()?;
+        self.flushed_at = Instant::now();
+        if self.words.is_empty() {
+            return Ok(());
+        }
+        let summary = self.encoder.encode(&self.words, &mut self.parts).map_err(|error| {
+            let name = self.file.lock().name.clone();
+            TraceError::whole(&name, format!("a chunk cannot be encoded: {error}"))
+        })?;
+        self.hash.update(super::as_bytes(&self.words));
+        self.words.clear();
+        let parts = [self.parts[0].as_slice(), self.parts[1].as_slice()];
+        let mut header = FrameHeader::new(FrameKind::Chunk, self.identity.stream, parts);
+        header.first_instruction = self.totals.instructions;
+        header.instructions = summary.instructions;
+        header.references = summary.references;
+        self.totals.instructions += summary.instructions;
+        self.totals.references += summary.references;
+        self.file.append(header, parts)
+    }
+
+    /// The stream is over.
+    pub fn end(mut self, end: &StreamEnd) -> Result<(), TraceError> {
+        self.flush()?;
+        let ended = StreamEnded::new(end, &self.totals, self.hash.digest128());
+        let json = ended.to_json();
+        let header = FrameHeader::new(FrameKind::Ended, self.identity.stream, [&json, &[]]);
+        self.file.append(header, [&json, &[]])
+    }
+
+    fn begin(&mut self) -> Result<(), TraceError> {
+        if std::mem::replace(&mut self.began, true) {
+            return Ok(());
+        }
+        let json = StreamBegan::new(&self.identity).to_json();
+        let header = FrameHeader::new(FrameKind::Began, self.identity.stream, [&json, &[]]);
+        self.file.append(header, [&json, &[]])
+    }
+}
+
+/// A native trace as a sink: streams one after another, or mixed, from one thread.
+pub struct NativeSink {
+    file: NativeFile,
+    streams: BTreeMap<u32, StreamWriter>,
+}
+
+impl NativeSink {
+    /// Begins a trace.
+    pub fn create(output: Output, manifest: &Manifest) -> Result<Self, TraceError> {
+        Ok(NativeSink { file: NativeFile::create(output, manifest)?, streams: BTreeMap::new() })
+    }
+}
+
+impl Sink for NativeSink {
+    fn begin(&mut self, identity: &StreamIdentity) -> Result<(), TraceError> {
+        self.streams.insert(identity.stream, self.file.stream(identity));
+        Ok(())
+    }
+
+    fn words(&mut self, stream: u32, words: &[u64]) -> Result<(), TraceError> {
+        match self.streams.get_mut(&stream) {
+            Some(writer) => writer.put(words),
+            None => Err(TraceError::whole(&self.file.lock().name, "a stream never began")),
+        }
+    }
+
+    fn end(&mut self, stream: u32, end: &StreamEnd) -> Result<(), TraceError> {
+        self.streams.remove(&stream).map_or(Ok(()), |writer| writer.end(end))
+    }
+
+    fn add_manifest(&mut self, manifest: &Manifest) -> Result<(), TraceError> {
+        self.file.add_manifest(manifest)
+    }
+
+    fn finish(self: Box<Self>) -> Result<Written, TraceError> {
+        self.file.finish()
+    }
+}

@@ -1,0 +1,111 @@
+//! Who watches streams, live or from a trace, and what they have when it is over.
+
+use std::time::Duration;
+
+use crate::ring::WordConsumer;
+use crate::stream::{Ended, StreamEnd, StreamIdentity};
+
+/// Who watches a stream: an engine, or a recorder.
+pub trait Observer: WordConsumer + Send + 'static {
+    /// The stream is read to its end: only results are asked for from now on. They are kept until
+    /// the run is over, of as many processes as there were.
+    fn ended(&mut self, identity: &StreamIdentity, end: &StreamEnd) {
+        let _ = (identity, end);
+    }
+
+    /// Called now and then while a program runs, whether or not anything came.
+    fn tick(&mut self) {}
+
+    /// How far it is, for the live line.
+    fn progress(&self) -> StreamProgress;
+}
+
+/// How far a stream is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamProgress {
+    /// Fetches, loads and stores counted.
+    pub references: u64,
+    /// Instructions counted.
+    pub instructions: u64,
+    /// Memory touched and still mapped.
+    pub resident_bytes: u64,
+}
+
+/// One stream, consumed.
+#[derive(Debug)]
+pub struct StreamResult<C> {
+    /// Who it is.
+    pub identity: StreamIdentity,
+    /// What ended it.
+    pub ended: Ended,
+    /// The exit code, if it exited.
+    pub exit_code: Option<i32>,
+    /// Segments defined.
+    pub segments: usize,
+    /// xxh3-128 of its words.
+    pub hash: u128,
+    /// What is wrong with it, where it could not be read to its end.
+    pub fault: Option<String>,
+    /// The engine with its counts.
+    pub consumer: C,
+}
+
+/// A snapshot of a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RunProgress {
+    /// Whether a traced process or its consumer still runs.
+    pub running: bool,
+    /// Since the start.
+    pub elapsed: Duration,
+    /// All streams together; resident memory of the live ones only.
+    pub total: StreamProgress,
+    /// Streams whose process runs.
+    pub streams_live: usize,
+    /// Streams that ever began.
+    pub streams_total: usize,
+    /// Whether instructions count by now.
+    pub counting: bool,
+}
+
+/// Why the run ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExitReason {
+    /// The program exited.
+    Exited,
+    /// A signal killed it.
+    Signalled,
+    /// The user interrupted it.
+    Interrupted,
+    /// The region of interest was over.
+    Limit,
+    /// Valgrind or the tracer gave up.
+    TracerFailed,
+    /// The trace could not be read to its end.
+    TraceBroken,
+}
+
+/// How the program ended.
+#[derive(Clone, Debug)]
+pub struct RunExit {
+    /// Its exit code.
+    pub code: Option<i32>,
+    /// The signal that killed it.
+    pub signal: Option<i32>,
+    /// Why the run ended.
+    pub reason: ExitReason,
+    /// What Valgrind had to say.
+    pub diagnostics: String,
+}
+
+/// A whole run.
+#[derive(Debug)]
+pub struct RunResult<C> {
+    /// How the program ended.
+    pub exit: RunExit,
+    /// From the start to the last stream's end.
+    pub elapsed: Duration,
+    /// The streams in the order in which they began.
+    pub streams: Vec<StreamResult<C>>,
+    /// Children that ran on untraced for want of a slot.
+    pub untraced: u32,
+}

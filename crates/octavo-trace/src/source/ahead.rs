@@ -1,0 +1,117 @@
+//! Reading on another thread, a few batches ahead.
+
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::JoinHandle;
+
+use crate::native::Manifest;
+
+use super::{Batch, Facts, Place, Progress, Source, Step, TraceError};
+
+/// How many batches may wait.
+const BATCHES: usize = 4;
+
+struct Message {
+    step: Result<Option<Step>, TraceError>,
+    batch: Batch,
+    state: State,
+}
+
+struct State {
+    progress: Progress,
+    place: Place,
+    skipped: u64,
+    /// At the end.
+    known: Option<(Facts, Option<Manifest>)>,
+}
+
+/// A source that is read on a thread of its own, while the one before is consumed.
+pub struct ReadAhead {
+    messages: Receiver<Message>,
+    used: Sender<Batch>,
+    facts: Facts,
+    manifest: Option<Manifest>,
+    state: State,
+    ended: bool,
+    _thread: JoinHandle<()>,
+}
+
+impl ReadAhead {
+    /// Reads `source`; with `wants_places` its batches tell where things stand.
+    pub fn new(source: Box<dyn Source>, wants_places: bool) -> Self {
+        let (facts, manifest) = (source.facts(), source.manifest());
+        let (send, messages) = sync_channel(BATCHES);
+        let (used, free) = channel();
+        let thread = std::thread::Builder::new()
+            .name("octavo-reader".to_owned())
+            .spawn(move || read(source, wants_places, &send, &free))
+            .expect("the system has threads to give");
+        let state =
+            State { progress: Progress::default(), place: Place::Whole, skipped: 0, known: None };
+        ReadAhead { messages, used, facts, manifest, state, ended: false, _thread: thread }
+    }
+}
+
+/// Reads until the trace ends or nobody takes what is read.
+fn read(
+    mut source: Box<dyn Source>,
+    wants_places: bool,
+    send: &SyncSender<Message>,
+    free: &Receiver<Batch>,
+) {
+    loop {
+        let mut batch = free.try_recv().unwrap_or_default();
+        batch.wants_places = wants_places;
+        let step = source.next(&mut batch);
+        let last = !matches!(step, Ok(Some(_)));
+        let state = State {
+            progress: source.progress(),
+            place: source.place(),
+            skipped: source.skipped_instructions(),
+            known: last.then(|| (source.facts(), source.manifest())),
+        };
+        if send.send(Message { step, batch, state }).is_err() || last {
+            return;
+        }
+    }
+}
+
+impl Source for ReadAhead {
+    fn facts(&self) -> Facts {
+        self.facts.clone()
+    }
+
+    fn next(&mut self, batch: &mut Batch) -> Result<Option<Step>, TraceError> {
+        batch.clear();
+        if self.ended {
+            return Ok(None);
+        }
+        // The reader's last message is an end or an error.
+        let Ok(message) = self.messages.recv() else {
+            return Err(TraceError::whole("the trace", "its reader failed: a bug in Octavo"));
+        };
+        // The reader may be gone.
+        drop(self.used.send(std::mem::replace(batch, message.batch)));
+        self.ended = !matches!(message.step, Ok(Some(_)));
+        self.state = message.state;
+        if let Some(known) = self.state.known.take() {
+            (self.facts, self.manifest) = known;
+        }
+        message.step
+    }
+
+    fn manifest(&self) -> Option<Manifest> {
+        self.manifest.clone()
+    }
+
+    fn progress(&self) -> Progress {
+        self.state.progress
+    }
+
+    fn place(&self) -> Place {
+        self.state.place
+    }
+
+    fn skipped_instructions(&self) -> u64 {
+        self.state.skipped
+    }
+}

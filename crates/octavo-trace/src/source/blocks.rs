@@ -1,0 +1,161 @@
+//! An input in blocks, which are read, and expanded if they were compressed, on a thread of their
+//! own, a few ahead of whoever parses them in place.
+//!
+//! The copy from the system costs a fast parser as much as parsing does. What the system gives goes
+//! into a block, and that block is handed over; the parser's unfinished rest of the one before is
+//! put in front of it, and nothing else is copied. Short inputs are read without a thread.
+
+use std::io::{self, ErrorKind, Read};
+use std::ops::Range;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+
+use super::{Input, Meter, Progress};
+
+/// The most that a parser may leave for the next block.
+pub(crate) const MAX_REST_BYTES: usize = 8 << 10;
+/// How much is read at once as long as there is no thread: the less, the nearer to the processor.
+const SMALL_BLOCK_BYTES: usize = 1 << 15;
+/// How much is read before there is a thread.
+pub(super) const HERE_BYTES: usize = if cfg!(test) { 1 << 14 } else { 1 << 19 };
+/// How much is read at once on the thread: all blocks together fit into a second-level cache.
+const BLOCK_BYTES: usize = 1 << 18;
+/// How many blocks may wait; one more is being filled, and one read.
+const WAITING: usize = 2;
+
+/// What the thread sends: a block, and how much was read into it or why nothing was.
+type Message = (Vec<u8>, io::Result<usize>);
+
+/// An input, some of which is at hand.
+pub(crate) struct Blocks {
+    name: String,
+    meter: Meter,
+    feed: Feed,
+    /// How much was read without a thread.
+    read_here: usize,
+    /// What is read begins at [`MAX_REST_BYTES`]; the rest of the block before ends there.
+    block: Vec<u8>,
+    /// What of the block is not yet consumed.
+    filled: Range<usize>,
+}
+
+enum Feed {
+    Here(Input),
+    Ahead { full: Receiver<Message>, used: Sender<Vec<u8>> },
+    End,
+}
+
+impl Blocks {
+    /// Reads `input`. Nothing is at hand before [`Blocks::more`].
+    pub(crate) fn new(input: Input) -> Self {
+        Blocks {
+            name: input.name().to_owned(),
+            meter: input.meter(),
+            feed: Feed::Here(input),
+            read_here: 0,
+            block: vec![0; MAX_REST_BYTES + SMALL_BLOCK_BYTES],
+            filled: MAX_REST_BYTES..MAX_REST_BYTES,
+        }
+    }
+
+    /// What the input is called.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How much of the input, as stored, has been read: some more than was given.
+    pub(crate) fn progress(&self) -> Progress {
+        self.meter.progress()
+    }
+
+    /// What is at hand.
+    pub(crate) fn text(&self) -> &[u8] {
+        &self.block[self.filled.clone()]
+    }
+
+    /// The first `bytes` of it are done with.
+    pub(crate) fn consume(&mut self, bytes: usize) {
+        self.filled.start = (self.filled.start + bytes).min(self.filled.end);
+    }
+
+    /// How much [`Blocks::more`] would have given at most, the last time.
+    pub(crate) fn room_bytes(&self) -> usize {
+        self.block.len() - MAX_REST_BYTES
+    }
+
+    /// Puts more behind what is at hand, which must not be more than [`MAX_REST_BYTES`], and says
+    /// how much; 0 at the end. All that was read before an error is given before the error.
+    pub(crate) fn more(&mut self) -> io::Result<usize> {
+        if matches!(self.feed, Feed::Here(_)) && self.read_here >= HERE_BYTES {
+            self.read_ahead()?;
+        }
+        let (start, rest) = (MAX_REST_BYTES - self.filled.len(), self.filled.clone());
+        let read = match &mut self.feed {
+            Feed::Here(input) => {
+                self.block.copy_within(rest, start);
+                self.filled = start..MAX_REST_BYTES;
+                let read = read_once(input, &mut self.block[MAX_REST_BYTES..])?;
+                self.read_here += read;
+                read
+            }
+            Feed::Ahead { full, used } => {
+                // The thread's last message is an end or an error.
+                let failed = |_| io::Error::other("its reader failed: a bug in Octavo");
+                let (mut block, read) = full.recv().map_err(failed)?;
+                block[start..MAX_REST_BYTES].copy_from_slice(&self.block[rest]);
+                self.filled = start..MAX_REST_BYTES;
+                // The thread may be gone.
+                drop(used.send(std::mem::replace(&mut self.block, block)));
+                if !matches!(read, Ok(1..)) {
+                    self.feed = Feed::End;
+                }
+                read?
+            }
+            Feed::End => 0,
+        };
+        self.filled.end += read;
+        Ok(read)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_ahead(&self) -> bool {
+        !matches!(self.feed, Feed::Here(_))
+    }
+
+    /// Goes on reading on a thread. Nobody waits for it to end, as it may wait for ever for a
+    /// silent pipe; it ends when what it has read has nowhere to go.
+    fn read_ahead(&mut self) -> io::Result<()> {
+        let Feed::Here(input) = std::mem::replace(&mut self.feed, Feed::End) else { return Ok(()) };
+        let (send, full) = sync_channel(WAITING);
+        let (used, free) = channel();
+        std::thread::Builder::new()
+            .name("octavo-blocks".to_owned())
+            .spawn(move || read_all(input, &send, &free))?;
+        self.feed = Feed::Ahead { full, used };
+        Ok(())
+    }
+}
+
+/// Reads until the input ends or nobody takes what is read. What one call to the system gives is
+/// handed over at once: a pipe's writer that is slow is heard promptly, and one that is fast fills
+/// the pipe while the parser is busy, so that much comes at a time.
+fn read_all(mut input: Input, send: &SyncSender<Message>, free: &Receiver<Vec<u8>>) {
+    loop {
+        let mut block = free.try_recv().unwrap_or_default();
+        block.resize(MAX_REST_BYTES + BLOCK_BYTES, 0);
+        let read = read_once(&mut input, &mut block[MAX_REST_BYTES..]);
+        let last = !matches!(read, Ok(1..));
+        if send.send((block, read)).is_err() || last {
+            return;
+        }
+    }
+}
+
+/// Reads whatever comes at once, for all that signals do.
+fn read_once(input: &mut Input, block: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match input.read(block) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What is wrong with a trace, and where.
+
+use std::fmt;
+
+/// A place in a trace, as a user would look it up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// The trace as a whole.
+    #[default]
+    Whole,
+    /// A line of text, from 1.
+    Line(u64),
+    /// An offset in bytes, after decompression where the trace is compressed.
+    Byte(u64),
+    /// A chunk of the native format, from 0, and its offset in the file.
+    Chunk {
+        /// Its number.
+        number: u64,
+        /// Where it begins in the file.
+        byte: u64,
+    },
+    /// A reference of a synthetic trace, from 0.
+    Reference(u64),
+    /// A row of a table, from 0.
+    Row(u64),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Whole => write!(f, "the trace"),
+            Place::Line(line) => write!(f, "line {line}"),
+            Place::Byte(byte) => write!(f, "byte {byte}"),
+            Place::Chunk { number, byte } => write!(f, "chunk {number} (at byte {byte})"),
+            Place::Reference(reference) => write!(f, "reference {reference}"),
+            Place::Row(row) => write!(f, "row {row}"),
+        }
+    }
+}
+
+/// A trace that cannot be read, or written: one sentence that names the file and the place.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{trace}`{}: {what}", at(*place))]
+pub struct TraceError {
+    /// The file's name, or what else the trace is known by.
+    pub trace: String,
+    /// Where in it.
+    pub place: Place,
+    /// What is wrong, without a full stop.
+    pub what: String,
+}
+
+impl TraceError {
+    /// `trace` is wrong at `place`.
+    pub fn at(trace: &str, place: Place, what: impl Into<String>) -> Self {
+        TraceError { trace: trace.to_owned(), place, what: what.into() }
+    }
+
+    /// `trace` is wrong as a whole.
+    pub fn whole(trace: &str, what: impl Into<String>) -> Self {
+        Self::at(trace, Place::Whole, what)
+    }
+}
+
+fn at(place: Place) -> String {
+    if place == Place::Whole { String::new() } else { format!(", {place}") }
+}

@@ -1,0 +1,114 @@
+//! Streams: one for each process image, named and ended the same live and in a trace.
+
+/// What began a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Began {
+    /// The run itself.
+    Start,
+    /// A fork.
+    Fork,
+    /// An exec.
+    Exec,
+}
+
+impl Began {
+    const ALL: [(Began, &str); 3] =
+        [(Began::Start, "start"), (Began::Fork, "fork"), (Began::Exec, "exec")];
+
+    /// Its name in results and in traces.
+    pub fn name(self) -> &'static str {
+        name_in(&Self::ALL, self)
+    }
+
+    /// By its name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known)| *known == name).map(|(began, _)| *began)
+    }
+}
+
+fn name_in<T: Copy + PartialEq>(all: &[(T, &'static str)], wanted: T) -> &'static str {
+    all.iter().find(|(known, _)| *known == wanted).expect("all have a name").1
+}
+
+/// What ended it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// The process exited.
+    Exit,
+    /// It executed another program.
+    Exec,
+    /// It died of a signal that the tracer saw.
+    Signal,
+    /// It went without a word; of a trace: it ends in the middle.
+    Lost,
+    /// The region of interest was over.
+    Limit,
+    /// The stream could not be read on.
+    Corrupt,
+}
+
+impl Ended {
+    const ALL: [(Ended, &str); 6] = [
+        (Ended::Exit, "exit"),
+        (Ended::Exec, "exec"),
+        (Ended::Signal, "signal"),
+        (Ended::Lost, "lost"),
+        (Ended::Limit, "limit"),
+        (Ended::Corrupt, "corrupt"),
+    ];
+
+    /// Its name in results and in traces.
+    pub fn name(self) -> &'static str {
+        name_in(&Self::ALL, self)
+    }
+
+    /// By its name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known)| *known == name).map(|(ended, _)| *ended)
+    }
+}
+
+/// Who a stream is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamIdentity {
+    /// Its number, in the order in which streams began.
+    pub stream: u32,
+    /// The stream that forked it, or whose process executed its program.
+    pub parent: Option<u32>,
+    /// The process.
+    pub pid: u32,
+    /// What began it.
+    pub began: Began,
+    /// The program that the image was made from; empty where the trace does not tell.
+    pub program: String,
+}
+
+impl StreamIdentity {
+    /// The only stream of a trace that knows no processes.
+    pub fn only() -> Self {
+        StreamIdentity {
+            stream: 0,
+            parent: None,
+            pid: 0,
+            began: Began::Start,
+            program: String::new(),
+        }
+    }
+}
+
+/// How a stream ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamEnd {
+    /// By what.
+    pub ended: Ended,
+    /// The exit code, if it exited.
+    pub exit_code: Option<i32>,
+    /// How many instructions it had, where its writer says so.
+    pub instructions: Option<u64>,
+}
+
+impl StreamEnd {
+    /// The end of a trace that tells nothing of it.
+    pub const PLAIN: StreamEnd =
+        StreamEnd { ended: Ended::Exit, exit_code: None, instructions: None };
+}

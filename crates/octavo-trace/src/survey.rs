@@ -1,0 +1,149 @@
+//! What a trace holds, stream by stream.
+
+use std::collections::BTreeMap;
+
+use octavo_types::{Consumer, Event, Segment, VirtAddr};
+
+use crate::job::JobState;
+use crate::native::Manifest;
+use crate::ring::{Decoder, Start, WordConsumer};
+use crate::source::{Batch, Facts, Source, Step, TraceError};
+use crate::stream::{StreamEnd, StreamIdentity};
+
+/// One stream.
+#[derive(Clone, Debug)]
+pub struct StreamSurvey {
+    /// Who it is.
+    pub identity: StreamIdentity,
+    /// How it ended; none where the trace ends before.
+    pub end: Option<StreamEnd>,
+    /// What it held. Where executions were left out, only what the trace says of them counts.
+    pub counts: StreamCounts,
+    /// Segments defined.
+    pub segments: usize,
+    /// xxh3-128 of its words, if all of them were read.
+    pub hash: u128,
+}
+
+/// What a stream held.
+#[derive(Clone, Debug, Default)]
+pub struct StreamCounts {
+    /// Instructions.
+    pub instructions: u64,
+    /// Fetches, loads and stores.
+    pub references: u64,
+    /// Loads, those of modifies among them.
+    pub loads: u64,
+    /// Events by name.
+    pub events: BTreeMap<&'static str, u64>,
+    /// Threads that were started.
+    pub threads: u64,
+    /// Every mapping that was made, in order, up to [`MAX_MAPPINGS`].
+    pub mappings: Vec<Event>,
+}
+
+/// How many mappings of a stream are kept.
+pub const MAX_MAPPINGS: usize = 1 << 16;
+
+/// What a whole trace held.
+#[derive(Clone, Debug)]
+pub struct Survey {
+    /// What is known of it.
+    pub facts: Facts,
+    /// What it says of itself.
+    pub manifest: Option<Manifest>,
+    /// Each stream.
+    pub streams: Vec<StreamSurvey>,
+    /// Why it could not be read to its end.
+    pub fault: Option<TraceError>,
+    /// Whether it was stopped early.
+    pub stopped: bool,
+}
+
+/// Reads `source` to its end.
+pub fn survey(source: &mut dyn Source, state: &JobState) -> Survey {
+    let mut batch = Batch::default();
+    let mut streams: BTreeMap<u32, (StreamSurvey, Decoder)> = BTreeMap::new();
+    let (mut fault, mut stopped) = (None, false);
+    while fault.is_none() {
+        stopped = state.stopped();
+        if stopped {
+            break;
+        }
+        match source.next(&mut batch) {
+            Ok(Some(Step::Began(identity))) => {
+                let survey = StreamSurvey {
+                    end: None,
+                    counts: StreamCounts::default(),
+                    segments: 0,
+                    hash: 0,
+                    identity,
+                };
+                streams.insert(survey.identity.stream, (survey, Decoder::default()));
+            }
+            Ok(Some(Step::Batch(stream))) => {
+                let Some((survey, decoder)) = streams.get_mut(&stream) else { continue };
+                let mut counter = Counter { survey };
+                let decoded = decoder.decode(&batch.words, &mut counter);
+                fault = decoded
+                    .err()
+                    .map(|error| TraceError::at("the trace", source.place(), error.to_string()));
+                let sum = |of: fn(&StreamCounts) -> u64| {
+                    streams.values().map(|(survey, _)| of(&survey.counts)).sum()
+                };
+                state.publish(source.progress(), sum(|c| c.instructions), sum(|c| c.references));
+            }
+            Ok(Some(Step::Ended(stream, end))) => {
+                if let Some((survey, decoder)) = streams.get_mut(&stream) {
+                    survey.end = Some(end);
+                    close(survey, decoder);
+                }
+            }
+            Ok(None) => break,
+            Err(error) => fault = Some(error),
+        }
+    }
+    for (survey, decoder) in streams.values_mut().filter(|(survey, _)| survey.end.is_none()) {
+        close(survey, decoder);
+    }
+    let streams = streams.into_values().map(|(survey, _)| survey).collect();
+    Survey { facts: source.facts(), manifest: source.manifest(), streams, fault, stopped }
+}
+
+fn close(survey: &mut StreamSurvey, decoder: &mut Decoder) {
+    let decoder = std::mem::take(decoder);
+    (survey.segments, survey.hash) = (decoder.segments(), decoder.hash());
+}
+
+struct Counter<'a> {
+    survey: &'a mut StreamSurvey,
+}
+
+impl Consumer for Counter<'_> {
+    #[inline]
+    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
+        let counts = &mut self.survey.counts;
+        counts.instructions += u64::from(segment.instructions());
+        counts.references += segment.references(addresses);
+        counts.loads += u64::from(segment.loads());
+    }
+
+    fn event(&mut self, event: &Event) {
+        let counts = &mut self.survey.counts;
+        counts.threads += u64::from(matches!(event, Event::ThreadStart { .. }));
+        if let Some(name) = event.name() {
+            *counts.events.entry(name).or_default() += 1;
+        }
+        if matches!(event, Event::Map { .. }) && counts.mappings.len() < MAX_MAPPINGS {
+            counts.mappings.push(event.clone());
+        }
+    }
+}
+
+impl WordConsumer for Counter<'_> {
+    fn started(&mut self, start: &Start) {
+        if !start.program.is_empty() {
+            start.program.clone_into(&mut self.survey.identity.program);
+        }
+    }
+}

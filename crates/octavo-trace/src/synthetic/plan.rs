@@ -1,0 +1,192 @@
+//! A description with every parameter settled, and its canonical text.
+
+use super::values::{fraction_text, size_text};
+
+/// How addresses follow one another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Shape {
+    Uniform { element_bytes: u64 },
+    Zipf { element_bytes: u64, theta: u64, scattered: bool },
+    Strided { stride_bytes: u64 },
+    Sequential,
+    PointerChase { element_bytes: u64 },
+    Gups,
+    Rows { row_bytes: u64 },
+    Columns { row_bytes: u64 },
+}
+
+impl Shape {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Shape::Uniform { .. } => "uniform",
+            Shape::Zipf { .. } => "zipf",
+            Shape::Strided { .. } => "strided",
+            Shape::Sequential => "sequential",
+            Shape::PointerChase { .. } => "pointer-chase",
+            Shape::Gups => "gups",
+            Shape::Rows { .. } => "rows",
+            Shape::Columns { .. } => "columns",
+        }
+    }
+}
+
+/// In what order the copies of a loop's body run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum CodeOrder {
+    Turn,
+    /// By their popularity, with this exponent in billionths.
+    Zipf(u64),
+}
+
+/// One loop over one table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Loop {
+    pub(super) shape: Shape,
+    pub(super) table_bytes: u64,
+    /// How many data references it makes; none where what it is part of decides that.
+    pub(super) references: Option<u64>,
+    pub(super) code_bytes: u64,
+    pub(super) code_order: CodeOrder,
+    /// For each access; an update of `gups` is one access.
+    pub(super) instructions: u64,
+    /// Of all accesses, in billionths.
+    pub(super) stores: u64,
+    pub(super) access_bytes: u64,
+    pub(super) seed: u64,
+    /// Where the table lies; none where Linux would choose.
+    pub(super) base: Option<u64>,
+}
+
+/// What a synthetic trace does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Plan {
+    Loop(Loop),
+    /// One after another, all of it so many times; without end where it is part of a mix.
+    Phases {
+        repeat: Option<u64>,
+        phases: Vec<Plan>,
+    },
+    /// Interleaved, each with its weight.
+    Mix {
+        references: Option<u64>,
+        parts: Vec<(u64, Plan)>,
+    },
+}
+
+impl Plan {
+    /// How many data references it makes, if it knows by itself; none too where they are more
+    /// than 64 bits count.
+    pub(super) fn references(&self) -> Option<u64> {
+        match self {
+            Plan::Loop(of) => of.references,
+            Plan::Mix { references, .. } => *references,
+            Plan::Phases { repeat, phases } => phases
+                .iter()
+                .try_fold(0u64, |sum, phase| sum.checked_add(phase.references()?))?
+                .checked_mul((*repeat)?),
+        }
+    }
+
+    /// Every loop in it, in order.
+    pub(super) fn loops(&self) -> Vec<&Loop> {
+        match self {
+            Plan::Loop(of) => vec![of],
+            Plan::Phases { phases, .. } => phases.iter().flat_map(Plan::loops).collect(),
+            Plan::Mix { parts, .. } => parts.iter().flat_map(|(_, part)| part.loops()).collect(),
+        }
+    }
+
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Plan::Loop(of) => of.shape.name(),
+            Plan::Phases { .. } => "phases",
+            Plan::Mix { .. } => "mix",
+        }
+    }
+
+    /// A URI for a loop, else TOML: every parameter told.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Plan::Loop(of) => {
+                let parameters = of.parameters();
+                let pairs: Vec<String> =
+                    parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                format!("synth:{}?{}", of.shape.name(), pairs.join("&"))
+            }
+            _ => self.table().to_string(),
+        }
+    }
+
+    fn table(&self) -> toml::Table {
+        let mut table = toml::Table::new();
+        table.insert("kind".into(), self.kind().into());
+        let array = |members: Vec<toml::Table>| {
+            toml::Value::Array(members.into_iter().map(toml::Value::Table).collect())
+        };
+        match self {
+            Plan::Loop(of) => {
+                for (name, value) in of.parameters() {
+                    table.insert(name.into(), value.into());
+                }
+            }
+            Plan::Phases { repeat, phases } => {
+                if let Some(repeat) = repeat {
+                    table.insert("repeat".into(), repeat.to_string().into());
+                }
+                table.insert("phase".into(), array(phases.iter().map(Plan::table).collect()));
+            }
+            Plan::Mix { references, parts } => {
+                if let Some(references) = references {
+                    table.insert("references".into(), references.to_string().into());
+                }
+                let part = |(weight, plan): &(u64, Plan)| {
+                    let mut table = plan.table();
+                    table.insert("weight".into(), weight.to_string().into());
+                    table
+                };
+                table.insert("part".into(), array(parts.iter().map(part).collect()));
+            }
+        }
+        table
+    }
+}
+
+impl Loop {
+    /// Names and values, in the order in which help lists them.
+    fn parameters(&self) -> Vec<(&'static str, String)> {
+        let mut all = vec![("bytes", size_text(self.table_bytes))];
+        all.extend(self.references.map(|references| ("references", references.to_string())));
+        match self.shape {
+            Shape::Uniform { element_bytes } | Shape::PointerChase { element_bytes } => {
+                all.push(("element", size_text(element_bytes)));
+            }
+            Shape::Zipf { element_bytes, theta, scattered } => {
+                let placement = if scattered { "scattered" } else { "together" };
+                all.push(("element", size_text(element_bytes)));
+                all.push(("theta", fraction_text(theta)));
+                all.push(("placement", placement.to_owned()));
+            }
+            Shape::Strided { stride_bytes } => all.push(("stride", size_text(stride_bytes))),
+            Shape::Rows { row_bytes } | Shape::Columns { row_bytes } => {
+                all.push(("row", size_text(row_bytes)));
+            }
+            Shape::Sequential | Shape::Gups => {}
+        }
+        all.push(("access", size_text(self.access_bytes)));
+        if self.shape != Shape::Gups {
+            all.push(("stores", fraction_text(self.stores)));
+        }
+        all.push(("instructions", self.instructions.to_string()));
+        all.push(("code", size_text(self.code_bytes)));
+        match self.code_order {
+            CodeOrder::Turn => all.push(("code-order", "turn".to_owned())),
+            CodeOrder::Zipf(theta) => {
+                all.push(("code-order", "zipf".to_owned()));
+                all.push(("code-theta", fraction_text(theta)));
+            }
+        }
+        all.push(("seed", self.seed.to_string()));
+        all.extend(self.base.map(|base| ("base", format!("{base:#x}"))));
+        all
+    }
+}

@@ -1,0 +1,310 @@
+//! From a URI or a TOML text to a [`Plan`].
+
+use super::code::{Body, MAX_CODE_BYTES};
+use super::error::{SpecError, quoted};
+use super::parameters::Parameters;
+use super::plan::{CodeOrder, Loop, Plan, Shape};
+use super::values::WHOLE;
+use super::{KINDS, SCHEME};
+
+/// The longest URI.
+const MAX_URI_BYTES: usize = 4096;
+/// The longest TOML text.
+const MAX_TOML_BYTES: usize = 1 << 18;
+/// How deep phases and mixes may be nested.
+const MAX_DEPTH: usize = 8;
+/// How many members phases and mixes may have altogether.
+const MAX_MEMBERS: usize = 1024;
+
+const DEFAULT_TABLE_BYTES: u64 = 64 << 20;
+const MAX_TABLE_BYTES: u64 = 1 << 45;
+const DEFAULT_REFERENCES: u64 = 100_000_000;
+const MAX_REFERENCES: u64 = 1 << 62;
+const DEFAULT_INSTRUCTIONS: u64 = 4;
+const DEFAULT_ACCESS_BYTES: u64 = 8;
+const MAX_ACCESS_BYTES: u64 = 64;
+const DEFAULT_CODE_BYTES: u64 = 4096;
+const DEFAULT_STRIDE_BYTES: u64 = 4096;
+const DEFAULT_ROW_BYTES: u64 = 8192;
+const DEFAULT_NODE_BYTES: u64 = 64;
+const DEFAULT_SEED: u64 = 1;
+const DEFAULT_THETA: u64 = 990_000_000;
+const MAX_THETA: u64 = 8 * WHOLE;
+const MAX_WEIGHT: u64 = 1_000_000;
+/// User addresses end here with five levels of page tables.
+const TOP: u64 = 1 << 56;
+
+/// What a plan is in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Whole,
+    Phase,
+    Part,
+}
+
+pub(super) fn uri(text: &str) -> Result<Plan, SpecError> {
+    if text.len() > MAX_URI_BYTES {
+        return Err(SpecError::new(format!("a URI has at most {MAX_URI_BYTES} bytes")));
+    }
+    let rest = text.strip_prefix(SCHEME).ok_or_else(|| {
+        let what = quoted(text);
+        SpecError::new(format!(
+            "`{what}` must begin with `{SCHEME}`, as in `synth:gups?table=1GiB`"
+        ))
+    })?;
+    let (kind, query) = rest.split_once('?').unwrap_or((rest, ""));
+    if let Some(word) = ["phases", "mix"].into_iter().find(|word| *word == kind) {
+        return Err(SpecError::new(format!(
+            "the kind `{word}` has members, so it must be described in a TOML file"
+        )));
+    }
+    let given = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+    loop_of(kind, given, Role::Whole, DEFAULT_SEED)
+}
+
+pub(super) fn toml(text: &str) -> Result<Plan, SpecError> {
+    if text.len() > MAX_TOML_BYTES {
+        return Err(SpecError::new(format!("a TOML text has at most {MAX_TOML_BYTES} bytes")));
+    }
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        let start = error.span().map_or(0, |span| span.start.min(text.len()));
+        let line = 1 + text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count();
+        let what = error.message().lines().collect::<Vec<_>>().join(", ");
+        SpecError::new(format!("line {line} is not TOML: {what}"))
+    })?;
+    let mut members = 0;
+    let (plan, _) = plan_of(table, Role::Whole, DEFAULT_SEED, 0, &mut members)?;
+    Ok(plan)
+}
+
+/// The plan that a table describes, and its weight.
+fn plan_of(
+    mut table: toml::Table,
+    role: Role,
+    seed: u64,
+    depth: usize,
+    members: &mut usize,
+) -> Result<(Plan, u64), SpecError> {
+    let kind = match table.remove("kind") {
+        Some(toml::Value::String(kind)) => kind,
+        Some(_) => return Err(SpecError::new("`kind` must be a text such as \"gups\"")),
+        None => return Err(SpecError::new("`kind` is missing: give one such as \"gups\"")),
+    };
+    let member_key = match kind.as_str() {
+        "phases" => Some("phase"),
+        "mix" => Some("part"),
+        _ => None,
+    };
+    let tables = member_key.map(|key| members_of(&mut table, &kind, key)).transpose()?;
+    let mut given = Vec::with_capacity(table.len());
+    for (name, value) in table {
+        given.push((name.clone(), scalar(&name, value)?));
+    }
+    // A part's weight is no parameter of its kind.
+    let mut outer = Parameters::new(&kind, given);
+    let weight = if role == Role::Part {
+        outer.count(&["weight"], (1, MAX_WEIGHT))?.unwrap_or(1)
+    } else {
+        1
+    };
+    let Some(tables) = tables else {
+        return Ok((loop_of(&kind, outer.rest(), role, seed)?, weight));
+    };
+
+    *members += tables.len();
+    if depth == MAX_DEPTH || *members > MAX_MEMBERS {
+        return Err(SpecError::new(format!(
+            "phases and mixes may be nested {MAX_DEPTH} deep and have {MAX_MEMBERS} members \
+             altogether"
+        )));
+    }
+    let seed = outer.count(&["seed"], (0, u64::MAX))?.unwrap_or(seed);
+    let is_mix = kind == "mix";
+    let (mut repeat, mut references) = (None, None);
+    if role != Role::Part && is_mix {
+        references = Some(references_of(&mut outer, &["references", "length"])?);
+    } else if role != Role::Part {
+        repeat = Some(outer.count(&["repeat"], (1, MAX_REFERENCES))?.unwrap_or(1));
+    }
+    outer.finish()?;
+
+    let member_role = if is_mix { Role::Part } else { Role::Phase };
+    let mut parts = Vec::with_capacity(tables.len());
+    for (index, table) in tables.into_iter().enumerate() {
+        let seed = member_seed(seed, index as u64);
+        let member = plan_of(table, member_role, seed, depth + 1, members);
+        let key = if is_mix { "part" } else { "phase" };
+        let (plan, weight) =
+            member.map_err(|error| error.within(&format!("{key} {}", index + 1)))?;
+        parts.push((weight, plan));
+    }
+    let plan = if is_mix {
+        Plan::Mix { references, parts }
+    } else {
+        Plan::Phases { repeat, phases: parts.into_iter().map(|(_, plan)| plan).collect() }
+    };
+    // What goes on without end must still have rounds that can be counted.
+    let round = match &plan {
+        Plan::Phases { repeat: None, phases } => {
+            Plan::Phases { repeat: Some(1), phases: phases.clone() }.references()
+        }
+        Plan::Mix { references: None, .. } => Some(0),
+        plan => plan.references(),
+    };
+    if round.is_none_or(|references| references > MAX_REFERENCES) {
+        return Err(SpecError::new(format!(
+            "`repeat` and `references` together must come to at most {MAX_REFERENCES} references"
+        )));
+    }
+    Ok((plan, weight))
+}
+
+/// The tables below `key`.
+fn members_of(
+    table: &mut toml::Table,
+    kind: &str,
+    key: &str,
+) -> Result<Vec<toml::Table>, SpecError> {
+    let missing = || SpecError::new(format!("{kind} must have members, each begun by [[{key}]]"));
+    let Some(toml::Value::Array(members)) = table.remove(key) else { return Err(missing()) };
+    if members.is_empty() {
+        return Err(missing());
+    }
+    let as_table = |member| match member {
+        toml::Value::Table(table) => Ok(table),
+        _ => Err(missing()),
+    };
+    members.into_iter().map(as_table).collect()
+}
+
+fn scalar(name: &str, value: toml::Value) -> Result<String, SpecError> {
+    match value {
+        toml::Value::String(text) => Ok(text),
+        toml::Value::Integer(number) => Ok(number.to_string()),
+        toml::Value::Float(number) => Ok(number.to_string()),
+        _ => Err(SpecError::new(format!("`{}` must be a number or a text", quoted(name)))),
+    }
+}
+
+/// Members that were given no seeds have different ones.
+fn member_seed(seed: u64, index: u64) -> u64 {
+    use rand_xoshiro::SplitMix64;
+    use rand_xoshiro::rand_core::{Rng, SeedableRng};
+    let mut mixed = SplitMix64::seed_from_u64(seed).next_u64();
+    mixed = SplitMix64::seed_from_u64(mixed ^ index).next_u64();
+    mixed >> 32
+}
+
+fn references_of(from: &mut Parameters, names: &[&'static str]) -> Result<u64, SpecError> {
+    Ok(from.count(names, (1, MAX_REFERENCES))?.unwrap_or(DEFAULT_REFERENCES))
+}
+
+fn loop_of(
+    kind: &str,
+    given: Vec<(String, String)>,
+    role: Role,
+    seed: u64,
+) -> Result<Plan, SpecError> {
+    let mut from = Parameters::new(kind, given);
+    let Some(kind) = KINDS.iter().map(|known| known.name).find(|name| *name == kind) else {
+        let names: Vec<&str> = KINDS.iter().map(|known| known.name).collect();
+        return Err(SpecError::unknown("the kind", kind, &names));
+    };
+    let access_bytes = from.size(&["access"], (1, MAX_ACCESS_BYTES), DEFAULT_ACCESS_BYTES)?;
+    if !access_bytes.is_power_of_two() {
+        return Err(SpecError::new(format!(
+            "`access={access_bytes}` must be a power of two from 1 to {MAX_ACCESS_BYTES} bytes"
+        )));
+    }
+    let table_bytes =
+        from.size(&["bytes", "table"], (access_bytes, MAX_TABLE_BYTES), DEFAULT_TABLE_BYTES)?;
+    let references =
+        if role == Role::Part { None } else { Some(loop_references(&mut from, kind)?) };
+    let shape = shape_of(kind, &mut from, table_bytes, access_bytes)?;
+    let stores = match shape {
+        Shape::Gups => 0,
+        _ => from.fraction(&["stores"], (0, WHOLE), 0)?,
+    };
+    let instructions =
+        from.count(&["instructions"], (1, Body::MAX_INSTRUCTIONS))?.unwrap_or(DEFAULT_INSTRUCTIONS);
+    let least_code = Body::least_bytes(instructions, stores);
+    let code_bytes = from.size(&["code"], (least_code, MAX_CODE_BYTES), DEFAULT_CODE_BYTES)?;
+    let code_order = match from.choice(&["code-order"], &["turn", "zipf"])? {
+        0 => CodeOrder::Turn,
+        _ => CodeOrder::Zipf(from.fraction(&["code-theta"], (0, MAX_THETA), DEFAULT_THETA)?),
+    };
+    let seed = from.count(&["seed"], (0, u64::MAX))?.unwrap_or(seed);
+    let base = from.address(&["base"], (4096, TOP - table_bytes.next_multiple_of(4096)))?;
+    if let Some(base) = base.filter(|base| base % 4096 != 0) {
+        return Err(SpecError::new(format!("`base={base:#x}` must be a multiple of 4096")));
+    }
+    from.finish()?;
+    Ok(Plan::Loop(Loop {
+        shape,
+        table_bytes,
+        references,
+        // Code of more than a page is whole pages, each with a copy of the loop.
+        code_bytes: if code_bytes > 4096 { code_bytes.next_multiple_of(4096) } else { code_bytes },
+        code_order,
+        instructions,
+        stores,
+        access_bytes,
+        seed,
+        base,
+    }))
+}
+
+/// An update of `gups` is two references.
+fn loop_references(from: &mut Parameters, kind: &str) -> Result<u64, SpecError> {
+    if kind != "gups" {
+        return references_of(from, &["references", "length"]);
+    }
+    let updates = from.count(&["updates"], (1, MAX_REFERENCES / 2))?;
+    let references = from.count(&["references", "length"], (1, MAX_REFERENCES))?;
+    match (updates, references) {
+        (Some(_), Some(_)) => Err(SpecError::new(
+            "`updates` and `references` both tell the length, one of them is allowed",
+        )),
+        (Some(updates), None) => Ok(2 * updates),
+        (None, references) => Ok(references.unwrap_or(DEFAULT_REFERENCES)),
+    }
+}
+
+fn shape_of(
+    kind: &str,
+    from: &mut Parameters,
+    table_bytes: u64,
+    access_bytes: u64,
+) -> Result<Shape, SpecError> {
+    let bounds = (access_bytes, table_bytes);
+    Ok(match kind {
+        "uniform" => {
+            Shape::Uniform { element_bytes: from.size(&["element"], bounds, access_bytes)? }
+        }
+        "zipf" => Shape::Zipf {
+            element_bytes: from.size(&["element"], bounds, access_bytes)?,
+            theta: from.fraction(&["theta"], (0, MAX_THETA), DEFAULT_THETA)?,
+            scattered: from.choice(&["placement"], &["scattered", "together"])? == 0,
+        },
+        "strided" => {
+            let default = DEFAULT_STRIDE_BYTES.min(table_bytes);
+            Shape::Strided { stride_bytes: from.size(&["stride"], (1, table_bytes), default)? }
+        }
+        "sequential" => Shape::Sequential,
+        "pointer-chase" => {
+            let default = DEFAULT_NODE_BYTES.min(table_bytes);
+            Shape::PointerChase { element_bytes: from.size(&["element"], bounds, default)? }
+        }
+        "gups" => Shape::Gups,
+        _ => {
+            let row_bytes = from.size(&["row"], bounds, DEFAULT_ROW_BYTES.min(table_bytes))?;
+            if !row_bytes.is_multiple_of(access_bytes) || !table_bytes.is_multiple_of(row_bytes) {
+                return Err(SpecError::new(format!(
+                    "`row={row_bytes}` must be a multiple of the access size ({access_bytes}) and \
+                     go into the table ({table_bytes} bytes) without rest"
+                )));
+            }
+            if kind == "rows" { Shape::Rows { row_bytes } } else { Shape::Columns { row_bytes } }
+        }
+    })
+}

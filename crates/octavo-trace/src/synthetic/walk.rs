@@ -1,0 +1,178 @@
+//! Where each access goes.
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
+use super::permutation::Permutation;
+use super::plan::{Loop, Shape};
+use super::zipf::Zipf;
+
+/// An endless sequence of offsets into a table.
+pub(super) trait Walk {
+    fn next(&mut self) -> u64;
+}
+
+/// One of the walks.
+pub(super) enum AnyWalk {
+    Strided(Strided),
+    Columns(Columns),
+    Uniform(Uniform),
+    Chase(Chase),
+    Zipf(Zipfian),
+    Scattered(Scattered),
+}
+
+impl AnyWalk {
+    pub(super) fn new(of: &Loop) -> Self {
+        let last = of.table_bytes - of.access_bytes;
+        // How many elements of that size hold a whole access.
+        let elements = |element_bytes: u64| last / element_bytes + 1;
+        let strided = |stride| AnyWalk::Strided(Strided { offset: 0, stride, last });
+        let uniform = |element_bytes| {
+            AnyWalk::Uniform(Uniform {
+                random: Xoshiro256PlusPlus::seed_from_u64(of.seed),
+                elements: elements(element_bytes),
+                element_bytes,
+            })
+        };
+        match of.shape {
+            Shape::Strided { stride_bytes } => strided(stride_bytes),
+            Shape::Sequential | Shape::Rows { .. } => strided(of.access_bytes),
+            Shape::Columns { row_bytes } => AnyWalk::Columns(Columns {
+                offset: 0,
+                column: 0,
+                row_bytes,
+                access_bytes: of.access_bytes,
+                table_bytes: of.table_bytes,
+            }),
+            Shape::Uniform { element_bytes } => uniform(element_bytes),
+            Shape::Gups => uniform(of.access_bytes),
+            Shape::PointerChase { element_bytes } => {
+                let elements = elements(element_bytes);
+                AnyWalk::Chase(Chase {
+                    order: Permutation::new(elements, of.seed),
+                    place: 0,
+                    elements,
+                    element_bytes,
+                })
+            }
+            Shape::Zipf { element_bytes, theta, scattered } => {
+                let elements = elements(element_bytes);
+                let zipf = Zipfian {
+                    random: Xoshiro256PlusPlus::seed_from_u64(of.seed),
+                    zipf: Zipf::new(elements, theta),
+                    element_bytes,
+                };
+                if !scattered {
+                    return AnyWalk::Zipf(zipf);
+                }
+                let order = Permutation::new(elements, of.seed);
+                AnyWalk::Scattered(Scattered { zipf, order })
+            }
+        }
+    }
+}
+
+/// From the beginning on by a stride, as long as an access fits; then again.
+pub(super) struct Strided {
+    offset: u64,
+    stride: u64,
+    last: u64,
+}
+
+impl Walk for Strided {
+    #[inline]
+    fn next(&mut self) -> u64 {
+        let offset = self.offset;
+        let next = offset + self.stride;
+        self.offset = if next > self.last { 0 } else { next };
+        offset
+    }
+}
+
+/// A matrix that is stored by rows, down each column.
+pub(super) struct Columns {
+    offset: u64,
+    column: u64,
+    row_bytes: u64,
+    access_bytes: u64,
+    table_bytes: u64,
+}
+
+impl Walk for Columns {
+    #[inline]
+    fn next(&mut self) -> u64 {
+        let offset = self.offset;
+        self.offset += self.row_bytes;
+        if self.offset >= self.table_bytes {
+            self.column += self.access_bytes;
+            if self.column == self.row_bytes {
+                self.column = 0;
+            }
+            self.offset = self.column;
+        }
+        offset
+    }
+}
+
+/// Any element, each as likely as the others.
+pub(super) struct Uniform {
+    random: Xoshiro256PlusPlus,
+    elements: u64,
+    element_bytes: u64,
+}
+
+impl Walk for Uniform {
+    #[inline]
+    fn next(&mut self) -> u64 {
+        // The upper half of the product: some elements are more likely by 2^-19 at the worst, for
+        // no table has more than 2^45.
+        let product = u128::from(self.random.next_u64()) * u128::from(self.elements);
+        (product >> 64) as u64 * self.element_bytes
+    }
+}
+
+/// Each element once a round, in an order that is the same every round.
+pub(super) struct Chase {
+    order: Permutation,
+    place: u64,
+    elements: u64,
+    element_bytes: u64,
+}
+
+impl Walk for Chase {
+    #[inline]
+    fn next(&mut self) -> u64 {
+        let element = self.order.at(self.place);
+        self.place = if self.place + 1 == self.elements { 0 } else { self.place + 1 };
+        element * self.element_bytes
+    }
+}
+
+/// Some elements far more often than others, the first the most.
+pub(super) struct Zipfian {
+    random: Xoshiro256PlusPlus,
+    zipf: Zipf,
+    element_bytes: u64,
+}
+
+impl Walk for Zipfian {
+    #[inline]
+    fn next(&mut self) -> u64 {
+        self.zipf.draw(&mut self.random) * self.element_bytes
+    }
+}
+
+/// The same, the popular ones anywhere.
+pub(super) struct Scattered {
+    zipf: Zipfian,
+    order: Permutation,
+}
+
+impl Walk for Scattered {
+    #[inline]
+    fn next(&mut self) -> u64 {
+        let Zipfian { random, zipf, element_bytes } = &mut self.zipf;
+        self.order.at(zipf.draw(random)) * *element_bytes
+    }
+}

@@ -1,0 +1,174 @@
+//! The native format: what is written is read back word for word; what is cut, damaged or hostile
+//! is read up to there and refused with a sentence.
+
+use std::io::{Cursor, Write};
+use std::sync::{Arc, Mutex};
+
+use octavo_oracle::strategies::{RandomStream, stream};
+use octavo_trace::sink::{Output, Sink};
+use octavo_trace::source::{Batch, Input, InputOptions, Source, Step, TraceError};
+use octavo_trace::{
+    Began, Encoder, Ended, Manifest, NativeSink, NativeSource, Overview, StreamEnd, StreamIdentity,
+};
+use proptest::prelude::*;
+
+/// What is written to memory.
+#[derive(Clone, Default)]
+struct Memory(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Memory {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn words_of(random: &RandomStream) -> Vec<u64> {
+    let mut encoder = Encoder::default();
+    random.play(&mut encoder);
+    encoder.words().to_vec()
+}
+
+fn identity(stream: u32) -> StreamIdentity {
+    StreamIdentity {
+        stream,
+        parent: stream.checked_sub(1),
+        pid: 100 + stream,
+        began: if stream == 0 { Began::Start } else { Began::Fork },
+        program: format!("/bin/program-{stream}"),
+    }
+}
+
+const END: StreamEnd = StreamEnd { ended: Ended::Exit, exit_code: Some(3), instructions: None };
+
+fn manifest() -> Manifest {
+    Manifest::recorded(serde_json::json!({"command": ["true"]}))
+}
+
+/// The trace of several streams.
+fn trace(streams: &[Vec<u64>]) -> Vec<u8> {
+    let memory = Memory::default();
+    let output = Output::to_writer("memory", Box::new(memory.clone()));
+    let mut sink = Box::new(NativeSink::create(output, &manifest()).unwrap());
+    for (number, words) in (0..).zip(streams) {
+        sink.begin(&identity(number)).unwrap();
+        sink.words(number, words).unwrap();
+    }
+    for number in 0..streams.len() as u32 {
+        sink.end(number, &END).unwrap();
+    }
+    sink.finish().unwrap();
+    memory.0.lock().unwrap().clone()
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Read {
+    began: Vec<StreamIdentity>,
+    words: Vec<Vec<u64>>,
+    ended: Vec<(u32, StreamEnd)>,
+}
+
+/// Everything that can be read of some bytes, and what stopped it.
+fn read(bytes: &[u8]) -> (Read, Option<TraceError>) {
+    let reader = Box::new(Cursor::new(bytes.to_vec()));
+    let opened =
+        Input::from_reader("t.oct", reader, InputOptions::default()).and_then(NativeSource::open);
+    let mut read = Read::default();
+    let mut source = match opened {
+        Ok(source) => source,
+        Err(error) => return (read, Some(error)),
+    };
+    let mut batch = Batch::default();
+    loop {
+        match source.next(&mut batch) {
+            Ok(Some(Step::Began(identity))) => {
+                read.began.push(identity);
+                read.words.push(Vec::new());
+            }
+            Ok(Some(Step::Batch(stream))) => {
+                read.words[stream as usize].extend_from_slice(&batch.words);
+            }
+            Ok(Some(Step::Ended(stream, end))) => read.ended.push((stream, end)),
+            Ok(None) => return (read, None),
+            Err(error) => return (read, Some(error)),
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(random in prop::collection::vec(stream(0..60), 0..3)) {
+        let streams: Vec<Vec<u64>> = random.iter().map(words_of).collect();
+        let (read, error) = read(&trace(&streams));
+        prop_assert_eq!(error, None);
+        prop_assert_eq!(&read.words, &streams);
+        let numbers = 0..streams.len() as u32;
+        prop_assert_eq!(read.began, numbers.clone().map(identity).collect::<Vec<_>>());
+        let ends: Vec<_> = read.ended.iter().map(|(n, end)| (*n, end.ended, end.exit_code)).collect();
+        prop_assert_eq!(ends, numbers.map(|n| (n, END.ended, END.exit_code)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_cut_trace_gives_what_is_whole_and_says_where(
+        random in stream(1..40), at in any::<prop::sample::Index>(),
+    ) {
+        let words = words_of(&random);
+        let whole = trace(std::slice::from_ref(&words));
+        let cut = at.index(whole.len());
+        let (read, error) = read(&whole[..cut]);
+        if let Some(got) = read.words.first() {
+            prop_assert!(words.starts_with(got));
+        }
+        let error = error.expect("it is cut").to_string();
+        prop_assert!(error.starts_with("`t.oct`"), "{}", error);
+    }
+
+    #[test]
+    fn a_flipped_bit_is_found(random in stream(1..40), bit in any::<prop::sample::Index>()) {
+        let words = words_of(&random);
+        let mut bytes = trace(std::slice::from_ref(&words));
+        let bit = bit.index(8 * bytes.len());
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        let (read, error) = read(&bytes);
+        if let Some(got) = read.words.first() {
+            prop_assert!(words.starts_with(got));
+        }
+        prop_assert!(error.is_some());
+    }
+}
+
+#[test]
+fn faults_are_told_in_a_sentence() {
+    let whole = trace(&[vec![]]);
+    let sentence = |bytes: &[u8]| read(bytes).1.unwrap().to_string();
+    assert_eq!(sentence(b"no such thing at all"), "`t.oct`: is no native trace");
+    let mut newer = whole.clone();
+    newer[8] = 9;
+    assert_eq!(
+        sentence(&newer),
+        "`t.oct`: has version 9 of the native format, and this Octavo reads up to 1"
+    );
+    let cut = sentence(&whole[..whole.len() - 30]);
+    assert!(cut.ends_with("the trace is cut off here; what came before is whole"), "{cut}");
+    assert!(cut.starts_with("`t.oct`, chunk "), "{cut}");
+}
+
+#[test]
+fn an_overview_is_read_from_the_index_or_from_the_frames() {
+    let random = [0u64; 0];
+    let whole = trace(&[random.to_vec(), random.to_vec()]);
+    let directory = std::env::temp_dir().join(format!("octavo-native-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let path = directory.join("t.oct");
+    std::fs::write(&path, &whole).unwrap();
+    let overview = Overview::read(&path).unwrap();
+    assert!(overview.is_whole && overview.bytes == whole.len() as u64);
+    std::fs::write(&path, &whole[..whole.len() - 3]).unwrap();
+    let cut = Overview::read(&path).unwrap();
+    assert!(!cut.is_whole);
+    assert_eq!(cut.streams, overview.streams);
+    std::fs::remove_dir_all(directory).unwrap();
+}

@@ -1,0 +1,77 @@
+"""Long work outside the main thread, which stays there for signals and for the live line.
+
+A trace may come through a pipe that gives nothing for hours: nothing here waits for it once the
+user has said that it is enough.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from octavo.errors import Interrupted
+from octavo.session import POLL_SECONDS, Interrupts
+
+if TYPE_CHECKING:
+    from octavo._core import TraceJob
+
+T = TypeVar("T")
+
+GIVE_UP_SECONDS = 2.0
+"""How long work that was told to stop may take to do so before it is left behind."""
+
+
+class Work(Protocol):
+    """A `TraceJob`, or a `TraceRun` that has started."""
+
+    def wait(self, timeout_seconds: float) -> Any:
+        """Waits until the work is done or the time is up; says how far it is."""
+
+    def stop(self) -> None:
+        """Ends it soon."""
+
+
+def see_through(work: Work, on_progress: Callable[[Any], None]) -> int | None:
+    """Waits for the end of the work; returns the signal that ended it early, if any."""
+    with Interrupts() as interrupts:
+        deadline: float | None = None
+        while (progress := work.wait(POLL_SECONDS))["running"]:
+            on_progress(progress)
+            if interrupts.first is None:
+                continue
+            work.stop()
+            deadline = deadline or time.monotonic() + GIVE_UP_SECONDS
+            if interrupts.count > 1 or time.monotonic() >= deadline:
+                raise Interrupted(interrupts.first)
+        return interrupts.first
+
+
+def outcome_of(job: TraceJob[T], on_progress: Callable[[Any], None]) -> T:
+    """What a job comes to; an interrupted one comes to nothing."""
+    interrupted_by = see_through(job, on_progress)
+    if interrupted_by is not None:
+        raise Interrupted(interrupted_by)
+    return job.result()
+
+
+def interruptible(work: Callable[[], T]) -> T:
+    """Does what would not listen to Ctrl-C by itself."""
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            errors.append(error)
+
+    # A daemon: the process does not wait for it in the end.
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(POLL_SECONDS)
+    if errors:
+        raise errors[0]
+    return results[0]

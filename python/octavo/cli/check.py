@@ -1,0 +1,85 @@
+"""`octavo check`: whether a trace can be what it says it is."""
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console
+
+from octavo._core import start_check
+from octavo.background import outcome_of
+from octavo.cli import options
+from octavo.cli.guard import guarded
+from octavo.errors import CannotRun
+from octavo.output import STANDARD_OUTPUT, JsonFile
+from octavo.terminal.console import make_console, make_output_console
+from octavo.terminal.live import LiveLine, trace_text
+from octavo.terminal.summary import say
+from octavo.traces import open_trace
+from octavo.units import format_count
+
+if TYPE_CHECKING:
+    from octavo._core import Checked
+
+SCHEMA = "octavo/check/1"
+_FINDINGS = 1
+
+_EPILOG = """\b
+Exit status:
+  0    nothing is wrong
+  1    something is: a finding names the process, the instruction and the place in the trace
+  125  the trace could not be read to its end
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("check", epilog=_EPILOG, no_args_is_help=True)(check)
+
+
+def check(
+    trace: options.TraceName,
+    format: options.ReadFormat = None,
+    json: options.JsonName = None,
+) -> None:
+    """Check whether TRACE can be what a program did: every reference against what was mapped.
+
+    It reads the whole trace, its checksums included, and holds its references against its
+    mappings and threads.
+    """
+    with guarded():
+        json_file = JsonFile(json) if json is not None else None
+        opened = open_trace(trace, format=format)
+        with LiveLine(make_console(), quiet=False, text=trace_text) as line:
+            job = start_check(opened)
+            found = outcome_of(job, line.show)
+        if json != STANDARD_OUTPUT:
+            _show(make_output_console(), trace, found)
+        if json_file is not None:
+            json_file.write(_document(trace, found))
+        if found["fault"] is not None:
+            raise CannotRun(f"{found['fault'].rstrip('.')}.")
+        if found["counts"]:
+            raise typer.Exit(_FINDINGS)
+
+
+def _document(trace: str, found: "Checked") -> dict[str, Any]:
+    return {"schema": SCHEMA, "trace": trace, **found}
+
+
+def _show(console: Console, trace: str, found: "Checked") -> None:
+    for finding in found["findings"]:
+        say(console, f"{finding['text']}.")
+    left = sum(found["counts"].values()) - len(found["findings"])
+    if left > 0:
+        kinds = ", ".join(f"{format_count(n)} {kind}" for kind, n in found["counts"].items())
+        say(console, f"and {left} more; in all {kinds}.")
+    if found["fault"] is None:
+        number = sum(found["counts"].values())
+        verdict = f"{number} finding{'s' if number > 1 else ''}" if number else "nothing is wrong"
+        say(
+            console,
+            f"{trace}: {verdict}; {format_count(found['references'])} references, "
+            f"{format_count(found['instructions'])} instructions, {found['streams']} "
+            f"process{'es' if found['streams'] != 1 else ''}.",
+            "bold",
+        )

@@ -1,0 +1,126 @@
+"""`octavo convert`: write a trace in another format."""
+
+from typing import Annotated
+
+import typer
+
+from octavo import units
+from octavo.cli import options
+from octavo.cli.guard import guarded
+from octavo.conversion import Conversion, convert_trace
+from octavo.errors import CannotRun
+from octavo.replay import sample_of
+from octavo.sampling import parse_sample, sentences_on
+from octavo.terminal.console import make_console
+from octavo.terminal.live import LiveLine, trace_text
+from octavo.terminal.summary import say
+from octavo.traces import formats
+from octavo.units import format_bytes, format_count
+
+_EPILOG = """\b
+Examples:
+  octavo convert trace.lackey.gz trace.oct
+  octavo convert --process 2 trace.oct trace.champsim.xz
+  octavo convert - trace.oct < trace.din
+  octavo convert --to csv trace.oct - | head
+  octavo convert --sample 10% long.oct short.oct
+
+\b
+Formats: {formats}.
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    names = ", ".join(known["name"] for known in formats())
+    app.command("convert", epilog=_EPILOG.format(formats=names), no_args_is_help=True)(convert)
+
+
+def convert(
+    source: Annotated[
+        str, typer.Argument(metavar="IN", help="A trace: a file, - for standard input, or synth:….")
+    ],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="OUT",
+            help="The file to write; - is standard output. Its name tells the format, and .gz, "
+            ".xz, .bz2 or .zst after that a compression.",
+        ),
+    ],
+    read_format: Annotated[
+        str | None,
+        typer.Option("--from", metavar="FORMAT", help="IN's format, where it does not tell."),
+    ] = None,
+    write_format: Annotated[
+        str | None,
+        typer.Option("--to", metavar="FORMAT", help="OUT's format, where its name does not tell."),
+    ] = None,
+    process: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="Only this process (`octavo info` numbers them)."),
+    ] = None,
+    keep_partial: Annotated[
+        bool,
+        typer.Option("--keep-partial", help="Where IN is broken, keep what comes before."),
+    ] = False,
+    sample: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Keep only so much, in windows of instructions: 10%, or 10%,window=1M,seed=1. "
+            "The error that it brings is measured, told, and kept in a native OUT.",
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite OUT.")] = False,
+    max_expansion: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="The most that a compressed IN may expand to (64GiB)."),
+    ] = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write the trace IN as OUT, in the format that OUT's name tells.
+
+    What the format cannot hold is told. OUT appears whole or not at all.
+    """
+    with guarded():
+        console = make_console()
+        with LiveLine(console, quiet=quiet, text=trace_text) as line:
+            done = convert_trace(
+                source,
+                target,
+                line.show,
+                read_format=read_format,
+                write_format=write_format,
+                process=process,
+                keep_partial=keep_partial,
+                sample=None if sample is None else parse_sample(sample),
+                force=force,
+                max_expanded_bytes=None
+                if max_expansion is None
+                else units.byte_size(max_expansion),
+            )
+        if not quiet:
+            say(console, _headline(source, target, done), "bold")
+            for loss in done.converted["losses"]:
+                say(console, f"Left out: {loss.rstrip('.')}.")
+            statement = sample_of(done.converted["facts"])
+            for sentence in [] if statement is None else sentences_on(statement):
+                say(console, sentence)
+        if done.converted["fault"] is not None:
+            fault = done.converted["fault"].rstrip(".")
+            raise CannotRun(f"{fault}; what came before is kept.")
+
+
+def _headline(source: str, target: str, done: Conversion) -> str:
+    of = done.converted
+    where = "standard output" if target == "-" else target
+    size = ""
+    if of["bytes"] and of["references"]:
+        each = of["bytes"] / of["references"]
+        size = f"{format_bytes(of['bytes'])}, {each:.3f} bytes per reference, "
+    return (
+        f"{source} ({of['facts']['format']}) to {where} ({done.format}): "
+        f"{format_count(of['references'])} references, "
+        f"{format_count(of['instructions'])} instructions, {size}{done.elapsed_seconds:.1f} s"
+    )

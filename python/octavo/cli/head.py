@@ -1,0 +1,98 @@
+"""`octavo head`: the first references and events of a trace."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from octavo import units
+from octavo.background import interruptible
+from octavo.cli import options
+from octavo.cli.guard import guarded
+from octavo.errors import CannotRun
+from octavo.output import STANDARD_OUTPUT, JsonFile, write_standard_output
+from octavo.traces import open_trace
+
+if TYPE_CHECKING:
+    from octavo._core import Entry
+
+SCHEMA = "octavo/head/1"
+_LINES_AT_ONCE = 10_000
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("head", no_args_is_help=True)(head)
+
+
+def head(
+    trace: options.TraceName,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", metavar="N", min=1, help="How many lines.")
+    ] = 20,
+    start: Annotated[
+        str,
+        typer.Option("--from", metavar="N", help="Begin at this instruction of each process."),
+    ] = "0",
+    process: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="Only this process (`octavo info` numbers them)."),
+    ] = None,
+    events: Annotated[bool, typer.Option("--events", help="Leave the references out.")] = False,
+    format: options.ReadFormat = None,
+    json: options.JsonName = None,
+) -> None:
+    """List the first references and events of TRACE: which instruction, what, where, how long.
+
+    An instruction's number is how many of its process came before it.
+    """
+    with guarded():
+        json_file = JsonFile(json) if json is not None else None
+        opened = open_trace(trace, format=format)
+        first = units.count(start)
+        entries, fault = interruptible(
+            lambda: opened.list(
+                entries=lines, from_instruction=first, stream=process, events_only=events
+            )
+        )
+        if json != STANDARD_OUTPUT:
+            for piece in _pieces(_text_lines(list(entries))):
+                write_standard_output(piece)
+        if json_file is not None:
+            json_file.write(_document(trace, list(entries), fault))
+        if fault is not None:
+            raise CannotRun(f"{fault.rstrip('.')}.")
+
+
+def _document(trace: str, entries: "list[Entry]", fault: str | None) -> dict[str, Any]:
+    return {"schema": SCHEMA, "trace": trace, "entries": entries, "fault": fault}
+
+
+def _pieces(lines: Iterator[str]) -> Iterator[str]:
+    """Lines in writes of a fair size."""
+    gathered: list[str] = []
+    for line in lines:
+        gathered.append(line)
+        if len(gathered) == _LINES_AT_ONCE:
+            yield "".join(gathered)
+            gathered.clear()
+    yield "".join(gathered)
+
+
+def _text_lines(entries: "list[Entry]") -> Iterator[str]:
+    """Columns of a fixed width; the process only where there are several."""
+    several = len({entry["stream"] for entry in entries}) > 1
+    digits = max((len(str(entry["instruction"])) for entry in entries), default=0)
+    width = max(len("instruction"), digits)
+    label = "process  " if several else ""
+    yield f"{label}{'instruction':>{width}}  {'kind':<6}  {'address':>18}  size\n"
+    for entry in entries:
+        label = f"{entry['stream']:>7}  " if several else ""
+        yield f"{label}{entry['instruction']:>{width}}  {_what(entry)}\n"
+
+
+def _what(entry: "Entry") -> str:
+    if entry["kind"] == "event":
+        return f"event   {entry['event']}"
+    atomic = "  atomic" if entry["atomic"] else ""
+    return f"{entry['kind']:<6}  {entry['address']:#18x}  {entry['size']:>4}{atomic}"

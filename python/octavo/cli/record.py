@@ -1,0 +1,99 @@
+"""`octavo record`: trace a program and keep its references in a file."""
+
+from typing import Annotated
+
+import typer
+
+from octavo import units
+from octavo.cli import options
+from octavo.cli.guard import guarded
+from octavo.configuration import configure
+from octavo.errors import CannotRun
+from octavo.output import JsonFile
+from octavo.recording import RecordedTrace, execute_recording
+from octavo.terminal.console import make_console
+from octavo.terminal.live import LiveLine, recording_text
+from octavo.terminal.summary import say
+from octavo.units import format_bytes, format_count
+
+_EPILOG = """\b
+Examples:
+  octavo record -o gzip.oct -- gzip -9 --keep --stdout big.log > /dev/null
+  octavo run gzip.oct
+  octavo run --tlb itanium2 gzip.oct
+
+\b
+Exit status: the program's own, as of `octavo run`; 125 when the trace could not be written.
+A trace whose recorder was killed is cut off, and what came before is read all the same.
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command(
+        "record",
+        epilog=_EPILOG,
+        no_args_is_help=True,
+        context_settings={"allow_interspersed_args": False},
+    )(record)
+
+
+def record(
+    command: Annotated[
+        list[str],
+        typer.Argument(metavar="PROGRAM", help="The program, and its arguments after it."),
+    ],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where the trace goes (.oct).")
+    ],
+    tracer: options.Tracer = None,
+    follow: options.Follow = None,
+    skip_instructions: options.SkipInstructions = "0",
+    max_instructions: options.MaxInstructions = None,
+    marks: options.Marks = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
+    json: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Write what was recorded as JSON; - is standard output."),
+    ] = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Run PROGRAM under the tracer and keep all its references in a trace.
+
+    The program keeps its standard input, output and error; all that Octavo says goes to
+    standard error. `octavo run FILE` gives the result that `octavo run -- PROGRAM` would have
+    given, as often as you like.
+    """
+    with guarded():
+        configuration = configure(
+            tracer=tracer or "octavo",
+            follow_children=follow is not False,
+            skip_instructions=units.count(skip_instructions),
+            max_instructions=None if max_instructions is None else units.count(max_instructions),
+            between_marks=marks,
+        )
+        json_file = JsonFile(json) if json is not None else None
+        console = make_console()
+        with LiveLine(console, quiet=quiet, text=recording_text) as line:
+            done = execute_recording(command, output, configuration, line.show, force=force)
+        reason = done.about["partial_reason"]
+        if not quiet:
+            say(console, _headline(done), "bold")
+            if reason is not None:
+                say(console, f"PARTIAL: {reason}; the trace ends there.", "bold yellow")
+        if json_file is not None:
+            json_file.write(done.document())
+        if done.about["exit"]["reason"] == "tracer-failed":
+            raise CannotRun(f"{reason}; the trace is partial.")
+        if done.status:
+            raise typer.Exit(done.status)
+
+
+def _headline(done: RecordedTrace) -> str:
+    processes = "1 process" if done.processes == 1 else f"{done.processes} processes"
+    return (
+        f"{done.path}: {format_count(done.references)} references, "
+        f"{format_count(done.instructions)} instructions, {processes}, "
+        f"{format_bytes(done.bytes)}, {done.bytes_per_reference:.3f} bytes per reference, "
+        f"{done.elapsed_seconds:.1f} s"
+    )

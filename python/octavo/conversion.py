@@ -1,0 +1,115 @@
+"""From one trace to another."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from octavo._core import VERSION, start_convert
+from octavo.background import outcome_of
+from octavo.errors import Interrupted, UsageError
+from octavo.output import check_new_file
+from octavo.sampling import Sample
+from octavo.traces import PARQUET, STANDARD_STREAM, format_to_write, manifest_of, open_trace
+
+if TYPE_CHECKING:
+    from octavo._core import Converted, JobProgress
+
+_UNFINISHED = ".partial"
+"""What the extension puts after a file's name until the file is whole."""
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A trace that was written."""
+
+    format: str
+    converted: Converted
+    elapsed_seconds: float
+
+
+def convert_trace(
+    source: str,
+    target: str,
+    on_progress: Callable[[JobProgress], None],
+    *,
+    read_format: str | None = None,
+    write_format: str | None = None,
+    process: int | None = None,
+    keep_partial: bool = False,
+    sample: Sample | None = None,
+    force: bool = False,
+    max_expanded_bytes: int | None = None,
+) -> Conversion:
+    """Writes the trace `source` as `target`, whole or not at all. Raises OctavoError."""
+    if target != STANDARD_STREAM:
+        _check_is_file(target)
+    written_as = format_to_write(target, write_format)
+    if target != STANDARD_STREAM:
+        _check_target(source, target, force=force)
+    elif written_as == PARQUET:
+        raise UsageError("Parquet is written to a file, not to a pipe.")
+    trace = open_trace(source, format=read_format, max_expanded_bytes=max_expanded_bytes)
+    about = json.dumps(_about(source, manifest_of(source, trace)))
+    began = time.monotonic()
+    try:
+        if written_as == PARQUET:
+            from octavo.parquet_traces import write_parquet
+
+            converted = write_parquet(
+                trace, target, on_progress, about, process, keep_partial, sample
+            )
+        else:
+            job = start_convert(
+                trace,
+                target,
+                format=written_as,
+                about=about,
+                process=process,
+                keep_partial=keep_partial,
+                sample=None if sample is None else sample.for_core(),
+            )
+            converted = outcome_of(job, on_progress)
+    except ValueError as error:
+        raise UsageError(f"{error}.") from None
+    except Interrupted as interrupted:
+        # Work that had to be left behind, waiting for a pipe, removes nothing.
+        with suppress(OSError):
+            Path(target + _UNFINISHED).unlink(missing_ok=True)
+        number = interrupted.status - 128
+        raise Interrupted(number, "before the conversion was over; nothing is kept") from None
+    return Conversion(written_as, converted, time.monotonic() - began)
+
+
+def _check_is_file(target: str) -> None:
+    place = Path(target)
+    if place.exists() and not place.is_file() and not place.is_dir():
+        raise UsageError(
+            f"`{target}` is a device or a pipe, which a whole trace cannot take the place of; - "
+            "writes to standard output."
+        )
+
+
+def _check_target(source: str, target: str, *, force: bool) -> None:
+    place = Path(target)
+    with suppress(OSError):
+        if source != STANDARD_STREAM and place.samefile(source):
+            raise UsageError(f"`{source}` cannot be converted into itself.")
+    check_new_file(target, force=force, option="OUT")
+
+
+def _about(source: str, said: dict[str, Any] | None) -> dict[str, Any]:
+    """What the source says of itself, and that it was converted."""
+    about = {} if said is None else said["about"]
+    step = {
+        "from": source,
+        "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "octavo": VERSION,
+    }
+    return {**about, "converted": [*about.get("converted", []), step]}

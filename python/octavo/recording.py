@@ -1,0 +1,252 @@
+"""`octavo.record`: one call from a command line to a trace. The `octavo record` command uses it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from octavo import _core
+from octavo._core import OctavoError
+from octavo.configuration import Configuration, configure
+from octavo.diagnosis import first_line
+from octavo.errors import CannotRun, Interrupted, UsageError
+from octavo.host import describe_host, versions
+from octavo.manifest import exit_status, partial_reason
+from octavo.output import check_new_file
+from octavo.program import find_program
+from octavo.session import Program, drive
+from octavo.valgrind import check_temporary_directory, find_tool_dir, find_valgrind
+
+if TYPE_CHECKING:
+    from octavo._core import Recorded, RecordEnd, RecordProgress
+
+SCHEMA = "octavo/record/1"
+
+_RECORDED_OPTIONS = (
+    "tracer",
+    "follow_children",
+    "skip_instructions",
+    "max_instructions",
+    "between_marks",
+)
+"""Of a configuration, what a recording depends on."""
+
+
+class Recorder(Program, Protocol):
+    """The part of a `Recording` that is used here; tests put their own in its place."""
+
+    def result(self, about: Callable[[RecordEnd], str]) -> Recorded:
+        """Finishes the trace."""
+
+
+MakeRecording = Callable[..., Recorder]
+
+
+@dataclass(frozen=True)
+class RecordedTrace:
+    """A trace that stands in its file; plain data throughout."""
+
+    path: str
+    about: dict[str, Any]
+    """What the trace's manifest says: the command, the host, how the program ended."""
+    bytes: int
+    references: int
+    instructions: int
+    processes: int
+    elapsed_seconds: float
+
+    @property
+    def status(self) -> int:
+        """The exit status that stands for how the program ended."""
+        return int(self.about["exit"]["status"])
+
+    @property
+    def bytes_per_reference(self) -> float:
+        """What a reference takes in the file; there is at least one."""
+        return self.bytes / self.references
+
+    def document(self) -> dict[str, Any]:
+        """What `--json` writes."""
+        return {
+            "schema": SCHEMA,
+            "trace": self.path,
+            "bytes": self.bytes,
+            "references": self.references,
+            "instructions": self.instructions,
+            "processes": self.processes,
+            "bytes_per_reference": self.bytes_per_reference,
+            "elapsed_seconds": self.elapsed_seconds,
+            "about": self.about,
+        }
+
+
+def record(
+    command: Sequence[str],
+    path: str | Path,
+    *,
+    tracer: str = "octavo",
+    follow_children: bool = True,
+    skip_instructions: int = 0,
+    max_instructions: int | None = None,
+    between_marks: bool = False,
+    force: bool = False,
+    on_progress: Callable[[RecordProgress], None] | None = None,
+) -> RecordedTrace:
+    """Runs a program under the tracer and keeps all its references in the file `path`.
+
+    >>> octavo.record(["gzip", "-k", "file"], "gzip.oct")  # doctest: +SKIP
+
+    An existing file is overwritten with `force` only. The program's standard streams are ours.
+    Raises OctavoError with one clear sentence.
+    """
+    configuration = configure(
+        tracer=tracer,
+        follow_children=follow_children,
+        skip_instructions=skip_instructions,
+        max_instructions=max_instructions,
+        between_marks=between_marks,
+    )
+    return execute_recording(
+        command, str(path), configuration, on_progress or (lambda progress: None), force=force
+    )
+
+
+def execute_recording(
+    command: Sequence[str],
+    path: str,
+    configuration: Configuration,
+    on_progress: Callable[[RecordProgress], None],
+    *,
+    force: bool = False,
+    make_recording: MakeRecording = _core.Recording,
+) -> RecordedTrace:
+    """Records with a resolved configuration; `make_recording` lets tests put their own in place."""
+    if not command:
+        raise UsageError(
+            "no program given; write it after the options: octavo record -o FILE -- PROGRAM."
+        )
+    program = find_program(command[0])
+    check_new_file(path, force=force, option="--output")
+    valgrind = find_valgrind()
+    check_temporary_directory()
+    tool_dir = find_tool_dir() if configuration.tracer == "octavo" else Path()
+    resolved = configuration.resolved()
+    options = {name: resolved[name] for name in _RECORDED_OPTIONS}
+    about = {
+        "command": list(command),
+        "program": str(program),
+        "directory": str(Path.cwd()),
+        "started_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "options": options,
+        "versions": versions(valgrind.version),
+        "host": describe_host(),
+    }
+    session_dir = tempfile.mkdtemp(prefix="octavo-")
+    try:
+        recording = make_recording(
+            [*command],
+            path=path,
+            about=json.dumps(about),
+            valgrind=str(valgrind.launcher),
+            tool_dir=str(tool_dir),
+            session_dir=session_dir,
+            scratch_dir=tempfile.gettempdir(),
+            **options,
+        )
+        return _recorded(recording, path, about, on_progress)
+    except ValueError as error:
+        raise UsageError(f"{error}.") from None
+    finally:
+        shutil.rmtree(session_dir, ignore_errors=True)
+
+
+def _recorded(
+    recording: Recorder,
+    path: str,
+    about: dict[str, Any],
+    on_progress: Callable[[RecordProgress], None],
+) -> RecordedTrace:
+    failed: list[str] = []
+
+    def watch(progress: RecordProgress) -> None:
+        """A program whose references are lost need not run on."""
+        if progress["failed"] is not None and not failed:
+            failed.append(progress["failed"])
+            recording.stop()
+        on_progress(progress)
+
+    whole_about: dict[str, Any] = {}
+
+    def finish(end: RecordEnd) -> str:
+        whole_about.update(about, **_ending(end, interrupted_by))
+        return json.dumps(whole_about)
+
+    interrupted_by: int | None = None
+    try:
+        interrupted_by = drive(recording, watch)
+        recorded = recording.result(finish)
+        if not recorded["references"]:
+            raise CannotRun(_nothing_recorded(recorded, about["options"]))
+    except OctavoError as error:
+        said = failed[0] if failed else str(error)
+        if not _holds_anything(path):
+            _remove(path)
+            if interrupted_by is not None and not failed:
+                raise Interrupted(interrupted_by, "before anything was recorded") from None
+            raise CannotRun(f"{said.rstrip('.')}.") from None
+        raise CannotRun(
+            f"{said.rstrip('.')}; the trace up to there is kept, and cut off."
+        ) from None
+    return RecordedTrace(
+        path=path,
+        about=whole_about,
+        bytes=recorded["bytes"],
+        references=recorded["references"],
+        instructions=recorded["instructions"],
+        processes=len(recorded["streams"]),
+        elapsed_seconds=recorded["elapsed_seconds"],
+    )
+
+
+def _ending(end: RecordEnd, interrupted_by: int | None) -> dict[str, Any]:
+    """What the manifest says once the program has ended."""
+    ended, untraced = end["exit"], end["untraced_processes"]
+    return {
+        "exit": {**ended, "status": exit_status(ended, interrupted_by)},
+        "partial_reason": partial_reason(ended, end["streams"], untraced, interrupted_by),
+        "elapsed_seconds": end["elapsed_seconds"],
+        "untraced_processes": untraced,
+    }
+
+
+def _nothing_recorded(recorded: Recorded, options: dict[str, Any]) -> str:
+    if options["between_marks"]:
+        why = "it met no begin mark (--marks wants the marks of octavo.h)"
+    elif options["skip_instructions"]:
+        why = f"it ended within the {options['skip_instructions']} instructions to skip"
+    else:
+        why = first_line(recorded["exit"]["diagnostics"]) or "the tracer saw nothing"
+    return f"the program ran, but no reference was recorded: {why}."
+
+
+def _holds_anything(path: str) -> bool:
+    """Whether there are references in what was written."""
+    if not Path(path).is_file():
+        return False
+    with suppress(OctavoError):
+        overview = _core.trace_overview(path)
+        return overview is not None and any(s["references"] for s in overview["streams"])
+    return False
+
+
+def _remove(path: str) -> None:
+    """Removes what we made; a device or a pipe is not ours."""
+    if Path(path).is_file():
+        Path(path).unlink(missing_ok=True)

@@ -1,0 +1,146 @@
+"""A study of a trace, with the result that the program itself would have had."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from octavo._core import TraceRun
+from octavo.background import see_through
+from octavo.configuration import Configuration
+from octavo.errors import CannotRun, Interrupted, UsageError
+from octavo.huge_pages import read_huge_pages
+from octavo.manifest import Circumstances, TraceFacts, build_manifest
+from octavo.result import RunResult, advice_records
+from octavo.rows import rows_of
+from octavo.sampling import sentences_on
+from octavo.traces import manifest_of, open_trace
+
+if TYPE_CHECKING:
+    from octavo._core import Facts, TraceProgress, TraceResult
+
+
+def execute_trace(
+    name: str,
+    configuration: Configuration,
+    on_progress: Callable[[TraceProgress], None],
+    format: str | None = None,
+) -> RunResult:
+    """Reads a trace to its end, or as far as it can be read. Raises OctavoError."""
+    started_at = datetime.now(timezone.utc)
+    trace = open_trace(name, format=format)
+    said = manifest_of(name, trace)
+    _refuse_samples(name, trace.facts(), said)
+    try:
+        run = TraceRun(
+            trace,
+            page_sizes=list(configuration.page_sizes),
+            levels=configuration.machine.core_levels(),
+            layout=configuration.layout,
+            skip_instructions=configuration.skip_instructions,
+            max_instructions=configuration.max_instructions,
+            between_marks=configuration.between_marks,
+        )
+    except ValueError as error:
+        raise UsageError(f"{error}.") from None
+    began = time.monotonic()
+    run.start()
+    interrupted_by = see_through(run, on_progress)
+    result = run.result()
+    result["elapsed_seconds"] = time.monotonic() - began
+    _refuse_samples(name, result["facts"], said)
+    _check_counted(name, result, configuration, interrupted_by)
+    about: dict[str, Any] = {} if said is None else said["about"]
+    command = about.get("command") or [name]
+    circumstances = Circumstances(
+        command=[name],
+        program=Path(result["processes"][0]["program"] or name),
+        directory=str(Path.cwd()),
+        started_at=started_at,
+        valgrind_version=None,
+        configuration=configuration,
+        interrupted_by=interrupted_by,
+        trace=_facts(result["facts"], said, about),
+    )
+    rows = rows_of(result, configuration.machine)
+    return RunResult(
+        manifest=build_manifest(result, circumstances),
+        rows=rows,
+        advice=advice_records(rows, configuration.machine, read_huge_pages(), command),
+    )
+
+
+def _refuse_samples(name: str, facts: Facts, said: dict[str, Any] | None) -> None:
+    if not facts["samples"]:
+        return
+    source = (said or {}).get("source_format", facts["format"])
+    raise CannotRun(
+        f"`{name}` holds samples of the references ({source}), a few out of many; how often a TLB "
+        "misses cannot be told from it."
+    )
+
+
+def _check_counted(
+    name: str, result: TraceResult, configuration: Configuration, interrupted_by: int | None
+) -> None:
+    """Zero references are no result."""
+    if any(process["references"] for process in result["processes"]):
+        return
+    if interrupted_by is not None:
+        raise Interrupted(interrupted_by)
+    if result["exit"]["reason"] == "trace-broken":
+        raise CannotRun(f"{result['exit']['diagnostics'].rstrip('.')}.")
+    if configuration.between_marks:
+        why = "it holds no begin mark (--marks wants the marks of octavo.h)"
+    elif configuration.skip_instructions:
+        why = f"it ends within the {configuration.skip_instructions} instructions to skip"
+    else:
+        why = "it holds none"
+    raise CannotRun(f"no reference of `{name}` was counted: {why}.")
+
+
+def _facts(facts: Facts, said: dict[str, Any] | None, about: dict[str, Any]) -> TraceFacts:
+    record: dict[str, Any] = {
+        **facts,
+        "source_format": facts["format"] if said is None else said["source_format"],
+        "sample": sample_of(facts),
+        "about": about or None,
+    }
+    reason = about.get("partial_reason")
+    return TraceFacts(
+        record=record,
+        notes=notes_on(facts),
+        partial_reason=None if reason is None else f"the recording ended early: {reason}",
+    )
+
+
+def sample_of(facts: Facts) -> Any:
+    """How a trace was shrunk, and what error that brings; None for a whole one."""
+    return None if facts["sample"] is None else json.loads(facts["sample"])
+
+
+def notes_on(facts: Facts) -> list[str]:
+    """What a reader of any numbers from a trace should know, a sentence each."""
+    notes = [f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in facts["notes"]]
+    if not facts["exact"]:
+        notes.append("The trace does not hold every reference; all counts are of what it holds.")
+    statement = sample_of(facts)
+    if statement is not None:
+        notes += sentences_on(statement)
+    if not facts["has_instructions"]:
+        notes.append(
+            "The trace has no instruction fetches: nothing is said of code, and misses per 1000 "
+            "instructions are undefined."
+        )
+    if not facts["has_sizes"]:
+        notes.append("The trace has no sizes: each data reference is taken to be one byte.")
+    if facts["physical"]:
+        notes.append(
+            "The trace's addresses are physical: pages are those of physical memory, where the "
+            "operating system had scattered what a program sees as one."
+        )
+    return notes

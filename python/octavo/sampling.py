@@ -1,0 +1,94 @@
+"""Shrinking a trace to windows of instructions: what to keep, and what error it brings."""
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from octavo import units
+from octavo.errors import UsageError, choose
+from octavo.units import format_bytes, format_count, format_mpki
+
+DEFAULT_WINDOW_INSTRUCTIONS = 1_000_000
+
+_SHOWN_PAGE_SIZES = (4096, 16384, 65536, 2 << 20)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Which part of a trace to keep."""
+
+    fraction: float
+    """Above 0 and below 1."""
+    window_instructions: int = DEFAULT_WINDOW_INSTRUCTIONS
+    seed: int = 1
+
+    def for_core(self) -> tuple[float, int, int]:
+        """As the extension takes it."""
+        return self.fraction, self.window_instructions, self.seed
+
+
+def parse_sample(text: str) -> Sample:
+    """`10%`, `0.1` or `1/10`, and after it perhaps `,window=1M` and `,seed=7`."""
+    share, *settings = (part.strip() for part in text.split(","))
+    window, seed = DEFAULT_WINDOW_INSTRUCTIONS, 1
+    for setting in settings:
+        name, _, value = setting.partition("=")
+        name = choose(name, ["window", "seed"], "part of --sample")
+        if name == "window":
+            window = units.count(value)
+            if window == 0:
+                raise UsageError("--sample: a window has at least one instruction.")
+        else:
+            seed = units.count(value)
+    return Sample(_fraction(share), window, seed)
+
+
+def _fraction(text: str) -> float:
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(?:(%)|/\s*([1-9][0-9]*))?", text)
+    fraction = Fraction(0)
+    if match is not None:
+        divisor = 100 if match[2] else int(match[3] or 1)
+        fraction = Fraction(match[1]) / divisor
+    if not 0 < fraction < 1:
+        raise UsageError(
+            f"--sample `{text}`: give how much to keep, more than nothing and less than all: "
+            "10%, 0.1 or 1/10; ,window=1M and ,seed=7 may follow."
+        )
+    return float(fraction)
+
+
+def sentences_on(statement: dict[str, Any]) -> list[str]:
+    """What a trace says of how it was shrunk, in sentences for people.
+
+    `statement` is what the extension puts into `Facts.sample`.
+    """
+    shrunk = [stream for stream in statement.get("streams", []) if stream["instructions"]]
+    if not shrunk:
+        return []
+    stream = max(shrunk, key=lambda stream: stream["instructions"])
+    windows = stream["windows"]
+    lines = [
+        f"Kept {100 * stream['kept_instructions'] / stream['instructions']:.3g}% of "
+        f"{format_count(stream['instructions'])} instructions"
+        + (f" of process {stream['stream']}" if len(shrunk) > 1 else "")
+        + f", {windows} windows of {format_count(statement['window_instructions'])}."
+    ]
+    for error in stream["errors"]:
+        if error["stream"] == "data" and error["page_size"] in _SHOWN_PAGE_SIZES:
+            lines.append(_on_error(error, statement["tlb_entries"], windows))
+    return lines
+
+
+def _on_error(error: dict[str, Any], entries: int, windows: int) -> str:
+    size = format_bytes(error["page_size"])
+    shown = format_mpki(error["sample_mpki"])
+    if error["low_mpki"] is None:
+        spread = f"no interval can be told from {windows} windows"
+    else:
+        low, high = format_mpki(error["low_mpki"]), format_mpki(error["high_mpki"])
+        spread = f"95% of resamplings of its windows lie between {low} and {high}"
+    return (
+        f"{size} pages, {entries} entries: a study of the sample shows {shown} data misses per "
+        f"1000 instructions, of the whole trace {format_mpki(error['whole_mpki'])}; {spread}."
+    )

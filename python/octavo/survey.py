@@ -1,0 +1,107 @@
+"""What a trace is: its format, where it came from, what each process in it did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from octavo._core import start_survey
+from octavo.background import outcome_of
+from octavo.errors import CannotRun
+from octavo.replay import notes_on, sample_of
+from octavo.traces import STANDARD_STREAM, open_trace, overview_of, parse_manifest
+
+if TYPE_CHECKING:
+    from octavo._core import JobProgress, Survey, SurveyedStream, TraceOverview
+
+SCHEMA = "octavo/trace/1"
+
+
+@dataclass(frozen=True)
+class TraceInfo:
+    """A trace, described; plain data throughout."""
+
+    record: dict[str, Any]
+    """Everything but the processes."""
+    processes: list[dict[str, Any]]
+
+    def document(self) -> dict[str, Any]:
+        """What `octavo info --json` writes."""
+        return {"schema": SCHEMA, **self.record, "processes": self.processes}
+
+
+def survey_trace(
+    name: str,
+    on_progress: Callable[[JobProgress], None],
+    *,
+    format: str | None = None,
+) -> TraceInfo:
+    """Describes a trace: a native one by the headers of its chunks, others by reading them.
+
+    What can be read of a trace that is cut off or broken is told all the same. Raises OctavoError
+    where that is nothing.
+    """
+    trace = open_trace(name, format=format)
+    overview = overview_of(name) if format in (None, "native") else None
+    job = start_survey(trace, records_only=overview is not None)
+    survey = outcome_of(job, on_progress)
+    processes = [_process(stream, overview) for stream in survey["streams"]]
+    references = sum(process["references"] for process in processes)
+    if survey["fault"] is not None and not references:
+        raise CannotRun(f"{survey['fault'].rstrip('.')}.")
+    record = _record(name, survey, overview)
+    stored = record["bytes"]
+    return TraceInfo(
+        record={
+            **record,
+            "instructions": sum(process["instructions"] for process in processes),
+            "references": references,
+            "bytes_per_reference": stored / references if stored and references else None,
+        },
+        processes=processes,
+    )
+
+
+def _record(name: str, survey: Survey, overview: TraceOverview | None) -> dict[str, Any]:
+    said = parse_manifest(survey["manifest"]) or {}
+    facts = survey["facts"]
+    fault = survey["fault"]
+    is_cut = overview is not None and not overview["is_whole"]
+    return {
+        "trace": name,
+        "format": facts["format"],
+        "source_format": said.get("source_format", facts["format"]),
+        "exact": facts["exact"],
+        "has_instructions": facts["has_instructions"],
+        "has_sizes": facts["has_sizes"],
+        "physical": facts["physical"],
+        "notes": notes_on(facts),
+        "sample": sample_of(facts),
+        "written_by": said.get("octavo"),
+        "about": said.get("about") or None,
+        "bytes": _stored_bytes(name),
+        "state": "cut" if is_cut else "broken" if fault is not None else "whole",
+        "whole_bytes": overview["whole_bytes"] if is_cut and overview is not None else None,
+        "fault": fault,
+    }
+
+
+def _stored_bytes(name: str) -> int | None:
+    """The size of a file; None where there is none, or a directory of them."""
+    path = Path(name)
+    if name == STANDARD_STREAM or not path.is_file():
+        return None
+    return path.stat().st_size
+
+
+def _process(stream: SurveyedStream, overview: TraceOverview | None) -> dict[str, Any]:
+    """A process; of one whose executions were left out, the chunks' headers say how many."""
+    counts: dict[str, Any] = dict(stream)
+    if overview is not None:
+        chunks = [chunk for chunk in overview["streams"] if chunk["stream"] == stream["stream"]]
+        counts["instructions"] = sum(chunk["instructions"] for chunk in chunks)
+        counts["references"] = sum(chunk["references"] for chunk in chunks)
+        counts["stream_hash"] = None
+    return counts

@@ -1,0 +1,186 @@
+"""Traces by name: which argument is one, what it says of itself, and in which format to write."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from octavo._core import (
+    Trace,
+    looks_like_a_trace,
+    trace_formats,
+    trace_overview,
+)
+from octavo.background import interruptible
+from octavo.elf import ELF_MAGIC
+from octavo.errors import CannotRun, UsageError, choose
+
+if TYPE_CHECKING:
+    from octavo._core import TraceFormat, TraceOverview
+
+STANDARD_STREAM = "-"
+SYNTHETIC = "synth:"
+NATIVE = "native"
+PARQUET = "parquet"
+PARQUET_FORMAT: TraceFormat = {
+    "name": PARQUET,
+    "about": "columns kind, address, and if known size and thread",
+    "writes": True,
+    "suffixes": [PARQUET],
+}
+_PARQUET_MAGIC = b"PAR1"
+COMPRESSIONS = (".gz", ".xz", ".bz2", ".zst")
+
+
+def names_a_trace(command: Sequence[str], format: str | None = None) -> bool:
+    """Whether a command line means a trace in place of a program.
+
+    It is one word: `-`, a synthetic trace, whatever `--format` speaks of, or a file that is no
+    program and that looks like a trace or is named like one.
+    """
+    if len(command) != 1:
+        return False
+    (word,) = command
+    if format is not None or word == STANDARD_STREAM or word.startswith(SYNTHETIC):
+        return True
+    if "/" not in word and shutil.which(word) is not None:
+        return False
+    path = Path(word)
+    if path.is_file() and _is_program(path):
+        return False
+    if is_named_like_a_trace(word):
+        return True
+    return path.exists() and (_begins_with(path, _PARQUET_MAGIC) or looks_like_a_trace(word))
+
+
+def _is_program(path: Path) -> bool:
+    """Whether the kernel would execute it, or could if it were allowed to: no trace begins so."""
+    return _begins_with(path, ELF_MAGIC, b"#!")
+
+
+def _begins_with(path: Path, *magic: bytes) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(max(map(len, magic))).startswith(magic)
+    except OSError:
+        return False
+
+
+def formats() -> list[TraceFormat]:
+    """Every format that is read."""
+    return [*trace_formats(), PARQUET_FORMAT]
+
+
+def is_named_like_a_trace(name: str) -> bool:
+    """Whether a file's name ends as those of a format of traces do."""
+    return bool(_formats_of(name))
+
+
+def _formats_of(name: str) -> list[TraceFormat]:
+    bare = _uncompressed(name)
+    return [
+        known
+        for known in formats()
+        if any(bare.endswith(f".{suffix}") for suffix in known["suffixes"])
+    ]
+
+
+def _uncompressed(name: str) -> str:
+    for suffix in COMPRESSIONS:
+        if name.endswith(suffix):
+            return name[: -len(suffix)]
+    return name
+
+
+def check_format(name: str) -> str:
+    """The name of a format that is read."""
+    return choose(name, [known["name"] for known in formats()], "format")
+
+
+def format_to_write(name: str, wanted: str | None) -> str:
+    """The format in which to write `name`: the one that is wanted, or else the name's own."""
+    writable = [known["name"] for known in formats() if known["writes"]]
+    if wanted is not None:
+        if wanted not in writable and any(known["name"] == wanted for known in formats()):
+            raise UsageError(f"format `{wanted}` is only read, not written.")
+        return choose(wanted, writable, "format")
+    if name == STANDARD_STREAM:
+        raise UsageError(f"--to says in which format to write to standard output: {_or(writable)}.")
+    named = _formats_of(name)
+    fitting = [known["name"] for known in named if known["writes"]]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise UsageError(f"`{name}` may be of format {_or(fitting)}: say which with --to.")
+    if named:
+        raise UsageError(f"format `{named[0]['name']}` is only read, not written.")
+    raise UsageError(f"the name `{name}` tells no format; --to takes {_or(writable)}.")
+
+
+def _or(names: Sequence[str]) -> str:
+    return " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
+
+
+def open_trace(
+    name: str,
+    *,
+    format: str | None = None,
+    max_expanded_bytes: int | None = None,
+) -> Trace:
+    """Opens a file, standard input or a synthetic trace. Raises OctavoError."""
+    if format is not None:
+        check_format(format)
+    if name == STANDARD_STREAM and sys.stdin is not None and sys.stdin.isatty():
+        raise UsageError("standard input is a terminal; give it a trace: octavo … - < TRACE.")
+    if name != STANDARD_STREAM and not name.startswith(SYNTHETIC):
+        _check_readable(name)
+        if format == PARQUET or (format is None and _begins_with(Path(name), _PARQUET_MAGIC)):
+            from octavo.parquet_traces import open_parquet
+
+            return open_parquet(name)
+    elif format == PARQUET:
+        raise UsageError("Parquet is read from a file, not from a pipe.")
+    return interruptible(
+        lambda: Trace.open(name, format=format, max_expanded_bytes=max_expanded_bytes)
+    )
+
+
+def _check_readable(name: str) -> None:
+    path = Path(name)
+    try:
+        path.stat()
+    except OSError as error:
+        raise CannotRun(f"cannot read `{name}`: {error.strerror}.") from None
+    if not os.access(path, os.R_OK):
+        raise CannotRun(f"cannot read `{name}`: Permission denied.")
+
+
+def overview_of(name: str) -> TraceOverview | None:
+    """What the headers of a native trace's chunks say; None for what is no such file."""
+    if name == STANDARD_STREAM or not Path(name).is_file():
+        return None
+    return trace_overview(name)
+
+
+def manifest_of(name: str, trace: Trace) -> dict[str, Any] | None:
+    """What a trace that is not read yet says of itself, as last said where that is known."""
+    overview = overview_of(name)
+    text = overview["manifest"] if overview is not None else None
+    return parse_manifest(text or trace.manifest())
+
+
+def parse_manifest(text: str | None) -> dict[str, Any] | None:
+    """A trace's manifest; None where there is none, or nothing that is one."""
+    if text is None:
+        return None
+    manifest = json.loads(text)
+    if not isinstance(manifest, dict):
+        return None
+    if not isinstance(manifest.get("about"), dict):
+        manifest["about"] = {}
+    return manifest

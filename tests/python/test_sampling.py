@@ -1,0 +1,75 @@
+"""How a sample is asked for, and what is said of one."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from octavo.errors import UsageError
+from octavo.sampling import Sample, parse_sample, sentences_on
+
+
+@pytest.mark.parametrize(
+    ("text", "sample"),
+    [
+        ("10%", Sample(0.1)),
+        ("0.25", Sample(0.25)),
+        ("1/8", Sample(0.125)),
+        ("2.5 %, window=100k", Sample(0.025, 100_000)),
+        ("1/3,seed=7,window=2M", Sample(1 / 3, 2_000_000, 7)),
+    ],
+)
+def test_ways_to_ask(text: str, sample: Sample):
+    assert parse_sample(text) == sample
+
+
+@pytest.mark.parametrize("text", ["", "0", "100%", "1", "3/2", "-1%", "ten", "10%%", "1/0"])
+def test_shares_that_are_none(text: str):
+    with pytest.raises(UsageError, match="more than nothing and less than all"):
+        parse_sample(text)
+
+
+def test_the_nearest_spelling_is_told():
+    with pytest.raises(UsageError, match="did you mean `window`"):
+        parse_sample("10%,windows=5")
+    with pytest.raises(UsageError, match="at least one instruction"):
+        parse_sample("10%,window=0")
+
+
+@given(st.text())
+def test_any_text_is_a_sample_or_a_sentence(text: str):
+    with suppress(UsageError):
+        assert 0 < parse_sample(text).fraction < 1
+
+
+def _statement(windows: int) -> dict[str, object]:
+    error = {
+        "stream": "data",
+        "page_size": 4096,
+        "whole_mpki": 2.0,
+        "sample_mpki": 2.5,
+        "low_mpki": 1.5 if windows > 1 else None,
+        "high_mpki": 3.5 if windows > 1 else None,
+    }
+    stream = {
+        "stream": 0,
+        "instructions": 10_000_000,
+        "kept_instructions": 1_000_000,
+        "windows": windows,
+        "errors": [error],
+    }
+    return {"window_instructions": 500_000, "tlb_entries": 64, "streams": [stream]}
+
+
+def test_the_error_is_told():
+    share, error = sentences_on(_statement(2))
+    assert share == "Kept 10% of 10.0 M instructions, 2 windows of 500 k."
+    assert "shows 2.500 data misses" in error
+    assert "of the whole trace 2.000" in error
+    assert error.endswith("lie between 1.500 and 3.500.")
+
+
+def test_one_window_tells_no_interval():
+    assert sentences_on(_statement(1))[1].endswith("no interval can be told from 1 windows.")
+    assert sentences_on({"streams": []}) == []

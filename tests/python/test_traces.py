@@ -1,0 +1,430 @@
+"""Traces by name, through Parquet, and what is said of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner, Result
+
+import octavo
+from octavo._core import OctavoError
+from octavo.cli import app
+from octavo.errors import CannotRun, UsageError
+from octavo.survey import survey_trace
+from octavo.terminal.live import recording_text, trace_text
+from octavo.traces import format_to_write, names_a_trace, open_trace
+from octavo.units import byte_size
+from traces_made import SOME, Reference, convert, read, write_csv
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), prog_name="octavo")
+
+
+def assert_refused(done: Result, status: int, *words: str) -> None:
+    """One sentence on standard error."""
+    assert done.exit_code == status, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.startswith("octavo: ")
+    assert done.stderr.count("\n") == 1
+    for word in words:
+        assert word in done.stderr
+
+
+@pytest.fixture
+def csv(tmp_path: Path) -> str:
+    return write_csv(tmp_path / "some.csv", SOME)
+
+
+# --- what is a trace ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "format", "expected"),
+    [
+        (["-"], None, True),
+        (["synth:zipf"], None, True),
+        (["missing.oct"], None, True),
+        (["missing.parquet"], None, True),
+        (["missing.lackey.gz"], None, True),
+        (["whatever"], "din", True),
+        (["whatever", "else"], "din", False),
+        (["missing"], None, False),
+        (["sh"], None, False),
+        (["/bin/sh"], None, False),
+        (["trace.oct", "argument"], None, False),
+        ([], None, False),
+    ],
+)
+def test_which_command_lines_are_traces(
+    command: list[str], format: str | None, expected: bool
+) -> None:
+    assert names_a_trace(command, format) is expected
+
+
+def test_which_files_are_traces(csv: str, tmp_path: Path) -> None:
+    unnamed = tmp_path / "unnamed"
+    unnamed.write_bytes(Path(csv).read_bytes())
+    assert names_a_trace([str(unnamed)])
+    unnamed.chmod(0o755)  # as everything on some file systems is
+    assert names_a_trace([str(unnamed)])
+    parquet = tmp_path / "columns"
+    convert(csv, tmp_path / "some.parquet")
+    (tmp_path / "some.parquet").rename(parquet)
+    assert names_a_trace([str(parquet)])
+    for name, content in (
+        ("script.oct", b"#!/bin/sh\n"),
+        ("elf.csv", b"\x7fELF\x02\x01\x01"),
+        ("words", b"just words\n"),
+        ("empty", b""),
+    ):
+        (tmp_path / name).write_bytes(content)
+        assert not names_a_trace([str(tmp_path / name)])
+
+
+def test_a_program_on_path_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_csv(tmp_path / "sh", SOME)
+    assert not names_a_trace(["sh"])
+    assert names_a_trace(["./sh"])
+
+
+def test_options_of_programs_are_refused_for_traces(csv: str) -> None:
+    assert_refused(run("run", "--no-follow", csv), 2, "--no-follow", "is a trace")
+    assert_refused(run("run", "--tracer", "octavo", csv), 2, "--tracer")
+    assert_refused(run("run", "--format", "csv", "prog", "arg"), 2, "--format")
+    assert_refused(run("run", csv, "--quiet"), 2, "is a trace", "options before it")
+    assert_refused(run("run", "--format", "cvs", csv), 2, "did you mean `csv`")
+
+
+# --- formats -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "expected"),
+    [
+        ("a.oct", None, "native"),
+        ("a.lackey", None, "lackey"),
+        ("dir.csv/a.champsim.xz", None, "champsim"),
+        ("a.csv.gz", None, "csv"),
+        ("a.parquet", None, "parquet"),
+        ("-", "din", "din"),
+        ("a.oct", "csv", "csv"),
+    ],
+)
+def test_the_name_tells_the_format(name: str, wanted: str | None, expected: str) -> None:
+    assert format_to_write(name, wanted) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "said"),
+    [
+        ("-", None, "--to"),
+        ("trace", None, "tells no format"),
+        ("trace.gz", None, "tells no format"),
+        ("a.oct", "nativ", "did you mean `native`"),
+        ("a.pinatrace", None, "only read"),
+        ("a", "pinatrace", "only read"),
+    ],
+)
+def test_no_format_to_write(name: str, wanted: str | None, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        format_to_write(name, wanted)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("5", 5), ("1K", 1024), ("64GiB", 64 << 30), ("0.5 MiB", 1 << 19)]
+)
+def test_byte_sizes(text: str, size: int) -> None:
+    assert byte_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "many", "1.5", "3 GX"])
+def test_no_byte_sizes(text: str) -> None:
+    with pytest.raises(UsageError):
+        byte_size(text)
+
+
+# --- reading and writing -----------------------------------------------------------------------
+
+references = st.lists(
+    st.tuples(
+        st.sampled_from(("fetch", "load", "store", "modify")),
+        st.one_of(st.integers(0, (1 << 57) - 64), st.integers((1 << 32) - 70, (1 << 32) + 70)),
+        st.integers(1, 15),
+    ),
+    max_size=60,
+).map(lambda made: [("fetch", 0x40_0000, 1), *made])
+"""Lackey's text begins with an instruction."""
+FEW = settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@FEW
+@given(made=references)
+def test_every_address_survives_every_exact_format(made: list[Reference], tmp_path: Path) -> None:
+    native = convert(write_csv(tmp_path / "made.csv", made), tmp_path / "made.oct")
+    assert read(native) == made
+    for suffix in ("lackey", "csv", "parquet", "csv.zst"):
+        there = convert(native, tmp_path / f"there.{suffix}")
+        assert read(there) == made
+        assert read(convert(there, tmp_path / "back.oct")) == made
+
+
+@FEW
+@given(made=references, rows=st.integers(1, 20))
+def test_any_kind_of_column_is_read(made: list[Reference], rows: int, tmp_path: Path) -> None:
+    codes = {"fetch": 0, "load": 1, "store": 2, "modify": 3}
+    words = [kind for kind, _, _ in made]
+    name = str(tmp_path / "made.parquet")
+    kinds = (
+        pa.array(words, pa.large_string()),
+        pa.array(words).dictionary_encode(),
+        pa.array([codes[word] for word in words], pa.int64()),
+        pa.array([word[0].upper().replace("F", "I") for word in words]),
+    )
+    for kind in kinds:
+        columns = {
+            "size": pa.array([size for _, _, size in made], pa.int32()),
+            "comment": pa.array([None] * len(made), pa.string()),
+            "address": pa.array([address for _, address, _ in made], pa.int64()),
+            "kind": kind,
+        }
+        pq.write_table(pa.table(columns), name, row_group_size=rows)
+        assert read(name) == made
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"kind": ["load"]}, "no column `address`"),
+        ({"address": [1]}, "no column `kind`"),
+        ({"kind": ["jump"], "address": [1]}, "`jump` is no kind"),
+        ({"kind": [7], "address": [1]}, "7 is no kind"),
+        ({"kind": ["load"], "address": [-1]}, "address"),
+        ({"kind": ["load"], "address": ["0x10"]}, "whole numbers"),
+        ({"kind": ["load"], "address": pa.array([None], pa.uint64())}, "missing"),
+        ({"kind": ["load"], "address": [1], "size": [0]}, "size of 0 bytes"),
+        ({"kind": ["load"], "address": [1], "size": [1 << 20]}, "size"),
+        ({"kind": pa.array([], pa.string()), "address": pa.array([], pa.uint64())}, "is empty"),
+    ],
+)
+def test_columns_that_are_no_trace(columns: dict[str, object], said: str, tmp_path: Path) -> None:
+    name = str(tmp_path / "wrong.parquet")
+    pq.write_table(pa.table(columns), name)
+    done = run("convert", name, str(tmp_path / "out.oct"))
+    assert_refused(done, 125, "wrong.parquet", said)
+    assert not (tmp_path / "out.oct").exists()
+
+
+def test_a_conversion_leaves_nothing_half(csv: str, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.csv"
+    broken.write_text(Path(csv).read_text() + "load,0x10,8\nlod,1,1\n")
+    out = tmp_path / "out.oct"
+    assert_refused(run("convert", str(broken), str(out)), 125, "broken.csv", "line 8")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.csv", "some.csv"]
+    done = run("convert", "--quiet", "--keep-partial", str(broken), str(out))
+    assert_refused(done, 125, "line 8", "what came before is kept")
+    assert read(str(out)) == [*SOME, ("load", 16, 8)]
+
+
+def test_conversions_that_make_no_sense(csv: str, tmp_path: Path) -> None:
+    out = tmp_path / "out.oct"
+    out.write_text("precious")
+    assert_refused(run("convert", csv, str(out)), 2, "--force")
+    assert out.read_text() == "precious"
+    assert_refused(run("convert", csv, csv, "--force"), 2, "into itself")
+    assert_refused(run("convert", csv, "/dev/null"), 2, "device")
+    assert_refused(run("convert", csv, str(tmp_path), "--to", "csv"), 125, "directory")
+    assert_refused(run("convert", "--from", "parquet", "-", str(tmp_path / "x.oct")), 2, "pipe")
+    assert_refused(run("convert", csv, str(tmp_path / "x.oct"), "--process", "3"), 125, "process 3")
+    assert_refused(run("convert", str(tmp_path / "no.csv"), "x.oct"), 125, "No such file")
+    assert not (tmp_path / "x.oct").exists()
+
+
+# --- what is told ------------------------------------------------------------------------------
+
+
+def test_info_of_any_format(csv: str, tmp_path: Path) -> None:
+    names = [convert(csv, tmp_path / f"some.{of}") for of in ("oct", "parquet", "lackey", "din")]
+    for name in (csv, *names):
+        found = survey_trace(name, lambda progress: None).document()
+        assert (found["references"], found["instructions"], found["state"]) == (6, 2, "whole")
+        assert found["processes"][0]["references"] == 6
+        done = run("info", name)
+        assert done.exit_code == 0
+        assert "whole" in done.stdout
+        assert done.stderr == ""
+
+
+def test_info_as_json(csv: str, tmp_path: Path) -> None:
+    document = json.loads(run("info", convert(csv, tmp_path / "some.oct"), "--json", "-").stdout)
+    assert document["schema"] == "octavo/trace/1"
+    assert document["source_format"] == "csv"
+    assert document["about"]["converted"][0]["from"] == csv
+    assert "mappings" not in document["processes"][0]
+
+
+def test_a_head_names_instructions(csv: str) -> None:
+    lines = run("head", csv, "-n", "3").stdout.splitlines()
+    assert [line.split() for line in lines] == [
+        ["instruction", "kind", "address", "size"],
+        ["0", "fetch", "0x400000", "3"],
+        ["0", "load", "0x7fff00001000", "8"],
+        ["1", "fetch", "0x400003", "2"],
+    ]
+    document = json.loads(run("head", csv, "--from", "1", "--json", "-").stdout)
+    assert [entry["kind"] for entry in document["entries"]] == ["fetch", "store", "modify"]
+    assert document["fault"] is None
+
+
+def test_a_trace_without_mappings_is_clean(csv: str) -> None:
+    done = run("check", csv)
+    assert done.exit_code == 0
+    assert "nothing is wrong" in done.stdout
+
+
+def test_a_trace_with_a_finding(tmp_path: Path) -> None:
+    bad = write_csv(tmp_path / "bad.csv", [*SOME, ("load", 1 << 60, 8)])
+    done = run("check", bad)
+    assert done.exit_code == 1
+    assert "line 7" in done.stdout
+    assert "instruction 1" in done.stdout
+    assert "0x1000000000000000" in done.stdout
+    document = json.loads(run("check", bad, "--json", "-").stdout)
+    assert document["counts"] == {"not-canonical": 1}
+    assert document["findings"][0]["address"] == 1 << 60
+
+
+# --- running on a trace ------------------------------------------------------------------------
+
+
+def test_a_run_on_a_trace(csv: str) -> None:
+    result = octavo.run(csv)
+    assert result.status == 0
+    assert not result.partial
+    assert result.manifest["command"] == [csv]
+    assert result.manifest["trace"]["format"] == "csv"
+    counts = {row["counter"]: row["value"] for row in result.rows if row["component"] == "stream"}
+    assert (counts["references"], counts["modifies"]) == (6, 1)
+
+
+def test_a_run_without_instructions_divides_by_nothing(tmp_path: Path) -> None:
+    data = [("load", 0x10000 + 4096 * step, 8) for step in range(5000)]
+    result = octavo.run(write_csv(tmp_path / "data.csv", data))
+    curves = [row for row in result.rows if row["component"].startswith("tlb.")]
+    assert curves
+    assert all(row["mpki"] is None for row in curves)
+    assert any("no instruction fetches" in note for note in result.manifest["notes"])
+    done = run("run", "--out", str(tmp_path / "out"), str(tmp_path / "data.csv"))
+    assert done.exit_code == 0
+    assert "undefined" in done.stderr
+    assert "5000 references, no instructions" in done.stderr
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_a_run_on_a_broken_trace_is_partial(csv: str, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.csv"
+    broken.write_text(Path(csv).read_text() + "lod,1,1\n")
+    done = run("run", "--json", str(tmp_path / "result.json"), str(broken))
+    assert done.exit_code == 125
+    assert "PARTIAL: " in done.stderr
+    assert "line 7" in done.stderr
+    document = json.loads((tmp_path / "result.json").read_text())
+    assert document["run"]["exit"]["reason"] == "trace-broken"
+    assert document["run"]["partial"]
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "status", "said"),
+    [
+        (b"", (), 125, "is empty"),
+        (b"kind,address\n", (), 125, "has no references"),
+        (b"\0\1\2", (), 125, "format"),
+        (b"2 400000\n", ("--format", "native"), 125, "native"),
+    ],
+)
+def test_no_trace_at_all(
+    content: bytes, arguments: tuple[str, ...], status: int, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "no.csv").write_bytes(content)
+    assert_refused(run("run", *arguments, str(tmp_path / "no.csv")), status, "no.csv", said)
+
+
+def test_samples_are_refused(tmp_path: Path) -> None:
+    """Also when they were converted: a native trace remembers what it was made from."""
+    samples = tmp_path / "a.perf"
+    samples.write_text(
+        "  ls 25793/25793 12347.883816: cpu/mem-loads,ldlat=30/P:     5608687a05c0 __progname      "
+        "1e05080021 |OP LOAD|LVL L1 or L1 hit|SNP None|TLB L1 or L2 hit|LCK No|BLK  N/A"
+        "               0 ffffffff81752b6a elf_load\n"
+    )
+    native = convert(str(samples), tmp_path / "a.oct")
+    for name in (str(samples), native):
+        assert_refused(run("run", name), 125, "samples", "perf", "cannot be told")
+        assert run("info", name).exit_code == 0
+    assert "not every reference" in run("info", native).stdout
+
+
+def test_a_trace_that_is_not_there() -> None:
+    assert_refused(run("run", "missing.oct"), 125, "cannot read `missing.oct`")
+    with pytest.raises(CannotRun):
+        octavo.run("missing.oct")
+
+
+def test_a_synthetic_trace() -> None:
+    result = octavo.run("synth:uniform?references=10000&bytes=1MiB")
+    assert result.manifest["trace"]["format"] == "synthetic"
+    with pytest.raises(OctavoError, match="synth"):
+        octavo.run("synth:no-such-pattern")
+
+
+def test_a_trace_is_read_once(csv: str) -> None:
+    trace = open_trace(csv)
+    trace.list(entries=1)
+    with pytest.raises(OctavoError, match="read already"):
+        trace.list(entries=1)
+
+
+# --- the line that shows progress --------------------------------------------------------------
+
+
+def test_the_line_tells_how_much_is_left() -> None:
+    progress = {
+        "running": True,
+        "elapsed_seconds": 10.0,
+        "done": 25,
+        "total": 100,
+        "instructions": 1_000_000,
+        "references": 2_000_000,
+    }
+    assert trace_text(progress, 5e6) == (  # type: ignore[arg-type]
+        "25%, 2.00 M references (5.00 M/s), 1.00 M instructions, 10.0 s, about 30 s left"
+    )
+    assert "left" not in trace_text({**progress, "total": None}, 0.0)  # type: ignore[arg-type]
+    assert "left" not in trace_text({**progress, "done": 0}, 0.0)  # type: ignore[arg-type]
+
+
+def test_the_line_of_a_recording() -> None:
+    progress = {
+        "running": True,
+        "elapsed_seconds": 10.0,
+        "references": 2_000_000,
+        "instructions": 1_000_000,
+        "resident_bytes": 0,
+        "streams_live": 1,
+        "streams_total": 2,
+        "counting": True,
+        "bytes": 3 << 20,
+        "failed": None,
+    }
+    assert recording_text(progress, 5e6).endswith(  # type: ignore[arg-type]
+        "10.0 s, 3 MiB written, 1 of 2 processes live"
+    )
