@@ -1,0 +1,5 @@
+#![no_main]
+
+use octavo_fuzz::{need_format, read_format};
+
+libfuzzer_sys::fuzz_target!(init: need_format("champsim"), |bytes: &[u8]| read_format("champsim", bytes));

@@ -1,0 +1,187 @@
+//! What the fuzz targets share: bytes on their way through a reader, and what must hold whatever
+//! they are. A target fails by a panic, by taking too long, or by holding too much memory.
+
+mod checksums;
+mod memory;
+
+use std::io::{Cursor, Read};
+
+use octavo_trace::check::Checker;
+use octavo_trace::formats::{OpenOptions, format_names, open_input};
+use octavo_trace::source::{Batch, Input, InputOptions, Source, Step};
+use octavo_trace::synthetic::{self, Spec};
+use octavo_trace::{Decoder, Encoder, WordConsumer};
+use octavo_types::{Consumer, Event, Segment, VirtAddr};
+
+pub use checksums::with_checksums;
+
+/// The status with which a target ends that has nothing to try. libFuzzer itself uses 70 to 77.
+const SKIPPED: i32 = 10;
+/// How far an input may expand: enough for several buffers of any reader.
+const MAX_EXPANDED_BYTES: u64 = 1 << 16;
+/// What one input may make a reader hold, its batches included.
+const MAX_HELD_BYTES: usize = 160 << 20;
+/// How many batches of a synthetic trace are made: it may have no end to speak of.
+const SYNTHETIC_BATCHES: usize = 2;
+
+/// Ends the process where this Octavo does not read a format.
+pub fn need_format(name: &str) {
+    if !format_names().any(|known| known == name) {
+        eprintln!("this Octavo reads no format `{name}`");
+        std::process::exit(SKIPPED);
+    }
+}
+
+/// Reads `bytes` as a trace of a format, to its end.
+pub fn read_format(name: &str, bytes: &[u8]) {
+    memory::bounded(MAX_HELD_BYTES, || {
+        // Whether places are asked for must make no difference.
+        let wants_places = bytes.first().is_some_and(|byte| byte & 1 != 0);
+        let Some(input) = open_bytes(bytes) else { return };
+        let options = OpenOptions { format: Some(name.to_owned()), input: options() };
+        if let Ok(mut source) = open_input(input, &options) {
+            drain(&mut *source, wants_places, usize::MAX, name == "native");
+        }
+    });
+}
+
+/// Expands `bytes`.
+pub fn input(bytes: &[u8]) {
+    memory::bounded(MAX_HELD_BYTES, || {
+        let Some(mut input) = open_bytes(bytes) else { return };
+        let head = input.head().to_vec();
+        let mut all = Vec::new();
+        // What comes before an error is given too.
+        let read = (&mut input).take(4 * MAX_EXPANDED_BYTES).read_to_end(&mut all);
+        assert!(all.starts_with(&head), "the head is how it begins");
+        let most = MAX_EXPANDED_BYTES.max(bytes.len() as u64);
+        assert!(all.len() as u64 <= most, "{} bytes, {read:?}", all.len());
+        assert!(read.is_err() || input.read(&mut [0; 8]).is_ok_and(|more| more == 0));
+    });
+}
+
+/// Reads `bytes` as a description of a synthetic trace, by URI and in TOML. What is described
+/// reads back as itself, and is sound.
+pub fn synthetic(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    memory::bounded(MAX_HELD_BYTES, || {
+        for spec in [synthetic::parse(text), Spec::from_toml(text)].into_iter().flatten() {
+            let resolved = spec.resolved();
+            let again = synthetic::parse(&resolved).or_else(|_| Spec::from_toml(&resolved));
+            assert_eq!(again.as_ref(), Ok(&spec), "{resolved}");
+            drain(&mut *spec.source(), true, SYNTHETIC_BATCHES, false);
+            let mut steps = 0;
+            let report = Checker::new().check(&mut *spec.source(), |_| {
+                steps += 1;
+                steps < SYNTHETIC_BATCHES
+            });
+            assert!(report.counts.is_empty(), "{report:#?}");
+        }
+    });
+}
+
+/// Decodes `bytes` as ring words. What decodes is encoded again, and then decodes as a whole.
+pub fn ring(bytes: &[u8]) {
+    memory::bounded(MAX_HELD_BYTES, || {
+        let words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+        let words: Vec<u64> = words.collect();
+        let mut passed = Passed::default();
+        let _ = Decoder::default().decode(&words, &mut passed);
+        let mut again = Passed::default();
+        Decoder::default().decode(passed.encoder.words(), &mut again).expect("our own words");
+        assert_eq!((passed.executions, passed.events), (again.executions, again.events));
+        assert_eq!(passed.encoder.words(), again.encoder.words());
+    });
+}
+
+fn options() -> InputOptions {
+    InputOptions {
+        max_expanded_bytes: MAX_EXPANDED_BYTES,
+        max_decoder_bytes: 8 << 20,
+        ..InputOptions::default()
+    }
+}
+
+fn open_bytes(bytes: &[u8]) -> Option<Input> {
+    let reader = Box::new(Cursor::new(bytes.to_vec()));
+    Input::from_reader("fuzzed", reader, options()).ok()
+}
+
+/// Takes all steps of a source, or as many as there may be. A reader may fail; but what it gives
+/// must decode, stand in its stream, and have places for all executions or for none. A native trace
+/// holds words already, and of one that was made to harm they `may_be_refused`, as those of a
+/// traced process may.
+fn drain(source: &mut dyn Source, wants_places: bool, most: usize, may_be_refused: bool) {
+    let mut streams = std::collections::BTreeMap::new();
+    let mut batch = Batch { wants_places, ..Batch::default() };
+    for _ in 0..most {
+        match source.next(&mut batch) {
+            Ok(Some(Step::Began(identity))) => {
+                let before =
+                    streams.insert(identity.stream, (Decoder::default(), Counted::default()));
+                assert!(before.is_none(), "stream {} begins twice", identity.stream);
+            }
+            Ok(Some(Step::Batch(stream))) => {
+                let (decoder, counted) = streams.get_mut(&stream).expect("the stream has begun");
+                let before = counted.executions;
+                if let Err(error) = decoder.decode(&batch.words, counted) {
+                    assert!(may_be_refused, "a reader's words do not decode: {error}");
+                    break;
+                }
+                let places = batch.places.len();
+                let executions = counted.executions - before;
+                assert!(places == 0 || places == executions, "{places}, {executions}");
+            }
+            Ok(Some(Step::Ended(stream, _))) => {
+                streams.get(&stream).expect("the stream has begun");
+            }
+            Ok(None) => break,
+            Err(error) => {
+                let sentence = error.to_string();
+                assert!(!sentence.contains('\n') && sentence.len() < 2000, "{sentence}");
+                break;
+            }
+        }
+    }
+    source.facts();
+    source.progress();
+}
+
+/// Counts what is decoded.
+#[derive(Default)]
+struct Counted {
+    executions: usize,
+}
+
+impl WordConsumer for Counted {}
+
+impl Consumer for Counted {
+    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
+        assert_eq!(segment.data().len(), addresses.len());
+        self.executions += 1;
+    }
+
+    fn event(&mut self, _: &Event) {}
+}
+
+/// Encodes what is decoded.
+#[derive(Default)]
+struct Passed {
+    encoder: Encoder,
+    executions: usize,
+    events: usize,
+}
+
+impl WordConsumer for Passed {}
+
+impl Consumer for Passed {
+    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
+        self.executions += 1;
+        self.encoder.segment(segment, addresses);
+    }
+
+    fn event(&mut self, event: &Event) {
+        self.events += 1;
+        self.encoder.event(event);
+    }
+}

@@ -1,0 +1,55 @@
+//! How much memory is held: counted at the allocator, since the operating system tells it too
+//! coarsely for inputs of a few kilobytes.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+struct Counting;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+static HELD: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+fn took(bytes: usize) {
+    let held = HELD.fetch_add(bytes, Relaxed) + bytes;
+    PEAK.fetch_max(held, Relaxed);
+}
+
+// SAFETY: the system's allocator does the work; what is counted beside changes nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        took(layout.size());
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        took(layout.size());
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, old: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        took(bytes);
+        HELD.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.realloc(old, layout, bytes) }
+    }
+
+    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
+        HELD.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(old, layout) }
+    }
+}
+
+/// Runs `what`, which may hold so many bytes at a time, beside what is held already.
+pub(crate) fn bounded(most: usize, what: impl FnOnce()) {
+    let before = HELD.load(Relaxed);
+    PEAK.store(before, Relaxed);
+    what();
+    let held = PEAK.load(Relaxed).saturating_sub(before);
+    assert!(held <= most, "{held} bytes were held, {most} are allowed");
+}
