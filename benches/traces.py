@@ -123,7 +123,8 @@ def row(of: dict[str, Any]) -> str:
 
 HEAD = """\
 | program | M refs | bytes/ref | zstd of addresses, bytes/ref | read, M refs/s | zstd -d, M refs/s \
-| read : zstd -d | live s | record s | plain parser, ns/line | Lackey's text, ns/line | ratio | of processor time |
+| read : zstd -d | live s | record s | plain parser, ns/line | Lackey's text, ns/line | ratio \
+| of processor time |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"""
 
 
