@@ -61,10 +61,8 @@ impl Reference {
     }
 }
 
-/// A reference of a segment, after certain others. `T` is what a format keeps of its own beside.
-pub(crate) struct Node<T> {
-    #[allow(dead_code, reason = "no format reads it at present")]
-    pub(crate) own: T,
+/// A reference of a segment, after certain others.
+pub(crate) struct Node {
     /// The nodes that followed last, the latest first; [`START`] where fewer than two did. Two,
     /// for a branch has two ways to go.
     pub(crate) guesses: [u32; 2],
@@ -83,8 +81,8 @@ pub(crate) struct Node<T> {
 }
 
 /// The tree, and where in it the trace is.
-pub(crate) struct Learner<T = ()> {
-    pub(crate) nodes: Vec<Node<T>>,
+pub(crate) struct Learner {
+    pub(crate) nodes: Vec<Node>,
     /// The roots, and those children that are no longer among their parents' guesses: most nodes
     /// have one child or two, and are never looked up here.
     /// Hashed with a key that nobody knows: a trace may be made to collide.
@@ -103,11 +101,9 @@ pub(crate) struct Learner<T = ()> {
     scratch: (Vec<Item>, Vec<Registers>),
 }
 
-impl<T> Learner<T> {
-    /// `start` is what the format keeps for the place before the first reference.
-    pub(crate) fn new(start: T) -> Self {
+impl Learner {
+    pub(crate) fn new() -> Self {
         let start = Node {
-            own: start,
             guesses: [START; 2],
             parent: START,
             segment: NO_SEGMENT,
@@ -128,20 +124,14 @@ impl<T> Learner<T> {
         }
     }
 
-    /// Takes one reference. `own` makes what the format keeps of its own, for a new node.
-    /// Says whether the reference began a segment (the one before is written to `out` then).
+    /// Takes one reference. Says whether it began a segment (the one before is written to `out` then).
     #[inline]
-    pub(crate) fn take(
-        &mut self,
-        reference: Reference,
-        own: impl FnOnce() -> T,
-        out: &mut WordWriter,
-    ) -> bool {
+    pub(crate) fn take(&mut self, reference: Reference, out: &mut WordWriter) -> bool {
         let key = reference.key();
         let guess = self.nodes[self.here as usize].guesses[0];
         // START's reference has size 0, which no reference has.
         if self.nodes[guess as usize].reference != key {
-            return self.learn(reference, own, out);
+            return self.learn(reference, out);
         }
         let begins = self.nodes[guess as usize].parent == START;
         if begins {
@@ -155,12 +145,7 @@ impl<T> Learner<T> {
     }
 
     /// Takes one reference that the first guess did not foresee.
-    pub(crate) fn learn(
-        &mut self,
-        reference: Reference,
-        own: impl FnOnce() -> T,
-        out: &mut WordWriter,
-    ) -> bool {
+    pub(crate) fn learn(&mut self, reference: Reference, out: &mut WordWriter) -> bool {
         let mut last = self.here;
         let continues = self.continues(&reference);
         let parent = if continues { last } else { START };
@@ -180,7 +165,7 @@ impl<T> Learner<T> {
             let node = &self.nodes[guess as usize];
             guess != START && node.parent == parent && node.reference == key
         });
-        self.here = guessed.unwrap_or_else(|| self.child(parent, key, own));
+        self.here = guessed.unwrap_or_else(|| self.child(parent, key));
         if guesses[0] != self.here {
             self.nodes[last as usize].guesses = [self.here, guesses[0]];
             let left = &self.nodes[guesses[1] as usize];
@@ -266,7 +251,7 @@ impl<T> Learner<T> {
 
     /// The node of `reference`, a key, after `parent`, which is not among the latter's guesses;
     /// made if there is none.
-    fn child(&mut self, parent: u32, reference: Reference, own: impl FnOnce() -> T) -> u32 {
+    fn child(&mut self, parent: u32, reference: Reference) -> u32 {
         let number = self.nodes.len() as u32;
         let before = &self.nodes[parent as usize];
         let is_root = parent == START;
@@ -280,7 +265,6 @@ impl<T> Learner<T> {
         let (instructions, data_items) =
             if is_root { (0, 0) } else { (before.instructions, before.data_items) };
         let node = Node {
-            own: own(),
             guesses: [START; 2],
             parent,
             segment: NO_SEGMENT,

@@ -139,7 +139,7 @@ pub fn column_channel(name: &str) -> (ColumnFeed, ColumnSource) {
         next: 0,
         rows: Rows::new(),
     };
-    (feed, ColumnSource(ReaderSource::new(reader, ())))
+    (feed, ColumnSource(ReaderSource::new(reader)))
 }
 
 /// A trace of columns.
@@ -197,8 +197,6 @@ impl ColumnReader {
 }
 
 impl Reader for ColumnReader {
-    type Own = ();
-
     fn read_some(&mut self, out: &mut Learning) -> Result<bool, TraceError> {
         let more = self.rows(out);
         if !matches!(more, Ok(true)) {

@@ -27,7 +27,7 @@ pub static FORMAT: Format = Format {
     about: "comma-separated columns kind, address, and if known size, instructions, thread",
     suffixes: &["csv"],
     recognise,
-    open: |input| Ok(Box::new(ReaderSource::new(CsvReader::new(input), ()))),
+    open: |input| Ok(Box::new(ReaderSource::new(CsvReader::new(input)))),
     create: Some(|output| {
         LineWriter::create(output, CsvLines(Running(FIRST_THREAD)), "kind,address,size,thread\n")
     }),
@@ -272,8 +272,6 @@ impl CsvReader {
 }
 
 impl Reader for CsvReader {
-    type Own = ();
-
     fn read_some(&mut self, out: &mut Learning) -> Result<bool, TraceError> {
         let more = self.fill().and_then(|more| {
             self.take(out)?;

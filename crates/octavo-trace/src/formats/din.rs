@@ -28,7 +28,7 @@ pub static DIN: Format = Format {
     about: "text of the Dinero III cache simulator: label and address, without sizes",
     suffixes: &["din"],
     recognise: |head| recognise(head, false),
-    open: |input| Ok(Box::new(ReaderSource::new(DinReader::new(Lines::new(input), false), ()))),
+    open: |input| Ok(Box::new(ReaderSource::new(DinReader::new(Lines::new(input), false)))),
     create: Some(|output| LineWriter::create(output, DinLines, "")),
 };
 
@@ -38,7 +38,7 @@ pub static XDIN: Format = Format {
     about: "text of the Dinero IV cache simulator: access type, address, size",
     suffixes: &["xdin"],
     recognise: |head| recognise(head, true),
-    open: |input| Ok(Box::new(ReaderSource::new(DinReader::new(Lines::new(input), true), ()))),
+    open: |input| Ok(Box::new(ReaderSource::new(DinReader::new(Lines::new(input), true)))),
     create: Some(|output| LineWriter::create(output, XdinLines, "")),
 };
 
@@ -147,7 +147,7 @@ impl State {
         self.fetches += u64::from(kind == ItemKind::Fetch);
         let reference = Reference::new(kind, VirtAddr::new(addr), size_bytes);
         if self.extended {
-            out.reference(reference, place, || ());
+            out.reference(reference, place);
         } else if kind == ItemKind::Fetch {
             self.lengths.fetch(addr, Registers::default(), false, place, out);
         } else {
@@ -158,8 +158,6 @@ impl State {
 }
 
 impl Reader for DinReader {
-    type Own = ();
-
     fn read_some(&mut self, out: &mut Learning) -> Result<bool, TraceError> {
         let more = self.lines.read_some(|text, place| self.state.line(text, place, out));
         if !matches!(more, Ok(true)) {

@@ -37,7 +37,7 @@ pub static FORMAT: Format = Format {
             stage: Stage::Magic,
             counts: Counts::default(),
         };
-        Ok(Box::new(ReaderSource::new(reader, ())))
+        Ok(Box::new(ReaderSource::new(reader)))
     },
     create: None,
 };
@@ -249,15 +249,13 @@ impl Counts {
         self.fetches += u64::from(is_fetch);
         self.sizeless += u64::from(size == 0);
         for (addr, size_bytes) in pieces(addr, size.max(1)) {
-            out.reference(Reference::new(kind, addr, size_bytes), place, || ());
+            out.reference(Reference::new(kind, addr, size_bytes), place);
         }
         Ok(())
     }
 }
 
 impl Reader for Gem5Reader {
-    type Own = ();
-
     fn read_some(&mut self, out: &mut Learning) -> Result<bool, TraceError> {
         if self.take(out).map_err(|what| self.wrong(what))? || self.fill()? {
             return Ok(true);

@@ -63,7 +63,7 @@ impl Lengths {
     #[inline]
     pub(crate) fn data(&mut self, reference: Reference, place: Place, out: &mut Learning) {
         if self.waiting.is_none() {
-            return out.reference(reference, place, || ());
+            return out.reference(reference, place);
         }
         self.data.push((reference, place));
         if self.data.len() == MAX_WAITING {
@@ -99,9 +99,9 @@ impl Lengths {
         };
         let addr = VirtAddr::new(addr);
         let fetch = Reference { kind: ItemKind::Fetch, addr, size_bytes, registers };
-        out.reference(fetch, place, || ());
+        out.reference(fetch, place);
         for (reference, place) in self.data.drain(..) {
-            out.reference(reference, place, || ());
+            out.reference(reference, place);
         }
     }
 }

@@ -30,7 +30,7 @@ pub static FORMAT: Format = Format {
     recognise,
     open: |input| {
         let reader = PerfReader { lines: Lines::new(input), text: Text::default() };
-        Ok(Box::new(ReaderSource::new(reader, ())))
+        Ok(Box::new(ReaderSource::new(reader)))
     },
     create: None,
 };
@@ -302,7 +302,7 @@ impl Text {
             self.placed += 1;
             out.event(&Event::Translation { virt, phys: PhysAddr::new(phys) }, place);
         }
-        out.reference(Reference::new(kind, virt, ASSUMED_BYTES), place, || ());
+        out.reference(Reference::new(kind, virt, ASSUMED_BYTES), place);
     }
 }
 
@@ -316,8 +316,6 @@ fn not_perfs(line: &[u8]) -> String {
 }
 
 impl Reader for PerfReader {
-    type Own = ();
-
     fn read_some(&mut self, out: &mut Learning) -> Result<bool, TraceError> {
         let more = self.lines.read_some(|line, place| self.text.line(line, place, out))?;
         if !more {

@@ -23,7 +23,7 @@ pub static FORMAT: Format = Format {
     open: |input| {
         let lines = Lines::new(input);
         let state = State { references: 0, ended: false };
-        Ok(Box::new(ReaderSource::new(PinatraceReader { lines, state }, ())))
+        Ok(Box::new(ReaderSource::new(PinatraceReader { lines, state })))
     },
     create: None,
 };
@@ -70,7 +70,7 @@ impl State {
             return Err(format!("`{}` follows `#eof`", quoted(text)));
         }
         self.references += 1;
-        out.reference(Reference::new(kind, VirtAddr::new(addr), ASSUMED_BYTES), place, || ());
+        out.reference(Reference::new(kind, VirtAddr::new(addr), ASSUMED_BYTES), place);
         Ok(())
     }
 
@@ -88,8 +88,6 @@ impl State {
 }
 
 impl Reader for PinatraceReader {
-    type Own = ();
-
     fn read_some(&mut self, out: &mut Learning) -> Result<bool, TraceError> {
         let more = self.lines.read_some(|text, place| self.state.line(text, place, out))?;
         if !more && !self.state.ended {

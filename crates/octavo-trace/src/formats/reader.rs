@@ -10,12 +10,9 @@ use crate::stream::{StreamEnd, StreamIdentity};
 
 /// The part of a reader that is its format's own.
 pub(crate) trait Reader: Send {
-    /// What the learner keeps of this format's own with each of its nodes.
-    type Own: Send;
-
     /// Reads some of the trace, as much as comes at once but no more than some hundred kilobytes,
     /// into `out`; false at the trace's end. What was put out before an error is given on.
-    fn read_some(&mut self, out: &mut Learning<Self::Own>) -> Result<bool, TraceError>;
+    fn read_some(&mut self, out: &mut Learning) -> Result<bool, TraceError>;
 
     /// What is known of the trace.
     fn facts(&self) -> Facts;
@@ -28,8 +25,8 @@ pub(crate) trait Reader: Send {
 }
 
 /// References on their way to being words.
-pub(crate) struct Learning<T = ()> {
-    pub(crate) learner: Learner<T>,
+pub(crate) struct Learning {
+    pub(crate) learner: Learner,
     pub(crate) out: WordWriter,
     /// Where each execution in `out` began, if somebody wants to know.
     places: Vec<Place>,
@@ -38,10 +35,10 @@ pub(crate) struct Learning<T = ()> {
     pub(crate) began_at: Place,
 }
 
-impl<T> Learning<T> {
-    fn new(start: T) -> Self {
+impl Learning {
+    fn new() -> Self {
         Learning {
-            learner: Learner::new(start),
+            learner: Learner::new(),
             out: WordWriter::default(),
             places: Vec::new(),
             wants_places: false,
@@ -49,20 +46,14 @@ impl<T> Learning<T> {
         }
     }
 
-    /// Takes the reference that stands at `place`. `own` makes what the format keeps of its own,
-    /// should it be new. Where places are wanted every reference is an execution of its own, so
+    /// Takes the reference that stands at `place`. Where places are wanted every reference is an execution of its own, so
     /// that each has its place.
     #[inline]
-    pub(crate) fn reference(
-        &mut self,
-        reference: Reference,
-        place: Place,
-        own: impl FnOnce() -> T,
-    ) {
+    pub(crate) fn reference(&mut self, reference: Reference, place: Place) {
         if self.wants_places {
             self.finish(place);
         }
-        self.learner.take(reference, own, &mut self.out);
+        self.learner.take(reference, &mut self.out);
     }
 
     /// Ends the segment that is being read; the next one will begin at `place`.
@@ -85,7 +76,7 @@ impl<T> Learning<T> {
 /// A reader as a source.
 pub(crate) struct ReaderSource<R: Reader> {
     pub(crate) reader: R,
-    learning: Learning<R::Own>,
+    learning: Learning,
     stage: Stage,
 }
 
@@ -98,9 +89,8 @@ enum Stage {
 }
 
 impl<R: Reader> ReaderSource<R> {
-    /// `start` is what the format keeps for the place before the first reference.
-    pub(crate) fn new(reader: R, start: R::Own) -> Self {
-        ReaderSource { reader, learning: Learning::new(start), stage: Stage::Begin }
+    pub(crate) fn new(reader: R) -> Self {
+        ReaderSource { reader, learning: Learning::new(), stage: Stage::Begin }
     }
 }
 

@@ -81,7 +81,7 @@ impl Rows {
         }
         let reference = Reference::new(row.kind, VirtAddr::new(row.addr), size as u16);
         if row.size.is_some() {
-            out.reference(reference, place, || ());
+            out.reference(reference, place);
             return Ok(());
         }
         self.lacks_sizes = true;

@@ -44,9 +44,9 @@ impl Executed {
 }
 
 fn learn(references: &[Reference]) -> (Executed, Learner) {
-    let (mut learner, mut out) = (Learner::new(()), WordWriter::default());
+    let (mut learner, mut out) = (Learner::new(), WordWriter::default());
     for &reference in references {
-        learner.take(reference, || (), &mut out);
+        learner.take(reference, &mut out);
         assert!(learner.nodes.len() + learner.items <= MAX_KEPT + 2 * 64 * 256);
     }
     learner.finish(&mut out);

@@ -22,7 +22,7 @@ pub(super) fn source(input: Input, layout: &'static Layout) -> impl Source {
         filled: 0,
         state: State { layout, byte: 0, lengths: Lengths::new(), last: None },
     };
-    ReaderSource::new(reader, ())
+    ReaderSource::new(reader)
 }
 
 struct ChampsimReader {
@@ -114,8 +114,6 @@ impl State {
 }
 
 impl Reader for ChampsimReader {
-    type Own = ();
-
     fn read_some(&mut self, out: &mut Learning) -> Result<bool, TraceError> {
         let more = self.records(out);
         if !matches!(more, Ok(true)) {

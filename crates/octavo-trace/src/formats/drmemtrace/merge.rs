@@ -94,8 +94,6 @@ impl Merge {
 }
 
 impl Reader for Merge {
-    type Own = ();
-
     fn read_some(&mut self, out: &mut Learning) -> Result<bool, TraceError> {
         if let Some(v2p) = &mut self.v2p {
             if !v2p.read_some(out)? {

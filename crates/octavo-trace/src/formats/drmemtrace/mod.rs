@@ -70,5 +70,5 @@ fn open(input: Input) -> Result<Box<dyn Source>, TraceError> {
         Some(path) => Merge::of_directory(&path, input.options())?,
         None => Merge::of_file(input)?,
     };
-    Ok(Box::new(ReaderSource::new(merge, ())))
+    Ok(Box::new(ReaderSource::new(merge)))
 }

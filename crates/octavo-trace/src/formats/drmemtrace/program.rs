@@ -110,7 +110,7 @@ impl Program {
             size = size.max(1);
         }
         for (addr, size_bytes) in pieces(value, size.into()) {
-            out.reference(Reference::new(kind, addr, size_bytes), Place::Byte(at), || ());
+            out.reference(Reference::new(kind, addr, size_bytes), Place::Byte(at));
         }
         Ok(())
     }
@@ -133,7 +133,7 @@ impl Program {
         }
         self.announce(cursor, at, out)?;
         let reference = Reference::new(ItemKind::Fetch, VirtAddr::new(addr), size);
-        out.reference(reference, Place::Byte(at), || ());
+        out.reference(reference, Place::Byte(at));
         cursor.next_fetch = Some(addr.wrapping_add(u64::from(size)));
         cursor.last_fetch = Some(addr);
         Ok(())

@@ -73,7 +73,7 @@ pub(crate) fn source(input: Input) -> LackeySource {
 
 fn source_with(input: Input, instructions: Instructions) -> LackeySource {
     let reader = LackeyReader { blocks: Blocks::new(input), text: Text::new(instructions) };
-    ReaderSource::new(reader, ())
+    ReaderSource::new(reader)
 }
 
 /// Lackey's text on its way in.
@@ -94,9 +94,7 @@ impl LackeyReader {
 }
 
 impl Reader for LackeyReader {
-    type Own = ();
-
-    fn read_some(&mut self, out: &mut Learning<()>) -> Result<bool, TraceError> {
+    fn read_some(&mut self, out: &mut Learning) -> Result<bool, TraceError> {
         let mut total = 0;
         loop {
             let more = self.blocks.more();
@@ -165,12 +163,7 @@ impl Text {
     }
 
     /// Takes whole lines of `text`, all if no more will come, and says how many bytes they were.
-    fn lines_of(
-        &mut self,
-        text: &[u8],
-        is_end: bool,
-        out: &mut Learning<()>,
-    ) -> Result<usize, String> {
+    fn lines_of(&mut self, text: &[u8], is_end: bool, out: &mut Learning) -> Result<usize, String> {
         self.paths.move_on();
         let mut used = 0;
         loop {
@@ -220,7 +213,7 @@ impl Text {
     }
 
     /// Takes what follows the last newline.
-    fn last_line(&mut self, text: &[u8], out: &mut Learning<()>) -> Result<(), String> {
+    fn last_line(&mut self, text: &[u8], out: &mut Learning) -> Result<(), String> {
         if text.is_empty() && !self.in_long_message {
             return Ok(());
         }
@@ -231,7 +224,7 @@ impl Text {
     }
 
     /// Takes one line, without its newline.
-    fn line(&mut self, text: &[u8], out: &mut Learning<()>) -> Result<(), String> {
+    fn line(&mut self, text: &[u8], out: &mut Learning) -> Result<(), String> {
         if std::mem::take(&mut self.in_long_message) {
             self.lines += 1;
             return Ok(());
@@ -244,7 +237,7 @@ impl Text {
         &mut self,
         line: Result<Line, Fault>,
         text: &[u8],
-        out: &mut Learning<()>,
+        out: &mut Learning,
     ) -> Result<(), String> {
         let fault = match line {
             Ok(Line::Reference(reference)) => return self.reference(reference, text, out),
@@ -264,13 +257,13 @@ impl Text {
         &mut self,
         reference: Reference,
         text: &[u8],
-        out: &mut Learning<()>,
+        out: &mut Learning,
     ) -> Result<(), String> {
         self.lines += 1;
         if reference.kind != ItemKind::Fetch && out.learner.here == START {
             return Err(wrong(Fault::DataBeforeFetch, text));
         }
-        out.reference(reference, Place::Line(self.lines), || ());
+        out.reference(reference, Place::Line(self.lines));
         Ok(())
     }
 

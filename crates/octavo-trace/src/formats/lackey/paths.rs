@@ -92,7 +92,7 @@ impl Paths {
         used: usize,
         reference: &Reference,
         lines: u64,
-        out: &mut Learning<()>,
+        out: &mut Learning,
     ) -> (usize, u64) {
         let Some(window) = text[used..].first_chunk::<TEXT_BYTES>() else { return (0, 0) };
         self.keep_up(&out.learner);

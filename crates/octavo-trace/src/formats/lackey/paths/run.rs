@@ -18,7 +18,7 @@ impl Paths {
         first: u32,
         text: &[u8],
         lines: u64,
-        out: &mut Learning<()>,
+        out: &mut Learning,
     ) -> (usize, u64) {
         self.run::<Avx2>(first, text, lines, out)
     }
@@ -31,7 +31,7 @@ impl Paths {
         first: u32,
         text: &[u8],
         lines: u64,
-        out: &mut Learning<()>,
+        out: &mut Learning,
     ) -> (usize, u64) {
         self.run::<Avx512>(first, text, lines, out)
     }
@@ -43,7 +43,7 @@ impl Paths {
         first: u32,
         text: &[u8],
         lines: u64,
-        out: &mut Learning<()>,
+        out: &mut Learning,
     ) -> (usize, u64) {
         let (pieces, table) = (&mut self.pieces[..], &self.table);
         let words = out.out.words_mut();
