@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from octavo._core import VERSION, start_convert
 from octavo.background import outcome_of
 from octavo.errors import Interrupted, UsageError
-from octavo.output import check_new_file
+from octavo.output import check_new_file, check_standard_output
 from octavo.sampling import Sample
 from octavo.traces import PARQUET, STANDARD_STREAM, format_to_write, manifest_of, open_trace
 
@@ -55,6 +55,8 @@ def convert_trace(
         _check_target(source, target, force=force)
     elif written_as == PARQUET:
         raise UsageError("Parquet is written to a file, not to a pipe.")
+    else:
+        check_standard_output()
     trace = open_trace(source, format=read_format, max_expanded_bytes=max_expanded_bytes)
     about = json.dumps(_about(source, manifest_of(source, trace)))
     began = time.monotonic()

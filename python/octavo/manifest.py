@@ -85,6 +85,7 @@ def partial_reason(
     processes: Sequence[Process] | Sequence[RecordedStream],
     untraced: int,
     interrupted_by: int | None,
+    told_by_trace: str | None = None,
 ) -> str | None:
     """Why what was traced stops short of the program's own end; None when it does not."""
     if interrupted_by is not None:
@@ -99,6 +100,8 @@ def partial_reason(
         return ended["diagnostics"].rstrip(".")
     if ended["reason"] == "signalled" and ended["signal"] is not None:
         return f"the program was killed by {signal_name(ended['signal'])}"
+    if told_by_trace is not None:
+        return told_by_trace
     lost = [process["program"] for process in processes if process["ended_by"] == "lost"]
     if lost:
         return f"{len(lost)} process(es) went without a word, the first was {lost[0]}"
@@ -124,12 +127,12 @@ def build_manifest(result: Result, facts: Circumstances) -> dict[str, Any]:
     """Plain data, ready for JSON."""
     configuration = facts.configuration
     ended, untraced = result["exit"], result["untraced_processes"]
-    reason = partial_reason(ended, result["processes"], untraced, facts.interrupted_by)
+    told = None if facts.trace is None else facts.trace.partial_reason
+    reason = partial_reason(ended, result["processes"], untraced, facts.interrupted_by, told)
     status = exit_status(ended, facts.interrupted_by)
     notes = list(MODEL_NOTES)
     trace: dict[str, Any] = {}
     if facts.trace is not None:
-        reason = reason or facts.trace.partial_reason
         status = _replay_status(ended, facts.interrupted_by)
         notes += facts.trace.notes
         trace = {"trace": facts.trace.record}

@@ -37,7 +37,7 @@ def failing_with(what: str) -> Iterator[None]:
 
 def write_standard_output(text: str) -> None:
     """Writes and flushes, so that a reader who has gone is noticed here and nowhere later."""
-    _check_standard_output()
+    check_standard_output()
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -46,8 +46,8 @@ def write_standard_output(text: str) -> None:
         raise
 
 
-def _check_standard_output() -> None:
-    """Python has no `sys.stdout` where a shell's `>&-` closed it."""
+def check_standard_output() -> None:
+    """Refuses one that is closed: Python has no `sys.stdout` where a shell's `>&-` closed it."""
     if sys.stdout is None:
         raise CannotRun("cannot write to standard output: it is closed.")
 
@@ -81,7 +81,7 @@ class JsonFile:
         self._place = Path(os.path.realpath(name))
         with failing_with(self._what):
             if name == STANDARD_OUTPUT:
-                _check_standard_output()
+                check_standard_output()
                 return
             if self._place.is_dir():
                 raise CannotRun(f"cannot write `{name}`: it is a directory.")

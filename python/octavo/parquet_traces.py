@@ -144,7 +144,9 @@ def _bytes(column: Column) -> bytes:
 
 
 def _sentence(error: Exception) -> str:
-    """The first line of what Arrow says."""
+    """The first line of what Arrow says; of the system's errors, the system's own words."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return os.strerror(error.errno)
     text = str(error).strip() or type(error).__name__
     return text.splitlines()[0].rstrip(".")
 

@@ -22,6 +22,7 @@ from octavo.manifest import exit_status, partial_reason
 from octavo.output import check_new_file
 from octavo.program import find_program
 from octavo.session import Program, drive
+from octavo.traces import check_name_to_record
 from octavo.valgrind import check_temporary_directory, find_tool_dir, find_valgrind
 
 if TYPE_CHECKING:
@@ -133,6 +134,7 @@ def execute_recording(
             "no program given; write it after the options: octavo record -o FILE -- PROGRAM."
         )
     program = find_program(command[0])
+    check_name_to_record(path)
     check_new_file(path, force=force, option="--output")
     valgrind = find_valgrind()
     check_temporary_directory()

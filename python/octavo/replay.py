@@ -114,7 +114,7 @@ def _facts(facts: Facts, said: dict[str, Any] | None, about: dict[str, Any]) -> 
     return TraceFacts(
         record=record,
         notes=notes_on(facts),
-        partial_reason=None if reason is None else f"the recording ended early: {reason}",
+        partial_reason=None if reason is None else f"the trace ends early: {reason}",
     )
 
 
@@ -123,9 +123,14 @@ def sample_of(facts: Facts) -> Any:
     return None if facts["sample"] is None else json.loads(facts["sample"])
 
 
+def own_notes_on(facts: Facts) -> list[str]:
+    """What a trace itself says that its reader should know, a sentence each."""
+    return [f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in facts["notes"]]
+
+
 def notes_on(facts: Facts) -> list[str]:
     """What a reader of any numbers from a trace should know, a sentence each."""
-    notes = [f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in facts["notes"]]
+    notes = own_notes_on(facts)
     if not facts["exact"]:
         notes.append("The trace does not hold every reference; all counts are of what it holds.")
     statement = sample_of(facts)

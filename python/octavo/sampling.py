@@ -68,23 +68,24 @@ def sentences_on(statement: dict[str, Any]) -> list[str]:
         return []
     stream = max(shrunk, key=lambda stream: stream["instructions"])
     windows = stream["windows"]
+    of_windows = f"{windows} window{'' if windows == 1 else 's'}"
     lines = [
         f"Kept {100 * stream['kept_instructions'] / stream['instructions']:.3g}% of "
         f"{format_count(stream['instructions'])} instructions"
         + (f" of process {stream['stream']}" if len(shrunk) > 1 else "")
-        + f", {windows} windows of {format_count(statement['window_instructions'])}."
+        + f", {of_windows} of {format_count(statement['window_instructions'])}."
     ]
     for error in stream["errors"]:
         if error["stream"] == "data" and error["page_size"] in _SHOWN_PAGE_SIZES:
-            lines.append(_on_error(error, statement["tlb_entries"], windows))
+            lines.append(_on_error(error, statement["tlb_entries"], of_windows))
     return lines
 
 
-def _on_error(error: dict[str, Any], entries: int, windows: int) -> str:
+def _on_error(error: dict[str, Any], entries: int, of_windows: str) -> str:
     size = format_bytes(error["page_size"])
     shown = format_mpki(error["sample_mpki"])
     if error["low_mpki"] is None:
-        spread = f"no interval can be told from {windows} windows"
+        spread = f"no interval can be told from {of_windows}"
     else:
         low, high = format_mpki(error["low_mpki"]), format_mpki(error["high_mpki"])
         spread = f"95% of resamplings of its windows lie between {low} and {high}"

@@ -51,6 +51,9 @@ def names_a_trace(command: Sequence[str], format: str | None = None) -> bool:
     if "/" not in word and shutil.which(word) is not None:
         return False
     path = Path(word)
+    if path.is_fifo():
+        # No program; and what is looked at here would be gone for its reader.
+        return True
     if path.is_file() and _is_program(path):
         return False
     if is_named_like_a_trace(word):
@@ -64,6 +67,9 @@ def _is_program(path: Path) -> bool:
 
 
 def _begins_with(path: Path, *magic: bytes) -> bool:
+    """Whether a file begins so; a pipe is not looked at, since it can be read once."""
+    if not path.is_file():
+        return False
     try:
         with path.open("rb") as file:
             return file.read(max(map(len, magic))).startswith(magic)
@@ -122,6 +128,16 @@ def format_to_write(name: str, wanted: str | None) -> str:
     raise UsageError(f"the name `{name}` tells no format; --to takes {_or(writable)}.")
 
 
+def check_name_to_record(name: str) -> None:
+    """Refuses a name that promises a format, or a compression, that a recording does not have."""
+    named = [known["name"] for known in _formats_of(name) if known["writes"]]
+    if name.endswith(COMPRESSIONS) or (named and NATIVE not in named):
+        raise UsageError(
+            f"a recording is an uncompressed native trace, and `{name}` is named like another: "
+            "name it .oct, and `octavo convert` makes the other."
+        )
+
+
 def _or(names: Sequence[str]) -> str:
     return " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
@@ -151,6 +167,8 @@ def open_trace(
 
 
 def _check_readable(name: str) -> None:
+    if not name:
+        raise UsageError("the trace's name is empty; name a file, - or synth:….")
     path = Path(name)
     try:
         path.stat()

@@ -71,5 +71,5 @@ def test_the_error_is_told():
 
 
 def test_one_window_tells_no_interval():
-    assert sentences_on(_statement(1))[1].endswith("no interval can be told from 1 windows.")
+    assert sentences_on(_statement(1))[1].endswith("no interval can be told from 1 window.")
     assert sentences_on({"streams": []}) == []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from pathlib import Path
 
 import pyarrow as pa
@@ -86,6 +88,17 @@ def test_which_files_are_traces(csv: str, tmp_path: Path) -> None:
     ):
         (tmp_path / name).write_bytes(content)
         assert not names_a_trace([str(tmp_path / name)])
+
+
+def test_a_pipe_with_a_name_is_read_once(csv: str, tmp_path: Path) -> None:
+    """As the shell makes one of <(zcat trace.gz)."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert names_a_trace([str(pipe)])
+    writer = threading.Thread(target=pipe.write_bytes, args=(Path(csv).read_bytes(),))
+    writer.start()
+    assert read(str(pipe)) == SOME
+    writer.join()
 
 
 def test_a_program_on_path_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,6 +248,31 @@ def test_a_conversion_leaves_nothing_half(csv: str, tmp_path: Path) -> None:
     assert read(str(out)) == [*SOME, ("load", 16, 8)]
 
 
+def test_what_was_kept_of_a_broken_trace_is_never_taken_for_whole(csv: str, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.csv"
+    broken.write_text(Path(csv).read_text() + "lod,1,1\n")
+    kept, again = str(tmp_path / "kept.oct"), str(tmp_path / "again.oct")
+    run("convert", "--keep-partial", str(broken), kept)
+    assert run("convert", kept, again).exit_code == 0
+    for name in (kept, again):
+        assert "partial:" in run("info", name).stdout
+        assert "line 7" in run("info", name).stdout
+        assert "line 7" in octavo.run(name).manifest["partial_reason"]
+        assert "PARTIAL" in run("run", name).stderr
+
+
+def test_a_text_that_ends_inside_a_line_is_refused(csv: str, tmp_path: Path) -> None:
+    short = tmp_path / "short.csv"
+    short.write_text(Path(csv).read_text().rstrip("\n"))
+    for command in (["check"], ["head"], ["convert", "--to", "din"]):
+        assert_refused(run(*command, str(short), *["-"] * (len(command) - 1 > 0)), 125, "line 6")
+
+
+@pytest.mark.parametrize("name", ["a.lackey", "a.csv", "a.oct.gz", "a.zst", "a.champsim.xz"])
+def test_a_recording_is_not_named_like_another_format(name: str) -> None:
+    assert_refused(run("record", "-o", name, "--", "true"), 2, name, ".oct")
+
+
 def test_conversions_that_make_no_sense(csv: str, tmp_path: Path) -> None:
     out = tmp_path / "out.oct"
     out.write_text("precious")
@@ -246,6 +284,7 @@ def test_conversions_that_make_no_sense(csv: str, tmp_path: Path) -> None:
     assert_refused(run("convert", "--from", "parquet", "-", str(tmp_path / "x.oct")), 2, "pipe")
     assert_refused(run("convert", csv, str(tmp_path / "x.oct"), "--process", "3"), 125, "process 3")
     assert_refused(run("convert", str(tmp_path / "no.csv"), "x.oct"), 125, "No such file")
+    assert_refused(run("convert", "", str(tmp_path / "x.oct")), 2, "empty")
     assert not (tmp_path / "x.oct").exists()
 
 

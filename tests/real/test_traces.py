@@ -275,8 +275,9 @@ def test_damage_is_one_sentence(suffix: str, small: Path, tmp_path: Path):
         broken.write_bytes(damage(whole.read_bytes()))
         ended = here("convert", broken, out)
         if damage is cut_short and not ended.status:
-            # Text that was cut within a line may be a whole, shorter line.
+            # Text that was cut right behind a line is a whole, shorter text.
             assert suffix in ("lackey", "csv", "din", "xdin")
+            assert broken.read_bytes().endswith(b"\n")
             out.unlink()
             continue
         assert_refused(ended, broken.name)
@@ -327,3 +328,23 @@ def test_a_long_recording_is_small_and_whole(tmp_path: Path, octavo: Octavo):
     assert octavo_does("check", trace).status == 0
     replayed = octavo([trace])
     assert replayed.count("references") == info["references"]
+
+
+@pytest.mark.parametrize("command", ["check", "info", "head"])
+def test_standard_output_that_takes_nothing_is_a_failure(command: str) -> None:
+    trace = "synth:gups?table=64KiB&updates=10"
+    reader, writer = os.pipe()
+    os.close(reader)
+    gone = subprocess.run([OCTAVO, command, trace], stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert (gone.returncode, gone.stderr) == (125, b"octavo: Broken pipe.\n")
+    closed = natively(["sh", "-c", '"$@" >&-', "sh", OCTAVO, command, trace])
+    assert closed.status == 125
+    assert b"closed" in closed.stderr
+
+
+def test_a_conversion_to_a_closed_standard_output_is_a_failure() -> None:
+    convert = [OCTAVO, "convert", "--to", "csv", "synth:gups?table=64KiB&updates=10", "-"]
+    closed = natively(["sh", "-c", '"$@" >&-', "sh", *convert])
+    assert closed.status == 125
+    assert b"closed" in closed.stderr

@@ -9,7 +9,9 @@
 use std::collections::BTreeMap;
 
 use octavo_trace::source::{Batch, Facts, Place, Progress, Source, Step, TraceError};
-use octavo_trace::{Decoder, Observer, Start, StreamEnd, StreamIdentity, WordConsumer};
+use octavo_trace::{
+    Decoder, Observer, SegmentRoom, Start, StreamEnd, StreamIdentity, WordConsumer,
+};
 use octavo_types::{Consumer, Event, PageSize, Segment, VirtAddr};
 use serde_json::{Value, json};
 
@@ -60,13 +62,21 @@ pub struct Sampled {
     spec: SampleSpec,
     raw: Batch,
     streams: BTreeMap<u32, (Decoder, Sampler)>,
+    room: SegmentRoom,
     ended: bool,
 }
 
 impl Sampled {
     /// Keeps of `inner` what `spec` says.
     pub fn new(inner: Box<dyn Source>, spec: SampleSpec) -> Self {
-        Sampled { inner, spec, raw: Batch::default(), streams: BTreeMap::new(), ended: false }
+        Sampled {
+            inner,
+            spec,
+            raw: Batch::default(),
+            streams: BTreeMap::new(),
+            room: SegmentRoom::default(),
+            ended: false,
+        }
     }
 
     fn statement(&self) -> Value {
@@ -99,7 +109,7 @@ impl Source for Sampled {
             match &step {
                 Some(Step::Began(identity)) => {
                     let sampler = Sampler::new(self.spec, identity.clone());
-                    self.streams.insert(identity.stream, (Decoder::default(), sampler));
+                    self.streams.insert(identity.stream, (Decoder::sharing(&self.room), sampler));
                 }
                 Some(Step::Batch(stream)) => {
                     let (decoder, sampler) =
@@ -107,9 +117,7 @@ impl Source for Sampled {
                     std::mem::swap(&mut sampler.kept, &mut batch.words);
                     let decoded = decoder.decode(&self.raw.words, sampler);
                     std::mem::swap(&mut sampler.kept, &mut batch.words);
-                    decoded.map_err(|error| {
-                        TraceError::at("the trace", self.inner.place(), error.to_string())
-                    })?;
+                    decoded.map_err(|error| self.inner.undecodable(&error))?;
                     if batch.words.is_empty() {
                         continue;
                     }
@@ -132,6 +140,10 @@ impl Source for Sampled {
 
     fn place(&self) -> Place {
         self.inner.place()
+    }
+
+    fn name(&self) -> &str {
+        self.inner.name()
     }
 }
 

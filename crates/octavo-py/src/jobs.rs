@@ -116,7 +116,7 @@ pub fn start_convert_to_columns(
     let trace = trace.borrow(py);
     let source = trace.take()?;
     let (writer, drain) = column_writer(name);
-    let sink = Box::new(PlainSink::new(name, Box::new(writer), None));
+    let sink = Box::new(PlainSink::new(name, Box::new(writer)));
     let options = ConvertOptions { about: Value::Null, keep_partial };
     let job = start_into(only(sink, &trace.name, process), source, options, sample);
     Ok((job, ColumnDrain::of(drain)))
@@ -169,7 +169,7 @@ fn sink(path: &Path, format: &str, manifest: &Manifest) -> PyResult<Box<dyn Sink
     })?;
     let output = output(path)?;
     let name = output.name().to_owned();
-    Ok(Box::new(PlainSink::new(&name, create(output), None)))
+    Ok(Box::new(PlainSink::new(&name, create(output))))
 }
 
 /// Reads `trace` through and counts what it holds; with `records_only`, what a native trace says

@@ -1,6 +1,7 @@
 //! From one trace to another.
 
 use octavo_types::{Consumer, Event, Segment, VirtAddr};
+use serde_json::Value;
 
 use crate::job::JobState;
 use crate::native::Manifest;
@@ -14,7 +15,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default)]
 pub struct ConvertOptions {
     /// What the new trace says of itself, beside what is known of the old one.
-    pub about: serde_json::Value,
+    pub about: Value,
     /// Whether what came before an error in the trace is written all the same, and the error only
     /// told.
     pub keep_partial: bool,
@@ -51,11 +52,17 @@ pub fn convert(
                 streams.insert(identity.stream, Default::default());
             }
             Ok(Some(Step::Batch(stream))) => {
-                sink.words(stream, &batch.words)?;
                 let (decoder, count) = streams.entry(stream).or_default();
-                decoder.decode(&batch.words, count).map_err(|error| {
-                    TraceError::at("the trace", source.place(), error.to_string())
-                })?;
+                // Before anything is written: what is wrong with them is the trace's fault.
+                if let Err(error) = decoder.decode(&batch.words, count) {
+                    let error = source.undecodable(&error);
+                    if !options.keep_partial {
+                        return Err(error);
+                    }
+                    fault = Some(error);
+                    break;
+                }
+                sink.words(stream, &batch.words)?;
                 let all = |of: fn(&Count) -> u64| {
                     of(&ended) + streams.values().map(|(_, count)| of(count)).sum::<u64>()
                 };
@@ -81,8 +88,18 @@ pub fn convert(
         sink.end(stream, &StreamEnd { ended: Ended::Lost, ..StreamEnd::PLAIN })?;
     }
     let facts = source.facts();
-    sink.add_manifest(&Manifest::converted(&facts, options.about))?;
+    let about = fault.iter().fold(options.about, kept_before);
+    sink.add_manifest(&Manifest::converted(&facts, about))?;
     Ok(Converted { facts, written: sink.finish()?, fault })
+}
+
+/// What a trace says of itself of which only what came before `fault` was kept.
+fn kept_before(mut about: Value, fault: &TraceError) -> Value {
+    if let Some(said) = about.as_object_mut() {
+        let reason = format!("only what came before a fault was converted ({fault})");
+        said.insert("partial_reason".to_owned(), reason.into());
+    }
+    about
 }
 
 /// Counts what passes.

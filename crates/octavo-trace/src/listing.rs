@@ -69,8 +69,7 @@ pub fn list(source: &mut dyn Source, options: ListingOptions) -> (Vec<Entry>, Op
                 let decoded = decoder.decode(&batch.words, &mut lister);
                 *instruction = lister.instruction;
                 if let Err(error) = decoded {
-                    let error = TraceError::at("the trace", source.place(), error.to_string());
-                    return (lister.entries, Some(error));
+                    return (lister.entries, Some(source.undecodable(&error)));
                 }
             }
             Ok(Some(_)) => {}

@@ -9,7 +9,7 @@ use crate::job::{Job, JobProgress, JobState};
 use crate::observer::{
     ExitReason, Observer, RunExit, RunProgress, RunResult, StreamProgress, StreamResult,
 };
-use crate::ring::Decoder;
+use crate::ring::{Decoder, SegmentRoom};
 use crate::source::{Batch, Facts, Progress, ReadAhead, Source, Step, TraceError};
 use crate::stream::{Ended, StreamEnd, StreamIdentity};
 use crate::window::{Limits, Window};
@@ -53,6 +53,7 @@ impl<C: Observer> Replay<C> {
             }
             let source = ReadAhead::new(source, false);
             let player = Player {
+                room: SegmentRoom::default(),
                 source,
                 limits,
                 observer,
@@ -100,6 +101,7 @@ impl<C: Observer> Replay<C> {
 }
 
 struct Player<'a, C, F> {
+    room: SegmentRoom,
     source: ReadAhead,
     limits: Arc<Limits>,
     observer: F,
@@ -163,19 +165,18 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C> Player<'_, C, F> {
             Step::Began(identity) => {
                 let window = Window::new((self.observer)(&identity), self.limits.clone());
                 let stream = identity.stream;
-                let decoder = Decoder::default();
+                let decoder = Decoder::sharing(&self.room);
                 self.streams.insert(stream, Playing { identity, decoder, window });
             }
             Step::Batch(stream) => {
                 let skipped = self.source.skipped_instructions();
                 self.limits.skipped(skipped - self.skipped);
                 self.skipped = skipped;
-                let place = self.source.place();
                 let playing = self.streams.get_mut(&stream).expect("a source begins its streams");
                 playing
                     .decoder
                     .decode(&batch.words, &mut playing.window)
-                    .map_err(|error| TraceError::at("the trace", place, error.to_string()))?;
+                    .map_err(|error| self.source.undecodable(&error))?;
             }
             Step::Ended(stream, end) => self.end(stream, &end, None),
         }

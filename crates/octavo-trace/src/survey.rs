@@ -6,7 +6,7 @@ use octavo_types::{Consumer, Event, Segment, VirtAddr};
 
 use crate::job::JobState;
 use crate::native::Manifest;
-use crate::ring::{Decoder, Start, WordConsumer};
+use crate::ring::{Decoder, SegmentRoom, Start, WordConsumer};
 use crate::source::{Batch, Facts, Source, Step, TraceError};
 use crate::stream::{StreamEnd, StreamIdentity};
 
@@ -63,6 +63,7 @@ pub struct Survey {
 /// Reads `source` to its end.
 pub fn survey(source: &mut dyn Source, state: &JobState) -> Survey {
     let mut batch = Batch::default();
+    let room = SegmentRoom::default();
     let mut streams: BTreeMap<u32, (StreamSurvey, Decoder)> = BTreeMap::new();
     let (mut fault, mut stopped) = (None, false);
     while fault.is_none() {
@@ -79,15 +80,13 @@ pub fn survey(source: &mut dyn Source, state: &JobState) -> Survey {
                     hash: 0,
                     identity,
                 };
-                streams.insert(survey.identity.stream, (survey, Decoder::default()));
+                streams.insert(survey.identity.stream, (survey, Decoder::sharing(&room)));
             }
             Ok(Some(Step::Batch(stream))) => {
                 let Some((survey, decoder)) = streams.get_mut(&stream) else { continue };
                 let mut counter = Counter { survey };
                 let decoded = decoder.decode(&batch.words, &mut counter);
-                fault = decoded
-                    .err()
-                    .map(|error| TraceError::at("the trace", source.place(), error.to_string()));
+                fault = decoded.err().map(|error| source.undecodable(&error));
                 let sum = |of: fn(&StreamCounts) -> u64| {
                     streams.values().map(|(survey, _)| of(&survey.counts)).sum()
                 };

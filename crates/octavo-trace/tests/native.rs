@@ -144,16 +144,42 @@ proptest! {
 fn faults_are_told_in_a_sentence() {
     let whole = trace(&[vec![]]);
     let sentence = |bytes: &[u8]| read(bytes).1.unwrap().to_string();
-    assert_eq!(sentence(b"no such thing at all"), "`t.oct`: is no native trace");
+    assert_eq!(sentence(b"no such thing at all"), "`t.oct` is no native trace");
     let mut newer = whole.clone();
     newer[8] = 9;
     assert_eq!(
         sentence(&newer),
-        "`t.oct`: has version 9 of the native format, and this Octavo reads up to 1"
+        "`t.oct` has version 9 of the native format, and this Octavo reads up to 1"
     );
     let cut = sentence(&whole[..whole.len() - 30]);
     assert!(cut.ends_with("the trace is cut off here; what came before is whole"), "{cut}");
     assert!(cut.starts_with("`t.oct`, chunk "), "{cut}");
+    let followed = sentence(&[&whole[..], b"?"].concat());
+    assert!(followed.starts_with("`t.oct`, chunk "), "{followed}");
+    assert!(followed.ends_with("the trace ends here, and something follows its end"), "{followed}");
+}
+
+#[test]
+fn a_pipe_with_a_name_is_read_as_any_pipe() {
+    let whole = trace(&[vec![]]);
+    let path = std::env::temp_dir().join(format!("octavo-pipe-{}.oct", std::process::id()));
+    let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+    // SAFETY: the name ends with a zero byte.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    let (to, bytes) = (path.clone(), whole.clone());
+    let writer = std::thread::spawn(move || std::fs::write(to, bytes));
+    let input = Input::open(&path, InputOptions::default()).unwrap();
+    // Nobody writes to it any more: whoever opens it again waits for ever.
+    writer.join().unwrap().unwrap();
+    let mut source = NativeSource::open(input).unwrap();
+    source.skip_instructions(1);
+    std::fs::remove_file(path).unwrap();
+    let mut batch = Batch::default();
+    let mut steps = 0;
+    while source.next(&mut batch).unwrap().is_some() {
+        steps += 1;
+    }
+    assert_eq!(steps, 2);
 }
 
 #[test]
@@ -170,5 +196,8 @@ fn an_overview_is_read_from_the_index_or_from_the_frames() {
     let cut = Overview::read(&path).unwrap();
     assert!(!cut.is_whole);
     assert_eq!(cut.streams, overview.streams);
+    std::fs::write(&path, [&whole[..], &whole].concat()).unwrap();
+    let twice = Overview::read(&path).unwrap();
+    assert!(!twice.is_whole && twice.whole_bytes < whole.len() as u64);
     std::fs::remove_dir_all(directory).unwrap();
 }

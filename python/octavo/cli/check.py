@@ -11,6 +11,7 @@ from octavo.cli import options
 from octavo.cli.guard import guarded
 from octavo.errors import CannotRun
 from octavo.output import STANDARD_OUTPUT, JsonFile
+from octavo.replay import own_notes_on
 from octavo.terminal.console import make_console, make_output_console
 from octavo.terminal.live import LiveLine, trace_text
 from octavo.terminal.summary import say
@@ -73,6 +74,8 @@ def _show(console: Console, trace: str, found: "Checked") -> None:
     if left > 0:
         kinds = ", ".join(f"{format_count(n)} {kind}" for kind, n in found["counts"].items())
         say(console, f"and {left} more; in all {kinds}.")
+    for note in own_notes_on(found["facts"]):
+        say(console, note)
     if found["fault"] is None:
         number = sum(found["counts"].values())
         verdict = f"{number} finding{'s' if number > 1 else ''}" if number else "nothing is wrong"

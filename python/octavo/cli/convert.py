@@ -9,7 +9,7 @@ from octavo.cli import options
 from octavo.cli.guard import guarded
 from octavo.conversion import Conversion, convert_trace
 from octavo.errors import CannotRun
-from octavo.replay import sample_of
+from octavo.replay import own_notes_on, sample_of
 from octavo.sampling import parse_sample, sentences_on
 from octavo.terminal.console import make_console
 from octavo.terminal.live import LiveLine, trace_text
@@ -104,6 +104,8 @@ def convert(
             say(console, _headline(source, target, done), "bold")
             for loss in done.converted["losses"]:
                 say(console, f"Left out: {loss.rstrip('.')}.")
+            for note in own_notes_on(done.converted["facts"]):
+                say(console, note)
             statement = sample_of(done.converted["facts"])
             for sentence in [] if statement is None else sentences_on(statement):
                 say(console, sentence)

@@ -98,7 +98,7 @@ def _facts(record: dict[str, Any]) -> list[tuple[str, str]]:
     if about.get("versions"):
         facts.append(("with", ", ".join(f"{k} {v}" for k, v in about["versions"].items())))
     if about.get("partial_reason"):
-        facts.append(("partial", f"{about['partial_reason']}; the recording ended there"))
+        facts.append(("partial", f"{about['partial_reason']}; the trace ends there"))
     if record["bytes"] is not None:
         each = record["bytes_per_reference"]
         of_each = "" if each is None else f", {each:.3f} bytes per reference"

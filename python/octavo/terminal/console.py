@@ -1,12 +1,15 @@
 """The console on standard error: coloured on a terminal, plain text everywhere else."""
 
+import errno
 import os
 import sys
-from typing import IO, Any, cast
+from typing import IO, Any, NoReturn, cast
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+
+from octavo.output import check_standard_output
 
 PLAIN_WIDTH = 120
 """Columns when nobody says how wide the reader's screen is."""
@@ -62,9 +65,21 @@ def make_console() -> Console:
     return console
 
 
+class _OutputConsole(Console):
+    """One that leaves it to the command what becomes of it when its reader has gone."""
+
+    def on_broken_pipe(self) -> NoReturn:
+        """Raises, where rich would exit with 1: of `octavo check`, that is a verdict."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
 def make_output_console() -> Console:
     """Standard output, for the commands whose business is to tell something."""
-    console = Console(highlight=False, markup=False, emoji=False)
+    check_standard_output()
+    console = _OutputConsole(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = max(console.width, PLAIN_WIDTH)
     return console

@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::ring::Decoder;
+use crate::ring::{Decoder, SegmentRoom};
 use crate::source::{Batch, Place, Progress, Source, Step, TraceError};
 use crate::stream::{Began, StreamEnd};
 
@@ -72,6 +72,7 @@ impl Report {
 /// Checks one trace.
 #[derive(Default)]
 pub struct Checker {
+    room: SegmentRoom,
     streams: FxHashMap<u32, Checked>,
     ended: FxHashSet<u32>,
     report: Report,
@@ -129,7 +130,7 @@ impl Checker {
                 }
                 self.report.streams += 1;
                 let checker = StreamChecker::new(stream, identity.began == Began::Fork);
-                let (decoder, corrupt) = (Decoder::default(), false);
+                let (decoder, corrupt) = (Decoder::sharing(&self.room), false);
                 self.streams.insert(stream, Checked { decoder, checker, corrupt });
             }
             Step::Batch(stream) => {

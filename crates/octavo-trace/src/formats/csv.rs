@@ -14,7 +14,7 @@ use octavo_types::{Event, ItemKind, VirtAddr};
 
 use super::executed::ATOMIC_AND_REGISTERS;
 use super::line_writer::{LineFormat, LineWriter};
-use super::lines::quoted;
+use super::lines::{CUT, quoted};
 use super::numbers::{decimal, number, push_decimal, push_hex};
 use super::reader::{Learning, Reader, ReaderSource};
 use super::rows::{FIRST_THREAD, Row, Rows, Running};
@@ -224,7 +224,7 @@ impl CsvReader {
         }
     }
 
-    /// Takes every row that the buffer holds, or at the end of the trace what is left of one.
+    /// Takes every row that the buffer holds; at the end of the trace no part of one may be left.
     fn take(&mut self, out: &mut Learning) -> Result<(), TraceError> {
         let at_end = self.filled.is_empty();
         loop {
@@ -247,13 +247,12 @@ impl CsvReader {
                     return Err(self.wrong(format!("has more than {MAX_COLUMNS} columns")));
                 }
                 ReadRecordResult::Record => {
+                    if at_end {
+                        return Err(self.wrong(CUT));
+                    }
                     let taken = self.row(out);
                     self.fields.filled = (0, 0);
-                    taken.map_err(|what| {
-                        let cut =
-                            if at_end { "the trace ends in the middle of a row: " } else { "" };
-                        self.wrong(format!("{cut}{what}"))
-                    })?;
+                    taken.map_err(|what| self.wrong(what))?;
                 }
             }
         }

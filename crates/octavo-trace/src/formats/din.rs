@@ -171,7 +171,7 @@ impl Reader for DinReader {
 
     fn facts(&self) -> Facts {
         let State { extended, fetches, unknown, flushes, .. } = self.state;
-        let mut notes = self.lines.notes();
+        let mut notes = Vec::new();
         if !extended && fetches > 0 {
             notes.push(lengths::NOTE.to_owned());
         }
@@ -249,6 +249,7 @@ impl LineFormat for XdinLines {
 
 #[cfg(test)]
 mod tests {
+    use super::super::lines::CUT;
     use super::*;
     use crate::formats::testing::{self, read, references_of, split_modifies};
     use proptest::prelude::*;
@@ -318,18 +319,16 @@ mod tests {
             (&DIN, "0 10\n9 10\n", "`trace`, line 2: `9 10` has a label that is none of 0 to 5"),
             (&DIN, "0\n", "`trace`, line 1: `0` has no address"),
             (&DIN, "0 1g\n", "`trace`, line 1: `0 1g` has an address that is not hexadecimal"),
-            (&DIN, "\n4 0\n", "`trace`: has no references"),
+            (&DIN, "\n4 0\n", "`trace` has no references"),
             (&XDIN, "r 10 0\n", "`trace`, line 1: `r 10 0` has a size outside 1..=4096 bytes"),
             (
                 &XDIN,
                 "r 10 1001\n",
                 "`trace`, line 1: `r 10 1001` has a size outside 1..=4096 bytes",
             ),
-            (
-                &XDIN,
-                "r 10 4\nr 10",
-                "`trace`, line 2: the trace ends in the middle of a line: `r 10` has no size",
-            ),
+            (&XDIN, "r 10 4\nr 10", &format!("`trace`, line 2: {CUT}")),
+            // Another address may have been meant.
+            (&DIN, "0 10\n0 20", &format!("`trace`, line 2: {CUT}")),
             (
                 &XDIN,
                 "0 10 4\n",

@@ -9,6 +9,9 @@ use crate::source::{Input, Place, Progress, TraceError};
 pub(crate) const MAX_LINE_BYTES: usize = 4096;
 /// How much text is read at once.
 const BUFFER_BYTES: usize = if cfg!(fuzzing) { 1 << 13 } else { 1 << 18 };
+/// What is said of a last line without its end: cut anywhere, it may read as another, shorter one.
+pub(crate) const CUT: &str =
+    "the trace ends inside this line: it was cut off, or lacks its last newline";
 /// How much of a faulty line an error quotes.
 const MAX_QUOTED_BYTES: usize = 80;
 
@@ -22,25 +25,16 @@ pub(crate) struct Lines {
     number: u64,
     /// Whether there was anything at all.
     any: bool,
-    unterminated: bool,
 }
 
 impl Lines {
     /// The lines of `input`.
     pub(crate) fn new(input: Input) -> Self {
-        Lines {
-            input,
-            buffer: vec![0; BUFFER_BYTES],
-            filled: 0..0,
-            number: 0,
-            any: false,
-            unterminated: false,
-        }
+        Lines { input, buffer: vec![0; BUFFER_BYTES], filled: 0..0, number: 0, any: false }
     }
 
     /// Reads some more, and gives each whole line of it to `take`, without its end and with its
-    /// place. What `take` finds wrong is wrong at that line. False at the end of the text; a last
-    /// line without its newline is taken if it can be.
+    /// place. What `take` finds wrong is wrong at that line. False at the end of the text.
     pub(crate) fn read_some(
         &mut self,
         mut take: impl FnMut(&[u8], Place) -> Result<(), String>,
@@ -53,7 +47,7 @@ impl Lines {
             Err(error) => return Err(self.wrong(error.to_string())),
         };
         if read == 0 {
-            return self.end(take);
+            return self.end();
         }
         self.any = true;
         self.filled.end += read;
@@ -77,21 +71,14 @@ impl Lines {
         Ok(true)
     }
 
-    /// Takes what follows the last newline.
-    fn end(
-        &mut self,
-        mut take: impl FnMut(&[u8], Place) -> Result<(), String>,
-    ) -> Result<bool, TraceError> {
+    /// Nothing may follow the last newline.
+    fn end(&mut self) -> Result<bool, TraceError> {
         if !self.any {
             return Err(TraceError::whole(self.input.name(), "is empty"));
         }
-        let line = &self.buffer[self.filled.clone()];
-        if !line.is_empty() {
+        if !self.filled.is_empty() {
             self.number += 1;
-            self.unterminated = true;
-            take(without_return(line), Place::Line(self.number)).map_err(|what| {
-                self.wrong(format!("the trace ends in the middle of a line: {what}"))
-            })?;
+            return Err(self.wrong(CUT));
         }
         Ok(false)
     }
@@ -108,12 +95,6 @@ impl Lines {
     /// The trace is wrong as a whole.
     pub(crate) fn wrong_whole(&self, what: impl Into<String>) -> TraceError {
         TraceError::whole(self.input.name(), what)
-    }
-
-    /// What a user should know of the text, a sentence each.
-    pub(crate) fn notes(&self) -> Vec<String> {
-        let note = "the text ends inside a line, which was taken as it stands";
-        if self.unterminated { vec![note.to_owned()] } else { Vec::new() }
     }
 
     /// How far it is.
@@ -144,11 +125,16 @@ fn without_return(line: &[u8]) -> &[u8] {
 
 /// The start of `text`, whatever it holds, fit to print.
 pub(crate) fn quoted(text: &[u8]) -> String {
-    let mut quoted: String = String::from_utf8_lossy(&text[..text.len().min(MAX_QUOTED_BYTES)])
+    quoted_to(text, MAX_QUOTED_BYTES)
+}
+
+/// At most `bytes` of `text`, whatever it holds, fit to print.
+pub(crate) fn quoted_to(text: &[u8], bytes: usize) -> String {
+    let mut quoted: String = String::from_utf8_lossy(&text[..text.len().min(bytes)])
         .chars()
         .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c })
         .collect();
-    if text.len() > MAX_QUOTED_BYTES {
+    if text.len() > bytes {
         quoted.push('…');
     }
     quoted
@@ -159,8 +145,8 @@ mod tests {
     use super::*;
     use crate::source::InputOptions;
 
-    /// The lines of `text`, each read in `pieces`, and the error that ends them.
-    fn lines_of(text: &str) -> (Vec<String>, Option<String>, Vec<String>) {
+    /// The lines of `text`, and the error that ends them.
+    fn lines_of(text: &str) -> (Vec<String>, Option<String>) {
         let reader = Box::new(std::io::Cursor::new(text.to_owned().into_bytes()));
         let input = Input::from_reader("t", reader, InputOptions::default()).unwrap();
         let (mut lines, mut taken) = (Lines::new(input), Vec::new());
@@ -178,33 +164,25 @@ mod tests {
                 Err(error) => break Some(error.to_string()),
             }
         };
-        (taken, error, lines.notes())
+        (taken, error)
     }
 
     #[test]
     fn lines_and_their_ends() {
-        let (taken, error, notes) = lines_of("a\r\n\nb b\n");
-        assert_eq!(
-            (taken, error, notes.len()),
-            (["a", "", "b b"].map(String::from).to_vec(), None, 0)
-        );
-        let (taken, error, notes) = lines_of("a\nb");
-        assert_eq!((taken.len(), error, notes.len()), (2, None, 1));
-        assert_eq!(lines_of("").1.unwrap(), "`t`: is empty");
+        let taken = ["a", "", "b b"].map(String::from).to_vec();
+        assert_eq!(lines_of("a\r\n\nb b\n"), (taken, None));
+        assert_eq!(lines_of("").1.unwrap(), "`t` is empty");
         assert_eq!(lines_of("a\nbad\nc").1.unwrap(), "`t`, line 2: is bad");
-        assert_eq!(
-            lines_of("a\nbad").1.unwrap(),
-            "`t`, line 2: the trace ends in the middle of a line: is bad"
-        );
+        assert_eq!(lines_of("a\nb"), (vec!["a".to_owned()], Some(format!("`t`, line 2: {CUT}"))));
     }
 
     #[test]
     fn many_lines_and_long_ones() {
-        let (taken, error, _) = lines_of(&"0123456789\n".repeat(100_000));
+        let (taken, error) = lines_of(&"0123456789\n".repeat(100_000));
         assert!(taken.len() == 100_000 && taken.iter().all(|line| line == "0123456789"));
         assert_eq!(error, None);
         for text in ["a".repeat(5000), "a".repeat(5000) + "\n", "a".repeat(1 << 19)] {
-            let (taken, error, _) = lines_of(&format!("b\n{text}"));
+            let (taken, error) = lines_of(&format!("b\n{text}"));
             assert_eq!(taken, ["b"]);
             assert_eq!(error.unwrap(), "`t`, line 2: is longer than 4096 bytes");
         }

@@ -21,7 +21,7 @@ mod rows;
 #[cfg(test)]
 mod testing;
 
-pub(crate) use lackey::source as lackey_source;
+pub(crate) use lackey::live_source as lackey_source;
 pub use open::{
     NATIVE, OpenOptions, STDIN, SYNTHETIC, format_named, format_names, looks_like_a_trace, open,
     open_input,

@@ -345,7 +345,6 @@ impl Reader for PerfReader {
                 notes.push(format!("{count} {what}"));
             }
         }
-        notes.extend(self.lines.notes());
         Facts {
             exact: false,
             samples: true,

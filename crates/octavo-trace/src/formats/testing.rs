@@ -136,7 +136,7 @@ pub(crate) fn write_with(
 ) -> Result<(Vec<u8>, Written), TraceError> {
     let memory = Memory::default();
     let writer = create(Output::to_writer("memory", Box::new(memory.clone())));
-    let mut sink = Box::new(PlainSink::new("memory", writer, None));
+    let mut sink = Box::new(PlainSink::new("memory", writer));
     let mut encoder = Encoder::default();
     stream.play(&mut encoder);
     sink.begin(&StreamIdentity::only())?;
@@ -356,7 +356,7 @@ mod all_formats {
     fn an_empty_trace_is_refused() {
         // Lackey's reader takes an empty text for a program that did nothing.
         for format in FORMATS.iter().filter(|format| format.name != "lackey") {
-            assert_eq!(read(format, b"").sentence(), "`trace`: is empty", "{}", format.name);
+            assert_eq!(read(format, b"").sentence(), "`trace` is empty", "{}", format.name);
         }
     }
 

@@ -6,6 +6,9 @@ use serde_json::Value;
 use crate::source::Facts;
 use crate::stream::{Began, Ended, StreamEnd, StreamIdentity};
 
+/// The longest manifest, or other JSON.
+pub(super) const MAX_JSON_BYTES: u32 = 1 << 24;
+
 /// What the trace is and where it came from. Unknown fields are kept apart from failing: a later
 /// writer may say more.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]

@@ -1,16 +1,19 @@
 //! The native trace format: ring words in chunks, each predicted, compressed and checked on its
 //! own. docs/trace-format.md describes it for those who write another reader.
 
+mod bytes;
 pub mod codec;
 mod frame;
 mod index;
 mod manifest;
+mod overview;
 mod reader;
 mod writer;
 
 pub use index::{Index, IndexEntry};
 pub use manifest::{Manifest, StreamTotals};
-pub use reader::{NativeSource, Overview, StreamOverview};
+pub use overview::{Overview, StreamOverview};
+pub use reader::NativeSource;
 pub use writer::{NativeFile, NativeSink, StreamWriter};
 
 /// Words as the bytes that they are in memory: little-endian on all machines that we run on.

@@ -1,20 +1,19 @@
 //! Reading a native trace.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use super::bytes::Bytes;
 use super::codec::ChunkDecoder;
 use super::frame::{FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FrameHeader, FrameKind, MAGIC, VERSION};
-use super::index::{Index, IndexEntry, TRAILER_BYTES};
-use super::manifest::{Manifest, StreamBegan, StreamEnded, StreamTotals};
+use super::index::{Index, TRAILER_BYTES};
+use super::manifest::{MAX_JSON_BYTES, Manifest, StreamBegan, StreamEnded, StreamTotals};
+use super::overview::Overview;
 use crate::source::{Batch, Facts, Input, Place, Progress, Source, Step, TraceError};
 
 /// How many streams a trace may have.
 const MAX_STREAMS: usize = 1 << 16;
-/// The longest manifest, or other JSON.
-const MAX_JSON_BYTES: u32 = 1 << 24;
 
 /// A native trace that is being read.
 pub struct NativeSource {
@@ -26,6 +25,8 @@ pub struct NativeSource {
     frame: u64,
     manifest: Option<Manifest>,
     streams: BTreeMap<u32, Stream>,
+    /// One for all streams, since each chunk is decoded on its own: what it holds is bounded then.
+    decoder: ChunkDecoder,
     /// The stream whose chunk is being decoded.
     current: Option<u32>,
     parts: [Vec<u8>; 2],
@@ -37,45 +38,10 @@ pub struct NativeSource {
 }
 
 struct Stream {
-    decoder: ChunkDecoder,
     totals: StreamTotals,
     /// Of all words, while none was skipped.
     hash: Option<xxhash_rust::xxh3::Xxh3>,
     ended: bool,
-}
-
-enum Bytes {
-    File(BufReader<File>, u64),
-    Pipe(Input),
-}
-
-impl Bytes {
-    fn read_exact(&mut self, buffer: &mut [u8]) -> io::Result<()> {
-        match self {
-            Bytes::File(file, _) => file.read_exact(buffer),
-            Bytes::Pipe(input) => input.read_exact(buffer),
-        }
-    }
-
-    fn skip(&mut self, bytes: u32) -> io::Result<()> {
-        match self {
-            Bytes::File(file, length) => {
-                // A seek past the end would go unnoticed.
-                if file.stream_position()? + u64::from(bytes) > *length {
-                    return Err(ErrorKind::UnexpectedEof.into());
-                }
-                file.seek_relative(i64::from(bytes))
-            }
-            Bytes::Pipe(input) => {
-                let skipped = io::copy(&mut input.take(u64::from(bytes)), &mut io::sink())?;
-                if skipped < u64::from(bytes) {
-                    Err(ErrorKind::UnexpectedEof.into())
-                } else {
-                    Ok(())
-                }
-            }
-        }
-    }
 }
 
 impl NativeSource {
@@ -88,13 +54,7 @@ impl NativeSource {
     pub fn open(input: Input) -> Result<Self, TraceError> {
         let name = input.name().to_owned();
         let path = input.path().map(Path::to_owned);
-        let bytes = match input.plain_file(&MAGIC) {
-            Some(file) => {
-                let length = file.metadata().map_or(0, |metadata| metadata.len());
-                Bytes::File(BufReader::with_capacity(1 << 16, file), length)
-            }
-            None => Bytes::Pipe(input),
-        };
+        let bytes = Bytes::of(input);
         let mut source = NativeSource {
             name,
             path,
@@ -103,6 +63,7 @@ impl NativeSource {
             frame: 0,
             manifest: None,
             streams: BTreeMap::new(),
+            decoder: ChunkDecoder::default(),
             current: None,
             parts: [Vec::new(), Vec::new()],
             skip_until: 0,
@@ -208,9 +169,9 @@ impl NativeSource {
         let stream = self.streams.get_mut(&header.stream).expect("it was there above");
         let found = if skips {
             stream.hash = None;
-            stream.decoder.skip(&parts[0], &mut batch.words)
+            self.decoder.skip(&parts[0], &mut batch.words)
         } else {
-            stream.decoder.begin([&parts[0], &parts[1]])
+            self.decoder.begin([&parts[0], &parts[1]])
         };
         self.parts = parts;
         let found = found.map_err(|error| self.wrong(error))?;
@@ -226,7 +187,7 @@ impl NativeSource {
         stream.totals.instructions = end;
         stream.totals.references = stream.totals.references.saturating_add(header.references);
         if skips {
-            self.skipped += header.instructions;
+            self.skipped = self.skipped.saturating_add(header.instructions);
             return Ok((!batch.words.is_empty()).then_some(Step::Batch(header.stream)));
         }
         self.current = Some(header.stream);
@@ -243,7 +204,6 @@ impl NativeSource {
             return Err(self.wrong(format!("there are more than {MAX_STREAMS} streams")));
         }
         let stream = Stream {
-            decoder: ChunkDecoder::default(),
             totals: StreamTotals::default(),
             hash: Some(xxhash_rust::xxh3::Xxh3::new()),
             ended: false,
@@ -266,7 +226,6 @@ impl NativeSource {
             );
         };
         stream.ended = true;
-        stream.decoder = ChunkDecoder::default();
         let (totals, hash) = (stream.totals, stream.hash.take());
         if totals != ended.totals() {
             return Err(self.wrong(format!(
@@ -296,6 +255,10 @@ impl NativeSource {
         if Index::position_from_trailer(trailer) != Some(self.position) {
             return Err(self.wrong("what follows the index is not the trace's end"));
         }
+        let behind = self.bytes.read(&mut [0]);
+        if behind.map_err(|error| self.unread(&error))? > 0 {
+            return Err(self.wrong("the trace ends here, and something follows its end"));
+        }
         self.done = true;
         Ok(())
     }
@@ -318,10 +281,7 @@ impl NativeSource {
         part.clear();
         let wanted = u64::from(header.part_bytes[which]);
         // `take` and not a buffer of the length told: a short file cannot claim memory.
-        let read = match &mut self.bytes {
-            Bytes::File(file, _) => file.take(wanted).read_to_end(part),
-            Bytes::Pipe(input) => input.take(wanted).read_to_end(part),
-        };
+        let read = (&mut self.bytes).take(wanted).read_to_end(part);
         read.map_err(|error| self.unread(&error))?;
         if (part.len() as u64) < wanted {
             return Err(self.unread(&ErrorKind::UnexpectedEof.into()));
@@ -367,7 +327,7 @@ impl Source for NativeSource {
         loop {
             if let Some(number) = self.current {
                 let stream = self.streams.get_mut(&number).expect("its chunk has begun");
-                let more = stream.decoder.next(&mut batch.words);
+                let more = self.decoder.next(&mut batch.words);
                 if let (Ok(true), Some(hash)) = (&more, &mut stream.hash) {
                     hash.update(super::as_bytes(&batch.words));
                 }
@@ -386,20 +346,22 @@ impl Source for NativeSource {
     }
 
     fn progress(&self) -> Progress {
-        let total = match &self.bytes {
-            Bytes::File(_, length) => Some(*length),
-            Bytes::Pipe(input) => input.progress().total,
-        };
-        Progress { done: self.position, total }
+        self.bytes.progress(self.position)
     }
 
     fn place(&self) -> Place {
         self.place
     }
 
-    /// Of several streams it is not known beforehand which executes them, unless all are left out.
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Of several streams it is not known beforehand which executes them, unless all are left out;
+    /// of a pipe it is not known how many it has.
     fn skip_instructions(&mut self, instructions: u64) {
-        let overview = || self.path.as_deref().and_then(|path| Overview::read(path).ok());
+        let path = || self.path.as_deref().filter(|_| self.bytes.is_file());
+        let overview = || path().and_then(|path| Overview::read(path).ok());
         let alone = || overview().is_some_and(|overview| overview.streams.len() == 1);
         if instructions == u64::MAX || alone() {
             self.skip_until(instructions);
@@ -408,125 +370,5 @@ impl Source for NativeSource {
 
     fn skipped_instructions(&self) -> u64 {
         self.skipped
-    }
-}
-
-/// One stream, by its frames' headers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StreamOverview {
-    /// Its number.
-    pub stream: u32,
-    /// How many chunks it has.
-    pub chunks: u64,
-    /// What they hold.
-    pub totals: StreamTotals,
-}
-
-/// What can be told of a native trace without decoding it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Overview {
-    /// Its length.
-    pub bytes: u64,
-    /// How much of it is whole frames.
-    pub whole_bytes: u64,
-    /// The index stands at its end: its writer finished it.
-    pub is_whole: bool,
-    /// Each stream.
-    pub streams: Vec<StreamOverview>,
-    /// What it says of itself, as last said.
-    pub manifest: Option<Manifest>,
-}
-
-impl Overview {
-    /// Reads the index of a file or, where it has none, the headers of its frames.
-    pub fn read(path: &Path) -> Result<Self, TraceError> {
-        let name = path.display().to_string();
-        let fail = |error: io::Error| TraceError::whole(&name, format!("cannot be read: {error}"));
-        let mut file = File::open(path).map_err(fail)?;
-        let bytes = file.metadata().map_err(fail)?.len();
-        let mut overview = Overview { bytes, ..Overview::default() };
-        let index = read_index(&mut file, bytes);
-        overview.is_whole = index.is_some();
-        overview.whole_bytes = bytes;
-        let index = match index {
-            Some(index) => index,
-            None => {
-                let (index, whole_bytes) = walk(&mut file).map_err(fail)?;
-                overview.whole_bytes = whole_bytes;
-                index
-            }
-        };
-        let said = index.entries.iter().rfind(|entry| entry.kind == FrameKind::Manifest);
-        overview.manifest = said.and_then(|entry| read_manifest(&mut file, entry.position));
-        for entry in index.entries.iter().filter(|entry| entry.kind == FrameKind::Chunk) {
-            let known = overview.streams.iter().position(|stream| stream.stream == entry.stream);
-            let at = known.unwrap_or_else(|| {
-                let fresh = StreamOverview { stream: entry.stream, ..StreamOverview::default() };
-                overview.streams.push(fresh);
-                overview.streams.len() - 1
-            });
-            let stream = &mut overview.streams[at];
-            stream.chunks += 1;
-            let StreamTotals { instructions, references } = &mut stream.totals;
-            *instructions = instructions.saturating_add(entry.instructions);
-            *references = references.saturating_add(entry.references);
-        }
-        Ok(overview)
-    }
-}
-
-fn read_index(file: &mut File, bytes: u64) -> Option<Index> {
-    file.seek(SeekFrom::Start(bytes.checked_sub(TRAILER_BYTES as u64)?)).ok()?;
-    let mut trailer = [0; TRAILER_BYTES];
-    file.read_exact(&mut trailer).ok()?;
-    let position = Index::position_from_trailer(trailer)?;
-    file.seek(SeekFrom::Start(position)).ok()?;
-    let mut header = [0; FRAME_HEADER_BYTES];
-    file.read_exact(&mut header).ok()?;
-    let header = FrameHeader::from_bytes(&header).ok()?;
-    if header.kind != FrameKind::Index {
-        return None;
-    }
-    let mut body = Vec::new();
-    file.take(u64::from(header.part_bytes[0])).read_to_end(&mut body).ok()?;
-    header.check(0, &body).ok()?;
-    Index::from_bytes(&body)
-}
-
-fn read_manifest(file: &mut File, position: u64) -> Option<Manifest> {
-    file.seek(SeekFrom::Start(position)).ok()?;
-    let mut header = [0; FRAME_HEADER_BYTES];
-    file.read_exact(&mut header).ok()?;
-    let header = FrameHeader::from_bytes(&header).ok()?;
-    if header.kind != FrameKind::Manifest || header.part_bytes[0] > MAX_JSON_BYTES {
-        return None;
-    }
-    let mut json = Vec::new();
-    file.take(u64::from(header.part_bytes[0])).read_to_end(&mut json).ok()?;
-    header.check(0, &json).ok()?;
-    serde_json::from_slice(&json).ok()
-}
-
-/// The frames of a file up to the first that is not whole, and where that begins.
-fn walk(file: &mut File) -> io::Result<(Index, u64)> {
-    let length = file.metadata()?.len();
-    let (mut index, mut position) = (Index::default(), FILE_HEADER_BYTES as u64);
-    loop {
-        file.seek(SeekFrom::Start(position))?;
-        let mut bytes = [0; FRAME_HEADER_BYTES];
-        let read =
-            file.read_exact(&mut bytes).ok().and_then(|()| FrameHeader::from_bytes(&bytes).ok());
-        let Some(header) = read.filter(|header| position + header.frame_bytes() <= length) else {
-            return Ok((index, position));
-        };
-        index.add(IndexEntry {
-            position,
-            kind: header.kind,
-            stream: header.stream,
-            first_instruction: header.first_instruction,
-            instructions: header.instructions,
-            references: header.references,
-        });
-        position += header.frame_bytes();
     }
 }

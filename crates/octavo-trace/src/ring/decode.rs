@@ -1,5 +1,8 @@
 //! From words to segments and events.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use octavo_types::{
     AddrRange, Consumer, Dependences, Event, Item, ItemKind, MapSource, PhysAddr, Protection,
     Segment, SegmentError, VirtAddr,
@@ -9,9 +12,12 @@ use xxhash_rust::xxh3::Xxh3;
 use super::format::{self, kind};
 use crate::relocation::Relocation;
 
-/// How many items the segments of one stream may have together: some two gigabytes of memory.
-/// The largest programs stay below a twentieth of it.
+/// How many items the segments of streams that are read together may have, a segment itself
+/// counting as [`SEGMENT_ITEMS`]: some two gigabytes of memory. The largest programs stay below a
+/// twentieth of it.
 const MAX_ITEMS: usize = 1 << 25;
+/// What a segment takes beside its items, in items.
+const SEGMENT_ITEMS: usize = 4;
 
 /// Words that no tracer of ours writes.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +45,7 @@ pub enum DecodeError {
         source: SegmentError,
     },
     /// More definitions than memory is given for.
-    #[error("its segments have more than {MAX_ITEMS} items together")]
+    #[error("the segments have more than {MAX_ITEMS} items together")]
     TooManyItems,
     /// A record is too short or its kind unknown.
     #[error("a record of kind {kind} with {words} payload words is not known")]
@@ -86,17 +92,30 @@ pub trait WordConsumer: Consumer {
     }
 }
 
+/// The memory that the decoders of one trace have for segments, all together: a trace may have
+/// many streams.
+#[derive(Clone, Debug, Default)]
+pub struct SegmentRoom(Arc<AtomicUsize>);
+
 /// Decodes one stream: holds its segments, and hashes what passes.
 #[derive(Default)]
 pub struct Decoder {
     segments: Vec<Segment>,
     /// How many items these have together.
     items: usize,
+    room: SegmentRoom,
     start: Option<Start>,
     hash: Xxh3,
 }
 
 impl Decoder {
+    /// A decoder of one stream among several: their segments share `room`.
+    pub fn sharing(room: &SegmentRoom) -> Self {
+        let mut decoder = Decoder::default();
+        decoder.room = room.clone();
+        decoder
+    }
+
     /// The process's description, once it has come.
     pub fn start(&self) -> Option<&Start> {
         self.start.as_ref()
@@ -147,21 +166,33 @@ impl Decoder {
 
     fn define(&mut self, payload: &[u64]) -> Result<(), DecodeError> {
         let (id, segment) = read_definition(payload)?;
-        self.items += segment.items().len();
+        let room = room_of(&segment);
+        self.items += room;
+        if self.room.0.fetch_add(room, Ordering::Relaxed) + room > MAX_ITEMS {
+            return Err(DecodeError::TooManyItems);
+        }
         let expected = self.segments.len();
         if let Some(known) = self.segments.get_mut(id as usize) {
-            self.items -= known.items().len();
+            self.items -= room_of(known);
+            self.room.0.fetch_sub(room_of(known), Ordering::Relaxed);
             *known = segment;
         } else if id == expected as u64 {
             self.segments.push(segment);
         } else {
             return Err(DecodeError::DefinitionOrder { expected, got: id });
         }
-        if self.items > MAX_ITEMS {
-            return Err(DecodeError::TooManyItems);
-        }
         Ok(())
     }
+}
+
+impl Drop for Decoder {
+    fn drop(&mut self) {
+        self.room.0.fetch_sub(self.items, Ordering::Relaxed);
+    }
+}
+
+fn room_of(segment: &Segment) -> usize {
+    segment.items().len() + SEGMENT_ITEMS
 }
 
 /// Executes segments up to the next record; returns the words from it on.
@@ -324,4 +355,52 @@ fn read_event(header: u64, payload: &[u64]) -> Result<Event, DecodeError> {
         kind::EXIT => Event::Exit { code: words.word()? as i32 },
         _ => return Err(words.bad()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::WordWriter;
+
+    struct Nothing;
+
+    impl Consumer for Nothing {
+        fn segment(&mut self, _: &Segment, _: &[VirtAddr]) {}
+        fn event(&mut self, _: &Event) {}
+    }
+
+    impl WordConsumer for Nothing {}
+
+    /// Segments of 1000 fetches each, the same for every stream.
+    fn definitions(count: u32) -> Vec<u64> {
+        let item = Item {
+            kind: ItemKind::Fetch,
+            guarded: false,
+            atomic: false,
+            size_bytes: 1,
+            addr: VirtAddr::new(0x1000),
+        };
+        let mut words = WordWriter::default();
+        (0..count).for_each(|number| words.define_items(number, &[item; 1000], &[]));
+        words.words().to_vec()
+    }
+
+    #[test]
+    fn the_streams_of_a_trace_share_the_room_for_segments() {
+        let (words, room) = (definitions(1000), SegmentRoom::default());
+        let mut decoders = Vec::new();
+        let refused = loop {
+            let mut decoder = Decoder::sharing(&room);
+            let decoded = decoder.decode(&words, &mut Nothing);
+            decoders.push(decoder);
+            if decoded.is_err() {
+                break decoded;
+            }
+        };
+        assert!(matches!(refused, Err(DecodeError::TooManyItems)));
+        assert_eq!(decoders.len(), MAX_ITEMS / 1_004_000 + 1);
+        decoders.clear();
+        assert_eq!(room.0.load(Ordering::Relaxed), 0);
+        assert!(Decoder::sharing(&room).decode(&words, &mut Nothing).is_ok());
+    }
 }

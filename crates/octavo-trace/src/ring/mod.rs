@@ -6,7 +6,7 @@ mod format;
 mod session;
 mod slot;
 
-pub use decode::{DecodeError, Decoder, Start, WordConsumer};
+pub use decode::{DecodeError, Decoder, SegmentRoom, Start, WordConsumer};
 pub use encode::{Encoder, WordWriter};
 pub use session::{Session, SessionError};
 pub use slot::Slot;

@@ -11,32 +11,21 @@ use crate::stream::{StreamEnd, StreamIdentity};
 pub struct PlainSink {
     name: String,
     decoder: Decoder,
-    /// The stream that is written, once it is known.
+    /// The stream that is written, once it has begun.
     stream: Option<u32>,
-    chosen: bool,
     tally: Tally,
 }
 
 impl PlainSink {
-    /// Writes the trace `name` by `writer`. `only` names the stream to write where there are
-    /// several; without it, a second stream is an error.
-    pub fn new(name: &str, writer: Box<dyn ReferenceWriter>, only: Option<u32>) -> Self {
+    /// Writes the trace `name` by `writer`. A second stream is an error.
+    pub fn new(name: &str, writer: Box<dyn ReferenceWriter>) -> Self {
         let tally = Tally { writer, written: Written::default(), events_lost: 0, failed: None };
-        PlainSink {
-            name: name.to_owned(),
-            decoder: Decoder::default(),
-            stream: only,
-            chosen: only.is_some(),
-            tally,
-        }
+        PlainSink { name: name.to_owned(), decoder: Decoder::default(), stream: None, tally }
     }
 }
 
 impl Sink for PlainSink {
     fn begin(&mut self, identity: &StreamIdentity) -> Result<(), TraceError> {
-        if self.chosen {
-            return Ok(());
-        }
         if self.stream.is_some() {
             let what = "this format holds a single process, and there are several: choose one \
                         with --process";

@@ -28,6 +28,7 @@ struct State {
 pub struct ReadAhead {
     messages: Receiver<Message>,
     used: Sender<Batch>,
+    name: String,
     facts: Facts,
     manifest: Option<Manifest>,
     state: State,
@@ -38,6 +39,7 @@ pub struct ReadAhead {
 impl ReadAhead {
     /// Reads `source`; with `wants_places` its batches tell where things stand.
     pub fn new(source: Box<dyn Source>, wants_places: bool) -> Self {
+        let name = source.name().to_owned();
         let (facts, manifest) = (source.facts(), source.manifest());
         let (send, messages) = sync_channel(BATCHES);
         let (used, free) = channel();
@@ -47,7 +49,7 @@ impl ReadAhead {
             .expect("the system has threads to give");
         let state =
             State { progress: Progress::default(), place: Place::Whole, skipped: 0, known: None };
-        ReadAhead { messages, used, facts, manifest, state, ended: false, _thread: thread }
+        ReadAhead { messages, used, name, facts, manifest, state, ended: false, _thread: thread }
     }
 }
 
@@ -87,7 +89,7 @@ impl Source for ReadAhead {
         }
         // The reader's last message is an end or an error.
         let Ok(message) = self.messages.recv() else {
-            return Err(TraceError::whole("the trace", "its reader failed: a bug in Octavo"));
+            return Err(TraceError::whole(&self.name, "its reader failed: a bug in Octavo"));
         };
         // The reader may be gone.
         drop(self.used.send(std::mem::replace(batch, message.batch)));
@@ -109,6 +111,10 @@ impl Source for ReadAhead {
 
     fn place(&self) -> Place {
         self.state.place
+    }
+
+    fn name(&self) -> &str {
+        &self.name
     }
 
     fn skipped_instructions(&self) -> u64 {

@@ -40,13 +40,13 @@ impl fmt::Display for Place {
 
 /// A trace that cannot be read, or written: one sentence that names the file and the place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{trace}`{}: {what}", at(*place))]
+#[error("`{trace}`{}{what}", at(*place, what))]
 pub struct TraceError {
     /// The file's name, or what else the trace is known by.
     pub trace: String,
     /// Where in it.
     pub place: Place,
-    /// What is wrong, without a full stop.
+    /// What is wrong, without a full stop: a clause, or one whose subject is the trace.
     pub what: String,
 }
 
@@ -62,6 +62,30 @@ impl TraceError {
     }
 }
 
-fn at(place: Place) -> String {
-    if place == Place::Whole { String::new() } else { format!(", {place}") }
+/// What stands between the name of the trace and what is wrong.
+fn at(place: Place, what: &str) -> String {
+    let verb = what.split(' ').next().unwrap_or_default();
+    match place {
+        Place::Whole if VERBS.contains(&verb) => " ".to_owned(),
+        Place::Whole => ": ".to_owned(),
+        place => format!(", {place}: "),
+    }
+}
+
+/// How what is wrong begins where the trace is the sentence's subject.
+const VERBS: [&str; 9] =
+    ["is", "was", "has", "holds", "begins", "does", "may", "expands", "cannot"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_sentences() {
+        let whole = |what: &str| TraceError::whole("t", what).to_string();
+        assert_eq!(whole("is empty"), "`t` is empty");
+        assert_eq!(whole("isolated words"), "`t`: isolated words");
+        let line = TraceError::at("t", Place::Line(3), "has no address").to_string();
+        assert_eq!(line, "`t`, line 3: has no address");
+    }
 }

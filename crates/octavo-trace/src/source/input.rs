@@ -46,8 +46,9 @@ impl Default for InputOptions {
 ///
 /// gzip, xz, bzip2 and zstd are told by their first bytes, not by the file's name, and expanded;
 /// what they hold is not looked at again (a `.gz` in a `.xz` stays a `.gz`). All members, streams
-/// and frames of a file are read; anything else after them is an error. Where the compressed data is broken, cut off, or expands beyond
-/// the limits, what came before is given, and then an error whose text is one clear sentence.
+/// and frames of a file are read; anything else after them is an error. Where the compressed data
+/// is broken, cut off, or expands beyond the limits, what came before is given, and then an error
+/// whose text is one clear sentence.
 pub struct Input {
     name: String,
     path: Option<PathBuf>,
@@ -147,12 +148,17 @@ impl Input {
     /// The file itself, from its beginning, where it is a plain file that begins as given:
     /// it is not compressed then.
     pub fn plain_file(&self, beginning: &[u8]) -> Option<File> {
-        let mut file = File::open(self.path.as_ref()?).ok()?;
+        let path = self.path.as_ref()?;
+        // A pipe that has a name must not be opened again: it would wait for another writer, or
+        // take bytes away from this reader.
+        if !path.is_file() {
+            return None;
+        }
+        let mut file = File::open(path).ok()?;
         let mut first = vec![0; beginning.len()];
         file.read_exact(&mut first).ok()?;
-        let plain = file.metadata().ok()?.is_file() && first == beginning;
         file.rewind().ok()?;
-        plain.then_some(file)
+        (first == beginning).then_some(file)
     }
 
     /// How far it may go.

@@ -199,7 +199,7 @@ fn a_full_device_is_told() {
     let mut output = Output::to_writer("t", Box::new(Full));
     output.put(b"few").unwrap();
     let error = output.finish().unwrap_err().to_string();
-    assert_eq!(error, "`t`: cannot be written: no storage space");
+    assert_eq!(error, "`t` cannot be written: no storage space");
 }
 
 /// Gives a byte at a time, and is interrupted before each.

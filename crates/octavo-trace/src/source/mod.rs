@@ -26,6 +26,7 @@ pub use input::{Input, InputOptions};
 use serde_json::Value;
 
 use crate::native::Manifest;
+use crate::ring::DecodeError;
 use crate::stream::{StreamEnd, StreamIdentity};
 
 /// About how many words a batch holds: small enough for the second-level cache.
@@ -137,6 +138,17 @@ pub trait Source: Send {
 
     /// Where the last batch came from.
     fn place(&self) -> Place;
+
+    /// What the trace is called. A source that makes its words itself need not say it: nobody
+    /// will find them wrong.
+    fn name(&self) -> &str {
+        "the trace"
+    }
+
+    /// Why the last batch cannot be used.
+    fn undecodable(&self, error: &DecodeError) -> TraceError {
+        TraceError::at(self.name(), self.place(), error.to_string())
+    }
 
     /// A hint that nobody asks for the executions of the first so many instructions: a source that
     /// can leave them out quickly may do so, in part or wholly. All records come all the same. With

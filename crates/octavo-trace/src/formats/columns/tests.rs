@@ -60,7 +60,7 @@ fn wrong_rows_are_named() {
     let mut short = good();
     short.addresses.pop();
     for (batches, references, sentence) in [
-        (vec![], 0, "`trace`: is empty"),
+        (vec![], 0, "`trace` is empty"),
         (
             vec![good(), batch(&[2, 4], None)],
             3,
@@ -103,5 +103,5 @@ fn a_writer_whose_reader_is_gone_says_so() {
     drop(written);
     writer.batch = batch(&[1], None);
     let error = Box::new(writer).finish().err().unwrap();
-    assert_eq!(error.to_string(), "`trace`: cannot be written: nobody reads the columns any more");
+    assert_eq!(error.to_string(), "`trace` cannot be written: nobody reads the columns any more");
 }

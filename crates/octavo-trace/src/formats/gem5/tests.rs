@@ -90,7 +90,7 @@ fn what_is_wrong_is_told() {
     let header = trace(&[]);
     let with = |rest: &[u8]| read(&[&header[..], rest].concat()).sentence();
     let at = header.len();
-    assert_eq!(read(b"").sentence(), "`trace`: is empty");
+    assert_eq!(read(b"").sentence(), "`trace` is empty");
     assert_eq!(read(b"gem6").sentence(), "`trace`, byte 0: is no packet trace of gem5");
     assert_eq!(read(b"gem5").sentence(), "`trace`, byte 4: ends before its header");
     assert_eq!(

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use octavo_types::ItemKind;
 
+use super::lines::{CUT, quoted, quoted_to};
 use super::reader::{Learning, Reader, ReaderSource};
 use super::{Format, Likeness};
 use crate::learn::{Reference, START};
@@ -33,7 +34,11 @@ pub static FORMAT: Format = Format {
     about: "text of `valgrind --tool=lackey --trace-mem=yes`",
     suffixes: &["lackey"],
     recognise,
-    open: |input| Ok(Box::new(source(input))),
+    open: |input| {
+        let mut source = live_source(input);
+        source.reader.live = false;
+        Ok(Box::new(source))
+    },
     create: Some(write::create),
 };
 
@@ -42,8 +47,6 @@ const MAX_LINE_BYTES: usize = 4096;
 const _: () = assert!(MAX_LINE_BYTES <= MAX_REST_BYTES);
 /// How much is read before what came of it is handed on.
 const BATCH_BYTES: usize = 1 << 18;
-/// How much of a faulty line an error quotes.
-const MAX_QUOTED_BYTES: usize = 80;
 /// How many of Valgrind's messages are kept, the last ones.
 const MAX_MESSAGES: usize = 64;
 /// How much of each.
@@ -66,13 +69,14 @@ fn recognise(head: &[u8]) -> Likeness {
 /// Lackey's text as a source.
 pub(crate) type LackeySource = ReaderSource<LackeyReader>;
 
-/// Reads `input`.
-pub(crate) fn source(input: Input) -> LackeySource {
+/// Reads what a Valgrind that runs says.
+pub(crate) fn live_source(input: Input) -> LackeySource {
     source_with(input, Instructions::best())
 }
 
 fn source_with(input: Input, instructions: Instructions) -> LackeySource {
-    let reader = LackeyReader { blocks: Blocks::new(input), text: Text::new(instructions) };
+    let (blocks, text) = (Blocks::new(input), Text::new(instructions));
+    let reader = LackeyReader { blocks, text, live: true };
     ReaderSource::new(reader)
 }
 
@@ -80,6 +84,9 @@ fn source_with(input: Input, instructions: Instructions) -> LackeySource {
 pub(crate) struct LackeyReader {
     blocks: Blocks,
     text: Text,
+    /// The text may end inside a line, as it does when Valgrind is killed: that line is used if it
+    /// reads as a reference, and left out if not. A file that ends so is refused.
+    live: bool,
 }
 
 impl LackeyReader {
@@ -112,7 +119,12 @@ impl Reader for LackeyReader {
                 if self.text.lines == 0 && last.is_empty() && !self.text.in_long_message {
                     return Err(TraceError::whole(self.blocks.name(), "is empty"));
                 }
-                self.text.last_line(last, out).map_err(|what| self.wrong(what))?;
+                if self.live {
+                    self.text.last_line(last, out).map_err(|what| self.wrong(what))?;
+                } else if !last.is_empty() || self.text.in_long_message {
+                    self.text.lines += 1;
+                    return Err(self.wrong(CUT.to_owned()));
+                }
                 return Ok(false);
             }
             total += read;
@@ -123,11 +135,7 @@ impl Reader for LackeyReader {
     }
 
     fn facts(&self) -> Facts {
-        let mut notes = Vec::new();
-        if self.text.unterminated {
-            notes.push("the text ends inside a line".to_owned());
-        }
-        Facts { notes, ..Facts::of(FORMAT.name) }
+        Facts::of(FORMAT.name)
     }
 
     fn progress(&self) -> Progress {
@@ -144,9 +152,6 @@ struct Text {
     paths: Paths,
     lines: u64,
     messages: VecDeque<String>,
-    /// The text ended inside a line, as it does when Valgrind is killed. That line was used if it
-    /// reads as a reference, and left out if not.
-    unterminated: bool,
     /// The start of the buffer is the rest of a message too long to hold.
     in_long_message: bool,
 }
@@ -157,7 +162,6 @@ impl Text {
             paths: Paths::new(instructions),
             lines: 0,
             messages: VecDeque::new(),
-            unterminated: false,
             in_long_message: false,
         }
     }
@@ -217,7 +221,6 @@ impl Text {
         if text.is_empty() && !self.in_long_message {
             return Ok(());
         }
-        self.unterminated = true;
         // Cut off anywhere, it may be wrong.
         let cut = !matches!(Line::parse(text), Ok(_) | Err(Fault::TooLong));
         if cut { Ok(()) } else { self.line(text, out) }
@@ -274,12 +277,12 @@ impl Text {
         if self.messages.len() == MAX_MESSAGES {
             self.messages.pop_front();
         }
-        self.messages.push_back(quoted(message, MAX_MESSAGE_BYTES));
+        self.messages.push_back(quoted_to(message, MAX_MESSAGE_BYTES));
     }
 }
 
 fn wrong(fault: Fault, text: &[u8]) -> String {
-    let text = quoted(text, MAX_QUOTED_BYTES);
+    let text = quoted(text);
     match fault {
         Fault::Unknown => format!("`{text}` is not Lackey's"),
         Fault::TooLong => format!("`{text}` is longer than {MAX_LINE_BYTES} bytes"),
@@ -288,16 +291,4 @@ fn wrong(fault: Fault, text: &[u8]) -> String {
             format!("`{text}` touches data before any instruction is fetched")
         }
     }
-}
-
-/// At most `bytes` of `text`, whatever it holds, fit to print.
-fn quoted(text: &[u8], bytes: usize) -> String {
-    let mut quoted: String = String::from_utf8_lossy(&text[..text.len().min(bytes)])
-        .chars()
-        .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c })
-        .collect();
-    if text.len() > bytes {
-        quoted.push('…');
-    }
-    quoted
 }

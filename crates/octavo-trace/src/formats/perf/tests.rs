@@ -137,8 +137,8 @@ fn perf_mem_report() {
 #[test]
 fn what_is_wrong_is_told() {
     let sentence = |text: &str| read(text).sentence();
-    assert_eq!(sentence(""), "`trace`: is empty");
-    assert_eq!(sentence("# nothing\n"), "`trace`: has no samples");
+    assert_eq!(sentence(""), "`trace` is empty");
+    assert_eq!(sentence("# nothing\n"), "`trace` has no samples");
     assert_eq!(
         sentence("ls 1 1.0: x\n"),
         "`trace`, line 1: `ls 1 1.0: x` is no sample of `perf script` with a data address"

@@ -1,0 +1,132 @@
+//! What a native trace is, without decoding it.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use super::frame::{FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FrameHeader, FrameKind};
+use super::index::{Index, IndexEntry, TRAILER_BYTES};
+use super::manifest::{MAX_JSON_BYTES, Manifest, StreamTotals};
+use crate::source::TraceError;
+
+/// One stream, by its frames' headers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamOverview {
+    /// Its number.
+    pub stream: u32,
+    /// How many chunks it has.
+    pub chunks: u64,
+    /// What they hold.
+    pub totals: StreamTotals,
+}
+
+/// What can be told of a native trace without decoding it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overview {
+    /// Its length.
+    pub bytes: u64,
+    /// How much of it is whole frames.
+    pub whole_bytes: u64,
+    /// The index stands at its end: its writer finished it.
+    pub is_whole: bool,
+    /// Each stream.
+    pub streams: Vec<StreamOverview>,
+    /// What it says of itself, as last said.
+    pub manifest: Option<Manifest>,
+}
+
+impl Overview {
+    /// Reads the index of a file or, where it has none, the headers of its frames.
+    pub fn read(path: &Path) -> Result<Self, TraceError> {
+        let name = path.display().to_string();
+        let fail = |error: io::Error| TraceError::whole(&name, format!("cannot be read: {error}"));
+        let mut file = File::open(path).map_err(fail)?;
+        let bytes = file.metadata().map_err(fail)?.len();
+        let mut overview = Overview { bytes, ..Overview::default() };
+        let index = read_index(&mut file, bytes);
+        overview.is_whole = index.is_some();
+        overview.whole_bytes = bytes;
+        let index = match index {
+            Some(index) => index,
+            None => {
+                let (index, whole_bytes) = walk(&mut file).map_err(fail)?;
+                overview.whole_bytes = whole_bytes;
+                index
+            }
+        };
+        let said = index.entries.iter().rfind(|entry| entry.kind == FrameKind::Manifest);
+        overview.manifest = said.and_then(|entry| read_manifest(&mut file, entry.position));
+        for entry in index.entries.iter().filter(|entry| entry.kind == FrameKind::Chunk) {
+            let known = overview.streams.iter().position(|stream| stream.stream == entry.stream);
+            let at = known.unwrap_or_else(|| {
+                let fresh = StreamOverview { stream: entry.stream, ..StreamOverview::default() };
+                overview.streams.push(fresh);
+                overview.streams.len() - 1
+            });
+            let stream = &mut overview.streams[at];
+            stream.chunks += 1;
+            let StreamTotals { instructions, references } = &mut stream.totals;
+            *instructions = instructions.saturating_add(entry.instructions);
+            *references = references.saturating_add(entry.references);
+        }
+        Ok(overview)
+    }
+}
+
+fn read_index(file: &mut File, bytes: u64) -> Option<Index> {
+    file.seek(SeekFrom::Start(bytes.checked_sub(TRAILER_BYTES as u64)?)).ok()?;
+    let mut trailer = [0; TRAILER_BYTES];
+    file.read_exact(&mut trailer).ok()?;
+    let position = Index::position_from_trailer(trailer)?;
+    file.seek(SeekFrom::Start(position)).ok()?;
+    let mut header = [0; FRAME_HEADER_BYTES];
+    file.read_exact(&mut header).ok()?;
+    let header = FrameHeader::from_bytes(&header).ok()?;
+    // Of two traces one behind the other, the first would do for both.
+    let end = position.checked_add(header.frame_bytes())?.checked_add(TRAILER_BYTES as u64)?;
+    if header.kind != FrameKind::Index || end != bytes {
+        return None;
+    }
+    let mut body = Vec::new();
+    file.take(u64::from(header.part_bytes[0])).read_to_end(&mut body).ok()?;
+    header.check(0, &body).ok()?;
+    Index::from_bytes(&body)
+}
+
+fn read_manifest(file: &mut File, position: u64) -> Option<Manifest> {
+    file.seek(SeekFrom::Start(position)).ok()?;
+    let mut header = [0; FRAME_HEADER_BYTES];
+    file.read_exact(&mut header).ok()?;
+    let header = FrameHeader::from_bytes(&header).ok()?;
+    if header.kind != FrameKind::Manifest || header.part_bytes[0] > MAX_JSON_BYTES {
+        return None;
+    }
+    let mut json = Vec::new();
+    file.take(u64::from(header.part_bytes[0])).read_to_end(&mut json).ok()?;
+    header.check(0, &json).ok()?;
+    serde_json::from_slice(&json).ok()
+}
+
+/// The frames of a file up to the first that is not whole, and where that begins.
+fn walk(file: &mut File) -> io::Result<(Index, u64)> {
+    let length = file.metadata()?.len();
+    let (mut index, mut position) = (Index::default(), FILE_HEADER_BYTES as u64);
+    loop {
+        file.seek(SeekFrom::Start(position))?;
+        let mut bytes = [0; FRAME_HEADER_BYTES];
+        let read =
+            file.read_exact(&mut bytes).ok().and_then(|()| FrameHeader::from_bytes(&bytes).ok());
+        let Some(header) = read.filter(|header| position + header.frame_bytes() <= length) else {
+            return Ok((index, position));
+        };
+        index.add(IndexEntry {
+            position,
+            kind: header.kind,
+            stream: header.stream,
+            first_instruction: header.first_instruction,
+            instructions: header.instructions,
+            references: header.references,
+        });
+        position += header.frame_bytes();
+    }
+}
