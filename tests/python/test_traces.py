@@ -264,8 +264,11 @@ def test_what_was_kept_of_a_broken_trace_is_never_taken_for_whole(csv: str, tmp_
 def test_a_text_that_ends_inside_a_line_is_refused(csv: str, tmp_path: Path) -> None:
     short = tmp_path / "short.csv"
     short.write_text(Path(csv).read_text().rstrip("\n"))
-    for command in (["check"], ["head"], ["convert", "--to", "din"]):
-        assert_refused(run(*command, str(short), *["-"] * (len(command) - 1 > 0)), 125, "line 6")
+    for command in (["check", str(short)], ["head", str(short)], ["run", str(short)]):
+        done = run(*command)
+        assert done.exit_code == 125
+        assert "line 6: the trace ends inside this line" in done.stderr
+    assert_refused(run("convert", str(short), str(tmp_path / "no.din")), 125, "line 6")
 
 
 @pytest.mark.parametrize("name", ["a.lackey", "a.csv", "a.oct.gz", "a.zst", "a.champsim.xz"])
