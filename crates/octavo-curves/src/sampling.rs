@@ -79,6 +79,13 @@ impl Sampled {
         }
     }
 
+    /// Whether instructions passed, but none was kept.
+    fn keeps_nothing(&self) -> bool {
+        let samplers = || self.streams.values().map(|(_, sampler)| sampler);
+        samplers().all(|sampler| sampler.instructions_kept == 0)
+            && samplers().any(|sampler| sampler.instructions > 0)
+    }
+
     fn statement(&self) -> Value {
         let streams: Vec<Value> =
             self.streams.iter().map(|(stream, (_, sampler))| sampler.statement(*stream)).collect();
@@ -127,6 +134,10 @@ impl Source for Sampled {
                         *decoder = Decoder::default();
                         sampler.end(end);
                     }
+                }
+                None if self.keeps_nothing() => {
+                    let what = "has no instruction in any window of the sample: give a larger share";
+                    return Err(TraceError::whole(self.inner.name(), what));
                 }
                 None => self.ended = true,
             }

@@ -158,3 +158,17 @@ fn a_sample_is_the_same_every_time_and_another_by_another_seed() {
     assert_eq!(kept(7), kept(7));
     assert_ne!(kept(7), kept(8));
 }
+
+#[test]
+fn a_sample_that_keeps_nothing_is_refused() {
+    let inner = Box::new(Loop { batches: 5, at: 0, began: false });
+    let spec = SampleSpec { fraction: 1e-9, window_instructions: 1000, seed: 1 };
+    let (mut source, mut batch) = (Sampled::new(inner, spec), Batch::default());
+    let error = loop {
+        match source.next(&mut batch) {
+            Ok(step) => assert!(step.is_some(), "taken for a sample"),
+            Err(error) => break error,
+        }
+    };
+    assert!(error.to_string().contains("no instruction in any window"), "{error}");
+}
