@@ -3,6 +3,7 @@
 //! relocation, the region of interest, the address space.
 
 pub mod check;
+mod code;
 mod convert;
 pub mod formats;
 mod job;
@@ -23,6 +24,7 @@ mod survey;
 pub mod synthetic;
 mod window;
 
+pub use code::CodeMap;
 pub use convert::{ConvertOptions, Converted, convert};
 pub use job::{Job, JobProgress, JobState};
 pub use listing::{Entry, ListingOptions, What, list};

@@ -184,6 +184,12 @@ impl Event {
     /// The mark that ends it.
     pub const MARK_END: u64 = 2;
 
+    /// Whether it changes what is mapped, or how.
+    pub fn changes_mappings(&self) -> bool {
+        use Event::{Map, Protect, Remap, Unmap};
+        matches!(self, Map { .. } | Unmap { .. } | Remap { .. } | Protect { .. })
+    }
+
     /// The name that the event is counted under; threads and the exit are not.
     pub fn name(&self) -> Option<&'static str> {
         Some(match self {

@@ -7,11 +7,13 @@
 
 mod addr;
 mod event;
+mod instructions;
 mod page;
 mod segment;
 
 pub use addr::{AddrRange, PhysAddr, VirtAddr};
 pub use event::{Event, MapSource, Protection};
+pub use instructions::{Instructions, ParseInstructionsError};
 pub use page::{PageNumber, PageSize, ParsePageSizeError};
 pub use segment::{DataItem, Dependences, FetchPage, Item, ItemKind, Segment, SegmentError};
 

@@ -66,6 +66,8 @@ pub struct DataItem {
     pub loads: u8,
     /// Whether it may be skipped at run time.
     pub guarded: bool,
+    /// How many instructions of the segment are fetched before it.
+    pub fetches_before: u32,
 }
 
 /// A run of fetches in a segment that fall in one base page.
@@ -121,7 +123,7 @@ impl Segment {
                 add_fetch(&mut fetch_pages, item);
                 continue;
             }
-            let item = DataItem::new(item);
+            let item = DataItem::new(item, instructions);
             has_guarded |= item.guarded;
             loads += u32::from(item.loads);
             stores += u32::from(item.references - item.loads);
@@ -187,6 +189,12 @@ impl Segment {
         all - absent.map(|(item, _)| u64::from(item.references)).sum::<u64>()
     }
 
+    /// Whether any of its items may be skipped at run time.
+    #[inline(always)]
+    pub fn has_guarded(&self) -> bool {
+        self.has_guarded
+    }
+
     /// How many loads, were every guarded item to execute.
     #[inline(always)]
     pub fn loads(&self) -> u32 {
@@ -207,7 +215,7 @@ impl Segment {
 }
 
 impl DataItem {
-    fn new(item: &Item) -> Self {
+    fn new(item: &Item, fetches_before: u32) -> Self {
         let (references, loads) = match item.kind {
             ItemKind::Load => (1, 1),
             ItemKind::Store => (1, 0),
@@ -220,6 +228,7 @@ impl DataItem {
             references,
             loads,
             guarded: item.guarded,
+            fetches_before,
         }
     }
 }

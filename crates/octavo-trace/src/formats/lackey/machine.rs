@@ -5,39 +5,6 @@ use std::mem::MaybeUninit;
 
 use super::piece::{MAX_DATA, Piece, Window};
 
-/// Which instructions are used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Instructions {
-    Portable,
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-}
-
-impl Instructions {
-    /// The best of this processor.
-    pub(super) fn best() -> Self {
-        Self::all().pop().expect("the portable ones are there")
-    }
-
-    /// All of this processor, the best last.
-    pub(super) fn all() -> Vec<Self> {
-        let mut all = vec![Instructions::Portable];
-        #[cfg(target_arch = "x86_64")]
-        {
-            let has_bits = is_x86_feature_detected!("bmi1") && is_x86_feature_detected!("bmi2");
-            if has_bits && is_x86_feature_detected!("avx2") {
-                all.push(Instructions::Avx2);
-                if is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vbmi") {
-                    all.push(Instructions::Avx512);
-                }
-            }
-        }
-        all
-    }
-}
-
 /// The addresses of a piece's data lines, and whatever behind.
 pub(super) type Addresses = [MaybeUninit<u64>; MAX_DATA];
 

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use octavo_types::ItemKind;
+use octavo_types::{Instructions, ItemKind};
 
 use super::lines::{CUT, quoted, quoted_to};
 use super::reader::{Learning, Reader, ReaderSource};
@@ -24,7 +24,6 @@ mod tests;
 mod write;
 
 use line::{Fault, Line};
-use machine::Instructions;
 use paths::Paths;
 use piece::TEXT_BYTES;
 

@@ -10,11 +10,11 @@
 
 use std::mem::MaybeUninit;
 
-use octavo_types::{ItemKind, VirtAddr};
+use octavo_types::{Instructions, ItemKind, VirtAddr};
 use rustc_hash::FxHashMap;
 
 use super::super::reader::Learning;
-use super::machine::{Instructions, Machine, Portable};
+use super::machine::{Machine, Portable};
 use super::piece::{MAX_DATA, NO_PIECE, Piece, TEXT_BYTES, Window, fetch_addr, key};
 use crate::learn::{Learner, Reference, START};
 use crate::source::Place;

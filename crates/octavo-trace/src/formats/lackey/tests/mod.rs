@@ -6,7 +6,7 @@ mod random;
 use std::io::{ErrorKind, Read};
 
 use octavo_oracle::{NaiveReferences, Reference, strategies};
-use octavo_types::{Consumer, Event, ItemKind, Segment, VirtAddr};
+use octavo_types::{Consumer, Event, Instructions, ItemKind, Segment, VirtAddr};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

@@ -1,0 +1,107 @@
+//! Which instructions a kernel may use.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The environment variable that names the instructions to use instead of the best ones.
+const FORCED: &str = "OCTAVO_INSTRUCTIONS";
+
+/// The instructions that the fast kernels are compiled for. The portable ones are what every
+/// processor of the architecture has (on 64-bit Arm that is NEON, on x86-64 it is SSE2); others
+/// are chosen at run time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Instructions {
+    /// What every processor of the architecture has.
+    Portable,
+    /// AVX2, BMI1 and BMI2, POPCNT.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// AVX-512 with its F, BW, DQ, VL and VBMI parts, and all of [`Instructions::Avx2`].
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Instructions {
+    /// The best of this processor, or those that `OCTAVO_INSTRUCTIONS` names, where the processor
+    /// has them.
+    pub fn best() -> Self {
+        let all = Self::all();
+        let forced = std::env::var(FORCED).ok().and_then(|name| name.parse().ok());
+        let forced = forced.filter(|forced| all.contains(forced));
+        forced.unwrap_or(all[all.len() - 1])
+    }
+
+    /// All of this processor, the best last.
+    pub fn all() -> Vec<Self> {
+        let mut all = vec![Instructions::Portable];
+        #[cfg(target_arch = "x86_64")]
+        {
+            let has_avx2 = is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("bmi1")
+                && is_x86_feature_detected!("bmi2")
+                && is_x86_feature_detected!("popcnt");
+            let has_avx512 = is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512vbmi");
+            if has_avx2 {
+                all.push(Instructions::Avx2);
+                if has_avx512 {
+                    all.push(Instructions::Avx512);
+                }
+            }
+        }
+        all
+    }
+
+    /// Its name, as [`Instructions::from_str`] reads it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Instructions::Portable => "portable",
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx512 => "avx512",
+        }
+    }
+}
+
+impl fmt::Display for Instructions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name of instructions that this processor does not have, or that nobody knows.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("instructions `{0}`: this processor has {1}")]
+pub struct ParseInstructionsError(String, String);
+
+impl FromStr for Instructions {
+    type Err = ParseInstructionsError;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let all = Self::all();
+        all.iter().copied().find(|known| known.name() == name).ok_or_else(|| {
+            let names: Vec<&str> = all.iter().map(|known| known.name()).collect();
+            ParseInstructionsError(name.to_owned(), names.join(", "))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_has_a_name_and_the_portable_ones_are_always_there() {
+        let all = Instructions::all();
+        assert_eq!(all[0], Instructions::Portable);
+        for instructions in all {
+            assert_eq!(instructions.to_string().parse(), Ok(instructions));
+        }
+        let error = "mmx".parse::<Instructions>().unwrap_err().to_string();
+        assert!(error.starts_with("instructions `mmx`: this processor has portable"), "{error}");
+    }
+}
