@@ -5,15 +5,21 @@
 
 mod references;
 mod residency;
+mod sets;
 #[cfg(feature = "proptest")]
 pub mod strategies;
 mod study;
 mod tlb;
+mod two_sizes;
+mod working_set;
 
 pub use references::{NaiveReferences, Reference};
 pub use residency::NaiveResidency;
+pub use sets::NaiveSets;
 pub use study::{Lookups, NaiveStudy, ReferenceCounts, Stream};
 pub use tlb::{NaiveHierarchy, NaiveTlb};
+pub use two_sizes::{NaiveTwoSizes, NaiveTwoSizesIndex, NaiveTwoSizesTlb};
+pub use working_set::NaiveWorkingSet;
 
 use octavo_types::{Item, ItemKind, PageNumber, PageSize, Segment, VirtAddr};
 

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use octavo_types::{Consumer, Event, ItemKind, Segment, VirtAddr};
+use octavo_types::{Consumer, Event, ItemKind, PageNumber, PageSize, Segment, VirtAddr};
 
-use crate::executed;
+use crate::{Stream, executed, pages_touched};
 
 /// One line of what a program touched. A modify stays one, as Lackey prints it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +38,22 @@ impl NaiveReferences {
             writeln!(text, "{label} {:08x},{size_bytes}", addr.raw()).expect("memory suffices");
         }
         text
+    }
+
+    /// The base pages that each reference of a stream touches, one or two: a modify is two
+    /// references.
+    pub fn base_pages(&self, stream: Stream) -> Vec<Vec<PageNumber>> {
+        let mut all = Vec::new();
+        for Reference { kind, addr, size_bytes } in &self.references {
+            let is_fetch = *kind == ItemKind::Fetch;
+            if stream == Stream::All || (stream == Stream::Fetch) == is_fetch {
+                let touched = pages_touched(*addr, *size_bytes, PageSize::BASE);
+                let pages: Vec<PageNumber> = touched.into_iter().map(|(page, _)| page).collect();
+                let times = if *kind == ItemKind::Modify { 2 } else { 1 };
+                all.extend(std::iter::repeat_n(pages, times));
+            }
+        }
+        all
     }
 }
 

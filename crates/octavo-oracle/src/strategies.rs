@@ -96,6 +96,36 @@ pub fn stream(steps: Range<usize>) -> impl Strategy<Value = RandomStream> {
     })
 }
 
+/// Loads, for what depends on time: each step is a base page of a small universe, how often it is
+/// loaded (1 to 40 times, or 600), and whether that spans the next page, too. Its references are
+/// data; each step has one fetch besides.
+pub fn loads(steps: &[(u64, usize, bool)]) -> RandomStream {
+    let item = |kind, size_bytes, addr| Item {
+        kind,
+        guarded: false,
+        atomic: false,
+        size_bytes,
+        addr: VirtAddr::new(addr),
+    };
+    let segment = |loads: usize| {
+        let mut items = vec![item(ItemKind::Fetch, 4, 0x40_0000)];
+        items.extend(std::iter::repeat_n(item(ItemKind::Load, 8, 0), loads));
+        Segment::new(items, Vec::new()).expect("every item is sound")
+    };
+    let steps = steps.iter().map(|&(page, loads, spans)| {
+        let addr = VirtAddr::new(((0x100 + page) << 12) + if spans { 4092 } else { 0 });
+        Step::Segment(loads.min(41) - 1, vec![addr; loads])
+    });
+    RandomStream { segments: (1..=40).chain([600]).map(segment).collect(), steps: steps.collect() }
+}
+
+/// Random [`loads`] of `pages` base pages, which come and go often.
+pub fn few_pages(pages: u64, steps: Range<usize>) -> impl Strategy<Value = RandomStream> {
+    let run = prop_oneof![60 => Just(1usize), 20 => 1usize..=4, 20 => 1usize..=40, 1 => Just(600)];
+    let step = (0..pages, run, prop::bool::weighted(0.15));
+    vec(step, steps).prop_map(|steps| loads(&steps))
+}
+
 /// Where a data reference goes.
 #[derive(Clone, Copy, Debug)]
 struct Target {

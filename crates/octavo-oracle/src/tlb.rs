@@ -28,6 +28,15 @@ impl NaiveTlb {
         self.pages.insert(0, page);
         position.is_some()
     }
+
+    /// Takes `page` out, and says whether it was there. Its entry is free for the next page.
+    pub fn invalidate(&mut self, page: PageNumber) -> bool {
+        let position = self.pages.iter().position(|&held| held == page);
+        if let Some(position) = position {
+            self.pages.remove(position);
+        }
+        position.is_some()
+    }
 }
 
 /// TLBs one behind the other: each is looked up only when the one before it missed, and every
@@ -81,6 +90,20 @@ mod tests {
             let held: Vec<u64> = tlb.pages.iter().map(|page| page.raw()).collect();
             assert_eq!(held, content, "after page {page}");
         }
+    }
+
+    /// An invalidated entry is filled before any other is evicted.
+    #[test]
+    fn an_invalid_entry_is_filled_first() {
+        let mut tlb = NaiveTlb::new(2);
+        tlb.access(PageNumber::new(1));
+        tlb.access(PageNumber::new(2));
+        assert!(tlb.invalidate(PageNumber::new(2)));
+        assert!(!tlb.invalidate(PageNumber::new(2)));
+        assert!(!tlb.access(PageNumber::new(3)));
+        assert!(tlb.access(PageNumber::new(1)));
+        assert!(!tlb.access(PageNumber::new(2))); // evicts 3
+        assert!(!tlb.access(PageNumber::new(3)));
     }
 
     /// Two levels of one and two entries: what each of ten look-ups finds.

@@ -1,0 +1,85 @@
+//! A set-associative LRU TLB as a list for each set.
+
+use octavo_types::PageNumber;
+
+/// A set-associative TLB whose sets replace the least recently used entry, and fill an entry that
+/// is free or was invalidated before they replace any.
+///
+/// Which set is looked up is the caller's affair, so that any index will do, also one that puts a
+/// page into several sets in turn: each has an entry of its own for it then.
+#[derive(Clone, Debug)]
+pub struct NaiveSets {
+    /// What each set holds, most recently used first.
+    sets: Vec<Vec<PageNumber>>,
+    ways: usize,
+}
+
+impl NaiveSets {
+    /// So many empty sets of so many ways, at least 1 of each.
+    pub fn new(sets: usize, ways: usize) -> Self {
+        assert!(sets > 0 && ways > 0, "a TLB has at least one entry");
+        NaiveSets { sets: vec![Vec::new(); sets], ways }
+    }
+
+    /// Looks `page` up in a set, fills it in on a miss, and says whether it hit.
+    pub fn access(&mut self, set: usize, page: PageNumber) -> bool {
+        let held = &mut self.sets[set];
+        let position = held.iter().position(|&other| other == page);
+        if let Some(position) = position {
+            held.remove(position);
+        } else if held.len() == self.ways {
+            held.pop();
+        }
+        held.insert(0, page);
+        position.is_some()
+    }
+
+    /// Invalidates all entries of `page`, whatever set they are in, and says how many there were.
+    pub fn invalidate(&mut self, page: PageNumber) -> u64 {
+        let mut invalidated = 0;
+        for held in &mut self.sets {
+            let before = held.len();
+            held.retain(|&other| other != page);
+            invalidated += (before - held.len()) as u64;
+        }
+        invalidated
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two sets of two ways, the low bit of the page number being the index: what each look-up
+    /// finds, and what its set holds afterwards.
+    #[test]
+    fn lookups_in_two_sets_of_two_ways() {
+        let (hit, miss) = (true, false);
+        let mut tlb = NaiveSets::new(2, 2);
+        for (page, outcome, content) in [
+            (1, miss, vec![1]),
+            (2, miss, vec![2]),
+            (3, miss, vec![3, 1]),
+            (1, hit, vec![1, 3]),
+            (5, miss, vec![5, 1]), // evicts 3
+            (2, hit, vec![2]),
+            (3, miss, vec![3, 5]), // evicts 1
+        ] {
+            assert_eq!(tlb.access(page % 2, PageNumber::new(page as u64)), outcome, "page {page}");
+            let held: Vec<u64> = tlb.sets[page % 2].iter().map(|page| page.raw()).collect();
+            assert_eq!(held, content, "after page {page}");
+        }
+    }
+
+    /// A free entry is filled before another is replaced; a page may be in two sets.
+    #[test]
+    fn what_was_invalidated_is_filled_first() {
+        let [a, b, c] = [7, 8, 9].map(PageNumber::new);
+        let mut tlb = NaiveSets::new(2, 2);
+        assert!(!tlb.access(0, a) && !tlb.access(0, b) && !tlb.access(1, a));
+        assert_eq!((tlb.invalidate(b), tlb.invalidate(b)), (1, 0));
+        assert!(!tlb.access(0, c) && tlb.access(0, a), "a was not replaced");
+        assert_eq!(tlb.invalidate(a), 2);
+        assert!(tlb.access(0, c) && !tlb.access(1, a));
+    }
+}
