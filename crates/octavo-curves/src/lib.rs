@@ -1,23 +1,31 @@
 //! What the page-number stream alone can tell: no physical addresses, no operating system.
 //!
-//! [`Study`] takes a reference stream and keeps, for every page size at once, the misses of fully
-//! associative LRU TLBs and the memory touched, whole and by region. The way of a reference:
-//! [`study`] splits a segment's references by stream; [`stream`] sends those that leave the page
-//! at hand to a small front, exact at base pages; what misses there goes to one [`recency`] order
-//! for each page size. Pages' own data lie in [`pages`]; memory is counted in [`footprint`].
+//! Two engines take a reference stream. [`Study`] is the quick one: the misses of given fully
+//! associative TLBs at every page size, and the memory touched, by region. [`Curves`] tells what
+//! *every* TLB would do: all numbers of entries, all sets and ways, two page sizes at once, and
+//! working sets. It turns the stream into [`touches`], which its kernels consume.
 
-mod bits;
+mod classes;
+mod counts;
+mod curves;
 mod footprint;
-mod front;
-mod pages;
-mod recency;
 mod sampling;
+mod sets;
 mod sizes;
-mod stream;
+mod stack;
 mod study;
+mod touches;
+mod two_sizes;
+mod working_sets;
 
+pub use classes::{ClassCounts, ClassesConfig, FunctionMisses, MissClasses};
+pub use counts::{Counts, Stream};
+pub use curves::{Curves, CurvesConfig, StreamCurves};
 pub use footprint::{PageSet, Residency};
 pub use sampling::{SampleSpec, Sampled};
+pub use sets::{MAX_SETS_LOG2, MAX_WAYS, SetCurves, SetIndex, SingleSets};
 pub use sizes::Sizes;
-pub use stream::{Curve, Levels};
-pub use study::{Counts, Footprint, RegionResult, Stream, Study, StudyConfig};
+pub use stack::{MAX_ENTRIES, StackCurve};
+pub use study::{Curve, Footprint, Levels, RegionResult, Study, StudyConfig};
+pub use two_sizes::{TwoSizesConfig, TwoSizesIndex, TwoSizesResult, TwoSizesSets, TwoSizesStack};
+pub use working_sets::WorkingSet;

@@ -136,7 +136,8 @@ impl Source for Sampled {
                     }
                 }
                 None if self.keeps_nothing() => {
-                    let what = "has no instruction in any window of the sample: give a larger share";
+                    let what =
+                        "has no instruction in any window of the sample: give a larger share";
                     return Err(TraceError::whole(self.inner.name(), what));
                 }
                 None => self.ended = true,

@@ -10,10 +10,10 @@
 use octavo_trace::RegionId;
 use octavo_types::PageSize;
 
+use super::front::{FRONT, Front, Page};
+use super::pages::{Pages, Place, Spot};
+use super::recency::Recency;
 use crate::footprint::PageSet;
-use crate::front::{FRONT, Front, Page};
-use crate::pages::{Pages, Place, Spot};
-use crate::recency::Recency;
 use crate::sizes::Sizes;
 
 /// How often recency orders are asked whether their stamps run out.

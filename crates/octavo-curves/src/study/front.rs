@@ -10,7 +10,7 @@
 
 use octavo_trace::RegionId;
 
-use crate::pages::Spot;
+use super::pages::Spot;
 
 /// How many pages the front holds at most.
 pub const FRONT: usize = 64;

@@ -6,7 +6,7 @@
 //! searched. A page whose stamp lies before the old end is not in the order, so that dropping the
 //! oldest page costs no write to it.
 
-use crate::pages::{Place, Stamps};
+use super::pages::{Place, Stamps};
 
 /// From this stamp on an order wants to be numbered anew; some 16 million more still fit.
 const LATE_STAMP: u32 = u32::MAX - (1 << 24);
@@ -126,8 +126,8 @@ impl Recency {
 
 #[cfg(test)]
 mod tests {
+    use super::super::pages::Pages;
     use super::*;
-    use crate::pages::Pages;
     use crate::sizes::Sizes;
     use octavo_types::PageSize;
     use proptest::prelude::*;

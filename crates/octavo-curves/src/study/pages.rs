@@ -8,7 +8,7 @@
 use octavo_trace::RegionId;
 use rustc_hash::FxHashMap;
 
-use crate::bits::Bits512;
+use super::bits::Bits512;
 use crate::sizes::Sizes;
 
 /// Base pages in a leaf and in an upper node, as logarithms.

@@ -1,6 +1,9 @@
 //! The study of one process image: its fetches and its data against TLBs of every page size.
-
-use std::collections::BTreeMap;
+//!
+//! For every page size at once, the misses of fully associative LRU TLBs and the memory touched,
+//! whole and by region. The way of a reference: [`Study`] splits a segment's references by stream;
+//! [`stream`] sends those that leave the page at hand to a small front, exact at base pages; what
+//! misses there goes to one [`recency`] order for each page size. Pages' own data lie in [`pages`].
 
 use octavo_trace::{
     AddressSpace, Observer, Region, RegionId, Relocation, Start, StreamEnd, StreamIdentity,
@@ -10,9 +13,17 @@ use octavo_types::{
     AddrRange, Consumer, DataItem, Event, MapSource, PageNumber, PageSize, Segment, VirtAddr,
 };
 
+mod bits;
+mod front;
+mod pages;
+mod recency;
+mod stream;
+
+use crate::counts::{Counts, Stream};
 use crate::footprint::{PageSet, Residency};
 use crate::sizes::Sizes;
-use crate::stream::{Curve, Levels, Memory, PageStream, RESERVED_ACCESSES, RegionTally};
+pub use stream::{Curve, Levels};
+use stream::{Memory, PageStream, RESERVED_ACCESSES, RegionTally};
 
 /// `madvise(2)` values after which the pages are gone.
 const MADV_DONTNEED: u64 = 4;
@@ -29,43 +40,6 @@ pub struct StudyConfig {
     pub data_levels: Levels,
     /// Whether addresses are moved to where Linux would have put them, or stay as traced.
     pub native_layout: bool,
-}
-
-/// The streams that are told apart.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stream {
-    /// Instruction fetches.
-    Fetch,
-    /// Loads and stores.
-    Data,
-    /// Both, where memory is counted.
-    All,
-}
-
-/// What has been counted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Instructions, which are as many as fetches.
-    pub instructions: u64,
-    /// Loads, those of modifies among them.
-    pub loads: u64,
-    /// Stores, those of modifies among them.
-    pub stores: u64,
-    /// Loads and stores that came as one item.
-    pub modifies: u64,
-    /// Threads that ran.
-    pub threads: u64,
-    /// Times that another thread went on.
-    pub thread_switches: u64,
-    /// Events by name.
-    pub events: BTreeMap<&'static str, u64>,
-}
-
-impl Counts {
-    /// Fetches, loads and stores.
-    pub fn references(&self) -> u64 {
-        self.instructions + self.loads + self.stores
-    }
 }
 
 /// Memory touched by one stream in pages of one size.
@@ -231,9 +205,7 @@ impl Study {
     fn other_data(&mut self, item: &DataItem, addr: VirtAddr) {
         let references = u64::from(item.references);
         if item.guarded && addr == VirtAddr::NULL {
-            self.counts.loads -= u64::from(item.loads);
-            self.counts.stores -= references - u64::from(item.loads);
-            self.counts.modifies -= u64::from(item.references == 2);
+            self.counts.skipped(item);
             return;
         }
         let page = addr.page(PageSize::BASE).raw();
@@ -298,10 +270,7 @@ fn footprint(stream: Stream, set: &PageSet, page_size: PageSize) -> Footprint {
 impl Consumer for Study {
     #[inline(always)]
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
-        self.counts.instructions += u64::from(segment.instructions());
-        self.counts.loads += u64::from(segment.loads());
-        self.counts.stores += u64::from(segment.stores());
-        self.counts.modifies += u64::from(segment.modifies());
+        self.counts.executed(segment);
         self.fetches(segment);
         let parts = segment.data().chunks(RESERVED_ACCESSES);
         for (items, addresses) in parts.zip(addresses.chunks(RESERVED_ACCESSES)) {
@@ -327,8 +296,6 @@ impl Consumer for Study {
                 self.mapping_changed(*range);
             }
             Event::Remap { from, to } => self.remap(*from, *to),
-            Event::ThreadStart { .. } => self.counts.threads += 1,
-            Event::ThreadSwitch { .. } => self.counts.thread_switches += 1,
             _ => {}
         }
         if self.memory.space.apply(event) {
@@ -343,9 +310,7 @@ impl Consumer for Study {
                 _ => {}
             }
         }
-        if let Some(name) = event.name() {
-            *self.counts.events.entry(name).or_default() += 1;
-        }
+        self.counts.event(event);
     }
 }
 

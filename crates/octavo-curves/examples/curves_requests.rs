@@ -1,0 +1,98 @@
+//! The base pages that a TLB is asked for, as requests to a cache simulator:
+//!
+//!     curves_requests [--references N] [--stream fetch|data|all] [--drop-repeats] TRACE OUT
+//!
+//! OUT is in libCacheSim's `oracleGeneral` format: records of 24 bytes, little-endian, each the
+//! time (4 bytes), the page number (8), the size 1 (4), and -2, "never again", which only optimal
+//! caches look at (8). `--drop-repeats` leaves requests out that ask for the page of the one
+//! before, which hit in any TLB. A reference that spans two pages makes two requests. Prints the
+//! numbers of references and of requests.
+
+mod loaded;
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+
+use loaded::Loaded;
+use octavo_curves::Stream;
+use octavo_types::{Consumer, Event, ItemKind, PageSize, Segment, VirtAddr};
+
+fn main() {
+    let (mut references, mut stream, mut drop_repeats) = (u64::MAX, Stream::All, false);
+    let mut files = Vec::new();
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().unwrap_or_else(|| panic!("{argument} needs a value"));
+        match argument.as_str() {
+            "--references" => references = value().parse().expect("a number"),
+            "--stream" => stream = loaded::stream(&value()).1,
+            "--drop-repeats" => drop_repeats = true,
+            _ => files.push(argument),
+        }
+    }
+    let [trace, out] = &files[..] else { panic!("a trace, and where the requests go") };
+    let out = BufWriter::new(File::create(out).expect("a file that can be written"));
+    let mut requests =
+        Requests { stream, drop_repeats, out, last: None, references: 0, requests: 0 };
+    Loaded::read(trace, references).play(&mut requests);
+    requests.out.flush().expect("room on the disk");
+    let Requests { references, requests, .. } = requests;
+    println!("{}", serde_json::json!({"references": references, "requests": requests}));
+}
+
+struct Requests {
+    stream: Stream,
+    drop_repeats: bool,
+    out: BufWriter<File>,
+    last: Option<u64>,
+    references: u64,
+    requests: u64,
+}
+
+impl Requests {
+    fn reference(&mut self, addr: VirtAddr, size_bytes: u16) {
+        let last = addr.wrapping_add(u64::from(size_bytes) - 1);
+        let (first, last) = (addr.page(PageSize::BASE).raw(), last.page(PageSize::BASE).raw());
+        self.request(first);
+        if last != first {
+            self.request(last);
+        }
+        self.references += 1;
+    }
+
+    fn request(&mut self, page: u64) {
+        if self.drop_repeats && self.last.replace(page) == Some(page) {
+            return;
+        }
+        let mut record = [0; 24];
+        record[..4].copy_from_slice(&(self.requests as u32).to_le_bytes());
+        record[4..12].copy_from_slice(&page.to_le_bytes());
+        record[12..16].copy_from_slice(&1u32.to_le_bytes());
+        record[16..].copy_from_slice(&(-2i64).to_le_bytes());
+        self.out.write_all(&record).expect("room on the disk");
+        self.requests += 1;
+    }
+}
+
+impl Consumer for Requests {
+    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
+        let mut data = addresses.iter();
+        for item in segment.items() {
+            if item.kind == ItemKind::Fetch {
+                if self.stream != Stream::Data {
+                    self.reference(item.addr, item.size_bytes);
+                }
+                continue;
+            }
+            let addr = *data.next().expect("one each");
+            if self.stream == Stream::Fetch || (item.guarded && addr == VirtAddr::NULL) {
+                continue;
+            }
+            for _ in 0..if item.kind == ItemKind::Modify { 2 } else { 1 } {
+                self.reference(addr, item.size_bytes);
+            }
+        }
+    }
+
+    fn event(&mut self, _: &Event) {}
+}

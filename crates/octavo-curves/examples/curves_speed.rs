@@ -1,0 +1,253 @@
+//! What the kernels of `Curves` cost, each alone, by instructions:
+//!
+//!     curves_speed [--references N] [--rounds N] [--stream fetch|data|all]
+//!                  [--instructions portable,avx2,…] [--kernels stack 1,sets,…] FILE.oct …
+//!
+//! The first references of each trace (32M, unless told otherwise) are decoded into memory; then
+//! every round makes a whole pass over them for each kernel and each set of instructions, by turns
+//! and on one thread. Prints JSON: medians in nanoseconds of processor time per reference, of the
+//! whole pass and net of one that splits the stream into touches and does nothing with them, for
+//! each trace, and the geometric means over all traces.
+//!
+//! "one TLB" is a single set-associative one fed with touches, "one TLB plain" the same one as
+//! anybody would write it, asked for the page of every reference; it knows no instructions.
+
+mod loaded;
+mod plain_tlb;
+
+use std::hint::black_box;
+
+use loaded::Loaded;
+use octavo_curves::{
+    Curves, CurvesConfig, MAX_ENTRIES, MAX_SETS_LOG2, SetIndex, SingleSets, Sizes, Stream,
+    TwoSizesConfig,
+};
+use octavo_types::{Instructions, PageSize};
+use plain_tlb::PlainTlb;
+use serde_json::{Value, json};
+
+/// The windows of the working sets, 10^2 to 10^8 references; the middle one where there is one.
+const WINDOWS_REFS: [u64; 7] = [100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
+/// What all sets and ways are compared with: one TLB of 2^6 sets and 4 ways.
+const ONE_TLB: (u8, usize) = (6, 4);
+/// Net times below this are noise, and taken to be this, so that ratios stay finite.
+const LEAST_NS: f64 = 0.05;
+
+/// What is timed, splitting first.
+const KERNELS: [&str; 10] = [
+    "splitting",
+    "one TLB plain",
+    "one TLB",
+    "stack 1",
+    "stack 7",
+    "stack 11",
+    "sets",
+    "working sets 1",
+    "working sets 63",
+    "two sizes",
+];
+
+struct Options {
+    references: u64,
+    rounds: usize,
+    stream_name: &'static str,
+    stream: Stream,
+    instructions: Vec<Instructions>,
+    kernels: Vec<&'static str>,
+    files: Vec<String>,
+}
+
+/// Medians of a kernel with some instructions on one trace.
+struct Timed {
+    kernel: &'static str,
+    instructions: Instructions,
+    ns: f64,
+    net_ns: f64,
+}
+
+fn main() {
+    let options = options();
+    let one_thread = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread");
+    let (mut programs, mut all) = (Vec::new(), Vec::new());
+    for file in &options.files {
+        let loaded = Loaded::read(file, options.references);
+        let timed = one_thread.install(|| measure(&loaded, &options));
+        programs.push(json!({
+            "trace": file,
+            "references": loaded.references(),
+            "kernels": timed.iter().map(row).collect::<Vec<_>>(),
+        }));
+        eprintln!("{file}");
+        all.push(timed);
+    }
+    let means: Vec<Timed> = (0..all[0].len())
+        .map(|at| Timed {
+            ns: geometric_mean(all.iter().map(|timed| timed[at].ns)),
+            net_ns: geometric_mean(all.iter().map(|timed| timed[at].net_ns.max(LEAST_NS))),
+            ..all[0][at]
+        })
+        .collect();
+    let document = json!({
+        "rounds": options.rounds,
+        "stream": options.stream_name,
+        "programs": programs,
+        "geometric_means": means.iter().map(row).collect::<Vec<_>>(),
+    });
+    println!("{}", serde_json::to_string_pretty(&document).expect("numbers and names"));
+}
+
+fn options() -> Options {
+    let mut options = Options {
+        references: 32_000_000,
+        rounds: 3,
+        stream_name: "all",
+        stream: Stream::All,
+        instructions: Instructions::all(),
+        kernels: KERNELS.to_vec(),
+        files: Vec::new(),
+    };
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().unwrap_or_else(|| panic!("{argument} needs a value"));
+        match argument.as_str() {
+            "--references" => options.references = value().parse().expect("a number"),
+            "--rounds" => options.rounds = value().parse().expect("a number"),
+            "--stream" => (options.stream_name, options.stream) = loaded::stream(&value()),
+            "--instructions" => {
+                let parse = |name: &str| name.parse().unwrap_or_else(|error| panic!("{error}"));
+                options.instructions = value().split(',').map(parse).collect();
+            }
+            "--kernels" => {
+                // By how they begin; splitting is always there, the others are net of it.
+                let wanted = value();
+                let is_wanted =
+                    |name: &str| wanted.split(',').any(|prefix| name.starts_with(prefix));
+                options.kernels.retain(|name| *name == KERNELS[0] || is_wanted(name));
+            }
+            _ => options.files.push(argument),
+        }
+    }
+    assert!(options.rounds > 0 && !options.files.is_empty(), "rounds, and traces");
+    options
+}
+
+fn row(timed: &Timed) -> Value {
+    let Timed { kernel, instructions, ns, net_ns } = timed;
+    let round = |ns: f64| (ns * 1e4).round() / 1e4;
+    json!({
+        "kernel": kernel,
+        "instructions": instructions.name(),
+        "ns_per_reference": round(*ns),
+        "net_ns_per_reference": round(*net_ns),
+    })
+}
+
+fn measure(loaded: &Loaded, options: &Options) -> Vec<Timed> {
+    let mut contenders: Vec<(&'static str, Instructions, Vec<f64>)> = Vec::new();
+    for kernel in &options.kernels {
+        for instructions in &options.instructions {
+            contenders.push((kernel, *instructions, Vec::new()));
+        }
+    }
+    for _ in 0..options.rounds {
+        for (kernel, instructions, times) in &mut contenders {
+            times.push(pass_ns(loaded, kernel, options.stream, *instructions));
+        }
+    }
+    let mut medians = Vec::new();
+    for (kernel, instructions, mut times) in contenders {
+        times.sort_by(f64::total_cmp);
+        let ns = times[times.len() / 2] / loaded.references() as f64;
+        medians.push(Timed { kernel, instructions, ns, net_ns: ns });
+    }
+    // Splitting uses no special instructions: one figure for it, the median of all.
+    let splits = medians.iter().filter(|timed| timed.kernel == KERNELS[0]);
+    let mut splits: Vec<f64> = splits.map(|timed| timed.ns).collect();
+    splits.sort_by(f64::total_cmp);
+    let split_ns = splits[splits.len() / 2];
+    for timed in medians.iter_mut().filter(|timed| timed.kernel != KERNELS[0]) {
+        timed.net_ns -= split_ns;
+    }
+    medians
+}
+
+fn pass_ns(loaded: &Loaded, kernel: &str, stream: Stream, instructions: Instructions) -> f64 {
+    let begun_ns = thread_ns();
+    let (sets_log2, ways) = ONE_TLB;
+    match kernel {
+        "one TLB plain" => {
+            let mut tlb = PlainTlb::new(stream, sets_log2, ways);
+            loaded.play(&mut tlb);
+            black_box(tlb.misses);
+        }
+        "one TLB" => {
+            let index = SetIndex::Bits { from: 0 };
+            let mut tlb =
+                SingleSets::new(stream, PageSize::BASE, index, sets_log2, ways, instructions);
+            loaded.play(&mut tlb);
+            black_box(tlb.misses());
+        }
+        _ => {
+            let config = config(kernel, stream, instructions);
+            black_box(loaded.run(Curves::new(&config)));
+        }
+    }
+    (thread_ns() - begun_ns) as f64
+}
+
+/// Processor time of this thread: other people's work on the machine counts little.
+fn thread_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a timespec to write to.
+    let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    assert_eq!(status, 0, "every Linux has this clock");
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+fn config(kernel: &str, stream: Stream, instructions: Instructions) -> CurvesConfig {
+    let from_base = |count: u8| -> Vec<PageSize> {
+        let sizes = (12..12 + count).map(PageSize::from_log2);
+        sizes.map(|size| size.expect("at most 1 GiB")).collect()
+    };
+    let mut config = CurvesConfig {
+        instructions,
+        ..CurvesConfig::nothing(Sizes::new(from_base(1)), vec![stream])
+    };
+    let all_entries = MAX_ENTRIES;
+    match kernel {
+        "splitting" => {}
+        "stack 1" => config.max_entries = all_entries,
+        "stack 7" => {
+            (config.sizes, config.max_entries) = (Sizes::new(from_base(7)), all_entries);
+        }
+        "stack 11" => {
+            (config.sizes, config.max_entries) = (Sizes::new(from_base(11)), all_entries);
+        }
+        "sets" => config.set_indexes = vec![SetIndex::Bits { from: 0 }],
+        "working sets 1" => config.windows_refs = vec![WINDOWS_REFS[4]],
+        "working sets 63" => {
+            config.sizes = Sizes::new(from_base(9));
+            config.windows_refs = WINDOWS_REFS.to_vec();
+        }
+        "two sizes" => {
+            let (small, large) = (from_base(1)[0], from_base(4)[3]);
+            config.sizes = Sizes::new(vec![small, large]);
+            config.two_sizes = vec![TwoSizesConfig {
+                small,
+                large,
+                window_refs: WINDOWS_REFS[5],
+                threshold_blocks: 4,
+                max_entries: all_entries,
+                max_sets_log2: MAX_SETS_LOG2,
+                windows_refs: Vec::new(),
+            }];
+        }
+        _ => unreachable!("no such kernel: {kernel}"),
+    }
+    config
+}
+
+fn geometric_mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = values.len() as f64;
+    (values.map(f64::ln).sum::<f64>() / count).exp()
+}

@@ -1,0 +1,100 @@
+//! The beginning of a trace in memory, decoded, so that an analysis of it can be timed alone.
+
+#![allow(dead_code, reason = "each example uses its part")]
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use octavo_curves::Stream;
+use octavo_trace::formats::{OpenOptions, open};
+use octavo_trace::source::{Batch, Step};
+use octavo_trace::{Decoder, Observer, StreamEnd, StreamIdentity, WordConsumer};
+use octavo_types::{Consumer, Event, Segment, VirtAddr};
+
+/// The streams by name.
+pub const STREAMS: [(&str, Stream); 3] =
+    [("fetch", Stream::Fetch), ("data", Stream::Data), ("all", Stream::All)];
+
+/// A stream by its name.
+pub fn stream(name: &str) -> (&'static str, Stream) {
+    *STREAMS.iter().find(|(known, _)| *known == name).expect("fetch, data or all")
+}
+
+/// What the first process image of a trace executed, up to some number of references.
+#[derive(Default)]
+pub struct Loaded {
+    segments: Vec<Arc<Segment>>,
+    /// Each execution, as a place in `segments`; the addresses follow each other in `addresses`.
+    executed: Vec<u32>,
+    addresses: Vec<VirtAddr>,
+    references: u64,
+    wanted: u64,
+    /// By where the decoder holds a segment; it may have put another one there since.
+    known: HashMap<usize, u32>,
+}
+
+impl Loaded {
+    /// Reads `wanted` references of a trace, or all where there are fewer; the last segment is
+    /// whole, so that there may be some more.
+    pub fn read(trace: &str, wanted: u64) -> Self {
+        let mut source = open(trace, &OpenOptions::default()).expect("a trace");
+        let mut loaded = Loaded { wanted, ..Loaded::default() };
+        let (mut batch, mut decoder) = (Batch::default(), Decoder::default());
+        while loaded.references < wanted {
+            match source.next(&mut batch).expect("a whole trace") {
+                Some(Step::Batch(0)) => {
+                    decoder.decode(&batch.words, &mut loaded).expect("sound words")
+                }
+                Some(_) => {}
+                None => break,
+            }
+        }
+        loaded
+    }
+
+    /// How many there are.
+    pub fn references(&self) -> u64 {
+        self.references
+    }
+
+    /// Lets a consumer have them.
+    pub fn play(&self, consumer: &mut impl Consumer) {
+        let mut addresses = &self.addresses[..];
+        for segment in &self.executed {
+            let segment = &self.segments[*segment as usize];
+            let (of_segment, rest) = addresses.split_at(segment.data().len());
+            consumer.segment(segment, of_segment);
+            addresses = rest;
+        }
+    }
+
+    /// Lets an engine have them, and ends it.
+    pub fn run<O: Observer>(&self, mut engine: O) -> O {
+        self.play(&mut engine);
+        engine.ended(&StreamIdentity::only(), &StreamEnd::PLAIN);
+        engine
+    }
+}
+
+impl Consumer for Loaded {
+    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
+        if self.references >= self.wanted {
+            return;
+        }
+        let place = std::ptr::from_ref(segment).addr();
+        let known = self.known.get(&place).copied();
+        let number = known.filter(|number| *self.segments[*number as usize] == *segment);
+        let number = number.unwrap_or_else(|| {
+            self.segments.push(Arc::new(segment.clone()));
+            self.segments.len() as u32 - 1
+        });
+        self.known.insert(place, number);
+        self.executed.push(number);
+        self.addresses.extend_from_slice(addresses);
+        self.references += segment.references(addresses);
+    }
+
+    fn event(&mut self, _: &Event) {}
+}
+
+impl WordConsumer for Loaded {}

@@ -1,0 +1,235 @@
+//! Why one TLB misses, and where: the classes of Hill ("Aspects of cache memory and instruction
+//! buffer performance", 1987), and what a larger page would have avoided, by region and by
+//! instruction.
+
+mod places;
+mod tlb;
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+use octavo_trace::RegionId;
+use octavo_types::{PageNumber, PageSize, VirtAddr};
+
+use crate::stack::HoleStack;
+use crate::touches::{Rows, Touches};
+use tlb::Tlb;
+
+pub use places::{FunctionMisses, MissClasses};
+
+/// The TLB whose misses are classified.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClassesConfig {
+    /// Its page size.
+    pub page_size: PageSize,
+    /// The larger page size that misses are compared with.
+    pub larger: PageSize,
+    /// Its sets, as a logarithm; indexed by the low bits of the page number.
+    pub sets_log2: u8,
+    /// Its ways.
+    pub ways: u32,
+}
+
+impl ClassesConfig {
+    /// How many entries it has.
+    pub fn entries(&self) -> u32 {
+        self.ways << self.sets_log2
+    }
+}
+
+/// Misses by class: the first three are all of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ClassCounts {
+    /// The page had never been touched.
+    pub compulsory: u64,
+    /// A fully associative TLB of as many entries misses too.
+    pub capacity: u64,
+    /// It would have hit.
+    pub conflict: u64,
+    /// Of all these, the misses at which the same TLB with the larger page size hits.
+    pub page_size: u64,
+}
+
+impl ClassCounts {
+    /// All misses.
+    pub fn misses(&self) -> u64 {
+        self.compulsory + self.capacity + self.conflict
+    }
+
+    /// Adds others to these.
+    pub fn add(&mut self, other: &ClassCounts) {
+        self.compulsory += other.compulsory;
+        self.capacity += other.capacity;
+        self.conflict += other.conflict;
+        self.page_size += other.page_size;
+    }
+}
+
+/// The classes of one stream's misses.
+pub struct Classes {
+    config: ClassesConfig,
+    tlb: Tlb,
+    larger: Tlb,
+    fully: HoleStack,
+    /// Which pages, by their numbers, this stream has touched: 64 in a word.
+    touched: Vec<u64>,
+    /// By the instruction and the region of the page. Hashed with a key that nobody knows: a trace
+    /// may be made to collide.
+    counts: HashMap<(VirtAddr, RegionId), ClassCounts, RandomState>,
+}
+
+impl Classes {
+    /// Nothing missed yet.
+    pub fn new(config: ClassesConfig) -> Self {
+        Classes {
+            tlb: Tlb::new(config.sets_log2, config.ways),
+            larger: Tlb::new(config.sets_log2, config.ways),
+            fully: HoleStack::new(config.entries()),
+            touched: Vec::new(),
+            counts: HashMap::default(),
+            config,
+        }
+    }
+
+    /// What is classified.
+    pub fn config(&self) -> &ClassesConfig {
+        &self.config
+    }
+
+    /// Takes the next batch, which has its origins. `region` tells the region of a base page, as
+    /// traced.
+    pub fn take(
+        &mut self,
+        batch: &Touches,
+        rows: &Rows,
+        mut region: impl FnMut(PageNumber) -> RegionId,
+    ) {
+        let number = |page_size| rows.sizes().iter().position(|size| size == page_size);
+        let sizes = (number(self.config.page_size), number(self.config.larger));
+        let (Some(size), Some(larger)) = sizes else { unreachable!("rows have both sizes") };
+        for (touch, origin) in batch.touches.iter().zip(&batch.origins) {
+            let row = touch.row();
+            let page = rows.page(row).raw();
+            let (id, larger_id) = (rows.id(row, size), rows.id(row, larger));
+            let avoided = self.larger.access(larger_id, page >> self.config.larger.base_shift());
+            let in_fully = self.fully.access(id) <= self.config.entries();
+            if self.tlb.access(id, page >> self.config.page_size.base_shift()) {
+                continue;
+            }
+            let key = (*origin, region(rows.traced(row)));
+            let counts = self.counts.entry(key).or_default();
+            counts.page_size += u64::from(avoided);
+            if first_touch(&mut self.touched, id) {
+                counts.compulsory += 1;
+            } else if in_fully {
+                counts.conflict += 1;
+            } else {
+                counts.capacity += 1;
+            }
+        }
+    }
+
+    /// Misses by instruction, as traced, and region of the page missed.
+    pub fn counts(&self) -> impl Iterator<Item = (VirtAddr, RegionId, &ClassCounts)> {
+        self.counts.iter().map(|((origin, region), counts)| (*origin, *region, counts))
+    }
+}
+
+/// Marks a page as touched; whether it was not before. Only misses need ask: the first touch is
+/// one.
+fn first_touch(touched: &mut Vec<u64>, id: u32) -> bool {
+    let (word, bit) = (id as usize / 64, 1 << (id % 64));
+    if touched.len() <= word {
+        touched.resize(word + 1, 0);
+    }
+    let first = touched[word] & bit == 0;
+    touched[word] |= bit;
+    first
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+    use crate::counts::Stream;
+    use crate::sizes::Sizes;
+    use crate::touches::Splitter;
+    use octavo_oracle::strategies::{RandomStream, Step, stream};
+    use octavo_oracle::{NaiveReferences, NaiveSets, NaiveTlb};
+    use octavo_trace::Relocation;
+    use octavo_types::ItemKind;
+    use proptest::prelude::*;
+
+    type Counts = BTreeMap<(VirtAddr, u16), ClassCounts>;
+
+    fn region(page: u64) -> RegionId {
+        RegionId((page >> 4) as u16 % 3)
+    }
+
+    /// Every data reference looked up in three plain TLBs.
+    fn expected(random: &RandomStream, config: &ClassesConfig) -> Counts {
+        let mut list = NaiveReferences::default();
+        random.play(&mut list);
+        let (sets, ways) = (1usize << config.sets_log2, config.ways as usize);
+        let mut tlb = NaiveSets::new(sets, ways);
+        let mut larger = NaiveSets::new(sets, ways);
+        let mut fully = NaiveTlb::new(sets * ways);
+        let (mut touched, mut counts) = (BTreeSet::new(), Counts::new());
+        let mut origin = VirtAddr::NULL;
+        for reference in &list.references {
+            if reference.kind == ItemKind::Fetch {
+                origin = reference.addr;
+                continue;
+            }
+            let last = reference.addr.wrapping_add(u64::from(reference.size_bytes) - 1);
+            let pages = reference.addr.raw() >> 12..=last.raw() >> 12;
+            let times = if reference.kind == ItemKind::Modify { 2 } else { 1 };
+            for page in (0..times).flat_map(|_| pages.clone()) {
+                let small = PageNumber::new(page >> config.page_size.base_shift());
+                let large = PageNumber::new(page >> config.larger.base_shift());
+                let set = |page: PageNumber| page.raw() as usize % sets;
+                let avoided = larger.access(set(large), large);
+                let in_fully = fully.access(small);
+                if tlb.access(set(small), small) {
+                    continue;
+                }
+                let of = counts.entry((origin, region(page).0)).or_default();
+                of.page_size += u64::from(avoided);
+                match (touched.insert(small), in_fully) {
+                    (true, _) => of.compulsory += 1,
+                    (false, true) => of.conflict += 1,
+                    (false, false) => of.capacity += 1,
+                }
+            }
+        }
+        counts
+    }
+
+    proptest! {
+        #[test]
+        fn classes_are_what_plain_tlbs_give(
+            random in stream(0..300), sets_log2 in 0u8..4, ways in 1u32..5,
+            sizes in (12u8..15, 1u8..9),
+        ) {
+            let size = |log2| PageSize::from_log2(log2).unwrap();
+            let (page_size, larger) = (size(sizes.0), size(sizes.0 + sizes.1));
+            let config = ClassesConfig { page_size, larger, sets_log2, ways };
+            let mut rows = Rows::new(Sizes::new(vec![page_size, larger]), Relocation::default());
+            let mut splitter = Splitter::new(Stream::Data).with_origins();
+            let mut classes = Classes::new(config);
+            for (number, step) in random.steps.iter().enumerate() {
+                if let Step::Segment(index, addresses) = step {
+                    splitter.segment(&random.segments[*index], addresses, &mut rows);
+                }
+                if number % 7 == 0 || number + 1 == random.steps.len() {
+                    let batch = splitter.take(Touches::default());
+                    classes.take(&batch, &rows, |page| region(page.raw()));
+                }
+            }
+            let counts = classes.counts();
+            let counts: Counts = counts.map(|(pc, region, of)| ((pc, region.0), *of)).collect();
+            prop_assert_eq!(counts, expected(&random, &config));
+        }
+    }
+}

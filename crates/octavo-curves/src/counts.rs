@@ -1,0 +1,70 @@
+//! What a stream consists of, counted.
+
+use std::collections::BTreeMap;
+
+use octavo_types::{DataItem, Event, Segment};
+
+/// The streams that are told apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stream {
+    /// Instruction fetches.
+    Fetch,
+    /// Loads and stores.
+    Data,
+    /// Both, as they come.
+    All,
+}
+
+/// What has been counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Instructions, which are as many as fetches.
+    pub instructions: u64,
+    /// Loads, those of modifies among them.
+    pub loads: u64,
+    /// Stores, those of modifies among them.
+    pub stores: u64,
+    /// Loads and stores that came as one item.
+    pub modifies: u64,
+    /// Threads that ran.
+    pub threads: u64,
+    /// Times that another thread went on.
+    pub thread_switches: u64,
+    /// Events by name.
+    pub events: BTreeMap<&'static str, u64>,
+}
+
+impl Counts {
+    /// Fetches, loads and stores.
+    pub fn references(&self) -> u64 {
+        self.instructions + self.loads + self.stores
+    }
+
+    /// A segment has executed, every item of it.
+    #[inline(always)]
+    pub(crate) fn executed(&mut self, segment: &Segment) {
+        self.instructions += u64::from(segment.instructions());
+        self.loads += u64::from(segment.loads());
+        self.stores += u64::from(segment.stores());
+        self.modifies += u64::from(segment.modifies());
+    }
+
+    /// An item of the segment that executed last did not execute.
+    pub(crate) fn skipped(&mut self, item: &DataItem) {
+        self.loads -= u64::from(item.loads);
+        self.stores -= u64::from(item.references - item.loads);
+        self.modifies -= u64::from(item.references == 2);
+    }
+
+    /// Something other than an instruction happened.
+    pub(crate) fn event(&mut self, event: &Event) {
+        match event {
+            Event::ThreadStart { .. } => self.threads += 1,
+            Event::ThreadSwitch { .. } => self.thread_switches += 1,
+            _ => {}
+        }
+        if let Some(name) = event.name() {
+            *self.events.entry(name).or_default() += 1;
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Set-associative TLBs of all sets and ways at once from which entries are invalidated.
+//!
+//! A set is a list of 16 positions, and the one of *w* ways holds what lies at the first *w*. An
+//! invalidated entry leaves a hole. On an access what lies above the topmost hole is pushed down
+//! into it, so that nothing below moves: a set of *w* ways which has that hole among its ways would
+//! fill it before it evicts, and one that ends above it evicts what is pushed past its end. If the
+//! page was below the hole, its place becomes one: sets that had the page lose no other entry, and
+//! those that end in between have filled their hole.
+
+use octavo_types::Instructions;
+
+use super::lanes::{Machine, NONE, first, up_to_first};
+use super::lists::Lists;
+use super::misses::{LEVELS, Misses};
+use super::nested::Nested;
+use super::pages::Page;
+use super::run::{Present, Work};
+use super::{MAX_SETS_LOG2, MAX_WAYS};
+
+/// Set-associative TLBs of 1 to 2^`max_sets_log2` sets and 1 to 16 ways, with invalidation.
+pub(crate) struct HoleSets {
+    max_sets_log2: u8,
+    sets: HeldAs,
+    /// Where invalidated entries were.
+    invalidated: Misses,
+}
+
+/// How the sets are held.
+#[expect(clippy::large_enum_variant, reason = "there are few, and they stay where they are")]
+enum HeldAs {
+    /// While each id always came with the same index bits.
+    Nested(Nested),
+    /// Once one did not.
+    Lists(Lists, Present),
+}
+
+impl HoleSets {
+    /// Empty TLBs.
+    pub fn new(max_sets_log2: u8, instructions: Instructions) -> Self {
+        HoleSets {
+            max_sets_log2: max_sets_log2.min(MAX_SETS_LOG2),
+            sets: HeldAs::Nested(Nested::new(instructions)),
+            invalidated: Misses::default(),
+        }
+    }
+
+    /// Looks an id (anything but `u32::MAX`) up and fills it in. With 2^*l* sets it belongs to the
+    /// one that the low *l* bits of `index_bits` say.
+    ///
+    /// `refines` says that this id always comes with the same index bits. Where that is so of all
+    /// of them, it is far quicker.
+    #[inline(always)]
+    pub fn access(&mut self, id: u32, index_bits: u64, refines: bool, out: &mut Misses) {
+        let page = Page::new(id, index_bits as u32 % (1 << MAX_SETS_LOG2));
+        match &mut self.sets {
+            HeldAs::Nested(sets) if refines => sets.touch(page, out),
+            _ => self.look_up(page, refines, out),
+        }
+    }
+
+    #[inline(never)]
+    fn look_up(&mut self, page: Page, refines: bool, out: &mut Misses) {
+        if let HeldAs::Nested(sets) = &mut self.sets {
+            let present = sets.present();
+            let sets = std::mem::replace(sets, Nested::new(Instructions::Portable));
+            self.sets = HeldAs::Lists(sets.into_lists(), present);
+        }
+        if let HeldAs::Lists(lists, present) = &mut self.sets {
+            let levels = usize::from(self.max_sets_log2) + 1;
+            present.run(LookUp { lists, levels, page, refines, out });
+        }
+    }
+
+    /// Invalidates all entries of an id. Its index bits were `first_index` or one of those after
+    /// it, 2^`indexes_log2` in all; `first_index` is a multiple of as many.
+    pub fn invalidate(&mut self, id: u32, first_index: u64, indexes_log2: u8) {
+        let page = Page::new(id, first_index as u32 % (1 << MAX_SETS_LOG2));
+        let before = |_, _| 0;
+        match &mut self.sets {
+            HeldAs::Nested(sets) => sets.invalidate(page, indexes_log2, &mut self.invalidated),
+            HeldAs::Lists(lists, _) => {
+                lists.invalidate(page, indexes_log2, before, &mut self.invalidated);
+            }
+        }
+    }
+
+    /// Entries invalidated with 2^*s* sets of *w* ways, at `[s][w - 1]`.
+    pub fn invalidated(&self) -> Vec<[u64; MAX_WAYS]> {
+        self.invalidated.held(self.max_sets_log2)
+    }
+}
+
+/// A page is used, in lists that hold all there is.
+struct LookUp<'a> {
+    lists: &'a mut Lists,
+    levels: usize,
+    page: Page,
+    refines: bool,
+    out: &'a mut Misses,
+}
+
+impl Work for LookUp<'_> {
+    #[inline(always)]
+    fn on<M: Machine>(self, machine: M) {
+        let LookUp { lists, levels, page, refines, out } = self;
+        for level in 0..levels.min(LEVELS) {
+            let list = lists.set(level, page.index_bits());
+            let at = machine.equal(list, page.id());
+            if refines && at & 1 != 0 {
+                // What is used most recently of a set is so of the smaller sets in it.
+                return;
+            }
+            let moving = up_to_first(at | machine.equal(list, NONE));
+            if at & !moving != 0 {
+                list.0[first(at) % MAX_WAYS] = NONE;
+            }
+            machine.push(list, page.id(), moving);
+            out.add(level, first(at), 1);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Sixteen ids beside each other, as many as a set has ways: a cache line, a vector of AVX-512,
+//! two of AVX2. And the index bits of twice as many pages, in the same room.
+
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+pub(super) use portable::Portable;
+#[cfg(target_arch = "x86_64")]
+pub(super) use x86::{Avx2, Avx512};
+
+use super::MAX_WAYS;
+use super::misses::LEVELS;
+
+/// Sixteen ids, most recently used first.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(super) struct Lanes(pub [u32; MAX_WAYS]);
+
+/// Nobody's id.
+pub(super) const NONE: u32 = u32::MAX;
+
+impl Lanes {
+    /// Nobody's ids.
+    pub const EMPTY: Lanes = Lanes([NONE; MAX_WAYS]);
+}
+
+/// How many pages are followed in an order of their own: the index bits of all of them are one
+/// vector of AVX-512.
+pub(super) const PAGES: usize = 2 * MAX_WAYS;
+
+/// How many of them, those used last, are apart from the others.
+pub(super) const TOP: usize = 4;
+
+/// The index bits of the others, most recently used first. What is behind them means nothing.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(super) struct Bits(pub [u16; PAGES]);
+
+/// Some of the pages, from the one used last on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Order<'a> {
+    /// The index bits of the [`TOP`] first, the first one lowest.
+    pub top: u64,
+    /// Those of the others.
+    pub bits: &'a Bits,
+    /// How many pages there are, the top included.
+    pub pages: usize,
+}
+
+/// A way of working on these. Lanes are told by bits: bit *n* is lane *n*.
+pub(super) trait Machine: Copy {
+    /// The lanes that are `id`.
+    fn equal(self, lanes: &Lanes, id: u32) -> u32;
+
+    /// The lanes `moving` take the id of the lane before them, lane 0 takes `id`.
+    fn push(self, lanes: &mut Lanes, id: u32, moving: u32);
+
+    /// The lanes `moving` take the id of the lane behind them, the last lane nobody's.
+    fn pull(self, lanes: &mut Lanes, moving: u32);
+
+    /// As [`Machine::push`].
+    fn push_bits(self, bits: &mut Bits, value: u16, moving: u32);
+
+    /// With how many of the pages one of these index bits shares its set, at each level, which is a
+    /// number of sets as a logarithm.
+    fn sharing(self, order: Order, value: u16) -> [u32; LEVELS];
+}
+
+/// The first of some lanes; 16 where there are none.
+#[inline(always)]
+pub(super) fn first(lanes: u32) -> usize {
+    (lanes | 1 << MAX_WAYS).trailing_zeros() as usize
+}
+
+/// The lanes up to and with the first of some; all where there are none.
+#[inline(always)]
+pub(super) fn up_to_first(lanes: u32) -> u32 {
+    lanes ^ lanes.wrapping_sub(1)
+}
+
+/// The first of some lanes and all behind it; none where there are none.
+#[inline(always)]
+pub(super) fn from_first(lanes: u32) -> u32 {
+    lanes | lanes.wrapping_neg()
+}
+
+/// The bits of an index that say the set, for each level.
+const MASKS: [u16; LEVELS] = {
+    let mut all = [0; LEVELS];
+    let mut level = 0;
+    while level < LEVELS {
+        all[level] = (1 << level) - 1;
+        level += 1;
+    }
+    all
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use octavo_types::Instructions;
+    use proptest::prelude::*;
+
+    fn check<M: Machine>(
+        machine: M,
+        ids: Lanes,
+        bits: Bits,
+        value: u16,
+        pages: usize,
+        moving: u32,
+    ) {
+        let id = u32::from(value);
+        let equal = ids.0.iter().enumerate().map(|(lane, held)| u32::from(*held == id) << lane);
+        assert_eq!(machine.equal(&ids, id), equal.sum::<u32>());
+
+        let is_moving = |lane: usize| moving >> lane & 1 == 1;
+        let (mut pushed, mut pulled, mut pushed_bits) = (ids, ids, bits);
+        machine.push(&mut pushed, id, moving);
+        machine.pull(&mut pulled, moving);
+        machine.push_bits(&mut pushed_bits, value, moving);
+        for lane in (0..PAGES).filter(|lane| *lane > 0 || is_moving(0)) {
+            let from = if is_moving(lane) { lane.checked_sub(1) } else { Some(lane) };
+            assert_eq!(pushed_bits.0[lane], from.map_or(value, |from| bits.0[from]), "{lane}");
+            if lane < MAX_WAYS {
+                assert_eq!(pushed.0[lane], from.map_or(id, |from| ids.0[from]), "{lane}");
+                let from = if is_moving(lane) { lane + 1 } else { lane };
+                assert_eq!(pulled.0[lane], ids.0.get(from).map_or(NONE, |id| *id), "{lane}");
+            }
+        }
+
+        let top =
+            bits.0[TOP..2 * TOP].iter().rev().fold(0, |top, bits| top << 16 | u64::from(*bits));
+        let sharing = machine.sharing(Order { top, bits: &bits, pages }, value);
+        for (level, count) in sharing.into_iter().enumerate() {
+            let share = |other: &&u16| **other % (1 << level) == value % (1 << level);
+            let order = bits.0[TOP..2 * TOP].iter().chain(&bits.0).take(pages);
+            assert_eq!(count as usize, order.filter(share).count(), "2^{level} sets");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn every_machine_does_as_arrays_would(
+            ids in prop::array::uniform16(prop_oneof![0u32..4, any::<u32>()]),
+            bits in prop::array::uniform32(prop_oneof![0u16..4, 0u16..1 << 10]),
+            value in prop_oneof![0u16..4, 0u16..1 << 10],
+            pages in 0usize..=PAGES,
+            moving in prop_oneof![
+                any::<u32>().prop_map(|moving| moving | 1),
+                (0u32..32).prop_map(|lane| up_to_first(1 << lane)),
+            ],
+        ) {
+            let (ids, bits) = (Lanes(ids), Bits(bits));
+            for instructions in Instructions::all() {
+                // These are those that the processor has.
+                match instructions {
+                    Instructions::Portable => check(Portable, ids, bits, value, pages, moving),
+                    #[cfg(target_arch = "x86_64")]
+                    Instructions::Avx2 => {
+                        // SAFETY: the processor has it.
+                        let machine = unsafe { Avx2::new() };
+                        check(machine, ids, bits, value, pages, moving);
+                    }
+                    #[cfg(target_arch = "x86_64")]
+                    Instructions::Avx512 => {
+                        // SAFETY: the processor has it.
+                        let machine = unsafe { Avx512::new() };
+                        check(machine, ids, bits, value, pages, moving);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn lanes_are_told_by_the_first_of_some() {
+        assert_eq!((first(0), first(0b1000), first(0b1010)), (16, 3, 1));
+        assert_eq!((up_to_first(0b1010), up_to_first(0)), (0b11, u32::MAX));
+        assert_eq!((from_first(0b1010), from_first(0)), (!1, 0));
+    }
+}

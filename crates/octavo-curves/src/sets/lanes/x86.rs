@@ -1,0 +1,260 @@
+//! Vectors of x86-64.
+//!
+//! Having one of these machines is the proof that the processor has its instructions; only making
+//! one is unsafe. Their methods are meant to be inlined into functions that are compiled for these
+//! instructions, and have no closures, which may be left outside of those.
+
+use std::arch::x86_64::*;
+
+use super::{Bits, LEVELS, Lanes, MASKS, Machine, NONE, Order};
+
+/// A processor with AVX2.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Avx2(());
+
+impl Avx2 {
+    /// The proof.
+    ///
+    /// # Safety
+    ///
+    /// The processor must have AVX2.
+    #[inline(always)]
+    pub unsafe fn new() -> Self {
+        Avx2(())
+    }
+
+    /// The halves of some lanes.
+    #[inline(always)]
+    fn load(self, lanes: &Lanes) -> [__m256i; 2] {
+        let from: *const __m256i = lanes.0.as_ptr().cast();
+        // SAFETY: there is AVX2; lanes are two such vectors, aligned to both of them.
+        unsafe { [_mm256_load_si256(from), _mm256_load_si256(from.add(1))] }
+    }
+
+    #[inline(always)]
+    fn store(self, lanes: &mut Lanes, halves: [__m256i; 2]) {
+        let to: *mut __m256i = lanes.0.as_mut_ptr().cast();
+        // SAFETY: as in `load`.
+        unsafe {
+            _mm256_store_si256(to, halves[0]);
+            _mm256_store_si256(to.add(1), halves[1]);
+        }
+    }
+
+    /// All bits of the lanes that `lanes` tells, in both halves.
+    #[inline(always)]
+    fn masks(self, lanes: u32) -> [__m256i; 2] {
+        // SAFETY: there is AVX2.
+        unsafe {
+            let low = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+            let high = _mm256_slli_epi32::<8>(low);
+            let lanes = _mm256_set1_epi32(lanes as i32);
+            [
+                _mm256_cmpeq_epi32(_mm256_and_si256(lanes, low), low),
+                _mm256_cmpeq_epi32(_mm256_and_si256(lanes, high), high),
+            ]
+        }
+    }
+}
+
+impl Machine for Avx2 {
+    #[inline(always)]
+    fn equal(self, lanes: &Lanes, id: u32) -> u32 {
+        let [low, high] = self.load(lanes);
+        // SAFETY: there is AVX2.
+        unsafe {
+            let id = _mm256_set1_epi32(id as i32);
+            let low = _mm256_castsi256_ps(_mm256_cmpeq_epi32(low, id));
+            let high = _mm256_castsi256_ps(_mm256_cmpeq_epi32(high, id));
+            _mm256_movemask_ps(low) as u32 | (_mm256_movemask_ps(high) as u32) << 8
+        }
+    }
+
+    #[inline(always)]
+    fn push(self, lanes: &mut Lanes, id: u32, moving: u32) {
+        let old = self.load(lanes);
+        let moving = self.masks(moving);
+        // SAFETY: there is AVX2.
+        let new = unsafe {
+            // Each half with its last lane first.
+            let turn = _mm256_setr_epi32(7, 0, 1, 2, 3, 4, 5, 6);
+            let turned = [
+                _mm256_permutevar8x32_epi32(old[0], turn),
+                _mm256_permutevar8x32_epi32(old[1], turn),
+            ];
+            let low = _mm256_blend_epi32::<1>(turned[0], _mm256_set1_epi32(id as i32));
+            let high = _mm256_blend_epi32::<1>(turned[1], turned[0]);
+            [
+                _mm256_blendv_epi8(old[0], low, moving[0]),
+                _mm256_blendv_epi8(old[1], high, moving[1]),
+            ]
+        };
+        self.store(lanes, new);
+    }
+
+    #[inline(always)]
+    fn pull(self, lanes: &mut Lanes, moving: u32) {
+        let old = self.load(lanes);
+        let moving = self.masks(moving);
+        // SAFETY: there is AVX2.
+        let new = unsafe {
+            // Each half with its first lane last.
+            let turn = _mm256_setr_epi32(1, 2, 3, 4, 5, 6, 7, 0);
+            let turned = [
+                _mm256_permutevar8x32_epi32(old[0], turn),
+                _mm256_permutevar8x32_epi32(old[1], turn),
+            ];
+            let low = _mm256_blend_epi32::<0x80>(turned[0], turned[1]);
+            let high = _mm256_blend_epi32::<0x80>(turned[1], _mm256_set1_epi32(NONE as i32));
+            [
+                _mm256_blendv_epi8(old[0], low, moving[0]),
+                _mm256_blendv_epi8(old[1], high, moving[1]),
+            ]
+        };
+        self.store(lanes, new);
+    }
+
+    #[inline(always)]
+    fn push_bits(self, bits: &mut Bits, value: u16, moving: u32) {
+        let at: *mut __m256i = bits.0.as_mut_ptr().cast();
+        // SAFETY: there is AVX2; bits are two such vectors, aligned to both of them.
+        unsafe {
+            let old = [_mm256_load_si256(at), _mm256_load_si256(at.add(1))];
+            // The upper half of what comes before, then the lower half.
+            let first = _mm256_permute2x128_si256::<0x02>(old[0], _mm256_set1_epi16(value as i16));
+            let second = _mm256_permute2x128_si256::<0x21>(old[0], old[1]);
+            let low = _mm256_alignr_epi8::<14>(old[0], first);
+            let high = _mm256_alignr_epi8::<14>(old[1], second);
+            let lanes = _mm256_setr_epi16(
+                1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, -32768,
+            );
+            let moving_low = _mm256_and_si256(_mm256_set1_epi16(moving as i16), lanes);
+            let moving_high = _mm256_and_si256(_mm256_set1_epi16((moving >> 16) as i16), lanes);
+            let low = _mm256_blendv_epi8(old[0], low, _mm256_cmpeq_epi16(moving_low, lanes));
+            let high = _mm256_blendv_epi8(old[1], high, _mm256_cmpeq_epi16(moving_high, lanes));
+            _mm256_store_si256(at, low);
+            _mm256_store_si256(at.add(1), high);
+        }
+    }
+
+    #[inline(always)]
+    fn sharing(self, order: Order, value: u16) -> [u32; LEVELS] {
+        let from: *const __m256i = order.bits.0.as_ptr().cast();
+        // SAFETY: there is AVX2; bits are two such vectors, aligned to both of them.
+        unsafe {
+            let old = [_mm256_load_si256(from), _mm256_load_si256(from.add(1))];
+            let top = _mm256_set1_epi64x(order.top as i64);
+            let low = _mm256_permute4x64_epi64::<0b10_01_00_11>(old[0]);
+            let high = _mm256_permute4x64_epi64::<0b10_01_00_11>(old[1]);
+            let high = _mm256_blend_epi32::<0b11>(high, low);
+            let low = _mm256_blend_epi32::<0b11>(low, top);
+            let value = _mm256_set1_epi16(value as i16);
+            // Those that are not counted differ in all bits.
+            let places = _mm256_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+            let last = order.pages as i16 - 1;
+            let behind_low = _mm256_cmpgt_epi16(places, _mm256_set1_epi16(last));
+            let behind_high = _mm256_cmpgt_epi16(places, _mm256_set1_epi16(last - 16));
+            let low = _mm256_or_si256(_mm256_xor_si256(low, value), behind_low);
+            let high = _mm256_or_si256(_mm256_xor_si256(high, value), behind_high);
+            let mut counts = [order.pages as u32; LEVELS];
+            let zero = _mm256_setzero_si256();
+            for (mask, count) in MASKS.iter().zip(&mut counts).skip(1) {
+                let mask = _mm256_set1_epi16(*mask as i16);
+                let low = _mm256_cmpeq_epi16(_mm256_and_si256(low, mask), zero);
+                let high = _mm256_cmpeq_epi16(_mm256_and_si256(high, mask), zero);
+                *count = _mm256_movemask_epi8(_mm256_packs_epi16(low, high)).count_ones();
+            }
+            counts
+        }
+    }
+}
+
+/// A processor with AVX-512.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Avx512(());
+
+impl Avx512 {
+    /// The proof.
+    ///
+    /// # Safety
+    ///
+    /// The processor must have AVX-512F and BW.
+    #[inline(always)]
+    pub unsafe fn new() -> Self {
+        Avx512(())
+    }
+
+    #[inline(always)]
+    fn load(self, lanes: &Lanes) -> __m512i {
+        // SAFETY: there is AVX-512; lanes are such a vector, aligned to it.
+        unsafe { _mm512_load_si512(lanes.0.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn store(self, lanes: &mut Lanes, vector: __m512i) {
+        // SAFETY: as in `load`.
+        unsafe { _mm512_store_si512(lanes.0.as_mut_ptr().cast(), vector) }
+    }
+}
+
+impl Machine for Avx512 {
+    #[inline(always)]
+    fn equal(self, lanes: &Lanes, id: u32) -> u32 {
+        let lanes = self.load(lanes);
+        // SAFETY: there is AVX-512.
+        u32::from(unsafe { _mm512_cmpeq_epi32_mask(lanes, _mm512_set1_epi32(id as i32)) })
+    }
+
+    #[inline(always)]
+    fn push(self, lanes: &mut Lanes, id: u32, moving: u32) {
+        let old = self.load(lanes);
+        // SAFETY: there is AVX-512.
+        let new = unsafe {
+            let id = _mm512_set1_epi32(id as i32);
+            _mm512_mask_alignr_epi32::<15>(old, moving as u16, old, id)
+        };
+        self.store(lanes, new);
+    }
+
+    #[inline(always)]
+    fn pull(self, lanes: &mut Lanes, moving: u32) {
+        let old = self.load(lanes);
+        // SAFETY: there is AVX-512.
+        let new = unsafe {
+            let none = _mm512_set1_epi32(NONE as i32);
+            _mm512_mask_alignr_epi32::<1>(old, moving as u16, none, old)
+        };
+        self.store(lanes, new);
+    }
+
+    #[inline(always)]
+    fn push_bits(self, bits: &mut Bits, value: u16, moving: u32) {
+        let at: *mut __m512i = bits.0.as_mut_ptr().cast();
+        // SAFETY: there is AVX-512; bits are such a vector, aligned to it.
+        unsafe {
+            let old = _mm512_load_si512(at);
+            // Each word's upper neighbour comes from the double word below.
+            let below = _mm512_alignr_epi32::<15>(old, _mm512_set1_epi16(value as i16));
+            let pushed =
+                _mm512_or_si512(_mm512_srli_epi32::<16>(below), _mm512_slli_epi32::<16>(old));
+            _mm512_store_si512(at, _mm512_mask_mov_epi16(old, moving, pushed));
+        }
+    }
+
+    #[inline(always)]
+    fn sharing(self, order: Order, value: u16) -> [u32; LEVELS] {
+        // SAFETY: there is AVX-512; bits are such a vector, aligned to it.
+        unsafe {
+            let bits = _mm512_load_si512(order.bits.0.as_ptr().cast());
+            let all = _mm512_alignr_epi32::<14>(bits, _mm512_set1_epi64(order.top as i64));
+            let differences = _mm512_xor_si512(all, _mm512_set1_epi16(value as i16));
+            let counted = ((1u64 << order.pages) - 1) as u32;
+            let mut counts = [0; LEVELS];
+            for (mask, count) in MASKS.iter().zip(&mut counts) {
+                let mask = _mm512_set1_epi16(*mask as i16);
+                *count = _mm512_mask_testn_epi16_mask(counted, differences, mask).count_ones();
+            }
+            counts
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The sets of every number of sets.
+
+use super::lanes::{Lanes, NONE};
+use super::misses::{LEVELS, Misses};
+use super::pages::Page;
+
+/// For each level, which is a number of sets as a logarithm, a list of ids for each set.
+pub(super) struct Lists(Box<[Lanes; 1 << LEVELS]>);
+
+impl Lists {
+    /// Empty sets.
+    pub fn new() -> Self {
+        let lists: Box<[Lanes]> = vec![Lanes::EMPTY; 1 << LEVELS].into_boxed_slice();
+        Lists(lists.try_into().expect("as many as were asked for"))
+    }
+
+    /// The set of a level that the low bits of `index` say.
+    #[inline(always)]
+    pub fn set(&mut self, level: usize, index: u32) -> &mut Lanes {
+        let first = 1 << level;
+        &mut self.0[(first | index as usize & (first - 1)) % (1 << LEVELS)]
+    }
+
+    /// Makes holes of all entries of an id whose index bits are those of `page` or those after
+    /// them, 2^`indexes_log2` in all. `before` tells how many entries each level and set has before
+    /// its list.
+    pub fn invalidate(
+        &mut self,
+        page: Page,
+        indexes_log2: u8,
+        before: impl Fn(usize, u32) -> usize,
+        invalidated: &mut Misses,
+    ) {
+        for level in 0..LEVELS {
+            let count = 1 << level.min(usize::from(indexes_log2));
+            for set in (0..count).map(|set| (page.index_bits() & !(count - 1)) + set) {
+                let list = self.set(level, set);
+                if let Some(at) = list.0.iter().position(|id| *id == page.id()) {
+                    list.0[at] = NONE;
+                    invalidated.add(level, before(level, set) + at, 1);
+                }
+            }
+        }
+    }
+}

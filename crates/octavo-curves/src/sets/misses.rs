@@ -1,0 +1,70 @@
+//! What look-ups and invalidations found, of every number of sets and ways at once.
+
+use super::top::{AtTop, position};
+use super::{MAX_SETS_LOG2, MAX_WAYS};
+
+/// How many different numbers of sets there are.
+pub(crate) const LEVELS: usize = MAX_SETS_LOG2 as usize + 1;
+
+/// Positions that are told apart while counting; all from [`MAX_WAYS`] on mean the same.
+const POSITIONS: usize = 64;
+
+/// How often pages were found at each position of their sets, for each number of sets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Misses {
+    counts: Box<Counts>,
+    at_top: Box<AtTop>,
+}
+
+/// By level and position: 0 is the most recently used page of a set; from [`MAX_WAYS`] on it was in
+/// no set that has so many ways.
+#[derive(Clone, Debug)]
+pub(super) struct Counts([[u64; POSITIONS]; LEVELS]);
+
+impl Default for Counts {
+    fn default() -> Self {
+        Counts([[0; POSITIONS]; LEVELS])
+    }
+}
+
+impl Counts {
+    /// With 2^`level` sets, pages were found at `position` (below 64) so many times more.
+    #[inline(always)]
+    pub fn add(&mut self, level: usize, position: usize, times: u64) {
+        self.0[level][position % POSITIONS] += times;
+    }
+}
+
+impl Misses {
+    /// As [`Counts::add`].
+    #[inline(always)]
+    pub fn add(&mut self, level: usize, position: usize, times: u64) {
+        self.counts.add(level, position, times);
+    }
+
+    /// What is counted by position, and what was found at the top.
+    #[inline(always)]
+    pub(super) fn parts(&mut self) -> (&mut Counts, &mut AtTop) {
+        (&mut self.counts, &mut self.at_top)
+    }
+
+    /// Look-ups that missed with 2^*s* sets of *w* ways, at `[s][w - 1]`.
+    pub fn missed(&self, max_sets_log2: u8) -> Vec<[u64; MAX_WAYS]> {
+        let mut counts = Counts::clone(&self.counts);
+        for (found, times) in self.at_top.iter() {
+            for level in 0..LEVELS {
+                counts.add(level, position(found, level), times);
+            }
+        }
+        let of =
+            |at: &[u64; POSITIONS]| std::array::from_fn(|way| at[way + 1..].iter().sum::<u64>());
+        counts.0[..=usize::from(max_sets_log2)].iter().map(of).collect()
+    }
+
+    /// With 2^*s* sets of *w* ways, at `[s][w - 1]`, how many of the entries that were found there
+    /// were in a TLB: for counting invalidated ones.
+    pub fn held(&self, max_sets_log2: u8) -> Vec<[u64; MAX_WAYS]> {
+        let of = |at: &[u64; POSITIONS]| std::array::from_fn(|way| at[..=way].iter().sum::<u64>());
+        self.counts.0[..=usize::from(max_sets_log2)].iter().map(of).collect()
+    }
+}

@@ -1,0 +1,142 @@
+//! Set-associative TLBs of all numbers of sets and ways at once: all-associativity simulation
+//! (Hill and Smith, "Evaluating associativity in CPU caches", 1989).
+//!
+//! With LRU a set of *w* ways holds the first *w* of the pages that belong to it, in order of last
+//! use: so one list for each set tells the misses of every number of ways, and a page's position in
+//! its list for each number of sets, a *level*, is all there is to find. [`nested`] does it where
+//! the sets of a level are those of the level before cut in two, [`scattered`] for any index.
+
+mod front;
+mod holes;
+mod index;
+mod lanes;
+mod lists;
+mod misses;
+mod nested;
+mod pages;
+mod run;
+mod scattered;
+mod single;
+#[cfg(test)]
+mod tests;
+mod top;
+
+use octavo_types::{Instructions, PageSize};
+
+use crate::touches::{Kernel, Rows, Touches};
+use lanes::Machine;
+use nested::Nested;
+use pages::Pages;
+use run::{Present, Work};
+use scattered::Scattered;
+
+pub(crate) use holes::HoleSets;
+pub use index::SetIndex;
+pub(crate) use misses::Misses;
+pub use single::SingleSets;
+
+/// The most ways that are told apart.
+pub const MAX_WAYS: usize = 16;
+/// The most sets, as a logarithm.
+pub const MAX_SETS_LOG2: u8 = 10;
+
+/// What set-associative LRU TLBs of every number of sets and ways do at one page size.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SetCurves {
+    /// The page size.
+    pub page_size: PageSize,
+    /// How a page's set is found.
+    pub index: SetIndex,
+    /// Misses with 2^*s* sets of *w* ways, at `[s][w - 1]`.
+    pub misses: Vec<[u64; MAX_WAYS]>,
+}
+
+/// The kernel for one stream at one page size.
+pub struct Sets {
+    page_size: PageSize,
+    index: SetIndex,
+    max_sets_log2: u8,
+    present: Present,
+    pages: Pages,
+    engine: Engine,
+    misses: Misses,
+}
+
+#[expect(clippy::large_enum_variant, reason = "there are few, and they stay where they are")]
+enum Engine {
+    Nested(Nested),
+    Scattered(Scattered),
+}
+
+impl Sets {
+    /// TLBs of 1 to 2^`max_sets_log2` (at most [`MAX_SETS_LOG2`]) sets and 1 to [`MAX_WAYS`] ways.
+    pub fn new(
+        page_size: PageSize,
+        index: SetIndex,
+        max_sets_log2: u8,
+        instructions: Instructions,
+    ) -> Self {
+        Sets {
+            page_size,
+            index,
+            max_sets_log2: max_sets_log2.min(MAX_SETS_LOG2),
+            present: Present::new(instructions),
+            pages: Pages::new(page_size, index, MAX_SETS_LOG2),
+            engine: match index {
+                SetIndex::Bits { .. } => Engine::Nested(Nested::new(instructions)),
+                SetIndex::Xor => Engine::Scattered(Scattered::new()),
+            },
+            misses: Misses::default(),
+        }
+    }
+
+    /// The misses so far.
+    pub fn curves(&self) -> SetCurves {
+        let misses = match &self.engine {
+            Engine::Nested(_) => &self.misses,
+            Engine::Scattered(engine) => &engine.misses(&self.misses),
+        };
+        SetCurves {
+            page_size: self.page_size,
+            index: self.index,
+            misses: misses.missed(self.max_sets_log2),
+        }
+    }
+}
+
+impl Kernel for Sets {
+    fn take(&mut self, batch: &Touches, rows: &Rows) {
+        let (index, engine) = (self.index, &mut self.engine);
+        self.pages.follow(rows, |number, id| {
+            if let Engine::Scattered(engine) = engine {
+                engine.know(index, number, id);
+            }
+        });
+        self.present.run(Take {
+            engine: &mut self.engine,
+            pages: &self.pages,
+            batch,
+            misses: &mut self.misses,
+        });
+    }
+}
+
+/// A batch is taken in.
+struct Take<'a> {
+    engine: &'a mut Engine,
+    pages: &'a Pages,
+    batch: &'a Touches,
+    misses: &'a mut Misses,
+}
+
+impl Work for Take<'_> {
+    #[inline(always)]
+    fn on<M: Machine>(self, machine: M) {
+        let by_row = self.pages.by_row();
+        let pages = self.batch.touches.iter().map(|touch| by_row[touch.row().index()]);
+        match self.engine {
+            Engine::Nested(engine) => engine.take(machine, pages, self.misses),
+            Engine::Scattered(engine) => engine.take(machine, pages, self.misses),
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! All sets and ways at once where each number of sets refines the one before.
+//!
+//! Where a page is in its set, with 2^*l* sets, is how many pages were used since it was, that are
+//! like it in the low *l* bits of the index. So the order in which the last pages were used tells
+//! the position of each of them for every number of sets (Hill and Smith's forest of stacks, seen
+//! from its root). The last 32 pages are kept in such an order, and nearly all touches find their
+//! page there: the first four in registers ([`Top`]), where what was found is a number of twelve
+//! bits, counted as it is, and the others in vectors ([`Front`]).
+//!
+//! Behind them each set has a list of its own of what has left, most recently used first; a page
+//! that comes back is taken out of its lists. So what a set holds, in order, is those of the last
+//! pages that share it, and then its list.
+//!
+//! An invalidated entry leaves a hole at its place, see [`super::holes`]. A page that has one is
+//! first moved to the lists, with all that were used before it, so that holes are in lists only.
+//! There is no difference between a hole and a place that was never filled.
+
+use octavo_types::Instructions;
+
+use super::MAX_WAYS;
+use super::front::Front;
+use super::lanes::{Lanes, Machine, NONE, TOP, first, from_first, up_to_first};
+use super::lists::Lists;
+use super::misses::{Counts, LEVELS, Misses};
+use super::pages::Page;
+use super::run::{Present, Work};
+use super::top::Top;
+
+/// The sets of one stream.
+pub(super) struct Nested {
+    /// The four pages used last.
+    top: Top,
+    /// Those used before them.
+    front: Front,
+    /// What has left the front.
+    behind: Lists,
+    present: Present,
+}
+
+impl Nested {
+    /// Nothing was used yet.
+    pub fn new(instructions: Instructions) -> Self {
+        Nested {
+            top: Top([Page::NONE; 4]),
+            front: Front::new(),
+            behind: Lists::new(),
+            present: Present::new(instructions),
+        }
+    }
+
+    /// Pages are used.
+    #[inline(always)]
+    pub fn take<M: Machine>(
+        &mut self,
+        machine: M,
+        pages: impl Iterator<Item = Page>,
+        misses: &mut Misses,
+    ) {
+        let Nested { top: last, front, behind, .. } = self;
+        let (counts, at_top) = misses.parts();
+        let mut top = *last;
+        for page in pages {
+            match top.find(page) {
+                Some(found) => at_top.add(found),
+                None => far(machine, page, &mut top, front, behind, counts),
+            }
+        }
+        *last = top;
+    }
+
+    /// A page is used.
+    #[inline(always)]
+    pub fn touch(&mut self, page: Page, misses: &mut Misses) {
+        match self.top.find(page) {
+            Some(found) => misses.parts().1.add(found),
+            None => self.present.run(OneFar { sets: self, page, misses }),
+        }
+    }
+
+    /// Invalidates all entries of an id whose index bits are those of `page`, or those after them,
+    /// 2^`indexes_log2` in all.
+    pub fn invalidate(&mut self, page: Page, indexes_log2: u8, invalidated: &mut Misses) {
+        let at = last_pages(&self.top, &self.front).position(|other| other.id() == page.id());
+        if let Some(at) = at {
+            self.settle(at);
+        }
+        let Nested { top, front, behind, .. } = self;
+        let before = |level: usize, set: u32| {
+            let share = |other: &Page| (other.index_bits() ^ set) & ((1 << level) - 1) == 0;
+            last_pages(top, front).filter(share).count()
+        };
+        behind.invalidate(page, indexes_log2, before, invalidated);
+    }
+
+    /// What it runs on.
+    pub fn present(&self) -> Present {
+        self.present
+    }
+
+    /// Moves all but the first so many of the last pages to the lists.
+    fn settle(&mut self, keep: usize) {
+        let pages: Vec<Page> = last_pages(&self.top, &self.front).skip(keep).collect();
+        self.present.run(Settle { pages, lists: &mut self.behind });
+        self.front.truncate(keep.saturating_sub(TOP));
+        for page in self.top.0.iter_mut().skip(keep) {
+            *page = Page::NONE;
+        }
+    }
+
+    /// All as lists.
+    pub fn into_lists(mut self) -> Lists {
+        self.settle(0);
+        self.behind
+    }
+}
+
+/// The last pages, in order.
+fn last_pages<'a>(top: &'a Top, front: &'a Front) -> impl Iterator<Item = Page> + 'a {
+    top.pages().chain(front.iter())
+}
+
+/// A page is used that is not among the first four.
+#[inline(always)]
+fn far<M: Machine>(
+    machine: M,
+    page: Page,
+    top: &mut Top,
+    front: &mut Front,
+    behind: &mut Lists,
+    counts: &mut Counts,
+) {
+    let found = front.find(machine, page);
+    let before = front.sharing(machine, *top, page, found);
+    let leaving = front.push(machine, top.push(page), found);
+    if found != 0 {
+        for (level, before) in before.into_iter().enumerate() {
+            counts.add(level, before as usize, 1);
+        }
+        return;
+    }
+    for (level, before) in before.into_iter().enumerate() {
+        let at = take_out(machine, behind.set(level, page.index_bits()), page.id());
+        counts.add(level, before as usize + at, 1);
+    }
+    if let Some(leaving) = leaving {
+        for level in 0..LEVELS {
+            let list = behind.set(level, leaving.index_bits());
+            machine.push(list, leaving.id(), u32::MAX);
+        }
+    }
+}
+
+/// Takes an id out of a list, because its page is used, and says where it was.
+///
+/// One more page comes before the list then, so that what was below the id keeps its place in the
+/// set. But if there is a hole above the id, or the id is not here, it is the hole that is filled by
+/// what lies above it: the list closes up there, and a hole is where the id was.
+#[inline(always)]
+fn take_out<M: Machine>(machine: M, list: &mut Lanes, id: u32) -> usize {
+    let at = machine.equal(list, id);
+    let ends = at | machine.equal(list, NONE);
+    if at & !up_to_first(ends) != 0 {
+        list.0[first(at) % MAX_WAYS] = NONE;
+    }
+    machine.pull(list, from_first(ends));
+    first(at)
+}
+
+/// One page is used that is not among the first four.
+struct OneFar<'a> {
+    sets: &'a mut Nested,
+    page: Page,
+    misses: &'a mut Misses,
+}
+
+impl Work for OneFar<'_> {
+    #[inline(always)]
+    fn on<M: Machine>(self, machine: M) {
+        let Nested { top, front, behind, .. } = self.sets;
+        far(machine, self.page, top, front, behind, self.misses.parts().0);
+    }
+}
+
+/// Pages, the last used first, leave for the lists.
+struct Settle<'a> {
+    pages: Vec<Page>,
+    lists: &'a mut Lists,
+}
+
+impl Work for Settle<'_> {
+    #[inline(always)]
+    fn on<M: Machine>(self, machine: M) {
+        for page in self.pages.iter().rev() {
+            for level in 0..LEVELS {
+                machine.push(self.lists.set(level, page.index_bits()), page.id(), u32::MAX);
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! All sets and ways at once where a page's sets have nothing to do with each other, as with an
+//! XOR: every number of sets is looked up.
+
+use super::SetIndex;
+use super::lanes::{Machine, first, up_to_first};
+use super::lists::Lists;
+use super::misses::{LEVELS, Misses};
+use super::pages::Page;
+
+/// The sets of one stream.
+///
+/// Most touches of a stream of instructions and data go from a page to another and back. That
+/// leaves all sets as they were but for which of the two is used last, so that the lists are
+/// brought up to date when a third page comes.
+pub(super) struct Scattered {
+    /// The set of each page at each level.
+    sets: Vec<[u16; 16]>,
+    lists: Lists,
+    /// The two pages used last, and whether the lists have the second before the first.
+    last: [u32; 2],
+    swapped: bool,
+    /// How often it went back to the second of them, by the levels, a bit each, at which they share
+    /// a set.
+    back: Box<[u64; 1 << LEVELS]>,
+}
+
+impl Scattered {
+    /// Nothing was used yet.
+    pub fn new() -> Self {
+        Scattered {
+            sets: Vec::new(),
+            lists: Lists::new(),
+            last: [u32::MAX; 2],
+            swapped: false,
+            back: Box::new([0; 1 << LEVELS]),
+        }
+    }
+
+    /// Tells the number of the page of an id. New ids come in order.
+    pub fn know(&mut self, index: SetIndex, number: u64, id: u32) {
+        if id as usize == self.sets.len() {
+            let set =
+                |level| if level < LEVELS { index.set(number, level as u8) as u16 } else { 0 };
+            self.sets.push(std::array::from_fn(set));
+        }
+    }
+
+    /// Takes touches of these pages in.
+    #[inline(always)]
+    pub fn take<M: Machine>(
+        &mut self,
+        machine: M,
+        pages: impl Iterator<Item = Page>,
+        misses: &mut Misses,
+    ) {
+        for id in pages.map(Page::id) {
+            let [last, second] = self.last;
+            if id == last {
+                continue;
+            }
+            self.last = [id, last];
+            if id == second {
+                let (one, other) = (&self.sets[id as usize], &self.sets[last as usize]);
+                let shared = (0..LEVELS).fold(0, |shared, level| {
+                    shared | usize::from(one[level] == other[level]) << level
+                });
+                self.back[shared] += 1;
+                self.swapped = !self.swapped;
+                continue;
+            }
+            let (sets, lists) = (&self.sets, &mut self.lists);
+            if std::mem::take(&mut self.swapped) {
+                look_up(machine, lists, &sets[last as usize], last, |_, _| ());
+            }
+            look_up(machine, lists, &sets[id as usize], id, |level, position| {
+                misses.add(level, position, 1);
+            });
+        }
+    }
+
+    /// What was found, `misses` being what [`Scattered::take`] has counted.
+    pub fn misses(&self, misses: &Misses) -> Misses {
+        let mut misses = misses.clone();
+        for (shared, &times) in self.back.iter().enumerate().filter(|(_, times)| **times > 0) {
+            for level in 0..LEVELS {
+                misses.add(level, shared >> level & 1, times);
+            }
+        }
+        misses
+    }
+}
+
+/// Moves an id to the front of its sets, and says where it was in each.
+#[inline(always)]
+fn look_up<M: Machine>(
+    machine: M,
+    lists: &mut Lists,
+    sets: &[u16; 16],
+    id: u32,
+    mut found: impl FnMut(usize, usize),
+) {
+    for (level, set) in sets[..LEVELS].iter().enumerate() {
+        let list = lists.set(level, u32::from(*set));
+        let at = machine.equal(list, id);
+        machine.push(list, id, up_to_first(at));
+        found(level, first(at));
+    }
+}

@@ -1,0 +1,152 @@
+//! One set-associative TLB: what simulating all of them at once is measured against.
+
+use octavo_trace::{Relocation, WordConsumer};
+use octavo_types::{Consumer, Event, Instructions, PageSize, Segment, VirtAddr};
+
+use super::lanes::{Lanes, Machine, up_to_first};
+use super::pages::{Page, Pages};
+use super::run::{Present, Work};
+use super::{MAX_SETS_LOG2, MAX_WAYS, SetIndex};
+use crate::counts::Stream;
+use crate::sizes::Sizes;
+use crate::touches::{Kernel, Rows, Splitter, Touches};
+
+/// One set-associative LRU TLB of one stream, as an engine of its own: a yardstick.
+///
+/// It gets its touches as [`crate::Curves`] does. With the portable instructions a set is searched
+/// way by way, as one would plainly write it; with others its ways are compared at once.
+pub struct SingleSets {
+    rows: Rows,
+    splitter: Splitter,
+    tlb: Single,
+    emptied: Touches,
+}
+
+impl SingleSets {
+    /// An empty TLB of 2^`sets_log2` (at most [`MAX_SETS_LOG2`]) sets of 1 to [`MAX_WAYS`] ways.
+    pub fn new(
+        stream: Stream,
+        page_size: PageSize,
+        index: SetIndex,
+        sets_log2: u8,
+        ways: usize,
+        instructions: Instructions,
+    ) -> Self {
+        SingleSets {
+            rows: Rows::new(Sizes::new(vec![page_size]), Relocation::default()),
+            splitter: Splitter::new(stream),
+            tlb: Single::new(page_size, index, sets_log2, ways, instructions),
+            emptied: Touches::default(),
+        }
+    }
+
+    /// Misses of what it has taken in so far.
+    pub fn misses(&mut self) -> u64 {
+        self.hand_on();
+        self.tlb.misses
+    }
+
+    fn hand_on(&mut self) {
+        let batch = self.splitter.take(std::mem::take(&mut self.emptied));
+        self.tlb.take(&batch, &self.rows);
+        self.emptied = batch;
+    }
+}
+
+impl Consumer for SingleSets {
+    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
+        self.splitter.segment(segment, addresses, &mut self.rows);
+        if self.splitter.is_full() {
+            self.hand_on();
+        }
+    }
+
+    fn event(&mut self, _: &Event) {}
+}
+
+impl WordConsumer for SingleSets {}
+
+/// The kernel.
+struct Single {
+    pages: Pages,
+    sets: Vec<Lanes>,
+    ways: usize,
+    present: Option<Present>,
+    last: Page,
+    misses: u64,
+}
+
+impl Single {
+    fn new(
+        page_size: PageSize,
+        index: SetIndex,
+        sets_log2: u8,
+        ways: usize,
+        instructions: Instructions,
+    ) -> Self {
+        let sets_log2 = sets_log2.min(MAX_SETS_LOG2);
+        let plain = instructions == Instructions::Portable;
+        Single {
+            pages: Pages::new(page_size, index, sets_log2),
+            sets: vec![Lanes::EMPTY; 1 << sets_log2],
+            ways: ways.clamp(1, MAX_WAYS),
+            present: (!plain).then(|| Present::new(instructions)),
+            last: Page::NONE,
+            misses: 0,
+        }
+    }
+
+    /// A touch in a plain way: ways are searched in order, and each moves one on.
+    #[inline(always)]
+    fn touch(ways: &mut [u32], id: u32) -> bool {
+        let mut moved = id;
+        for way in ways {
+            std::mem::swap(way, &mut moved);
+            if moved == id {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+impl Kernel for Single {
+    fn take(&mut self, batch: &Touches, rows: &Rows) {
+        self.pages.follow(rows, |_, _| ());
+        if let Some(present) = self.present {
+            return present.run(AtOnce { tlb: self, batch });
+        }
+        let by_row = self.pages.by_row();
+        for page in batch.touches.iter().map(|touch| by_row[touch.row().index()]) {
+            if page != self.last {
+                self.last = page;
+                let set = &mut self.sets[page.index_bits() as usize];
+                self.misses += u64::from(!Self::touch(&mut set.0[..self.ways], page.id()));
+            }
+        }
+    }
+}
+
+/// The ways of a set compared at once.
+struct AtOnce<'a> {
+    tlb: &'a mut Single,
+    batch: &'a Touches,
+}
+
+impl Work for AtOnce<'_> {
+    #[inline(always)]
+    fn on<M: Machine>(self, machine: M) {
+        let Single { pages, sets, ways, last, misses, .. } = self.tlb;
+        let by_row = pages.by_row();
+        let ways = (1 << *ways) - 1;
+        for page in self.batch.touches.iter().map(|touch| by_row[touch.row().index()]) {
+            if page != *last {
+                *last = page;
+                let set = &mut sets[page.index_bits() as usize];
+                let at = machine.equal(set, page.id()) & ways;
+                machine.push(set, page.id(), up_to_first(at));
+                *misses += u64::from(at == 0);
+            }
+        }
+    }
+}

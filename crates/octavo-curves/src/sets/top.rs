@@ -1,0 +1,84 @@
+//! The four pages used last, in registers.
+
+use std::hint::select_unpredictable as select;
+
+use super::lanes::TOP;
+use super::pages::Page;
+
+/// Found there: the bits of those pages that the page was not behind.
+const AT: [u32; 4] = [0xfff, 0xff0, 0xf00, 0];
+/// Not found there.
+const NOWHERE: u32 = 1 << 12;
+
+/// The four pages used last, the last one first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Top(pub [Page; TOP]);
+
+impl Top {
+    /// A page is used. If it is among them, tells how many index bits, 10 at most, it has in common
+    /// with each page before it: four bits each, 15 where there is none.
+    #[inline(always)]
+    pub fn find(&mut self, page: Page) -> Option<usize> {
+        let [a, b, c, d] = self.0;
+        let (is_a, is_b, is_c, is_d) = (page == a, page == b, page == c, page == d);
+        // Without branches: which of them it is nobody can foretell.
+        let at = select(is_c, AT[2], select(is_d, AT[3], NOWHERE));
+        let at = select(is_b, AT[1], select(is_a, AT[0], at));
+        if at == NOWHERE {
+            return None;
+        }
+        let common = a.in_common(page) | b.in_common(page) << 4 | c.in_common(page) << 8;
+        let (b, c, d) = (select(is_a, b, a), select(is_c | is_d, b, c), select(is_d, c, d));
+        self.0 = [page, b, c, d];
+        Some((common | at) as usize)
+    }
+
+    /// Those that are pages.
+    pub fn pages(&self) -> impl Iterator<Item = Page> {
+        self.0.into_iter().filter(|page| *page != Page::NONE)
+    }
+
+    /// Their index bits, 16 each, those of the last one used lowest.
+    #[inline(always)]
+    pub fn bits(&self) -> u64 {
+        let [a, b, c, d] = self.0.map(|page| u64::from(page.index_bits() as u16));
+        a | b << 16 | c << 32 | d << 48
+    }
+
+    /// Puts another page before them; the last one falls off.
+    #[inline(always)]
+    pub fn push(&mut self, page: Page) -> Page {
+        let [a, b, c, d] = self.0;
+        self.0 = [page, a, b, c];
+        d
+    }
+}
+
+/// How often [`Top::find`] has found what.
+#[derive(Clone, Debug)]
+pub(super) struct AtTop([u64; NOWHERE as usize]);
+
+impl Default for AtTop {
+    fn default() -> Self {
+        AtTop([0; NOWHERE as usize])
+    }
+}
+
+impl AtTop {
+    /// Once more.
+    #[inline(always)]
+    pub fn add(&mut self, found: usize) {
+        self.0[found % self.0.len()] += 1;
+    }
+
+    /// What was found at all, and how often.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        self.0.iter().copied().enumerate().filter(|(_, times)| *times > 0)
+    }
+}
+
+/// Where [`Top::find`] has found a page in its set, with 2^`level` sets.
+pub(super) fn position(found: usize, level: usize) -> usize {
+    let common = (0..3).map(|other| found >> (4 * other) & 15);
+    common.filter(|common| *common != 15 && *common >= level).count()
+}

@@ -1,0 +1,75 @@
+//! Touches that change little are taken out before any list is searched.
+//!
+//! Most of what programs do is to go to and fro between two pages, one of code and one of data: a
+//! touch of the page before the last one. It is at depth 2 at every page size at which the two are
+//! apart, and leaves the order of all others as it is. So such touches are only counted.
+
+use crate::touches::{Row, Rows, Touch};
+
+/// A row, and what tells pages apart here: its page at the smallest size that matters.
+#[derive(Clone, Copy)]
+struct Page {
+    row: Row,
+    id: u32,
+}
+
+/// No page has this id.
+const NO_PAGE: Page = Page { row: Row(u32::MAX), id: u32::MAX };
+
+/// What is left of touches.
+pub struct Filter {
+    /// The two pages touched last, and then one chunk's touches without those that stay on a page.
+    pages: Vec<Page>,
+    /// Touches that are left, and where in `pages` they are.
+    kept: Vec<(Row, u32)>,
+}
+
+impl Default for Filter {
+    fn default() -> Self {
+        Filter { pages: vec![NO_PAGE; 2], kept: Vec::new() }
+    }
+}
+
+impl Filter {
+    /// Filters some more touches by their pages of size number `size`, which is to be the smallest
+    /// that matters.
+    #[inline(always)]
+    pub fn take(&mut self, touches: &[Touch], rows: &Rows, size: usize) {
+        // Whatever is looked at is written, and then perhaps written over.
+        let last_two = [self.pages[self.pages.len() - 2], self.pages[self.pages.len() - 1]];
+        self.pages.resize(touches.len() + 3, NO_PAGE);
+        self.pages[..2].copy_from_slice(&last_two);
+        let (mut len, mut last) = (2, last_two[1].id);
+        for touch in touches {
+            let page = Page { row: touch.row(), id: rows.id(touch.row(), size) };
+            self.pages[len] = page;
+            len += usize::from(page.id != last);
+            last = page.id;
+        }
+        self.pages.truncate(len);
+        self.kept.resize(len, (Row(0), 0));
+        let mut kept = 0;
+        for (at, three) in (0..).zip(self.pages.windows(3)) {
+            self.kept[kept] = (three[2].row, at);
+            kept += usize::from(three[2].id != three[0].id);
+        }
+        self.kept.truncate(kept);
+    }
+
+    /// The alternations before the first touch that is left.
+    #[inline(always)]
+    pub fn before_first(&self) -> u32 {
+        self.kept.first().map_or(self.end(), |first| first.1)
+    }
+
+    /// The touches that are left, each with the number of alternations that come after it.
+    #[inline(always)]
+    pub fn kept(&self) -> impl Iterator<Item = (Row, u32)> + '_ {
+        let ends = self.kept.iter().skip(1).map(|next| next.1).chain([self.end()]);
+        self.kept.iter().zip(ends).map(|(kept, end)| (kept.0, end - kept.1 - 1))
+    }
+
+    fn end(&self) -> u32 {
+        self.pages.len() as u32 - 2
+    }
+}

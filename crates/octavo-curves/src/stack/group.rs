@@ -1,0 +1,117 @@
+//! Several page sizes that are looked up together.
+//!
+//! It is done in stages, each for a whole chunk of touches: the first positions of the lists, the
+//! others for touches that need them, and then each size's order. So how deep a page lies decides
+//! what is written for the next stage, but no branch, which could not be foreseen.
+
+use super::counted::Counted;
+use super::filter::Filter;
+use super::lanes::{Numbers, Vectors};
+use super::lists::{Lists, POSITIONS};
+use crate::touches::{LANES, Row, Rows, Touch};
+
+/// The stacks of neighbouring page sizes.
+pub struct Group {
+    /// The number of the first of the sizes, and its group of ids.
+    first_size: usize,
+    filter: Filter,
+    lists: Lists,
+    /// By position in the lists and size, how many touches found their page deeper.
+    missed: [[u64; LANES]; POSITIONS],
+    /// Touches for the next stage.
+    deeper: Vec<Deeper>,
+    swaps: Vec<(u32, u32)>,
+    /// What fell out of the lists, by size.
+    behind: Vec<Counted>,
+}
+
+/// A touch of pages that some lists do not have so far.
+#[derive(Clone, Copy)]
+struct Deeper {
+    /// What comes down in the lists.
+    carried: Numbers,
+    row: Row,
+    /// Which lists, as bits.
+    missing: u32,
+}
+
+const NOTHING: Deeper = Deeper { carried: [0; LANES], row: Row(0), missing: 0 };
+
+impl Group {
+    /// Of `sizes` page sizes (at most [`LANES`]) from number `first_size` on, a multiple of
+    /// [`LANES`].
+    pub fn new(first_size: usize, sizes: usize, max_entries: u32) -> Self {
+        let behind = || Counted::new(max_entries.saturating_sub(POSITIONS as u32));
+        Group {
+            first_size,
+            filter: Filter::default(),
+            lists: Lists::new(sizes),
+            missed: [[0; LANES]; POSITIONS],
+            deeper: Vec::new(),
+            swaps: Vec::new(),
+            behind: std::iter::repeat_with(behind).take(sizes).collect(),
+        }
+    }
+
+    /// Makes room for all pages in `rows`.
+    pub fn grow(&mut self, rows: &Rows) {
+        for (size, behind) in self.behind.iter_mut().enumerate() {
+            behind.order.grow(rows.pages_of(self.first_size + size));
+        }
+    }
+
+    /// Takes some touches in, of pages for which there is [room](Group::grow).
+    #[inline(always)]
+    pub fn take<V: Vectors>(&mut self, v: V, touches: &[Touch], rows: &Rows) {
+        let group = self.first_size / LANES;
+        self.filter.take(touches, rows, self.first_size);
+        self.lists.alternate(v, self.filter.before_first());
+        // Each touch is written for the next stage, and written over where that has nothing to do.
+        self.deeper.resize(touches.len() + 1, NOTHING);
+        self.swaps.resize(touches.len() + 1, (0, 0));
+        let mut after_first = 0;
+        for (row, alternations) in self.filter.kept() {
+            let ids = v.load(&rows.ids(row)[group]);
+            let (missing, carried) = self.lists.touch(v, ids, alternations);
+            let next = &mut self.deeper[after_first];
+            v.store(carried, &mut next.carried);
+            (next.row, next.missing) = (row, v.bits(missing));
+            after_first += usize::from(next.missing != 0);
+        }
+        let mut after_second = 0;
+        for at in 0..after_first {
+            let Deeper { carried, row, missing } = &self.deeper[at];
+            let (row, missing) = (*row, v.mask(*missing));
+            let ids = v.load(&rows.ids(row)[group]);
+            let (missing, carried) = self.lists.touch_deeper(v, ids, missing, v.load(carried));
+            let next = &mut self.deeper[after_second];
+            v.store(carried, &mut next.carried);
+            (next.row, next.missing) = (row, v.bits(missing));
+            after_second += usize::from(next.missing != 0);
+        }
+        for (lane, behind) in self.behind.iter_mut().enumerate() {
+            let mut swaps = 0;
+            for deeper in &self.deeper[..after_second] {
+                self.swaps[swaps] = (rows.ids(deeper.row)[group][lane], deeper.carried[lane]);
+                swaps += (deeper.missing >> lane & 1) as usize;
+            }
+            for (wanted, fallen) in &self.swaps[..swaps] {
+                behind.swap(*wanted, *fallen);
+            }
+        }
+    }
+
+    /// Adds up what the lists have counted: before there are 2^32 touches.
+    pub fn count(&mut self) {
+        self.lists.count(&mut self.missed);
+    }
+
+    /// The distinct pages of size number `size` of the group, and the misses of TLBs of each number
+    /// of entries.
+    pub fn misses(&self, size: usize) -> (u64, Vec<u64>) {
+        let behind = &self.behind[size];
+        let listed = self.missed.iter().map(|missed| missed[size]);
+        let deeper = behind.misses(self.missed[POSITIONS - 1][size]);
+        (behind.pages, listed.chain(deeper).collect())
+    }
+}

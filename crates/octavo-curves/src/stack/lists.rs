@@ -1,0 +1,110 @@
+//! The pages used last at up to eight page sizes: short move-to-front lists side by side, one lane
+//! for each size.
+
+use super::lanes::{Numbers, Vectors};
+use super::order::NOBODY;
+use crate::touches::LANES;
+
+/// Positions in each list that are always searched, and others.
+const FIRST: usize = 8;
+const DEEPER: usize = 16;
+/// Positions in each list.
+pub const POSITIONS: usize = FIRST + DEEPER;
+
+/// The lists.
+#[repr(align(64))]
+pub struct Lists {
+    /// By position, the page of each lane.
+    pages: [Numbers; POSITIONS],
+    /// By position, how often each lane's page was not found up to there.
+    missed: [Numbers; POSITIONS],
+    /// The lanes, as bits, in which the last two touches were apart.
+    apart: u32,
+}
+
+impl Lists {
+    /// Empty lists in the first `used` lanes.
+    pub fn new(used: usize) -> Self {
+        // What no lane asks for is found at once.
+        let empty = std::array::from_fn(|lane| if lane < used { NOBODY } else { 0 });
+        Lists { pages: [empty; POSITIONS], missed: [[0; LANES]; POSITIONS], apart: 0 }
+    }
+
+    /// After the last touch, its page and the one before were touched by turns, so many times.
+    #[inline(always)]
+    pub fn alternate<V: Vectors>(&mut self, v: V, times: u32) {
+        let apart = v.mask(self.apart);
+        v.store(v.add(apart, v.load(&self.missed[0]), v.splat(times)), &mut self.missed[0]);
+        let swapped = v.only_if(times % 2 == 1, apart);
+        let (first, second) = (v.load(&self.pages[0]), v.load(&self.pages[1]));
+        v.store(v.choose(swapped, second, first), &mut self.pages[0]);
+        v.store(v.choose(swapped, first, second), &mut self.pages[1]);
+    }
+
+    /// A touch of `ids`, then `alternations` between it and the one before. Gives the lanes in which
+    /// the page is in none of the first positions, and what falls out of the last of them there:
+    /// that is for [`Lists::touch_deeper`].
+    #[inline(always)]
+    pub fn touch<V: Vectors>(
+        &mut self,
+        v: V,
+        ids: V::Lanes,
+        alternations: u32,
+    ) -> (V::Mask, V::Lanes) {
+        let (first, second) = (v.load(&self.pages[0]), v.load(&self.pages[1]));
+        let apart = v.differ(v.every(), ids, first);
+        let missing = v.differ(apart, ids, second);
+        self.apart = v.bits(apart);
+        let times = v.splat(alternations.wrapping_add(1));
+        v.store(v.add(apart, v.load(&self.missed[0]), times), &mut self.missed[0]);
+        v.store(v.count(missing, v.load(&self.missed[1])), &mut self.missed[1]);
+        let pushed = v.choose(apart, first, second);
+        let swapped = v.only_if(alternations % 2 == 1, apart);
+        v.store(v.choose(swapped, pushed, ids), &mut self.pages[0]);
+        v.store(v.choose(swapped, ids, pushed), &mut self.pages[1]);
+        self.push_down::<V, 2, FIRST>(v, ids, missing, second)
+    }
+
+    /// A touch of `ids` which in the lanes `missing` are in none of the first positions, where
+    /// `carried` fell out. Gives the lanes in which they are in no position, and what falls out of
+    /// the last.
+    #[inline(always)]
+    pub fn touch_deeper<V: Vectors>(
+        &mut self,
+        v: V,
+        ids: V::Lanes,
+        missing: V::Mask,
+        carried: V::Lanes,
+    ) -> (V::Mask, V::Lanes) {
+        self.push_down::<V, FIRST, POSITIONS>(v, ids, missing, carried)
+    }
+
+    /// Puts `carried` in at position `FROM` in the lanes `missing`, and pushes pages down as far as
+    /// `ids`, at most to `TO`.
+    #[inline(always)]
+    fn push_down<V: Vectors, const FROM: usize, const TO: usize>(
+        &mut self,
+        v: V,
+        ids: V::Lanes,
+        mut missing: V::Mask,
+        mut carried: V::Lanes,
+    ) -> (V::Mask, V::Lanes) {
+        for (page, missed) in self.pages[FROM..TO].iter_mut().zip(&mut self.missed[FROM..TO]) {
+            let held = v.load(page);
+            v.store(v.choose(missing, carried, held), page);
+            missing = v.differ(missing, ids, held);
+            v.store(v.count(missing, v.load(missed)), missed);
+            carried = held;
+        }
+        (missing, carried)
+    }
+
+    /// Adds what was missed at each position to `totals`, and begins anew.
+    pub fn count(&mut self, totals: &mut [[u64; LANES]; POSITIONS]) {
+        for (totals, missed) in totals.iter_mut().zip(&mut self.missed) {
+            for (total, missed) in totals.iter_mut().zip(missed) {
+                *total += u64::from(std::mem::take(missed));
+            }
+        }
+    }
+}

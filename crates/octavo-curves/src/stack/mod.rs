@@ -1,0 +1,132 @@
+//! Fully associative TLBs of all sizes at once, at every page size: stack simulation.
+//!
+//! With LRU a TLB holds the pages used last, so that what it holds is contained in what a larger
+//! one holds: a page's place in the order of last use, its *depth*, tells in which TLBs it is
+//! (Mattson et al., "Evaluation techniques for storage hierarchies", 1970).
+
+mod counted;
+mod filter;
+mod group;
+mod holes;
+mod lanes;
+mod lists;
+mod order;
+mod single;
+#[cfg(test)]
+mod tests;
+
+use octavo_types::{Instructions, PageSize};
+
+use crate::sizes::Sizes;
+use crate::touches::{Kernel, LANES, Rows, Touch, Touches};
+use group::Group;
+use lanes::Vectors;
+#[cfg(target_arch = "x86_64")]
+use lanes::{Avx2, Avx512};
+use single::Single;
+
+pub(crate) use holes::HoleStack;
+
+/// The most entries that are told apart.
+pub const MAX_ENTRIES: u32 = 4096;
+
+/// What fully associative TLBs of every number of entries do at one page size.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StackCurve {
+    /// The page size.
+    pub page_size: PageSize,
+    /// Distinct pages: what a TLB of any size misses.
+    pub pages: u64,
+    /// Misses with *n* entries, at index *n* - 1.
+    pub misses: Vec<u64>,
+}
+
+/// Touches that go through all stages together, so that they stay in the nearest cache.
+const CHUNK_TOUCHES: usize = 1024;
+
+/// The kernel for one stream.
+pub struct Stack {
+    sizes: Sizes,
+    max_entries: u32,
+    instructions: Instructions,
+    /// By [`LANES`] page sizes.
+    parts: Vec<Part>,
+}
+
+/// Some of the page sizes.
+enum Part {
+    Single(Box<Single>),
+    Group(Box<Group>),
+}
+
+impl Stack {
+    /// TLBs of 1 to `max_entries` (at most [`MAX_ENTRIES`]) entries at each of `sizes`.
+    pub fn new(sizes: Sizes, max_entries: u32, instructions: Instructions) -> Self {
+        let firsts = (0..sizes.len()).step_by(LANES);
+        let part = |first| match LANES.min(sizes.len() - first) {
+            1 => Part::Single(Single::new(first, max_entries).into()),
+            some => Part::Group(Group::new(first, some, max_entries).into()),
+        };
+        Stack { parts: firsts.map(part).collect(), sizes, max_entries, instructions }
+    }
+
+    /// The curve at each size.
+    pub fn curves(&self) -> Vec<StackCurve> {
+        let curve = |(number, page_size): (usize, PageSize)| {
+            let (pages, mut misses) = match &self.parts[number / LANES] {
+                Part::Single(single) => single.misses(),
+                Part::Group(group) => group.misses(number % LANES),
+            };
+            misses.truncate(self.max_entries as usize);
+            StackCurve { page_size, pages, misses }
+        };
+        self.sizes.iter().enumerate().map(curve).collect()
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+    fn take_avx2(&mut self, touches: &[Touch], rows: &Rows) {
+        // SAFETY: whoever calls this has AVX2.
+        self.take_with(unsafe { Avx2::new() }, touches, rows);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]
+    fn take_avx512(&mut self, touches: &[Touch], rows: &Rows) {
+        // SAFETY: whoever calls this has them.
+        self.take_with(unsafe { Avx512::new() }, touches, rows);
+    }
+
+    #[inline(always)]
+    fn take_with<V: Vectors>(&mut self, v: V, touches: &[Touch], rows: &Rows) {
+        for part in &mut self.parts {
+            match part {
+                Part::Single(single) => {
+                    single.grow(rows);
+                    touches.chunks(CHUNK_TOUCHES).for_each(|chunk| single.take(chunk, rows));
+                }
+                Part::Group(group) => {
+                    group.grow(rows);
+                    touches.chunks(CHUNK_TOUCHES).for_each(|chunk| group.take(v, chunk, rows));
+                    group.count();
+                }
+            }
+        }
+    }
+}
+
+impl Kernel for Stack {
+    fn take(&mut self, batch: &Touches, rows: &Rows) {
+        let touches = &batch.touches;
+        match self.instructions {
+            Instructions::Portable => self.take_with(lanes::PORTABLE, touches, rows),
+            // SAFETY: the processor has what `Instructions` names.
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2 => unsafe { self.take_avx2(touches, rows) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx512 => unsafe { self.take_avx512(touches, rows) },
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! An order of last use that tells how deep a page lies.
+//!
+//! Pages come in at the recent end and leave from the middle, when they are used again, or from the
+//! old end, when there are too many. So the order is a queue with holes: a page's *slot* is its
+//! position, a bitmap tells the slots that are still taken, and nothing is moved or searched. A
+//! page's depth is the number of taken slots from its own on, which counts of the taken slots in
+//! newer words, and in newer groups of words, give at once. Nearly the same order, without depths,
+//! is `study::recency`.
+
+mod counts;
+#[cfg(test)]
+mod tests;
+
+use counts::Counts;
+
+/// Slots in a word of the bitmap.
+const WORD_SLOTS: u32 = 64;
+/// Words in a group, and groups.
+const GROUP_WORDS: usize = 16;
+const GROUPS: usize = 16;
+const GROUP_SLOTS: u32 = WORD_SLOTS * GROUP_WORDS as u32;
+/// Slots in all: four times as many as there can be pages, so that closing the gaps is rare.
+pub const SLOTS: u32 = GROUP_SLOTS * GROUPS as u32;
+
+/// The most pages in an order.
+pub const MAX_PAGES: u32 = SLOTS / 4;
+/// No page has this id; a slot that it holds counts like any other.
+pub const NOBODY: u32 = u32::MAX;
+
+/// The stamp of a page that was never in the order, of one that was there very long ago, and the
+/// first one that is given.
+const NEVER: u32 = 0;
+const LONG_AGO: u32 = 1;
+const FIRST_STAMP: u32 = 2;
+/// From this stamp on pages are stamped anew; some slots more still fit.
+const LATE_STAMP: u32 = u32::MAX - 4 * SLOTS;
+
+/// An order of last use of at most so many pages.
+pub struct Order {
+    /// A page's stamp is its slot and this.
+    base: u32,
+    /// The slot that is taken next, and the oldest that may still be taken.
+    next: u32,
+    oldest: u32,
+    /// Slots taken.
+    len: u32,
+    capacity: u32,
+    /// Where gaps are closed: few pages stay within few slots, and so in the nearest cache.
+    limit: u32,
+    taken: Box<[u64; SLOTS as usize / 64]>,
+    owners: Box<[u32; SLOTS as usize]>,
+    /// How many slots are taken in the groups after each one, and in the words of the same group
+    /// after each word. Not kept up for words before `oldest`, which nobody asks about.
+    newer_groups: Counts,
+    newer_words: [Counts; GROUPS],
+    /// By id, when the page last came in: a stamp from `base + oldest` on is a taken slot, unless
+    /// whoever took the page out knows better.
+    stamps: Vec<u32>,
+}
+
+impl Order {
+    /// An empty order that keeps at most `capacity` (up to [`MAX_PAGES`]) pages.
+    pub fn new(capacity: u32) -> Self {
+        assert!(capacity <= MAX_PAGES, "an order has at most {MAX_PAGES} pages");
+        Order {
+            base: FIRST_STAMP,
+            next: 0,
+            oldest: 0,
+            len: 0,
+            capacity,
+            limit: GROUP_SLOTS,
+            taken: Box::new([0; SLOTS as usize / 64]),
+            owners: vec![NOBODY; SLOTS as usize].into_boxed_slice().try_into().expect("as long"),
+            newer_groups: Counts::default(),
+            newer_words: [Counts::default(); GROUPS],
+            stamps: Vec::new(),
+        }
+    }
+
+    /// Makes room for ids below `ids`.
+    #[inline(always)]
+    pub fn grow(&mut self, ids: u32) {
+        if ids as usize > self.stamps.len() {
+            self.stamps.resize(ids as usize, NEVER);
+        }
+    }
+
+    /// Whether the page has never come in.
+    #[inline(always)]
+    pub fn is_new(&self, id: u32) -> bool {
+        self.stamps[id as usize] == NEVER
+    }
+
+    /// The slot of a page that has not been taken out since it came in, if it is still there.
+    #[inline(always)]
+    pub fn slot(&self, id: u32) -> Option<u32> {
+        let slot = self.stamps[id as usize].wrapping_sub(self.base);
+        // A stamp before `base` is a slot beyond all.
+        (slot >= self.oldest && slot < self.next).then_some(slot)
+    }
+
+    /// The depth of a taken slot: 1 is the newest.
+    #[inline(always)]
+    pub fn depth(&self, slot: u32) -> u32 {
+        let word = word_of(slot);
+        let group = word / GROUP_WORDS;
+        let newer = self.newer_groups.get(group) + self.newer_words[group].get(word % GROUP_WORDS);
+        newer + (self.taken[word] >> (slot % WORD_SLOTS)).count_ones()
+    }
+
+    /// Frees a taken slot.
+    #[inline(always)]
+    pub fn free(&mut self, slot: u32) {
+        self.taken[word_of(slot)] &= !(1 << (slot % WORD_SLOTS));
+        let (group, word) = (word_of(slot) / GROUP_WORDS, word_of(slot) % GROUP_WORDS);
+        self.newer_words[group].less_before(word);
+        if group > 0 {
+            self.newer_groups.less_before(group);
+        }
+        self.len -= 1;
+    }
+
+    /// Leaves a taken slot to nobody.
+    #[inline(always)]
+    pub fn disown(&mut self, slot: u32) {
+        let owner = std::mem::replace(&mut self.owners[slot as usize], NOBODY);
+        self.stamps[owner as usize] = LONG_AGO;
+    }
+
+    /// Pages in a slot and in the newest one change places.
+    #[inline(always)]
+    pub fn exchange(&mut self, slot: u32) {
+        let newest = self.next - 1;
+        self.owners.swap(slot as usize, newest as usize);
+        for slot in [slot, newest] {
+            let owner = self.owners[slot as usize];
+            self.stamps[owner as usize] = self.base + slot;
+        }
+    }
+
+    /// The two newest slots, which are side by side, are those of `older`, if it is a page, and of
+    /// `newer`.
+    #[inline(always)]
+    pub fn name_two(&mut self, older: u32, newer: u32) {
+        if older != NOBODY {
+            let slot = self.next - 2;
+            self.stamps[older as usize] = self.base + slot;
+            self.owners[slot as usize % SLOTS as usize] = older;
+        }
+        self.name_newest(newer);
+    }
+
+    /// The two newest pages, which have slots side by side, change places. Gives the newest one.
+    pub fn exchange_newest(&mut self) -> u32 {
+        let slot = self.next - 2;
+        self.exchange(slot);
+        self.owners[slot as usize + 1]
+    }
+
+    /// Whether there is no slot for the next page before [`Order::close_gaps`].
+    #[inline(always)]
+    pub fn is_full(&self) -> bool {
+        self.next == self.limit
+    }
+
+    /// Puts a page that is not in the order in as the newest; the oldest goes where there is no
+    /// room for both.
+    #[inline(always)]
+    pub fn push(&mut self, id: u32) {
+        self.push_unnamed();
+        self.name_newest(id);
+    }
+
+    /// [Frees](Order::free) a slot and [pushes](Order::push) a page.
+    #[inline(always)]
+    pub fn replace(&mut self, slot: u32, id: u32) {
+        self.replace_unnamed(slot);
+        self.name_newest(id);
+    }
+
+    /// The newest slot, just taken, is that of page `id`.
+    #[inline(always)]
+    fn name_newest(&mut self, id: u32) {
+        let slot = self.next - 1;
+        self.stamps[id as usize] = self.base + slot;
+        self.owners[slot as usize % SLOTS as usize] = id;
+    }
+
+    /// [Pushes](Order::push) a page that is to be named at once.
+    #[inline(always)]
+    pub fn push_unnamed(&mut self) {
+        if self.is_full() {
+            self.close_gaps();
+        }
+        let word = word_of(self.next);
+        self.taken[word] |= 1 << (self.next % WORD_SLOTS);
+        let group = word / GROUP_WORDS;
+        self.newer_words[group].more_before(word % GROUP_WORDS);
+        if group > 0 {
+            self.newer_groups.more_before(group);
+        }
+        self.next += 1;
+        self.len += 1;
+        if self.len > self.capacity {
+            self.drop_oldest();
+        }
+    }
+
+    /// [Replaces](Order::replace) a slot by that of a page that is to be named at once.
+    #[inline(always)]
+    pub fn replace_unnamed(&mut self, slot: u32) {
+        let (from, to) = (word_of(slot), word_of(self.next));
+        if self.is_full() || from / GROUP_WORDS != to / GROUP_WORDS {
+            self.free(slot);
+            return self.push_unnamed();
+        }
+        self.taken[from] &= !(1 << (slot % WORD_SLOTS));
+        self.taken[to] |= 1 << (self.next % WORD_SLOTS);
+        let newer = &mut self.newer_words[to / GROUP_WORDS];
+        newer.more_between(from % GROUP_WORDS, to % GROUP_WORDS);
+        self.next += 1;
+    }
+
+    /// Drops the oldest page, whose stamp tells then that it is not here. There must be one.
+    #[inline(always)]
+    fn drop_oldest(&mut self) {
+        let mut ahead = self.taken[word_of(self.oldest)] >> (self.oldest % WORD_SLOTS);
+        while ahead == 0 {
+            self.oldest += WORD_SLOTS - self.oldest % WORD_SLOTS;
+            debug_assert!(self.oldest < self.next, "no slot is taken");
+            ahead = self.taken[word_of(self.oldest)];
+        }
+        self.oldest += ahead.trailing_zeros();
+        self.taken[word_of(self.oldest)] &= !(1 << (self.oldest % WORD_SLOTS));
+        self.oldest += 1;
+        self.len -= 1;
+    }
+
+    /// Moves all taken slots to the front, with no free one between.
+    #[cold]
+    #[inline(never)]
+    pub fn close_gaps(&mut self) {
+        if self.base > LATE_STAMP {
+            let seen = self.stamps.iter_mut().filter(|stamp| **stamp != NEVER);
+            seen.for_each(|stamp| *stamp = LONG_AGO);
+            self.base = FIRST_STAMP;
+        } else {
+            // All stamps given so far lie before the new ones.
+            self.base += self.next;
+        }
+        let mut to = 0;
+        for word in word_of(self.oldest)..(self.next as usize).div_ceil(WORD_SLOTS as usize) {
+            let mut rest = self.taken[word];
+            while rest != 0 {
+                let owner =
+                    self.owners[word * WORD_SLOTS as usize + rest.trailing_zeros() as usize];
+                self.owners[to as usize] = owner;
+                if owner != NOBODY {
+                    self.stamps[owner as usize] = self.base + to;
+                }
+                to += 1;
+                rest &= rest - 1;
+            }
+        }
+        debug_assert_eq!(to, self.len);
+        (self.oldest, self.next) = (0, to);
+        self.limit = (to * 4).next_multiple_of(WORD_SLOTS).clamp(GROUP_SLOTS, SLOTS);
+        for (word, taken) in (0..).zip(self.taken.iter_mut()) {
+            let here = to.saturating_sub(word * WORD_SLOTS).min(WORD_SLOTS);
+            *taken = u64::MAX.checked_shr(WORD_SLOTS - here).unwrap_or(0);
+        }
+        let newer_than = |slots: u32| to - to.min(slots);
+        self.newer_groups = Counts::new(|group| newer_than((group + 1) * GROUP_SLOTS));
+        for (group, newer) in (0..).zip(&mut self.newer_words) {
+            let (first, end) = (group * GROUP_SLOTS, (group + 1) * GROUP_SLOTS);
+            *newer =
+                Counts::new(|word| newer_than(first + (word + 1) * WORD_SLOTS) - newer_than(end));
+        }
+    }
+
+    /// The slots that belong to nobody, oldest first.
+    pub fn disowned(&self) -> impl Iterator<Item = u32> + '_ {
+        (self.oldest..self.next).filter(|slot| {
+            self.owners[*slot as usize] == NOBODY
+                && self.taken[word_of(*slot)] & (1 << (slot % WORD_SLOTS)) != 0
+        })
+    }
+
+    /// For tests: an empty order whose first stamp is `base`.
+    #[cfg(test)]
+    pub fn start_at(&mut self, base: u32) {
+        self.base = base;
+    }
+}
+
+/// The word of a slot, in a way that needs no check.
+#[inline(always)]
+fn word_of(slot: u32) -> usize {
+    (slot / WORD_SLOTS) as usize % (GROUPS * GROUP_WORDS)
+}

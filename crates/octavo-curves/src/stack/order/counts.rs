@@ -1,0 +1,59 @@
+//! Sixteen counts at once, without special instructions.
+
+/// Sixteen counts below 2^16, four to a word, so that ordinary additions count many at once.
+#[derive(Clone, Copy, Default)]
+pub struct Counts([u64; 4]);
+
+impl Counts {
+    /// Of a function of each one's number.
+    pub fn new(count: impl Fn(u32) -> u32) -> Self {
+        Counts(std::array::from_fn(|word| {
+            (0..4).map(|part| u64::from(count(word as u32 * 4 + part)) << (part * 16)).sum()
+        }))
+    }
+
+    /// One of them.
+    #[inline(always)]
+    pub fn get(&self, at: usize) -> u32 {
+        (self.0[at / 4 % 4] >> (at % 4 * 16)) as u32 & 0xffff
+    }
+
+    /// One more in each count before `end`.
+    #[inline(always)]
+    pub fn more_before(&mut self, end: usize) {
+        for (counts, ones) in self.0.iter_mut().zip(&ONES_BEFORE[end % 16]) {
+            *counts += ones;
+        }
+    }
+
+    /// One more in each count from `start` to before `end`.
+    #[inline(always)]
+    pub fn more_between(&mut self, start: usize, end: usize) {
+        let ones = ONES_BEFORE[end % 16].iter().zip(&ONES_BEFORE[start % 16]);
+        for (counts, (before_end, before_start)) in self.0.iter_mut().zip(ones) {
+            *counts += before_end - before_start;
+        }
+    }
+
+    /// One less in each count before `end`; all of them are at least 1.
+    #[inline(always)]
+    pub fn less_before(&mut self, end: usize) {
+        for (counts, ones) in self.0.iter_mut().zip(&ONES_BEFORE[end % 16]) {
+            *counts -= ones;
+        }
+    }
+}
+
+/// For each count, 1 in each count before it.
+static ONES_BEFORE: [[u64; 4]; 16] = {
+    let mut ones = [[0; 4]; 16];
+    let mut at = 0;
+    while at < 16 * 16 {
+        let (end, count) = (at / 16, at % 16);
+        if count < end {
+            ones[end][count / 4] += 1 << (count % 4 * 16);
+        }
+        at += 1;
+    }
+    ones
+};

@@ -1,0 +1,82 @@
+//! A stream as the base pages it touches, in batches: what every kernel of [`crate::Curves`]
+//! consumes.
+//!
+//! References that stay on a page change nothing in any TLB that has just looked it up, so they
+//! are only counted. What is left are touches, each with the number of references before it, so
+//! that kernels of time (working sets, the policy of two page sizes) are exact too.
+
+mod rows;
+mod split;
+#[cfg(test)]
+pub mod testing;
+
+pub use rows::{LANES, Row, Rows};
+pub use split::Splitter;
+
+use octavo_types::VirtAddr;
+
+/// Touches in a batch, about.
+pub const BATCH_TOUCHES: usize = 1 << 15;
+/// A batch spans fewer references than this, so that a touch's place in it fits beside its flag.
+pub const BATCH_REFS: u64 = 1 << 30;
+
+/// Marks the second half of a reference.
+const SPILLED: u32 = 1 << 31;
+
+/// A run of references to one base page begins.
+///
+/// It ends where the next touch begins: its last reference is the one before that touch's first,
+/// or that very reference, where the touch is its second half ([`Touch::is_spilled`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Touch {
+    row: Row,
+    at: u32,
+}
+
+impl Touch {
+    /// The page.
+    #[inline(always)]
+    pub fn row(self) -> Row {
+        self.row
+    }
+
+    /// How many references of the stream come before it, after [`Touches::start_refs`].
+    #[inline(always)]
+    pub fn at_refs(self) -> u32 {
+        self.at & !SPILLED
+    }
+
+    /// Whether it begins with the second half of a reference that spans two pages; the page before
+    /// has the first half at the same time.
+    #[inline(always)]
+    pub fn is_spilled(self) -> bool {
+        self.at & SPILLED != 0
+    }
+
+    /// When the page of the touch before was last referenced, as [`Touch::at_refs`] counts; -1 is
+    /// the last reference of the batch before.
+    #[inline(always)]
+    pub fn left_refs(self) -> i64 {
+        i64::from(self.at_refs()) - i64::from(!self.is_spilled())
+    }
+}
+
+/// A batch of touches, of one stream. No touch has the row of the one before it, batches before
+/// included.
+#[derive(Clone, Debug, Default)]
+pub struct Touches {
+    /// How many references of the stream come before the batch.
+    pub start_refs: u64,
+    /// The touches, in order.
+    pub touches: Vec<Touch>,
+    /// The instruction that made each of them, as traced; empty unless it was asked for.
+    pub origins: Vec<VirtAddr>,
+    /// How many references of the stream there are up to the batch's end.
+    pub end_refs: u64,
+}
+
+/// An analysis of one stream.
+pub trait Kernel: Send {
+    /// Takes the next batch.
+    fn take(&mut self, batch: &Touches, rows: &Rows);
+}

@@ -1,0 +1,202 @@
+//! Pages by dense numbers: what a kernel keeps of a page lies at its row, and needs no look-up.
+
+use foldhash::fast::RandomState;
+use octavo_trace::Relocation;
+use octavo_types::PageNumber;
+
+use crate::sizes::Sizes;
+
+/// The ids of a row come in groups of so many, the rest of the last group being 0: a vector of
+/// AVX2, half of one of AVX-512.
+pub const LANES: usize = 8;
+
+/// Base pages in a leaf, as a logarithm.
+const LEAF_LOG2: u8 = 6;
+const LEAF_PAGES: usize = 1 << LEAF_LOG2;
+/// How many leaves are found without hashing: enough for 256 MiB.
+const GUESSES: usize = 1024;
+const NO_LEAF: u64 = u64::MAX;
+const NO_ROW: u32 = u32::MAX;
+
+/// A base page that a process has touched: the first one is 0, the next 1, and so on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Row(pub u32);
+
+impl Row {
+    /// As an index.
+    #[inline(always)]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Hashed with a key that nobody knows: a trace may be made to collide.
+type Table = std::collections::HashMap<u64, u32, RandomState>;
+
+/// All base pages that a process has touched, and at each page size the number of the page that
+/// holds it.
+pub struct Rows {
+    sizes: Sizes,
+    relocation: Relocation,
+    /// By the traced page number shifted right by `LEAF_LOG2`.
+    by_leaf: Table,
+    leaves: Vec<[u32; LEAF_PAGES]>,
+    /// By a leaf number's low bits, the leaf last found there.
+    guesses: Box<[(u64, u32); GUESSES]>,
+    pages: Vec<PageNumber>,
+    traced: Vec<PageNumber>,
+    ids: Vec<[u32; LANES]>,
+    groups: usize,
+    by_size: Vec<Table>,
+}
+
+impl Rows {
+    /// No pages yet; ids are given at each of `sizes`. Pages are numbered where `relocation` moves
+    /// them.
+    pub fn new(sizes: Sizes, relocation: Relocation) -> Self {
+        Rows {
+            by_leaf: Table::default(),
+            leaves: Vec::new(),
+            guesses: Box::new([(NO_LEAF, 0); GUESSES]),
+            pages: Vec::new(),
+            traced: Vec::new(),
+            ids: Vec::new(),
+            groups: sizes.len().div_ceil(LANES),
+            by_size: vec![Table::default(); sizes.len()],
+            sizes,
+            relocation,
+        }
+    }
+
+    /// The sizes at which ids are given.
+    pub fn sizes(&self) -> &Sizes {
+        &self.sizes
+    }
+
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    /// How many pages of size number `size` have been touched: ids are below this.
+    pub fn pages_of(&self, size: usize) -> u32 {
+        self.by_size[size].len() as u32
+    }
+
+    /// The base page of a row, where it was relocated to.
+    #[inline(always)]
+    pub fn page(&self, row: Row) -> PageNumber {
+        self.pages[row.index()]
+    }
+
+    /// The base page of a row, as traced.
+    #[inline(always)]
+    pub fn traced(&self, row: Row) -> PageNumber {
+        self.traced[row.index()]
+    }
+
+    /// The dense number of the page of size number `size` that holds a row: the first one touched
+    /// is 0.
+    #[inline(always)]
+    pub fn id(&self, row: Row, size: usize) -> u32 {
+        self.ids[row.index() * self.groups + size / LANES][size % LANES]
+    }
+
+    /// A row's ids at all sizes, in groups of [`LANES`].
+    #[inline(always)]
+    pub fn ids(&self, row: Row) -> &[[u32; LANES]] {
+        &self.ids[row.index() * self.groups..][..self.groups]
+    }
+
+    /// The row of a base page, as traced; made when it is new.
+    #[inline(always)]
+    pub fn row(&mut self, traced: u64) -> Row {
+        let number = traced >> LEAF_LOG2;
+        let guess = &mut self.guesses[number as usize % GUESSES];
+        if guess.0 != number {
+            let leaf = match self.by_leaf.get(&number) {
+                Some(&leaf) => leaf,
+                None => {
+                    let leaf = self.leaves.len() as u32;
+                    self.leaves.push([NO_ROW; LEAF_PAGES]);
+                    self.by_leaf.insert(number, leaf);
+                    leaf
+                }
+            };
+            *guess = (number, leaf);
+        }
+        let leaf = guess.1;
+        let row = self.leaves[leaf as usize][traced as usize % LEAF_PAGES];
+        if row != NO_ROW { Row(row) } else { self.add(traced, leaf) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add(&mut self, traced: u64, leaf: u32) -> Row {
+        let row = u32::try_from(self.pages.len()).ok().filter(|row| *row != NO_ROW);
+        let row = row.expect("no machine has the memory to follow so many pages");
+        self.leaves[leaf as usize][traced as usize % LEAF_PAGES] = row;
+        let page = self.relocation.page(PageNumber::new(traced));
+        self.pages.push(page);
+        self.traced.push(PageNumber::new(traced));
+        let first = self.ids.len();
+        self.ids.resize(first + self.groups, [0; LANES]);
+        for (size, (page_size, table)) in self.sizes.iter().zip(&mut self.by_size).enumerate() {
+            let next = table.len() as u32;
+            let id = *table.entry(page.raw() >> page_size.base_shift()).or_insert(next);
+            self.ids[first + size / LANES][size % LANES] = id;
+        }
+        Row(row)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use octavo_types::{AddrRange, PageSize, VirtAddr};
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Rows are distinct and dense; ids are the same exactly where pages are.
+        #[test]
+        fn numbers_are_dense_and_tell_pages_apart(
+            pages in prop::collection::vec(prop_oneof![0u64..600, 0u64..1 << 52], 1..400),
+            moved in 0u64..3,
+        ) {
+            let sizes: Vec<PageSize> =
+                [12, 13, 14, 15, 16, 17, 18, 21, 30].map(|l| PageSize::from_log2(l).unwrap()).into();
+            let everything = AddrRange::new(VirtAddr::NULL, u64::MAX);
+            let relocation = Relocation::new(vec![(everything, moved << 12)]);
+            let mut rows = Rows::new(Sizes::new(sizes.clone()), relocation);
+            let found: Vec<Row> = pages.iter().map(|page| rows.row(*page)).collect();
+            let mut distinct = pages.clone();
+            distinct.sort_unstable();
+            distinct.dedup();
+            prop_assert_eq!(rows.len(), distinct.len());
+            for (page, row) in pages.iter().zip(&found) {
+                prop_assert_eq!(rows.row(*page), *row);
+                prop_assert_eq!(rows.traced(*row).raw(), *page);
+                prop_assert_eq!(rows.page(*row).raw(), (page + moved) & ((1 << 52) - 1));
+                for (other, other_row) in pages.iter().zip(&found) {
+                    prop_assert_eq!(page == other, row == other_row);
+                    for (size, page_size) in sizes.iter().enumerate() {
+                        let number = |row| rows.page(row).raw() >> page_size.base_shift();
+                        prop_assert_eq!(
+                            number(*row) == number(*other_row),
+                            rows.id(*row, size) == rows.id(*other_row, size)
+                        );
+                        prop_assert!(rows.id(*row, size) < rows.pages_of(size));
+                        prop_assert_eq!(
+                            rows.ids(*row)[size / LANES][size % LANES], rows.id(*row, size)
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

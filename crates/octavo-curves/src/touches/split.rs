@@ -1,0 +1,306 @@
+//! From segments to the touches of one stream: fetches, data, or both as they come.
+
+use octavo_types::{DataItem, FetchPage, Item, ItemKind, PageSize, Segment, VirtAddr};
+
+use super::{BATCH_REFS, BATCH_TOUCHES, Row, Rows, SPILLED, Touch, Touches};
+use crate::counts::Stream;
+
+/// No page has this number.
+const NO_PAGE: u64 = u64::MAX;
+
+/// Makes the touches of one stream.
+pub struct Splitter {
+    stream: Stream,
+    /// The page of the last touch, as traced.
+    current: u64,
+    /// References so far.
+    refs: u64,
+    batch: Touches,
+    /// The instruction at hand, if somebody wants to know who made a touch.
+    origin: Option<VirtAddr>,
+}
+
+impl Splitter {
+    /// A stream that has had no references.
+    pub fn new(stream: Stream) -> Self {
+        Splitter { stream, current: NO_PAGE, refs: 0, batch: Touches::default(), origin: None }
+    }
+
+    /// The same; each batch then has [`Touches::origins`].
+    pub fn with_origins(self) -> Self {
+        Splitter { origin: Some(VirtAddr::NULL), ..self }
+    }
+
+    /// The stream.
+    pub fn stream(&self) -> Stream {
+        self.stream
+    }
+
+    /// How many references it has had.
+    pub fn refs(&self) -> u64 {
+        self.refs
+    }
+
+    /// Takes an execution of a segment in. A batch that [`Splitter::is_full`] is to be taken first.
+    #[inline]
+    pub fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr], rows: &mut Rows) {
+        match self.stream {
+            _ if self.origin.is_some() => self.items(segment, addresses, rows),
+            Stream::Fetch => self.fetches(segment, rows),
+            Stream::Data => self.within_one_page::<false>(NO_PAGE, segment, addresses, rows),
+            Stream::All => match segment.fetch_pages() {
+                [FetchPage { page, .. }] => {
+                    self.within_one_page::<true>(page.raw(), segment, addresses, rows);
+                }
+                _ => self.items(segment, addresses, rows),
+            },
+        }
+    }
+
+    /// Whether the batch is to be handed on.
+    #[inline(always)]
+    pub fn is_full(&self) -> bool {
+        self.batch.touches.len() >= BATCH_TOUCHES || self.refs - self.batch.start_refs >= BATCH_REFS
+    }
+
+    /// The batch so far; the next one begins where it ends. `emptied` is one that is done with,
+    /// whose memory is used again.
+    pub fn take(&mut self, mut emptied: Touches) -> Touches {
+        emptied.touches.clear();
+        emptied.origins.clear();
+        (emptied.start_refs, emptied.end_refs) = (self.refs, self.refs);
+        self.batch.end_refs = self.refs;
+        std::mem::replace(&mut self.batch, emptied)
+    }
+
+    #[inline(always)]
+    fn touch(&mut self, page: u64, flag: u32, rows: &mut Rows) {
+        if page != self.current {
+            self.current = page;
+            let at = (self.refs - self.batch.start_refs) as u32;
+            self.batch.touches.push(Touch { row: rows.row(page), at: at | flag });
+            if let Some(origin) = self.origin {
+                self.batch.origins.push(origin);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn data(&mut self, item: &DataItem, addr: VirtAddr, rows: &mut Rows) {
+        if item.guarded && addr == VirtAddr::NULL {
+            return;
+        }
+        let page = addr.page(PageSize::BASE).raw();
+        if addr.raw() % PageSize::BASE.bytes() <= u64::from(item.last_whole_offset) {
+            self.touch(page, 0, rows);
+            self.refs += u64::from(item.references);
+            return;
+        }
+        // A modify that spans two pages is a load of both and then a store to both.
+        for _ in 0..item.references {
+            self.spanning(page, rows);
+        }
+    }
+
+    /// A reference to a page and the next one.
+    #[inline(never)]
+    fn spanning(&mut self, page: u64, rows: &mut Rows) {
+        self.touch(page, 0, rows);
+        self.touch(page.wrapping_add(1), SPILLED, rows);
+        self.refs += 1;
+    }
+
+    #[inline(always)]
+    fn fetches(&mut self, segment: &Segment, rows: &mut Rows) {
+        for run in segment.fetch_pages() {
+            if run.spilled {
+                // The reference that it ends is counted already.
+                self.refs -= 1;
+                self.touch(run.page.raw(), SPILLED, rows);
+                self.refs += 1;
+            }
+            if run.fetches > 0 {
+                self.touch(run.page.raw(), 0, rows);
+                self.refs += u64::from(run.fetches);
+            }
+        }
+    }
+
+    /// A segment whose fetches are all from the page `code`, or do not count.
+    ///
+    /// Which page comes next, nobody can foretell; so each reference writes its touch, and one that
+    /// stays on its page has it overwritten by the next.
+    #[inline(always)]
+    fn within_one_page<const FETCHES: bool>(
+        &mut self,
+        code: u64,
+        segment: &Segment,
+        addresses: &[VirtAddr],
+        rows: &mut Rows,
+    ) {
+        let data = segment.data();
+        let mut current = self.current;
+        let start = (self.refs - self.batch.start_refs) as u32;
+        let (mut at, mut fetched) = (start, 0);
+        let code_row = if FETCHES { rows.row(code) } else { Row(0) };
+        // Fetches, and a modify that spans two pages.
+        self.batch.touches.reserve((1 + 4) * data.len() + 1);
+        let touches = self.batch.touches.spare_capacity_mut();
+        let mut made = 0;
+        for (item, addr) in data.iter().zip(addresses) {
+            if FETCHES {
+                touches[made].write(Touch { row: code_row, at });
+                let some = item.fetches_before > fetched;
+                made += usize::from(some & (current != code));
+                current = if some { code } else { current };
+                at += item.fetches_before - fetched;
+                fetched = item.fetches_before;
+            }
+            if item.guarded && *addr == VirtAddr::NULL {
+                continue;
+            }
+            let page = addr.page(PageSize::BASE).raw();
+            if addr.raw() % PageSize::BASE.bytes() <= u64::from(item.last_whole_offset) {
+                touches[made].write(Touch { row: rows.row(page), at });
+                made += usize::from(page != current);
+                current = page;
+                at += u32::from(item.references);
+                continue;
+            }
+            // A modify that spans two pages is a load of both and then a store to both.
+            for _ in 0..item.references {
+                for (page, flag) in [(page, 0), (page.wrapping_add(1), SPILLED)] {
+                    touches[made].write(Touch { row: rows.row(page), at: at | flag });
+                    made += usize::from(page != current);
+                    current = page;
+                }
+                at += 1;
+            }
+        }
+        if FETCHES && segment.instructions() > fetched {
+            touches[made].write(Touch { row: code_row, at });
+            made += usize::from(current != code);
+            current = code;
+            at += segment.instructions() - fetched;
+        }
+        let made = self.batch.touches.len() + made;
+        // SAFETY: a touch was written at each place before the place was passed, and `touches`
+        // had room for it.
+        unsafe { self.batch.touches.set_len(made) };
+        self.current = current;
+        self.refs += u64::from(at - start);
+    }
+
+    /// Item by item, as they come.
+    #[inline(always)]
+    fn items(&mut self, segment: &Segment, addresses: &[VirtAddr], rows: &mut Rows) {
+        let mut data = segment.data().iter().zip(addresses);
+        let (fetches, loads) = (self.stream != Stream::Data, self.stream != Stream::Fetch);
+        for item in segment.items() {
+            if item.kind == ItemKind::Fetch {
+                self.origin = self.origin.map(|_| item.addr);
+                if fetches {
+                    self.fetch(item, rows);
+                }
+            } else if let (Some((item, addr)), true) = (data.next(), loads) {
+                self.data(item, *addr, rows);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn fetch(&mut self, item: &Item, rows: &mut Rows) {
+        let first = item.addr.page(PageSize::BASE).raw();
+        let last = item.addr.wrapping_add(u64::from(item.size_bytes) - 1);
+        if last.page(PageSize::BASE).raw() == first {
+            self.touch(first, 0, rows);
+            self.refs += 1;
+        } else {
+            self.spanning(first, rows);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use octavo_oracle::NaiveReferences;
+    use octavo_oracle::strategies::{RandomStream, Step, stream};
+    use octavo_trace::Relocation;
+    use proptest::prelude::*;
+
+    use crate::sizes::Sizes;
+
+    /// Each touch as its page, the reference it begins with, and whether it is a second half.
+    type Plain = Vec<(u64, u64, bool)>;
+    /// The instruction of each touch; none where nobody asked.
+    type Origins = Vec<VirtAddr>;
+
+    fn expected(random: &RandomStream, stream: Stream) -> (Plain, u64, Origins) {
+        let mut list = NaiveReferences::default();
+        random.play(&mut list);
+        let (mut touches, mut refs) = (Plain::new(), 0);
+        let (mut origin, mut origins) = (VirtAddr::NULL, Origins::new());
+        for reference in &list.references {
+            let is_fetch = reference.kind == ItemKind::Fetch;
+            origin = if is_fetch { reference.addr } else { origin };
+            if !(stream == Stream::All || (stream == Stream::Fetch) == is_fetch) {
+                continue;
+            }
+            let first = reference.addr.raw() >> 12;
+            let last = (reference.addr.raw() + u64::from(reference.size_bytes) - 1) >> 12;
+            for _ in 0..if reference.kind == ItemKind::Modify { 2 } else { 1 } {
+                for page in first..=last {
+                    if touches.last().is_none_or(|(before, ..)| *before != page) {
+                        touches.push((page, refs, page > first));
+                        origins.push(origin);
+                    }
+                }
+                refs += 1;
+            }
+        }
+        (touches, refs, origins)
+    }
+
+    fn split(
+        random: &RandomStream,
+        mut splitter: Splitter,
+        batch_steps: usize,
+    ) -> (Plain, u64, Origins) {
+        let mut rows = Rows::new(Sizes::new(vec![PageSize::BASE]), Relocation::default());
+        let (mut touches, mut batch, mut refs) = (Plain::new(), Touches::default(), 0);
+        let mut origins = Origins::new();
+        for (number, step) in random.steps.iter().enumerate() {
+            if let Step::Segment(index, addresses) = step {
+                splitter.segment(&random.segments[*index], addresses, &mut rows);
+            }
+            if number % batch_steps == 0 || number + 1 == random.steps.len() {
+                batch = splitter.take(batch);
+                assert_eq!(batch.start_refs, refs);
+                refs = batch.end_refs;
+                origins.extend(&batch.origins);
+                for touch in &batch.touches {
+                    let at = batch.start_refs + u64::from(touch.at_refs());
+                    touches.push((rows.page(touch.row()).raw(), at, touch.is_spilled()));
+                }
+            }
+        }
+        (touches, refs, origins)
+    }
+
+    proptest! {
+        #[test]
+        fn touches_are_what_a_plain_list_gives(random in stream(0..200), batch_steps in 1usize..20) {
+            for stream in [Stream::Fetch, Stream::Data, Stream::All] {
+                let (touches, refs, origins) = expected(&random, stream);
+                let (plain, traced) =
+                    (Splitter::new(stream), Splitter::new(stream).with_origins());
+                let none = Origins::new();
+                let expected = (touches.clone(), refs, none);
+                prop_assert_eq!(split(&random, plain, batch_steps), expected, "{:?}", stream);
+                let expected = (touches, refs, origins);
+                prop_assert_eq!(split(&random, traced, batch_steps), expected, "{:?}", stream);
+            }
+        }
+    }
+}

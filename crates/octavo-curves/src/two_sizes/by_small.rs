@@ -1,0 +1,99 @@
+//! Set-associative TLBs indexed by the small page number, where a large page may be in several sets.
+//!
+//! With so many sets that all blocks of a chunk have different ones, a large page is in each of
+//! them on its own account: it is as good as a page of its own for each block, always found by the
+//! same number. Only with fewer sets do blocks share its entries.
+
+use octavo_types::Instructions;
+
+use super::indexed::{Indexed, Located};
+use super::tlbs::Page;
+use super::{TwoSizesIndex, TwoSizesSets};
+
+/// The TLBs.
+pub struct BySmall {
+    blocks_log2: u8,
+    max_sets_log2: u8,
+    /// Those with fewer sets than chunks have blocks.
+    few: Indexed,
+    /// The others, if there are any.
+    many: Option<Indexed>,
+}
+
+impl BySmall {
+    /// Empty ones.
+    pub fn new(max_sets_log2: u8, blocks_log2: u8, instructions: Instructions) -> Self {
+        let few = max_sets_log2.min(blocks_log2.saturating_sub(1));
+        let has_many = max_sets_log2 >= blocks_log2;
+        BySmall {
+            blocks_log2,
+            max_sets_log2,
+            few: Indexed::new(few, instructions),
+            many: has_many.then(|| Indexed::new(max_sets_log2, instructions)),
+        }
+    }
+
+    /// Looks a page up.
+    #[inline(always)]
+    pub fn look_up(&mut self, page: Page) {
+        // That a large page is used most recently of a set does not say so of the smaller ones.
+        self.few.look_up(as_it_is(page), !page.is_large());
+        if let Some(many) = &mut self.many {
+            many.look_up(by_block(page), true);
+        }
+    }
+
+    /// Two different pages, the last two that were looked up, come in turn, each so many times.
+    pub fn in_turn(&mut self, pages: [Page; 2], times: u64) {
+        self.few.in_turn(pages.map(as_it_is), times);
+        if let Some(many) = &mut self.many {
+            many.in_turn(pages.map(by_block), times);
+        }
+    }
+
+    /// Invalidates a small page.
+    pub fn invalidate_small(&mut self, page: Page) {
+        self.few.invalidate(as_it_is(page), 0);
+        self.invalidate_block(page);
+    }
+
+    /// Invalidates a page where its block has a set of its own.
+    pub fn invalidate_block(&mut self, page: Page) {
+        if let Some(many) = &mut self.many {
+            many.invalidate(by_block(page), 0);
+        }
+    }
+
+    /// Invalidates a large page where blocks share its entries.
+    pub fn invalidate_large(&mut self, page: Page) {
+        let first = page.number >> self.blocks_log2 << self.blocks_log2;
+        self.few.invalidate(Located { id: page.id, number: first }, self.blocks_log2);
+    }
+
+    /// What came of it.
+    pub fn result(&self, index: TwoSizesIndex) -> TwoSizesSets {
+        let few = self.few.result(index);
+        let Some(many) = self.many.as_ref().map(|many| many.result(index)) else { return few };
+        let levels = usize::from(self.max_sets_log2) + 1;
+        let joined = |few: Vec<_>, many: Vec<_>| {
+            let many = many.into_iter().skip(usize::from(self.blocks_log2));
+            few.into_iter().chain(many).take(levels).collect()
+        };
+        TwoSizesSets {
+            index,
+            small_misses: joined(few.small_misses, many.small_misses),
+            large_misses: joined(few.large_misses, many.large_misses),
+            invalidated: joined(few.invalidated, many.invalidated),
+        }
+    }
+}
+
+/// With the same tag in all sets.
+fn as_it_is(page: Page) -> Located {
+    Located { id: page.id, number: page.number }
+}
+
+/// With a tag for each block.
+fn by_block(page: Page) -> Located {
+    Located { id: 2 * page.block + page.id % 2, number: page.number }
+}

@@ -1,0 +1,103 @@
+//! What is known of blocks and chunks: their numbers, which belong together, and which may be
+//! in a TLB.
+
+use octavo_types::PageSize;
+
+use super::TwoSizesConfig;
+use super::tlbs::{Page, Tlbs};
+
+/// The block is in no list.
+const UNLISTED: u32 = u32::MAX;
+/// The list ends.
+const END: u32 = u32::MAX - 1;
+
+/// All of them, by dense numbers.
+pub struct Chunks {
+    small_shift: u8,
+    blocks_log2: u8,
+    /// By block.
+    of_blocks: Vec<u32>,
+    numbers: Vec<u64>,
+    /// By chunk, how many of its blocks were ever touched.
+    touched: Vec<u32>,
+    /// Blocks looked up since their chunk last changed: the first by chunk, the next by block. So a
+    /// change costs no more than the look-ups since the one before.
+    first_in_use: Vec<u32>,
+    next_in_use: Vec<u32>,
+}
+
+impl Chunks {
+    /// None yet.
+    pub fn new(config: &TwoSizesConfig) -> Self {
+        Chunks {
+            small_shift: config.small.log2() - PageSize::BASE.log2(),
+            blocks_log2: config.large.log2().saturating_sub(config.small.log2()),
+            of_blocks: Vec::new(),
+            numbers: Vec::new(),
+            touched: Vec::new(),
+            first_in_use: Vec::new(),
+            next_in_use: Vec::new(),
+        }
+    }
+
+    /// Makes room for so many blocks and chunks.
+    pub fn make_room(&mut self, blocks: usize, chunks: usize) {
+        self.of_blocks.resize(blocks, 0);
+        self.numbers.resize(blocks, 0);
+        self.next_in_use.resize(blocks, UNLISTED);
+        self.touched.resize(chunks, 0);
+        self.first_in_use.resize(chunks, END);
+    }
+
+    /// A block is touched for the first time, in base page `page`.
+    pub fn add(&mut self, block: u32, chunk: u32, page: u64) {
+        self.of_blocks[block as usize] = chunk;
+        self.numbers[block as usize] = page >> self.small_shift;
+        self.touched[chunk as usize] += 1;
+    }
+
+    /// The chunk of each block.
+    pub fn of_blocks(&self) -> &[u32] {
+        &self.of_blocks
+    }
+
+    /// How many blocks a chunk has.
+    pub fn blocks(&self) -> u64 {
+        1 << self.blocks_log2
+    }
+
+    /// How many of a chunk's blocks were ever touched.
+    pub fn touched(&self, chunk: u32) -> u32 {
+        self.touched[chunk as usize]
+    }
+
+    /// The page of a block, which is to be looked up.
+    #[inline(always)]
+    pub fn page(&mut self, block: u32, chunk: u32, is_large: bool) -> Page {
+        if self.next_in_use[block as usize] == UNLISTED {
+            let first = &mut self.first_in_use[chunk as usize];
+            self.next_in_use[block as usize] = std::mem::replace(first, block);
+        }
+        let id = if is_large { 2 * chunk + 1 } else { 2 * block };
+        Page { id, block, number: self.numbers[block as usize] }
+    }
+
+    /// A chunk has become a large page, or is one no more: takes what it was out of the TLBs.
+    pub fn changed(&mut self, chunk: u32, is_large: bool, tlbs: &mut Tlbs) {
+        tlbs.settle();
+        let mut block = std::mem::replace(&mut self.first_in_use[chunk as usize], END);
+        let mut last = None;
+        while block != END {
+            let number = self.numbers[block as usize];
+            if is_large {
+                tlbs.invalidate_small(Page { id: 2 * block, block, number });
+            } else {
+                let page = Page { id: 2 * chunk + 1, block, number };
+                tlbs.invalidate_block(page);
+                last = Some(page);
+            }
+            block = std::mem::replace(&mut self.next_in_use[block as usize], UNLISTED);
+        }
+        last.into_iter().for_each(|page| tlbs.invalidate_large(page));
+    }
+}

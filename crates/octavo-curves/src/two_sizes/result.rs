@@ -1,0 +1,92 @@
+//! What is asked of two page sizes, and what comes of it.
+
+use octavo_types::PageSize;
+
+use crate::sets::MAX_WAYS;
+
+/// Two page sizes and when the large one is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TwoSizesConfig {
+    /// The size of a block.
+    pub small: PageSize,
+    /// The size of a chunk, larger.
+    pub large: PageSize,
+    /// The window T of the policy.
+    pub window_refs: u64,
+    /// How many blocks of a chunk must have been referenced in the window for it to be one large
+    /// page: 1 to as many as it has.
+    pub threshold_blocks: u32,
+    /// For fully associative TLBs, how many entries are told apart.
+    pub max_entries: u32,
+    /// For set-associative ones, how many sets, as a logarithm.
+    pub max_sets_log2: u8,
+    /// The windows for which working sets are told (the policy's window is then this one).
+    pub windows_refs: Vec<u64>,
+}
+
+/// How a set-associative TLB for two page sizes is indexed (section 2.2).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum TwoSizesIndex {
+    /// By the small page number: a large page may be in several sets.
+    Small,
+    /// By the large page number: the blocks of a chunk share a set.
+    Large,
+    /// By the number of the page as it is: the same contents whether both sets are looked up at
+    /// once or one after the other.
+    Exact,
+    /// A TLB for each page size; this is the one for small pages.
+    SplitSmall,
+    /// And this the one for large pages.
+    SplitLarge,
+}
+
+/// What fully associative TLBs, the page size in the tag, do.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TwoSizesStack {
+    /// Misses on small pages with *n* entries, at index *n* - 1.
+    pub small_misses: Vec<u64>,
+    /// Misses on large pages, likewise.
+    pub large_misses: Vec<u64>,
+    /// Entries that changes of page size invalidated, likewise.
+    pub invalidated: Vec<u64>,
+}
+
+/// What set-associative TLBs do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TwoSizesSets {
+    /// How they are indexed.
+    pub index: TwoSizesIndex,
+    /// Misses on small pages with 2^*s* sets of *w* ways, at `[s][w - 1]`.
+    pub small_misses: Vec<[u64; MAX_WAYS]>,
+    /// Misses on large pages, likewise.
+    pub large_misses: Vec<[u64; MAX_WAYS]>,
+    /// Entries that changes of page size invalidated, likewise.
+    pub invalidated: Vec<[u64; MAX_WAYS]>,
+}
+
+/// What two page sizes do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TwoSizesResult {
+    /// What was asked for.
+    pub config: TwoSizesConfig,
+    /// Look-ups while the page was small, and while it was large: a reference that spans two pages
+    /// makes two. With sequential access of an exactly indexed TLB each look-up of a large page,
+    /// and each miss on a small one, needs a second probe.
+    pub small_lookups: u64,
+    /// See `small_lookups`.
+    pub large_lookups: u64,
+    /// Chunks that became large pages.
+    pub promotions: u64,
+    /// Large pages that became small ones again.
+    pub demotions: u64,
+    /// Blocks of promoted chunks that had been touched before: to be copied.
+    pub blocks_copied: u64,
+    /// Blocks of promoted chunks that had not: to be zeroed, or read in.
+    pub blocks_zeroed: u64,
+    /// Fully associative TLBs.
+    pub stack: TwoSizesStack,
+    /// Set-associative ones, by index.
+    pub sets: Vec<TwoSizesSets>,
+    /// For each of the windows, the bytes in the working set summed over all references.
+    pub working_set_byte_refs: Vec<u128>,
+}

@@ -1,0 +1,71 @@
+//! Fully associative TLBs of all sizes, the page size in the tag: what was found at which depth.
+
+use super::TwoSizesStack;
+use crate::stack::HoleStack;
+
+/// The TLBs.
+pub struct Stacked {
+    max_entries: u32,
+    stack: Option<HoleStack>,
+    /// Look-ups of small pages and of large ones, and invalidated entries, by depth; one more than
+    /// there are entries is a miss in all.
+    depths: [Vec<u64>; 3],
+}
+
+impl Stacked {
+    /// Empty TLBs of 1 to `max_entries` entries.
+    pub fn new(max_entries: u32) -> Self {
+        Stacked {
+            max_entries,
+            stack: (max_entries > 0).then(|| HoleStack::new(max_entries)),
+            depths: std::array::from_fn(|_| vec![0; max_entries as usize + 2]),
+        }
+    }
+
+    /// Looks a page up; an odd one is large.
+    #[inline(always)]
+    pub fn look_up(&mut self, id: u32) {
+        if let Some(stack) = &mut self.stack {
+            let depth = stack.access(id).min(self.max_entries + 1);
+            self.depths[id as usize % 2][depth as usize] += 1;
+        }
+    }
+
+    /// Two pages, the last two that were looked up, come in turn, each so many times.
+    pub fn in_turn(&mut self, ids: [u32; 2], times: u64) {
+        for id in ids {
+            self.depths[id as usize % 2][self.max_entries.min(1) as usize + 1] += times;
+        }
+    }
+
+    /// Invalidates a page.
+    pub fn invalidate(&mut self, id: u32) {
+        if let Some(stack) = &mut self.stack {
+            // Depth 0 is that of pages that are in none.
+            self.depths[2][stack.invalidate(id).min(self.max_entries + 1) as usize] += 1;
+        }
+    }
+
+    /// What came of it.
+    pub fn result(&self) -> TwoSizesStack {
+        let entries = 1..=self.max_entries as usize;
+        let missed = |depths: &[u64]| {
+            let mut misses: u64 = depths[1..].iter().sum();
+            let below = |n: usize| {
+                misses -= depths[n];
+                misses
+            };
+            entries.clone().map(below).collect()
+        };
+        let mut held = 0;
+        let up_to = |n: usize| {
+            held += self.depths[2][n];
+            held
+        };
+        TwoSizesStack {
+            small_misses: missed(&self.depths[0]),
+            large_misses: missed(&self.depths[1]),
+            invalidated: entries.clone().map(up_to).collect(),
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Average working sets at every page size and for every window, exactly and in one pass.
+//!
+//! What matters of a page are the gaps between its references that are longer than a window
+//! ([`Gaps`]). So time is cut into *blocks* no longer than the shortest window: a page touched
+//! before in the same block has no such gap, and most touches are of base pages that were.
+//!
+//! A larger page's gap is never longer than that of a base page in it. So larger pages are looked
+//! at only when a base page ends a long gap, and only as far up as no other base page of theirs was
+//! touched in the block. When they were last referenced they are told when a base page goes out of
+//! use, that is, was not touched for a whole block: what is in use all the time costs nothing.
+
+mod gaps;
+#[cfg(test)]
+mod tests;
+
+use octavo_types::PageSize;
+
+use self::gaps::Gaps;
+use crate::sizes::Sizes;
+use crate::touches::{Kernel, Row, Rows, Touches};
+
+/// So many base pages end a block: each page that ends a long gap is compared with all of them.
+const MOST_IN_USE: usize = 64;
+
+/// An average working set: s(T, page size) of Talluri et al., "Tradeoffs in supporting two page
+/// sizes", section 3.2, over every reference of the stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WorkingSet {
+    /// The page size.
+    pub page_size: PageSize,
+    /// The window T.
+    pub window_refs: u64,
+    /// The pages in the window, summed over all references: divided by the references and times
+    /// the page size it is the average in bytes.
+    pub page_refs: u128,
+}
+
+/// The kernel for one stream.
+pub struct WorkingSets {
+    sizes: Sizes,
+    windows_refs: Vec<u64>,
+    /// The windows in ascending order, each once.
+    windows: Vec<u64>,
+    shortest_refs: u64,
+    /// How many references the stream had, once it is finished.
+    refs: u64,
+    base: Level,
+    /// The larger of the sizes, ascending.
+    larger: Vec<Level>,
+    /// The page of the last touch, as `base.last` has it; 0 before the first.
+    current: usize,
+    /// When the block began (counted from 1), and when the next one may begin.
+    start: u64,
+    end: u64,
+    /// The base pages touched in it, and those touched in the one before: where there are larger
+    /// pages to be told.
+    in_block: Box<InUse>,
+    in_block_before: Box<InUse>,
+}
+
+/// Some base pages, as rows and as page numbers.
+struct InUse {
+    len: usize,
+    rows: [Row; MOST_IN_USE],
+    pages: [u64; MOST_IN_USE],
+}
+
+/// The pages of one size.
+struct Level {
+    page_size: PageSize,
+    /// Its [`PageSize::base_shift`].
+    shift: u8,
+    /// Which of the rows' sizes it is.
+    number: usize,
+    /// When each page was last referenced, counted from 1; 0 for never. Base pages: the page of
+    /// row *n* at *n* + 1 (at 0 is what is written when there was no page), the current one's as
+    /// of its run before. Larger pages: as far as base pages not in use know; a page that holds
+    /// another is never earlier than it.
+    last: Vec<u64>,
+    gaps: Gaps,
+}
+
+impl WorkingSets {
+    /// All of `sizes` with all of `windows_refs`, each at least 1.
+    pub fn new(sizes: Sizes, windows_refs: Vec<u64>) -> Self {
+        let mut windows = windows_refs.clone();
+        windows.sort_unstable();
+        windows.dedup();
+        let level = |page_size| Level {
+            page_size,
+            shift: page_size.base_shift(),
+            number: 0,
+            last: Vec::new(),
+            gaps: Gaps::new(windows.len()),
+        };
+        WorkingSets {
+            base: level(PageSize::BASE),
+            larger: sizes.iter().filter(|size| *size > PageSize::BASE).map(level).collect(),
+            sizes,
+            windows_refs,
+            shortest_refs: windows.first().copied().unwrap_or(u64::MAX),
+            windows,
+            refs: 0,
+            current: 0,
+            start: 0,
+            end: 0,
+            in_block: Box::new(InUse::new()),
+            in_block_before: Box::new(InUse::new()),
+        }
+    }
+
+    /// The stream is over; it had `refs` references, all of them in the batches.
+    pub fn finish(&mut self, refs: u64) {
+        self.refs = refs;
+        for level in self.larger.iter_mut().chain([&mut self.base]) {
+            let skipped = usize::from(level.page_size == PageSize::BASE);
+            for last in level.last.iter().skip(skipped).filter(|last| **last > 0) {
+                // As if the page were referenced again.
+                let mut shorter = self.windows.len();
+                level.gaps.reference(*last, refs + 1, &self.windows, &mut shorter);
+            }
+        }
+    }
+
+    /// One for each size and window, once it is finished.
+    pub fn results(&self) -> Vec<WorkingSet> {
+        let all = self.sizes.iter().flat_map(|page_size| {
+            let mut levels = self.larger.iter().chain([&self.base]);
+            let level = levels.find(|level| level.page_size == page_size);
+            self.windows_refs.iter().map(move |&window_refs| {
+                let window = self.windows.partition_point(|window| *window < window_refs);
+                let gaps = level.map(|level| &level.gaps);
+                let page_refs =
+                    gaps.map_or(0, |gaps| gaps.page_refs(self.refs, window, window_refs));
+                WorkingSet { page_size, window_refs, page_refs }
+            })
+        });
+        all.collect()
+    }
+}
+
+impl Kernel for WorkingSets {
+    fn take(&mut self, batch: &Touches, rows: &Rows) {
+        self.make_room(rows);
+        let first = batch.start_refs + 1;
+        for touch in &batch.touches {
+            let now = first + u64::from(touch.at_refs());
+            let left = first.wrapping_add_signed(touch.left_refs());
+            let row = touch.row();
+            self.base.last[self.current] = left;
+            if now >= self.end {
+                self.turn(now, rows);
+            }
+            let last = self.base.last[row.index() + 1];
+            if last < self.start {
+                self.enter(row, last, now, rows);
+            }
+            self.current = row.index() + 1;
+        }
+        // Larger pages are told all, in case the stream ends here.
+        self.base.last[self.current] = batch.end_refs;
+        let WorkingSets { base, larger, in_block, in_block_before, .. } = self;
+        for row in in_block_before.rows().iter().chain(in_block.rows()) {
+            tell(*row, base.last[row.index() + 1], larger, rows);
+        }
+    }
+}
+
+impl WorkingSets {
+    fn make_room(&mut self, rows: &Rows) {
+        self.base.last.resize(rows.len() + 1, 0);
+        for level in &mut self.larger {
+            let number = rows.sizes().iter().position(|size| size == level.page_size);
+            level.number = number.expect("rows have ids at every size asked for");
+            level.last.resize(rows.pages_of(level.number) as usize, 0);
+        }
+    }
+
+    /// A base page is touched for the first time in the block.
+    #[inline(never)]
+    fn enter(&mut self, row: Row, last: u64, now: u64, rows: &Rows) {
+        if last == 0 || now - last > self.shortest_refs {
+            self.end_gap(row, last, now, rows);
+        }
+        self.use_in_block(row, rows);
+    }
+
+    /// A base page ends a long gap, or is touched for the first time ever.
+    fn end_gap(&mut self, row: Row, last: u64, now: u64, rows: &Rows) {
+        let WorkingSets { base, larger, windows, in_block, in_block_before, .. } = self;
+        // So many windows are shorter than the gap. At larger sizes it is no longer.
+        let mut shorter = windows.len();
+        base.gaps.reference(last, now, windows, &mut shorter);
+        if larger.is_empty() {
+            return;
+        }
+        let page = rows.page(row).raw();
+        // Pages that hold another base page touched in the block have no long gap.
+        let untouched =
+            in_block.pages().iter().fold(u64::MAX, |least, other| least.min(other ^ page));
+        for (other, number) in in_block_before.rows().iter().zip(in_block_before.pages()) {
+            if number ^ page < untouched {
+                tell(*other, base.last[other.index() + 1], larger, rows);
+            }
+        }
+        let ids = rows.ids(row).as_flattened();
+        for level in larger.iter_mut().take_while(|level| untouched >> level.shift > 0) {
+            let last = level.last[ids[level.number] as usize];
+            level.gaps.reference(last, now, windows, &mut shorter);
+            if shorter == 0 {
+                break;
+            }
+        }
+    }
+
+    /// Notes that a base page is in use.
+    #[inline(always)]
+    fn use_in_block(&mut self, row: Row, rows: &Rows) {
+        if !self.larger.is_empty() && !self.in_block.push(row, rows.page(row).raw()) {
+            self.end = 0;
+        }
+    }
+
+    /// A block ends, and another one begins with the reference `now`.
+    #[inline(never)]
+    fn turn(&mut self, now: u64, rows: &Rows) {
+        let WorkingSets { base, larger, in_block, in_block_before, .. } = self;
+        for row in in_block_before.rows() {
+            let last = base.last[row.index() + 1];
+            if last < self.start {
+                tell(*row, last, larger, rows);
+            }
+        }
+        in_block_before.len = 0;
+        std::mem::swap(in_block, in_block_before);
+        self.start = now;
+        self.end = now.saturating_add(self.shortest_refs);
+        // The run before may end with the very reference that begins the block.
+        if let Some(row) = self.current.checked_sub(1).filter(|row| self.base.last[row + 1] == now)
+        {
+            self.use_in_block(Row(row as u32), rows);
+        }
+    }
+}
+
+/// Tells the pages that hold a base page that it was last referenced then.
+#[inline(always)]
+fn tell(row: Row, base: u64, larger: &mut [Level], rows: &Rows) {
+    let ids = rows.ids(row).as_flattened();
+    for level in larger {
+        let last = &mut level.last[ids[level.number] as usize];
+        if *last >= base {
+            // So it is at every larger size.
+            break;
+        }
+        *last = base;
+    }
+}
+
+impl InUse {
+    /// None.
+    fn new() -> Self {
+        InUse { len: 0, rows: [Row(0); MOST_IN_USE], pages: [0; MOST_IN_USE] }
+    }
+
+    /// One more; whether there is room for another.
+    #[inline(always)]
+    fn push(&mut self, row: Row, page: u64) -> bool {
+        // There is always room: a block ends when there is none for the next one.
+        let at = self.len % MOST_IN_USE;
+        (self.rows[at], self.pages[at]) = (row, page);
+        self.len = at + 1;
+        self.len < MOST_IN_USE
+    }
+
+    fn rows(&self) -> &[Row] {
+        &self.rows[..self.len]
+    }
+
+    fn pages(&self) -> &[u64] {
+        &self.pages[..self.len]
+    }
+}
