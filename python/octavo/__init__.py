@@ -5,14 +5,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from octavo._core import OctavoError
     from octavo.api import run
+    from octavo.curves_result import CurvesResult
+    from octavo.curves_run import curves
     from octavo.recording import RecordedTrace, record
     from octavo.result import RunResult
 
     __version__: str
 
-__all__ = ["OctavoError", "RecordedTrace", "RunResult", "__version__", "record", "run"]
+__all__ = [
+    "CurvesResult",
+    "OctavoError",
+    "RecordedTrace",
+    "RunResult",
+    "__version__",
+    "curves",
+    "record",
+    "run",
+]
 
 _PLACES = {
+    "CurvesResult": ("octavo.curves_result", "CurvesResult"),
+    "curves": ("octavo.curves_run", "curves"),
     "OctavoError": ("octavo._core", "OctavoError"),
     "RecordedTrace": ("octavo.recording", "RecordedTrace"),
     "RunResult": ("octavo.result", "RunResult"),

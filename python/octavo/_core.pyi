@@ -11,6 +11,17 @@ from typing import Generic, Literal, TypedDict, TypeVar
 VERSION: str
 """Octavo's version, e.g. "0.1.0"."""
 
+MAX_ENTRIES: int
+"""The most entries that curves tell apart."""
+MAX_SETS: int
+"""The most sets, a power of two."""
+MAX_WAYS: int
+"""The most ways; curves always tell all of them."""
+MAX_INDEX_BIT: int
+"""The highest bit of a page number that an index of sets may begin at."""
+MAX_WINDOW_REFS: int
+"""The longest window of a working set."""
+
 class OctavoError(Exception):
     """A failure that a user can act on; its text is one clear sentence."""
 
@@ -66,7 +77,7 @@ class Region(TypedDict):
     footprints: list[Footprint]
     """stream "fetch", "data" and "all"."""
 
-class Process(TypedDict):
+class ProcessCounts(TypedDict):
     """One traced process image: a fork or an exec begins another."""
 
     stream: int
@@ -94,11 +105,15 @@ class Process(TypedDict):
     events: dict[str, int]
     """Counts by name: map, unmap, remap, protect, advise, fork, exec (attempts), exec-failed, signal,
     mark."""
+    stream_hash: str
+    """xxh3-128 of the stream's words, 32 hex digits."""
+
+class Process(ProcessCounts):
+    """A process image with its misses and its memory."""
+
     curves: list[Curve]
     footprints: list[Footprint]
     regions: list[Region]
-    stream_hash: str
-    """xxh3-128 of the stream's words, 32 hex digits."""
 
 class Progress(TypedDict):
     """A snapshot of a run under way."""
@@ -124,26 +139,192 @@ class Exit(TypedDict):
     """What Valgrind had to say (unsupported instruction, …), or what is wrong with the trace;
     empty when all was well."""
 
-class Result(TypedDict):
+class RunEnd(TypedDict):
+    """How a run ended."""
+
     exit: Exit
     elapsed_seconds: float
-    processes: list[Process]
     untraced_processes: int
     """Children that found no free stream and ran on untraced."""
 
-class LiveRun:
+class Result(RunEnd):
+    """The result of a study of misses and memory."""
+
+    processes: list[Process]
+
+# --- curves ------------------------------------------------------------------------------------
+# Curves of many numbers are bytes: 64-bit little-endian.
+
+class StackCurve(TypedDict):
+    """Fully associative LRU TLBs of every number of entries at one page size."""
+
+    page_size: int
+    pages: int
+    """Distinct pages: what a TLB of any size misses."""
+    misses: bytes
+    """With n entries, at index n - 1."""
+
+class SetCurves(TypedDict):
+    """Set-associative LRU TLBs of every number of sets and ways at one page size."""
+
+    page_size: int
+    index: str
+    """low, bits:N or xor."""
+    misses: bytes
+    """With 2^s sets of w ways, at index MAX_WAYS * s + w - 1."""
+
+class WorkingSet(TypedDict):
+    """A working set over all references of a stream."""
+
+    page_size: int
+    window_refs: int
+    page_refs: int
+    """Pages in the window, summed over all references."""
+
+class TwoSizesSets(TypedDict):
+    """Set-associative TLBs for two page sizes; each curve as in SetCurves."""
+
+    index: Literal["small", "large", "exact", "split-small", "split-large"]
+    small_misses: bytes
+    large_misses: bytes
+    invalidated: bytes
+    """Entries that changes of page size invalidated."""
+
+class TwoSizesCurves(TypedDict):
+    """Two page sizes under the dynamic policy."""
+
+    small: int
+    large: int
+    window_refs: int
+    threshold_blocks: int
+    small_lookups: int
+    large_lookups: int
+    promotions: int
+    demotions: int
+    blocks_copied: int
+    blocks_zeroed: int
+    small_misses: bytes
+    """Of fully associative TLBs, as in StackCurve; so are the next two."""
+    large_misses: bytes
+    invalidated: bytes
+    sets: list[TwoSizesSets]
+    windows_refs: list[int]
+    working_set_byte_refs: list[int]
+    """For each of these windows, the bytes in the working set summed over all references."""
+
+class StreamCurves(TypedDict):
+    """What one stream of a process image has had."""
+
+    stream: Literal["fetch", "data", "all"]
+    references: int
+    stack: list[StackCurve]
+    sets: list[SetCurves]
+    working_sets: list[WorkingSet]
+    two_sizes: list[TwoSizesCurves]
+    classes: MissClasses | None
+    """None where no TLB's misses are classified."""
+
+class ClassCounts(TypedDict):
+    """Misses by class: compulsory, capacity and conflict are all of them."""
+
+    compulsory: int
+    capacity: int
+    conflict: int
+    page_size: int
+    """Of all of them, those at which the TLB with the larger page size hits."""
+
+class RegionMisses(TypedDict):
+    """Misses on the pages of a region."""
+
+    name: str
+    kind: str
+    path: str | None
+    counts: ClassCounts
+
+class FunctionMisses(TypedDict):
+    """Misses of the instructions of a function."""
+
+    name: str | None
+    path: str | None
+    """The file that it was mapped from."""
+    source: str | None
+    line: int | None
+    """Of the instruction that misses most."""
+    counts: ClassCounts
+
+class Classified(TypedDict):
+    """The TLB whose misses are classified."""
+
+    page_size: int
+    larger: int
+    """The page size to compare with."""
+    sets: int
+    ways: int
+
+class MissClasses(Classified):
+    """Why one TLB misses, and where; most misses first."""
+
+    regions: list[RegionMisses]
+    functions: list[FunctionMisses]
+
+class CurvesProcess(ProcessCounts):
+    """A process image with what every TLB does with it."""
+
+    streams: list[StreamCurves]
+
+class CurvesResult(RunEnd):
+    """The result of curves."""
+
+    processes: list[CurvesProcess]
+
+class TwoSizes(TypedDict):
+    """Two page sizes, and when the large one is used."""
+
+    small: int
+    large: int
+    threshold_blocks: int
+    window_refs: int
+
+# --- runs --------------------------------------------------------------------------------------
+
+_Found = TypeVar("_Found", covariant=True)
+
+class Analysis(Generic[_Found]):
+    """What is to be found out about a run or a trace."""
+
+    @staticmethod
+    def study(
+        *, page_sizes: list[int], levels: list[Level], layout: Literal["native", "as-traced"]
+    ) -> Analysis[Result]:
+        """Misses of given TLBs and memory, by region. Raises ValueError."""
+
+    @staticmethod
+    def curves(
+        *,
+        page_sizes: list[int],
+        streams: list[str],
+        layout: Literal["native", "as-traced"],
+        max_entries: int,
+        set_indexes: list[str],
+        max_sets: int,
+        windows_refs: list[int],
+        two_sizes: list[TwoSizes],
+        classified: Classified | None,
+    ) -> Analysis[CurvesResult]:
+        """What every TLB does: 0 entries and empty lists leave a part out. The working sets of
+        two page sizes are told for `windows_refs` too. Raises ValueError."""
+
+class LiveRun(Generic[_Found]):
     """A program under the tracer, consumed by background threads as it runs."""
 
     def __init__(
         self,
         argv: list[str],
         *,
+        analysis: Analysis[_Found],
         valgrind: str,
         tool_dir: str,
         tracer: Literal["octavo", "lackey"],
-        page_sizes: list[int],
-        levels: list[Level],
-        layout: Literal["native", "as-traced"],
         follow_children: bool,
         skip_instructions: int,
         max_instructions: int | None,
@@ -176,7 +357,7 @@ class LiveRun:
         """Ends the traced program and its traced children at once (SIGKILL); what they did up
         to here still counts."""
 
-    def result(self) -> Result:
+    def result(self) -> _Found:
         """The result, once `wait` has said that nothing runs. Raises OctavoError when nothing
         was traced at all (its text says why)."""
 
@@ -287,26 +468,19 @@ class TraceProgress(Progress):
     total: int | None
     """Out of how many; None where nobody knows."""
 
-class TraceResult(Result):
-    """The result of a run on a trace."""
-
-    facts: Facts
-
-class TraceRun:
-    """A study of a trace, done by background threads."""
+class TraceRun(Generic[_Found]):
+    """An analysis of a trace, done by background threads."""
 
     def __init__(
         self,
         trace: Trace,
         *,
-        page_sizes: list[int],
-        levels: list[Level],
-        layout: Literal["native", "as-traced"],
+        analysis: Analysis[_Found],
         skip_instructions: int,
         max_instructions: int | None,
         between_marks: bool,
     ) -> None:
-        """Checks its arguments; starts nothing. Raises ValueError."""
+        """Starts nothing."""
 
     def start(self) -> int:
         """Begins to read; returns 0, for there is no process."""
@@ -323,8 +497,9 @@ class TraceRun:
     def stop(self) -> None:
         """Ends it soon; what was read up to there still counts."""
 
-    def result(self) -> TraceResult:
-        """The result, once `wait` has said that nothing runs. A trace that could not be read to
+    def result(self) -> tuple[_Found, Facts]:
+        """The result, once `wait` has said that nothing runs, and what is known of the trace by
+        then. A trace that could not be read to
         its end gives what came before, with exit.reason "trace-broken"."""
 
 class JobProgress(TypedDict):
@@ -502,12 +677,9 @@ class RecordedStream(TypedDict):
     instructions: int
     references: int
 
-class RecordEnd(TypedDict):
+class RecordEnd(RunEnd):
     """How a recording ended."""
 
-    exit: Exit
-    elapsed_seconds: float
-    untraced_processes: int
     streams: list[RecordedStream]
 
 class Recorded(RecordEnd):

@@ -10,27 +10,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from octavo.configuration import Configuration
+from octavo.configuration import Scope
 from octavo.diagnosis import diagnose, first_line
 from octavo.errors import FAILED
 from octavo.host import describe_host, versions
 
 if TYPE_CHECKING:
-    from octavo._core import Exit, Process, RecordedStream, Result
-
-MODEL_NOTES = (
-    "TLBs are fully associative with true LRU; one set per process image, empty at its start.",
-    "Threads of a process share its TLBs, in the order in which they were traced.",
-    "The kernel's own references and other processes' are not seen.",
-    "Memory is what was touched, in whole pages; nothing is taken from the operating system's "
-    "own placement of huge pages.",
-)
-"""What is modelled and what is not; shown wherever the numbers are."""
-
-LEVEL_CYCLES_NOTE = (
-    "Added cycles are misses times the stated cost of a miss: an additive estimate that leaves "
-    "out what an out-of-order core hides."
-)
+    from octavo._core import CurvesResult, Exit, ProcessCounts, RecordedStream, Result
 
 
 @dataclass(frozen=True)
@@ -43,10 +29,12 @@ class Circumstances:
     started_at: datetime
     valgrind_version: str | None
     """None where no Valgrind took part."""
-    configuration: Configuration
+    configuration: Scope
     interrupted_by: int | None
     trace: TraceFacts | None = None
     """What was read, where it was a trace and no program."""
+    recorded_command: Sequence[str] | None = None
+    """What was run when the trace was made, where it tells."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +70,7 @@ def exit_status(ended: Exit, interrupted_by: int | None) -> int:
 
 def partial_reason(
     ended: Exit,
-    processes: Sequence[Process] | Sequence[RecordedStream],
+    processes: Sequence[ProcessCounts] | Sequence[RecordedStream],
     untraced: int,
     interrupted_by: int | None,
     told_by_trace: str | None = None,
@@ -117,27 +105,25 @@ def _replay_status(ended: Exit, interrupted_by: int | None) -> int:
     return FAILED if ended["reason"] == "trace-broken" else 0
 
 
-def trace_hash(processes: Sequence[Process]) -> str:
+def trace_hash(processes: Sequence[ProcessCounts]) -> str:
     """A name for all the streams of a run: SHA-256 over their hashes, in stream order."""
     joined = "\n".join(process["stream_hash"] for process in processes)
     return hashlib.sha256(joined.encode()).hexdigest()
 
 
-def build_manifest(result: Result, facts: Circumstances) -> dict[str, Any]:
+def build_manifest(result: Result | CurvesResult, facts: Circumstances) -> dict[str, Any]:
     """Plain data, ready for JSON."""
     configuration = facts.configuration
     ended, untraced = result["exit"], result["untraced_processes"]
     told = None if facts.trace is None else facts.trace.partial_reason
     reason = partial_reason(ended, result["processes"], untraced, facts.interrupted_by, told)
     status = exit_status(ended, facts.interrupted_by)
-    notes = list(MODEL_NOTES)
+    notes = configuration.notes()
     trace: dict[str, Any] = {}
     if facts.trace is not None:
         status = _replay_status(ended, facts.interrupted_by)
         notes += facts.trace.notes
         trace = {"trace": facts.trace.record}
-    if any(level.fetch_miss_cycles is not None for level in configuration.machine.levels):
-        notes.append(LEVEL_CYCLES_NOTE)
     return {
         "command": list(facts.command),
         "program": str(facts.program),
@@ -159,7 +145,7 @@ def build_manifest(result: Result, facts: Circumstances) -> dict[str, Any]:
     }
 
 
-def _identity(process: Process) -> dict[str, Any]:
+def _identity(process: ProcessCounts) -> dict[str, Any]:
     """What names a process; its counts are in the rows."""
     return {
         "stream": process["stream"],

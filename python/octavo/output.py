@@ -151,12 +151,17 @@ def text_writer(text: str) -> Callable[[Path], None]:
 
 
 def replace_text(place: Path, text: str) -> None:
-    """Writes a file under another name and renames it over `place`."""
+    """Writes a text file under another name and renames it over `place`."""
+    replace_file(place, text_writer(text))
+
+
+def replace_file(place: Path, writer: Callable[[Path], None]) -> None:
+    """Lets a file be written under another name and renames it over `place`."""
     handle, name = tempfile.mkstemp(prefix=f".{place.name}-", dir=place.parent)
     os.close(handle)
     temporary = Path(name)
     try:
-        text_writer(text)(temporary)
+        writer(temporary)
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(place)
     except BaseException:

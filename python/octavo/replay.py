@@ -1,4 +1,4 @@
-"""A study of a trace, with the result that the program itself would have had."""
+"""A trace read through some engine, with the result that the program itself would have had."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 from octavo._core import TraceRun
 from octavo.background import see_through
-from octavo.configuration import Configuration
+from octavo.configuration import Scope
 from octavo.errors import CannotRun, Interrupted, UsageError
-from octavo.huge_pages import read_huge_pages
-from octavo.manifest import Circumstances, TraceFacts, build_manifest
-from octavo.result import RunResult, advice_records
-from octavo.rows import rows_of
+from octavo.manifest import Circumstances, TraceFacts
 from octavo.sampling import sentences_on
 from octavo.traces import manifest_of, open_trace
+from octavo.tracing import Found
 
 if TYPE_CHECKING:
-    from octavo._core import Facts, TraceProgress, TraceResult
+    from octavo._core import Analysis, CurvesResult, Facts, Result, TraceProgress
 
 
-def execute_trace(
+def replay_trace(
     name: str,
-    configuration: Configuration,
+    scope: Scope,
+    make_analysis: Callable[[], Analysis[Found]],
     on_progress: Callable[[TraceProgress], None],
     format: str | None = None,
-) -> RunResult:
+) -> tuple[Found, Circumstances]:
     """Reads a trace to its end, or as far as it can be read. Raises OctavoError."""
     started_at = datetime.now(timezone.utc)
     trace = open_trace(name, format=format)
@@ -38,39 +37,31 @@ def execute_trace(
     try:
         run = TraceRun(
             trace,
-            page_sizes=list(configuration.page_sizes),
-            levels=configuration.machine.core_levels(),
-            layout=configuration.layout,
-            skip_instructions=configuration.skip_instructions,
-            max_instructions=configuration.max_instructions,
-            between_marks=configuration.between_marks,
+            analysis=make_analysis(),
+            skip_instructions=scope.skip_instructions,
+            max_instructions=scope.max_instructions,
+            between_marks=scope.between_marks,
         )
     except ValueError as error:
         raise UsageError(f"{error}.") from None
     began = time.monotonic()
     run.start()
     interrupted_by = see_through(run, on_progress)
-    result = run.result()
+    result, facts = run.result()
     result["elapsed_seconds"] = time.monotonic() - began
-    _refuse_samples(name, result["facts"], said)
-    _check_counted(name, result, configuration, interrupted_by)
+    _refuse_samples(name, facts, said)
+    _check_counted(name, result, scope, interrupted_by)
     about: dict[str, Any] = {} if said is None else said["about"]
-    command = about.get("command") or [name]
-    circumstances = Circumstances(
+    return result, Circumstances(
         command=[name],
         program=Path(result["processes"][0]["program"] or name),
         directory=str(Path.cwd()),
         started_at=started_at,
         valgrind_version=None,
-        configuration=configuration,
+        configuration=scope,
         interrupted_by=interrupted_by,
-        trace=_facts(result["facts"], said, about),
-    )
-    rows = rows_of(result, configuration.machine)
-    return RunResult(
-        manifest=build_manifest(result, circumstances),
-        rows=rows,
-        advice=advice_records(rows, configuration.machine, read_huge_pages(), command),
+        trace=_facts(facts, said, about),
+        recorded_command=about.get("command"),
     )
 
 
@@ -85,7 +76,7 @@ def _refuse_samples(name: str, facts: Facts, said: dict[str, Any] | None) -> Non
 
 
 def _check_counted(
-    name: str, result: TraceResult, configuration: Configuration, interrupted_by: int | None
+    name: str, result: Result | CurvesResult, scope: Scope, interrupted_by: int | None
 ) -> None:
     """Zero references are no result."""
     if any(process["references"] for process in result["processes"]):
@@ -94,10 +85,10 @@ def _check_counted(
         raise Interrupted(interrupted_by)
     if result["exit"]["reason"] == "trace-broken":
         raise CannotRun(f"{result['exit']['diagnostics'].rstrip('.')}.")
-    if configuration.between_marks:
+    if scope.between_marks:
         why = "it holds no begin mark (--marks wants the marks of octavo.h)"
-    elif configuration.skip_instructions:
-        why = f"it ends within the {configuration.skip_instructions} instructions to skip"
+    elif scope.skip_instructions:
+        why = f"it ends within the {scope.skip_instructions} instructions to skip"
     else:
         why = "it holds none"
     raise CannotRun(f"no reference of `{name}` was counted: {why}.")

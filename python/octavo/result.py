@@ -18,13 +18,10 @@ SCHEMA = "octavo/run/1"
 
 
 @dataclass(frozen=True)
-class RunResult:
-    """A finished run; plain data throughout."""
+class Finished:
+    """A run that is over, whatever it was to find out."""
 
     manifest: dict[str, Any]
-    rows: list[Row]
-    advice: list[dict[str, Any]]
-    """The overall answer first, then code, data and each large region, each with its means."""
 
     @property
     def status(self) -> int:
@@ -36,6 +33,15 @@ class RunResult:
     def partial(self) -> bool:
         """Whether the result stops short of the program's own end."""
         return bool(self.manifest["partial"])
+
+
+@dataclass(frozen=True)
+class RunResult(Finished):
+    """A finished run; plain data throughout."""
+
+    rows: list[Row]
+    advice: list[dict[str, Any]]
+    """The overall answer first, then code, data and each large region, each with its means."""
 
     def table(self) -> "pa.Table":
         """The rows as an Arrow table (what rows.parquet holds)."""

@@ -15,7 +15,7 @@ from octavo.machine import Machine
 from octavo.units import BASE_PAGE
 
 if TYPE_CHECKING:
-    from octavo._core import Curve, Footprint, Process, Region, Result
+    from octavo._core import Curve, Footprint, Process, ProcessCounts, Region, Result
 
 
 class Row(TypedDict, total=False):
@@ -95,7 +95,7 @@ def component_of(level: int, stream: str) -> str:
 
 def _program_rows(result: Result, machine: Machine) -> Iterator[Row]:
     processes = result["processes"]
-    for counter, value in _summed_counters(processes).items():
+    for counter, value in summed_counters(processes).items():
         yield _count("stream", counter, value)
     yield _count("stream", "processes", len(processes))
     yield _count("stream", "untraced_processes", result["untraced_processes"])
@@ -109,7 +109,7 @@ def _program_rows(result: Result, machine: Machine) -> Iterator[Row]:
 
 
 def _process_rows(process: Process, machine: Machine) -> Iterator[Row]:
-    for counter, value in _summed_counters([process]).items():
+    for counter, value in summed_counters([process]).items():
         yield _count("stream", counter, value)
     yield from _event_rows([process])
     whole = _with_unused(process["curves"], machine)
@@ -141,7 +141,8 @@ def _count(component: str, counter: str, value: int) -> Row:
     return Row(component=component, counter=counter, value=value)
 
 
-def _summed_counters(processes: Iterable[Process]) -> dict[str, int]:
+def summed_counters(processes: Iterable[ProcessCounts]) -> dict[str, int]:
+    """The stream's counters, over all processes. Raises Miscount."""
     totals: dict[str, int] = dict.fromkeys(_STREAM_COUNTERS, 0)
     for process in processes:
         if process["references"] != process["fetches"] + process["loads"] + process["stores"]:
@@ -155,11 +156,16 @@ def _summed_counters(processes: Iterable[Process]) -> dict[str, int]:
 
 
 def _event_rows(processes: Iterable[Process]) -> Iterator[Row]:
+    for name, number in event_counts(processes):
+        yield _count("stream.events", name, number)
+
+
+def event_counts(processes: Iterable[ProcessCounts]) -> list[tuple[str, int]]:
+    """Events by name, over all processes."""
     events: Counter[str] = Counter()
     for process in processes:
         events.update(process["events"])
-    for name, number in sorted(events.items()):
-        yield _count("stream.events", name, number)
+    return sorted(events.items())
 
 
 def _summed_curves(curves: Iterable[Curve]) -> list[Curve]:

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from octavo._core import Progress, Result
+    from octavo._core import Progress
 
     OnProgress = Callable[[Any], None]
     """Takes the run's own kind of Progress."""
@@ -48,10 +48,13 @@ class Program(Protocol):
         """Ends the program at once."""
 
 
-class Run(Program, Protocol):
-    """The part of `LiveRun` that `octavo.run` needs; tests put their own in its place."""
+Found = TypeVar("Found", covariant=True)
 
-    def result(self) -> Result:
+
+class Run(Program, Protocol[Found]):
+    """The part of `LiveRun` that is needed; tests put their own in its place."""
+
+    def result(self) -> Found:
         """The result of a run that has ended."""
 
 

@@ -67,6 +67,11 @@ def count(text: str) -> int:
     return int(number)
 
 
+def counts(text: str) -> list[int]:
+    """`100k,10M` → [100 000, 10 000 000]."""
+    return [count(part) for part in text.split(",")]
+
+
 def byte_size(text: str) -> int:
     """`64GiB` → 68 719 476 736; K, M, G and T are powers of 1024, with or without `iB`."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
@@ -110,6 +115,17 @@ def format_mpki(mpki: float | None) -> str:
     if mpki == 0:
         return "0"
     return f"{mpki:.3f}" if mpki >= 0.001 else "<0.001"
+
+
+def format_cpi(cycles: float | None) -> str:
+    """Cycles per instruction; `undefined` where no instructions were counted."""
+    if cycles is None:
+        return "undefined"
+    if cycles == 0:
+        return "0"
+    if cycles < 0.0001:
+        return "<0.0001"
+    return f"{cycles:.4f}" if cycles < 0.1 else f"{cycles:.3f}"
 
 
 def format_share(fraction: float | None) -> str:

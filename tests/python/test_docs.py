@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("run.md", "traces.md")
+PAGES = ("run.md", "traces.md", "curves.md")
 
 
 def examples(page: str, language: str) -> list[str]:
@@ -32,7 +32,7 @@ def test_the_shell_examples_run(page: str, tmp_path: Path) -> None:
         subprocess.run(
             ["sh", "-eu", "-c", script], cwd=tmp_path, env={**os.environ, "PATH": path}, check=True
         )
-    assert (tmp_path / "result" / "report.html").exists()
+    assert (tmp_path / "result" / "manifest.json").exists()
 
 
 @pytest.mark.long

@@ -8,14 +8,14 @@ from octavo.machine import load_preset
 from octavo.rows import rows_of
 from octavo.studies.base_page_size import (
     CLAIMS,
+    PROGRAMS,
     Measurement,
     Study,
-    fill_in,
-    load_programs,
     measure,
     to_markdown,
 )
 from octavo.studies.inputs import make_inputs
+from octavo.studies.programs import fill_in, load_programs
 
 FALLS_AT_16K = (10_000_000, 5_000_000, 100_000) + (50_000,) * 7
 FALLS_AT_256K = (10_000_000,) * 6 + (100_000,) * 4
@@ -92,9 +92,9 @@ def test_inputs_are_the_same_every_time(tmp_path: Path) -> None:
     assert len(made[0]) == 5
 
 
-def test_at_least_eight_programs_with_their_inputs_filled_in() -> None:
-    programs = load_programs()
-    assert len(programs) >= 8
+def test_at_least_twelve_programs_with_their_inputs_filled_in() -> None:
+    programs = load_programs(PROGRAMS)
+    assert len(programs) >= 12
     inputs = {name: f"/in/{name}" for name in ("text", "sql", "c", "rust", "python", "scratch")}
     for program in programs:
         assert "{text}" not in fill_in(program, inputs)

@@ -110,14 +110,14 @@ Octavo = Callable[..., Traced]
 
 @pytest.fixture
 def octavo(tmp_path: Path) -> Octavo:
-    """Traces a command: octavo([argv], "--option", …, stdin=…, cwd=…, env=…)."""
+    """Traces a command: octavo([argv], "--option", …, verb="run", stdin=…, cwd=…, env=…)."""
     result = tmp_path / "result.json"
 
-    def trace(argv: Sequence[str | Path], *options: str, **how: Any) -> Traced:
+    def trace(argv: Sequence[str | Path], *options: str, verb: str = "run", **how: Any) -> Traced:
         result.unlink(missing_ok=True)
         if "--json" not in options:
             options = ("--json", str(result), *options)
-        ended = natively([OCTAVO, "run", "--quiet", *options, "--", *argv], **how)
+        ended = natively([OCTAVO, verb, "--quiet", *options, "--", *argv], **how)
         return Traced(ended.status, ended.stdout, ended.stderr, read_document(result))
 
     return trace

@@ -6,7 +6,7 @@ Nothing here shares a line with Octavo, and nothing is clever: a reader can chec
 import re
 import subprocess
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,10 +21,12 @@ class Item(NamedTuple):
     size: int
 
 
-def trace(argv: Sequence[str], log: Path, *, expect_status: int) -> list[Item]:
+def trace(
+    argv: Sequence[str], log: Path, *, expect_status: int, env: Mapping[str, str] | None = None
+) -> list[Item]:
     """Runs a program under Lackey, its text going by way of the file `log`."""
     valgrind = ["valgrind", "--tool=lackey", "--trace-mem=yes", f"--log-file={log}"]
-    status = subprocess.run([*valgrind, *argv], stdin=subprocess.DEVNULL).returncode
+    status = subprocess.run([*valgrind, *argv], stdin=subprocess.DEVNULL, env=env).returncode
     assert status == expect_status
     items = []
     for line in log.read_text().splitlines():
@@ -70,3 +72,24 @@ def missed(asked: Iterable[int], entries: int) -> list[int]:
             if len(tlb) > entries:
                 tlb.popitem(last=False)
     return misses
+
+
+def missed_in_sets(
+    items: Iterable[Item], kinds: str, page_size: int, sets: int, ways: int
+) -> tuple[int, int]:
+    """What TLBs of so many sets and ways miss: look-ups, and items of which any look-up missed."""
+    held: list[list[int]] = [[] for _ in range(sets)]
+    lookups = missed_items = 0
+    for item in items:
+        misses = 0
+        for page in pages([item], kinds, page_size):
+            in_set = held[page % sets]
+            if page in in_set:
+                in_set.remove(page)
+            else:
+                misses += 1
+                del in_set[ways - 1 :]
+            in_set.insert(0, page)
+        lookups += misses
+        missed_items += misses > 0
+    return lookups, missed_items

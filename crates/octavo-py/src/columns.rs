@@ -120,7 +120,8 @@ impl ColumnDrain {
     }
 }
 
-fn bytes<'py, T: Copy, const N: usize>(
+/// Numbers as bytes.
+pub fn bytes<'py, T: Copy, const N: usize>(
     py: Python<'py>,
     words: &[T],
     word: fn(T) -> [u8; N],

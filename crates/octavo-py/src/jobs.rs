@@ -1,7 +1,6 @@
 //! Long work on traces as Python objects: conversion and survey.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use octavo_curves::{SampleSpec, Sampled};
 use octavo_trace::check::{Checker, Report};
@@ -22,6 +21,7 @@ use serde_json::Value;
 use crate::OctavoError;
 use crate::columns::ColumnDrain;
 use crate::only::Only;
+use crate::options::read_timeout;
 use crate::results::dict;
 use crate::trace::{Trace, facts, failed, manifest_text};
 
@@ -41,8 +41,7 @@ pub struct TraceJob {
 #[pymethods]
 impl TraceJob {
     fn wait<'py>(&self, py: Python<'py>, timeout_seconds: f64) -> PyResult<Bound<'py, PyDict>> {
-        let timeout = Duration::try_from_secs_f64(timeout_seconds)
-            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let timeout = read_timeout(timeout_seconds)?;
         let job = self.job.as_ref().ok_or_else(done)?;
         let progress: JobProgress = py.detach(|| job.wait(timeout));
         Ok(dict!(py,

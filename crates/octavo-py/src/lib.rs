@@ -1,9 +1,11 @@
 //! The Python extension `octavo._core`: live runs, their progress and their results as plain data.
 //! What it offers is described in `python/octavo/_core.pyi`.
 
+mod analysis;
 mod columns;
 mod jobs;
 mod only;
+mod options;
 mod record;
 mod replay;
 mod results;
@@ -26,6 +28,11 @@ fn parse_page_size(text: &str) -> PyResult<u64> {
 #[pymodule(name = "_core")]
 fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("VERSION", env!("CARGO_PKG_VERSION"))?;
+    m.add("MAX_ENTRIES", octavo_curves::MAX_ENTRIES)?;
+    m.add("MAX_SETS", 1u32 << octavo_curves::MAX_SETS_LOG2)?;
+    m.add("MAX_WAYS", octavo_curves::MAX_WAYS)?;
+    m.add("MAX_INDEX_BIT", options::MAX_INDEX_BIT)?;
+    m.add("MAX_WINDOW_REFS", options::MAX_WINDOW_REFS)?;
     m.add("OctavoError", m.py().get_type::<OctavoError>())?;
     m.add_function(wrap_pyfunction!(parse_page_size, m)?)?;
     m.add_function(wrap_pyfunction!(trace::looks_like_a_trace, m)?)?;
@@ -41,6 +48,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<trace::Trace>()?;
     m.add_class::<jobs::TraceJob>()?;
     m.add_class::<record::Recording>()?;
+    m.add_class::<analysis::Analysis>()?;
     m.add_class::<replay::TraceRun>()?;
     m.add_class::<run::LiveRun>()
 }

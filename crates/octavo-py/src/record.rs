@@ -1,7 +1,6 @@
 //! A live recording, with the methods of a live run.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use octavo_trace::sink::Output;
 use octavo_trace::{Live, LiveOptions, Manifest, NativeFile, Recorder};
@@ -10,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::OctavoError;
+use crate::options::read_timeout;
 use crate::results::{self, dict};
 use crate::run::live_options;
 use crate::trace::failed;
@@ -73,8 +73,7 @@ impl Recording {
     }
 
     fn wait<'py>(&self, py: Python<'py>, timeout_seconds: f64) -> PyResult<Bound<'py, PyDict>> {
-        let timeout = Duration::try_from_secs_f64(timeout_seconds)
-            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let timeout = read_timeout(timeout_seconds)?;
         let (live, file) = self.running()?;
         let progress = results::progress(py, &py.detach(|| live.wait(timeout)))?;
         progress.set_item("bytes", file.bytes())?;

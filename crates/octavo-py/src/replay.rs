@@ -1,62 +1,48 @@
-//! A study of a trace, with the methods of a live run.
+//! A trace that is read through an engine, with the methods of a live run.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use octavo_curves::{Study, StudyConfig};
-use octavo_trace::{Limits, Replay};
-use pyo3::exceptions::PyValueError;
+use octavo_trace::Limits;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::run::{Level, study_config};
-use crate::trace::{Trace, facts, failed};
+use crate::analysis::{Analysis, Replaying};
+use crate::options::read_timeout;
+use crate::trace::Trace;
 use crate::{OctavoError, results};
 
-/// A study of a trace, done by background threads.
+/// An analysis of a trace, done by background threads.
 #[pyclass]
 pub struct TraceRun {
     trace: Py<Trace>,
-    config: StudyConfig,
+    analysis: Py<Analysis>,
     limits: Arc<Limits>,
-    replay: Option<Replay<Study>>,
+    replay: Option<Box<dyn Replaying>>,
 }
 
 #[pymethods]
 impl TraceRun {
     #[new]
-    #[pyo3(signature = (
-        trace, *, page_sizes, levels, layout, skip_instructions, max_instructions, between_marks
-    ))]
-    #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
+    #[pyo3(signature = (trace, *, analysis, skip_instructions, max_instructions, between_marks))]
     fn new(
         trace: Py<Trace>,
-        page_sizes: Vec<u64>,
-        levels: Vec<Level>,
-        layout: &str,
+        analysis: Py<Analysis>,
         skip_instructions: u64,
         max_instructions: Option<u64>,
         between_marks: bool,
-    ) -> PyResult<Self> {
-        Ok(TraceRun {
-            trace,
-            config: study_config(page_sizes, &levels, layout)?,
-            limits: Limits::new(skip_instructions, max_instructions, between_marks),
-            replay: None,
-        })
+    ) -> Self {
+        let limits = Limits::new(skip_instructions, max_instructions, between_marks);
+        TraceRun { trace, analysis, limits, replay: None }
     }
 
     fn start(&mut self, py: Python<'_>) -> PyResult<u32> {
         let source = self.trace.borrow(py).take()?;
-        let config = self.config.clone();
-        let observer = move |_: &_| Study::new(&config);
-        self.replay = Some(Replay::start(source, self.limits.clone(), observer));
+        self.replay = Some(self.analysis.get().replay(source, self.limits.clone()));
         Ok(0)
     }
 
     fn wait<'py>(&self, py: Python<'py>, timeout_seconds: f64) -> PyResult<Bound<'py, PyDict>> {
-        let timeout = Duration::try_from_secs_f64(timeout_seconds)
-            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let timeout = read_timeout(timeout_seconds)?;
         let replay = self.replay()?;
         let (run, read) = py.detach(|| replay.wait(timeout));
         let dict = results::progress(py, &run)?;
@@ -78,18 +64,17 @@ impl TraceRun {
         Ok(())
     }
 
-    fn result<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let replay = self.replay.take().ok_or_else(not_running)?;
-        let replayed = py.detach(|| replay.finish()).map_err(|error| failed(&error))?;
-        let dict = results::result(py, replayed.run)?;
-        dict.set_item("facts", facts(py, &replayed.facts)?)?;
-        Ok(dict)
+    fn result<'py>(
+        &mut self,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
+        self.replay.take().ok_or_else(not_running)?.result(py)
     }
 }
 
 impl TraceRun {
-    fn replay(&self) -> PyResult<&Replay<Study>> {
-        self.replay.as_ref().ok_or_else(not_running)
+    fn replay(&self) -> PyResult<&dyn Replaying> {
+        self.replay.as_deref().ok_or_else(not_running)
     }
 }
 

@@ -2,54 +2,38 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use octavo_curves::{Levels, Sizes, Study, StudyConfig};
-use octavo_trace::{Limits, Live, LiveOptions, Tracer};
-use octavo_types::PageSize;
+use octavo_trace::{Limits, LiveOptions, Tracer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::analysis::{Analysis, Running};
+use crate::options::{read_timeout, unknown};
 use crate::{OctavoError, results};
-
-/// The most levels that a TLB may have.
-const MAX_LEVELS: usize = 4;
-/// The most entries that a level may have.
-const MAX_ENTRIES: u32 = 1 << 20;
-
-/// One TLB level, as Python gives it.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub struct Level {
-    fetch_entries: u32,
-    data_entries: u32,
-}
 
 /// A program under the tracer, consumed by background threads as it runs.
 #[pyclass]
 pub struct LiveRun {
     options: LiveOptions,
-    config: StudyConfig,
-    live: Option<Live<Study>>,
+    analysis: Py<Analysis>,
+    running: Option<Box<dyn Running>>,
 }
 
 #[pymethods]
 impl LiveRun {
     #[new]
     #[pyo3(signature = (
-        argv, *, valgrind, tool_dir, tracer, page_sizes, levels, layout, follow_children,
-        skip_instructions, max_instructions, between_marks, session_dir, scratch_dir
+        argv, *, analysis, valgrind, tool_dir, tracer, follow_children, skip_instructions,
+        max_instructions, between_marks, session_dir, scratch_dir
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
     fn new(
         argv: Vec<OsString>,
+        analysis: Py<Analysis>,
         valgrind: PathBuf,
         tool_dir: PathBuf,
         tracer: &str,
-        page_sizes: Vec<u64>,
-        levels: Vec<Level>,
-        layout: &str,
         follow_children: bool,
         skip_instructions: u64,
         max_instructions: Option<u64>,
@@ -58,67 +42,58 @@ impl LiveRun {
         scratch_dir: PathBuf,
     ) -> PyResult<Self> {
         let region = (skip_instructions, max_instructions, between_marks);
-        Ok(LiveRun {
-            options: live_options(
-                argv,
-                valgrind,
-                tool_dir,
-                tracer,
-                follow_children,
-                region,
-                session_dir,
-                scratch_dir,
-            )?,
-            config: study_config(page_sizes, &levels, layout)?,
-            live: None,
-        })
+        let options = live_options(
+            argv,
+            valgrind,
+            tool_dir,
+            tracer,
+            follow_children,
+            region,
+            session_dir,
+            scratch_dir,
+        )?;
+        Ok(LiveRun { options, analysis, running: None })
     }
 
     fn start(&mut self) -> PyResult<u32> {
-        if self.live.is_some() {
+        if self.running.is_some() {
             return Err(OctavoError::new_err("the run has started already"));
         }
-        let config = self.config.clone();
-        let live = Live::start(self.options.clone(), move |_| Study::new(&config))
-            .map_err(|error| OctavoError::new_err(error.to_string()))?;
-        let pid = live.pid();
-        self.live = Some(live);
+        let running = self.analysis.get().run(self.options.clone())?;
+        let pid = running.pid();
+        self.running = Some(running);
         Ok(pid)
     }
 
     fn wait<'py>(&self, py: Python<'py>, timeout_seconds: f64) -> PyResult<Bound<'py, PyDict>> {
-        let timeout = Duration::try_from_secs_f64(timeout_seconds)
-            .map_err(|error| PyValueError::new_err(error.to_string()))?;
-        let live = self.live()?;
-        results::progress(py, &py.detach(|| live.wait(timeout)))
+        let timeout = read_timeout(timeout_seconds)?;
+        let running = self.running()?;
+        results::progress(py, &py.detach(|| running.wait(timeout)))
     }
 
     fn signal(&self, number: i32) -> PyResult<()> {
-        self.live()?.interrupt(number);
+        self.running()?.interrupt(number);
         Ok(())
     }
 
     fn note_interrupted(&self) -> PyResult<()> {
-        self.live()?.note_interrupted();
+        self.running()?.note_interrupted();
         Ok(())
     }
 
     fn stop(&self) -> PyResult<()> {
-        self.live()?.stop();
+        self.running()?.stop();
         Ok(())
     }
 
     fn result<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let live = self.live.take().ok_or_else(not_running)?;
-        let result = py.detach(|| live.finish());
-        let result = result.map_err(|error| OctavoError::new_err(error.to_string()))?;
-        results::result(py, result)
+        self.running.take().ok_or_else(not_running)?.result(py)
     }
 }
 
 impl LiveRun {
-    fn live(&self) -> PyResult<&Live<Study>> {
-        self.live.as_ref().ok_or_else(not_running)
+    fn running(&self) -> PyResult<&dyn Running> {
+        self.running.as_deref().ok_or_else(not_running)
     }
 }
 
@@ -157,51 +132,6 @@ pub fn live_options(
     })
 }
 
-/// What to study.
-pub fn study_config(page_sizes: Vec<u64>, levels: &[Level], layout: &str) -> PyResult<StudyConfig> {
-    let native_layout = match layout {
-        "native" => true,
-        "as-traced" => false,
-        other => return Err(unknown("layout", other, "native or as-traced")),
-    };
-    Ok(StudyConfig {
-        sizes: Sizes::new(read_page_sizes(page_sizes)?),
-        fetch_levels: read_levels(levels.iter().map(|level| level.fetch_entries))?,
-        data_levels: read_levels(levels.iter().map(|level| level.data_entries))?,
-        native_layout,
-    })
-}
-
 fn not_running() -> PyErr {
     OctavoError::new_err("the run has not started, or its result was taken")
-}
-
-fn unknown(what: &str, got: &str, allowed: &str) -> PyErr {
-    PyValueError::new_err(format!("{what} `{got}`: give {allowed}"))
-}
-
-fn read_page_sizes(page_sizes: Vec<u64>) -> PyResult<Vec<PageSize>> {
-    if page_sizes.is_empty() {
-        return Err(PyValueError::new_err("there is no page size to study"));
-    }
-    let size = |bytes| {
-        PageSize::from_bytes(bytes).ok_or_else(|| {
-            unknown("page size", &bytes.to_string(), "a power of two from 4 KiB to 1 GiB")
-        })
-    };
-    page_sizes.into_iter().map(size).collect()
-}
-
-fn read_levels(entries: impl ExactSizeIterator<Item = u32>) -> PyResult<Levels> {
-    if !(1..=MAX_LEVELS).contains(&entries.len()) {
-        return Err(PyValueError::new_err(format!("give 1 to {MAX_LEVELS} TLB levels")));
-    }
-    let check = |entries: u32| {
-        if (1..=MAX_ENTRIES).contains(&entries) {
-            Ok(entries)
-        } else {
-            Err(unknown("entries", &entries.to_string(), &format!("1 to {MAX_ENTRIES}")))
-        }
-    };
-    entries.map(check).collect()
 }

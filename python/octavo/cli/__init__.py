@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from octavo._core import VERSION
-from octavo.cli import check, convert, head, info, record, report, reproduce, run
+from octavo.cli import check, convert, curves, head, info, record, report, reproduce, run
 
 app = typer.Typer(
     name="octavo",
@@ -35,6 +35,7 @@ def octavo(
 
 
 run.register(app)
+curves.register(app)
 record.register(app)
 info.register(app)
 head.register(app)

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,10 +14,51 @@ from octavo.output import OutputDirectory, text_writer, to_json, write_standard_
 from octavo.terminal.console import make_console
 from octavo.terminal.summary import say
 
-if TYPE_CHECKING:
-    from octavo.studies.base_page_size import Study
+Files = dict[str, Callable[[Path], None]]
+"""A writer for each file by name."""
 
-STUDIES = ("base-page-size",)
+
+@dataclass(frozen=True)
+class Reproduced:
+    """A study that has run."""
+
+    markdown: str
+    document: dict[str, Any]
+    records: list[dict[str, Any]]
+    """A flat record for each program."""
+
+    def files(self, name: str) -> Files:
+        """What `--out` writes."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        def write_table(path: Path) -> None:
+            pq.write_table(pa.Table.from_pylist(self.records), path, compression="zstd")
+
+        return {
+            f"{name}.md": text_writer(self.markdown),
+            f"{name}.json": text_writer(to_json(self.document, indent=2)),
+            f"{name}.parquet": write_table,
+        }
+
+
+def _base_page_size(on_program: Callable[[str], None]) -> Reproduced:
+    from octavo.studies.base_page_size import run_study, to_markdown
+
+    study = run_study(on_program)
+    return Reproduced(to_markdown(study), study.document(), study.records())
+
+
+def _two_page_sizes(on_program: Callable[[str], None]) -> Reproduced:
+    from octavo.studies.two_page_sizes import run_study
+    from octavo.studies.two_page_sizes_text import to_document, to_markdown
+
+    study = run_study(on_program)
+    records = [measured.flat() for measured in study.measurements]
+    return Reproduced(to_markdown(study), to_document(study), records)
+
+
+STUDIES = {"base-page-size": _base_page_size, "two-page-sizes": _two_page_sizes}
 
 
 def register(app: typer.Typer) -> None:
@@ -28,41 +70,23 @@ def reproduce(
     study: Annotated[str, typer.Argument(metavar="STUDY", help=f"One of: {', '.join(STUDIES)}.")],
     out: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="Write the table as Markdown, JSON and Parquet there."),
+        typer.Option(metavar="DIR", help="Write the tables as Markdown, JSON and Parquet there."),
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Overwrite the results in a DIR that is not empty.")
     ] = False,
 ) -> None:
-    """Run STUDY over the real programs found here; the table goes to standard output.
+    """Run STUDY over the real programs found here; the tables go to standard output.
 
-    base-page-size traces about a dozen programs, some minutes in all.
+    Each traces about a dozen programs, some minutes in all.
     """
     with guarded(), ExitStack() as stack:
-        from octavo.studies.base_page_size import run_study, to_markdown
-
         choose(study, STUDIES, "study")
         directory = OutputDirectory(out, force=force) if out is not None else None
         if directory is not None:
             stack.callback(directory.close)
         console = make_console()
-        done = run_study(lambda name: say(console, f"tracing {name}"))
-        write_standard_output(to_markdown(done))
+        done = STUDIES[study](lambda name: say(console, f"tracing {name}"))
+        write_standard_output(done.markdown)
         if directory is not None:
-            directory.write(_files(done))
-
-
-def _files(study: "Study") -> dict[str, Callable[[Path], None]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from octavo.studies.base_page_size import to_markdown
-
-    def write_table(path: Path) -> None:
-        pq.write_table(pa.Table.from_pylist(study.records()), path, compression="zstd")
-
-    return {
-        "base-page-size.md": text_writer(to_markdown(study)),
-        "base-page-size.json": text_writer(to_json(study.document(), indent=2)),
-        "base-page-size.parquet": write_table,
-    }
+            directory.write(done.files(study))

@@ -6,18 +6,18 @@ from typing import Annotated
 import typer
 
 from octavo import units
-from octavo.api import execute, means_a_trace
+from octavo.api import execute, execute_trace
 from octavo.cli import options
 from octavo.cli.guard import guarded
 from octavo.configuration import configure
 from octavo.errors import CannotRun
 from octavo.machine import DEFAULT_PRESET
 from octavo.output import JsonFile, OutputDirectory
-from octavo.replay import execute_trace
 from octavo.result import RunResult
 from octavo.terminal.console import make_console
 from octavo.terminal.live import LiveLine, progress_text, trace_text
 from octavo.terminal.summary import say, show_result
+from octavo.tracing import means_a_trace
 
 _EPILOG = """\b
 Examples:

@@ -4,20 +4,14 @@ The paper gives its results in words, without a table of numbers, so each of its
 turned into a test with a stated line; whether a program agrees is computed, never judged by eye.
 """
 
-import json
-import os
-import shutil
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from octavo.machine import read_toml
 from octavo.rows import Row
-from octavo.studies.inputs import make_inputs
+from octavo.studies.markdown import table
+from octavo.studies.programs import load_programs, run_programs
 from octavo.units import (
     BASE_PAGE,
     KIB,
@@ -48,14 +42,6 @@ _PAGE_256K = 256 * KIB
 _PAGE_2M = 2 * MIB
 
 Verdict = Literal["agree", "disagree", "too few misses"]
-
-
-@dataclass(frozen=True)
-class Program:
-    """A program of the study and its command, inputs filled in."""
-
-    name: str
-    command: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -196,59 +182,15 @@ class Study:
         }
 
 
-def load_programs() -> list[Program]:
-    """The programs as the table lists them, inputs not yet filled in."""
-    table = read_toml(PROGRAMS)
-    return [Program(entry["name"], tuple(entry["command"])) for entry in table["program"]]
-
-
 def run_study(on_program: Callable[[str], None]) -> Study:
     """Runs every program that is installed; `on_program` hears the name of each as it starts."""
     measurements, skipped = [], {}
-    with tempfile.TemporaryDirectory(prefix="octavo-study-") as name:
-        directory = Path(name)
-        inputs = {key: str(path) for key, path in make_inputs(directory).items()}
-        for program in load_programs():
-            if shutil.which(program.command[0]) is None:
-                skipped[program.name] = "not installed"
-                continue
-            on_program(program.name)
-            outcome = _trace(fill_in(program, inputs), directory)
-            if isinstance(outcome, str):
-                skipped[program.name] = outcome
-            else:
-                measurements.append(measure(program.name, outcome))
+    for name, outcome in run_programs(load_programs(PROGRAMS), ["run"], on_program):
+        if isinstance(outcome, str):
+            skipped[name] = outcome
+        else:
+            measurements.append(measure(name, outcome["rows"]))
     return Study(tuple(measurements), skipped)
-
-
-def fill_in(program: Program, inputs: dict[str, str]) -> list[str]:
-    """The command with the names of inputs replaced by their paths."""
-    command = list(program.command)
-    for name, path in inputs.items():
-        command = [word.replace(f"{{{name}}}", path) for word in command]
-    return command
-
-
-def _trace(command: Sequence[str], directory: Path) -> list[Row] | str:
-    """The rows of one run, or why there are none.
-
-    Output goes to a file: some programs (grep, tar) do next to nothing when it is /dev/null.
-    """
-    document = directory / "run.json"
-    with (directory / "output").open("wb") as output:
-        done = subprocess.run(
-            [sys.executable, "-m", "octavo", "run", "-q", "--json", str(document), "--", *command],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "LC_ALL": "C"},
-            check=False,
-        )
-    if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        return said[-1] if said else f"ended with status {done.returncode}"
-    rows: list[Row] = json.loads(document.read_text(encoding="utf-8"))["rows"]
-    return rows
 
 
 def measure(program: str, rows: Sequence[Row]) -> Measurement:
@@ -329,7 +271,7 @@ def _figures(study: Study) -> Iterator[str]:
         ]
         for m in study.measurements
     ]
-    yield from _table(head, body)
+    yield from table(head, body)
     yield ""
     yield "## Data"
     yield ""
@@ -347,7 +289,7 @@ def _figures(study: Study) -> Iterator[str]:
         ]
         for m in study.measurements
     ]
-    yield from _table(head, body)
+    yield from table(head, body)
 
 
 def _verdicts(study: Study) -> Iterator[str]:
@@ -365,7 +307,7 @@ def _verdicts(study: Study) -> Iterator[str]:
         [m.program, *(claim.verdict(m).removesuffix(" misses") for claim in CLAIMS)]
         for m in study.measurements
     ]
-    yield from _table(head, body)
+    yield from table(head, body)
 
 
 def _notes(study: Study) -> Iterator[str]:
@@ -377,17 +319,3 @@ def _notes(study: Study) -> Iterator[str]:
         yield f"Left out: {name} ({why})."
     if len(study.measurements) < FEWEST_PROGRAMS:
         yield f"Only {len(study.measurements)} programs ran; the study wants {FEWEST_PROGRAMS}."
-
-
-def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> Iterator[str]:
-    """A Markdown table whose columns stand under one another, so that it reads as text too."""
-    widths = [max(len(cell) for cell in column) for column in zip(head, *body, strict=True)]
-    yield _line(head, widths)
-    yield _line(["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])], widths)
-    for cells in body:
-        yield _line(cells, widths)
-
-
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    padded = [cell.rjust(width) for cell, width in zip(cells, widths, strict=True)]
-    return f"| {' | '.join([cells[0].ljust(widths[0]), *padded[1:]])} |"

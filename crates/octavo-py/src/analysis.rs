@@ -1,0 +1,227 @@
+//! What is done with a run or a trace: any of the engines, behind one face.
+
+use octavo_curves::{
+    Curves, CurvesConfig, MAX_ENTRIES, MAX_SETS_LOG2, Sizes, Study, StudyConfig, TwoSizesConfig,
+};
+use octavo_trace::source::{Progress, Source};
+use octavo_trace::{Limits, Live, LiveOptions, Observer, Replay, RunProgress, StreamResult};
+use octavo_types::Instructions;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::options::{
+    Classified, Level, TwoSizes, read_index, read_layout, read_levels, read_page_sizes,
+    read_stream, read_window, unknown,
+};
+use crate::trace::{facts, failed};
+use crate::{OctavoError, results};
+
+type Dict<'py> = PyResult<Bound<'py, PyDict>>;
+
+/// An engine, and what it is to find out.
+#[pyclass(frozen)]
+pub struct Analysis {
+    config: Config,
+}
+
+enum Config {
+    Study(StudyConfig),
+    Curves(CurvesConfig),
+}
+
+#[pymethods]
+impl Analysis {
+    #[staticmethod]
+    #[pyo3(signature = (*, page_sizes, levels, layout))]
+    fn study(page_sizes: Vec<u64>, levels: Vec<Level>, layout: &str) -> PyResult<Self> {
+        let config = Config::Study(StudyConfig {
+            sizes: Sizes::new(read_page_sizes(page_sizes)?),
+            fetch_levels: read_levels(levels.iter().map(|level| level.fetch_entries))?,
+            data_levels: read_levels(levels.iter().map(|level| level.data_entries))?,
+            native_layout: read_layout(layout)?,
+        });
+        Ok(Analysis { config })
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (
+        *, page_sizes, streams, layout, max_entries, set_indexes, max_sets, windows_refs, two_sizes,
+        classified
+    ))]
+    #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
+    fn curves(
+        mut page_sizes: Vec<u64>,
+        streams: Vec<String>,
+        layout: &str,
+        max_entries: u32,
+        set_indexes: Vec<String>,
+        max_sets: u32,
+        windows_refs: Vec<u64>,
+        two_sizes: Vec<TwoSizes>,
+        classified: Option<Classified>,
+    ) -> PyResult<Self> {
+        if max_entries > MAX_ENTRIES {
+            return Err(unknown("entries", max_entries, &format!("0 to {MAX_ENTRIES}")));
+        }
+        let most_sets = 1u32 << MAX_SETS_LOG2;
+        if !max_sets.is_power_of_two() || max_sets > most_sets {
+            return Err(unknown("sets", max_sets, &format!("a power of two, 1 to {most_sets}")));
+        }
+        let max_sets_log2 = max_sets.ilog2() as u8;
+        let read = |texts: Vec<String>| texts.iter().map(|text| read_index(text)).collect();
+        let set_indexes: PyResult<Vec<_>> = read(set_indexes);
+        let windows_refs: Vec<u64> =
+            windows_refs.into_iter().map(read_window).collect::<PyResult<_>>()?;
+        page_sizes.extend(two_sizes.iter().flat_map(|pair| [pair.small, pair.large]));
+        page_sizes.extend(classified.iter().flat_map(|tlb| [tlb.page_size, tlb.larger]));
+        let classes = classified.map(|tlb| tlb.read()).transpose()?;
+        let pairs = two_sizes.iter().map(|pair| {
+            let (small, large, threshold_blocks) = pair.read()?;
+            Ok(TwoSizesConfig {
+                small,
+                large,
+                threshold_blocks,
+                window_refs: read_window(pair.window_refs)?,
+                max_entries,
+                max_sets_log2,
+                windows_refs: windows_refs.clone(),
+            })
+        });
+        let config = Config::Curves(CurvesConfig {
+            two_sizes: pairs.collect::<PyResult<_>>()?,
+            sizes: Sizes::new(read_page_sizes(page_sizes)?),
+            streams: streams.iter().map(|name| read_stream(name)).collect::<PyResult<_>>()?,
+            native_layout: read_layout(layout)?,
+            max_entries,
+            set_indexes: set_indexes?,
+            max_sets_log2,
+            windows_refs,
+            classes,
+            instructions: Instructions::best(),
+        });
+        Ok(Analysis { config })
+    }
+}
+
+impl Analysis {
+    /// Runs a program through the engine.
+    pub fn run(&self, options: LiveOptions) -> PyResult<Box<dyn Running>> {
+        match &self.config {
+            Config::Study(config) => run(options, config, Study::new),
+            Config::Curves(config) => run(options, config, Curves::new),
+        }
+    }
+
+    /// Reads a trace through the engine.
+    pub fn replay(&self, source: Box<dyn Source>, limits: Arc<Limits>) -> Box<dyn Replaying> {
+        match &self.config {
+            Config::Study(config) => replay(source, limits, config, Study::new),
+            Config::Curves(config) => replay(source, limits, config, Curves::new),
+        }
+    }
+}
+
+fn run<C: Engine, O: Clone + Send + 'static>(
+    options: LiveOptions,
+    config: &O,
+    new: fn(&O) -> C,
+) -> PyResult<Box<dyn Running>> {
+    let config = config.clone();
+    let live = Live::start(options, move |_| new(&config));
+    Ok(Box::new(live.map_err(|error| OctavoError::new_err(error.to_string()))?))
+}
+
+fn replay<C: Engine, O: Clone + Send + 'static>(
+    source: Box<dyn Source>,
+    limits: Arc<Limits>,
+    config: &O,
+    new: fn(&O) -> C,
+) -> Box<dyn Replaying> {
+    let config = config.clone();
+    Box::new(Replay::start(source, limits, move |_| new(&config)))
+}
+
+/// An engine whose results Python can have.
+pub trait Engine: Observer {
+    /// What a process image has had.
+    fn process<'py>(py: Python<'py>, stream: &StreamResult<Self>) -> Dict<'py>
+    where
+        Self: Sized;
+}
+
+/// A live run of some engine.
+pub trait Running: Send + Sync {
+    /// See [`Live::pid`].
+    fn pid(&self) -> u32;
+    /// See [`Live::wait`].
+    fn wait(&self, timeout: Duration) -> RunProgress;
+    /// See [`Live::interrupt`].
+    fn interrupt(&self, signal: i32);
+    /// See [`Live::note_interrupted`].
+    fn note_interrupted(&self);
+    /// See [`Live::stop`].
+    fn stop(&self);
+    /// The result, once nothing runs.
+    fn result<'py>(self: Box<Self>, py: Python<'py>) -> Dict<'py>;
+}
+
+impl<C: Engine> Running for Live<C> {
+    fn pid(&self) -> u32 {
+        Live::pid(self)
+    }
+
+    fn wait(&self, timeout: Duration) -> RunProgress {
+        Live::wait(self, timeout)
+    }
+
+    fn interrupt(&self, signal: i32) {
+        Live::interrupt(self, signal);
+    }
+
+    fn note_interrupted(&self) {
+        Live::note_interrupted(self);
+    }
+
+    fn stop(&self) {
+        Live::stop(self);
+    }
+
+    fn result<'py>(self: Box<Self>, py: Python<'py>) -> Dict<'py> {
+        let result = py.detach(|| self.finish());
+        let result = result.map_err(|error| OctavoError::new_err(error.to_string()))?;
+        results::result(py, &result)
+    }
+}
+
+/// A trace that is read through some engine.
+pub trait Replaying: Send + Sync {
+    /// See [`Replay::wait`].
+    fn wait(&self, timeout: Duration) -> (RunProgress, Progress);
+    /// See [`Replay::stop`].
+    fn stop(&self);
+    /// The result, once nothing runs, and what is known of the trace.
+    fn result<'py>(
+        self: Box<Self>,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)>;
+}
+
+impl<C: Engine> Replaying for Replay<C> {
+    fn wait(&self, timeout: Duration) -> (RunProgress, Progress) {
+        Replay::wait(self, timeout)
+    }
+
+    fn stop(&self) {
+        Replay::stop(self);
+    }
+
+    fn result<'py>(
+        self: Box<Self>,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
+        let replayed = py.detach(|| self.finish()).map_err(|error| failed(&error))?;
+        Ok((results::result(py, &replayed.run)?, facts(py, &replayed.facts)?))
+    }
+}

@@ -1,0 +1,157 @@
+//! What every TLB does with a process image. Curves of thousands of numbers are bytes: 64-bit
+//! little-endian.
+
+use octavo_curves::{
+    ClassCounts, Curves, MAX_WAYS, MissClasses, SetCurves, SetIndex, StackCurve, StreamCurves,
+    TwoSizesIndex, TwoSizesResult, TwoSizesSets, WorkingSet,
+};
+use octavo_trace::StreamResult;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+use super::{Dict, dict, process, stream_name};
+use crate::analysis::Engine;
+use crate::columns::bytes;
+
+type List<'py> = PyResult<Bound<'py, PyList>>;
+
+impl Engine for Curves {
+    fn process<'py>(py: Python<'py>, stream: &StreamResult<Self>) -> Dict<'py> {
+        let dict = process(py, stream, stream.consumer.counts())?;
+        dict.set_item("streams", list(py, stream.consumer.results(), stream_curves)?)?;
+        Ok(dict)
+    }
+}
+
+fn stream_curves<'py>(py: Python<'py>, of: &StreamCurves) -> Dict<'py> {
+    Ok(dict!(py,
+        stream: stream_name(of.stream),
+        references: of.references,
+        stack: list(py, &of.stack, stack)?,
+        sets: list(py, &of.sets, sets)?,
+        working_sets: list(py, &of.working_sets, working_set)?,
+        two_sizes: list(py, &of.two_sizes, two_sizes)?,
+        classes: of.classes.as_ref().map(|of| classes(py, of)).transpose()?,
+    ))
+}
+
+fn classes<'py>(py: Python<'py>, of: &MissClasses) -> Dict<'py> {
+    Ok(dict!(py,
+        page_size: of.config.page_size.bytes(),
+        larger: of.config.larger.bytes(),
+        sets: 1u64 << of.config.sets_log2,
+        ways: of.config.ways,
+        regions: list(py, &of.regions, |py, (region, counts)| {
+            Ok(dict!(py,
+                name: region.name.as_str(),
+                kind: region.kind.name(),
+                path: region.path.as_deref(),
+                counts: class_counts(py, counts)?,
+            ))
+        })?,
+        functions: list(py, &of.functions, |py, function| {
+            Ok(dict!(py,
+                name: function.name.as_deref(),
+                path: function.path.as_deref(),
+                source: function.source.as_ref().map(|(source, _)| source.as_str()),
+                line: function.source.as_ref().map(|(_, line)| *line),
+                counts: class_counts(py, &function.counts)?,
+            ))
+        })?,
+    ))
+}
+
+fn class_counts<'py>(py: Python<'py>, of: &ClassCounts) -> Dict<'py> {
+    Ok(dict!(py,
+        compulsory: of.compulsory,
+        capacity: of.capacity,
+        conflict: of.conflict,
+        page_size: of.page_size,
+    ))
+}
+
+fn stack<'py>(py: Python<'py>, of: &StackCurve) -> Dict<'py> {
+    Ok(dict!(py,
+        page_size: of.page_size.bytes(),
+        pages: of.pages,
+        misses: words(py, &of.misses),
+    ))
+}
+
+fn sets<'py>(py: Python<'py>, of: &SetCurves) -> Dict<'py> {
+    let index = match of.index {
+        SetIndex::Bits { from: 0 } => "low".to_owned(),
+        SetIndex::Bits { from } => format!("bits:{from}"),
+        SetIndex::Xor => "xor".to_owned(),
+    };
+    Ok(dict!(py,
+        page_size: of.page_size.bytes(),
+        index: index,
+        misses: table(py, &of.misses),
+    ))
+}
+
+fn working_set<'py>(py: Python<'py>, of: &WorkingSet) -> Dict<'py> {
+    Ok(dict!(py,
+        page_size: of.page_size.bytes(),
+        window_refs: of.window_refs,
+        page_refs: of.page_refs,
+    ))
+}
+
+fn two_sizes<'py>(py: Python<'py>, of: &TwoSizesResult) -> Dict<'py> {
+    Ok(dict!(py,
+        small: of.config.small.bytes(),
+        large: of.config.large.bytes(),
+        window_refs: of.config.window_refs,
+        threshold_blocks: of.config.threshold_blocks,
+        small_lookups: of.small_lookups,
+        large_lookups: of.large_lookups,
+        promotions: of.promotions,
+        demotions: of.demotions,
+        blocks_copied: of.blocks_copied,
+        blocks_zeroed: of.blocks_zeroed,
+        small_misses: words(py, &of.stack.small_misses),
+        large_misses: words(py, &of.stack.large_misses),
+        invalidated: words(py, &of.stack.invalidated),
+        sets: list(py, &of.sets, two_sizes_sets)?,
+        windows_refs: of.config.windows_refs.clone(),
+        working_set_byte_refs: of.working_set_byte_refs.clone(),
+    ))
+}
+
+fn two_sizes_sets<'py>(py: Python<'py>, of: &TwoSizesSets) -> Dict<'py> {
+    let index = match of.index {
+        TwoSizesIndex::Small => "small",
+        TwoSizesIndex::Large => "large",
+        TwoSizesIndex::Exact => "exact",
+        TwoSizesIndex::SplitSmall => "split-small",
+        TwoSizesIndex::SplitLarge => "split-large",
+    };
+    Ok(dict!(py,
+        index: index,
+        small_misses: table(py, &of.small_misses),
+        large_misses: table(py, &of.large_misses),
+        invalidated: table(py, &of.invalidated),
+    ))
+}
+
+fn list<'py, T>(
+    py: Python<'py>,
+    items: &[T],
+    told: impl Fn(Python<'py>, &T) -> Dict<'py>,
+) -> List<'py> {
+    let list = PyList::empty(py);
+    for item in items {
+        list.append(told(py, item)?)?;
+    }
+    Ok(list)
+}
+
+fn table<'py>(py: Python<'py>, rows: &[[u64; MAX_WAYS]]) -> Bound<'py, PyBytes> {
+    words(py, rows.as_flattened())
+}
+
+fn words<'py>(py: Python<'py>, words: &[u64]) -> Bound<'py, PyBytes> {
+    bytes(py, words, u64::to_le_bytes)
+}

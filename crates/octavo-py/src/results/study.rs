@@ -1,0 +1,70 @@
+//! What a study of misses and memory has had.
+
+use octavo_curves::{Curve, Footprint, RegionResult, Study};
+use octavo_trace::{Region, StreamResult};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use super::{Dict, dict, process, stream_name};
+use crate::analysis::Engine;
+
+impl Engine for Study {
+    fn process<'py>(py: Python<'py>, stream: &StreamResult<Self>) -> Dict<'py> {
+        let study = &stream.consumer;
+        let regions = PyList::empty(py);
+        for (known, result) in study.regions() {
+            regions.append(region(py, &known, &result)?)?;
+        }
+        let total = study.total();
+        let dict = process(py, stream, study.counts())?;
+        dict.set_item("curves", curves(py, &total)?)?;
+        dict.set_item("footprints", footprints(py, &total.footprints)?)?;
+        dict.set_item("regions", regions)?;
+        Ok(dict)
+    }
+}
+
+fn region<'py>(py: Python<'py>, region: &Region, result: &RegionResult) -> Dict<'py> {
+    Ok(dict!(py,
+        name: region.name.as_str(),
+        kind: region.kind.name(),
+        path: region.path.as_deref(),
+        start: region.start.raw(),
+        bytes: region.peak_bytes,
+        mappings: region.mappings,
+        fetch_references: result.fetch_references,
+        data_references: result.data_references,
+        curves: curves(py, result)?,
+        footprints: footprints(py, &result.footprints)?,
+    ))
+}
+
+fn curves<'py>(py: Python<'py>, result: &RegionResult) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    for (stream, curves) in [("fetch", &result.fetch_curves), ("data", &result.data_curves)] {
+        for Curve { page_size, level, entries, accesses, misses } in curves {
+            list.append(dict!(py,
+                stream: stream,
+                page_size: page_size.bytes(),
+                level: level,
+                entries: entries,
+                accesses: accesses,
+                misses: misses,
+            ))?;
+        }
+    }
+    Ok(list)
+}
+
+fn footprints<'py>(py: Python<'py>, footprints: &[Footprint]) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    for Footprint { stream, page_size, touched_bytes, peak_resident_bytes } in footprints {
+        list.append(dict!(py,
+            stream: stream_name(*stream),
+            page_size: page_size.bytes(),
+            touched_bytes: touched_bytes,
+            peak_resident_bytes: peak_resident_bytes,
+        ))?;
+    }
+    Ok(list)
+}

@@ -1,0 +1,240 @@
+"""`octavo curves`: what every TLB would do with a program or a trace, all at once."""
+
+from contextlib import ExitStack
+from typing import Annotated
+
+import typer
+
+from octavo import units
+from octavo.cli import options
+from octavo.cli.guard import guarded
+from octavo.curves_configuration import (
+    DEFAULT_PAGE_SIZES,
+    DEFAULT_THRESHOLD,
+    DEFAULT_WINDOWS,
+    PARTS,
+    STREAMS,
+    configure_curves,
+    read_pairs,
+)
+from octavo.curves_files import CurvesOutput
+from octavo.curves_metrics import MISS_PENALTY_CYCLES, TWO_SIZES_PENALTY_CYCLES
+from octavo.curves_run import VERB, execute_curves, execute_curves_of_trace
+from octavo.errors import CannotRun
+from octavo.output import JsonFile
+from octavo.terminal.console import make_console
+from octavo.terminal.curves import show_curves
+from octavo.terminal.live import LiveLine, progress_text, trace_text
+from octavo.terminal.summary import say
+from octavo.tlb_presets import tlb_preset_names
+from octavo.tracing import means_a_trace
+
+_EPILOG = """\b
+Examples:
+  octavo curves gzip.oct
+  octavo curves --streams data --without two-sizes -o gzip.parquet gzip.oct
+  octavo curves --two-sizes 4KiB+32KiB,4KiB+2MiB --policy-window 1M -- ./server --once
+  octavo curves --classify 64x4 --classify-sizes 4KiB+2MiB -- ./server --once
+  octavo curves --sets 128 --index low --index xor --presets all -- python3 script.py
+
+\b
+Exit status: as of `octavo run`.
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command(
+        VERB,
+        epilog=_EPILOG,
+        no_args_is_help=True,
+        context_settings={"allow_interspersed_args": False},
+    )(curves)
+
+
+def curves(
+    command: Annotated[
+        list[str],
+        typer.Argument(metavar="PROGRAM", help="The program, and its arguments after it."),
+    ],
+    streams: Annotated[
+        str,
+        typer.Option(
+            metavar="LIST",
+            help="Streams, each with TLBs of its own: fetch (instructions), data, all (both in "
+            "one TLB).",
+        ),
+    ] = ",".join(STREAMS),
+    page_sizes: Annotated[
+        str,
+        typer.Option(
+            metavar="SIZES",
+            help="Page sizes, powers of two from 4KiB to 1GiB: a list, a range or both. 4 KiB, "
+            "and those of two sizes and of presets, are added.",
+        ),
+    ] = DEFAULT_PAGE_SIZES,
+    entries: Annotated[
+        str,
+        typer.Option(
+            metavar="N", help="Fully associative TLBs of every number of entries up to N."
+        ),
+    ] = "4096",
+    sets: Annotated[
+        str,
+        typer.Option(
+            metavar="N",
+            help="Set-associative TLBs of every power of two of sets up to N, 1 to 16 ways each.",
+        ),
+    ] = "1024",
+    index: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="low|bits:N|xor",
+            help="How a set is found: by the low bits of the page number (the default), by those "
+            "from bit N on, or by all of them exclusive-ored. May be given several times.",
+        ),
+    ] = None,
+    windows: Annotated[
+        str,
+        typer.Option(metavar="T,T,…", help="Windows of the working sets, in references."),
+    ] = DEFAULT_WINDOWS,
+    two_sizes: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SMALL+LARGE",
+            help="Two page sizes at once; may be given several times (default 4KiB+16KiB, "
+            "4KiB+32KiB, 4KiB+64KiB).",
+        ),
+    ] = None,
+    threshold: Annotated[
+        str,
+        typer.Option(
+            metavar="N|P%",
+            help="How many of a large page's blocks, or what share of them, must have been "
+            "referenced lately for it to be large.",
+        ),
+    ] = DEFAULT_THRESHOLD,
+    policy_window: Annotated[
+        str,
+        typer.Option(metavar="T", help="What is lately: within so many references."),
+    ] = "10M",
+    miss_penalty: Annotated[
+        float, typer.Option(metavar="CYCLES", help="What a TLB miss costs.")
+    ] = MISS_PENALTY_CYCLES,
+    two_sizes_penalty: Annotated[
+        float, typer.Option(metavar="CYCLES", help="What it costs with two page sizes.")
+    ] = TWO_SIZES_PENALTY_CYCLES,
+    presets: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help=f"Machines to look up: {', '.join(tlb_preset_names())}, or all of them.",
+        ),
+    ] = None,
+    classify: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ENTRIES[xWAYS]",
+            help="Tell why one TLB misses, such as 64x4, and where, by region and by function.",
+        ),
+    ] = None,
+    classify_sizes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE+LARGER",
+            help="Its page size, and the one to compare with (default 4KiB+2MiB).",
+        ),
+    ] = None,
+    without: Annotated[
+        str | None,
+        typer.Option(metavar="PARTS", help=f"Leave out, to save time: {', '.join(PARTS)}."),
+    ] = None,
+    layout: options.Layout = "native",
+    tracer: options.Tracer = None,
+    follow: options.Follow = None,
+    format: options.ReadFormat = None,
+    skip_instructions: options.SkipInstructions = "0",
+    max_instructions: options.MaxInstructions = None,
+    marks: options.Marks = False,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="DIR|FILE.parquet",
+            help="Write every number: rows.parquet and manifest.json to DIR, or FILE alone.",
+        ),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite FILE, or the results in DIR.")
+    ] = False,
+    json: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write every number as JSON, some 100 bytes a row; - is standard output.",
+        ),
+    ] = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Tell what every TLB would do with PROGRAM, or with a trace, in one pass.
+
+    Fully associative TLBs of all sizes, set-associative ones of all sets and ways, at every page
+    size and with two page sizes at once, and average working sets. The program keeps its standard
+    streams; all that Octavo says goes to standard error.
+    """
+    with guarded(), ExitStack() as stack:
+        is_trace = means_a_trace(
+            command, format=format, tracer=tracer, follow_children=follow, verb=VERB
+        )
+        configuration = configure_curves(
+            sizes=units.page_sizes(page_sizes),
+            streams=streams.split(","),
+            entries=units.count(entries),
+            sets=units.count(sets),
+            indexes=index or ["low"],
+            windows=units.counts(windows),
+            **({} if two_sizes is None else {"two_sizes": read_pairs(two_sizes)}),
+            threshold=threshold,
+            policy_window=units.count(policy_window),
+            miss_penalty=miss_penalty,
+            two_sizes_penalty=two_sizes_penalty,
+            presets=_names(presets),
+            without=_names(without),
+            classify=classify,
+            classify_sizes=classify_sizes,
+            layout=layout,
+            tracer=tracer or "octavo",
+            follow_children=follow is not False,
+            skip_instructions=units.count(skip_instructions),
+            max_instructions=None if max_instructions is None else units.count(max_instructions),
+            between_marks=marks,
+        )
+        json_file = JsonFile(json) if json is not None else None
+        output = CurvesOutput(out, force=force) if out is not None else None
+        if output is not None:
+            stack.callback(output.close)
+        console = make_console()
+        with LiveLine(console, quiet=quiet, text=trace_text if is_trace else progress_text) as line:
+            if is_trace:
+                result = execute_curves_of_trace(command[0], configuration, line.show, format)
+            else:
+                result = execute_curves(command, configuration, line.show)
+        if not quiet:
+            show_curves(console, result)
+        if json_file is not None:
+            json_file.write(result.document())
+        if output is not None:
+            output.write(result)
+            if not quiet:
+                say(console, f"Written to {out}.")
+        elif json_file is None and not quiet:
+            say(console, "These are a few TLBs; --out and --json have all.", "dim")
+        if result.manifest["exit"]["reason"] in ("tracer-failed", "trace-broken"):
+            raise CannotRun(f"{result.manifest['partial_reason']}; the result is partial.")
+        if result.status:
+            raise typer.Exit(result.status)
+
+
+def _names(text: str | None) -> list[str]:
+    return [] if text is None else [name.strip() for name in text.split(",")]

@@ -1,0 +1,249 @@
+"""What curves are asked for, resolved to plain values and checked before anything starts."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from octavo._core import MAX_ENTRIES, MAX_INDEX_BIT, MAX_SETS, MAX_WINDOW_REFS, Analysis
+from octavo.configuration import Scope, resolve_scope, with_base
+from octavo.curves_metrics import MISS_PENALTY_CYCLES, TWO_SIZES_PENALTY_CYCLES
+from octavo.errors import UsageError, choose
+from octavo.miss_classes import Classified, read_classified
+from octavo.tlb_presets import TlbMachine, load_tlb_presets, tlb_preset_names
+from octavo.units import KIB, count, format_bytes, page_size, page_sizes
+
+if TYPE_CHECKING:
+    from octavo._core import CurvesResult
+    from octavo._core import TwoSizes as CoreTwoSizes
+
+STREAMS = ("fetch", "data", "all")
+PARTS = ("full", "sets", "working-sets", "two-sizes")
+"""What can be left out."""
+DEFAULT_PAGE_SIZES = "4KiB..4MiB"
+DEFAULT_WINDOWS = "100k,300k,1M,3M,10M,30M,100M"
+DEFAULT_WINDOWS_REFS = tuple(count(text) for text in DEFAULT_WINDOWS.split(","))
+DEFAULT_TWO_SIZES = tuple((4 * KIB, large * KIB) for large in (16, 32, 64))
+DEFAULT_THRESHOLD = "50%"
+DEFAULT_POLICY_WINDOW_REFS = 10**7
+MOST_PENALTY_CYCLES = 10**6
+
+NOTES = (
+    "TLBs have true LRU replacement; each process image and each stream has its own, empty at the "
+    "start.",
+    "CPI_TLB is misses per instruction times one miss penalty: an additive estimate.",
+    "Two page sizes: a chunk is one large page while enough of its blocks were referenced in the "
+    "last T references; what the change itself costs (copying, zeroing) is counted, and is in no "
+    "CPI_TLB.",
+)
+
+
+@dataclass(frozen=True)
+class TwoSizes:
+    """Two page sizes under the dynamic policy (section 3.4)."""
+
+    small: int
+    large: int
+    threshold_blocks: int
+    """Blocks of a chunk that must have been referenced lately for it to be one large page."""
+    window_refs: int
+
+    @property
+    def blocks(self) -> int:
+        """How many small pages a large one holds."""
+        return self.large // self.small
+
+    def core(self) -> CoreTwoSizes:
+        """As the extension takes it, and the manifest has it."""
+        return {
+            "small": self.small,
+            "large": self.large,
+            "threshold_blocks": self.threshold_blocks,
+            "window_refs": self.window_refs,
+        }
+
+
+@dataclass(frozen=True)
+class CurvesConfiguration(Scope):
+    """Resolved: two equal configurations on the same stream give the same rows."""
+
+    page_sizes: tuple[int, ...]
+    """Bytes, ascending; 4 KiB and those of all pairs are among them."""
+    streams: tuple[str, ...]
+    max_entries: int
+    """0 where fully associative TLBs are left out."""
+    indexes: tuple[str, ...]
+    """None where set-associative TLBs are left out."""
+    max_sets: int
+    windows_refs: tuple[int, ...]
+    """None where working sets are left out; else the policy's window is among them."""
+    two_sizes: tuple[TwoSizes, ...]
+    miss_penalty_cycles: float
+    two_sizes_penalty_cycles: float
+    machines: tuple[TlbMachine, ...]
+    classified: Classified | None
+    """The TLB whose misses are told by class, region and function."""
+
+    def resolved(self) -> dict[str, Any]:
+        """Plain data, for the manifest."""
+        return {
+            "page_sizes": list(self.page_sizes),
+            "streams": list(self.streams),
+            "max_entries": self.max_entries,
+            "indexes": list(self.indexes),
+            "max_sets": self.max_sets,
+            "windows_refs": list(self.windows_refs),
+            "two_sizes": [pair.core() for pair in self.two_sizes],
+            "miss_penalty_cycles": self.miss_penalty_cycles,
+            "two_sizes_penalty_cycles": self.two_sizes_penalty_cycles,
+            "machines": [machine.resolved() for machine in self.machines],
+            "classified": None if self.classified is None else self.classified.core(),
+            **super().resolved(),
+        }
+
+    def notes(self) -> list[str]:
+        """What is modelled and what is not, a sentence each."""
+        return [*NOTES, *super().notes()]
+
+    def analysis(self) -> Analysis[CurvesResult]:
+        """What the extension is to find out. Raises ValueError."""
+        return Analysis.curves(
+            page_sizes=list(self.page_sizes),
+            streams=list(self.streams),
+            layout=self.layout,
+            max_entries=self.max_entries,
+            set_indexes=list(self.indexes),
+            max_sets=self.max_sets,
+            windows_refs=list(self.windows_refs),
+            two_sizes=[pair.core() for pair in self.two_sizes],
+            classified=None if self.classified is None else self.classified.core(),
+        )
+
+
+def configure_curves(
+    *,
+    sizes: Sequence[int] | None = None,
+    streams: Sequence[str] = STREAMS,
+    entries: int = MAX_ENTRIES,
+    sets: int = MAX_SETS,
+    indexes: Sequence[str] = ("low",),
+    windows: Sequence[int] = DEFAULT_WINDOWS_REFS,
+    two_sizes: Sequence[tuple[int, int]] = DEFAULT_TWO_SIZES,
+    threshold: int | str = DEFAULT_THRESHOLD,
+    policy_window: int = DEFAULT_POLICY_WINDOW_REFS,
+    miss_penalty: float = MISS_PENALTY_CYCLES,
+    two_sizes_penalty: float = TWO_SIZES_PENALTY_CYCLES,
+    presets: Sequence[str] = (),
+    without: Sequence[str] = (),
+    classify: str | None = None,
+    classify_sizes: str | None = None,
+    **scope: Any,
+) -> CurvesConfiguration:
+    """Checks the choices against each other and fills in the defaults. Raises UsageError.
+
+    `scope` is what `octavo.configuration.resolve_scope` takes.
+    """
+    resolved = resolve_scope(**scope)
+    left_out = {choose(part, PARTS, "part") for part in without}
+    if left_out.issuperset(PARTS) and classify is None:
+        raise UsageError("--without leaves nothing to find out.")
+    if not 1 <= entries <= MAX_ENTRIES:
+        raise UsageError(f"--entries {entries}: give a number from 1 to {MAX_ENTRIES}.")
+    if not 1 <= sets <= MAX_SETS or sets & (sets - 1):
+        raise UsageError(f"--sets {sets}: give a power of two from 1 to {MAX_SETS}.")
+    if not streams:
+        raise UsageError(f"--streams is empty; give some of {', '.join(STREAMS)}.")
+    for option, penalty in (
+        ("--miss-penalty", miss_penalty),
+        ("--two-sizes-penalty", two_sizes_penalty),
+    ):
+        if not 0 <= penalty <= MOST_PENALTY_CYCLES:
+            raise UsageError(f"{option} {penalty:g}: give cycles from 0 to {MOST_PENALTY_CYCLES}.")
+    chosen_streams = {choose(stream, STREAMS, "stream") for stream in streams}
+    machines = load_tlb_presets(tlb_preset_names() if "all" in presets else presets)
+    pairs = [] if "two-sizes" in left_out else two_sizes
+    checked_window("--policy-window", policy_window)
+    resolved_pairs = [_pair(*pair, threshold, policy_window) for pair in dict.fromkeys(pairs)]
+    classified = read_classified(classify, classify_sizes)
+    chosen = page_sizes(DEFAULT_PAGE_SIZES) if sizes is None else list(sizes)
+    of_pairs = [size for pair in resolved_pairs for size in (pair.small, pair.large)]
+    of_machines = [size for machine in machines for tlb in machine.tlbs for size in tlb.page_sizes]
+    of_classified = [] if classified is None else [classified.page_size, classified.larger]
+    all_windows = {checked_window("--windows", window) for window in windows}
+    if resolved_pairs:
+        all_windows.add(policy_window)
+    return CurvesConfiguration(
+        page_sizes=with_base([*chosen, *of_pairs, *of_machines, *of_classified]),
+        streams=tuple(stream for stream in STREAMS if stream in chosen_streams),
+        max_entries=0 if "full" in left_out else entries,
+        indexes=() if "sets" in left_out else tuple(dict.fromkeys(map(checked_index, indexes))),
+        max_sets=sets,
+        windows_refs=() if "working-sets" in left_out else tuple(sorted(all_windows)),
+        two_sizes=tuple(resolved_pairs),
+        miss_penalty_cycles=float(miss_penalty),
+        two_sizes_penalty_cycles=float(two_sizes_penalty),
+        machines=machines,
+        classified=classified,
+        **resolved,
+    )
+
+
+def checked_window(option: str, refs: int) -> int:
+    """A window T in references. Raises UsageError."""
+    if not 1 <= refs <= MAX_WINDOW_REFS:
+        raise UsageError(f"{option} {refs}: give a window from 1 to {MAX_WINDOW_REFS} references.")
+    return refs
+
+
+def checked_index(index: str) -> str:
+    """`low`, `xor` or `bits:N`; `bits:0` is `low`. Raises UsageError."""
+    if index in ("low", "xor"):
+        return index
+    match = re.fullmatch(r"bits:([0-9]{1,3})", index)
+    if match is None or int(match[1]) > MAX_INDEX_BIT:
+        raise UsageError(
+            f"--index `{index}`: give low, xor, or bits:N, where N is the lowest bit of the page "
+            f"number that is used, 0 to {MAX_INDEX_BIT}."
+        )
+    return f"bits:{int(match[1])}" if int(match[1]) else "low"
+
+
+def read_pairs(texts: Iterable[str]) -> list[tuple[int, int]]:
+    """`4KiB+32KiB` → (4096, 32768); several may stand in one text, with commas."""
+    pairs = []
+    for text in (part for given in texts for part in given.split(",")):
+        sizes = text.split("+")
+        if len(sizes) != 2:
+            raise UsageError(f"--two-sizes `{text}`: give two page sizes, such as 4KiB+32KiB.")
+        pairs.append((page_size(sizes[0]), page_size(sizes[1])))
+    return pairs
+
+
+def _pair(small: int, large: int, threshold: int | str, window_refs: int) -> TwoSizes:
+    small, large = page_size(str(small)), page_size(str(large))
+    if large <= small:
+        raise UsageError(
+            f"--two-sizes {format_bytes(small)} + {format_bytes(large)}: the second must be the "
+            "larger one."
+        )
+    blocks = large // small
+    return TwoSizes(small, large, _threshold_blocks(threshold, blocks), window_refs)
+
+
+def _threshold_blocks(threshold: int | str, blocks: int) -> int:
+    """A number of blocks, or a share of them, of which a part counts as a whole block."""
+    text = str(threshold).strip()
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(%?)", text)
+    number = Fraction(match[1]) if match else Fraction(0)
+    if match and match[2]:
+        number = Fraction(math.ceil(number * blocks / 100))
+    if not 1 <= number <= blocks or number.denominator != 1:
+        raise UsageError(
+            f"--threshold {text}: with {blocks} blocks to a chunk, give 1 to {blocks} blocks, or a "
+            "share of them above 0% and up to 100%."
+        )
+    return int(number)

@@ -1,0 +1,226 @@
+"""What every TLB does with a stream: the extension's curves, added up and looked up."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from operator import add
+from typing import TYPE_CHECKING
+
+from octavo._core import MAX_WAYS
+from octavo.miss_classes import MissClasses, read_classes, sum_classes
+
+if TYPE_CHECKING:
+    from octavo._core import CurvesProcess
+    from octavo._core import StreamCurves as CoreCurves
+    from octavo._core import TwoSizesCurves as CorePair
+
+Counts = Sequence[int]
+"""Counts of thousands of TLBs, in the order in which the extension has them."""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Fully associative TLBs at one page size."""
+
+    pages: int
+    misses: Counts
+    """With n entries, at index n - 1."""
+
+
+@dataclass(frozen=True)
+class PairCounts:
+    """What TLBs of one kind do with two page sizes; the three are parallel."""
+
+    small_misses: Counts
+    large_misses: Counts
+    invalidated: Counts
+
+    def misses(self, at: int) -> int:
+        """On both kinds of pages."""
+        return self.small_misses[at] + self.large_misses[at]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two page sizes under the dynamic policy."""
+
+    small: int
+    large: int
+    window_refs: int
+    threshold_blocks: int
+    counters: dict[str, int]
+    """Look-ups, promotions and demotions, blocks copied and zeroed, by name."""
+    full: PairCounts
+    sets: dict[str, PairCounts]
+    """By index: small, large, exact, split-small, split-large."""
+    byte_refs: dict[int, int]
+    """By window, the bytes in the working set summed over all references; see `StreamCurves`."""
+
+
+@dataclass(frozen=True)
+class StreamCurves:
+    """One stream, of a process image or of several together.
+
+    Working sets are of one process: an average over references of several means nothing, so the
+    whole program has none when there were several.
+    """
+
+    stream: str
+    references: int
+    instructions: int
+    stack: dict[int, Stack] = field(default_factory=dict)
+    """By page size."""
+    sets: dict[tuple[str, int], Counts] = field(default_factory=dict)
+    """By index and page size; see `at`."""
+    byte_refs: dict[tuple[int, int], int] = field(default_factory=dict)
+    """By page size and window, the bytes in the window summed over all references."""
+    pairs: tuple[Pair, ...] = ()
+    classes: MissClasses | None = None
+
+    def full_misses(self, page_size: int, entries: int) -> int | None:
+        """Misses of a fully associative TLB; None where it was not asked for."""
+        stack = self.stack.get(page_size)
+        if stack is None or entries > len(stack.misses):
+            return None
+        return stack.misses[entries - 1]
+
+    def set_misses(self, index: str, page_size: int, sets: int, ways: int) -> int | None:
+        """Misses of a set-associative TLB; None where it was not asked for."""
+        counts = self.sets.get((index, page_size))
+        return None if counts is None else geometry(counts, sets, ways)
+
+
+def geometry(counts: Counts, sets: int, ways: int) -> int | None:
+    """A set-associative TLB's count out of those of all."""
+    place = at(sets, ways)
+    if sets & (sets - 1) or ways > MAX_WAYS or place >= len(counts):
+        return None
+    return counts[place]
+
+
+def at(sets: int, ways: int) -> int:
+    """Where a set-associative TLB lies among the counts of all."""
+    return MAX_WAYS * (sets.bit_length() - 1) + ways - 1
+
+
+def streams_of(process: CurvesProcess) -> dict[str, StreamCurves]:
+    """Each stream of a process image, by name."""
+    return {
+        curves["stream"]: _stream(curves, process["instructions"]) for curves in process["streams"]
+    }
+
+
+def totals(processes: Sequence[dict[str, StreamCurves]]) -> dict[str, StreamCurves]:
+    """Each stream of all process images together; counts add up, working sets do not."""
+    if len(processes) == 1:
+        return processes[0]
+    return {
+        name: _sum([streams[name] for streams in processes]) for name in dict.fromkeys(processes[0])
+    }
+
+
+def _stream(of: CoreCurves, instructions: int) -> StreamCurves:
+    return StreamCurves(
+        stream=of["stream"],
+        references=of["references"],
+        instructions=instructions,
+        stack={
+            stack["page_size"]: Stack(stack["pages"], _words(stack["misses"]))
+            for stack in of["stack"]
+        },
+        sets={(sets["index"], sets["page_size"]): _words(sets["misses"]) for sets in of["sets"]},
+        byte_refs={
+            (ws["page_size"], ws["window_refs"]): ws["page_refs"] * ws["page_size"]
+            for ws in of["working_sets"]
+        },
+        pairs=tuple(_pair(pair) for pair in of["two_sizes"]),
+        classes=read_classes(of["classes"]),
+    )
+
+
+def _pair(of: CorePair) -> Pair:
+    windows = zip(of["windows_refs"], of["working_set_byte_refs"], strict=True)
+    return Pair(
+        small=of["small"],
+        large=of["large"],
+        window_refs=of["window_refs"],
+        threshold_blocks=of["threshold_blocks"],
+        counters={
+            "small_lookups": of["small_lookups"],
+            "large_lookups": of["large_lookups"],
+            "promotions": of["promotions"],
+            "demotions": of["demotions"],
+            "blocks_copied": of["blocks_copied"],
+            "blocks_zeroed": of["blocks_zeroed"],
+        },
+        full=_counts(of["small_misses"], of["large_misses"], of["invalidated"]),
+        sets={
+            sets["index"]: _counts(sets["small_misses"], sets["large_misses"], sets["invalidated"])
+            for sets in of["sets"]
+        },
+        byte_refs=dict(windows),
+    )
+
+
+def _counts(small: bytes, large: bytes, invalidated: bytes) -> PairCounts:
+    return PairCounts(_words(small), _words(large), _words(invalidated))
+
+
+def _words(data: bytes) -> array[int]:
+    words = array("Q", data)
+    if sys.byteorder == "big":
+        words.byteswap()
+    return words
+
+
+def _sum(streams: Sequence[StreamCurves]) -> StreamCurves:
+    first = streams[0]
+    return StreamCurves(
+        stream=first.stream,
+        references=sum(curves.references for curves in streams),
+        instructions=sum(curves.instructions for curves in streams),
+        stack={
+            size: Stack(
+                sum(curves.stack[size].pages for curves in streams),
+                _added(curves.stack[size].misses for curves in streams),
+            )
+            for size in first.stack
+        },
+        sets={key: _added(curves.sets[key] for curves in streams) for key in first.sets},
+        pairs=tuple(
+            _sum_pairs(pairs) for pairs in zip(*(curves.pairs for curves in streams), strict=True)
+        ),
+        classes=sum_classes([curves.classes for curves in streams]),
+    )
+
+
+def _sum_pairs(pairs: Sequence[Pair]) -> Pair:
+    first = pairs[0]
+    return Pair(
+        small=first.small,
+        large=first.large,
+        window_refs=first.window_refs,
+        threshold_blocks=first.threshold_blocks,
+        counters={name: sum(pair.counters[name] for pair in pairs) for name in first.counters},
+        full=_sum_counts([pair.full for pair in pairs]),
+        sets={index: _sum_counts([pair.sets[index] for pair in pairs]) for index in first.sets},
+        byte_refs={},
+    )
+
+
+def _sum_counts(counts: Sequence[PairCounts]) -> PairCounts:
+    return PairCounts(
+        _added(of.small_misses for of in counts),
+        _added(of.large_misses for of in counts),
+        _added(of.invalidated for of in counts),
+    )
+
+
+def _added(curves: Iterable[Counts]) -> Counts:
+    total: Counts = ()
+    for curve in curves:
+        total = array("Q", map(add, total, curve)) if total else curve
+    return total

@@ -1,0 +1,72 @@
+"""What curves give: the manifest, curves to look things up in, and rows of everything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from octavo.curves_configuration import CurvesConfiguration
+from octavo.curves_model import StreamCurves, streams_of, totals
+from octavo.curves_rows import Block, CurveRow, blocks_of
+from octavo.result import Finished
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from octavo._core import CurvesResult as CoreResult
+
+SCHEMA = "octavo/curves/1"
+
+
+@dataclass(frozen=True)
+class CurvesResult(Finished):
+    """Finished curves."""
+
+    configuration: CurvesConfiguration
+    counted: CoreResult
+    """As the extension gave it."""
+
+    @cached_property
+    def by_process(self) -> list[dict[str, StreamCurves]]:
+        """Each process image's curves, by stream."""
+        return [streams_of(process) for process in self.counted["processes"]]
+
+    @cached_property
+    def total(self) -> dict[str, StreamCurves]:
+        """The whole program's curves, by stream."""
+        return totals(self.by_process)
+
+    @property
+    def main(self) -> int:
+        """The place of the process image that did most."""
+        processes = self.counted["processes"]
+        return max(range(len(processes)), key=lambda at: processes[at]["references"])
+
+    def blocks(self) -> list[Block]:
+        """The rows, by blocks that are alike."""
+        counted = self.counted
+        return list(
+            blocks_of(
+                counted["processes"],
+                self.by_process,
+                self.total,
+                self.configuration,
+                counted["untraced_processes"],
+            )
+        )
+
+    @cached_property
+    def rows(self) -> list[CurveRow]:
+        """Every number; there are a hundred thousand and more."""
+        return [row for block in self.blocks() for row in block.rows()]
+
+    def table(self) -> pa.Table:
+        """The rows as an Arrow table (what rows.parquet holds)."""
+        from octavo.curves_columns import to_table
+
+        return to_table(self.blocks())
+
+    def document(self) -> dict[str, Any]:
+        """The JSON document."""
+        return {"schema": SCHEMA, "run": self.manifest, "rows": self.rows}

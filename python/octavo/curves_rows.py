@@ -1,0 +1,352 @@
+"""From curves to rows, by blocks: a block's rows share most columns.
+
+There are some hundred thousand rows, so that they are made only where a file or a table is asked
+for. The columns are listed in docs/curves.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict, cast
+
+from octavo import curves_metrics as metrics
+from octavo._core import MAX_WAYS
+from octavo.curves_configuration import CurvesConfiguration
+from octavo.curves_machines import machine_pair_misses, tlb_misses
+from octavo.curves_model import Counts, Pair, PairCounts, StreamCurves, at
+from octavo.rows import event_counts, summed_counters
+from octavo.tlb_presets import Tlb, TlbMachine
+from octavo.units import BASE_PAGE
+
+if TYPE_CHECKING:
+    from octavo._core import CurvesProcess
+
+
+class CurveRow(TypedDict, total=False):
+    """One row; a column that does not apply is absent. Sizes are bytes."""
+
+    process: int
+    component: str
+    counter: str
+    value: int
+    stream: str
+    machine: str
+    page_size: int
+    small: int
+    large: int
+    threshold_blocks: int
+    policy_window_refs: int
+    index: str
+    entries: int
+    ways: int
+    sets: int
+    misses: int
+    small_misses: int
+    large_misses: int
+    invalidated: int
+    second_probes: int
+    mpki: float | None
+    miss_ratio: float | None
+    cpi_tlb: float | None
+    critical_penalty_increase: float | None
+    larger: int
+    compulsory: int
+    capacity: int
+    conflict: int
+    page_size_misses: int
+    name: str | None
+    kind: str | None
+    path: str | None
+    source: str | None
+    line: int | None
+    window_refs: int
+    average_bytes: float | None
+    normalised: float | None
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows that are alike but for some columns."""
+
+    same: CurveRow
+    columns: dict[str, Sequence[Any]]
+    """The columns that differ, all of one length; none for a single row."""
+
+    def rows(self) -> Iterator[CurveRow]:
+        """Each row."""
+        if not self.columns:
+            yield self.same
+        for values in zip(*self.columns.values(), strict=True):
+            yield cast("CurveRow", {**self.same, **dict(zip(self.columns, values, strict=True))})
+
+
+def blocks_of(
+    processes: Sequence[CurvesProcess],
+    streams: Sequence[dict[str, StreamCurves]],
+    total: dict[str, StreamCurves],
+    configuration: CurvesConfiguration,
+    untraced: int,
+) -> Iterator[Block]:
+    """The whole program's rows first; then each process's, when there were several.
+
+    A process's curves are then told at powers of two entries and ways: a shell script has hundreds
+    of processes.
+    """
+    yield from _counter_blocks(processes)
+    yield _counter("stream", "processes", len(processes))
+    yield _counter("stream", "untraced_processes", untraced)
+    yield from _blocks(total, configuration, sparse=False)
+    if len(processes) == 1:
+        return
+    for process, own in zip(processes, streams, strict=True):
+        for block in (*_counter_blocks([process]), *_blocks(own, configuration, sparse=True)):
+            yield Block({"process": process["stream"], **block.same}, block.columns)
+
+
+def _counter_blocks(processes: Sequence[CurvesProcess]) -> Iterator[Block]:
+    for counter, value in summed_counters(processes).items():
+        yield _counter("stream", counter, value)
+    for name, number in event_counts(processes):
+        yield _counter("stream.events", name, number)
+
+
+def _counter(component: str, counter: str, value: int) -> Block:
+    return Block(CurveRow(component=component, counter=counter, value=value), {})
+
+
+def _blocks(
+    streams: dict[str, StreamCurves], configuration: CurvesConfiguration, *, sparse: bool
+) -> Iterator[Block]:
+    for curves in streams.values():
+        maker = _Maker(curves, configuration, sparse=sparse)
+        yield maker.references()
+        yield from maker.full()
+        yield from maker.sets()
+        yield from maker.working_sets()
+        for pair in curves.pairs:
+            yield from maker.pair(pair)
+        for machine in configuration.machines:
+            yield from maker.machine(machine)
+        yield from maker.classes()
+
+
+class _Maker:
+    """The blocks of one stream."""
+
+    def __init__(
+        self, curves: StreamCurves, configuration: CurvesConfiguration, *, sparse: bool
+    ) -> None:
+        self._curves = curves
+        self._configuration = configuration
+        self._sparse = sparse
+
+    def references(self) -> Block:
+        """How many there are."""
+        row = CurveRow(
+            component="stream",
+            counter="references",
+            stream=self._curves.stream,
+            value=self._curves.references,
+        )
+        return Block(row, {})
+
+    def full(self) -> Iterator[Block]:
+        """Fully associative TLBs, by page size."""
+        for size, stack in self._curves.stack.items():
+            same = self._same("tlb.full", page_size=size, sets=1)
+            places = self._places(len(stack.misses))
+            yield self._curve(same, _full_shapes(places), _picked(stack.misses, places))
+
+    def sets(self) -> Iterator[Block]:
+        """Set-associative TLBs, by index and page size."""
+        for (index, size), counts in self._curves.sets.items():
+            same = self._same("tlb.sets", page_size=size, index=index)
+            shapes = self._shapes(counts)
+            yield self._curve(same, shapes, _picked(counts, _places_of(shapes)))
+
+    def working_sets(self) -> Iterator[Block]:
+        """Working sets, by page size."""
+        sizes = dict.fromkeys(size for size, _ in self._curves.byte_refs)
+        for size in sizes:
+            byte_refs = {
+                window: value
+                for (of, window), value in self._curves.byte_refs.items()
+                if of == size
+            }
+            yield self._working_set(self._same("working_set", page_size=size), byte_refs)
+
+    def pair(self, pair: Pair) -> Iterator[Block]:
+        """Two page sizes: the policy, TLBs, working sets."""
+        names = list(pair.counters)
+        yield Block(
+            self._pair_same("two_sizes", pair),
+            {"counter": names, "value": [pair.counters[name] for name in names]},
+        )
+        places = self._places(len(pair.full.small_misses))
+        if places:
+            base = self._curves.stack.get(pair.small)
+            yield self._pair_curve(
+                self._pair_same("two_sizes.full", pair, sets=1),
+                _full_shapes(places),
+                pair.full,
+                places,
+                None if base is None else base.misses,
+            )
+        if self._configuration.indexes:
+            for index, counts in pair.sets.items():
+                yield self._pair_sets(pair, index, counts)
+        if pair.byte_refs:
+            same = self._pair_same("two_sizes.working_set", pair)
+            yield self._working_set(same, pair.byte_refs)
+
+    def machine(self, machine: TlbMachine) -> Iterator[Block]:
+        """A machine's TLBs, at each of their page sizes alone and with two of them."""
+        for tlb in machine.tlbs:
+            for size in tlb.page_sizes:
+                misses = tlb_misses(self._curves, tlb, size)
+                if misses is not None:
+                    same = self._same("machine", machine=machine.name, page_size=size)
+                    yield self._curve(same, _shape(tlb), [misses])
+        for pair in self._curves.pairs:
+            found = machine_pair_misses(machine, pair)
+            if found is not None:
+                both, misses = found
+                same = self._pair_same("machine.two_sizes", pair, machine=machine.name)
+                columns = _shape(both) if both is not None else {}
+                yield self._curve(same, columns, [misses], two_sizes=True)
+
+    def classes(self) -> Iterator[Block]:
+        """The misses of one TLB by class, region and function."""
+        if self._curves.classes is not None:
+            for row in self._curves.classes.rows():
+                yield Block(cast("CurveRow", {"stream": self._curves.stream, **row}), {})
+
+    def _same(self, component: str, **more: Any) -> CurveRow:
+        row: CurveRow = {"component": component, "stream": self._curves.stream}
+        return cast("CurveRow", {**row, **more})
+
+    def _pair_same(self, component: str, pair: Pair, **more: Any) -> CurveRow:
+        return self._same(
+            component,
+            small=pair.small,
+            large=pair.large,
+            threshold_blocks=pair.threshold_blocks,
+            policy_window_refs=pair.window_refs,
+            **more,
+        )
+
+    def _places(self, length: int) -> Sequence[int]:
+        """Which of the numbers of entries are told."""
+        if not self._sparse:
+            return range(length)
+        return [(1 << power) - 1 for power in range(length.bit_length())]
+
+    def _shapes(self, counts: Counts) -> dict[str, list[int]]:
+        """Which sets and ways are told."""
+        ways = [1 << power for power in range(MAX_WAYS.bit_length())]
+        told = ways if self._sparse else range(1, MAX_WAYS + 1)
+        pairs = [(1 << level, way) for level in range(len(counts) // MAX_WAYS) for way in told]
+        return {
+            "entries": [sets * way for sets, way in pairs],
+            "ways": [way for _, way in pairs],
+            "sets": [sets for sets, _ in pairs],
+        }
+
+    def _curve(
+        self,
+        same: CurveRow,
+        shapes: dict[str, Sequence[int]] | dict[str, list[int]],
+        misses: Sequence[int],
+        *,
+        two_sizes: bool = False,
+    ) -> Block:
+        curves = self._curves
+        configuration = self._configuration
+        penalty = configuration.miss_penalty_cycles
+        if two_sizes:
+            penalty = configuration.two_sizes_penalty_cycles
+        return Block(
+            same,
+            {
+                **shapes,
+                "misses": misses,
+                "mpki": [metrics.mpki(number, curves.instructions) for number in misses],
+                "miss_ratio": [metrics.miss_ratio(number, curves.references) for number in misses],
+                "cpi_tlb": [
+                    metrics.cpi_tlb(number, curves.instructions, penalty) for number in misses
+                ],
+            },
+        )
+
+    def _pair_curve(
+        self,
+        same: CurveRow,
+        shapes: dict[str, Sequence[int]] | dict[str, list[int]],
+        counts: PairCounts,
+        places: Sequence[int],
+        base: Counts | None,
+    ) -> Block:
+        misses = [counts.misses(place) for place in places]
+        block = self._curve(same, shapes, misses, two_sizes=True)
+        columns = {
+            **block.columns,
+            "small_misses": _picked(counts.small_misses, places),
+            "large_misses": _picked(counts.large_misses, places),
+            "invalidated": _picked(counts.invalidated, places),
+        }
+        if base:
+            columns["critical_penalty_increase"] = [
+                metrics.critical_penalty_increase(base[place], number)
+                for place, number in zip(places, misses, strict=True)
+            ]
+        return Block(same, columns)
+
+    def _pair_sets(self, pair: Pair, index: str, counts: PairCounts) -> Block:
+        shapes = self._shapes(counts.small_misses)
+        places = _places_of(shapes)
+        # One half of a split TLB compares with nothing by itself.
+        alone = not index.startswith("split")
+        base = self._curves.sets.get(("low", pair.small)) if alone else None
+        same = self._pair_same("two_sizes.sets", pair, index=index)
+        block = self._pair_curve(same, shapes, counts, places, base)
+        if index != "exact":
+            return block
+        # With sequential access (section 2.2 (b)) the large page is tried after the small one.
+        probes = [pair.counters["large_lookups"] + counts.small_misses[place] for place in places]
+        return Block(block.same, {**block.columns, "second_probes": probes})
+
+    def _working_set(self, same: CurveRow, byte_refs: dict[int, int]) -> Block:
+        curves = self._curves
+        bases = [curves.byte_refs.get((BASE_PAGE, window), 0) for window in byte_refs]
+        return Block(
+            same,
+            {
+                "window_refs": list(byte_refs),
+                "average_bytes": [
+                    metrics.average_working_set(value, curves.references)
+                    for value in byte_refs.values()
+                ],
+                "normalised": [
+                    metrics.normalised_working_set(value, base)
+                    for value, base in zip(byte_refs.values(), bases, strict=True)
+                ],
+            },
+        )
+
+
+def _shape(tlb: Tlb) -> dict[str, list[int]]:
+    return {"entries": [tlb.entries], "ways": [tlb.ways], "sets": [tlb.sets]}
+
+
+def _full_shapes(places: Iterable[int]) -> dict[str, list[int]]:
+    entries = [place + 1 for place in places]
+    return {"entries": entries, "ways": entries}
+
+
+def _places_of(shapes: dict[str, list[int]]) -> list[int]:
+    return [at(sets, ways) for sets, ways in zip(shapes["sets"], shapes["ways"], strict=True)]
+
+
+def _picked(counts: Counts, places: Sequence[int]) -> Sequence[int]:
+    return counts if isinstance(places, range) else [counts[place] for place in places]

@@ -1,0 +1,310 @@
+"""Tables of curves that people read: a few TLBs over all page sizes, and two sizes beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from octavo import curves_metrics as metrics
+from octavo.curves_machines import machine_pair_misses, tlb_misses
+from octavo.curves_model import Pair, StreamCurves, geometry
+from octavo.curves_result import CurvesResult
+from octavo.miss_classes import Classes, MissClasses, describe
+from octavo.tlb_presets import Tlb, pair_name
+from octavo.units import (
+    BASE_PAGE,
+    format_bytes,
+    format_count,
+    format_cpi,
+    format_growth,
+    format_share,
+)
+from octavo.view import Grid
+
+STREAM_NAMES = {"fetch": "Code", "data": "Data", "all": "Both in one TLB"}
+_SHORT_NAMES = {"fetch": "code", "data": "data", "all": "both"}
+_FULL_ENTRIES = (16, 64, 512, 1536)
+"""The paper's, a first-level TLB's, and second-level ones'."""
+_SETS = ((16, 4), (128, 12))
+"""Sets and ways: 64 entries and 1536 as today's TLBs have them."""
+_SHOWN_WINDOW_REFS = 10**7
+_CRITICAL_ENTRIES = 64
+_SHOWN_PLACES = 12
+"""Regions and functions in a table."""
+_NAME_WIDTH = 40
+
+
+def headline(result: CurvesResult) -> str:
+    """What was counted and how long it took."""
+    processes = result.counted["processes"]
+    references = sum(process["references"] for process in processes)
+    instructions = sum(process["instructions"] for process in processes)
+    rpi = metrics.references_per_instruction(references, instructions)
+    parts = [
+        f"{format_count(references)} references",
+        f"{format_count(instructions) if instructions else 'no'} instructions",
+        *([] if rpi is None else [f"{rpi:.3f} references per instruction"]),
+        *([f"{len(processes)} processes"] if len(processes) > 1 else []),
+        f"{result.manifest['elapsed_seconds']:.1f} s",
+    ]
+    return ", ".join(parts)
+
+
+def grids(result: CurvesResult) -> Iterator[Grid]:
+    """All tables, in the order in which they are read."""
+    for stream in result.total:
+        yield _stream_grid(result, stream)
+    yield _policy_grid(result)
+    yield _machine_grid(result)
+    for stream, curves in result.total.items():
+        if curves.classes is not None:
+            yield from _class_grids(STREAM_NAMES[stream], curves.classes)
+
+
+def _stream_grid(result: CurvesResult, stream: str) -> Grid:
+    """One stream: TLBs and working set by page size, then the pairs of sizes."""
+    curves = result.total[stream]
+    lived = result.by_process[result.main][stream]
+    configuration = result.configuration
+    window = _shown_window(result)
+    full = [entries for entries in _FULL_ENTRIES if entries <= configuration.max_entries]
+    sets = [
+        (number, ways)
+        for number, ways in _SETS
+        if "low" in configuration.indexes and number <= configuration.max_sets
+    ]
+    show, what = _shown(result, curves)
+    body = []
+    for size in configuration.page_sizes:
+        cells = [curves.full_misses(size, entries) for entries in full]
+        cells += [curves.set_misses("low", size, number, ways) for number, ways in sets]
+        byte_refs = None if window is None else lived.byte_refs.get((size, window))
+        penalty = configuration.miss_penalty_cycles
+        body.append(
+            (
+                format_bytes(size),
+                *(show(cell, penalty) for cell in cells),
+                *_working_set(lived, byte_refs, window),
+            )
+        )
+    for number, pair in enumerate(curves.pairs):
+        cells = [_at(pair, entries) for entries in full]
+        cells += [_exact(pair, sets, ways) for sets, ways in sets]
+        byte_refs = None if window is None else lived.pairs[number].byte_refs.get(window)
+        penalty = configuration.two_sizes_penalty_cycles
+        body.append(
+            (
+                pair_name(pair.small, pair.large),
+                *(show(cell, penalty) for cell in cells),
+                *_working_set(lived, byte_refs, window),
+            )
+        )
+    head = [
+        "page size",
+        *(f"{entries}\nfull" for entries in full),
+        *(f"{number * ways}\n{ways}-way" for number, ways in sets),
+        *(["working\nset", "over\n4 KiB"] if window is not None else []),
+    ]
+    title = f"{STREAM_NAMES[stream]}: {what}"
+    if window is not None:
+        title += f"; working set over {format_count(window)} references"
+        if len(result.by_process) > 1:
+            main = result.counted["processes"][result.main]
+            title += f" (process {main['stream']}, {Path(main['program']).name})"
+    return Grid(title, tuple(head), tuple(body))
+
+
+def _class_grids(stream: str, classes: MissClasses) -> Iterator[Grid]:
+    """Misses by class, of the regions and of the functions that miss most."""
+    larger = format_bytes(classes.tlb.larger)
+    regions = [(name or "", counts) for (name, *_), counts in classes.regions.items()]
+    functions = [
+        (_function_name(key, classes), counts) for key, counts in classes.functions.items()
+    ]
+    for what, places in (("region", regions), ("function", functions)):
+        head = (what, "misses", "share", "com-\npulsory", "ca-\npacity", "con-\nflict")
+        body = [("all", *_class_cells(classes.total, classes.total))]
+        body += [(name, *_class_cells(of, classes.total)) for name, of in places[:_SHOWN_PLACES]]
+        title = f"{stream}: why a TLB misses ({describe(classes.tlb)}), by {what}"
+        yield Grid(title, (*head, f"{larger}\npages hit"), tuple(body))
+
+
+def _function_name(key: tuple[str | None, ...], classes: MissClasses) -> str:
+    name, path = key
+    file = "no file" if path is None else Path(path).name
+    if name is None:
+        return f"({file})"
+    source = classes.lines.get(key)
+    place = file if source is None else f"{Path(source[0]).name}:{source[1]}"
+    short = name if len(name) <= _NAME_WIDTH else f"{name[: _NAME_WIDTH - 1]}…"
+    return f"{short} ({place})"
+
+
+def _class_cells(of: Classes, total: Classes) -> tuple[str, ...]:
+    def share(number: int) -> str:
+        return format_share(number / of.misses) if of.misses else ""
+
+    return (
+        format_count(of.misses),
+        format_share(of.misses / total.misses) if total.misses else "",
+        *(share(number) for number in (of.compulsory, of.capacity, of.conflict, of.page_size)),
+    )
+
+
+def _shown_window(result: CurvesResult) -> int | None:
+    """The window of the tables: the policy's, else the paper's, else the longest."""
+    configuration = result.configuration
+    windows = configuration.windows_refs
+    if not windows:
+        return None
+    if configuration.two_sizes:
+        return configuration.two_sizes[0].window_refs
+    return _SHOWN_WINDOW_REFS if _SHOWN_WINDOW_REFS in windows else windows[-1]
+
+
+def _shown(
+    result: CurvesResult, curves: StreamCurves
+) -> tuple[Callable[[int | None, float], str], str]:
+    """How misses are shown, given the penalty, and what that is called."""
+    configuration = result.configuration
+    if not curves.instructions:
+        return (
+            lambda misses, penalty: (
+                "" if misses is None else _percent(metrics.miss_ratio(misses, curves.references))
+            ),
+            "misses per reference",
+        )
+    name = f"CPI_TLB at {configuration.miss_penalty_cycles:g} cycles a miss"
+    if configuration.two_sizes:
+        name += f" ({configuration.two_sizes_penalty_cycles:g} with two sizes)"
+    return (
+        lambda misses, penalty: (
+            ""
+            if misses is None
+            else format_cpi(metrics.cpi_tlb(misses, curves.instructions, penalty))
+        ),
+        name,
+    )
+
+
+def _percent(ratio: float | None) -> str:
+    if ratio is None:
+        return ""
+    return f"{100 * ratio:.3f}%" if not 0 < ratio < 0.00001 else "<0.001%"
+
+
+def _at(pair: Pair, entries: int) -> int | None:
+    return pair.full.misses(entries - 1) if entries <= len(pair.full.small_misses) else None
+
+
+def _exact(pair: Pair, sets: int, ways: int) -> int | None:
+    counts = pair.sets.get("exact")
+    if counts is None:
+        return None
+    small = geometry(counts.small_misses, sets, ways)
+    large = geometry(counts.large_misses, sets, ways)
+    return None if small is None or large is None else small + large
+
+
+def _working_set(
+    curves: StreamCurves, byte_refs: int | None, window: int | None
+) -> tuple[str, ...]:
+    """The average in bytes, and over that with 4 KiB pages; nothing where it was left out."""
+    if window is None:
+        return ()
+    if byte_refs is None:
+        return ("", "")
+    average = metrics.average_working_set(byte_refs, curves.references)
+    base = curves.byte_refs.get((BASE_PAGE, window), 0)
+    ratio = metrics.normalised_working_set(byte_refs, base)
+    return (
+        "" if average is None else format_bytes(round(average)),
+        "" if ratio is None else f"{ratio:.2f}",
+    )
+
+
+def _policy_grid(result: CurvesResult) -> Grid:
+    """What the policy of two page sizes did."""
+    body = []
+    for stream, curves in result.total.items():
+        for pair in curves.pairs:
+            counters = pair.counters
+            lookups = counters["small_lookups"] + counters["large_lookups"]
+            body.append(
+                (
+                    pair_name(pair.small, pair.large),
+                    _SHORT_NAMES[stream],
+                    str(pair.threshold_blocks),
+                    format_share(counters["large_lookups"] / lookups if lookups else None),
+                    format_count(counters["promotions"]),
+                    format_count(counters["demotions"]),
+                    format_bytes(counters["blocks_copied"] * pair.small),
+                    format_bytes(counters["blocks_zeroed"] * pair.small),
+                    _critical(curves, pair),
+                )
+            )
+    head = (
+        "two sizes",
+        "stream",
+        "blocks\nwanted",
+        "look-ups\nof large",
+        "promo-\ntions",
+        "demo-\ntions",
+        "copied",
+        "zeroed",
+        "critical\npenalty",
+    )
+    window = result.configuration.two_sizes[0].window_refs if body else 0
+    title = (
+        f"Two page sizes, large while so many blocks were referenced in the last "
+        f"{format_count(window)}"
+    )
+    return Grid(title, head, tuple(body), left_columns=2)
+
+
+def _critical(curves: StreamCurves, pair: Pair) -> str:
+    """How much dearer a miss may be before 64 entries of the small size alone are as good."""
+    misses = _at(pair, _CRITICAL_ENTRIES)
+    base = curves.full_misses(pair.small, _CRITICAL_ENTRIES)
+    if misses is None or base is None:
+        return ""
+    increase = metrics.critical_penalty_increase(base, misses)
+    if increase is None:
+        return "no misses"
+    return format_growth(increase) if increase >= 0 else format_share(increase)
+
+
+def _machine_grid(result: CurvesResult) -> Grid:
+    """Each machine's TLBs with pages of one size, and with two."""
+    body = []
+    streams = result.total
+    shows = {name: _shown(result, curves) for name, curves in streams.items()}
+    for machine in result.configuration.machines:
+        for tlb in machine.tlbs:
+            for size in tlb.page_sizes:
+                cells = [
+                    shows[name][0](
+                        tlb_misses(curves, tlb, size), result.configuration.miss_penalty_cycles
+                    )
+                    for name, curves in streams.items()
+                ]
+                body.append((machine.title, _tlb_text(tlb), format_bytes(size), *cells))
+        for number, pair in enumerate(result.configuration.two_sizes):
+            cells = []
+            for name, curves in streams.items():
+                found = machine_pair_misses(machine, curves.pairs[number])
+                cells.append(
+                    ""
+                    if found is None
+                    else shows[name][0](found[1], result.configuration.two_sizes_penalty_cycles)
+                )
+            if any(cells):
+                body.append((machine.title, "", pair_name(pair.small, pair.large), *cells))
+    head = ("machine", "TLB", "page size", *(_SHORT_NAMES[name] for name in streams))
+    what = next(iter(shows.values()))[1] if shows else ""
+    return Grid(f"Machines of the paper: {what}", head, tuple(body), left_columns=3)
+
+
+def _tlb_text(tlb: Tlb) -> str:
+    how = "full" if tlb.sets == 1 else f"{tlb.ways}-way"
+    return f"{tlb.entries} {how}"

@@ -1,0 +1,210 @@
+"""The study of two page sizes (Talluri et al.), on real programs of today: what is measured.
+
+Every figure of the paper's tables and charts is one number here, so that the text
+(two_page_sizes_text) and the JSON say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from octavo.curves_rows import CurveRow
+from octavo.studies.base_page_size import PROGRAMS
+from octavo.studies.programs import load_programs, run_programs
+from octavo.units import KIB
+
+SCHEMA = "octavo/two-page-sizes/1"
+FEWEST_PROGRAMS = 12
+
+SMALL, LARGE = 4 * KIB, 32 * KIB
+WINDOW_REFS = 10**7
+"""T of every figure (sections 3.1 and 4)."""
+OTHER_WINDOWS_REFS = (25 * 10**6, 50 * 10**6)
+"""Section 4: "not sensitive to varying T through 10, 25 and 50 million references"."""
+SIZES = tuple(SMALL << step for step in range(5))
+"""4 to 64 KiB (Figure 4.1)."""
+PAIRS = (16 * KIB, 32 * KIB, 64 * KIB)
+SHAPES = ((8, 2), (16, 2))
+"""Sets and ways of the 16-entry and the 32-entry TLB of Figure 5.2."""
+FULL_ENTRIES = 16
+"""Figure 5.1."""
+LARGE_INDEX = f"bits:{(LARGE // SMALL).bit_length() - 1}"
+"""The large page number's low bits, among those of a small page number."""
+
+ARGUMENTS = (
+    *("curves", "--streams", "all", "--page-sizes", "4KiB..64KiB", "--entries", "64"),
+    *("--sets", "16", "--index", "low", "--index", LARGE_INDEX),
+    *("--windows", "10M,25M,50M", "--two-sizes", "4KiB+16KiB,4KiB+32KiB,4KiB+64KiB"),
+)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """CPI_TLB of one TLB: 20 cycles a miss, 25 with two page sizes."""
+
+    cpi: dict[int, float]
+    """By page size."""
+    cpi_two_sizes: float
+    critical_increase: float | None
+    """None where two sizes never miss."""
+
+
+@dataclass(frozen=True)
+class SetShape(Shape):
+    """The same, set-associative; two sizes are indexed exactly."""
+
+    cpi_large_index: float
+    """4 KiB pages alone, indexed by the large page number (Table 5.1)."""
+    cpi_two_sizes_large_index: float
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one program did; instruction fetches and data in one TLB, as in the paper."""
+
+    program: str
+    references: int
+    references_per_instruction: float
+    working_set_bytes: float
+    """Average, 4 KiB pages, T of ten million references."""
+    normalised: dict[int, float]
+    """By page size."""
+    normalised_pairs: dict[int, float]
+    """By the large one of two sizes, the small one being 4 KiB."""
+    normalised_by_window: dict[int, float]
+    """Of 4 KiB and 32 KiB together, by T."""
+    full: Shape
+    sets: tuple[SetShape, ...]
+
+    def record(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+    def flat(self) -> dict[str, Any]:
+        """Plain data in one flat record: `normalised.8192`, `sets.0.cpi_two_sizes`."""
+        return dict(_flattened("", self.record()))
+
+
+@dataclass(frozen=True)
+class Study:
+    """All measurements, smallest working set first, and what was left out and why."""
+
+    measurements: tuple[Measurement, ...]
+    skipped: dict[str, str]
+
+
+def _flattened(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    inside: Iterable[tuple[Any, Any]]
+    if isinstance(value, dict):
+        inside = value.items()
+    elif isinstance(value, tuple):
+        inside = enumerate(value)
+    else:
+        yield name, value
+        return
+    for key, part in inside:
+        yield from _flattened(f"{name}.{key}" if name else str(key), part)
+
+
+def run_study(on_program: Callable[[str], None]) -> Study:
+    """Runs every program that is installed; `on_program` hears the name of each as it starts."""
+    measurements, skipped = [], {}
+    for name, outcome in run_programs(load_programs(PROGRAMS), ARGUMENTS, on_program):
+        if isinstance(outcome, str):
+            skipped[name] = outcome
+        else:
+            measurements.append(measure(name, outcome["rows"]))
+    ordered = sorted(measurements, key=lambda measured: measured.working_set_bytes)
+    return Study(tuple(ordered), skipped)
+
+
+class _Rows:
+    """The rows of the process that made most references, found by what they say."""
+
+    def __init__(self, rows: Iterable[CurveRow]) -> None:
+        rows = list(rows)
+        made = {
+            row["process"]: row["value"]
+            for row in rows
+            if row.get("counter") == "references" and "process" in row and "stream" in row
+        }
+        main = max(made, key=lambda process: made[process]) if made else None
+        self._rows = [row for row in rows if row.get("process") == main]
+
+    def one(self, component: str, **wanted: Any) -> CurveRow:
+        """The only such row."""
+        (row,) = (
+            row
+            for row in self._rows
+            if row["component"] == component and wanted.items() <= row.items()
+        )
+        return row
+
+    def count(self, counter: str) -> int:
+        """A counter of the process."""
+        (value,) = (
+            row["value"]
+            for row in self._rows
+            if row["component"] == "stream" and row["counter"] == counter and "stream" not in row
+        )
+        return value
+
+
+def measure(program: str, rows: Iterable[CurveRow]) -> Measurement:
+    """The figures that the paper has, of one program."""
+    found = _Rows(rows)
+    sizes = {
+        size: found.one("working_set", page_size=size, window_refs=WINDOW_REFS) for size in SIZES
+    }
+
+    def pair(large: int, window: int) -> float:
+        row = found.one("two_sizes.working_set", small=SMALL, large=large, window_refs=window)
+        return row["normalised"] or 0.0
+
+    references = found.count("references")
+    return Measurement(
+        program=program,
+        references=references,
+        references_per_instruction=references / found.count("instructions"),
+        working_set_bytes=sizes[SMALL]["average_bytes"] or 0.0,
+        normalised={size: row["normalised"] or 0.0 for size, row in sizes.items()},
+        normalised_pairs={large: pair(large, WINDOW_REFS) for large in PAIRS},
+        normalised_by_window={
+            window: pair(LARGE, window) for window in (WINDOW_REFS, *OTHER_WINDOWS_REFS)
+        },
+        full=_full(found),
+        sets=tuple(_set_shape(found, sets, ways) for sets, ways in SHAPES),
+    )
+
+
+def _full(found: _Rows) -> Shape:
+    both = found.one("two_sizes.full", small=SMALL, large=LARGE, entries=FULL_ENTRIES)
+    return Shape(
+        cpi={
+            size: found.one("tlb.full", page_size=size, entries=FULL_ENTRIES)["cpi_tlb"] or 0.0
+            for size in SIZES
+        },
+        cpi_two_sizes=both["cpi_tlb"] or 0.0,
+        critical_increase=both["critical_penalty_increase"],
+    )
+
+
+def _set_shape(found: _Rows, sets: int, ways: int) -> SetShape:
+    def single(size: int, index: str = "low") -> float:
+        row = found.one("tlb.sets", page_size=size, index=index, sets=sets, ways=ways)
+        return row["cpi_tlb"] or 0.0
+
+    def two(index: str) -> CurveRow:
+        return found.one(
+            "two_sizes.sets", small=SMALL, large=LARGE, index=index, sets=sets, ways=ways
+        )
+
+    return SetShape(
+        cpi={size: single(size) for size in SIZES},
+        cpi_two_sizes=two("exact")["cpi_tlb"] or 0.0,
+        critical_increase=two("exact")["critical_penalty_increase"],
+        cpi_large_index=single(SMALL, LARGE_INDEX),
+        cpi_two_sizes_large_index=two("large")["cpi_tlb"] or 0.0,
+    )

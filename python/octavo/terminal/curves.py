@@ -1,0 +1,17 @@
+"""The final word of `octavo curves` on the terminal."""
+
+from rich.console import Console
+
+from octavo.curves_result import CurvesResult
+from octavo.curves_view import grids, headline
+from octavo.terminal.summary import say, show_grid
+
+
+def show_curves(console: Console, result: CurvesResult) -> None:
+    """Prints what a reader wants first; the files have every number."""
+    manifest = result.manifest
+    say(console, f"{manifest['program']}: {headline(result)}", "bold")
+    if result.partial:
+        say(console, f"PARTIAL: {manifest['partial_reason']}; counts end there.", "bold yellow")
+    for grid in grids(result):
+        show_grid(console, grid)

@@ -1,0 +1,88 @@
+"""The TLBs of machines that had several page sizes: what `octavo curves --presets` looks up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from octavo.errors import choose
+from octavo.machine import read_toml
+from octavo.units import format_bytes, page_sizes
+
+PRESETS = Path(__file__).parent / "presets" / "tlbs"
+
+
+@dataclass(frozen=True)
+class Tlb:
+    """One TLB of a machine, for instructions and data, LRU."""
+
+    name: str
+    page_sizes: tuple[int, ...]
+    """Bytes; any of them in any entry."""
+    entries: int
+    ways: int
+    """As many as entries where it is fully associative."""
+
+    @property
+    def sets(self) -> int:
+        """1 where it is fully associative."""
+        return self.entries // self.ways
+
+
+@dataclass(frozen=True)
+class TlbMachine:
+    """A machine's TLBs, and the source that they come from."""
+
+    name: str
+    title: str
+    source: str
+    tlbs: tuple[Tlb, ...]
+
+    def tlb_of(self, page_size: int) -> Tlb | None:
+        """The TLB that holds pages of this size."""
+        return next((tlb for tlb in self.tlbs if page_size in tlb.page_sizes), None)
+
+    def resolved(self) -> dict[str, Any]:
+        """Plain data, for the manifest."""
+        tlbs = [
+            {
+                "name": tlb.name,
+                "page_sizes": list(tlb.page_sizes),
+                "entries": tlb.entries,
+                "ways": tlb.ways,
+            }
+            for tlb in self.tlbs
+        ]
+        return {"name": self.name, "title": self.title, "source": self.source, "tlbs": tlbs}
+
+
+def tlb_preset_names() -> list[str]:
+    """The presets that ship with Octavo."""
+    return sorted(path.stem for path in PRESETS.glob("*.toml"))
+
+
+def load_tlb_presets(names: Iterable[str]) -> tuple[TlbMachine, ...]:
+    """Reads presets; an unknown name is answered with the names there are."""
+    known = tlb_preset_names()
+    return tuple(_load(choose(name, known, "preset")) for name in dict.fromkeys(names))
+
+
+def _load(name: str) -> TlbMachine:
+    table = read_toml(PRESETS / f"{name}.toml")
+    tlbs = tuple(
+        Tlb(
+            name=tlb["name"],
+            page_sizes=tuple(page_sizes(tlb["page_sizes"])),
+            entries=tlb["entries"],
+            ways=tlb.get("ways", tlb["entries"]),
+        )
+        for tlb in table["tlb"]
+    )
+    return TlbMachine(table["name"], table["title"], table["source"], tlbs)
+
+
+def pair_name(small: int, large: int) -> str:
+    """`4 KiB + 32 KiB`."""
+    return f"{format_bytes(small)} + {format_bytes(large)}"

@@ -1,0 +1,127 @@
+"""A program run under the tracer through some engine of the extension."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from octavo._core import LiveRun, OctavoError
+from octavo.configuration import Scope
+from octavo.diagnosis import first_line
+from octavo.errors import CannotRun, Interrupted, UsageError
+from octavo.manifest import Circumstances
+from octavo.program import find_program
+from octavo.session import Run, drive
+from octavo.traces import check_format, names_a_trace
+from octavo.valgrind import check_temporary_directory, find_tool_dir, find_valgrind
+
+if TYPE_CHECKING:
+    from octavo._core import Analysis, CurvesResult, Progress, Result
+
+    MakeRun = Callable[..., Run[Result]]
+
+Found = TypeVar("Found", "Result", "CurvesResult")
+"""What an engine has found out."""
+
+
+def means_a_trace(
+    command: Sequence[str],
+    *,
+    format: str | None,
+    tracer: str | None,
+    follow_children: bool | None,
+    verb: str = "run",
+) -> bool:
+    """Whether `command` is a trace; refuses options that are not for what it is."""
+    if not names_a_trace(command, format):
+        if format is not None:
+            raise UsageError(f"--format is for a trace; give that alone: octavo {verb} TRACE.")
+        if names_a_trace(command[:1]):
+            raise UsageError(f"`{command[0]}` is a trace; give it alone, and options before it.")
+        return False
+    if format is not None:
+        check_format(format)
+    for option, given in (("--tracer", tracer), ("--follow or --no-follow", follow_children)):
+        if given is not None:
+            raise UsageError(
+                f"{option} is for a program, and `{command[0]}` is a trace: what it holds was "
+                "decided when it was made."
+            )
+    return True
+
+
+def trace_program(
+    command: Sequence[str],
+    scope: Scope,
+    make_analysis: Callable[[], Analysis[Found]],
+    on_progress: Callable[[Progress], None],
+    *,
+    make_run: Callable[..., Run[Found]] = LiveRun,
+    verb: str = "run",
+) -> tuple[Found, Circumstances]:
+    """Runs a program through an engine; `make_run` lets tests put their own tracer in place."""
+    if not command:
+        raise UsageError(f"no program given; write it after the options: octavo {verb} -- PROGRAM.")
+    program = find_program(command[0])
+    valgrind = find_valgrind()
+    check_temporary_directory()
+    tool_dir = find_tool_dir() if scope.tracer == "octavo" else Path()
+    started_at = datetime.now(timezone.utc)
+    session_dir = tempfile.mkdtemp(prefix="octavo-")
+    try:
+        live = make_run(
+            [*command],
+            analysis=make_analysis(),
+            valgrind=str(valgrind.launcher),
+            tool_dir=str(tool_dir),
+            tracer=scope.tracer,
+            follow_children=scope.follow_children,
+            skip_instructions=scope.skip_instructions,
+            max_instructions=scope.max_instructions,
+            between_marks=scope.between_marks,
+            session_dir=session_dir,
+            scratch_dir=tempfile.gettempdir(),
+        )
+        interrupted_by = drive(live, on_progress)
+        result = _counted_result(live, scope, interrupted_by)
+    except ValueError as error:
+        raise UsageError(f"{error}.") from None
+    finally:
+        shutil.rmtree(session_dir, ignore_errors=True)
+    return result, Circumstances(
+        command=command,
+        program=program,
+        directory=str(Path.cwd()),
+        started_at=started_at,
+        valgrind_version=valgrind.version,
+        configuration=scope,
+        interrupted_by=interrupted_by,
+    )
+
+
+def _counted_result(live: Run[Found], scope: Scope, interrupted_by: int | None) -> Found:
+    try:
+        result = live.result()
+        _check_counted(result, scope)
+    except OctavoError:
+        if interrupted_by is not None:
+            raise Interrupted(interrupted_by) from None
+        raise
+    return result
+
+
+def _check_counted(result: Result | CurvesResult, scope: Scope) -> None:
+    """Zero references are no result."""
+    if any(process["references"] for process in result["processes"]):
+        return
+    if scope.between_marks:
+        why = "it met no begin mark (--marks wants the marks of octavo.h)"
+    elif scope.skip_instructions:
+        why = f"it ended within the {scope.skip_instructions} instructions to skip"
+    else:
+        why = first_line(result["exit"]["diagnostics"]) or "the tracer saw nothing"
+    raise CannotRun(f"the program ran, but no reference was counted: {why}.")

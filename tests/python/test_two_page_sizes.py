@@ -1,0 +1,145 @@
+"""The study of two page sizes: its figures come from the right rows, and its claims can fail."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from curve_fakes import curves_process, curves_result, falling
+from octavo.cli import app
+from octavo.curves_configuration import CurvesConfiguration, configure_curves
+from octavo.studies.two_page_sizes import (
+    ARGUMENTS,
+    Measurement,
+    Study,
+    measure,
+)
+from octavo.studies.two_page_sizes_claims import CLAIMS
+from octavo.studies.two_page_sizes_text import to_document, to_markdown
+from octavo.units import KIB
+
+
+def configuration() -> CurvesConfiguration:
+    """What ARGUMENTS ask for."""
+    return configure_curves(
+        sizes=[4096 << step for step in range(5)],
+        streams=["all"],
+        entries=64,
+        sets=16,
+        indexes=["low", "bits:3"],
+        windows=[10**7, 25 * 10**6, 50 * 10**6],
+        two_sizes=[(4096, large * KIB) for large in (16, 32, 64)],
+    )
+
+
+@pytest.fixture
+def measured() -> Measurement:
+    chosen = configuration()
+    result = curves_result(chosen, [curves_process(chosen)])
+    return measure("prog", result.rows)
+
+
+def test_what_is_run_is_what_is_measured() -> None:
+    trace = "synth:zipf?table=64KiB&references=1k"
+    done = CliRunner().invoke(app, [*ARGUMENTS, "-q", "--json", "-", trace])
+    assert done.exit_code == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["run"]["configuration"] == configuration().resolved()
+    assert measure("prog", document["rows"]).references > 1000
+
+
+def test_the_figures_come_from_their_rows(measured: Measurement) -> None:
+    assert measured.references == 1400
+    assert measured.references_per_instruction == 1.4
+    assert measured.working_set_bytes == pytest.approx(4096 * 10**7 / 1400)
+    assert measured.normalised == {4096 << step: pytest.approx(1 << step) for step in range(5)}
+    assert measured.normalised_pairs[32 * KIB] == pytest.approx(1.5)
+    assert set(measured.normalised_by_window) == {10**7, 25 * 10**6, 50 * 10**6}
+    per_cycle = 1 / 1000
+    assert measured.full.cpi[8 * KIB] == pytest.approx(20 * falling(8 * KIB, 1, 16) * per_cycle)
+    small = falling(4 * KIB, 1, 16)
+    assert measured.full.cpi_two_sizes == pytest.approx(25 * (small + small // 4) * per_cycle)
+    for shape, sets in zip(measured.sets, (8, 16), strict=True):
+        small = falling(4 * KIB, sets, 2)
+        assert shape.cpi[4 * KIB] == pytest.approx(20 * small * per_cycle)
+        assert shape.cpi_two_sizes == pytest.approx(25 * (small + small // 4) * per_cycle)
+
+
+def test_a_wrapper_around_the_program_is_not_measured() -> None:
+    chosen = configuration()
+    wrapper = curves_process(chosen, 0, misses=lambda size, sets, ways: 7)
+    program = curves_process(chosen, 1, instructions=10**6)
+    alone = curves_process(chosen, 0, instructions=10**6)
+    both = measure("prog", curves_result(chosen, [wrapper, program]).rows)
+    assert both == measure("prog", curves_result(chosen, [alone]).rows)
+
+
+def test_every_claim_can_agree_and_differ(measured: Measurement) -> None:
+    like = _like_the_paper(measured)
+    unlike = _unlike_the_paper(measured)
+    for claim in CLAIMS:
+        agreed, differed = claim.find([like]), claim.find([unlike])
+        assert agreed is not None, claim.key
+        assert agreed.agrees, (claim.key, agreed)
+        assert differed is None or not differed.agrees, (claim.key, differed)
+
+
+def _like_the_paper(measured: Measurement) -> Measurement:
+    cpi = {4096: 0.8, 8192: 0.4, 16384: 0.2, 32768: 0.1, 65536: 0.05}
+    shape = {"cpi": cpi, "cpi_two_sizes": 0.12, "critical_increase": 7.3}
+    of_sets = {**shape, "cpi_large_index": 2.0, "cpi_two_sizes_large_index": 0.13}
+    return _with(measured, 1.3, (1, 1.18, 1.4, 1.67, 2.03), (1.05, 1.1, 1.2), shape, of_sets)
+
+
+def _unlike_the_paper(measured: Measurement) -> Measurement:
+    cpi = {4096: 0.8, 8192: 0.79, 16384: 0.78, 32768: 0.77, 65536: 0.76}
+    shape = {"cpi": cpi, "cpi_two_sizes": 1.2, "critical_increase": -0.2}
+    of_sets = {**shape, "cpi_large_index": 0.8, "cpi_two_sizes_large_index": 3.0}
+    return _with(measured, 2.0, (1, 2, 4, 8, 16), (3.0, 5.0, 9.0), shape, of_sets)
+
+
+def _with(
+    measured: Measurement,
+    rpi: float,
+    normalised: tuple[float, ...],
+    pairs: tuple[float, ...],
+    shape: dict[str, Any],
+    of_sets: dict[str, Any],
+) -> Measurement:
+    windows = list(measured.normalised_by_window)
+    factors = (1, 1.01, 1.02) if rpi < 2 else (1, 2, 3)
+    return replace(
+        measured,
+        references_per_instruction=rpi,
+        normalised=dict(zip(measured.normalised, normalised, strict=True)),
+        normalised_pairs=dict(zip(measured.normalised_pairs, pairs, strict=True)),
+        normalised_by_window=dict(zip(windows, (pairs[1] * f for f in factors), strict=True)),
+        full=replace(measured.full, **shape),
+        sets=tuple(replace(of, **of_sets) for of in measured.sets),
+    )
+
+
+def test_the_page_and_the_document(measured: Measurement) -> None:
+    study = Study((measured,), {"xz": "not installed"})
+    text = to_markdown(study)
+    for wanted in (
+        "Table 3.1", "Figures 4.1 and 4.2", "Figure 5.1", "16 entries, two-way",
+        "32 entries, two-way", "Table 5.1", "Left out: xz (not installed).", "Only 1 programs ran",
+    ):  # fmt: skip
+        assert wanted in text
+    assert max(len(line) for line in text.splitlines() if line.startswith("|")) <= 100
+    document = json.loads(json.dumps(to_document(study)))
+    assert len(document["claims"]) == len(CLAIMS)
+    assert document["programs"][0]["program"] == "prog"
+    flat = measured.flat()
+    assert flat["sets.1.cpi.8192"] == measured.sets[1].cpi[8192]
+    assert flat["program"] == "prog"
+
+
+def test_nothing_measured_is_told_too() -> None:
+    text = to_markdown(Study((), {"xz": "not installed"}))
+    assert "Left out: xz" in text

@@ -1,0 +1,199 @@
+"""Curves beside simulators that others wrote, on the same references, equal to the last miss.
+
+Cachegrind with lines as long as pages is a set-associative TLB, and with one set a fully
+associative one. It counts by references: one that spans two lines looks both up, but misses once,
+and one that loads and stores the same place is a single load. Octavo counts by look-ups. So the
+two are equal where no reference spans two pages of which both are missing; else they differ by just
+those. Its references are Lackey's: both are tools of the same Valgrind, and of a static program
+they see the same addresses.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from . import lackey
+from .conftest import ROOT, natively, workload
+
+# Sets and ways; cachegrind wants more than one line.
+TLBS = [
+    (1, 2),
+    (1, 7),
+    (1, 64),
+    (1, 1000),
+    (2, 1),
+    (4, 3),
+    (16, 2),
+    (64, 4),
+    (256, 8),
+    (1024, 1),
+    (1024, 16),
+]
+PAGE_SIZES = [4096, 8192, 65536]
+KINDS = {"fetch": "I", "data": "LSM"}
+MAX_WAYS = 16
+# A C library looks through its environment before `main`: it is to be the same every time.
+ENVIRONMENT = {"PATH": os.environ["PATH"]}
+
+Curves = dict[str, Any]
+
+
+def curves(trace: Path) -> Curves:
+    """Every TLB on a trace."""
+    cargo = ["cargo", "run", "-q", "--profile", "test", "-p", "octavo-curves"]
+    sizes = ",".join(map(str, PAGE_SIZES))
+    done = natively(
+        [*cargo, "--example", "curves_dump", "--", "--sizes", sizes, str(trace)], cwd=ROOT
+    )
+    assert done.status == 0, done.stderr.decode()
+    result: Curves = json.loads(done.stdout)
+    return result
+
+
+def misses_of(of: Curves, stream: str, page_size: int, sets: int, ways: int) -> int:
+    """One TLB's, which every kernel that knows it must agree on."""
+    at_size = of[stream]["sizes"][str(page_size)]
+    known = set()
+    if sets == 1:
+        known.add(at_size["stack"][ways - 1])
+    if ways <= MAX_WAYS:
+        known.add(at_size["sets"][sets.bit_length() - 1][ways - 1])
+    (misses,) = known
+    return int(misses)
+
+
+def cachegrind(argv: Iterable[str], out: Path, page_size: int, sets: int, ways: int) -> Curves:
+    """Its counts for the whole program, by event."""
+    cache = f"{sets * ways * page_size},{ways},{page_size}"
+    # The last level says nothing about the first.
+    last = f"--LL={4096 * page_size},4096,{page_size}"
+    tool = ["valgrind", "--tool=cachegrind", "--cache-sim=yes", f"--cachegrind-out-file={out}"]
+    subprocess.run(
+        [*tool, f"--I1={cache}", f"--D1={cache}", last, *argv],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=ENVIRONMENT,
+    )
+    text = out.read_text()
+    out.unlink()
+    events = re.search(r"^events: (.*)$", text, re.M)
+    counts = re.search(r"^summary: (.*)$", text, re.M)
+    assert events
+    assert counts
+    return dict(zip(events[1].split(), map(int, counts[1].split()), strict=True))
+
+
+class Program:
+    """A static program, its references by Lackey, and what Octavo makes of them."""
+
+    def __init__(self, argv: list[str], status: int, folder: Path) -> None:
+        self.argv = argv
+        trace = folder / "text.lackey"
+        self.items = lackey.trace(argv, trace, expect_status=status, env=ENVIRONMENT)
+        self.curves = curves(trace)
+        self.out = folder / "cachegrind"
+
+    def misses(self, stream: str, *tlb: int) -> int:
+        return misses_of(self.curves, stream, *tlb)
+
+    def missed_items(self, *tlb: int) -> dict[str, int]:
+        """Cachegrind's misses. That it saw the same references is looked at, too."""
+        counts = cachegrind(self.argv, self.out, *tlb)
+        expected = lackey.counts(self.items)
+        modifies = sum(item.kind == "M" for item in self.items)
+        assert counts["Ir"] == expected["fetches"]
+        assert counts["Dr"] == expected["loads"]
+        assert counts["Dw"] == expected["stores"] - modifies
+        return {"fetch": counts["I1mr"], "data": counts["D1mr"] + counts["D1mw"]}
+
+
+@pytest.fixture(scope="module")
+def bfs(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    """A graph search with a whole C library; all its data is aligned."""
+    folder = tmp_path_factory.mktemp("bfs")
+    program = folder / "bfs"
+    compiler = ["gcc", "-O2", "-static", "-fno-pie", "-no-pie", "-o", program]
+    assert natively([*compiler, ROOT / "workloads/bfs.c"]).status == 0
+    return Program([str(program), "3000", "8"], 0, folder)
+
+
+@pytest.fixture(scope="module")
+def static_count(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    """A program with data and instructions across pages."""
+    return Program(workload("static_count"), 42, tmp_path_factory.mktemp("static_count"))
+
+
+@pytest.mark.parametrize("page_size", PAGE_SIZES)
+@pytest.mark.parametrize(("sets", "ways"), TLBS)
+def test_cachegrind_misses_what_octavo_does(page_size: int, sets: int, ways: int, bfs: Program):
+    tlb = (page_size, sets, ways)
+    theirs = bfs.missed_items(*tlb)
+    assert {stream: bfs.misses(stream, *tlb) for stream in KINDS} == theirs
+
+
+def test_no_data_of_the_graph_search_spans_pages(bfs: Program):
+    """Else the test above would have to look at it more closely."""
+    data = [item for item in bfs.items if item.kind != "I"]
+    assert len(data) > 50_000
+    assert not any(item.address // 4096 != (item.address + item.size - 1) // 4096 for item in data)
+
+
+@pytest.mark.parametrize(("sets", "ways"), TLBS)
+def test_spanning_references_make_the_difference(sets: int, ways: int, static_count: Program):
+    theirs = static_count.missed_items(4096, sets, ways)
+    for stream, kinds in KINDS.items():
+        lookups, items = lackey.missed_in_sets(static_count.items, kinds, 4096, sets, ways)
+        assert static_count.misses(stream, 4096, sets, ways) == lookups
+        assert theirs[stream] == items
+
+
+def test_there_is_a_difference(static_count: Program):
+    for kinds in KINDS.values():
+        lookups, items = lackey.missed_in_sets(static_count.items, kinds, 4096, 1, 2)
+        assert lookups > items
+
+
+# --- libCacheSim ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def libcachesim() -> Callable[[Path, Iterable[int]], list[dict[str, int]]]:
+    """Misses of its LRU cache, for numbers of entries."""
+    python = os.environ.get("OCTAVO_PEER_PYTHON", sys.executable)
+    if natively([python, "-c", "import libcachesim"]).status:
+        pytest.skip("libcachesim is not installed; OCTAVO_PEER_PYTHON names a Python that has it")
+
+    def simulate(requests: Path, entries: Iterable[int]) -> list[dict[str, int]]:
+        peer = [python, ROOT / "benches/peer.py", requests, *map(str, entries)]
+        result: list[dict[str, int]] = json.loads(
+            subprocess.run(peer, check=True, stdout=subprocess.PIPE).stdout
+        )
+        return result
+
+    return simulate
+
+
+def write_requests(items: Iterable[lackey.Item], kinds: str, out: Path) -> None:
+    """The pages asked for as `oracleGeneral`, libCacheSim's format of 24 bytes a request."""
+    with out.open("wb") as file:
+        for time, page in enumerate(lackey.pages(items, kinds, 4096)):
+            file.write(time.to_bytes(4, "little") + page.to_bytes(8, "little"))
+            file.write((1).to_bytes(4, "little") + (-2).to_bytes(8, "little", signed=True))
+
+
+@pytest.mark.parametrize("stream", ["fetch", "data", "all"])
+def test_libcachesim_misses_what_octavo_does(
+    stream: str, libcachesim: Any, static_count: Program, tmp_path: Path
+):
+    requests = tmp_path / "requests"
+    write_requests(static_count.items, {**KINDS, "all": "ILSM"}[stream], requests)
+    for theirs in libcachesim(requests, [2, 3, 16, 17, 64, 65, 500, 1024, 4096]):
+        ours = static_count.misses(stream, 4096, 1, theirs["entries"])
+        assert theirs["misses"] == ours, theirs["entries"]
