@@ -69,8 +69,10 @@ lint: setup  ## format, clippy, ruff, types, C warnings
 	$(MAKE) --no-print-directory -s -f tracer/build.mk OUT=build/tracer-lint WERROR=1
 	$(CC) -Wall -Wextra -Werror -fsyntax-only -Itracer workloads/*.c
 
-bench: setup workloads  ## speed beside cachegrind and Lackey, and memory over a long run
+# PEER=… names a Python that has libcachesim.
+bench: setup workloads  ## speed beside cachegrind, Lackey and libCacheSim, and memory over a long run
 	.venv/bin/python benches/run.py
+	.venv/bin/python benches/curves.py $(if $(PEER),--peer $(PEER))
 	.venv/bin/python benches/memory.py
 
 clean:  ## remove everything that was built
