@@ -10,30 +10,42 @@ const FORCED: &str = "OCTAVO_INSTRUCTIONS";
 /// processor of the architecture has (on 64-bit Arm that is NEON, on x86-64 it is SSE2); others
 /// are chosen at run time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Instructions {
+pub enum InstructionSet {
     /// What every processor of the architecture has.
     Portable,
     /// AVX2, BMI1 and BMI2, POPCNT.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// AVX-512 with its F, BW, DQ, VL and VBMI parts, and all of [`Instructions::Avx2`].
+    /// AVX-512 with its F, BW, DQ, VL and VBMI parts, and all of [`InstructionSet::Avx2`].
     #[cfg(target_arch = "x86_64")]
     Avx512,
 }
 
+/// An instruction set that this processor has: whoever holds one may use it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Instructions(InstructionSet);
+
 impl Instructions {
+    /// What every processor of the architecture has.
+    pub const PORTABLE: Self = Instructions(InstructionSet::Portable);
+
+    /// Which set it is.
+    #[inline(always)]
+    pub fn set(self) -> InstructionSet {
+        self.0
+    }
+
     /// The best of this processor, or those that `OCTAVO_INSTRUCTIONS` names, where the processor
     /// has them.
     pub fn best() -> Self {
         let all = Self::all();
         let forced = std::env::var(FORCED).ok().and_then(|name| name.parse().ok());
-        let forced = forced.filter(|forced| all.contains(forced));
         forced.unwrap_or(all[all.len() - 1])
     }
 
     /// All of this processor, the best last.
     pub fn all() -> Vec<Self> {
-        let mut all = vec![Instructions::Portable];
+        let mut all = vec![Self::PORTABLE];
         #[cfg(target_arch = "x86_64")]
         {
             let has_avx2 = is_x86_feature_detected!("avx2")
@@ -46,9 +58,9 @@ impl Instructions {
                 && is_x86_feature_detected!("avx512vl")
                 && is_x86_feature_detected!("avx512vbmi");
             if has_avx2 {
-                all.push(Instructions::Avx2);
+                all.push(Instructions(InstructionSet::Avx2));
                 if has_avx512 {
-                    all.push(Instructions::Avx512);
+                    all.push(Instructions(InstructionSet::Avx512));
                 }
             }
         }
@@ -57,12 +69,12 @@ impl Instructions {
 
     /// Its name, as [`Instructions::from_str`] reads it.
     pub fn name(self) -> &'static str {
-        match self {
-            Instructions::Portable => "portable",
+        match self.0 {
+            InstructionSet::Portable => "portable",
             #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2 => "avx2",
+            InstructionSet::Avx2 => "avx2",
             #[cfg(target_arch = "x86_64")]
-            Instructions::Avx512 => "avx512",
+            InstructionSet::Avx512 => "avx512",
         }
     }
 }
@@ -97,7 +109,7 @@ mod tests {
     #[test]
     fn each_has_a_name_and_the_portable_ones_are_always_there() {
         let all = Instructions::all();
-        assert_eq!(all[0], Instructions::Portable);
+        assert_eq!(all[0], Instructions::PORTABLE);
         for instructions in all {
             assert_eq!(instructions.to_string().parse(), Ok(instructions));
         }

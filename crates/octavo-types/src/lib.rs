@@ -13,7 +13,7 @@ mod segment;
 
 pub use addr::{AddrRange, PhysAddr, VirtAddr};
 pub use event::{Event, MapSource, Protection};
-pub use instructions::{Instructions, ParseInstructionsError};
+pub use instructions::{InstructionSet, Instructions, ParseInstructionsError};
 pub use page::{PageNumber, PageSize, ParsePageSizeError};
 pub use segment::{DataItem, Dependences, FetchPage, Item, ItemKind, Segment, SegmentError};
 

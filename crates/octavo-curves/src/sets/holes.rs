@@ -14,7 +14,7 @@ use super::lists::Lists;
 use super::misses::{LEVELS, Misses};
 use super::nested::Nested;
 use super::pages::Page;
-use super::run::{Present, Work};
+use super::run::{Work, run};
 use super::{MAX_SETS_LOG2, MAX_WAYS};
 
 /// Set-associative TLBs of 1 to 2^`max_sets_log2` sets and 1 to 16 ways, with invalidation.
@@ -31,7 +31,7 @@ enum HeldAs {
     /// While each id always came with the same index bits.
     Nested(Nested),
     /// Once one did not.
-    Lists(Lists, Present),
+    Lists(Lists, Instructions),
 }
 
 impl HoleSets {
@@ -61,13 +61,13 @@ impl HoleSets {
     #[inline(never)]
     fn look_up(&mut self, page: Page, refines: bool, out: &mut Misses) {
         if let HeldAs::Nested(sets) = &mut self.sets {
-            let present = sets.present();
-            let sets = std::mem::replace(sets, Nested::new(Instructions::Portable));
-            self.sets = HeldAs::Lists(sets.into_lists(), present);
+            let instructions = sets.instructions();
+            let sets = std::mem::replace(sets, Nested::new(Instructions::PORTABLE));
+            self.sets = HeldAs::Lists(sets.into_lists(), instructions);
         }
-        if let HeldAs::Lists(lists, present) = &mut self.sets {
+        if let HeldAs::Lists(lists, instructions) = &mut self.sets {
             let levels = usize::from(self.max_sets_log2) + 1;
-            present.run(LookUp { lists, levels, page, refines, out });
+            run(*instructions, LookUp { lists, levels, page, refines, out });
         }
     }
 

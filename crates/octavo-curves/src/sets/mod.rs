@@ -27,7 +27,7 @@ use crate::touches::{Kernel, Rows, Touches};
 use lanes::Machine;
 use nested::Nested;
 use pages::Pages;
-use run::{Present, Work};
+use run::{Work, run};
 use scattered::Scattered;
 
 pub(crate) use holes::HoleSets;
@@ -56,7 +56,7 @@ pub struct Sets {
     page_size: PageSize,
     index: SetIndex,
     max_sets_log2: u8,
-    present: Present,
+    instructions: Instructions,
     pages: Pages,
     engine: Engine,
     misses: Misses,
@@ -80,7 +80,7 @@ impl Sets {
             page_size,
             index,
             max_sets_log2: max_sets_log2.min(MAX_SETS_LOG2),
-            present: Present::new(instructions),
+            instructions,
             pages: Pages::new(page_size, index, MAX_SETS_LOG2),
             engine: match index {
                 SetIndex::Bits { .. } => Engine::Nested(Nested::new(instructions)),
@@ -112,12 +112,10 @@ impl Kernel for Sets {
                 engine.know(index, number, id);
             }
         });
-        self.present.run(Take {
-            engine: &mut self.engine,
-            pages: &self.pages,
-            batch,
-            misses: &mut self.misses,
-        });
+        run(
+            self.instructions,
+            Take { engine: &mut self.engine, pages: &self.pages, batch, misses: &mut self.misses },
+        );
     }
 }
 

@@ -23,7 +23,7 @@ use super::lanes::{Lanes, Machine, NONE, TOP, first, from_first, up_to_first};
 use super::lists::Lists;
 use super::misses::{Counts, LEVELS, Misses};
 use super::pages::Page;
-use super::run::{Present, Work};
+use super::run::{Work, run};
 use super::top::Top;
 
 /// The sets of one stream.
@@ -34,7 +34,7 @@ pub(super) struct Nested {
     front: Front,
     /// What has left the front.
     behind: Lists,
-    present: Present,
+    instructions: Instructions,
 }
 
 impl Nested {
@@ -44,7 +44,7 @@ impl Nested {
             top: Top([Page::NONE; 4]),
             front: Front::new(),
             behind: Lists::new(),
-            present: Present::new(instructions),
+            instructions,
         }
     }
 
@@ -73,7 +73,7 @@ impl Nested {
     pub fn touch(&mut self, page: Page, misses: &mut Misses) {
         match self.top.find(page) {
             Some(found) => misses.parts().1.add(found),
-            None => self.present.run(OneFar { sets: self, page, misses }),
+            None => run(self.instructions, OneFar { sets: self, page, misses }),
         }
     }
 
@@ -93,14 +93,14 @@ impl Nested {
     }
 
     /// What it runs on.
-    pub fn present(&self) -> Present {
-        self.present
+    pub fn instructions(&self) -> Instructions {
+        self.instructions
     }
 
     /// Moves all but the first so many of the last pages to the lists.
     fn settle(&mut self, keep: usize) {
         let pages: Vec<Page> = last_pages(&self.top, &self.front).skip(keep).collect();
-        self.present.run(Settle { pages, lists: &mut self.behind });
+        run(self.instructions, Settle { pages, lists: &mut self.behind });
         self.front.truncate(keep.saturating_sub(TOP));
         for page in self.top.0.iter_mut().skip(keep) {
             *page = Page::NONE;

@@ -1,6 +1,6 @@
 //! Loops compiled for several instruction sets.
 
-use octavo_types::Instructions;
+use octavo_types::{InstructionSet, Instructions};
 
 #[cfg(target_arch = "x86_64")]
 use super::lanes::{Avx2, Avx512};
@@ -12,29 +12,17 @@ pub(super) trait Work {
     fn on<M: Machine>(self, machine: M);
 }
 
-/// Instructions that this processor has.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Present(Instructions);
-
-impl Present {
-    /// The given ones, or the portable ones where it has not got them.
-    pub fn new(instructions: Instructions) -> Self {
-        let is_there = Instructions::all().contains(&instructions);
-        Present(if is_there { instructions } else { Instructions::Portable })
-    }
-
-    /// Does `work` with them.
-    #[inline(always)]
-    pub fn run(self, work: impl Work) {
-        match self.0 {
-            Instructions::Portable => work.on(Portable),
-            // SAFETY: the processor has them, as this type says.
-            #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2 => unsafe { on_avx2(work) },
-            // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
-            Instructions::Avx512 => unsafe { on_avx512(work) },
-        }
+/// Does `work` with some instructions.
+#[inline(always)]
+pub(super) fn run(instructions: Instructions, work: impl Work) {
+    match instructions.set() {
+        InstructionSet::Portable => work.on(Portable),
+        // SAFETY: the processor has them: nobody could hold them otherwise.
+        #[cfg(target_arch = "x86_64")]
+        InstructionSet::Avx2 => unsafe { on_avx2(work) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        InstructionSet::Avx512 => unsafe { on_avx512(work) },
     }
 }
 

@@ -5,7 +5,7 @@ use octavo_types::{Consumer, Event, Instructions, PageSize, Segment, VirtAddr};
 
 use super::lanes::{Lanes, Machine, up_to_first};
 use super::pages::{Page, Pages};
-use super::run::{Present, Work};
+use super::run::{Work, run};
 use super::{MAX_SETS_LOG2, MAX_WAYS, SetIndex};
 use crate::counts::Stream;
 use crate::sizes::Sizes;
@@ -71,7 +71,7 @@ struct Single {
     pages: Pages,
     sets: Vec<Lanes>,
     ways: usize,
-    present: Option<Present>,
+    at_once: Option<Instructions>,
     last: Page,
     misses: u64,
 }
@@ -85,12 +85,12 @@ impl Single {
         instructions: Instructions,
     ) -> Self {
         let sets_log2 = sets_log2.min(MAX_SETS_LOG2);
-        let plain = instructions == Instructions::Portable;
+        let plain = instructions == Instructions::PORTABLE;
         Single {
             pages: Pages::new(page_size, index, sets_log2),
             sets: vec![Lanes::EMPTY; 1 << sets_log2],
             ways: ways.clamp(1, MAX_WAYS),
-            present: (!plain).then(|| Present::new(instructions)),
+            at_once: (!plain).then_some(instructions),
             last: Page::NONE,
             misses: 0,
         }
@@ -113,8 +113,8 @@ impl Single {
 impl Kernel for Single {
     fn take(&mut self, batch: &Touches, rows: &Rows) {
         self.pages.follow(rows, |_, _| ());
-        if let Some(present) = self.present {
-            return present.run(AtOnce { tlb: self, batch });
+        if let Some(instructions) = self.at_once {
+            return run(instructions, AtOnce { tlb: self, batch });
         }
         let by_row = self.pages.by_row();
         for page in batch.touches.iter().map(|touch| by_row[touch.row().index()]) {

@@ -15,7 +15,7 @@ mod single;
 #[cfg(test)]
 mod tests;
 
-use octavo_types::{Instructions, PageSize};
+use octavo_types::{InstructionSet, Instructions, PageSize};
 
 use crate::sizes::Sizes;
 use crate::touches::{Kernel, LANES, Rows, Touch, Touches};
@@ -119,14 +119,14 @@ impl Stack {
 impl Kernel for Stack {
     fn take(&mut self, batch: &Touches, rows: &Rows) {
         let touches = &batch.touches;
-        match self.instructions {
-            Instructions::Portable => self.take_with(lanes::PORTABLE, touches, rows),
-            // SAFETY: the processor has what `Instructions` names.
+        match self.instructions.set() {
+            InstructionSet::Portable => self.take_with(lanes::PORTABLE, touches, rows),
+            // SAFETY: the processor has them: nobody could hold them otherwise.
             #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2 => unsafe { self.take_avx2(touches, rows) },
+            InstructionSet::Avx2 => unsafe { self.take_avx2(touches, rows) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Instructions::Avx512 => unsafe { self.take_avx512(touches, rows) },
+            InstructionSet::Avx512 => unsafe { self.take_avx512(touches, rows) },
         }
     }
 }

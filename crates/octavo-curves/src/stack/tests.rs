@@ -28,7 +28,7 @@ fn curves(
     let sizes = Sizes::new(sizes.to_vec());
     let mut rows = Rows::new(sizes.clone(), Relocation::default());
     let (mut splitter, mut batch) = (Splitter::new(stream), Touches::default());
-    let portable = Instructions::Portable;
+    let portable = Instructions::PORTABLE;
     let mut stack = Stack::new(sizes, max_entries, instructions.unwrap_or(portable));
     for (number, step) in random.steps.iter().enumerate() {
         if let Step::Segment(index, addresses) = step {

@@ -99,7 +99,7 @@ const MASKS: [u16; LEVELS] = {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use octavo_types::Instructions;
+    use octavo_types::{InstructionSet, Instructions};
     use proptest::prelude::*;
 
     fn check<M: Machine>(
@@ -156,16 +156,16 @@ mod tests {
             let (ids, bits) = (Lanes(ids), Bits(bits));
             for instructions in Instructions::all() {
                 // These are those that the processor has.
-                match instructions {
-                    Instructions::Portable => check(Portable, ids, bits, value, pages, moving),
+                match instructions.set() {
+                    InstructionSet::Portable => check(Portable, ids, bits, value, pages, moving),
                     #[cfg(target_arch = "x86_64")]
-                    Instructions::Avx2 => {
+                    InstructionSet::Avx2 => {
                         // SAFETY: the processor has it.
                         let machine = unsafe { Avx2::new() };
                         check(machine, ids, bits, value, pages, moving);
                     }
                     #[cfg(target_arch = "x86_64")]
-                    Instructions::Avx512 => {
+                    InstructionSet::Avx512 => {
                         // SAFETY: the processor has it.
                         let machine = unsafe { Avx512::new() };
                         check(machine, ids, bits, value, pages, moving);

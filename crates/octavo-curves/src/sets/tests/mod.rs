@@ -13,9 +13,9 @@ use proptest::prelude::*;
 
 use super::misses::LEVELS;
 use super::pages::Page;
+use super::run::run;
 use super::{
-    Engine, MAX_SETS_LOG2, MAX_WAYS, Machine, Misses, Nested, Present, Scattered, SetIndex,
-    SingleSets, Work,
+    Engine, MAX_SETS_LOG2, MAX_WAYS, Machine, Misses, Nested, Scattered, SetIndex, SingleSets, Work,
 };
 use sequence::sequence;
 
@@ -70,7 +70,7 @@ fn found(
         pages.push(Page::new(id, index.set(number, MAX_SETS_LOG2) as u32));
     }
     for batch in pages.chunks(pages.len().div_ceil(batches)) {
-        Present::new(instructions).run(Take(&mut engine, batch, &mut misses));
+        run(instructions, Take(&mut engine, batch, &mut misses));
     }
     if let Engine::Scattered(engine) = engine {
         misses = engine.misses(&misses);

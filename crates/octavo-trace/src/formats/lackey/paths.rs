@@ -10,7 +10,7 @@
 
 use std::mem::MaybeUninit;
 
-use octavo_types::{Instructions, ItemKind, VirtAddr};
+use octavo_types::{InstructionSet, Instructions, ItemKind, VirtAddr};
 use rustc_hash::FxHashMap;
 
 use super::super::reader::Learning;
@@ -115,14 +115,14 @@ impl Paths {
         }
         self.link(key, piece, &out.learner);
         let text = &text[used..];
-        match self.instructions {
-            Instructions::Portable => self.run::<Portable>(piece, text, lines, out),
+        match self.instructions.set() {
+            InstructionSet::Portable => self.run::<Portable>(piece, text, lines, out),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: this processor has AVX2, or it would not have been chosen.
-            Instructions::Avx2 => unsafe { self.run_avx2(piece, text, lines, out) },
+            InstructionSet::Avx2 => unsafe { self.run_avx2(piece, text, lines, out) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above, with AVX-512.
-            Instructions::Avx512 => unsafe { self.run_avx512(piece, text, lines, out) },
+            InstructionSet::Avx512 => unsafe { self.run_avx512(piece, text, lines, out) },
         }
     }
 
