@@ -225,7 +225,7 @@ may. "One TLB" has 64 sets of 4 ways; "plain" looks up every reference, as anybo
 - `stack n`: fully associative TLBs of 1 to 4,096 entries at n page sizes from 4 KiB.
 - `sets`: 1 to 1,024 sets of 1 to 16 ways at 4 KiB.
 - `working sets n`: 4 KiB and a window of 10^6 references, or nine page sizes from 4 KiB by seven \
-windows of 10^2 to 10^8.
+windows of 10^5 to 10^8; `short`: of 10^2 to 10^8.
 - `two sizes`: 4 KiB with 32 KiB, a window of 10^7, all TLBs of both kinds, all ways of indexing.
 
 {table(times_table(names, totals))}

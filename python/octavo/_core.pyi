@@ -646,6 +646,8 @@ class Checked(TypedDict):
     counts: dict[str, int]
     """How many there are of each kind."""
     streams: int
+    streams_mapped: int
+    """How many of them tell mappings; the references of others are held against none."""
     instructions: int
     references: int
     fault: str | None

@@ -221,6 +221,7 @@ fn checked_dict<'py>(py: Python<'py>, of: &Facts, report: &Report) -> PyResult<B
         findings: findings,
         counts: counts,
         streams: report.streams,
+        streams_mapped: report.streams_mapped,
         instructions: report.instructions,
         references: report.references,
         fault: report.error.as_ref().map(ToString::to_string),

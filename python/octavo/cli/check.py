@@ -76,6 +76,8 @@ def _show(console: Console, trace: str, found: "Checked") -> None:
         say(console, f"and {left} more; in all {kinds}.")
     for note in own_notes_on(found["facts"]):
         say(console, note)
+    if not found["streams_mapped"]:
+        say(console, "The trace tells no mappings, so its references were held against none.")
     if found["fault"] is None:
         number = sum(found["counts"].values())
         verdict = f"{number} finding{'s' if number > 1 else ''}" if number else "nothing is wrong"

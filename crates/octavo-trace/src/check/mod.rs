@@ -44,6 +44,8 @@ pub struct Report {
     pub counts: BTreeMap<FindingKind, u64>,
     /// How many streams began.
     pub streams: u64,
+    /// How many of them tell mappings: the references of others are held against none.
+    pub streams_mapped: u64,
     /// Instructions of all streams.
     pub instructions: u64,
     /// Fetches, loads and stores of all streams.
@@ -167,6 +169,7 @@ impl Checker {
         for (kind, count) in checked.checker.counts() {
             *self.report.counts.entry(*kind).or_default() += count;
         }
+        self.report.streams_mapped += u64::from(checked.checker.has_mappings());
         self.report.instructions += checked.checker.instructions();
         self.report.references += checked.checker.references();
     }

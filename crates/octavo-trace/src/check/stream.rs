@@ -66,6 +66,11 @@ impl StreamChecker {
         }
     }
 
+    /// Whether the stream has told any mapping.
+    pub fn has_mappings(&self) -> bool {
+        self.has_mappings
+    }
+
     /// How many instructions it has seen.
     pub fn instructions(&self) -> u64 {
         self.instructions
