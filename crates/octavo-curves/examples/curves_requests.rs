@@ -13,9 +13,9 @@ mod loaded;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 
-use loaded::Loaded;
+use loaded::{Loaded, each_reference};
 use octavo_curves::Stream;
-use octavo_types::{Consumer, Event, ItemKind, PageSize, Segment, VirtAddr};
+use octavo_types::{Consumer, Event, Segment, VirtAddr};
 
 fn main() {
     let (mut references, mut stream, mut drop_repeats) = (u64::MAX, Stream::All, false);
@@ -50,9 +50,7 @@ struct Requests {
 }
 
 impl Requests {
-    fn reference(&mut self, addr: VirtAddr, size_bytes: u16) {
-        let last = addr.wrapping_add(u64::from(size_bytes) - 1);
-        let (first, last) = (addr.page(PageSize::BASE).raw(), last.page(PageSize::BASE).raw());
+    fn reference(&mut self, first: u64, last: u64) {
         self.request(first);
         if last != first {
             self.request(last);
@@ -76,22 +74,8 @@ impl Requests {
 
 impl Consumer for Requests {
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
-        let mut data = addresses.iter();
-        for item in segment.items() {
-            if item.kind == ItemKind::Fetch {
-                if self.stream != Stream::Data {
-                    self.reference(item.addr, item.size_bytes);
-                }
-                continue;
-            }
-            let addr = *data.next().expect("one each");
-            if self.stream == Stream::Fetch || (item.guarded && addr == VirtAddr::NULL) {
-                continue;
-            }
-            for _ in 0..if item.kind == ItemKind::Modify { 2 } else { 1 } {
-                self.reference(addr, item.size_bytes);
-            }
-        }
+        let stream = self.stream;
+        each_reference(stream, segment, addresses, |first, last| self.reference(first, last));
     }
 
     fn event(&mut self, _: &Event) {}

@@ -9,7 +9,7 @@ use octavo_curves::Stream;
 use octavo_trace::formats::{OpenOptions, open};
 use octavo_trace::source::{Batch, Step};
 use octavo_trace::{Decoder, Observer, StreamEnd, StreamIdentity, WordConsumer};
-use octavo_types::{Consumer, Event, Segment, VirtAddr};
+use octavo_types::{Consumer, Event, ItemKind, PageSize, Segment, VirtAddr};
 
 /// The streams by name.
 pub const STREAMS: [(&str, Stream); 3] =
@@ -18,6 +18,33 @@ pub const STREAMS: [(&str, Stream); 3] =
 /// A stream by its name.
 pub fn stream(name: &str) -> (&'static str, Stream) {
     *STREAMS.iter().find(|(known, _)| *known == name).expect("fetch, data or all")
+}
+
+/// The base pages of each reference of `stream` that an execution makes, its first and last: a
+/// modify makes two references.
+#[inline(always)]
+pub fn each_reference(
+    stream: Stream,
+    segment: &Segment,
+    addresses: &[VirtAddr],
+    mut reference: impl FnMut(u64, u64),
+) {
+    let mut data = addresses.iter();
+    for item in segment.items() {
+        let is_fetch = item.kind == ItemKind::Fetch;
+        let addr = if is_fetch { item.addr } else { *data.next().expect("one each") };
+        let absent = item.guarded && addr == VirtAddr::NULL;
+        let other = if is_fetch { Stream::Data } else { Stream::Fetch };
+        if stream == other || (!is_fetch && absent) {
+            continue;
+        }
+        let last = addr.wrapping_add(u64::from(item.size_bytes) - 1);
+        let (first, last) = (addr.page(PageSize::BASE).raw(), last.page(PageSize::BASE).raw());
+        reference(first, last);
+        if item.kind == ItemKind::Modify {
+            reference(first, last);
+        }
+    }
 }
 
 /// What the first process image of a trace executed, up to some number of references.

@@ -1,7 +1,9 @@
 //! One set-associative TLB as anybody would write it.
 
 use octavo_curves::Stream;
-use octavo_types::{Consumer, Event, ItemKind, PageSize, Segment, VirtAddr};
+use octavo_types::{Consumer, Event, Segment, VirtAddr};
+
+use crate::loaded::each_reference;
 
 const NO_PAGE: u64 = u64::MAX;
 
@@ -23,9 +25,7 @@ impl PlainTlb {
     }
 
     #[inline(always)]
-    fn reference(&mut self, addr: VirtAddr, size_bytes: u16) {
-        let last = addr.wrapping_add(u64::from(size_bytes) - 1);
-        let (first, last) = (addr.page(PageSize::BASE).raw(), last.page(PageSize::BASE).raw());
+    fn reference(&mut self, first: u64, last: u64) {
         self.look_up(first);
         if last != first {
             self.look_up(last);
@@ -46,23 +46,8 @@ impl PlainTlb {
 
 impl Consumer for PlainTlb {
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
-        let mut data = addresses.iter();
-        for item in segment.items() {
-            if item.kind == ItemKind::Fetch {
-                if self.stream != Stream::Data {
-                    self.reference(item.addr, item.size_bytes);
-                }
-                continue;
-            }
-            let Some(&addr) = data.next() else { continue };
-            if self.stream == Stream::Fetch || (item.guarded && addr == VirtAddr::NULL) {
-                continue;
-            }
-            self.reference(addr, item.size_bytes);
-            if item.kind == ItemKind::Modify {
-                self.reference(addr, item.size_bytes);
-            }
-        }
+        let stream = self.stream;
+        each_reference(stream, segment, addresses, |first, last| self.reference(first, last));
     }
 
     fn event(&mut self, _: &Event) {}
