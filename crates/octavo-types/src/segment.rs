@@ -80,6 +80,8 @@ pub struct FetchPage {
     /// Whether the run begins with the second half of an instruction that spans from the page
     /// before: a look-up more than there are fetches.
     pub spilled: bool,
+    /// How many data items there are from its beginning to that of the next one.
+    pub data: u32,
 }
 
 /// A definition that cannot be a segment.
@@ -111,7 +113,7 @@ impl Segment {
     /// A segment of `items`; `dependences` has one entry per fetch, or none where unknown. Entries
     /// that all say nothing are the same as none.
     pub fn new(items: Vec<Item>, mut dependences: Vec<Dependences>) -> Result<Self, SegmentError> {
-        let (mut data, mut fetch_pages) = (Vec::new(), Vec::new());
+        let (mut data, mut fetch_pages) = (Vec::new(), Vec::<FetchPage>::new());
         let (mut instructions, mut loads, mut stores, mut modifies) = (0u32, 0u32, 0u32, 0u32);
         let mut has_guarded = false;
         for (index, item) in items.iter().enumerate() {
@@ -129,6 +131,9 @@ impl Segment {
             stores += u32::from(item.references - item.loads);
             modifies += u32::from(item.references == 2);
             data.push(item);
+            if let Some(run) = fetch_pages.last_mut() {
+                run.data += 1;
+            }
         }
         if !dependences.is_empty() && dependences.len() != instructions as usize {
             return Err(SegmentError::Dependences(instructions as usize, dependences.len()));
@@ -238,10 +243,10 @@ fn add_fetch(pages: &mut Vec<FetchPage>, item: &Item) {
     let last = item.addr.wrapping_add(u64::from(item.size_bytes) - 1).page(PageSize::BASE);
     match pages.last_mut() {
         Some(run) if run.page == first => run.fetches += 1,
-        _ => pages.push(FetchPage { page: first, fetches: 1, spilled: false }),
+        _ => pages.push(FetchPage { page: first, fetches: 1, spilled: false, data: 0 }),
     }
     if last != first {
-        pages.push(FetchPage { page: last, fetches: 0, spilled: true });
+        pages.push(FetchPage { page: last, fetches: 0, spilled: true, data: 0 });
     }
 }
 
@@ -259,6 +264,7 @@ mod tests {
             item(ItemKind::Fetch, 3, 0x1ff0),
             item(ItemKind::Modify, 8, 0),
             item(ItemKind::Fetch, 7, 0x1ffc),
+            item(ItemKind::Load, 8, 0),
             item(ItemKind::Fetch, 1, 0x2003),
         ];
         let segment = Segment::new(items, Vec::new()).unwrap();
@@ -266,11 +272,11 @@ mod tests {
         assert_eq!(
             segment.fetch_pages(),
             [
-                FetchPage { page: page(1), fetches: 2, spilled: false },
-                FetchPage { page: page(2), fetches: 1, spilled: true },
+                FetchPage { page: page(1), fetches: 2, spilled: false, data: 1 },
+                FetchPage { page: page(2), fetches: 1, spilled: true, data: 1 },
             ]
         );
-        assert_eq!((segment.instructions(), segment.loads(), segment.stores()), (3, 1, 1));
+        assert_eq!((segment.instructions(), segment.loads(), segment.stores()), (3, 2, 1));
     }
 
     #[test]

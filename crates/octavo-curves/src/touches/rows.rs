@@ -15,6 +15,9 @@ const LEAF_LOG2: u8 = 6;
 const LEAF_PAGES: usize = 1 << LEAF_LOG2;
 /// How many leaves are found without hashing: enough for 256 MiB.
 const GUESSES: usize = 1024;
+/// How many pages are found at once: enough for 64 MiB. What is used is little.
+const RECENT: usize = 1 << 14;
+const NO_PAGE: u64 = u64::MAX;
 const NO_LEAF: u64 = u64::MAX;
 const NO_ROW: u32 = u32::MAX;
 
@@ -43,6 +46,8 @@ pub struct Rows {
     leaves: Vec<[u32; LEAF_PAGES]>,
     /// By a leaf number's low bits, the leaf last found there.
     guesses: Box<[(u64, u32); GUESSES]>,
+    /// By a base page's low bits, as traced: the page last found there and its row.
+    recent: Box<[(u64, u32); RECENT]>,
     pages: Vec<PageNumber>,
     traced: Vec<PageNumber>,
     ids: Vec<[u32; LANES]>,
@@ -58,6 +63,7 @@ impl Rows {
             by_leaf: Table::default(),
             leaves: Vec::new(),
             guesses: Box::new([(NO_LEAF, 0); GUESSES]),
+            recent: vec![(NO_PAGE, 0); RECENT].into_boxed_slice().try_into().expect("as many"),
             pages: Vec::new(),
             traced: Vec::new(),
             ids: Vec::new(),
@@ -116,23 +122,32 @@ impl Rows {
     /// The row of a base page, as traced; made when it is new.
     #[inline(always)]
     pub fn row(&mut self, traced: u64) -> Row {
+        let recent = &self.recent[traced as usize % RECENT];
+        if recent.0 == traced { Row(recent.1) } else { self.find(traced) }
+    }
+
+    #[inline(never)]
+    fn find(&mut self, traced: u64) -> Row {
         let number = traced >> LEAF_LOG2;
-        let guess = &mut self.guesses[number as usize % GUESSES];
-        if guess.0 != number {
-            let leaf = match self.by_leaf.get(&number) {
-                Some(&leaf) => leaf,
-                None => {
-                    let leaf = self.leaves.len() as u32;
-                    self.leaves.push([NO_ROW; LEAF_PAGES]);
-                    self.by_leaf.insert(number, leaf);
-                    leaf
-                }
-            };
-            *guess = (number, leaf);
-        }
-        let leaf = guess.1;
+        let guess = self.guesses[number as usize % GUESSES];
+        let leaf = if guess.0 == number { guess.1 } else { self.leaf(number) };
         let row = self.leaves[leaf as usize][traced as usize % LEAF_PAGES];
-        if row != NO_ROW { Row(row) } else { self.add(traced, leaf) }
+        let row = if row != NO_ROW { Row(row) } else { self.add(traced, leaf) };
+        self.recent[traced as usize % RECENT] = (traced, row.0);
+        row
+    }
+
+    /// The leaf of this number, which is guessed from now on; made when it is new.
+    #[cold]
+    #[inline(never)]
+    fn leaf(&mut self, number: u64) -> u32 {
+        let next = self.leaves.len() as u32;
+        let leaf = *self.by_leaf.entry(number).or_insert(next);
+        if leaf == next {
+            self.leaves.push([NO_ROW; LEAF_PAGES]);
+        }
+        self.guesses[number as usize % GUESSES] = (number, leaf);
+        leaf
     }
 
     #[cold]

@@ -1,12 +1,17 @@
 //! From segments to the touches of one stream: fetches, data, or both as they come.
 
-use octavo_types::{DataItem, FetchPage, Item, ItemKind, PageSize, Segment, VirtAddr};
+use std::hint::select_unpredictable as select;
+use std::mem::MaybeUninit;
+
+use octavo_types::{DataItem, Item, ItemKind, PageSize, Segment, VirtAddr};
 
 use super::{BATCH_REFS, BATCH_TOUCHES, Row, Rows, SPILLED, Touch, Touches};
 use crate::counts::Stream;
 
 /// No page has this number.
 const NO_PAGE: u64 = u64::MAX;
+/// No code: fetches do not count.
+const NO_CODE: (u64, Row) = (NO_PAGE, Row(0));
 
 /// Makes the touches of one stream.
 pub struct Splitter {
@@ -44,16 +49,14 @@ impl Splitter {
     /// Takes an execution of a segment in. A batch that [`Splitter::is_full`] is to be taken first.
     #[inline]
     pub fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr], rows: &mut Rows) {
-        match self.stream {
-            _ if self.origin.is_some() => self.items(segment, addresses, rows),
-            Stream::Fetch => self.fetches(segment, rows),
-            Stream::Data => self.within_one_page::<false>(NO_PAGE, segment, addresses, rows),
-            Stream::All => match segment.fetch_pages() {
-                [FetchPage { page, .. }] => {
-                    self.within_one_page::<true>(page.raw(), segment, addresses, rows);
-                }
-                _ => self.items(segment, addresses, rows),
-            },
+        let done = match self.stream {
+            _ if self.origin.is_some() || segment.has_guarded() => false,
+            Stream::Fetch => return self.fetches(segment, rows),
+            Stream::Data => self.whole::<false>(segment, addresses, rows),
+            Stream::All => self.whole::<true>(segment, addresses, rows),
+        };
+        if !done {
+            self.items(segment, addresses, rows);
         }
     }
 
@@ -126,69 +129,39 @@ impl Splitter {
         }
     }
 
-    /// A segment whose fetches are all from the page `code`, or do not count.
-    ///
-    /// Which page comes next, nobody can foretell; so each reference writes its touch, and one that
-    /// stays on its page has it overwritten by the next.
+    /// All items of a segment, each within a page, and page by page of the code, whose fetches may
+    /// not count. Whether it was so: else nothing was done.
     #[inline(always)]
-    fn within_one_page<const FETCHES: bool>(
+    fn whole<const FETCHES: bool>(
         &mut self,
-        code: u64,
         segment: &Segment,
         addresses: &[VirtAddr],
         rows: &mut Rows,
-    ) {
-        let data = segment.data();
-        let mut current = self.current;
-        let start = (self.refs - self.batch.start_refs) as u32;
-        let (mut at, mut fetched) = (start, 0);
-        let code_row = if FETCHES { rows.row(code) } else { Row(0) };
-        // Fetches, and a modify that spans two pages.
-        self.batch.touches.reserve((1 + 4) * data.len() + 1);
-        let touches = self.batch.touches.spare_capacity_mut();
-        let mut made = 0;
-        for (item, addr) in data.iter().zip(addresses) {
-            if FETCHES {
-                touches[made].write(Touch { row: code_row, at });
-                let some = item.fetches_before > fetched;
-                made += usize::from(some & (current != code));
-                current = if some { code } else { current };
-                at += item.fetches_before - fetched;
-                fetched = item.fetches_before;
+    ) -> bool {
+        let (data, pages) = (segment.data(), segment.fetch_pages());
+        self.batch.touches.reserve(2 * (data.len() + pages.len()) + 1);
+        let at = (self.refs - self.batch.start_refs) as u32;
+        let touches = self.batch.touches.spare_capacity_mut().as_mut_ptr();
+        let made = Made { touches, current: self.current, at, fetched: 0 };
+        let made = match pages {
+            _ if !FETCHES => made.data::<false>(data, addresses, NO_CODE, rows),
+            [run] if run.data as usize == data.len() => {
+                let code = (run.page.raw(), rows.row(run.page.raw()));
+                let made = made.data::<true>(data, addresses, code, rows);
+                made.map(|made| made.fetches(run.fetches, code))
             }
-            if item.guarded && *addr == VirtAddr::NULL {
-                continue;
-            }
-            let page = addr.page(PageSize::BASE).raw();
-            if addr.raw() % PageSize::BASE.bytes() <= u64::from(item.last_whole_offset) {
-                touches[made].write(Touch { row: rows.row(page), at });
-                made += usize::from(page != current);
-                current = page;
-                at += u32::from(item.references);
-                continue;
-            }
-            // A modify that spans two pages is a load of both and then a store to both.
-            for _ in 0..item.references {
-                for (page, flag) in [(page, 0), (page.wrapping_add(1), SPILLED)] {
-                    touches[made].write(Touch { row: rows.row(page), at: at | flag });
-                    made += usize::from(page != current);
-                    current = page;
-                }
-                at += 1;
-            }
+            _ => made.page_by_page(segment, addresses, rows),
+        };
+        let Some(made) = made else { return false };
+        self.current = made.current;
+        self.refs += u64::from(made.at - at);
+        // SAFETY: both lie in the room behind the batch's touches; a touch was written at each place
+        // before the place was passed.
+        unsafe {
+            let count = made.touches.offset_from(touches) as usize;
+            self.batch.touches.set_len(self.batch.touches.len() + count);
         }
-        if FETCHES && segment.instructions() > fetched {
-            touches[made].write(Touch { row: code_row, at });
-            made += usize::from(current != code);
-            current = code;
-            at += segment.instructions() - fetched;
-        }
-        let made = self.batch.touches.len() + made;
-        // SAFETY: a touch was written at each place before the place was passed, and `touches`
-        // had room for it.
-        unsafe { self.batch.touches.set_len(made) };
-        self.current = current;
-        self.refs += u64::from(at - start);
+        true
     }
 
     /// Item by item, as they come.
@@ -218,6 +191,101 @@ impl Splitter {
         } else {
             self.spanning(first, rows);
         }
+    }
+}
+
+/// Touches in the making, of a segment.
+///
+/// Which page comes next, nobody can foretell; so each reference writes its touch, and one that
+/// stays on its page has it overwritten by the next.
+#[derive(Clone, Copy)]
+struct Made {
+    /// Where the next one is written. There is room for one at each data item and each run of
+    /// fetches, one more before each of them, and one that does not count.
+    touches: *mut MaybeUninit<Touch>,
+    /// The page of the last touch, as traced.
+    current: u64,
+    /// References so far, in the batch.
+    at: u32,
+    /// Instructions fetched so far, of the segment.
+    fetched: u32,
+}
+
+impl Made {
+    /// A touch, which counts if it does and if the page is another than the last one.
+    #[inline(always)]
+    fn touch(self, page: u64, row: Row, at: u32, counts: bool) -> Self {
+        let made = usize::from(counts & (page != self.current));
+        // SAFETY: there is room.
+        let touches = unsafe {
+            (*self.touches).write(Touch { row, at });
+            self.touches.add(made)
+        };
+        Made { touches, current: select(counts, page, self.current), ..self }
+    }
+
+    /// All fetches of the segment up to `fetched`, where there are more of them, are from the page
+    /// `code`.
+    #[inline(always)]
+    fn fetches(self, fetched: u32, (code, row): (u64, Row)) -> Self {
+        let made = self.touch(code, row, self.at, fetched > self.fetched);
+        Made { at: self.at + (fetched - self.fetched), fetched, ..made }
+    }
+
+    /// Some data items, between fetches from the page `code`; none if one of them spans two pages.
+    #[inline(always)]
+    fn data<const FETCHES: bool>(
+        self,
+        data: &[DataItem],
+        addresses: &[VirtAddr],
+        code: (u64, Row),
+        rows: &mut Rows,
+    ) -> Option<Self> {
+        let mut made = self;
+        for (item, addr) in data.iter().zip(addresses) {
+            let page = addr.page(PageSize::BASE).raw();
+            if addr.raw() % PageSize::BASE.bytes() > u64::from(item.last_whole_offset) {
+                return None;
+            }
+            let row = rows.row(page);
+            if FETCHES {
+                made = made.fetches(item.fetches_before, code);
+            }
+            made = made.touch(page, row, made.at, true);
+            made.at += u32::from(item.references);
+        }
+        Some(made)
+    }
+
+    /// A segment that is fetched from several pages, or from none at its beginning.
+    #[inline(never)]
+    fn page_by_page(
+        self,
+        segment: &Segment,
+        addresses: &[VirtAddr],
+        rows: &mut Rows,
+    ) -> Option<Self> {
+        let pages = segment.fetch_pages();
+        let of_runs: u32 = pages.iter().map(|run| run.data).sum();
+        let before = segment.data().len() - of_runs as usize;
+        let (first, mut data) = segment.data().split_at(before);
+        let (first_addresses, mut addresses) = addresses.split_at(before);
+        let mut made = self.data::<false>(first, first_addresses, NO_CODE, rows)?;
+        let mut fetched = 0;
+        for run in pages {
+            let code = (run.page.raw(), rows.row(run.page.raw()));
+            if run.spilled {
+                // The reference that it ends is counted already.
+                made = made.touch(code.0, code.1, (made.at - 1) | SPILLED, true);
+            }
+            let (of_run, others) = data.split_at(run.data as usize);
+            let (of_run_addresses, other_addresses) = addresses.split_at(run.data as usize);
+            made = made.data::<true>(of_run, of_run_addresses, code, rows)?;
+            fetched += run.fetches;
+            made = made.fetches(fetched, code);
+            (data, addresses) = (others, other_addresses);
+        }
+        Some(made)
     }
 }
 
