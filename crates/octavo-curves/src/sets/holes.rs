@@ -12,7 +12,7 @@ use octavo_types::Instructions;
 use super::lanes::{Machine, NONE, first, up_to_first};
 use super::lists::Lists;
 use super::misses::{LEVELS, Misses};
-use super::nested::Nested;
+use super::nested::{Nested, Step};
 use super::pages::Page;
 use super::run::{Work, run};
 use super::{MAX_SETS_LOG2, MAX_WAYS};
@@ -58,6 +58,25 @@ impl HoleSets {
         }
     }
 
+    /// Looks ids up, one after the other, each of which always comes with the same index bits: they
+    /// are those of `ids`, with what they are of the two kinds that are counted apart, whose kind the
+    /// one before was, and how often the one before and it are then looked up by turns.
+    #[inline(always)]
+    pub fn take_turns(
+        &mut self,
+        ids: impl Iterator<Item = (u32, u64, [usize; 2], u32)>,
+        out: &mut [Misses; 2],
+    ) {
+        let steps = ids.map(|(id, index_bits, [kind, before_kind], turns)| {
+            let page = Page::new(id, index_bits as u32 % (1 << MAX_SETS_LOG2));
+            Step { page, kind, before_kind, turns }
+        });
+        match &mut self.sets {
+            HeldAs::Nested(sets) => run(sets.instructions(), TakeSteps { sets, steps, out }),
+            HeldAs::Lists(..) => unreachable!("no id has come with several index bits"),
+        }
+    }
+
     #[inline(never)]
     fn look_up(&mut self, page: Page, refines: bool, out: &mut Misses) {
         if let HeldAs::Nested(sets) = &mut self.sets {
@@ -87,6 +106,20 @@ impl HoleSets {
     /// Entries invalidated with 2^*s* sets of *w* ways, at `[s][w - 1]`.
     pub fn invalidated(&self) -> Vec<[u64; MAX_WAYS]> {
         self.invalidated.held(self.max_sets_log2)
+    }
+}
+
+/// Pages are used.
+struct TakeSteps<'a, I> {
+    sets: &'a mut Nested,
+    steps: I,
+    out: &'a mut [Misses; 2],
+}
+
+impl<I: Iterator<Item = Step>> Work for TakeSteps<'_, I> {
+    #[inline(always)]
+    fn on<M: Machine>(self, machine: M) {
+        self.sets.take_steps(machine, self.steps, self.out);
     }
 }
 

@@ -26,6 +26,17 @@ use super::pages::Page;
 use super::run::{Work, run};
 use super::top::Top;
 
+/// A page is used, and then the one used before and it by turns, so many times in all.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub page: Page,
+    /// 0 or 1.
+    pub kind: usize,
+    /// That of the page used before; it means nothing where there are no turns.
+    pub before_kind: usize,
+    pub turns: u32,
+}
+
 /// The sets of one stream.
 pub(super) struct Nested {
     /// The four pages used last.
@@ -61,9 +72,33 @@ impl Nested {
         let mut top = *last;
         for page in pages {
             match top.find(page) {
-                Some(found) => at_top.add(found),
+                Some(found) => at_top.add(found, 1),
                 None => far(machine, page, &mut top, front, behind, counts),
             }
+        }
+        *last = top;
+    }
+
+    /// Pages of two kinds are used, each with misses of its own.
+    #[inline(always)]
+    pub fn take_steps<M: Machine>(
+        &mut self,
+        machine: M,
+        steps: impl Iterator<Item = Step>,
+        misses: &mut [Misses; 2],
+    ) {
+        let Nested { top: last, front, behind, .. } = self;
+        let mut top = *last;
+        for Step { page, kind, before_kind, turns } in steps {
+            let (counts, at_top) = misses[kind % 2].parts();
+            match top.find(page) {
+                Some(found) => at_top.add(found, 1),
+                None => far(machine, page, &mut top, front, behind, counts),
+            }
+            // Without a branch on whether there are any.
+            let found = top.take_turns(turns);
+            misses[kind % 2].parts().1.add(found, u64::from(turns / 2));
+            misses[before_kind % 2].parts().1.add(found, u64::from(turns.div_ceil(2)));
         }
         *last = top;
     }
@@ -72,7 +107,7 @@ impl Nested {
     #[inline(always)]
     pub fn touch(&mut self, page: Page, misses: &mut Misses) {
         match self.top.find(page) {
-            Some(found) => misses.parts().1.add(found),
+            Some(found) => misses.parts().1.add(found, 1),
             None => run(self.instructions, OneFar { sets: self, page, misses }),
         }
     }

@@ -33,6 +33,16 @@ impl Top {
         Some((common | at) as usize)
     }
 
+    /// The two used last are used by turns, first the second of them, so many times in all. What
+    /// [`Top::find`] would say of each time.
+    #[inline(always)]
+    pub fn take_turns(&mut self, times: u32) -> usize {
+        let [a, b, ..] = self.0;
+        let is_odd = times % 2 == 1;
+        (self.0[0], self.0[1]) = (select(is_odd, b, a), select(is_odd, a, b));
+        (a.in_common(b) | AT[1]) as usize
+    }
+
     /// Those that are pages.
     pub fn pages(&self) -> impl Iterator<Item = Page> {
         self.0.into_iter().filter(|page| *page != Page::NONE)
@@ -65,10 +75,10 @@ impl Default for AtTop {
 }
 
 impl AtTop {
-    /// Once more.
+    /// So many times more.
     #[inline(always)]
-    pub fn add(&mut self, found: usize) {
-        self.0[found % self.0.len()] += 1;
+    pub fn add(&mut self, found: usize, times: u64) {
+        self.0[found % self.0.len()] += times;
     }
 
     /// What was found at all, and how often.

@@ -8,6 +8,7 @@ use octavo_types::Instructions;
 
 use super::indexed::{Indexed, Located};
 use super::tlbs::Page;
+use super::turns::Steps;
 use super::{TwoSizesIndex, TwoSizesSets};
 
 /// The TLBs.
@@ -33,21 +34,11 @@ impl BySmall {
         }
     }
 
-    /// Looks a page up.
-    #[inline(always)]
-    pub fn look_up(&mut self, page: Page) {
-        // That a large page is used most recently of a set does not say so of the smaller ones.
-        self.few.look_up(as_it_is(page), !page.is_large());
+    /// Looks pages up.
+    pub fn take(&mut self, steps: &Steps) {
+        self.few.take_any(steps.iter(), as_it_is);
         if let Some(many) = &mut self.many {
-            many.look_up(by_block(page), true);
-        }
-    }
-
-    /// Two different pages, the last two that were looked up, come in turn, each so many times.
-    pub fn in_turn(&mut self, pages: [Page; 2], times: u64) {
-        self.few.in_turn(pages.map(as_it_is), times);
-        if let Some(many) = &mut self.many {
-            many.in_turn(pages.map(by_block), times);
+            many.take(steps.iter(), |step| (by_block(step.page), step.turns));
         }
     }
 

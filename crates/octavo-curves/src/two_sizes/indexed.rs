@@ -3,7 +3,7 @@
 use octavo_types::Instructions;
 
 use super::tlbs::Page;
-use super::turns::LookUp;
+use super::turns::Step;
 use super::{TwoSizesIndex, TwoSizesSets};
 use crate::sets::{HoleSets, Misses};
 
@@ -22,6 +22,13 @@ impl Located {
     pub fn exact(page: Page, blocks_log2: u8) -> Self {
         let shift = if page.is_large() { blocks_log2 } else { 0 };
         Located { id: page.id, number: page.number >> shift }
+    }
+
+    /// As the large page number indexes what is found by its own.
+    #[inline(always)]
+    pub fn large(self, blocks_log2: u8) -> Self {
+        let shift = if self.is_large() { 0 } else { blocks_log2 };
+        Located { number: self.number >> shift, ..self }
     }
 
     /// Whether it is a large page.
@@ -49,16 +56,49 @@ impl Indexed {
         }
     }
 
-    /// Looks a page up; `refines` where it always has the same number.
+    /// Looks up pages that always have the same number, as steps have them; `located` tells the page
+    /// that it is here, and how often it and the one before are used in turn.
     #[inline(always)]
-    pub fn look_up(&mut self, page: Located, refines: bool) {
+    pub fn take<'a>(
+        &mut self,
+        steps: impl Iterator<Item = &'a Step>,
+        located: impl Fn(&Step) -> (Located, u32),
+    ) {
+        let ids = steps.map(|step| {
+            let (page, turns) = located(step);
+            (page.id, page.number, step.kinds(), turns)
+        });
+        self.sets.take_turns(ids, &mut self.misses);
+    }
+
+    /// Looks up pages that may have several numbers, in turn too.
+    #[inline(always)]
+    pub fn take_any<'a>(
+        &mut self,
+        steps: impl Iterator<Item = &'a Step>,
+        located: impl Fn(Page) -> Located,
+    ) {
+        for step in steps {
+            self.look_up(located(step.page));
+            let turns = step.turns_of_pages();
+            if turns > 1 {
+                self.in_turn([step.page, step.before].map(&located), u64::from(turns / 2));
+            }
+            if turns % 2 == 1 {
+                self.look_up(located(step.before));
+            }
+        }
+    }
+
+    fn look_up(&mut self, page: Located) {
         let misses = &mut self.misses[usize::from(page.is_large())];
-        self.sets.access(page.id, page.number, refines, misses);
+        // That a large page is used most recently of a set does not say so of the smaller ones.
+        self.sets.access(page.id, page.number, !page.is_large(), misses);
     }
 
     /// Two different pages, the last two that were looked up, come in turn, each so many times:
     /// each is the second of the sets that they share, and the first of its own.
-    pub fn in_turn(&mut self, pages: [Located; 2], times: u64) {
+    fn in_turn(&mut self, pages: [Located; 2], times: u64) {
         let common = (pages[0].number ^ pages[1].number).trailing_zeros();
         for level in 0..=common.min(u32::from(self.max_sets_log2)) as usize {
             for page in pages {
@@ -77,15 +117,5 @@ impl Indexed {
         let [small_misses, large_misses] =
             [0, 1].map(|kind: usize| self.misses[kind].missed(self.max_sets_log2));
         TwoSizesSets { index, small_misses, large_misses, invalidated: self.sets.invalidated() }
-    }
-}
-
-impl LookUp<Located> for Indexed {
-    fn look_up(&mut self, page: Located) {
-        self.look_up(page, true);
-    }
-
-    fn in_turn(&mut self, pages: [Located; 2], times: u64) {
-        self.in_turn(pages, times);
     }
 }

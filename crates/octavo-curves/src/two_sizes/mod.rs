@@ -156,6 +156,7 @@ impl Kernel for TwoSizes {
             self.run = Some(Run { block, chunk, is_large, since: now });
             self.tlbs.page(self.chunks.page(block, chunk, is_large));
         }
+        self.tlbs.settle();
     }
 }
 

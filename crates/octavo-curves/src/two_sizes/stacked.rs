@@ -1,6 +1,7 @@
 //! Fully associative TLBs of all sizes, the page size in the tag: what was found at which depth.
 
 use super::TwoSizesStack;
+use super::turns::Steps;
 use crate::stack::HoleStack;
 
 /// The TLBs.
@@ -22,19 +23,28 @@ impl Stacked {
         }
     }
 
-    /// Looks a page up; an odd one is large.
-    #[inline(always)]
-    pub fn look_up(&mut self, id: u32) {
-        if let Some(stack) = &mut self.stack {
-            let depth = stack.access(id).min(self.max_entries + 1);
-            self.depths[id as usize % 2][depth as usize] += 1;
+    /// Looks pages up.
+    pub fn take(&mut self, steps: &Steps) {
+        for step in steps.iter() {
+            self.look_up(step.page.id);
+            let turns = step.turns_of_pages();
+            // All but the last of an odd number change nothing.
+            for kind in step.kinds() {
+                let depth = self.max_entries.min(1) + 1;
+                self.depths[kind][depth as usize] += u64::from(turns / 2);
+            }
+            if turns % 2 == 1 {
+                self.look_up(step.before.id);
+            }
         }
     }
 
-    /// Two pages, the last two that were looked up, come in turn, each so many times.
-    pub fn in_turn(&mut self, ids: [u32; 2], times: u64) {
-        for id in ids {
-            self.depths[id as usize % 2][self.max_entries.min(1) as usize + 1] += times;
+    /// An odd id is that of a large page.
+    #[inline(always)]
+    fn look_up(&mut self, id: u32) {
+        if let Some(stack) = &mut self.stack {
+            let depth = stack.access(id).min(self.max_entries + 1);
+            self.depths[id as usize % 2][depth as usize] += 1;
         }
     }
 

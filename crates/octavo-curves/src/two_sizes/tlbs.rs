@@ -5,7 +5,7 @@ use octavo_types::Instructions;
 use super::by_small::BySmall;
 use super::indexed::{Indexed, Located};
 use super::stacked::Stacked;
-use super::turns::{LookUp, Turns};
+use super::turns::Steps;
 use super::{TwoSizesConfig, TwoSizesIndex, TwoSizesSets, TwoSizesStack};
 
 /// A page as it is at the moment, small or large.
@@ -29,28 +29,16 @@ impl Page {
 
 /// All of them for one stream.
 ///
-/// Nearest to the stream stands what cares for the block that is referenced also where that lies
-/// in a large page, which is what is indexed by the small page number. What is used in turn there
-/// is so everywhere, or is the same page.
+/// Each takes many pages at a time, one after the other: so what it holds and what it foresees stays
+/// at hand.
 pub struct Tlbs {
-    turns: Turns<Page>,
-    all: All,
-}
-
-struct All {
     blocks_log2: u8,
-    by_small: BySmall,
-    whole: Turns<Located>,
-    shared: Shared,
-    split: [(Turns<Located>, Indexed); 2],
-}
-
-/// What holds pages of both sizes, and finds a large one by nothing that lies in it.
-struct Shared {
-    blocks_log2: u8,
+    steps: Steps,
     stack: Stacked,
+    by_small: BySmall,
     by_large: Indexed,
     exact: Indexed,
+    split: [Indexed; 2],
 }
 
 impl Tlbs {
@@ -59,126 +47,89 @@ impl Tlbs {
         let indexed = || Indexed::new(config.max_sets_log2, instructions);
         let blocks_log2 = config.large.log2().saturating_sub(config.small.log2());
         Tlbs {
-            turns: Turns::default(),
-            all: All {
-                blocks_log2,
-                by_small: BySmall::new(config.max_sets_log2, blocks_log2, instructions),
-                whole: Turns::default(),
-                shared: Shared {
-                    blocks_log2,
-                    stack: Stacked::new(config.max_entries),
-                    by_large: indexed(),
-                    exact: indexed(),
-                },
-                split: [(Turns::default(), indexed()), (Turns::default(), indexed())],
-            },
+            blocks_log2,
+            steps: Steps::default(),
+            stack: Stacked::new(config.max_entries),
+            by_small: BySmall::new(config.max_sets_log2, blocks_log2, instructions),
+            by_large: indexed(),
+            exact: indexed(),
+            split: [indexed(), indexed()],
         }
     }
 
     /// Looks a page up, everywhere.
     #[inline(always)]
     pub fn page(&mut self, page: Page) {
-        self.turns.page(page, &mut self.all);
+        if self.steps.push(page) {
+            self.settle();
+        }
     }
 
-    /// To be called before entries are invalidated, and at the end.
+    /// To be called before entries are invalidated, at the end, and before there are 2^32 pages.
+    #[inline(never)]
     pub fn settle(&mut self) {
-        self.turns.end(&mut self.all);
-        self.all.whole.end(&mut self.all.shared);
-        self.all.split.iter_mut().for_each(|(turns, tlb)| turns.end(tlb));
+        let Tlbs { steps, stack, by_small, by_large, exact, split, .. } = self;
+        let blocks_log2 = self.blocks_log2;
+        let located = |page| Located::exact(page, blocks_log2);
+        stack.take(steps);
+        by_small.take(steps);
+        by_large.take(steps.iter(), |step| {
+            (located(step.page).large(blocks_log2), step.turns_of_pages())
+        });
+        exact.take(steps.iter(), |step| (located(step.page), step.turns_of_pages()));
+        for (kind, tlb) in split.iter_mut().enumerate() {
+            let of_kind = steps.iter().filter(|step| step.kinds()[0] == kind);
+            tlb.take(of_kind, |step| {
+                // Each stays the first of its half where only one of them is in it.
+                let turns = if step.kinds()[1] == kind { step.turns_of_pages() } else { 0 };
+                (located(step.page), turns)
+            });
+        }
+        steps.clear();
     }
 
     /// Invalidates a small page.
     pub fn invalidate_small(&mut self, page: Page) {
-        self.all.by_small.invalidate_small(page);
-        self.all.invalidate(page);
+        self.by_small.invalidate_small(page);
+        self.invalidate(page);
     }
 
     /// Invalidates a large page where it is found by one of its blocks: to be called for each
     /// that it was referenced in.
     pub fn invalidate_block(&mut self, page: Page) {
-        self.all.by_small.invalidate_block(page);
+        self.by_small.invalidate_block(page);
     }
 
     /// Invalidates a large page otherwise; any of its blocks will do.
     pub fn invalidate_large(&mut self, page: Page) {
-        self.all.by_small.invalidate_large(page);
-        self.all.invalidate(page);
+        self.by_small.invalidate_large(page);
+        self.invalidate(page);
     }
 
     /// What fully associative TLBs did.
     pub fn stack(&self) -> TwoSizesStack {
-        self.all.shared.stack.result()
+        self.stack.result()
     }
 
     /// What set-associative ones did.
     pub fn sets(&self) -> Vec<TwoSizesSets> {
         use TwoSizesIndex::*;
-        let All { by_small, shared, split, .. } = &self.all;
         let others = [
-            (Large, &shared.by_large),
-            (Exact, &shared.exact),
-            (SplitSmall, &split[0].1),
-            (SplitLarge, &split[1].1),
+            (Large, &self.by_large),
+            (Exact, &self.exact),
+            (SplitSmall, &self.split[0]),
+            (SplitLarge, &self.split[1]),
         ];
         let others = others.map(|(index, tlb)| tlb.result(index));
-        [by_small.result(Small)].into_iter().chain(others).collect()
+        [self.by_small.result(Small)].into_iter().chain(others).collect()
     }
-}
 
-impl All {
     /// Invalidates a page where it is found by its own number, or not by any.
     fn invalidate(&mut self, page: Page) {
         let own = Located::exact(page, self.blocks_log2);
-        self.shared.by_large.invalidate(self.shared.by_large(own), 0);
-        self.shared.exact.invalidate(own, 0);
-        self.shared.stack.invalidate(own.id);
-        self.split[usize::from(page.is_large())].1.invalidate(own, 0);
-    }
-}
-
-impl LookUp<Page> for All {
-    #[inline(never)]
-    fn look_up(&mut self, page: Page) {
-        self.by_small.look_up(page);
-        let page = Located::exact(page, self.blocks_log2);
-        self.whole.page(page, &mut self.shared);
-        let (turns, tlb) = &mut self.split[usize::from(page.is_large())];
-        turns.page(page, tlb);
-    }
-
-    #[inline(never)]
-    fn in_turn(&mut self, pages: [Page; 2], times: u64) {
-        let [one, other] = pages;
-        if one.id == other.id {
-            return;
-        }
-        self.by_small.in_turn(pages, times);
-        self.whole.in_turn(times);
-        if one.is_large() == other.is_large() {
-            self.split[usize::from(one.is_large())].0.in_turn(times);
-        }
-    }
-}
-
-impl Shared {
-    /// As the large page number indexes it.
-    fn by_large(&self, page: Located) -> Located {
-        let shift = if page.is_large() { 0 } else { self.blocks_log2 };
-        Located { number: page.number >> shift, ..page }
-    }
-}
-
-impl LookUp<Located> for Shared {
-    fn look_up(&mut self, page: Located) {
-        self.stack.look_up(page.id);
-        self.by_large.look_up(self.by_large(page), true);
-        self.exact.look_up(page, true);
-    }
-
-    fn in_turn(&mut self, pages: [Located; 2], times: u64) {
-        self.stack.in_turn(pages.map(|page| page.id), times);
-        self.by_large.in_turn(pages.map(|page| self.by_large(page)), times);
-        self.exact.in_turn(pages, times);
+        self.by_large.invalidate(own.large(self.blocks_log2), 0);
+        self.exact.invalidate(own, 0);
+        self.stack.invalidate(own.id);
+        self.split[usize::from(page.is_large())].invalidate(own, 0);
     }
 }

@@ -1,69 +1,86 @@
-//! Two pages used in turn, which is most of what a program does: counted, not looked up.
+//! Pages used one after the other, without those used in turn, which is most of what a program does:
+//! these are counted, not looked up.
 
-/// What looks pages up.
-pub trait LookUp<Page> {
-    /// Looks a page up.
-    fn look_up(&mut self, page: Page);
-    /// Two pages, the last two that were looked up, come in turn, each so many times.
-    fn in_turn(&mut self, pages: [Page; 2], times: u64);
-}
+use super::tlbs::Page;
 
-/// The last two pages that came, and how often they took turns since one of them was looked up.
-///
-/// Whatever a TLB is like, when the page before the last one comes again it changes only the order
-/// of the two; when they have taken turns an even number of times, nothing.
+/// A page is used, and then the one used before and it by turns.
 #[derive(Clone, Copy, Debug)]
-pub struct Turns<Page> {
-    last: Option<Page>,
-    before: Option<Page>,
-    turns: u64,
+pub struct Step {
+    /// The page.
+    pub page: Page,
+    /// The one used before; of the first step, no page that means anything.
+    pub before: Page,
+    /// How often one of the two is used then: first the one used before, last the page if this is
+    /// even. None in the first step.
+    pub turns: u32,
 }
 
-impl<Page> Default for Turns<Page> {
+impl Step {
+    /// The turns where these are different pages: two blocks may lie in one large page.
+    #[inline(always)]
+    pub fn turns_of_pages(&self) -> u32 {
+        if self.page.id == self.before.id { 0 } else { self.turns }
+    }
+
+    /// Of what kinds the two are: 1 is large.
+    #[inline(always)]
+    pub fn kinds(&self) -> [usize; 2] {
+        [self.page, self.before].map(|page| usize::from(page.is_large()))
+    }
+}
+
+/// Steps that wait: every TLB takes many at a time.
+#[derive(Debug)]
+pub struct Steps {
+    /// As many as there is room for.
+    steps: Box<[Step]>,
+    len: usize,
+    last: Page,
+    before: Page,
+}
+
+/// So many steps stay in the nearest cache.
+const MOST: usize = 512;
+
+/// No page is like this.
+const NO_PAGE: Page = Page { id: u32::MAX, block: u32::MAX, number: 0 };
+
+impl Default for Steps {
     fn default() -> Self {
-        Turns { last: None, before: None, turns: 0 }
+        let none = Step { page: NO_PAGE, before: NO_PAGE, turns: 0 };
+        Steps { steps: vec![none; MOST].into(), len: 0, last: NO_PAGE, before: NO_PAGE }
     }
 }
 
-impl<Page: Copy + PartialEq> Turns<Page> {
-    /// A page comes.
+impl Steps {
+    /// A page is used; there is room for it. Whether there is none for another one.
+    ///
+    /// Whatever a TLB is like, when the page before the last one comes again it changes only the
+    /// order of the two.
     #[inline(always)]
-    pub fn page(&mut self, page: Page, tlbs: &mut impl LookUp<Page>) {
-        let page = Some(page);
-        if page == self.before {
-            (self.last, self.before) = (page, self.last);
-            self.turns += 1;
-        } else if page != self.last {
-            self.settle(tlbs);
-            (self.last, self.before) = (page, self.last);
-            page.into_iter().for_each(|page| tlbs.look_up(page));
+    pub fn push(&mut self, page: Page) -> bool {
+        if page == self.last {
+            return false;
         }
+        // Which pages come in turn, nobody can foretell: so there is no branch on it.
+        let in_turn = page == self.before;
+        let (next, current) = (self.len % MOST, self.len.wrapping_sub(1) % MOST);
+        self.steps[current].turns += u32::from(in_turn);
+        // Written over by the next one if it is none.
+        self.steps[next] = Step { page, before: self.last, turns: 0 };
+        self.len += usize::from(!in_turn);
+        (self.before, self.last) = (self.last, page);
+        self.len == MOST
     }
 
-    /// The last two pages come in turn, each so many times.
+    /// The steps.
     #[inline(always)]
-    pub fn in_turn(&mut self, times: u64) {
-        self.turns += 2 * times;
+    pub fn iter(&self) -> impl Iterator<Item = &Step> {
+        self.steps[..self.len].iter()
     }
 
-    /// Counts the turns taken so far.
-    fn settle(&mut self, tlbs: &mut impl LookUp<Page>) {
-        if self.turns == 0 {
-            return;
-        }
-        let turns = std::mem::take(&mut self.turns);
-        let (Some(last), Some(before)) = (self.last, self.before) else { return };
-        if turns > 1 {
-            tlbs.in_turn([last, before], turns / 2);
-        }
-        if turns % 2 == 1 {
-            tlbs.look_up(last);
-        }
-    }
-
-    /// Counts the turns taken so far, and forgets the pages: they may not be in the TLBs any more.
-    pub fn end(&mut self, tlbs: &mut impl LookUp<Page>) {
-        self.settle(tlbs);
-        *self = Turns::default();
+    /// Forgets them, and the pages.
+    pub fn clear(&mut self) {
+        (self.len, self.last, self.before) = (0, NO_PAGE, NO_PAGE);
     }
 }
