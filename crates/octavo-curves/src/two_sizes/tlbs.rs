@@ -20,6 +20,12 @@ pub struct Page {
 }
 
 impl Page {
+    /// Tells pages, and the blocks in large ones, apart.
+    #[inline(always)]
+    pub fn key(self) -> u64 {
+        u64::from(self.id) << 32 | u64::from(self.block)
+    }
+
     /// Whether it is a large one.
     #[inline(always)]
     pub fn is_large(self) -> bool {

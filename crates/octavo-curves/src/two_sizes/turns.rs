@@ -36,7 +36,8 @@ pub struct Steps {
     steps: Box<[Step]>,
     len: usize,
     last: Page,
-    before: Page,
+    /// [`Page::key`] of the last page and of the one before.
+    keys: [u64; 2],
 }
 
 /// So many steps stay in the nearest cache.
@@ -48,7 +49,7 @@ const NO_PAGE: Page = Page { id: u32::MAX, block: u32::MAX, number: 0 };
 impl Default for Steps {
     fn default() -> Self {
         let none = Step { page: NO_PAGE, before: NO_PAGE, turns: 0 };
-        Steps { steps: vec![none; MOST].into(), len: 0, last: NO_PAGE, before: NO_PAGE }
+        Steps { steps: vec![none; MOST].into(), len: 0, last: NO_PAGE, keys: [u64::MAX; 2] }
     }
 }
 
@@ -59,17 +60,19 @@ impl Steps {
     /// order of the two.
     #[inline(always)]
     pub fn push(&mut self, page: Page) -> bool {
-        if page == self.last {
+        let key = page.key();
+        let [last, before] = self.keys;
+        if key == last {
             return false;
         }
         // Which pages come in turn, nobody can foretell: so there is no branch on it.
-        let in_turn = page == self.before;
+        let in_turn = key == before;
         let (next, current) = (self.len % MOST, self.len.wrapping_sub(1) % MOST);
         self.steps[current].turns += u32::from(in_turn);
         // Written over by the next one if it is none.
         self.steps[next] = Step { page, before: self.last, turns: 0 };
         self.len += usize::from(!in_turn);
-        (self.before, self.last) = (self.last, page);
+        (self.keys, self.last) = ([key, last], page);
         self.len == MOST
     }
 
@@ -81,6 +84,6 @@ impl Steps {
 
     /// Forgets them, and the pages.
     pub fn clear(&mut self) {
-        (self.len, self.last, self.before) = (0, NO_PAGE, NO_PAGE);
+        (self.len, self.last, self.keys) = (0, NO_PAGE, [u64::MAX; 2]);
     }
 }
