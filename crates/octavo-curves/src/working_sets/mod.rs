@@ -5,9 +5,9 @@
 //! before in the same block has no such gap, and most touches are of base pages that were.
 //!
 //! A larger page's gap is never longer than that of a base page in it. So larger pages are looked
-//! at only when a base page ends a long gap, and only as far up as no other base page of theirs was
-//! touched in the block. When they were last referenced they are told when a base page goes out of
-//! use, that is, was not touched for a whole block: what is in use all the time costs nothing.
+//! at only when a base page is touched for the first time in a block, and only as far up as none was
+//! touched in the block before. Such a page is marked as touched in the block; when it was last
+//! referenced it is told by its base pages when the block ends.
 
 mod gaps;
 #[cfg(test)]
@@ -19,7 +19,7 @@ use self::gaps::Gaps;
 use crate::sizes::Sizes;
 use crate::touches::{Kernel, Row, Rows, Touches};
 
-/// So many base pages end a block: each page that ends a long gap is compared with all of them.
+/// So many base pages end a block.
 const MOST_IN_USE: usize = 64;
 
 /// An average working set: s(T, page size) of Talluri et al., "Tradeoffs in supporting two page
@@ -52,30 +52,19 @@ pub struct WorkingSets {
     /// When the block began (counted from 1), and when the next one may begin.
     start: u64,
     end: u64,
-    /// The base pages touched in it, and those touched in the one before: where there are larger
-    /// pages to be told.
-    in_block: Box<InUse>,
-    in_block_before: Box<InUse>,
-}
-
-/// Some base pages, as rows and as page numbers.
-struct InUse {
-    len: usize,
-    rows: [Row; MOST_IN_USE],
-    pages: [u64; MOST_IN_USE],
+    /// The base pages touched in it: where there are larger pages to be told.
+    in_block: Vec<Row>,
 }
 
 /// The pages of one size.
 struct Level {
     page_size: PageSize,
-    /// Its [`PageSize::base_shift`].
-    shift: u8,
     /// Which of the rows' sizes it is.
     number: usize,
     /// When each page was last referenced, counted from 1; 0 for never. Base pages: the page of
     /// row *n* at *n* + 1 (at 0 is what is written when there was no page), the current one's as
-    /// of its run before. Larger pages: as far as base pages not in use know; a page that holds
-    /// another is never earlier than it.
+    /// of its run before. Larger pages: if they were touched in the block, any time in it; a page
+    /// that holds another is never earlier than it.
     last: Vec<u64>,
     gaps: Gaps,
 }
@@ -88,7 +77,6 @@ impl WorkingSets {
         windows.dedup();
         let level = |page_size| Level {
             page_size,
-            shift: page_size.base_shift(),
             number: 0,
             last: Vec::new(),
             gaps: Gaps::new(windows.len()),
@@ -104,8 +92,7 @@ impl WorkingSets {
             current: 0,
             start: 0,
             end: 0,
-            in_block: Box::new(InUse::new()),
-            in_block_before: Box::new(InUse::new()),
+            in_block: Vec::with_capacity(MOST_IN_USE),
         }
     }
 
@@ -159,10 +146,7 @@ impl Kernel for WorkingSets {
         }
         // Larger pages are told all, in case the stream ends here.
         self.base.last[self.current] = batch.end_refs;
-        let WorkingSets { base, larger, in_block, in_block_before, .. } = self;
-        for row in in_block_before.rows().iter().chain(in_block.rows()) {
-            tell(*row, base.last[row.index() + 1], larger, rows);
-        }
+        self.tell_all(rows);
     }
 }
 
@@ -179,44 +163,30 @@ impl WorkingSets {
     /// A base page is touched for the first time in the block.
     #[inline(never)]
     fn enter(&mut self, row: Row, last: u64, now: u64, rows: &Rows) {
-        if last == 0 || now - last > self.shortest_refs {
-            self.end_gap(row, last, now, rows);
-        }
-        self.use_in_block(row, rows);
-    }
-
-    /// A base page ends a long gap, or is touched for the first time ever.
-    fn end_gap(&mut self, row: Row, last: u64, now: u64, rows: &Rows) {
-        let WorkingSets { base, larger, windows, in_block, in_block_before, .. } = self;
+        let WorkingSets { base, larger, windows, start, .. } = self;
         // So many windows are shorter than the gap. At larger sizes it is no longer.
-        let mut shorter = windows.len();
-        base.gaps.reference(last, now, windows, &mut shorter);
+        let mut shorter = 0;
+        if last == 0 || now - last > self.shortest_refs {
+            shorter = windows.len();
+            base.gaps.reference(last, now, windows, &mut shorter);
+        }
         if larger.is_empty() {
             return;
         }
-        let page = rows.page(row).raw();
-        // Pages that hold another base page touched in the block have no long gap.
-        let untouched =
-            in_block.pages().iter().fold(u64::MAX, |least, other| least.min(other ^ page));
-        for (other, number) in in_block_before.rows().iter().zip(in_block_before.pages()) {
-            if number ^ page < untouched {
-                tell(*other, base.last[other.index() + 1], larger, rows);
-            }
-        }
         let ids = rows.ids(row).as_flattened();
-        for level in larger.iter_mut().take_while(|level| untouched >> level.shift > 0) {
-            let last = level.last[ids[level.number] as usize];
-            level.gaps.reference(last, now, windows, &mut shorter);
-            if shorter == 0 {
+        for level in larger {
+            let last = &mut level.last[ids[level.number] as usize];
+            if *last >= *start {
+                // Touched in the block, and so it is at every larger size.
                 break;
             }
+            if shorter > 0 {
+                level.gaps.reference(*last, now, windows, &mut shorter);
+            }
+            *last = *start;
         }
-    }
-
-    /// Notes that a base page is in use.
-    #[inline(always)]
-    fn use_in_block(&mut self, row: Row, rows: &Rows) {
-        if !self.larger.is_empty() && !self.in_block.push(row, rows.page(row).raw()) {
+        self.in_block.push(row);
+        if self.in_block.len() == MOST_IN_USE {
             self.end = 0;
         }
     }
@@ -224,21 +194,22 @@ impl WorkingSets {
     /// A block ends, and another one begins with the reference `now`.
     #[inline(never)]
     fn turn(&mut self, now: u64, rows: &Rows) {
-        let WorkingSets { base, larger, in_block, in_block_before, .. } = self;
-        for row in in_block_before.rows() {
-            let last = base.last[row.index() + 1];
-            if last < self.start {
-                tell(*row, last, larger, rows);
-            }
-        }
-        in_block_before.len = 0;
-        std::mem::swap(in_block, in_block_before);
+        self.tell_all(rows);
+        self.in_block.clear();
         self.start = now;
         self.end = now.saturating_add(self.shortest_refs);
         // The run before may end with the very reference that begins the block.
         if let Some(row) = self.current.checked_sub(1).filter(|row| self.base.last[row + 1] == now)
+            && !self.larger.is_empty()
         {
-            self.use_in_block(Row(row as u32), rows);
+            self.in_block.push(Row(row as u32));
+        }
+    }
+
+    /// Tells larger pages when they were last referenced in the block, so far.
+    fn tell_all(&mut self, rows: &Rows) {
+        for row in &self.in_block {
+            tell(*row, self.base.last[row.index() + 1], &mut self.larger, rows);
         }
     }
 }
@@ -254,30 +225,5 @@ fn tell(row: Row, base: u64, larger: &mut [Level], rows: &Rows) {
             break;
         }
         *last = base;
-    }
-}
-
-impl InUse {
-    /// None.
-    fn new() -> Self {
-        InUse { len: 0, rows: [Row(0); MOST_IN_USE], pages: [0; MOST_IN_USE] }
-    }
-
-    /// One more; whether there is room for another.
-    #[inline(always)]
-    fn push(&mut self, row: Row, page: u64) -> bool {
-        // There is always room: a block ends when there is none for the next one.
-        let at = self.len % MOST_IN_USE;
-        (self.rows[at], self.pages[at]) = (row, page);
-        self.len = at + 1;
-        self.len < MOST_IN_USE
-    }
-
-    fn rows(&self) -> &[Row] {
-        &self.rows[..self.len]
-    }
-
-    fn pages(&self) -> &[u64] {
-        &self.pages[..self.len]
     }
 }
