@@ -5,6 +5,7 @@
 //! are only counted. What is left are touches, each with the number of references before it, so
 //! that kernels of time (working sets, the policy of two page sizes) are exact too.
 
+mod made;
 mod rows;
 mod split;
 #[cfg(test)]
