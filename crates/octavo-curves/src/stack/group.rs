@@ -101,6 +101,13 @@ impl Group {
         }
     }
 
+    /// Takes all pages out, when all that the lists have counted is [added up](Group::count).
+    pub fn clear(&mut self) {
+        self.filter = Filter::default();
+        self.lists = Lists::new(self.behind.len());
+        self.behind.iter_mut().for_each(|behind| behind.order.clear());
+    }
+
     /// Adds up what the lists have counted: before there are 2^32 touches.
     pub fn count(&mut self) {
         self.lists.count(&mut self.missed);

@@ -278,6 +278,14 @@ impl Order {
         }
     }
 
+    /// Takes all pages out.
+    pub fn clear(&mut self) {
+        self.taken.fill(0);
+        self.len = 0;
+        // Stamps given so far tell from now on that their pages are not here.
+        self.close_gaps();
+    }
+
     /// The slots that belong to nobody, oldest first.
     pub fn disowned(&self) -> impl Iterator<Item = u32> + '_ {
         (self.oldest..self.next).filter(|slot| {

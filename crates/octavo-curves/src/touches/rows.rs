@@ -33,21 +33,45 @@ impl Row {
 /// Hashed with a key that nobody knows: a trace may be made to collide.
 type Table = std::collections::HashMap<u64, u32, RandomState>;
 
-/// All base pages that a process has touched, and at each page size the number of the page that
-/// holds it.
-pub struct Rows {
-    sizes: Sizes,
+/// Where a page's own number ends; above it stands that of its address space.
+const SPACE_SHIFT: u32 = 52;
+/// Address spaces that are told apart, a power of two.
+pub const SPACES: u32 = 1 << (u64::BITS - SPACE_SHIFT);
+
+/// What is known of one address space.
+#[derive(Default)]
+pub struct Space {
+    /// Its number, where a page's number has it.
+    bits: u64,
     relocation: Relocation,
     /// By the traced page number shifted right by `LEAF_LOG2`.
     by_leaf: Table,
+    by_size: Vec<Table>,
+}
+
+impl Space {
+    /// Number `number`, below [`SPACES`], of several; nothing of it was touched.
+    pub fn new(number: u32) -> Self {
+        let bits = u64::from(number % SPACES) << SPACE_SHIFT;
+        Space { bits, ..Space::default() }
+    }
+}
+
+/// All base pages that a process has touched, or several that take turns, and at each page size the
+/// number of the page that holds it. Pages of different address spaces are different pages.
+pub struct Rows {
+    sizes: Sizes,
+    /// The address space that has its turn.
+    space: Space,
+    /// How many pages of each size there are.
+    pages_by_size: Vec<u32>,
     leaves: Vec<[u32; LEAF_PAGES]>,
     /// By a leaf number's low bits, the leaf last found there.
     guesses: Box<[(u64, u32); GUESSES]>,
-    pages: Vec<PageNumber>,
+    pages: Vec<u64>,
     traced: Vec<PageNumber>,
     ids: Vec<[u32; LANES]>,
     groups: usize,
-    by_size: Vec<Table>,
 }
 
 impl Rows {
@@ -55,17 +79,27 @@ impl Rows {
     /// them.
     pub fn new(sizes: Sizes, relocation: Relocation) -> Self {
         Rows {
-            by_leaf: Table::default(),
+            space: Space { relocation, ..Space::default() },
+            pages_by_size: vec![0; sizes.len()],
             leaves: Vec::new(),
             guesses: Box::new([(NO_LEAF, 0); GUESSES]),
             pages: Vec::new(),
             traced: Vec::new(),
             ids: Vec::new(),
             groups: sizes.len().div_ceil(LANES),
-            by_size: vec![Table::default(); sizes.len()],
             sizes,
-            relocation,
         }
+    }
+
+    /// Another address space has its turn; `space` becomes the one that had it.
+    pub fn exchange(&mut self, space: &mut Space) {
+        std::mem::swap(&mut self.space, space);
+        self.guesses.fill((NO_LEAF, 0));
+    }
+
+    /// Pages touched from here on in the address space are numbered where `relocation` moves them.
+    pub fn relocate(&mut self, relocation: Relocation) {
+        self.space.relocation = relocation;
     }
 
     /// The sizes at which ids are given.
@@ -78,19 +112,21 @@ impl Rows {
         self.pages.len()
     }
 
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.pages.is_empty()
-    }
-
     /// How many pages of size number `size` have been touched: ids are below this.
     pub fn pages_of(&self, size: usize) -> u32 {
-        self.by_size[size].len() as u32
+        self.pages_by_size[size]
     }
 
     /// The base page of a row, where it was relocated to.
     #[inline(always)]
     pub fn page(&self, row: Row) -> PageNumber {
+        PageNumber::new(self.pages[row.index()] & ((1 << SPACE_SHIFT) - 1))
+    }
+
+    /// The same, with the number of the address space above it: two rows are in one page of a size
+    /// where these are alike but for as many low bits.
+    #[inline(always)]
+    pub fn place(&self, row: Row) -> u64 {
         self.pages[row.index()]
     }
 
@@ -119,12 +155,12 @@ impl Rows {
         let number = traced >> LEAF_LOG2;
         let guess = &mut self.guesses[number as usize % GUESSES];
         if guess.0 != number {
-            let leaf = match self.by_leaf.get(&number) {
+            let leaf = match self.space.by_leaf.get(&number) {
                 Some(&leaf) => leaf,
                 None => {
                     let leaf = self.leaves.len() as u32;
                     self.leaves.push([NO_ROW; LEAF_PAGES]);
-                    self.by_leaf.insert(number, leaf);
+                    self.space.by_leaf.insert(number, leaf);
                     leaf
                 }
             };
@@ -141,14 +177,19 @@ impl Rows {
         let row = u32::try_from(self.pages.len()).ok().filter(|row| *row != NO_ROW);
         let row = row.expect("no machine has the memory to follow so many pages");
         self.leaves[leaf as usize][traced as usize % LEAF_PAGES] = row;
-        let page = self.relocation.page(PageNumber::new(traced));
-        self.pages.push(page);
+        let space = &mut self.space;
+        let page = space.relocation.page(PageNumber::new(traced)).raw();
+        self.pages.push(space.bits | page);
         self.traced.push(PageNumber::new(traced));
         let first = self.ids.len();
         self.ids.resize(first + self.groups, [0; LANES]);
-        for (size, (page_size, table)) in self.sizes.iter().zip(&mut self.by_size).enumerate() {
-            let next = table.len() as u32;
-            let id = *table.entry(page.raw() >> page_size.base_shift()).or_insert(next);
+        space.by_size.resize_with(self.sizes.len(), Table::default);
+        for (size, (page_size, table)) in self.sizes.iter().zip(&mut space.by_size).enumerate() {
+            let pages = &mut self.pages_by_size[size];
+            let id = *table.entry(page >> page_size.base_shift()).or_insert_with(|| {
+                *pages += 1;
+                *pages - 1
+            });
             self.ids[first + size / LANES][size % LANES] = id;
         }
         Row(row)

@@ -106,6 +106,16 @@ impl Tlbs {
         self.all.invalidate(page);
     }
 
+    /// Takes all entries out, which is no invalidation.
+    pub fn clear(&mut self) {
+        self.settle();
+        let All { by_small, shared, split, .. } = &mut self.all;
+        by_small.clear();
+        shared.stack.clear();
+        [&mut shared.by_large, &mut shared.exact].into_iter().for_each(Indexed::clear);
+        split.iter_mut().for_each(|(_, tlb)| tlb.clear());
+    }
+
     /// What fully associative TLBs did.
     pub fn stack(&self) -> TwoSizesStack {
         self.all.shared.stack.result()

@@ -164,6 +164,10 @@ impl Kernel for WorkingSets {
             tell(*row, base.last[row.index() + 1], larger, rows);
         }
     }
+
+    fn flush(&mut self, _: u64) {
+        // A program's working set lies in its memory, whatever becomes of TLBs.
+    }
 }
 
 impl WorkingSets {
@@ -194,7 +198,7 @@ impl WorkingSets {
         if larger.is_empty() {
             return;
         }
-        let page = rows.page(row).raw();
+        let page = rows.place(row);
         // Pages that hold another base page touched in the block have no long gap.
         let untouched =
             in_block.pages().iter().fold(u64::MAX, |least, other| least.min(other ^ page));
@@ -216,7 +220,7 @@ impl WorkingSets {
     /// Notes that a base page is in use.
     #[inline(always)]
     fn use_in_block(&mut self, row: Row, rows: &Rows) {
-        if !self.larger.is_empty() && !self.in_block.push(row, rows.page(row).raw()) {
+        if !self.larger.is_empty() && !self.in_block.push(row, rows.place(row)) {
             self.end = 0;
         }
     }
