@@ -88,7 +88,10 @@ impl Curves {
             // A thread of that number has ended, and this one finds nothing of it.
             Event::ThreadStart { thread } => match self.cores.of_thread(*thread) {
                 Some(core) if self.cores.is_running(core) => self.flush(),
-                Some(core) => self.streams.iter_mut().for_each(|stream| stream.flush_core(core)),
+                Some(core) => {
+                    self.hand_on();
+                    self.streams.iter_mut().for_each(|stream| stream.flush_core(core));
+                }
                 None => {}
             },
             _ => {}

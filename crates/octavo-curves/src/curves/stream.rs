@@ -109,11 +109,12 @@ impl Analysed {
         self.splitter.forget();
     }
 
-    /// Empties the TLBs of another core.
+    /// Empties the TLBs of another core, when all is handed on.
     pub fn flush_core(&mut self, core: usize) {
         let refs = self.splitter.refs();
         self.tlbs[core].flush(refs);
-        self.two_sizes.iter_mut().for_each(|kernel| kernel.flush_core(core));
+        self.two_sizes.iter_mut().for_each(|kernel| kernel.flush_core(core, refs));
+        self.splitter.forget();
     }
 
     /// From here on core number `core` runs, when all is handed on.

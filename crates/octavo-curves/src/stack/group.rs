@@ -104,8 +104,11 @@ impl Group {
     /// Takes all pages out, when all that the lists have counted is [added up](Group::count).
     pub fn clear(&mut self) {
         self.filter = Filter::default();
-        self.lists = Lists::new(self.behind.len());
-        self.behind.iter_mut().for_each(|behind| behind.order.clear());
+        let lists = std::mem::replace(&mut self.lists, Lists::new(self.behind.len()));
+        for (lane, behind) in self.behind.iter_mut().enumerate() {
+            lists.pages(lane).for_each(|page| behind.order.remember(page));
+            behind.order.clear();
+        }
     }
 
     /// Adds up what the lists have counted: before there are 2^32 touches.

@@ -85,6 +85,12 @@ impl Order {
         }
     }
 
+    /// The page is not [new](Order::is_new) any more, whether or not it ever came in.
+    pub fn remember(&mut self, id: u32) {
+        let stamp = &mut self.stamps[id as usize];
+        *stamp = LONG_AGO.max(*stamp);
+    }
+
     /// Whether the page has never come in.
     #[inline(always)]
     pub fn is_new(&self, id: u32) -> bool {

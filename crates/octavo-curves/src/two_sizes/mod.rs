@@ -111,8 +111,9 @@ impl TwoSizes {
         self.tlbs.run(number);
     }
 
-    /// Empties the TLBs of a core that does not run.
-    pub fn flush_core(&mut self, number: usize) {
+    /// After `refs` references, empties the TLBs of a core that does not run.
+    pub fn flush_core(&mut self, number: usize, refs: u64) {
+        self.interrupt(refs);
         self.tlbs.clear(number);
     }
 
