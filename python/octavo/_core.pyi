@@ -8,6 +8,8 @@ run time: import them under TYPE_CHECKING.
 from collections.abc import Callable, Sequence
 from typing import Generic, Literal, TypedDict, TypeVar
 
+from typing_extensions import NotRequired
+
 VERSION: str
 """Octavo's version, e.g. "0.1.0"."""
 
@@ -212,8 +214,29 @@ class TwoSizesCurves(TypedDict):
     working_set_byte_refs: list[int]
     """For each of these windows, the bytes in the working set summed over all references."""
 
+class TwoSizesTlbs(TypedDict):
+    """What the TLBs of one core do with two page sizes; the policy is the process's."""
+
+    small_lookups: int
+    large_lookups: int
+    small_misses: bytes
+    large_misses: bytes
+    invalidated: bytes
+    sets: list[TwoSizesSets]
+
+class CoreCurves(TypedDict):
+    """What one stream of one thread has had, in TLBs of its own."""
+
+    thread: int
+    instructions: int
+    references: int
+    stack: list[StackCurve]
+    sets: list[SetCurves]
+    two_sizes: list[TwoSizesTlbs]
+    classes: MissClasses | None
+
 class StreamCurves(TypedDict):
-    """What one stream of a process image has had."""
+    """What one stream of a process image has had, or of all that took turns."""
 
     stream: Literal["fetch", "data", "all"]
     references: int
@@ -221,8 +244,10 @@ class StreamCurves(TypedDict):
     sets: list[SetCurves]
     working_sets: list[WorkingSet]
     two_sizes: list[TwoSizesCurves]
-    classes: MissClasses | None
-    """None where no TLB's misses are classified."""
+    classes: list[MissClasses]
+    """To be added up; empty where no TLB's misses are classified."""
+    cores: list[CoreCurves]
+    """Each thread on its own, where they have TLBs of their own."""
 
 class ClassCounts(TypedDict):
     """Misses by class: compulsory, capacity and conflict are all of them."""
@@ -271,11 +296,14 @@ class CurvesProcess(ProcessCounts):
     """A process image with what every TLB does with it."""
 
     streams: list[StreamCurves]
+    """None where processes took turns."""
 
 class CurvesResult(RunEnd):
     """The result of curves."""
 
     processes: list[CurvesProcess]
+    shared: NotRequired[list[StreamCurves]]
+    """What all processes together had, where they took turns."""
 
 class TwoSizes(TypedDict):
     """Two page sizes, and when the large one is used."""
@@ -310,9 +338,13 @@ class Analysis(Generic[_Found]):
         windows_refs: list[int],
         two_sizes: list[TwoSizes],
         classified: Classified | None,
+        threads: Literal["shared", "private"],
+        processes: Literal["apart", "asid", "flush"],
+        flush_every_instructions: int | None,
     ) -> Analysis[CurvesResult]:
         """What every TLB does: 0 entries and empty lists leave a part out. The working sets of
-        two page sizes are told for `windows_refs` too. Raises ValueError."""
+        two page sizes are told for `windows_refs` too. Other processes than `apart` are for a
+        trace of `Trace.take_turns`. Raises ValueError."""
 
 class LiveRun(Generic[_Found]):
     """A program under the tracer, consumed by background threads as it runs."""
@@ -442,6 +474,11 @@ class Trace:
         name: str, *, format: str | None = None, max_expanded_bytes: int | None = None
     ) -> Trace:
         """Opens a file, or standard input for "-". Raises OctavoError when it is no trace."""
+
+    @staticmethod
+    def take_turns(traces: list[Trace], quantum_instructions: int) -> Trace:
+        """All processes of some traces, which are used up, taking turns on one core. Raises
+        OctavoError."""
 
     def facts(self) -> Facts:
         """What is known of it before it is read."""

@@ -85,7 +85,7 @@ def execute_trace(
 ) -> RunResult:
     """Reads a trace to its end, or as far as it can be read. Raises OctavoError."""
     result, circumstances = replay_trace(
-        name, configuration, configuration.analysis, on_progress, format
+        [name], configuration, configuration.analysis, on_progress, format
     )
     command = circumstances.recorded_command or [name]
     return _finished(result, configuration, circumstances, command)

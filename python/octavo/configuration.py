@@ -36,10 +36,9 @@ LEVEL_CYCLES_NOTE = (
     "Added cycles are misses times the stated cost of a miss: an additive estimate that leaves "
     "out what an out-of-order core hides."
 )
-SHARED_NOTES = (
-    "Threads of a process share its TLBs, in the order in which they were traced.",
-    "The kernel's own references and other processes' are not seen.",
-)
+SHARED_THREADS_NOTE = "Threads of a process share its TLBs, in the order in which they were traced."
+KERNEL_NOTE = "The kernel's own references and other processes' are not seen."
+SHARED_NOTES = (SHARED_THREADS_NOTE, KERNEL_NOTE)
 """What no engine models; shown wherever numbers are."""
 
 

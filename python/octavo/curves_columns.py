@@ -9,6 +9,7 @@ from octavo.curves_rows import Block
 
 _COLUMNS: list[tuple[str, pa.DataType]] = [
     ("process", pa.int32()),
+    ("thread", pa.int32()),
     ("component", pa.string()),
     ("counter", pa.string()),
     ("value", pa.int64()),

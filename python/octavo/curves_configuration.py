@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from octavo._core import MAX_ENTRIES, MAX_INDEX_BIT, MAX_SETS, MAX_WINDOW_REFS, Analysis
-from octavo.configuration import Scope, resolve_scope, with_base
+from octavo.configuration import (
+    KERNEL_NOTE,
+    SHARED_THREADS_NOTE,
+    Scope,
+    resolve_scope,
+    with_base,
+)
 from octavo.curves_metrics import MISS_PENALTY_CYCLES, TWO_SIZES_PENALTY_CYCLES
 from octavo.errors import UsageError, choose
 from octavo.miss_classes import Classified, read_classified
@@ -32,9 +38,13 @@ DEFAULT_THRESHOLD = "50%"
 DEFAULT_POLICY_WINDOW_REFS = 10**7
 MOST_PENALTY_CYCLES = 10**6
 
+Threads = Literal["shared", "private"]
+Processes = Literal["apart", "asid", "flush"]
+DEFAULT_QUANTUM_INSTRUCTIONS = 10**6
+MOST_INSTRUCTIONS = 1 << 62
+
 NOTES = (
-    "TLBs have true LRU replacement; each process image and each stream has its own, empty at the "
-    "start.",
+    "TLBs have true LRU replacement, and are empty at the start; each stream has its own.",
     "CPI_TLB is misses per instruction times one miss penalty: an additive estimate.",
     "Two page sizes: a chunk is one large page while enough of its blocks were referenced in the "
     "last T references; what the change itself costs (copying, zeroing) is counted, and is in no "
@@ -87,6 +97,26 @@ class CurvesConfiguration(Scope):
     machines: tuple[TlbMachine, ...]
     classified: Classified | None
     """The TLB whose misses are told by class, region and function."""
+    threads: Threads
+    """Whether a process's threads share its TLBs, or each has its own."""
+    processes: Processes
+    """Each has TLBs of its own, or they take turns on one core."""
+    quantum_instructions: int
+    """How long a turn is."""
+    flush_every_instructions: int | None
+    """After how many instructions of a core its TLBs are emptied, again and again."""
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether processes do, and which of them runs when matters."""
+        return self.processes != "apart"
+
+    @property
+    def counts_instructions(self) -> str | None:
+        """The option that wants a trace to have instructions, if any does."""
+        if self.takes_turns:
+            return f"--processes {self.processes}"
+        return None if self.flush_every_instructions is None else "--flush-every"
 
     def resolved(self) -> dict[str, Any]:
         """Plain data, for the manifest."""
@@ -102,12 +132,44 @@ class CurvesConfiguration(Scope):
             "two_sizes_penalty_cycles": self.two_sizes_penalty_cycles,
             "machines": [machine.resolved() for machine in self.machines],
             "classified": None if self.classified is None else self.classified.core(),
+            "threads": self.threads,
+            "processes": self.processes,
+            "quantum_instructions": self.quantum_instructions if self.takes_turns else None,
+            "flush_every_instructions": self.flush_every_instructions,
             **super().resolved(),
         }
 
     def notes(self) -> list[str]:
         """What is modelled and what is not, a sentence each."""
-        return [*NOTES, *super().notes()]
+        return [*NOTES, *self._notes_on_sharing()]
+
+    def _notes_on_sharing(self) -> Iterator[str]:
+        turns = (
+            "Processes take turns, round robin, of "
+            f"{self.quantum_instructions} instructions each; waiting is not seen."
+        )
+        if self.processes == "apart":
+            yield "Each process image has TLBs of its own."
+        elif self.processes == "asid":
+            yield f"{turns} They share the TLBs, whose entries are tagged with the process image."
+        else:
+            yield f"{turns} They share the TLBs, which are emptied whenever another has its turn."
+        if self.threads == "private":
+            yield (
+                "Each thread of a process has TLBs of its own; the working sets and the policy of "
+                "two page sizes are the process's."
+            )
+        else:
+            yield SHARED_THREADS_NOTE
+        if self.takes_turns:
+            yield "The kernel's own references are not seen."
+        else:
+            yield KERNEL_NOTE
+        if self.flush_every_instructions is not None:
+            yield (
+                f"TLBs are emptied every {self.flush_every_instructions} instructions; misses "
+                "that follow from it are capacity misses where they are classified."
+            )
 
     def analysis(self) -> Analysis[CurvesResult]:
         """What the extension is to find out. Raises ValueError."""
@@ -121,6 +183,9 @@ class CurvesConfiguration(Scope):
             windows_refs=list(self.windows_refs),
             two_sizes=[pair.core() for pair in self.two_sizes],
             classified=None if self.classified is None else self.classified.core(),
+            threads=self.threads,
+            processes=self.processes,
+            flush_every_instructions=self.flush_every_instructions,
         )
 
 
@@ -141,6 +206,10 @@ def configure_curves(
     without: Sequence[str] = (),
     classify: str | None = None,
     classify_sizes: str | None = None,
+    threads: str = "shared",
+    processes: str = "apart",
+    quantum: int | None = None,
+    flush_every: int | None = None,
     **scope: Any,
 ) -> CurvesConfiguration:
     """Checks the choices against each other and fills in the defaults. Raises UsageError.
@@ -163,6 +232,20 @@ def configure_curves(
     ):
         if not 0 <= penalty <= MOST_PENALTY_CYCLES:
             raise UsageError(f"{option} {penalty:g}: give cycles from 0 to {MOST_PENALTY_CYCLES}.")
+    choose(threads, get_args(Threads), "--threads")
+    choose(processes, get_args(Processes), "--processes")
+    for option, instructions in (("--quantum", quantum), ("--flush-every", flush_every)):
+        if instructions is not None and not 1 <= instructions <= MOST_INSTRUCTIONS:
+            raise UsageError(
+                f"{option} {instructions}: give instructions from 1 to {MOST_INSTRUCTIONS}."
+            )
+    if quantum is not None and processes == "apart":
+        raise UsageError("--quantum is how long a turn is: give --processes asid or flush with it.")
+    if threads == "private" and processes != "apart":
+        raise UsageError(
+            f"--threads private gives each thread a core, and --processes {processes} one to all "
+            "processes: give one of them."
+        )
     chosen_streams = {choose(stream, STREAMS, "stream") for stream in streams}
     machines = load_tlb_presets(tlb_preset_names() if "all" in presets else presets)
     pairs = [] if "two-sizes" in left_out else two_sizes
@@ -188,6 +271,10 @@ def configure_curves(
         two_sizes_penalty_cycles=float(two_sizes_penalty),
         machines=machines,
         classified=classified,
+        threads=cast("Threads", threads),
+        processes=cast("Processes", processes),
+        quantum_instructions=DEFAULT_QUANTUM_INSTRUCTIONS if quantum is None else quantum,
+        flush_every_instructions=flush_every,
         **resolved,
     )
 

@@ -13,8 +13,8 @@ from octavo._core import MAX_WAYS
 from octavo.miss_classes import MissClasses, read_classes, sum_classes
 
 if TYPE_CHECKING:
-    from octavo._core import CurvesProcess
-    from octavo._core import StreamCurves as CoreCurves
+    from octavo._core import CoreCurves, CurvesProcess, TwoSizesTlbs
+    from octavo._core import StreamCurves as CountedStream
     from octavo._core import TwoSizesCurves as CorePair
 
 Counts = Sequence[int]
@@ -62,7 +62,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class StreamCurves:
-    """One stream, of a process image or of several together.
+    """One stream, of a process image, of one of its threads, or of several together.
 
     Working sets are of one process: an average over references of several means nothing, so the
     whole program has none when there were several.
@@ -113,6 +113,23 @@ def streams_of(process: CurvesProcess) -> dict[str, StreamCurves]:
     }
 
 
+def threads_of(process: CurvesProcess) -> dict[int, dict[str, StreamCurves]]:
+    """Each stream of each thread of a process image, where threads have TLBs of their own."""
+    threads: dict[int, dict[str, StreamCurves]] = {}
+    for curves in process["streams"]:
+        for core in curves["cores"]:
+            threads.setdefault(core["thread"], {})[curves["stream"]] = _core(curves, core)
+    return threads
+
+
+def shared_streams(
+    shared: Sequence[CountedStream], processes: Sequence[CurvesProcess]
+) -> dict[str, StreamCurves]:
+    """Each stream of all processes that took turns, by name."""
+    instructions = sum(process["instructions"] for process in processes)
+    return {curves["stream"]: _stream(curves, instructions) for curves in shared}
+
+
 def totals(processes: Sequence[dict[str, StreamCurves]]) -> dict[str, StreamCurves]:
     """Each stream of all process images together; counts add up, working sets do not."""
     if len(processes) == 1:
@@ -122,23 +139,43 @@ def totals(processes: Sequence[dict[str, StreamCurves]]) -> dict[str, StreamCurv
     }
 
 
-def _stream(of: CoreCurves, instructions: int) -> StreamCurves:
+def _stream(of: CountedStream, instructions: int) -> StreamCurves:
     return StreamCurves(
         stream=of["stream"],
         references=of["references"],
         instructions=instructions,
-        stack={
-            stack["page_size"]: Stack(stack["pages"], _words(stack["misses"]))
-            for stack in of["stack"]
-        },
-        sets={(sets["index"], sets["page_size"]): _words(sets["misses"]) for sets in of["sets"]},
+        stack=_stack(of),
+        sets=_sets(of),
         byte_refs={
             (ws["page_size"], ws["window_refs"]): ws["page_refs"] * ws["page_size"]
             for ws in of["working_sets"]
         },
         pairs=tuple(_pair(pair) for pair in of["two_sizes"]),
-        classes=read_classes(of["classes"]),
+        classes=sum_classes([read_classes(classes) for classes in of["classes"]]),
     )
+
+
+def _core(of: CountedStream, core: CoreCurves) -> StreamCurves:
+    pairs = zip(of["two_sizes"], core["two_sizes"], strict=True)
+    return StreamCurves(
+        stream=of["stream"],
+        references=core["references"],
+        instructions=core["instructions"],
+        stack=_stack(core),
+        sets=_sets(core),
+        pairs=tuple(_core_pair(pair, tlbs) for pair, tlbs in pairs),
+        classes=read_classes(core["classes"]),
+    )
+
+
+def _stack(of: CountedStream | CoreCurves) -> dict[int, Stack]:
+    return {
+        stack["page_size"]: Stack(stack["pages"], _words(stack["misses"])) for stack in of["stack"]
+    }
+
+
+def _sets(of: CountedStream | CoreCurves) -> dict[tuple[str, int], Counts]:
+    return {(sets["index"], sets["page_size"]): _words(sets["misses"]) for sets in of["sets"]}
 
 
 def _pair(of: CorePair) -> Pair:
@@ -157,12 +194,33 @@ def _pair(of: CorePair) -> Pair:
             "blocks_zeroed": of["blocks_zeroed"],
         },
         full=_counts(of["small_misses"], of["large_misses"], of["invalidated"]),
-        sets={
-            sets["index"]: _counts(sets["small_misses"], sets["large_misses"], sets["invalidated"])
-            for sets in of["sets"]
-        },
+        sets=_pair_sets(of),
         byte_refs=dict(windows),
     )
+
+
+def _core_pair(of: CorePair, core: TwoSizesTlbs) -> Pair:
+    """What one core has of a pair: its look-ups, and no part in the policy."""
+    return Pair(
+        small=of["small"],
+        large=of["large"],
+        window_refs=of["window_refs"],
+        threshold_blocks=of["threshold_blocks"],
+        counters={
+            "small_lookups": core["small_lookups"],
+            "large_lookups": core["large_lookups"],
+        },
+        full=_counts(core["small_misses"], core["large_misses"], core["invalidated"]),
+        sets=_pair_sets(core),
+        byte_refs={},
+    )
+
+
+def _pair_sets(of: CorePair | TwoSizesTlbs) -> dict[str, PairCounts]:
+    return {
+        sets["index"]: _counts(sets["small_misses"], sets["large_misses"], sets["invalidated"])
+        for sets in of["sets"]
+    }
 
 
 def _counts(small: bytes, large: bytes, invalidated: bytes) -> PairCounts:

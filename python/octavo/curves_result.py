@@ -7,7 +7,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from octavo.curves_configuration import CurvesConfiguration
-from octavo.curves_model import StreamCurves, streams_of, totals
+from octavo.curves_model import (
+    StreamCurves,
+    shared_streams,
+    streams_of,
+    threads_of,
+    totals,
+)
 from octavo.curves_rows import Block, CurveRow, blocks_of
 from octavo.result import Finished
 
@@ -29,13 +35,30 @@ class CurvesResult(Finished):
 
     @cached_property
     def by_process(self) -> list[dict[str, StreamCurves]]:
-        """Each process image's curves, by stream."""
+        """Each process image's curves, by stream: nothing where they took turns."""
         return [streams_of(process) for process in self.counted["processes"]]
+
+    @cached_property
+    def by_thread(self) -> list[dict[int, dict[str, StreamCurves]]]:
+        """Each process image's curves by thread and stream, where threads have their own TLBs."""
+        return [threads_of(process) for process in self.counted["processes"]]
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether processes took turns in the same TLBs."""
+        return "shared" in self.counted
 
     @cached_property
     def total(self) -> dict[str, StreamCurves]:
         """The whole program's curves, by stream."""
+        if "shared" in self.counted:
+            return shared_streams(self.counted["shared"], self.counted["processes"])
         return totals(self.by_process)
+
+    @property
+    def lived(self) -> dict[str, StreamCurves]:
+        """The streams whose working sets are shown: of all that took turns, else of one process."""
+        return self.total if self.is_shared else self.by_process[self.main]
 
     @property
     def main(self) -> int:
@@ -50,6 +73,7 @@ class CurvesResult(Finished):
             blocks_of(
                 counted["processes"],
                 self.by_process,
+                self.by_thread,
                 self.total,
                 self.configuration,
                 counted["untraced_processes"],

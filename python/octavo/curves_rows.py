@@ -27,6 +27,7 @@ class CurveRow(TypedDict, total=False):
     """One row; a column that does not apply is absent. Sizes are bytes."""
 
     process: int
+    thread: int
     component: str
     counter: str
     value: int
@@ -84,24 +85,41 @@ class Block:
 def blocks_of(
     processes: Sequence[CurvesProcess],
     streams: Sequence[dict[str, StreamCurves]],
+    threads: Sequence[dict[int, dict[str, StreamCurves]]],
     total: dict[str, StreamCurves],
     configuration: CurvesConfiguration,
     untraced: int,
 ) -> Iterator[Block]:
-    """The whole program's rows first; then each process's, when there were several.
+    """The whole program's rows first; then each process's, when there were several; then each
+    thread's, where threads had TLBs of their own.
 
-    A process's curves are then told at powers of two entries and ways: a shell script has hundreds
-    of processes.
+    The curves of a process or a thread are told at powers of two entries and ways: a shell script
+    has hundreds of processes. Of processes that took turns only the counters are told.
     """
     yield from _counter_blocks(processes)
     yield _counter("stream", "processes", len(processes))
     yield _counter("stream", "untraced_processes", untraced)
     yield from _blocks(total, configuration, sparse=False)
-    if len(processes) == 1:
-        return
+    several = len(processes) > 1
     for process, own in zip(processes, streams, strict=True):
-        for block in (*_counter_blocks([process]), *_blocks(own, configuration, sparse=True)):
-            yield Block({"process": process["stream"], **block.same}, block.columns)
+        if several:
+            for block in (*_counter_blocks([process]), *_blocks(own, configuration, sparse=True)):
+                yield Block({"process": process["stream"], **block.same}, block.columns)
+    for process, of_threads in zip(processes, threads, strict=True):
+        for thread, own in of_threads.items():
+            key = CurveRow(thread=thread)
+            if several:
+                key = CurveRow(process=process["stream"], thread=thread)
+            for block in _thread_blocks(own, configuration):
+                yield Block({**key, **block.same}, block.columns)
+
+
+def _thread_blocks(
+    own: dict[str, StreamCurves], configuration: CurvesConfiguration
+) -> Iterator[Block]:
+    for curves in list(own.values())[:1]:
+        yield _counter("stream", "instructions", curves.instructions)
+    yield from _blocks(own, configuration, sparse=True)
 
 
 def _counter_blocks(processes: Sequence[CurvesProcess]) -> Iterator[Block]:

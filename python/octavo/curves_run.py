@@ -10,7 +10,7 @@ from octavo.curves_configuration import CurvesConfiguration, configure_curves
 from octavo.curves_result import CurvesResult
 from octavo.manifest import Circumstances, build_manifest
 from octavo.replay import replay_trace
-from octavo.tracing import means_a_trace, trace_program
+from octavo.tracing import means_a_trace, trace_program, traces_in_turn
 
 if TYPE_CHECKING:
     from octavo._core import CurvesResult as CoreResult
@@ -37,13 +37,19 @@ def curves(
 
     `choices` are `streams`, `entries`, `sets`, `indexes`, `windows`, `two_sizes` (pairs of bytes),
     `threshold`, `policy_window`, `miss_penalty`, `two_sizes_penalty`, `presets`, `without`,
-    `classify` and `classify_sizes`, as of `octavo.curves_configuration.configure_curves`, and
-    `layout`, `skip_instructions`, `max_instructions` and `between_marks`, as of `octavo.run`.
+    `classify`, `classify_sizes`, `threads`, `processes`, `quantum` and `flush_every`, as of
+    `octavo.curves_configuration.configure_curves`, and `layout`, `skip_instructions`,
+    `max_instructions` and `between_marks`, as of `octavo.run`. With `processes` "asid" or "flush",
+    `command` may be several traces.
     Raises OctavoError with one clear sentence.
     """
     words = [command] if isinstance(command, str) else command
-    is_trace = means_a_trace(
-        words, format=format, tracer=tracer, follow_children=follow_children, verb=VERB
+    is_trace = means_traces(
+        words,
+        processes=choices.get("processes", "apart"),
+        format=format,
+        tracer=tracer,
+        follow_children=follow_children,
     )
     configuration = configure_curves(
         sizes=page_sizes,
@@ -53,8 +59,28 @@ def curves(
     )
     show = on_progress or (lambda progress: None)
     if is_trace:
-        return execute_curves_of_trace(words[0], configuration, show, format)
+        return execute_curves_of_trace(words, configuration, show, format)
     return execute_curves(words, configuration, show)
+
+
+def means_traces(
+    command: Sequence[str],
+    *,
+    processes: str,
+    format: str | None,
+    tracer: str | None,
+    follow_children: bool | None,
+) -> bool:
+    """Whether `command` is a trace, or several; refuses options that are not for what it is."""
+    several = traces_in_turn(command, processes=processes, format=format)
+    return means_a_trace(
+        command,
+        format=format,
+        tracer=tracer,
+        follow_children=follow_children,
+        verb=VERB,
+        several=several,
+    )
 
 
 def execute_curves(
@@ -76,14 +102,22 @@ def execute_curves(
 
 
 def execute_curves_of_trace(
-    name: str,
+    names: Sequence[str],
     configuration: CurvesConfiguration,
     on_progress: Callable[[TraceProgress], None],
     format: str | None = None,
 ) -> CurvesResult:
-    """Reads a trace to its end, or as far as it can be read. Raises OctavoError."""
+    """Reads a trace, or several, to the end, or as far as it can be read. Raises OctavoError."""
     result, circumstances = replay_trace(
-        name, configuration, configuration.analysis, on_progress, format
+        names,
+        configuration,
+        configuration.analysis,
+        on_progress,
+        format,
+        quantum_instructions=(
+            configuration.quantum_instructions if configuration.takes_turns else None
+        ),
+        counts_instructions=configuration.counts_instructions,
     )
     return _finished(result, configuration, circumstances)
 

@@ -45,9 +45,24 @@ def headline(result: CurvesResult) -> str:
         f"{format_count(instructions) if instructions else 'no'} instructions",
         *([] if rpi is None else [f"{rpi:.3f} references per instruction"]),
         *([f"{len(processes)} processes"] if len(processes) > 1 else []),
+        *_sharing(result),
         f"{result.manifest['elapsed_seconds']:.1f} s",
     ]
     return ", ".join(parts)
+
+
+def _sharing(result: CurvesResult) -> Iterator[str]:
+    """Who has which TLBs, where that is not as it always is."""
+    configuration = result.configuration
+    if result.is_shared:
+        turns = f"turns of {format_count(configuration.quantum_instructions)} instructions"
+        flushed = ", flushed at each" if configuration.processes == "flush" else ", tagged"
+        yield f"{turns}{flushed}"
+    if configuration.threads == "private":
+        yield f"{sum(len(threads) for threads in result.by_thread)} threads with TLBs of their own"
+    if configuration.flush_every_instructions is not None:
+        every = format_count(configuration.flush_every_instructions)
+        yield f"flushed every {every} instructions"
 
 
 def grids(result: CurvesResult) -> Iterator[Grid]:
@@ -64,7 +79,7 @@ def grids(result: CurvesResult) -> Iterator[Grid]:
 def _stream_grid(result: CurvesResult, stream: str) -> Grid:
     """One stream: TLBs and working set by page size, then the pairs of sizes."""
     curves = result.total[stream]
-    lived = result.by_process[result.main][stream]
+    lived = result.lived[stream]
     configuration = result.configuration
     window = _shown_window(result)
     full = [entries for entries in _FULL_ENTRIES if entries <= configuration.max_entries]
@@ -108,7 +123,7 @@ def _stream_grid(result: CurvesResult, stream: str) -> Grid:
     title = f"{STREAM_NAMES[stream]}: {what}"
     if window is not None:
         title += f"; working set over {format_count(window)} references"
-        if len(result.by_process) > 1:
+        if len(result.by_process) > 1 and not result.is_shared:
             main = result.counted["processes"][result.main]
             title += f" (process {main['stream']}, {Path(main['program']).name})"
     return Grid(title, tuple(head), tuple(body))

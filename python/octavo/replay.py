@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from octavo._core import TraceRun
-from octavo.background import see_through
+from octavo._core import Trace, TraceRun
+from octavo.background import interruptible, see_through
 from octavo.configuration import Scope
 from octavo.errors import CannotRun, Interrupted, UsageError
 from octavo.manifest import Circumstances, TraceFacts
@@ -23,17 +23,31 @@ if TYPE_CHECKING:
 
 
 def replay_trace(
-    name: str,
+    names: Sequence[str],
     scope: Scope,
     make_analysis: Callable[[], Analysis[Found]],
     on_progress: Callable[[TraceProgress], None],
     format: str | None = None,
+    *,
+    quantum_instructions: int | None = None,
+    counts_instructions: str | None = None,
 ) -> tuple[Found, Circumstances]:
-    """Reads a trace to its end, or as far as it can be read. Raises OctavoError."""
+    """Reads a trace to its end, or as far as it can be read. Raises OctavoError.
+
+    With `quantum_instructions` the processes of all of the traces take turns, so long each; and
+    `counts_instructions` is an option that cannot do without instructions.
+    """
     started_at = datetime.now(timezone.utc)
-    trace = open_trace(name, format=format)
-    said = manifest_of(name, trace)
-    _refuse_samples(name, trace.facts(), said)
+    traces = [open_trace(name, format=format) for name in names]
+    all_said = [manifest_of(name, trace) for name, trace in zip(names, traces, strict=True)]
+    for name, trace, said in zip(names, traces, all_said, strict=True):
+        _refuse_samples(name, trace.facts(), said)
+        _refuse_without_instructions(name, trace.facts(), counts_instructions)
+    name, said = ", ".join(names), all_said[0]
+    if quantum_instructions is None:
+        (trace,) = traces
+    else:
+        trace = _taking_turns(traces, quantum_instructions)
     try:
         run = TraceRun(
             trace,
@@ -50,10 +64,11 @@ def replay_trace(
     result, facts = run.result()
     result["elapsed_seconds"] = time.monotonic() - began
     _refuse_samples(name, facts, said)
+    _refuse_without_instructions(name, facts, counts_instructions)
     _check_counted(name, result, scope, interrupted_by)
     about: dict[str, Any] = {} if said is None else said["about"]
     return result, Circumstances(
-        command=[name],
+        command=[*names],
         program=Path(result["processes"][0]["program"] or name),
         directory=str(Path.cwd()),
         started_at=started_at,
@@ -63,6 +78,15 @@ def replay_trace(
         trace=_facts(facts, said, about),
         recorded_command=about.get("command"),
     )
+
+
+def _taking_turns(traces: list[Trace], quantum_instructions: int) -> Trace:
+    return interruptible(lambda: Trace.take_turns(traces, quantum_instructions))
+
+
+def _refuse_without_instructions(name: str, facts: Facts, option: str | None) -> None:
+    if option is not None and not facts["has_instructions"]:
+        raise CannotRun(f"{option} goes by instructions, and `{name}` has none.")
 
 
 def _refuse_samples(name: str, facts: Facts, said: dict[str, Any] | None) -> None:

@@ -35,9 +35,10 @@ def means_a_trace(
     tracer: str | None,
     follow_children: bool | None,
     verb: str = "run",
+    several: bool = False,
 ) -> bool:
-    """Whether `command` is a trace; refuses options that are not for what it is."""
-    if not names_a_trace(command, format):
+    """Whether `command` is a trace, or `several`; refuses options that are not for what it is."""
+    if not several and not names_a_trace(command, format):
         if format is not None:
             raise UsageError(f"--format is for a trace; give that alone: octavo {verb} TRACE.")
         if names_a_trace(command[:1]):
@@ -52,6 +53,25 @@ def means_a_trace(
                 "decided when it was made."
             )
     return True
+
+
+def traces_in_turn(command: Sequence[str], *, processes: str, format: str | None) -> bool:
+    """Whether `command` is several traces; refuses it where it cannot be."""
+    several = len(command) > 1 and all(names_a_trace([word], format) for word in command)
+    if several and processes == "apart":
+        raise UsageError(
+            f"`{command[0]}` and `{command[1]}` are traces: with --processes asid or flush they "
+            "take turns on one core; else give one at a time."
+        )
+    if several or processes == "apart" or names_a_trace(command, format):
+        return several
+    if command and names_a_trace(command[:1]):
+        other = next(word for word in command if not names_a_trace([word], format))
+        raise UsageError(f"`{command[0]}` is a trace and `{other}` is none; give traces alone.")
+    raise UsageError(
+        f"--processes {processes} is for traces: in a live run chance would decide whose turn it "
+        "is; record the program first: octavo record -o FILE -- PROGRAM."
+    )
 
 
 def trace_program(

@@ -117,7 +117,8 @@ def stream_curves(
         "two_sizes": [
             pair(configuration, number, misses) for number in range(len(configuration.two_sizes))
         ],
-        "classes": None,
+        "classes": [],
+        "cores": [],
     }
 
 

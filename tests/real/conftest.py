@@ -41,9 +41,10 @@ class Traced(Ended):
         return run
 
     def rows(self, **wanted: object) -> list[Row]:
-        """The rows with these values; without `process` or `region`, those of the whole run."""
+        """The rows with these values; without `process`, `thread` or `region`, those of the whole
+        run."""
         assert self.document is not None, self.stderr.decode()
-        keys = {"process", "region"} - wanted.keys()
+        keys = {"process", "thread", "region"} - wanted.keys()
         return [
             row
             for row in self.document["rows"]

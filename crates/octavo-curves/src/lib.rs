@@ -20,12 +20,14 @@ mod working_sets;
 
 pub use classes::{ClassCounts, ClassesConfig, FunctionMisses, MissClasses};
 pub use counts::{Counts, Stream};
-pub use curves::{Curves, CurvesConfig, StreamCurves};
+pub use curves::{AtTurns, CoreCurves, Curves, CurvesConfig, StreamCurves, Threads};
 pub use footprint::{PageSet, Residency};
 pub use sampling::{SampleSpec, Sampled};
 pub use sets::{MAX_SETS_LOG2, MAX_WAYS, SetCurves, SetIndex, SingleSets};
 pub use sizes::Sizes;
 pub use stack::{MAX_ENTRIES, StackCurve};
 pub use study::{Curve, Footprint, Levels, RegionResult, Study, StudyConfig};
-pub use two_sizes::{TwoSizesConfig, TwoSizesIndex, TwoSizesResult, TwoSizesSets, TwoSizesStack};
+pub use two_sizes::{
+    TwoSizesConfig, TwoSizesIndex, TwoSizesResult, TwoSizesSets, TwoSizesStack, TwoSizesTlbs,
+};
 pub use working_sets::WorkingSet;

@@ -10,6 +10,7 @@ mod sets;
 pub mod strategies;
 mod study;
 mod tlb;
+mod turns;
 mod two_sizes;
 mod working_set;
 
@@ -18,6 +19,7 @@ pub use residency::NaiveResidency;
 pub use sets::NaiveSets;
 pub use study::{Lookups, NaiveStudy, ReferenceCounts, Stream};
 pub use tlb::{NaiveHierarchy, NaiveTlb};
+pub use turns::{NaiveCame, NaiveProcess, NaiveStep, round_robin};
 pub use two_sizes::{NaiveTwoSizes, NaiveTwoSizesIndex, NaiveTwoSizesTlb};
 pub use working_set::NaiveWorkingSet;
 

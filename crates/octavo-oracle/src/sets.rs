@@ -34,6 +34,11 @@ impl NaiveSets {
         position.is_some()
     }
 
+    /// Takes all entries out.
+    pub fn flush(&mut self) {
+        self.sets.iter_mut().for_each(Vec::clear);
+    }
+
     /// Invalidates all entries of `page`, whatever set they are in, and says how many there were.
     pub fn invalidate(&mut self, page: PageNumber) -> u64 {
         let mut invalidated = 0;

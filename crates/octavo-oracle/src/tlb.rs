@@ -29,6 +29,11 @@ impl NaiveTlb {
         position.is_some()
     }
 
+    /// Takes all pages out.
+    pub fn flush(&mut self) {
+        self.pages.clear();
+    }
+
     /// Takes `page` out, and says whether it was there. Its entry is free for the next page.
     pub fn invalidate(&mut self, page: PageNumber) -> bool {
         let position = self.pages.iter().position(|&held| held == page);

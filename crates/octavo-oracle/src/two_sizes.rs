@@ -2,6 +2,7 @@
 //! sizes", by a list of the blocks in the window.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use octavo_types::{PageNumber, PageSize};
 
@@ -96,6 +97,14 @@ impl NaiveTwoSizesTlb {
         }
     }
 
+    /// Takes all entries out, which is no invalidation.
+    pub fn flush(&mut self) {
+        match &mut self.entries {
+            Entries::Fully(tlb) => tlb.flush(),
+            Entries::Sets { tlb, .. } => tlb.flush(),
+        }
+    }
+
     fn invalidate(&mut self, page: Page) {
         self.invalidated += match &mut self.entries {
             Entries::Fully(tlb) => u64::from(tlb.invalidate(page.tag())),
@@ -125,6 +134,8 @@ pub struct NaiveTwoSizes {
     large_chunks: BTreeSet<u64>,
     /// The TLBs.
     pub tlbs: Vec<NaiveTwoSizesTlb>,
+    /// Which of them are looked up: those of the core that runs. All, where there is one core.
+    pub running: Range<usize>,
     /// Look-ups of small pages.
     pub small_lookups: u64,
     /// Look-ups of large pages.
@@ -159,6 +170,7 @@ impl NaiveTwoSizes {
             window: Vec::new(),
             touched: BTreeSet::new(),
             large_chunks: BTreeSet::new(),
+            running: 0..tlbs.len(),
             tlbs,
             small_lookups: 0,
             large_lookups: 0,
@@ -241,7 +253,8 @@ impl NaiveTwoSizes {
         let page = if is_large { Page::Large(chunk) } else { Page::Small(block) };
         self.small_lookups += u64::from(!is_large);
         self.large_lookups += u64::from(is_large);
-        self.tlbs.iter_mut().for_each(|tlb| tlb.access(page, block, chunk));
+        let running = &mut self.tlbs[self.running.clone()];
+        running.iter_mut().for_each(|tlb| tlb.access(page, block, chunk));
     }
 }
 

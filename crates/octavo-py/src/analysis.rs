@@ -1,7 +1,10 @@
 //! What is done with a run or a trace: any of the engines, behind one face.
 
+use std::num::NonZeroU64;
+
 use octavo_curves::{
-    Curves, CurvesConfig, MAX_ENTRIES, MAX_SETS_LOG2, Sizes, Study, StudyConfig, TwoSizesConfig,
+    AtTurns, Counts, Curves, CurvesConfig, MAX_ENTRIES, MAX_SETS_LOG2, Sizes, Study, StudyConfig,
+    TwoSizesConfig,
 };
 use octavo_trace::source::{Progress, Source};
 use octavo_trace::{Limits, Live, LiveOptions, Observer, Replay, RunProgress, StreamResult};
@@ -13,7 +16,7 @@ use std::time::Duration;
 
 use crate::options::{
     Classified, Level, TwoSizes, read_index, read_layout, read_levels, read_page_sizes,
-    read_stream, read_window, unknown,
+    read_processes, read_stream, read_threads, read_window, unknown,
 };
 use crate::trace::{facts, failed};
 use crate::{OctavoError, results};
@@ -29,6 +32,8 @@ pub struct Analysis {
 enum Config {
     Study(StudyConfig),
     Curves(CurvesConfig),
+    /// All processes take turns on one core.
+    SharedCurves(CurvesConfig),
 }
 
 #[pymethods]
@@ -48,7 +53,7 @@ impl Analysis {
     #[staticmethod]
     #[pyo3(signature = (
         *, page_sizes, streams, layout, max_entries, set_indexes, max_sets, windows_refs, two_sizes,
-        classified
+        classified, threads, processes, flush_every_instructions
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
     fn curves(
@@ -61,6 +66,9 @@ impl Analysis {
         windows_refs: Vec<u64>,
         two_sizes: Vec<TwoSizes>,
         classified: Option<Classified>,
+        threads: &str,
+        processes: &str,
+        flush_every_instructions: Option<NonZeroU64>,
     ) -> PyResult<Self> {
         if max_entries > MAX_ENTRIES {
             return Err(unknown("entries", max_entries, &format!("0 to {MAX_ENTRIES}")));
@@ -89,7 +97,8 @@ impl Analysis {
                 windows_refs: windows_refs.clone(),
             })
         });
-        let config = Config::Curves(CurvesConfig {
+        let at_turns = read_processes(processes)?;
+        let config = CurvesConfig {
             two_sizes: pairs.collect::<PyResult<_>>()?,
             sizes: Sizes::new(read_page_sizes(page_sizes)?),
             streams: streams.iter().map(|name| read_stream(name)).collect::<PyResult<_>>()?,
@@ -99,8 +108,15 @@ impl Analysis {
             max_sets_log2,
             windows_refs,
             classes,
+            threads: read_threads(threads)?,
+            at_turns: at_turns.unwrap_or(AtTurns::Keep),
+            flush_every_instructions,
             instructions: Instructions::best(),
-        });
+        };
+        let config = match at_turns {
+            Some(_) => Config::SharedCurves(config),
+            None => Config::Curves(config),
+        };
         Ok(Analysis { config })
     }
 }
@@ -111,6 +127,10 @@ impl Analysis {
         match &self.config {
             Config::Study(config) => run(options, config, Study::new),
             Config::Curves(config) => run(options, config, Curves::new),
+            Config::SharedCurves(_) => {
+                let error = "processes of a live program take turns by chance: record it first";
+                Err(OctavoError::new_err(error))
+            }
         }
     }
 
@@ -119,6 +139,9 @@ impl Analysis {
         match &self.config {
             Config::Study(config) => replay(source, limits, config, Study::new),
             Config::Curves(config) => replay(source, limits, config, Curves::new),
+            Config::SharedCurves(config) => {
+                Box::new(Replay::start_together(source, limits, Curves::new(config)))
+            }
         }
     }
 }
@@ -223,5 +246,24 @@ impl<C: Engine> Replaying for Replay<C> {
     ) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
         let replayed = py.detach(|| self.finish()).map_err(|error| failed(&error))?;
         Ok((results::result(py, &replayed.run)?, facts(py, &replayed.facts)?))
+    }
+}
+
+impl Replaying for Replay<Counts, Curves> {
+    fn wait(&self, timeout: Duration) -> (RunProgress, Progress) {
+        Replay::wait(self, timeout)
+    }
+
+    fn stop(&self) {
+        Replay::stop(self);
+    }
+
+    fn result<'py>(
+        self: Box<Self>,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
+        let replayed = py.detach(|| self.finish()).map_err(|error| failed(&error))?;
+        let result = results::shared_result(py, &replayed.run, &replayed.shared)?;
+        Ok((result, facts(py, &replayed.facts)?))
     }
 }

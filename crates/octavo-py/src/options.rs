@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use octavo_curves::{ClassesConfig, Levels, MAX_ENTRIES, SetIndex, Stream};
+use octavo_curves::{AtTurns, ClassesConfig, Levels, MAX_ENTRIES, SetIndex, Stream, Threads};
 use octavo_types::PageSize;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -106,6 +106,24 @@ pub fn read_stream(name: &str) -> PyResult<Stream> {
         "data" => Ok(Stream::Data),
         "all" => Ok(Stream::All),
         other => Err(unknown("stream", other, "fetch, data or all")),
+    }
+}
+
+pub fn read_threads(name: &str) -> PyResult<Threads> {
+    match name {
+        "shared" => Ok(Threads::Shared),
+        "private" => Ok(Threads::Private),
+        other => Err(unknown("threads", other, "shared or private")),
+    }
+}
+
+/// None where processes do not take turns.
+pub fn read_processes(name: &str) -> PyResult<Option<AtTurns>> {
+    match name {
+        "apart" => Ok(None),
+        "asid" => Ok(Some(AtTurns::Keep)),
+        "flush" => Ok(Some(AtTurns::Flush)),
+        other => Err(unknown("processes", other, "apart, asid or flush")),
     }
 }
 

@@ -1,11 +1,13 @@
 //! Traces as Python objects: opened, told about, listed.
 
+use std::num::NonZeroU64;
 use std::sync::{Mutex, PoisonError};
 
 use octavo_trace::formats::{self, OpenOptions};
 use octavo_trace::source::{Facts, InputOptions, Source, TraceError};
-use octavo_trace::{ListingOptions, Manifest, NativeSource, Overview, What, list};
+use octavo_trace::{ListingOptions, Manifest, NativeSource, Overview, Turns, What, list};
 use octavo_types::ItemKind;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -42,6 +44,27 @@ impl Trace {
         let options = OpenOptions { format, input };
         let source = py.detach(|| formats::open(name, &options)).map_err(|e| failed(&e))?;
         Ok(Trace::of(source, name))
+    }
+
+    /// The processes of some traces, taking turns of so many instructions.
+    #[staticmethod]
+    fn take_turns(
+        py: Python<'_>,
+        traces: Vec<Py<Trace>>,
+        quantum_instructions: NonZeroU64,
+    ) -> PyResult<Self> {
+        let mut sources = Vec::new();
+        let mut names = Vec::new();
+        for trace in &traces {
+            let trace = trace.borrow(py);
+            sources.push(trace.take()?);
+            names.push(trace.name.clone());
+        }
+        if sources.is_empty() {
+            return Err(PyValueError::new_err("there is no trace"));
+        }
+        let turns = py.detach(|| Turns::new(sources, quantum_instructions.get()));
+        Ok(Trace::of(Box::new(turns.map_err(|error| failed(&error))?), &names.join(", ")))
     }
 
     fn facts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

@@ -22,6 +22,7 @@ mod space;
 mod stream;
 mod survey;
 pub mod synthetic;
+mod turns;
 mod window;
 
 pub use code::CodeMap;
@@ -43,4 +44,5 @@ pub use ring::{
 pub use space::{AddressSpace, Region, RegionId, RegionKind};
 pub use stream::{Began, Ended, StreamEnd, StreamIdentity};
 pub use survey::{StreamCounts, StreamSurvey, Survey, survey};
+pub use turns::{MAX_PROCESSES, TurnConsumer, Turns};
 pub use window::{Limits, Window};

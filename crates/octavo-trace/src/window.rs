@@ -65,41 +65,40 @@ fn take(from: &AtomicU64) -> u64 {
     taken.map_or(0, |left| left.min(LUMP_INSTRUCTIONS))
 }
 
-/// Passes on to `inner` only the segments inside the region of interest, and every event. The
-/// region begins and ends on whole segments: at most some sixty instructions late.
-pub struct Window<C> {
-    inner: C,
+/// The region of interest as one consumer sees it. It begins and ends on whole segments: at most
+/// some sixty instructions late.
+pub struct Region {
     limits: Arc<Limits>,
     /// Instructions to pass over, and to count, before asking the limits again.
     skipping: u64,
     counting: u64,
-    marked: bool,
+    /// Whether the program has begun it, and not ended it.
+    pub marked: bool,
     open: bool,
 }
 
-impl<C> Window<C> {
-    /// A window on to `inner` for one stream of a run.
-    pub fn new(inner: C, limits: Arc<Limits>) -> Self {
+impl Region {
+    /// Before anything of one consumer's has come.
+    pub fn new(limits: Arc<Limits>) -> Self {
         let open = limits.is_whole_run();
         let marked = !limits.between_marks;
-        Window { inner, limits, skipping: 0, counting: 0, marked, open }
+        Region { limits, skipping: 0, counting: 0, marked, open }
     }
 
-    /// The consumer behind it.
-    pub fn inner(&self) -> &C {
-        &self.inner
+    /// Whether a process counts before it has said anything.
+    pub fn is_marked_at_first(&self) -> bool {
+        !self.limits.between_marks
     }
 
-    /// The consumer behind it, to be told something.
-    pub fn inner_mut(&mut self) -> &mut C {
-        &mut self.inner
+    /// Lets through to `inner` only what lies inside.
+    #[inline(always)]
+    pub fn before<'a, C>(&'a mut self, inner: &'a mut C) -> Inside<'a, C> {
+        Inside { region: self, inner }
     }
 
-    /// Gives the consumer back, and to the other streams what this one took and did not use.
-    pub fn into_inner(self) -> C {
-        self.limits.skip.fetch_add(self.skipping, Ordering::Relaxed);
-        self.limits.budget.fetch_add(self.counting, Ordering::Relaxed);
-        self.inner
+    #[inline(always)]
+    fn counts(&mut self, segment: &Segment) -> bool {
+        self.open || self.admits(u64::from(segment.instructions()))
     }
 
     /// Whether a segment of `instructions` falls inside; moves the region's bounds on.
@@ -124,13 +123,6 @@ impl<C> Window<C> {
         self.counting = self.counting.saturating_sub(instructions);
         true
     }
-}
-
-impl<C: Consumer> Window<C> {
-    #[inline(always)]
-    fn counts(&mut self, segment: &Segment) -> bool {
-        self.open || self.admits(u64::from(segment.instructions()))
-    }
 
     fn mark(&mut self, event: &Event) {
         if self.limits.between_marks {
@@ -141,39 +133,111 @@ impl<C: Consumer> Window<C> {
             }
         }
     }
+
+    /// Gives to others what this one took and did not use.
+    fn give_back(&self) {
+        self.limits.skip.fetch_add(self.skipping, Ordering::Relaxed);
+        self.limits.budget.fetch_add(self.counting, Ordering::Relaxed);
+    }
 }
 
-impl<C: Consumer> Consumer for Window<C> {
+/// Passes on only the segments inside the region of interest, and every event.
+pub struct Inside<'a, C> {
+    region: &'a mut Region,
+    inner: &'a mut C,
+}
+
+impl<C: Consumer> Consumer for Inside<'_, C> {
     #[inline(always)]
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
-        if self.counts(segment) {
+        if self.region.counts(segment) {
             self.inner.segment(segment, addresses);
         }
     }
 
     fn event(&mut self, event: &Event) {
-        self.mark(event);
+        self.region.mark(event);
         self.inner.event(event);
     }
 }
 
-impl<C: WordConsumer> WordConsumer for Window<C> {
+impl<C: WordConsumer> WordConsumer for Inside<'_, C> {
     #[inline(always)]
     fn execution(&mut self, segment: &Segment, words: &[u64]) {
-        if self.counts(segment) {
+        if self.region.counts(segment) {
             self.inner.execution(segment, words);
         }
     }
 
     fn record(&mut self, words: &[u64], event: Option<&Event>) {
         if let Some(event) = event {
-            self.mark(event);
+            self.region.mark(event);
         }
         self.inner.record(words, event);
     }
 
     fn started(&mut self, start: &Start) {
         self.inner.started(start);
+    }
+}
+
+/// A consumer behind a region of its own.
+pub struct Window<C> {
+    inner: C,
+    region: Region,
+}
+
+impl<C> Window<C> {
+    /// A window on to `inner` for one stream of a run.
+    pub fn new(inner: C, limits: Arc<Limits>) -> Self {
+        Window { inner, region: Region::new(limits) }
+    }
+
+    /// The consumer behind it.
+    pub fn inner(&self) -> &C {
+        &self.inner
+    }
+
+    /// The consumer behind it, to be told something.
+    pub fn inner_mut(&mut self) -> &mut C {
+        &mut self.inner
+    }
+
+    /// Gives the consumer back, and to the other streams what this one took and did not use.
+    pub fn into_inner(self) -> C {
+        self.region.give_back();
+        self.inner
+    }
+
+    #[inline(always)]
+    fn inside(&mut self) -> Inside<'_, C> {
+        self.region.before(&mut self.inner)
+    }
+}
+
+impl<C: Consumer> Consumer for Window<C> {
+    #[inline(always)]
+    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
+        self.inside().segment(segment, addresses);
+    }
+
+    fn event(&mut self, event: &Event) {
+        self.inside().event(event);
+    }
+}
+
+impl<C: WordConsumer> WordConsumer for Window<C> {
+    #[inline(always)]
+    fn execution(&mut self, segment: &Segment, words: &[u64]) {
+        self.inside().execution(segment, words);
+    }
+
+    fn record(&mut self, words: &[u64], event: Option<&Event>) {
+        self.inside().record(words, event);
+    }
+
+    fn started(&mut self, start: &Start) {
+        self.inside().started(start);
     }
 }
 

@@ -1,7 +1,7 @@
 """`octavo curves`: what every TLB would do with a program or a trace, all at once."""
 
 from contextlib import ExitStack
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
@@ -14,20 +14,20 @@ from octavo.curves_configuration import (
     DEFAULT_WINDOWS,
     PARTS,
     STREAMS,
+    Processes,
     configure_curves,
     read_pairs,
 )
 from octavo.curves_files import CurvesOutput
 from octavo.curves_metrics import MISS_PENALTY_CYCLES, TWO_SIZES_PENALTY_CYCLES
-from octavo.curves_run import VERB, execute_curves, execute_curves_of_trace
-from octavo.errors import CannotRun
+from octavo.curves_run import VERB, execute_curves, execute_curves_of_trace, means_traces
+from octavo.errors import CannotRun, choose
 from octavo.output import JsonFile
 from octavo.terminal.console import make_console
 from octavo.terminal.curves import show_curves
 from octavo.terminal.live import LiveLine, progress_text, trace_text
 from octavo.terminal.summary import say
 from octavo.tlb_presets import tlb_preset_names
-from octavo.tracing import means_a_trace
 
 _EPILOG = """\b
 Examples:
@@ -35,6 +35,7 @@ Examples:
   octavo curves --streams data --without two-sizes -o gzip.parquet gzip.oct
   octavo curves --two-sizes 4KiB+32KiB,4KiB+2MiB --policy-window 1M -- ./server --once
   octavo curves --classify 64x4 --classify-sizes 4KiB+2MiB -- ./server --once
+  octavo curves --processes asid --quantum 100k shell.oct gzip.oct
   octavo curves --sets 128 --index low --index xor --presets all -- python3 script.py
 
 \b
@@ -145,6 +146,35 @@ def curves(
             help="Its page size, and the one to compare with (default 4KiB+2MiB).",
         ),
     ] = None,
+    threads: Annotated[
+        str,
+        typer.Option(
+            metavar="shared|private",
+            help="Whether the threads of a process share its TLBs (the default), or each has a "
+            "core, and TLBs, of its own.",
+        ),
+    ] = "shared",
+    processes: Annotated[
+        str,
+        typer.Option(
+            metavar="apart|asid|flush",
+            help="Whether each process has TLBs of its own (the default), or all processes of "
+            "the traces given take turns in the same: tagged with their process, or flushed "
+            "whenever another one has its turn.",
+        ),
+    ] = "apart",
+    quantum: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="How many instructions a turn is (default 1M)."),
+    ] = None,
+    flush_every: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            help="Flush the TLBs every N instructions: context switches to who leaves nothing "
+            "behind.",
+        ),
+    ] = None,
     without: Annotated[
         str | None,
         typer.Option(metavar="PARTS", help=f"Leave out, to save time: {', '.join(PARTS)}."),
@@ -184,8 +214,12 @@ def curves(
     streams; all that Octavo says goes to standard error.
     """
     with guarded(), ExitStack() as stack:
-        is_trace = means_a_trace(
-            command, format=format, tracer=tracer, follow_children=follow, verb=VERB
+        is_trace = means_traces(
+            command,
+            processes=choose(processes, get_args(Processes), "--processes"),
+            format=format,
+            tracer=tracer,
+            follow_children=follow,
         )
         configuration = configure_curves(
             sizes=units.page_sizes(page_sizes),
@@ -203,6 +237,10 @@ def curves(
             without=_names(without),
             classify=classify,
             classify_sizes=classify_sizes,
+            threads=threads,
+            processes=processes,
+            quantum=None if quantum is None else units.count(quantum),
+            flush_every=None if flush_every is None else units.count(flush_every),
             layout=layout,
             tracer=tracer or "octavo",
             follow_children=follow is not False,
@@ -217,7 +255,7 @@ def curves(
         console = make_console()
         with LiveLine(console, quiet=quiet, text=trace_text if is_trace else progress_text) as line:
             if is_trace:
-                result = execute_curves_of_trace(command[0], configuration, line.show, format)
+                result = execute_curves_of_trace(command, configuration, line.show, format)
             else:
                 result = execute_curves(command, configuration, line.show)
         if not quiet:

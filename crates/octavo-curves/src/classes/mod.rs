@@ -73,10 +73,12 @@ pub struct Classes {
     fully: HoleStack,
     /// Which pages, by their numbers, this stream has touched: 64 in a word.
     touched: Vec<u64>,
-    /// By the instruction and the region of the page. Hashed with a key that nobody knows: a trace
-    /// may be made to collide.
-    counts: HashMap<(VirtAddr, RegionId), ClassCounts, RandomState>,
+    counts: PlaceCounts,
 }
+
+/// Misses by the instruction, as traced, and the region of the page. Hashed with a key that nobody
+/// knows: a trace may be made to collide.
+pub type PlaceCounts = HashMap<(VirtAddr, RegionId), ClassCounts, RandomState>;
 
 impl Classes {
     /// Nothing missed yet.
@@ -89,11 +91,6 @@ impl Classes {
             counts: HashMap::default(),
             config,
         }
-    }
-
-    /// What is classified.
-    pub fn config(&self) -> &ClassesConfig {
-        &self.config
     }
 
     /// Takes the next batch, which has its origins. `region` tells the region of a base page, as
@@ -129,9 +126,22 @@ impl Classes {
         }
     }
 
-    /// Misses by instruction, as traced, and region of the page missed.
-    pub fn counts(&self) -> impl Iterator<Item = (VirtAddr, RegionId, &ClassCounts)> {
-        self.counts.iter().map(|((origin, region), counts)| (*origin, *region, counts))
+    /// Empties the TLBs. Which pages were touched before, they have not forgotten.
+    pub fn flush(&mut self) {
+        self.tlb.clear();
+        self.larger.clear();
+        self.fully.clear();
+    }
+
+    /// Takes out what was counted, for another process image: its instructions and regions are
+    /// others.
+    pub fn take_counts(&mut self) -> PlaceCounts {
+        std::mem::take(&mut self.counts)
+    }
+
+    /// Puts back what [`Classes::take_counts`] took out.
+    pub fn put_counts(&mut self, counts: PlaceCounts) {
+        self.counts = counts;
     }
 }
 
@@ -227,8 +237,8 @@ mod tests {
                     classes.take(&batch, &rows, |page| region(page.raw()));
                 }
             }
-            let counts = classes.counts();
-            let counts: Counts = counts.map(|(pc, region, of)| ((pc, region.0), *of)).collect();
+            let counts = classes.take_counts().into_iter();
+            let counts: Counts = counts.map(|((pc, region), of)| ((pc, region.0), of)).collect();
             prop_assert_eq!(counts, expected(&random, &config));
         }
     }

@@ -1,4 +1,4 @@
-//! Misses by region and by function: what the instructions and regions of [`Classes`] are.
+//! Misses by region and by function: what the instructions and regions of [`PlaceCounts`] are.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use octavo_symbols::{Function, Symbols};
 use octavo_trace::{AddressSpace, CodeMap, Region};
 
-use super::{ClassCounts, Classes, ClassesConfig};
+use super::{ClassCounts, ClassesConfig, PlaceCounts};
 
 /// A function that misses.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,16 +35,21 @@ pub struct MissClasses {
 }
 
 impl MissClasses {
-    /// What `classes` has counted, in a process whose address space is `space` and whose code is
+    /// What was counted of a TLB, in a process whose address space is `space` and whose code is
     /// from the files of `code`.
-    pub fn new(classes: &Classes, space: &AddressSpace, code: &CodeMap) -> Self {
+    pub fn new(
+        config: ClassesConfig,
+        places: &PlaceCounts,
+        space: &AddressSpace,
+        code: &CodeMap,
+    ) -> Self {
         let mut total = ClassCounts::default();
         let mut regions = vec![ClassCounts::default(); space.regions().len()];
         let mut origins = BTreeMap::new();
-        for (origin, region, counts) in classes.counts() {
+        for ((origin, region), counts) in places {
             total.add(counts);
             regions[usize::from(region.0)].add(counts);
-            origins.entry(origin).or_insert_with(ClassCounts::default).add(counts);
+            origins.entry(*origin).or_insert_with(ClassCounts::default).add(counts);
         }
         let regions = space.regions().iter().cloned().zip(regions);
         let mut regions: Vec<_> = regions.filter(|(_, counts)| counts.misses() > 0).collect();
@@ -69,7 +74,7 @@ impl MissClasses {
             })
             .collect();
         functions.sort_by_key(|function| std::cmp::Reverse(function.counts.misses()));
-        MissClasses { config: *classes.config(), total, regions, functions }
+        MissClasses { config, total, regions, functions }
     }
 }
 

@@ -18,6 +18,11 @@ impl Tlb {
         Tlb { ways, mask: (1 << sets_log2) - 1, entries: vec![NONE; ways << sets_log2] }
     }
 
+    /// Takes all entries out.
+    pub fn clear(&mut self) {
+        self.entries.fill(NONE);
+    }
+
     /// Looks up the page `id`, whose set the low bits of `number` tell, and takes it in; whether it
     /// was there.
     pub fn access(&mut self, id: u32, number: u64) -> bool {

@@ -1,111 +1,40 @@
-//! What every TLB would do with a process image, each stream of it apart: see [`Curves`].
+//! What every TLB would do with a process image, or with several that take turns, each stream of it
+//! apart: see [`Curves`].
+
+mod config;
+mod cores;
+mod images;
+mod result;
+mod stream;
 
 use octavo_trace::{
-    AddressSpace, CodeMap, Observer, Relocation, Start, StreamEnd, StreamIdentity, StreamProgress,
+    Observer, Relocation, Start, StreamEnd, StreamIdentity, StreamProgress, TurnConsumer,
     WordConsumer,
 };
-use octavo_types::{Consumer, Event, Instructions, Segment, VirtAddr};
+use octavo_types::{Consumer, Event, PageSize, Segment, VirtAddr};
 
-use rayon::prelude::*;
+use crate::classes::MissClasses;
+use crate::counts::Counts;
+use crate::touches::{Rows, Touches};
+use cores::Cores;
+use images::Images;
+use stream::Analysed;
 
-use crate::classes::{Classes, ClassesConfig, MissClasses};
-use crate::counts::{Counts, Stream};
-use crate::sets::{MAX_SETS_LOG2, SetCurves, SetIndex, Sets};
-use crate::sizes::Sizes;
-use crate::stack::{Stack, StackCurve};
-use crate::touches::{Kernel, Rows, Splitter, Touches};
-use crate::two_sizes::{TwoSizes, TwoSizesConfig, TwoSizesResult};
-use crate::working_sets::{WorkingSet, WorkingSets};
+pub use config::{AtTurns, CurvesConfig, Threads};
+pub use result::{CoreCurves, StreamCurves};
 
-/// What to find out.
-#[derive(Clone, Debug)]
-pub struct CurvesConfig {
-    /// The page sizes, all at once: those of every pair among them.
-    pub sizes: Sizes,
-    /// The streams, each with TLBs of its own.
-    pub streams: Vec<Stream>,
-    /// Whether addresses are moved to where Linux would have put them, or stay as traced.
-    pub native_layout: bool,
-    /// Fully associative TLBs of 1 to so many entries; none where it is 0.
-    pub max_entries: u32,
-    /// How set-associative TLBs are indexed; none are asked for where it is empty.
-    pub set_indexes: Vec<SetIndex>,
-    /// The most sets that those have, as a logarithm.
-    pub max_sets_log2: u8,
-    /// The windows of the working sets.
-    pub windows_refs: Vec<u64>,
-    /// Pairs of page sizes, both among `sizes`.
-    pub two_sizes: Vec<TwoSizesConfig>,
-    /// The TLB whose misses are classified and told by region and function, if any; both of its
-    /// page sizes among `sizes`.
-    pub classes: Option<ClassesConfig>,
-    /// Which instructions the kernels use.
-    pub instructions: Instructions,
-}
-
-impl CurvesConfig {
-    /// Nothing is asked yet of `streams`, at any of `sizes`: for the rest to be filled in.
-    pub fn nothing(sizes: Sizes, streams: Vec<Stream>) -> Self {
-        CurvesConfig {
-            sizes,
-            streams,
-            native_layout: false,
-            max_entries: 0,
-            set_indexes: Vec::new(),
-            max_sets_log2: MAX_SETS_LOG2,
-            windows_refs: Vec::new(),
-            two_sizes: Vec::new(),
-            classes: None,
-            instructions: Instructions::best(),
-        }
-    }
-}
-
-/// What one stream of a process image has had.
-#[derive(Clone, Debug)]
-pub struct StreamCurves {
-    /// The stream.
-    pub stream: Stream,
-    /// Its references.
-    pub references: u64,
-    /// Fully associative TLBs, by page size.
-    pub stack: Vec<StackCurve>,
-    /// Set-associative ones, by index and page size.
-    pub sets: Vec<SetCurves>,
-    /// Working sets, by page size and window.
-    pub working_sets: Vec<WorkingSet>,
-    /// Pairs of page sizes.
-    pub two_sizes: Vec<TwoSizesResult>,
-    /// Why one TLB misses, and where.
-    pub classes: Option<MissClasses>,
-}
-
-/// Curves in the making: a consumer of one process image.
+/// Curves in the making: a consumer of one process image, or of those that take turns on a core.
 pub struct Curves {
     config: CurvesConfig,
     rows: Rows,
     streams: Vec<Analysed>,
+    images: Images,
+    cores: Cores,
+    /// By stream, the classified misses of images that are no more.
+    classes: Vec<Vec<MissClasses>>,
     /// What the streams have had, once they have ended.
     results: Vec<StreamCurves>,
-    counts: Counts,
-    memory: Memory,
     emptied: Touches,
-}
-
-/// What is mapped, for who wants to know where misses are.
-struct Memory {
-    space: AddressSpace,
-    code: CodeMap,
-}
-
-/// A stream with what is found out about it.
-struct Analysed {
-    splitter: Splitter,
-    stack: Option<Stack>,
-    sets: Vec<Sets>,
-    working_sets: Option<WorkingSets>,
-    two_sizes: Vec<TwoSizes>,
-    classes: Option<Classes>,
 }
 
 impl Curves {
@@ -115,109 +44,107 @@ impl Curves {
         Curves {
             rows: Rows::new(config.sizes.clone(), Relocation::default()),
             streams: config.streams.iter().map(|stream| Analysed::new(*stream, config)).collect(),
+            images: Images::new(),
+            cores: Cores::new(config.flush_every_instructions),
+            classes: vec![Vec::new(); config.streams.len()],
             results: Vec::new(),
-            counts: Counts::default(),
-            memory: Memory {
-                space: AddressSpace::new(Relocation::default(), None),
-                code: CodeMap::new(),
-            },
             emptied: Touches::default(),
             config: config.clone(),
         }
     }
 
-    /// What has been counted.
+    /// What has been counted, of the image that came last.
     pub fn counts(&self) -> &Counts {
-        &self.counts
+        &self.images.running.counts
     }
 
-    /// What each stream has had, once it has [`ended`](Observer::ended).
+    /// What each stream has had, once all is over.
     pub fn results(&self) -> &[StreamCurves] {
         &self.results
     }
-}
 
-impl Analysed {
-    fn new(stream: Stream, config: &CurvesConfig) -> Self {
-        let CurvesConfig { sizes, instructions, .. } = config;
-        let sets = config.set_indexes.iter().flat_map(|index| {
-            sizes.iter().map(|size| Sets::new(size, *index, config.max_sets_log2, *instructions))
-        });
-        let two_sizes = config.two_sizes.iter();
-        Analysed {
-            splitter: match config.classes {
-                Some(_) => Splitter::new(stream).with_origins(),
-                None => Splitter::new(stream),
+    fn hand_on(&mut self) {
+        for stream in &mut self.streams {
+            stream.hand_on(&mut self.emptied, &self.rows, &mut self.images.running.memory.space);
+        }
+    }
+
+    #[cold]
+    fn flush(&mut self) {
+        self.hand_on();
+        self.streams.iter_mut().for_each(Analysed::flush);
+    }
+
+    /// Where each thread has a core for itself: another one may run now.
+    fn thread_event(&mut self, event: &Event) {
+        match event {
+            Event::ThreadSwitch { thread } => {
+                if let Some(core) = self.cores.run(*thread) {
+                    self.hand_on();
+                    let config = &self.config;
+                    self.streams.iter_mut().for_each(|stream| stream.run_on(core, config));
+                }
+            }
+            // A thread of that number has ended, and this one finds nothing of it.
+            Event::ThreadStart { thread } => match self.cores.of_thread(*thread) {
+                Some(core) if self.cores.is_running(core) => self.flush(),
+                Some(core) => {
+                    self.hand_on();
+                    self.streams.iter_mut().for_each(|stream| stream.flush_core(core));
+                }
+                None => {}
             },
-            stack: (config.max_entries > 0)
-                .then(|| Stack::new(sizes.clone(), config.max_entries, *instructions)),
-            sets: sets.collect(),
-            working_sets: (!config.windows_refs.is_empty())
-                .then(|| WorkingSets::new(sizes.clone(), config.windows_refs.clone())),
-            two_sizes: two_sizes.map(|pair| TwoSizes::new(pair.clone(), *instructions)).collect(),
-            classes: config.classes.map(Classes::new),
+            _ => {}
         }
     }
 
-    /// Hands on what the stream has had so far.
-    fn hand_on(&mut self, emptied: &mut Touches, rows: &Rows, space: &mut AddressSpace) {
-        let batch = self.splitter.take(std::mem::take(emptied));
-        let mut kernels: Vec<&mut dyn Kernel> = Vec::new();
-        kernels.extend(self.stack.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
-        kernels.extend(self.working_sets.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
-        kernels.extend(self.two_sizes.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
-        kernels.extend(self.sets.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
-        kernels.into_par_iter().for_each(|kernel| kernel.take(&batch, rows));
-        if let Some(classes) = &mut self.classes {
-            classes.take(&batch, rows, |page| space.region_of(page));
+    /// All is over.
+    fn finish(&mut self) {
+        self.hand_on();
+        // There may be hundreds of processes: only their results are kept.
+        let cores = std::mem::replace(&mut self.cores, Cores::new(None)).finish();
+        let streams = std::mem::take(&mut self.streams).into_iter();
+        for (stream, classes) in streams.zip(std::mem::take(&mut self.classes)) {
+            let mut found = stream.finish(&self.config, &cores, &self.images.running.memory);
+            found.classes.extend(classes);
+            self.results.push(found);
         }
-        *emptied = batch;
-    }
-
-    /// What came of it.
-    fn finish(mut self, memory: &Memory) -> StreamCurves {
-        let refs = self.splitter.refs();
-        self.working_sets.iter_mut().for_each(|kernel| kernel.finish(refs));
-        self.two_sizes.iter_mut().for_each(|kernel| kernel.finish(refs));
-        let classes = self.classes.as_ref();
-        StreamCurves {
-            stream: self.splitter.stream(),
-            references: refs,
-            stack: self.stack.as_ref().map_or_else(Vec::new, Stack::curves),
-            sets: self.sets.iter().map(Sets::curves).collect(),
-            working_sets: self.working_sets.as_ref().map_or_else(Vec::new, WorkingSets::results),
-            two_sizes: self.two_sizes.iter().map(TwoSizes::result).collect(),
-            classes: classes.map(|of| MissClasses::new(of, &memory.space, &memory.code)),
-        }
+        self.rows = Rows::new(self.config.sizes.clone(), Relocation::default());
     }
 }
 
 impl Consumer for Curves {
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
-        self.counts.executed(segment);
+        if self.cores.is_flush_due() {
+            self.flush();
+        }
+        self.cores.execute(segment.instructions());
+        let counts = &mut self.images.running.counts;
+        counts.executed(segment);
         if segment.has_guarded() {
             let items = segment.data().iter().zip(addresses);
             for (item, _) in items.filter(|(item, a)| item.guarded && **a == VirtAddr::NULL) {
-                self.counts.skipped(item);
+                counts.skipped(item);
             }
         }
         for stream in &mut self.streams {
-            stream.splitter.segment(segment, addresses, &mut self.rows);
-            if stream.splitter.is_full() {
-                stream.hand_on(&mut self.emptied, &self.rows, &mut self.memory.space);
+            stream.splitter().segment(segment, addresses, &mut self.rows);
+            if stream.splitter().is_full() {
+                let space = &mut self.images.running.memory.space;
+                stream.hand_on(&mut self.emptied, &self.rows, space);
             }
         }
     }
 
     fn event(&mut self, event: &Event) {
-        self.counts.event(event);
+        self.images.running.counts.event(event);
+        if self.config.threads == Threads::Private {
+            self.thread_event(event);
+        }
         if self.config.classes.is_some() && event.changes_mappings() {
             // What came before was in the regions of before.
-            for stream in &mut self.streams {
-                stream.hand_on(&mut self.emptied, &self.rows, &mut self.memory.space);
-            }
-            self.memory.space.apply(event);
-            self.memory.code.apply(event);
+            self.hand_on();
+            self.images.running.memory.apply(event);
         }
     }
 }
@@ -228,26 +155,60 @@ impl WordConsumer for Curves {
             true => start.relocation.clone(),
             false => Relocation::default(),
         };
-        self.rows = Rows::new(self.config.sizes.clone(), relocation.clone());
-        self.memory.space = AddressSpace::new(relocation, start.stack);
+        self.rows.relocate(relocation.clone());
+        self.images.running.memory.started(start, relocation);
     }
 }
 
 impl Observer for Curves {
     fn ended(&mut self, _: &StreamIdentity, _: &StreamEnd) {
-        // There may be hundreds of processes: only their results are kept.
-        for mut stream in std::mem::take(&mut self.streams) {
-            stream.hand_on(&mut self.emptied, &self.rows, &mut self.memory.space);
-            self.results.push(stream.finish(&self.memory));
-        }
-        self.rows = Rows::new(self.config.sizes.clone(), Relocation::default());
+        self.finish();
     }
 
     fn progress(&self) -> StreamProgress {
         StreamProgress {
-            references: self.counts.references(),
-            instructions: self.counts.instructions,
-            resident_bytes: (self.rows.len() as u64) << octavo_types::PageSize::BASE.log2(),
+            resident_bytes: (self.rows.len() as u64) << PageSize::BASE.log2(),
+            ..self.images.progress()
         }
+    }
+}
+
+impl TurnConsumer for Curves {
+    type Process = Counts;
+
+    fn turn(&mut self, stream: u32) {
+        if self.images.is_running(stream) {
+            return;
+        }
+        if self.config.at_turns == AtTurns::Flush && self.images.has_begun() {
+            self.flush();
+        }
+        let classifies = self.config.classes.is_some();
+        if classifies {
+            self.hand_on();
+            let taken = self.streams.iter_mut().filter_map(Analysed::take_classes);
+            self.images.running.classes = taken.collect();
+        }
+        self.images.turn(stream, &mut self.rows);
+        for (stream, classes) in self.streams.iter_mut().zip(self.images.running.classes.drain(..))
+        {
+            stream.put_classes(classes);
+        }
+        self.streams.iter_mut().for_each(|stream| stream.splitter().forget());
+    }
+
+    fn process_ended(&mut self, identity: &StreamIdentity, _: &StreamEnd) -> Counts {
+        self.turn(identity.stream);
+        self.hand_on();
+        let image = self.images.leave(&mut self.rows);
+        for (stream, classes) in self.streams.iter_mut().zip(&mut self.classes) {
+            let places = stream.take_classes();
+            classes.extend(places.and_then(|of| image.memory.classes(&self.config, &of)));
+        }
+        image.counts
+    }
+
+    fn all_ended(&mut self) {
+        self.finish();
     }
 }

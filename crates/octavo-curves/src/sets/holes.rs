@@ -103,6 +103,16 @@ impl HoleSets {
         }
     }
 
+    /// Takes all entries out, which is no invalidation, and leaves no hole.
+    pub fn clear(&mut self) {
+        match &mut self.sets {
+            HeldAs::Nested(sets) => sets.clear(),
+            HeldAs::Lists(_, instructions) => {
+                self.sets = HeldAs::Nested(Nested::new(*instructions));
+            }
+        }
+    }
+
     /// Entries invalidated with 2^*s* sets of *w* ways, at `[s][w - 1]`.
     pub fn invalidated(&self) -> Vec<[u64; MAX_WAYS]> {
         self.invalidated.held(self.max_sets_log2)

@@ -21,6 +21,11 @@ impl Lists {
         &mut self.0[(first | index as usize & (first - 1)) % (1 << LEVELS)]
     }
 
+    /// Empties all sets.
+    pub fn clear(&mut self) {
+        self.0.fill(Lanes::EMPTY);
+    }
+
     /// Makes holes of all entries of an id whose index bits are those of `page` or those after
     /// them, 2^`indexes_log2` in all. `before` tells how many entries each level and set has before
     /// its list.

@@ -117,6 +117,13 @@ impl Kernel for Sets {
             Take { engine: &mut self.engine, pages: &self.pages, batch, misses: &mut self.misses },
         );
     }
+
+    fn flush(&mut self, _: u64) {
+        match &mut self.engine {
+            Engine::Nested(engine) => engine.clear(),
+            Engine::Scattered(engine) => engine.clear(),
+        }
+    }
 }
 
 /// A batch is taken in.

@@ -127,6 +127,13 @@ impl Nested {
         behind.invalidate(page, indexes_log2, before, invalidated);
     }
 
+    /// Takes all pages out.
+    pub fn clear(&mut self) {
+        self.top = Top([Page::NONE; 4]);
+        self.front = Front::new();
+        self.behind.clear();
+    }
+
     /// What it runs on.
     pub fn instructions(&self) -> Instructions {
         self.instructions

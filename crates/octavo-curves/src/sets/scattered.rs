@@ -78,6 +78,13 @@ impl Scattered {
         }
     }
 
+    /// Takes all pages out.
+    pub fn clear(&mut self) {
+        self.lists.clear();
+        self.last = [u32::MAX; 2];
+        self.swapped = false;
+    }
+
     /// What was found, `misses` being what [`Scattered::take`] has counted.
     pub fn misses(&self, misses: &Misses) -> Misses {
         let mut misses = misses.clone();

@@ -125,6 +125,11 @@ impl Kernel for Single {
             }
         }
     }
+
+    fn flush(&mut self, _: u64) {
+        self.sets.fill(Lanes::EMPTY);
+        self.last = Page::NONE;
+    }
 }
 
 /// The ways of a set compared at once.

@@ -101,6 +101,16 @@ impl Group {
         }
     }
 
+    /// Takes all pages out, when all that the lists have counted is [added up](Group::count).
+    pub fn clear(&mut self) {
+        self.filter = Filter::default();
+        let lists = std::mem::replace(&mut self.lists, Lists::new(self.behind.len()));
+        for (lane, behind) in self.behind.iter_mut().enumerate() {
+            lists.pages(lane).for_each(|page| behind.order.remember(page));
+            behind.order.clear();
+        }
+    }
+
     /// Adds up what the lists have counted: before there are 2^32 touches.
     pub fn count(&mut self) {
         self.lists.count(&mut self.missed);

@@ -75,6 +75,12 @@ impl HoleStack {
         self.order.depth(slot)
     }
 
+    /// Takes all pages out, and leaves no hole.
+    pub fn clear(&mut self) {
+        self.order.clear();
+        self.holes = Holes::new();
+    }
+
     #[cold]
     #[inline(never)]
     fn close_gaps(&mut self) {

@@ -99,6 +99,11 @@ impl Lists {
         (missing, carried)
     }
 
+    /// The pages of a lane.
+    pub fn pages(&self, lane: usize) -> impl Iterator<Item = u32> + '_ {
+        self.pages.iter().map(move |pages| pages[lane]).filter(|page| *page != NOBODY)
+    }
+
     /// Adds what was missed at each position to `totals`, and begins anew.
     pub fn count(&mut self, totals: &mut [[u64; LANES]; POSITIONS]) {
         for (totals, missed) in totals.iter_mut().zip(&mut self.missed) {

@@ -129,4 +129,13 @@ impl Kernel for Stack {
             InstructionSet::Avx512 => unsafe { self.take_avx512(touches, rows) },
         }
     }
+
+    fn flush(&mut self, _: u64) {
+        for part in &mut self.parts {
+            match part {
+                Part::Single(single) => single.clear(),
+                Part::Group(group) => group.clear(),
+            }
+        }
+    }
 }

@@ -85,6 +85,12 @@ impl Order {
         }
     }
 
+    /// The page is not [new](Order::is_new) any more, whether or not it ever came in.
+    pub fn remember(&mut self, id: u32) {
+        let stamp = &mut self.stamps[id as usize];
+        *stamp = LONG_AGO.max(*stamp);
+    }
+
     /// Whether the page has never come in.
     #[inline(always)]
     pub fn is_new(&self, id: u32) -> bool {
@@ -276,6 +282,14 @@ impl Order {
             *newer =
                 Counts::new(|word| newer_than(first + (word + 1) * WORD_SLOTS) - newer_than(end));
         }
+    }
+
+    /// Takes all pages out.
+    pub fn clear(&mut self) {
+        self.taken.fill(0);
+        self.len = 0;
+        // Stamps given so far tell from now on that their pages are not here.
+        self.close_gaps();
     }
 
     /// The slots that belong to nobody, oldest first.

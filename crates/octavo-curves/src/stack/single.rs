@@ -63,6 +63,13 @@ impl Single {
         self.alternations += alternations;
     }
 
+    /// Takes all pages out.
+    pub fn clear(&mut self) {
+        self.filter = Filter::default();
+        self.newest = NOBODY;
+        self.stack.order.clear();
+    }
+
     /// The distinct pages, and the misses of TLBs of each number of entries.
     pub fn misses(&self) -> (u64, Vec<u64>) {
         // One entry misses whatever goes to and fro.

@@ -11,7 +11,7 @@ mod split;
 #[cfg(test)]
 pub mod testing;
 
-pub use rows::{LANES, Row, Rows};
+pub use rows::{LANES, Row, Rows, Space};
 pub use split::Splitter;
 
 use octavo_types::VirtAddr;
@@ -63,7 +63,7 @@ impl Touch {
 }
 
 /// A batch of touches, of one stream. No touch has the row of the one before it, batches before
-/// included.
+/// included, but for the first one after [`Splitter::forget`].
 #[derive(Clone, Debug, Default)]
 pub struct Touches {
     /// How many references of the stream come before the batch.
@@ -80,4 +80,8 @@ pub struct Touches {
 pub trait Kernel: Send {
     /// Takes the next batch.
     fn take(&mut self, batch: &Touches, rows: &Rows);
+
+    /// Empties its TLBs, when it has taken all of the `refs` references that there were so far.
+    /// What it has counted stays, and whatever is no TLB goes on.
+    fn flush(&mut self, refs: u64);
 }

@@ -36,13 +36,23 @@ impl Row {
 /// Hashed with a key that nobody knows: a trace may be made to collide.
 type Table = std::collections::HashMap<u64, u32, RandomState>;
 
-/// All base pages that a process has touched, and at each page size the number of the page that
-/// holds it.
-pub struct Rows {
-    sizes: Sizes,
+/// What is known of one address space.
+#[derive(Default)]
+pub struct Space {
     relocation: Relocation,
     /// By the traced page number shifted right by `LEAF_LOG2`.
     by_leaf: Table,
+    by_size: Vec<Table>,
+}
+
+/// All base pages that a process has touched, or several that take turns, and at each page size the
+/// number of the page that holds it. Pages of different address spaces are different pages.
+pub struct Rows {
+    sizes: Sizes,
+    /// The address space that has its turn.
+    space: Space,
+    /// How many pages of each size there are.
+    pages_by_size: Vec<u32>,
     leaves: Vec<[u32; LEAF_PAGES]>,
     /// By a leaf number's low bits, the leaf last found there.
     guesses: Box<[(u64, u32); GUESSES]>,
@@ -52,7 +62,6 @@ pub struct Rows {
     traced: Vec<PageNumber>,
     ids: Vec<[u32; LANES]>,
     groups: usize,
-    by_size: Vec<Table>,
 }
 
 impl Rows {
@@ -60,7 +69,8 @@ impl Rows {
     /// them.
     pub fn new(sizes: Sizes, relocation: Relocation) -> Self {
         Rows {
-            by_leaf: Table::default(),
+            space: Space { relocation, ..Space::default() },
+            pages_by_size: vec![0; sizes.len()],
             leaves: Vec::new(),
             guesses: Box::new([(NO_LEAF, 0); GUESSES]),
             recent: vec![(NO_PAGE, 0); RECENT].into_boxed_slice().try_into().expect("as many"),
@@ -68,10 +78,20 @@ impl Rows {
             traced: Vec::new(),
             ids: Vec::new(),
             groups: sizes.len().div_ceil(LANES),
-            by_size: vec![Table::default(); sizes.len()],
             sizes,
-            relocation,
         }
+    }
+
+    /// Another address space has its turn; `space` becomes the one that had it.
+    pub fn exchange(&mut self, space: &mut Space) {
+        std::mem::swap(&mut self.space, space);
+        self.guesses.fill((NO_LEAF, 0));
+        self.recent.fill((NO_PAGE, 0));
+    }
+
+    /// Pages touched from here on in the address space are numbered where `relocation` moves them.
+    pub fn relocate(&mut self, relocation: Relocation) {
+        self.space.relocation = relocation;
     }
 
     /// The sizes at which ids are given.
@@ -84,14 +104,9 @@ impl Rows {
         self.pages.len()
     }
 
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.pages.is_empty()
-    }
-
     /// How many pages of size number `size` have been touched: ids are below this.
     pub fn pages_of(&self, size: usize) -> u32 {
-        self.by_size[size].len() as u32
+        self.pages_by_size[size]
     }
 
     /// The base page of a row, where it was relocated to.
@@ -142,7 +157,7 @@ impl Rows {
     #[inline(never)]
     fn leaf(&mut self, number: u64) -> u32 {
         let next = self.leaves.len() as u32;
-        let leaf = *self.by_leaf.entry(number).or_insert(next);
+        let leaf = *self.space.by_leaf.entry(number).or_insert(next);
         if leaf == next {
             self.leaves.push([NO_ROW; LEAF_PAGES]);
         }
@@ -156,14 +171,19 @@ impl Rows {
         let row = u32::try_from(self.pages.len()).ok().filter(|row| *row != NO_ROW);
         let row = row.expect("no machine has the memory to follow so many pages");
         self.leaves[leaf as usize][traced as usize % LEAF_PAGES] = row;
-        let page = self.relocation.page(PageNumber::new(traced));
+        let space = &mut self.space;
+        let page = space.relocation.page(PageNumber::new(traced));
         self.pages.push(page);
         self.traced.push(PageNumber::new(traced));
         let first = self.ids.len();
         self.ids.resize(first + self.groups, [0; LANES]);
-        for (size, (page_size, table)) in self.sizes.iter().zip(&mut self.by_size).enumerate() {
-            let next = table.len() as u32;
-            let id = *table.entry(page.raw() >> page_size.base_shift()).or_insert(next);
+        space.by_size.resize_with(self.sizes.len(), Table::default);
+        for (size, (page_size, table)) in self.sizes.iter().zip(&mut space.by_size).enumerate() {
+            let pages = &mut self.pages_by_size[size];
+            let id = *table.entry(page.raw() >> page_size.base_shift()).or_insert_with(|| {
+                *pages += 1;
+                *pages - 1
+            });
             self.ids[first + size / LANES][size % LANES] = id;
         }
         Row(row)

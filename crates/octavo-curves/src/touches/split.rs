@@ -72,6 +72,12 @@ impl Splitter {
         std::mem::replace(&mut self.batch, emptied)
     }
 
+    /// The next reference touches its page, whatever the last one was to: the TLBs are other ones,
+    /// or were emptied.
+    pub fn forget(&mut self) {
+        self.current = NO_PAGE;
+    }
+
     #[inline(always)]
     fn touch(&mut self, page: u64, flag: u32, rows: &mut Rows) {
         if page != self.current {

@@ -61,6 +61,12 @@ impl BySmall {
         self.few.invalidate(Located { id: page.id, number: first }, self.blocks_log2);
     }
 
+    /// Takes all entries out, which is no invalidation.
+    pub fn clear(&mut self) {
+        self.few.clear();
+        self.many.iter_mut().for_each(Indexed::clear);
+    }
+
     /// What came of it.
     pub fn result(&self, index: TwoSizesIndex) -> TwoSizesSets {
         let few = self.few.result(index);

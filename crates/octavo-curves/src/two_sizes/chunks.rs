@@ -4,7 +4,8 @@
 use octavo_types::PageSize;
 
 use super::TwoSizesConfig;
-use super::tlbs::{Page, Tlbs};
+use super::cores::Cores;
+use super::tlbs::Page;
 
 /// The block is in no list.
 const UNLISTED: u32 = u32::MAX;
@@ -83,7 +84,7 @@ impl Chunks {
     }
 
     /// A chunk has become a large page, or is one no more: takes what it was out of the TLBs.
-    pub fn changed(&mut self, chunk: u32, is_large: bool, tlbs: &mut Tlbs) {
+    pub fn changed(&mut self, chunk: u32, is_large: bool, tlbs: &mut Cores) {
         tlbs.settle();
         let mut block = std::mem::replace(&mut self.first_in_use[chunk as usize], END);
         let mut last = None;

@@ -112,6 +112,11 @@ impl Indexed {
         self.sets.invalidate(first.id, first.number, numbers_log2);
     }
 
+    /// Takes all entries out, which is no invalidation.
+    pub fn clear(&mut self) {
+        self.sets.clear();
+    }
+
     /// What came of it.
     pub fn result(&self, index: TwoSizesIndex) -> TwoSizesSets {
         let [small_misses, large_misses] =

@@ -11,6 +11,7 @@
 
 mod by_small;
 mod chunks;
+mod cores;
 mod indexed;
 mod result;
 mod stacked;
@@ -24,11 +25,14 @@ mod window;
 use octavo_types::{Instructions, PageSize};
 
 use self::chunks::Chunks;
-use self::tlbs::Tlbs;
+use self::cores::Cores;
 use self::window::{Leaving, Window};
 use crate::touches::{Kernel, Row, Rows, Touches};
 
-pub use result::{TwoSizesConfig, TwoSizesIndex, TwoSizesResult, TwoSizesSets, TwoSizesStack};
+pub(crate) use result::add_counts;
+pub use result::{
+    TwoSizesConfig, TwoSizesIndex, TwoSizesResult, TwoSizesSets, TwoSizesStack, TwoSizesTlbs,
+};
 
 /// The kernel for one stream. Times are references, counted from 1.
 pub struct TwoSizes {
@@ -45,12 +49,10 @@ pub struct TwoSizes {
     /// never.
     last: Vec<u64>,
     chunks: Chunks,
-    tlbs: Tlbs,
+    tlbs: Cores,
     /// The run under way.
     run: Option<Run>,
     refs: u64,
-    /// Look-ups of small pages and of large ones.
-    lookups: [u64; 2],
     promotions: u64,
     demotions: u64,
     blocks_copied: u64,
@@ -84,10 +86,9 @@ impl TwoSizes {
             next_event: 0,
             last: Vec::new(),
             chunks: Chunks::new(&config),
-            tlbs: Tlbs::new(&config, instructions),
+            tlbs: Cores::new(&config, instructions),
             run: None,
             refs: 0,
-            lookups: [0; 2],
             promotions: 0,
             demotions: 0,
             blocks_copied: 0,
@@ -98,11 +99,35 @@ impl TwoSizes {
 
     /// The stream is over; it had `refs` references.
     pub fn finish(&mut self, refs: u64) {
+        self.interrupt(refs);
+        self.tlbs.settle();
+        self.refs = refs;
+    }
+
+    /// After `refs` references core `number` runs on, of those that have TLBs of their own; 0 has
+    /// so far. The policy is the same for all of them.
+    pub fn run_on(&mut self, number: usize, refs: u64) {
+        self.interrupt(refs);
+        self.tlbs.run(number);
+    }
+
+    /// After `refs` references, empties the TLBs of a core that does not run.
+    pub fn flush_core(&mut self, number: usize, refs: u64) {
+        self.interrupt(refs);
+        self.tlbs.clear(number);
+    }
+
+    /// What the TLBs of each core did, once it is finished.
+    pub fn on_cores(&self) -> Vec<TwoSizesTlbs> {
+        self.tlbs.results()
+    }
+
+    /// Ends the run under way after `refs` references: whatever comes next is looked up.
+    fn interrupt(&mut self, refs: u64) {
         self.leave_run(refs);
         self.catch_up(refs, refs, None);
         self.end_run(refs);
-        self.tlbs.settle();
-        self.refs = refs;
+        self.run = None;
     }
 
     /// What came of it, once it is finished.
@@ -112,16 +137,18 @@ impl TwoSizes {
             let window = windows().find(|window| window.window_refs == *refs);
             window.map_or(0, |window| window.byte_refs(self.refs))
         };
+        let TwoSizesTlbs { small_lookups, large_lookups, stack, sets } =
+            TwoSizesTlbs::sum(self.on_cores());
         TwoSizesResult {
             config: self.config.clone(),
-            small_lookups: self.lookups[0],
-            large_lookups: self.lookups[1],
+            small_lookups,
+            large_lookups,
             promotions: self.promotions,
             demotions: self.demotions,
             blocks_copied: self.blocks_copied,
             blocks_zeroed: self.blocks_zeroed,
-            stack: self.tlbs.stack(),
-            sets: self.tlbs.sets(),
+            stack,
+            sets,
             working_set_byte_refs: self.config.windows_refs.iter().map(byte_refs).collect(),
         }
     }
@@ -158,6 +185,11 @@ impl Kernel for TwoSizes {
         }
         self.tlbs.settle();
     }
+
+    fn flush(&mut self, refs: u64) {
+        self.interrupt(refs);
+        self.tlbs.clear_running();
+    }
 }
 
 impl TwoSizes {
@@ -187,7 +219,7 @@ impl TwoSizes {
     #[inline(always)]
     fn end_run(&mut self, left: u64) {
         if let Some(run) = self.run {
-            self.lookups[usize::from(run.is_large)] += left + 1 - run.since;
+            self.tlbs.count(run.is_large, left + 1 - run.since);
         }
     }
 
@@ -215,7 +247,7 @@ impl TwoSizes {
             self.demotions += 1;
             self.chunks.changed(chunk, false, &mut self.tlbs);
             if let Some(run) = self.run.as_mut().filter(|run| run.chunk == chunk && time <= left) {
-                self.lookups[1] += time - run.since;
+                self.tlbs.count(true, time - run.since);
                 (run.is_large, run.since) = (false, time);
                 went_on = Some(time);
             }

@@ -64,6 +64,48 @@ pub struct TwoSizesSets {
     pub invalidated: Vec<[u64; MAX_WAYS]>,
 }
 
+/// What the TLBs of one core do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TwoSizesTlbs {
+    /// See [`TwoSizesResult::small_lookups`].
+    pub small_lookups: u64,
+    /// See [`TwoSizesResult::small_lookups`].
+    pub large_lookups: u64,
+    /// Fully associative TLBs.
+    pub stack: TwoSizesStack,
+    /// Set-associative ones, by index.
+    pub sets: Vec<TwoSizesSets>,
+}
+
+impl TwoSizesTlbs {
+    /// Several cores' together, of which there is at least one.
+    pub fn sum(several: Vec<TwoSizesTlbs>) -> TwoSizesTlbs {
+        let add = |mut sum: TwoSizesTlbs, other: TwoSizesTlbs| {
+            sum.small_lookups += other.small_lookups;
+            sum.large_lookups += other.large_lookups;
+            for (sum, other) in [
+                (&mut sum.stack.small_misses, &other.stack.small_misses),
+                (&mut sum.stack.large_misses, &other.stack.large_misses),
+                (&mut sum.stack.invalidated, &other.stack.invalidated),
+            ] {
+                add_counts(sum, other);
+            }
+            for (sum, other) in sum.sets.iter_mut().zip(&other.sets) {
+                add_counts(sum.small_misses.as_flattened_mut(), other.small_misses.as_flattened());
+                add_counts(sum.large_misses.as_flattened_mut(), other.large_misses.as_flattened());
+                add_counts(sum.invalidated.as_flattened_mut(), other.invalidated.as_flattened());
+            }
+            sum
+        };
+        several.into_iter().reduce(add).expect("there is a core")
+    }
+}
+
+/// Adds other counts of the same TLBs.
+pub(crate) fn add_counts(sum: &mut [u64], other: &[u64]) {
+    sum.iter_mut().zip(other).for_each(|(sum, other)| *sum += other);
+}
+
 /// What two page sizes do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TwoSizesResult {

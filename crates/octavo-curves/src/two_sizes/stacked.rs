@@ -56,6 +56,11 @@ impl Stacked {
         }
     }
 
+    /// Takes all entries out, which is no invalidation.
+    pub fn clear(&mut self) {
+        self.stack.iter_mut().for_each(HoleStack::clear);
+    }
+
     /// What came of it.
     pub fn result(&self) -> TwoSizesStack {
         let entries = 1..=self.max_entries as usize;

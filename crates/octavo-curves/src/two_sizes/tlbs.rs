@@ -112,6 +112,15 @@ impl Tlbs {
         self.invalidate(page);
     }
 
+    /// Takes all entries out, which is no invalidation.
+    pub fn clear(&mut self) {
+        self.settle();
+        self.stack.clear();
+        self.by_small.clear();
+        let [small, large] = &mut self.split;
+        [&mut self.by_large, &mut self.exact, small, large].into_iter().for_each(Indexed::clear);
+    }
+
     /// What fully associative TLBs did.
     pub fn stack(&self) -> TwoSizesStack {
         self.stack.result()

@@ -2,14 +2,15 @@
 //! little-endian.
 
 use octavo_curves::{
-    ClassCounts, Curves, MAX_WAYS, MissClasses, SetCurves, SetIndex, StackCurve, StreamCurves,
-    TwoSizesIndex, TwoSizesResult, TwoSizesSets, WorkingSet,
+    ClassCounts, CoreCurves, Counts, Curves, MAX_WAYS, MissClasses, SetCurves, SetIndex,
+    StackCurve, StreamCurves, TwoSizesIndex, TwoSizesResult, TwoSizesSets, TwoSizesTlbs,
+    WorkingSet,
 };
-use octavo_trace::StreamResult;
+use octavo_trace::{RunResult, StreamResult};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use super::{Dict, dict, process, stream_name};
+use super::{Dict, dict, process, run_result, stream_name};
 use crate::analysis::Engine;
 use crate::columns::bytes;
 
@@ -23,6 +24,21 @@ impl Engine for Curves {
     }
 }
 
+/// What processes have had that took turns: each its counts, and all together the curves.
+pub fn shared_result<'py>(
+    py: Python<'py>,
+    result: &RunResult<Counts>,
+    curves: &Curves,
+) -> Dict<'py> {
+    let dict = run_result(py, result, |py, stream| {
+        let dict = process(py, stream, &stream.consumer)?;
+        dict.set_item("streams", PyList::empty(py))?;
+        Ok(dict)
+    })?;
+    dict.set_item("shared", list(py, curves.results(), stream_curves)?)?;
+    Ok(dict)
+}
+
 fn stream_curves<'py>(py: Python<'py>, of: &StreamCurves) -> Dict<'py> {
     Ok(dict!(py,
         stream: stream_name(of.stream),
@@ -31,7 +47,31 @@ fn stream_curves<'py>(py: Python<'py>, of: &StreamCurves) -> Dict<'py> {
         sets: list(py, &of.sets, sets)?,
         working_sets: list(py, &of.working_sets, working_set)?,
         two_sizes: list(py, &of.two_sizes, two_sizes)?,
+        classes: list(py, &of.classes, classes)?,
+        cores: list(py, &of.cores, core)?,
+    ))
+}
+
+fn core<'py>(py: Python<'py>, of: &CoreCurves) -> Dict<'py> {
+    Ok(dict!(py,
+        thread: of.thread,
+        instructions: of.instructions,
+        references: of.references,
+        stack: list(py, &of.stack, stack)?,
+        sets: list(py, &of.sets, sets)?,
+        two_sizes: list(py, &of.two_sizes, two_sizes_tlbs)?,
         classes: of.classes.as_ref().map(|of| classes(py, of)).transpose()?,
+    ))
+}
+
+fn two_sizes_tlbs<'py>(py: Python<'py>, of: &TwoSizesTlbs) -> Dict<'py> {
+    Ok(dict!(py,
+        small_lookups: of.small_lookups,
+        large_lookups: of.large_lookups,
+        small_misses: words(py, &of.stack.small_misses),
+        large_misses: words(py, &of.stack.large_misses),
+        invalidated: words(py, &of.stack.invalidated),
+        sets: list(py, &of.sets, two_sizes_sets)?,
     ))
 }
 

@@ -3,6 +3,8 @@
 mod curves;
 mod study;
 
+pub use curves::shared_result;
+
 use octavo_curves::{Counts, Stream};
 use octavo_trace::{ExitReason, RunExit, RunProgress, RunResult, StreamResult};
 use pyo3::prelude::*;
@@ -39,9 +41,17 @@ pub fn progress<'py>(py: Python<'py>, progress: &RunProgress) -> Dict<'py> {
 
 /// A `Result`.
 pub fn result<'py, C: Engine>(py: Python<'py>, result: &RunResult<C>) -> Dict<'py> {
+    run_result(py, result, C::process)
+}
+
+fn run_result<'py, C>(
+    py: Python<'py>,
+    result: &RunResult<C>,
+    told: impl Fn(Python<'py>, &StreamResult<C>) -> Dict<'py>,
+) -> Dict<'py> {
     let processes = PyList::empty(py);
     for stream in &result.streams {
-        processes.append(C::process(py, stream)?)?;
+        processes.append(told(py, stream)?)?;
     }
     Ok(dict!(py,
         exit: exit(py, &result.exit)?,

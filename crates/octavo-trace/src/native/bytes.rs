@@ -1,7 +1,7 @@
 //! The bytes of a native trace: a file that can be passed over quickly, or whatever comes.
 
 use std::fs::File;
-use std::io::{self, BufReader, ErrorKind, Read, Seek};
+use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
 
 use super::frame::MAGIC;
 use crate::source::{Input, Progress};
@@ -36,6 +36,14 @@ impl Bytes {
         match self {
             Bytes::File(_, length) => Progress { done: position, total: Some(*length) },
             Bytes::Pipe(input) => input.progress(),
+        }
+    }
+
+    /// Goes on at `position`, of a plain file.
+    pub(super) fn seek(&mut self, position: u64) -> io::Result<()> {
+        match self {
+            Bytes::File(file, _) => file.seek(SeekFrom::Start(position)).map(drop),
+            Bytes::Pipe(_) => Err(ErrorKind::NotSeekable.into()),
         }
     }
 

@@ -8,6 +8,7 @@ mod index;
 mod manifest;
 mod overview;
 mod reader;
+mod streams;
 mod writer;
 
 pub use index::{Index, IndexEntry};

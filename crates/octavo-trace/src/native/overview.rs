@@ -38,22 +38,8 @@ pub struct Overview {
 impl Overview {
     /// Reads the index of a file or, where it has none, the headers of its frames.
     pub fn read(path: &Path) -> Result<Self, TraceError> {
-        let name = path.display().to_string();
-        let fail = |error: io::Error| TraceError::whole(&name, format!("cannot be read: {error}"));
-        let mut file = File::open(path).map_err(fail)?;
-        let bytes = file.metadata().map_err(fail)?.len();
-        let mut overview = Overview { bytes, ..Overview::default() };
-        let index = read_index(&mut file, bytes);
-        overview.is_whole = index.is_some();
-        overview.whole_bytes = bytes;
-        let index = match index {
-            Some(index) => index,
-            None => {
-                let (index, whole_bytes) = walk(&mut file).map_err(fail)?;
-                overview.whole_bytes = whole_bytes;
-                index
-            }
-        };
+        let Frames { mut file, bytes, whole_bytes, is_whole, index, .. } = Frames::read(path)?;
+        let mut overview = Overview { bytes, whole_bytes, is_whole, ..Overview::default() };
         let said = index.entries.iter().rfind(|entry| entry.kind == FrameKind::Manifest);
         overview.manifest = said.and_then(|entry| read_manifest(&mut file, entry.position));
         for entry in index.entries.iter().filter(|entry| entry.kind == FrameKind::Chunk) {
@@ -73,7 +59,37 @@ impl Overview {
     }
 }
 
-fn read_index(file: &mut File, bytes: u64) -> Option<Index> {
+/// The frames of a file.
+pub(super) struct Frames {
+    file: File,
+    bytes: u64,
+    /// How much of it is whole frames.
+    pub whole_bytes: u64,
+    /// The index stands at its end.
+    pub is_whole: bool,
+    /// Where the last frame ends, but for the index.
+    pub end: u64,
+    /// All frames.
+    pub index: Index,
+}
+
+impl Frames {
+    /// Reads the index or, where there is none, the headers of the frames.
+    pub fn read(path: &Path) -> Result<Self, TraceError> {
+        let name = path.display().to_string();
+        let fail = |error: io::Error| TraceError::whole(&name, format!("cannot be read: {error}"));
+        let mut file = File::open(path).map_err(fail)?;
+        let bytes = file.metadata().map_err(fail)?.len();
+        if let Some((index, end)) = read_index(&mut file, bytes) {
+            return Ok(Frames { file, bytes, whole_bytes: bytes, is_whole: true, end, index });
+        }
+        let (index, end) = walk(&mut file).map_err(fail)?;
+        Ok(Frames { file, bytes, whole_bytes: end, is_whole: false, end, index })
+    }
+}
+
+/// The index of a whole trace, and where it begins.
+fn read_index(file: &mut File, bytes: u64) -> Option<(Index, u64)> {
     file.seek(SeekFrom::Start(bytes.checked_sub(TRAILER_BYTES as u64)?)).ok()?;
     let mut trailer = [0; TRAILER_BYTES];
     file.read_exact(&mut trailer).ok()?;
@@ -90,7 +106,7 @@ fn read_index(file: &mut File, bytes: u64) -> Option<Index> {
     let mut body = Vec::new();
     file.take(u64::from(header.part_bytes[0])).read_to_end(&mut body).ok()?;
     header.check(0, &body).ok()?;
-    Index::from_bytes(&body)
+    Some((Index::from_bytes(&body)?, position))
 }
 
 fn read_manifest(file: &mut File, position: u64) -> Option<Manifest> {

@@ -10,7 +10,8 @@ use super::frame::{FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FrameHeader, FrameKind
 use super::index::{Index, TRAILER_BYTES};
 use super::manifest::{MAX_JSON_BYTES, Manifest, StreamBegan, StreamEnded, StreamTotals};
 use super::overview::Overview;
-use crate::source::{Batch, Facts, Input, Place, Progress, Source, Step, TraceError};
+use super::streams;
+use crate::source::{Batch, Facts, Input, Place, Progress, Source, Step, Streams, TraceError};
 
 /// How many streams a trace may have.
 const MAX_STREAMS: usize = 1 << 16;
@@ -35,6 +36,19 @@ pub struct NativeSource {
     skipped: u64,
     place: Place,
     done: bool,
+    /// The frames that are read, if those are not all: of one stream.
+    only: Option<std::vec::IntoIter<FramePlace>>,
+    /// How many bytes of these there are, and how many were read.
+    bytes_of_stream: Progress,
+}
+
+/// Where a frame lies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FramePlace {
+    /// Its number in the file.
+    pub number: u64,
+    /// Where it begins.
+    pub position: u64,
 }
 
 struct Stream {
@@ -70,6 +84,8 @@ impl NativeSource {
             skipped: 0,
             place: Place::Whole,
             done: false,
+            only: None,
+            bytes_of_stream: Progress::default(),
         };
         source.read_file_header()?;
         // The manifest is the first frame.
@@ -89,6 +105,24 @@ impl NativeSource {
     /// records: definitions and events.
     pub fn skip_until(&mut self, instruction: u64) {
         self.skip_until = instruction;
+    }
+
+    /// Reads these frames, and no others: they have so many bytes.
+    pub(super) fn only(mut self, frames: Vec<FramePlace>, bytes: u64) -> Self {
+        self.only = Some(frames.into_iter());
+        self.bytes_of_stream = Progress { done: 0, total: Some(bytes) };
+        self
+    }
+
+    /// Goes on with the next frame of those that are read.
+    fn next_frame(&mut self) -> Result<(), TraceError> {
+        let Some(frames) = &mut self.only else { return Ok(()) };
+        let Some(FramePlace { number, position }) = frames.next() else {
+            self.done = true;
+            return Ok(());
+        };
+        (self.frame, self.position) = (number, position);
+        self.bytes.seek(position).map_err(|error| self.unread(&error))
     }
 
     fn read_file_header(&mut self) -> Result<(), TraceError> {
@@ -138,6 +172,7 @@ impl NativeSource {
             }
         };
         self.position += header.frame_bytes();
+        self.bytes_of_stream.done += header.frame_bytes();
         self.frame += 1;
         Ok(step)
     }
@@ -336,6 +371,9 @@ impl Source for NativeSource {
                 }
                 self.current = None;
             }
+            if !self.done {
+                self.next_frame()?;
+            }
             if self.done {
                 return Ok(None);
             }
@@ -346,7 +384,10 @@ impl Source for NativeSource {
     }
 
     fn progress(&self) -> Progress {
-        self.bytes.progress(self.position)
+        match self.only {
+            Some(_) => self.bytes_of_stream,
+            None => self.bytes.progress(self.position),
+        }
     }
 
     fn place(&self) -> Place {
@@ -355,6 +396,11 @@ impl Source for NativeSource {
 
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn streams(&self) -> Result<Option<Streams>, TraceError> {
+        let path = self.path.as_deref().filter(|_| self.bytes.is_file());
+        path.map(streams::of_file).transpose()
     }
 
     /// Of several streams it is not known beforehand which executes them, unless all are left out;

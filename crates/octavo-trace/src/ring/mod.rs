@@ -2,7 +2,7 @@
 
 mod decode;
 mod encode;
-mod format;
+pub(crate) mod format;
 mod session;
 mod slot;
 

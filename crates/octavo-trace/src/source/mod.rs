@@ -115,6 +115,28 @@ pub struct Progress {
     pub total: Option<u64>,
 }
 
+/// A trace that can be read at each of its streams.
+pub struct Streams {
+    /// All of them.
+    pub streams: Vec<StreamSource>,
+    /// What is known of the trace, all of it.
+    pub facts: Facts,
+    /// What it says of itself, as last said.
+    pub manifest: Option<Manifest>,
+    /// What is wrong with it behind all that the streams hold.
+    pub fault: Option<TraceError>,
+}
+
+/// One stream of a trace, not opened yet.
+pub struct StreamSource {
+    /// Who it is.
+    pub identity: StreamIdentity,
+    /// How many bytes of the trace it has.
+    pub bytes: u64,
+    /// Opens it: a source of this stream alone.
+    pub open: Box<dyn FnOnce() -> Result<Box<dyn Source>, TraceError> + Send>,
+}
+
 /// A trace that is being read.
 ///
 /// Hostile bytes may make it fail, never panic, hang, or hold more memory than the limits that its
@@ -148,6 +170,12 @@ pub trait Source: Send {
     /// Why the last batch cannot be used.
     fn undecodable(&self, error: &DecodeError) -> TraceError {
         TraceError::at(self.name(), self.place(), error.to_string())
+    }
+
+    /// The streams of the trace, each to be read on its own; none where they can only be had as
+    /// they come.
+    fn streams(&self) -> Result<Option<Streams>, TraceError> {
+        Ok(None)
     }
 
     /// A hint that nobody asks for the executions of the first so many instructions: a source that

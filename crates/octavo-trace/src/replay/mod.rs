@@ -1,5 +1,7 @@
 //! A trace, consumed as a live program is.
 
+mod audiences;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,22 +11,26 @@ use crate::job::{Job, JobProgress, JobState};
 use crate::observer::{
     ExitReason, Observer, RunExit, RunProgress, RunResult, StreamProgress, StreamResult,
 };
-use crate::ring::{Decoder, SegmentRoom};
+use crate::ring::{DecodeError, Decoder, SegmentRoom};
 use crate::source::{Batch, Facts, Progress, ReadAhead, Source, Step, TraceError};
 use crate::stream::{Ended, StreamEnd, StreamIdentity};
-use crate::window::{Limits, Window};
+use crate::turns::TurnConsumer;
+use crate::window::Limits;
+use audiences::{Apart, Together};
 
 /// What a replay has when it is over.
-pub struct Replayed<C> {
+pub struct Replayed<C, S = ()> {
     /// As of a live run.
     pub run: RunResult<C>,
     /// What was read.
     pub facts: Facts,
+    /// The engine on which all processes took turns, if they did.
+    pub shared: S,
 }
 
-/// A trace that is being consumed.
-pub struct Replay<C> {
-    job: Job<Replayed<C>>,
+/// A trace that is being consumed: what there is of each process, and of all together.
+pub struct Replay<C, S = ()> {
+    job: Job<Replayed<C, S>>,
     totals: Arc<Totals>,
     limits: Arc<Limits>,
 }
@@ -41,9 +47,28 @@ struct Totals {
 impl<C: Observer> Replay<C> {
     /// Begins to read `source`; `observer` makes the engine of each stream.
     pub fn start(
-        mut source: Box<dyn Source>,
+        source: Box<dyn Source>,
         limits: Arc<Limits>,
         observer: impl Fn(&StreamIdentity) -> C + Send + 'static,
+    ) -> Self {
+        let audience = Apart::new(observer, limits.clone());
+        Replay::play(source, limits, audience)
+    }
+}
+
+impl<C: TurnConsumer> Replay<C::Process, C> {
+    /// Begins to read `source`, whose processes take turns on one engine.
+    pub fn start_together(source: Box<dyn Source>, limits: Arc<Limits>, engine: C) -> Self {
+        let audience = Together::new(engine, limits.clone());
+        Replay::play(source, limits, audience)
+    }
+}
+
+impl<C: Send + 'static, S: Send + 'static> Replay<C, S> {
+    fn play(
+        mut source: Box<dyn Source>,
+        limits: Arc<Limits>,
+        audience: impl Audience<Process = C, Shared = S> + Send + 'static,
     ) -> Self {
         let totals = Arc::new(Totals::default());
         let (shared, bounds) = (totals.clone(), limits.clone());
@@ -56,7 +81,7 @@ impl<C: Observer> Replay<C> {
                 room: SegmentRoom::default(),
                 source,
                 limits,
-                observer,
+                audience,
                 streams: BTreeMap::new(),
                 results: Vec::new(),
                 skipped: 0,
@@ -95,31 +120,58 @@ impl<C: Observer> Replay<C> {
     }
 
     /// The result, once [`Replay::wait`] has said that nothing runs.
-    pub fn finish(self) -> Result<Replayed<C>, TraceError> {
+    pub fn finish(self) -> Result<Replayed<C, S>, TraceError> {
         self.job.finish()
     }
 }
 
-struct Player<'a, C, F> {
+/// Who consumes the streams of a trace.
+trait Audience {
+    /// What it keeps of each of them.
+    type Process;
+    /// And of all together.
+    type Shared;
+
+    /// A stream begins.
+    fn begin(&mut self, identity: &StreamIdentity);
+
+    /// Words of a stream that has begun.
+    fn words(
+        &mut self,
+        stream: u32,
+        words: &[u64],
+        decoder: &mut Decoder,
+    ) -> Result<(), DecodeError>;
+
+    /// A stream that has begun is over.
+    fn end(&mut self, identity: &StreamIdentity, end: &StreamEnd) -> Self::Process;
+
+    /// How far it is: all streams, and the memory of those under way.
+    fn progress(&self) -> StreamProgress;
+
+    /// All streams are over.
+    fn finish(self) -> Self::Shared;
+}
+
+struct Player<'a, A: Audience> {
     room: SegmentRoom,
     source: ReadAhead,
     limits: Arc<Limits>,
-    observer: F,
-    streams: BTreeMap<u32, Playing<C>>,
-    results: Vec<StreamResult<C>>,
+    audience: A,
+    streams: BTreeMap<u32, Playing>,
+    results: Vec<StreamResult<A::Process>>,
     skipped: u64,
     state: &'a JobState,
     totals: &'a Totals,
 }
 
-struct Playing<C> {
+struct Playing {
     identity: StreamIdentity,
     decoder: Decoder,
-    window: Window<C>,
 }
 
-impl<C: Observer, F: Fn(&StreamIdentity) -> C> Player<'_, C, F> {
-    fn play(mut self) -> Replayed<C> {
+impl<A: Audience> Player<'_, A> {
+    fn play(mut self) -> Replayed<A::Process, A::Shared> {
         let mut batch = Batch::default();
         let mut fault = None;
         while !self.state.stopped() && !self.limits.exhausted() && fault.is_none() {
@@ -157,25 +209,23 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C> Player<'_, C, F> {
             diagnostics: fault.map(|fault| fault.to_string()).unwrap_or_default(),
         };
         let run = RunResult { exit, elapsed: Duration::ZERO, streams: self.results, untraced: 0 };
-        Replayed { run, facts: self.source.facts() }
+        Replayed { run, facts: self.source.facts(), shared: self.audience.finish() }
     }
 
     fn step(&mut self, step: Step, batch: &Batch) -> Result<(), TraceError> {
         match step {
             Step::Began(identity) => {
-                let window = Window::new((self.observer)(&identity), self.limits.clone());
-                let stream = identity.stream;
-                let decoder = Decoder::sharing(&self.room);
-                self.streams.insert(stream, Playing { identity, decoder, window });
+                self.audience.begin(&identity);
+                let (stream, decoder) = (identity.stream, Decoder::sharing(&self.room));
+                self.streams.insert(stream, Playing { identity, decoder });
             }
             Step::Batch(stream) => {
                 let skipped = self.source.skipped_instructions();
                 self.limits.skipped(skipped - self.skipped);
                 self.skipped = skipped;
                 let playing = self.streams.get_mut(&stream).expect("a source begins its streams");
-                playing
-                    .decoder
-                    .decode(&batch.words, &mut playing.window)
+                self.audience
+                    .words(stream, &batch.words, &mut playing.decoder)
                     .map_err(|error| self.source.undecodable(&error))?;
             }
             Step::Ended(stream, end) => self.end(stream, &end, None),
@@ -186,13 +236,12 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C> Player<'_, C, F> {
 
     fn end(&mut self, stream: u32, end: &StreamEnd, fault: Option<String>) {
         let Some(playing) = self.streams.remove(&stream) else { return };
-        let Playing { mut identity, decoder, window } = playing;
+        let Playing { mut identity, decoder } = playing;
         let program = decoder.start().map(|start| start.program.clone());
         if let Some(program) = program.filter(|program| !program.is_empty()) {
             identity.program = program;
         }
-        let mut consumer = window.into_inner();
-        consumer.ended(&identity, end);
+        let consumer = self.audience.end(&identity, end);
         self.results.push(StreamResult {
             identity,
             ended: end.ended,
@@ -205,19 +254,11 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C> Player<'_, C, F> {
     }
 
     fn publish(&self) {
-        let mut total = StreamProgress::default();
-        let live = self.streams.values().map(|playing| playing.window.inner().progress());
-        let done = self.results.iter().map(|result| result.consumer.progress());
-        for progress in live.chain(done) {
-            total.references += progress.references;
-            total.instructions += progress.instructions;
-        }
-        let live = self.streams.values().map(|playing| playing.window.inner().progress());
-        let resident: u64 = live.map(|progress| progress.resident_bytes).sum();
-        self.totals.resident_bytes.store(resident, Ordering::Relaxed);
+        let StreamProgress { references, instructions, resident_bytes } = self.audience.progress();
+        self.totals.resident_bytes.store(resident_bytes, Ordering::Relaxed);
         let (live, ended) = (self.streams.len() as u64, self.results.len() as u64);
         self.totals.streams_live.store(live, Ordering::Relaxed);
         self.totals.streams_total.store(live + ended, Ordering::Relaxed);
-        self.state.publish(self.source.progress(), total.instructions, total.references);
+        self.state.publish(self.source.progress(), instructions, references);
     }
 }

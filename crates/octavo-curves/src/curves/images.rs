@@ -1,0 +1,132 @@
+//! Process images that take turns.
+
+use std::collections::BTreeMap;
+
+use octavo_trace::{AddressSpace, CodeMap, Relocation, Start, StreamProgress};
+use octavo_types::Event;
+
+use super::CurvesConfig;
+use crate::classes::{MissClasses, PlaceCounts};
+use crate::counts::Counts;
+use crate::touches::{Rows, Space};
+
+/// What is mapped, for who wants to know where misses are.
+pub struct Memory {
+    pub space: AddressSpace,
+    code: CodeMap,
+}
+
+impl Memory {
+    /// Nothing is known yet.
+    pub fn new() -> Self {
+        Memory { space: AddressSpace::new(Relocation::default(), None), code: CodeMap::new() }
+    }
+
+    /// The process has described itself.
+    pub fn started(&mut self, start: &Start, relocation: Relocation) {
+        self.space = AddressSpace::new(relocation, start.stack);
+    }
+
+    /// Something changes.
+    pub fn apply(&mut self, event: &Event) {
+        self.space.apply(event);
+        self.code.apply(event);
+    }
+
+    /// Where misses were that were counted here, if any are classified at all.
+    pub fn classes(&self, config: &CurvesConfig, places: &PlaceCounts) -> Option<MissClasses> {
+        config.classes.map(|of| MissClasses::new(of, places, &self.space, &self.code))
+    }
+}
+
+/// A process image.
+pub struct Image {
+    pub memory: Memory,
+    pub counts: Counts,
+    /// Its pages, while it does not have its turn.
+    pages: Space,
+    /// By stream, its misses, while it does not have its turn.
+    pub classes: Vec<PlaceCounts>,
+}
+
+impl Image {
+    /// One that has had nothing.
+    pub fn new() -> Self {
+        Image {
+            memory: Memory::new(),
+            counts: Counts::default(),
+            pages: Space::default(),
+            classes: Vec::new(),
+        }
+    }
+}
+
+/// All that take turns; the only one, where each has engines of its own.
+pub struct Images {
+    /// The one that has its turn.
+    pub running: Image,
+    /// Its stream, if there are several.
+    stream: Option<u32>,
+    waiting: BTreeMap<u32, Image>,
+    /// How many there have been.
+    begun: u32,
+    /// What those had that are no more.
+    gone: StreamProgress,
+}
+
+impl Images {
+    /// None has had anything.
+    pub fn new() -> Self {
+        Images {
+            running: Image::new(),
+            stream: None,
+            waiting: BTreeMap::new(),
+            begun: 0,
+            gone: StreamProgress::default(),
+        }
+    }
+
+    /// Whether it is this image's turn.
+    pub fn is_running(&self, stream: u32) -> bool {
+        self.stream == Some(stream)
+    }
+
+    /// Whether any has had its turn.
+    pub fn has_begun(&self) -> bool {
+        self.begun > 0
+    }
+
+    /// It is the turn of another image.
+    pub fn turn(&mut self, stream: u32, rows: &mut Rows) {
+        let mut next = self.waiting.remove(&stream).unwrap_or_else(|| {
+            self.begun += 1;
+            Image::new()
+        });
+        rows.exchange(&mut next.pages);
+        std::mem::swap(&mut next.pages, &mut self.running.pages);
+        let before = std::mem::replace(&mut self.running, next);
+        if let Some(stream) = self.stream.replace(stream) {
+            self.waiting.insert(stream, before);
+        }
+    }
+
+    /// The image that has its turn is no more.
+    pub fn leave(&mut self, rows: &mut Rows) -> Image {
+        self.stream = None;
+        rows.exchange(&mut Space::default());
+        let gone = std::mem::replace(&mut self.running, Image::new());
+        self.gone.references += gone.counts.references();
+        self.gone.instructions += gone.counts.instructions;
+        gone
+    }
+
+    /// What all have had.
+    pub fn progress(&self) -> StreamProgress {
+        let images = self.waiting.values().chain([&self.running]);
+        images.fold(self.gone, |mut sum, image| {
+            sum.references += image.counts.references();
+            sum.instructions += image.counts.instructions;
+            sum
+        })
+    }
+}

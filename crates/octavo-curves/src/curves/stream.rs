@@ -1,0 +1,188 @@
+//! One stream with all that is found out about it.
+
+use octavo_trace::AddressSpace;
+use rayon::prelude::*;
+
+use super::cores::Core;
+use super::images::Memory;
+use super::result::{CoreCurves, StreamCurves, add_sets, add_stack};
+use super::{CurvesConfig, Threads};
+use crate::classes::{Classes, PlaceCounts};
+use crate::counts::Stream;
+use crate::sets::Sets;
+use crate::stack::Stack;
+use crate::touches::{Kernel, Rows, Splitter, Touches};
+use crate::two_sizes::TwoSizes;
+use crate::working_sets::WorkingSets;
+
+/// A stream.
+pub struct Analysed {
+    splitter: Splitter,
+    /// By core: the first one where all threads share its TLBs.
+    tlbs: Vec<Tlbs>,
+    /// The core that runs, and the references before it did.
+    running: usize,
+    since_refs: u64,
+    /// What is the program's affair, and not a core's.
+    working_sets: Option<WorkingSets>,
+    two_sizes: Vec<TwoSizes>,
+}
+
+/// The TLBs of one core.
+struct Tlbs {
+    stack: Option<Stack>,
+    sets: Vec<Sets>,
+    classes: Option<Classes>,
+    /// The references that looked them up.
+    refs: u64,
+}
+
+impl Tlbs {
+    fn new(config: &CurvesConfig) -> Self {
+        let CurvesConfig { sizes, instructions, .. } = config;
+        let sets = config.set_indexes.iter().flat_map(|index| {
+            sizes.iter().map(|size| Sets::new(size, *index, config.max_sets_log2, *instructions))
+        });
+        Tlbs {
+            stack: (config.max_entries > 0)
+                .then(|| Stack::new(sizes.clone(), config.max_entries, *instructions)),
+            sets: sets.collect(),
+            classes: config.classes.map(Classes::new),
+            refs: 0,
+        }
+    }
+
+    fn flush(&mut self, refs: u64) {
+        self.stack.iter_mut().for_each(|kernel| kernel.flush(refs));
+        self.sets.iter_mut().for_each(|kernel| kernel.flush(refs));
+        self.classes.iter_mut().for_each(Classes::flush);
+    }
+}
+
+impl Analysed {
+    /// A stream that has had nothing.
+    pub fn new(stream: Stream, config: &CurvesConfig) -> Self {
+        let CurvesConfig { sizes, instructions, .. } = config;
+        let two_sizes = config.two_sizes.iter();
+        Analysed {
+            splitter: match config.classes {
+                Some(_) => Splitter::new(stream).with_origins(),
+                None => Splitter::new(stream),
+            },
+            tlbs: vec![Tlbs::new(config)],
+            running: 0,
+            since_refs: 0,
+            working_sets: (!config.windows_refs.is_empty())
+                .then(|| WorkingSets::new(sizes.clone(), config.windows_refs.clone())),
+            two_sizes: two_sizes.map(|pair| TwoSizes::new(pair.clone(), *instructions)).collect(),
+        }
+    }
+
+    /// What it takes its references from; full batches are to be [handed on](Analysed::hand_on).
+    #[inline(always)]
+    pub fn splitter(&mut self) -> &mut Splitter {
+        &mut self.splitter
+    }
+
+    /// Hands on what the stream has had so far.
+    pub fn hand_on(&mut self, emptied: &mut Touches, rows: &Rows, space: &mut AddressSpace) {
+        let batch = self.splitter.take(std::mem::take(emptied));
+        let tlbs = &mut self.tlbs[self.running];
+        let mut kernels: Vec<&mut dyn Kernel> = Vec::new();
+        kernels.extend(tlbs.stack.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
+        kernels.extend(self.working_sets.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
+        kernels.extend(self.two_sizes.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
+        kernels.extend(tlbs.sets.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
+        kernels.into_par_iter().for_each(|kernel| kernel.take(&batch, rows));
+        if let Some(classes) = &mut tlbs.classes {
+            classes.take(&batch, rows, |page| space.region_of(page));
+        }
+        *emptied = batch;
+    }
+
+    /// Empties the TLBs of the core that runs, when all is handed on.
+    pub fn flush(&mut self) {
+        let refs = self.splitter.refs();
+        self.tlbs[self.running].flush(refs);
+        self.two_sizes.iter_mut().for_each(|kernel| kernel.flush(refs));
+        self.working_sets.iter_mut().for_each(|kernel| kernel.flush(refs));
+        self.splitter.forget();
+    }
+
+    /// Empties the TLBs of another core, when all is handed on.
+    pub fn flush_core(&mut self, core: usize) {
+        let refs = self.splitter.refs();
+        self.tlbs[core].flush(refs);
+        self.two_sizes.iter_mut().for_each(|kernel| kernel.flush_core(core, refs));
+        self.splitter.forget();
+    }
+
+    /// From here on core number `core` runs, when all is handed on.
+    pub fn run_on(&mut self, core: usize, config: &CurvesConfig) {
+        let refs = self.splitter.refs();
+        self.tlbs[self.running].refs += refs - self.since_refs;
+        (self.running, self.since_refs) = (core, refs);
+        if core == self.tlbs.len() {
+            self.tlbs.push(Tlbs::new(config));
+        }
+        self.two_sizes.iter_mut().for_each(|kernel| kernel.run_on(core, refs));
+        self.splitter.forget();
+    }
+
+    /// Takes out what was counted of one process image's misses; all is handed on.
+    pub fn take_classes(&mut self) -> Option<PlaceCounts> {
+        self.tlbs[self.running].classes.as_mut().map(Classes::take_counts)
+    }
+
+    /// Puts back what [`Analysed::take_classes`] took out.
+    pub fn put_classes(&mut self, counts: PlaceCounts) {
+        if let Some(classes) = &mut self.tlbs[self.running].classes {
+            classes.put_counts(counts);
+        }
+    }
+
+    /// What came of it, when all is handed on.
+    pub fn finish(
+        mut self,
+        config: &CurvesConfig,
+        cores: &[Core],
+        memory: &Memory,
+    ) -> StreamCurves {
+        let refs = self.splitter.refs();
+        self.tlbs[self.running].refs += refs - self.since_refs;
+        self.working_sets.iter_mut().for_each(|kernel| kernel.finish(refs));
+        self.two_sizes.iter_mut().for_each(|kernel| kernel.finish(refs));
+        let mut found = StreamCurves {
+            stream: self.splitter.stream(),
+            references: refs,
+            stack: Vec::new(),
+            sets: Vec::new(),
+            working_sets: self.working_sets.as_ref().map_or_else(Vec::new, WorkingSets::results),
+            two_sizes: self.two_sizes.iter().map(TwoSizes::result).collect(),
+            classes: Vec::new(),
+            cores: Vec::new(),
+        };
+        let on_cores: Vec<_> = self.two_sizes.iter().map(TwoSizes::on_cores).collect();
+        for (number, (mut tlbs, core)) in self.tlbs.into_iter().zip(cores).enumerate() {
+            let stack = tlbs.stack.as_ref().map_or_else(Vec::new, Stack::curves);
+            let sets: Vec<_> = tlbs.sets.iter().map(Sets::curves).collect();
+            add_stack(&mut found.stack, &stack);
+            add_sets(&mut found.sets, &sets);
+            let places = tlbs.classes.as_mut().map(Classes::take_counts);
+            let classes = places.and_then(|places| memory.classes(config, &places));
+            found.classes.extend(classes.clone());
+            if config.threads == Threads::Private {
+                found.cores.push(CoreCurves {
+                    thread: core.thread,
+                    instructions: core.instructions,
+                    references: tlbs.refs,
+                    stack,
+                    sets,
+                    two_sizes: on_cores.iter().map(|of| of[number].clone()).collect(),
+                    classes,
+                });
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,185 @@
+//! Curves of several threads or processes as TLBs that are simulated one by one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use octavo_curves::{MAX_WAYS, SetIndex, Stream, TwoSizesIndex};
+use octavo_oracle::{
+    NaiveReferences, NaiveSets, NaiveTlb, NaiveTwoSizes, NaiveTwoSizesIndex, NaiveTwoSizesTlb,
+    NaiveWorkingSet, Stream as NaiveStream,
+};
+use octavo_types::{Consumer, PageNumber, PageSize, Segment, VirtAddr};
+
+/// Entries of the fully associative TLBs that are compared.
+pub const ENTRIES: [usize; 6] = [1, 2, 5, 16, 30, 70];
+/// Sets, as a logarithm, and ways of the others.
+pub const SETS_LOG2: u8 = 3;
+pub const WAYS: [usize; 3] = [1, 2, MAX_WAYS];
+pub const INDEXES: [SetIndex; 2] = [SetIndex::Bits { from: 1 }, SetIndex::Xor];
+/// Two page sizes: the policy's window, the threshold, and the window of the working sets.
+pub const PAIR_LOG2: (u8, u8) = (12, 14);
+pub const THRESHOLD_BLOCKS: u32 = 2;
+pub const WINDOW_REFS: u64 = 40;
+/// The TLB whose misses are classified: sets, as a logarithm, and ways.
+pub const CLASSIFIED: (u8, u32) = (1, 3);
+pub const TWO_SIZES_INDEXES: [(TwoSizesIndex, NaiveTwoSizesIndex); 5] = [
+    (TwoSizesIndex::Small, NaiveTwoSizesIndex::Small),
+    (TwoSizesIndex::Large, NaiveTwoSizesIndex::Large),
+    (TwoSizesIndex::Exact, NaiveTwoSizesIndex::Exact),
+    (TwoSizesIndex::SplitSmall, NaiveTwoSizesIndex::SplitSmall),
+    (TwoSizesIndex::SplitLarge, NaiveTwoSizesIndex::SplitLarge),
+];
+/// Cores, at most.
+pub const CORES: usize = 6;
+/// A page's address space stands above its number.
+const SPACE_SHIFT: u32 = 50;
+
+/// The page sizes.
+pub fn sizes() -> [PageSize; 4] {
+    [12, 13, 14, 21].map(|log2| PageSize::from_log2(log2).unwrap())
+}
+
+/// All that is kept of one stream.
+pub struct NaiveStreamCurves {
+    stream: NaiveStream,
+    pub references: u64,
+    pub cores: BTreeMap<usize, NaiveCore>,
+    pub two_sizes: NaiveTwoSizes,
+    pub working_sets: Vec<NaiveWorkingSet>,
+}
+
+/// The TLBs of one core.
+#[derive(Default)]
+pub struct NaiveCore {
+    pub references: u64,
+    /// By page size and entries.
+    pub full: BTreeMap<(u8, usize), Counted<NaiveTlb>>,
+    /// By index, page size, sets and ways.
+    pub sets: BTreeMap<(usize, u8, u8, usize), Counted<NaiveSets>>,
+    pub classified: Option<Counted<NaiveSets>>,
+    /// By page size, all pages that were looked up here.
+    pub pages: BTreeMap<u8, BTreeSet<u64>>,
+}
+
+/// A TLB and its misses.
+pub struct Counted<T> {
+    tlb: T,
+    pub misses: u64,
+}
+
+impl<T> Counted<T> {
+    fn new(tlb: T) -> Self {
+        Counted { tlb, misses: 0 }
+    }
+}
+
+/// The TLBs for two page sizes of one core, in the order in which they are compared.
+fn two_sizes_tlbs() -> Vec<NaiveTwoSizesTlb> {
+    let mut tlbs: Vec<NaiveTwoSizesTlb> = ENTRIES.map(NaiveTwoSizesTlb::fully).into();
+    for (_, index) in TWO_SIZES_INDEXES {
+        for log2 in 0..=SETS_LOG2 {
+            tlbs.extend(WAYS.map(|ways| NaiveTwoSizesTlb::sets(index, 1 << log2, ways)));
+        }
+    }
+    tlbs
+}
+
+impl NaiveStreamCurves {
+    pub fn new(stream: Stream) -> Self {
+        let size = |log2| PageSize::from_log2(log2).unwrap();
+        let all_cores = (0..CORES).flat_map(|_| two_sizes_tlbs()).collect();
+        let pair = (size(PAIR_LOG2.0), size(PAIR_LOG2.1));
+        NaiveStreamCurves {
+            stream: match stream {
+                Stream::Fetch => NaiveStream::Fetch,
+                Stream::Data => NaiveStream::Data,
+                Stream::All => NaiveStream::All,
+            },
+            references: 0,
+            cores: BTreeMap::new(),
+            two_sizes: NaiveTwoSizes::new(pair, WINDOW_REFS, THRESHOLD_BLOCKS, all_cores),
+            working_sets: sizes().map(|size| NaiveWorkingSet::new(size, WINDOW_REFS)).into(),
+        }
+    }
+
+    /// A segment executes on a core, in an address space.
+    pub fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr], core: usize, space: u64) {
+        let mut list = NaiveReferences::default();
+        list.segment(segment, addresses);
+        self.two_sizes.running = tlbs_of(core);
+        for pages in list.base_pages(self.stream) {
+            let told: Vec<PageNumber> = pages
+                .iter()
+                .map(|page| PageNumber::new(page.raw() | space << SPACE_SHIFT))
+                .collect();
+            self.references += 1;
+            self.two_sizes.reference(&told);
+            self.working_sets.iter_mut().for_each(|set| set.reference(&told));
+            self.cores.entry(core).or_default().reference(&told);
+        }
+    }
+
+    /// The TLBs of a core are emptied.
+    pub fn flush(&mut self, core: usize) {
+        self.cores.entry(core).or_default().flush();
+        self.two_sizes.tlbs[tlbs_of(core)].iter_mut().for_each(NaiveTwoSizesTlb::flush);
+    }
+
+    /// What a core's TLBs for two page sizes have had, in order.
+    pub fn two_sizes_of(&self, core: usize) -> &[NaiveTwoSizesTlb] {
+        &self.two_sizes.tlbs[tlbs_of(core)]
+    }
+}
+
+fn tlbs_of(core: usize) -> std::ops::Range<usize> {
+    let count = two_sizes_tlbs().len();
+    core * count..(core + 1) * count
+}
+
+impl NaiveCore {
+    fn reference(&mut self, base_pages: &[PageNumber]) {
+        self.references += 1;
+        for size in sizes() {
+            let shift = u32::from(size.base_shift());
+            let mut pages: Vec<u64> = base_pages.iter().map(|page| page.raw() >> shift).collect();
+            pages.dedup();
+            for page in pages {
+                self.look_up(size, page, page & ((1 << (SPACE_SHIFT - shift)) - 1));
+            }
+        }
+    }
+
+    /// A page, and its number in its address space.
+    fn look_up(&mut self, size: PageSize, page: u64, number: u64) {
+        let log2 = size.log2();
+        self.pages.entry(log2).or_default().insert(page);
+        let page = PageNumber::new(page);
+        for entries in ENTRIES {
+            let tlb = self.full.entry((log2, entries));
+            let tlb = tlb.or_insert_with(|| Counted::new(NaiveTlb::new(entries)));
+            tlb.misses += u64::from(!tlb.tlb.access(page));
+        }
+        for (which, index) in INDEXES.into_iter().enumerate() {
+            for sets_log2 in 0..=SETS_LOG2 {
+                for ways in WAYS {
+                    let tlb = self.sets.entry((which, log2, sets_log2, ways));
+                    let sets = 1 << sets_log2;
+                    let tlb = tlb.or_insert_with(|| Counted::new(NaiveSets::new(sets, ways)));
+                    let set = index.set(number, sets_log2);
+                    tlb.misses += u64::from(!tlb.tlb.access(set, page));
+                }
+            }
+        }
+        if size == PageSize::BASE {
+            let (sets, ways) = (1 << CLASSIFIED.0, CLASSIFIED.1 as usize);
+            let tlb =
+                self.classified.get_or_insert_with(|| Counted::new(NaiveSets::new(sets, ways)));
+            tlb.misses += u64::from(!tlb.tlb.access(number as usize % sets, page));
+        }
+    }
+
+    fn flush(&mut self) {
+        self.full.values_mut().for_each(|tlb| tlb.tlb.flush());
+        self.sets.values_mut().for_each(|tlb| tlb.tlb.flush());
+        self.classified.iter_mut().for_each(|tlb| tlb.tlb.flush());
+    }
+}

@@ -1,0 +1,125 @@
+//! Who consumes the streams of a trace: an engine for each of them, or one for all.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Audience;
+use crate::observer::{Observer, StreamProgress};
+use crate::ring::{DecodeError, Decoder};
+use crate::stream::{StreamEnd, StreamIdentity};
+use crate::turns::TurnConsumer;
+use crate::window::{Limits, Region, Window};
+
+/// An engine for each stream.
+pub struct Apart<C, F> {
+    observer: F,
+    limits: Arc<Limits>,
+    streams: BTreeMap<u32, Window<C>>,
+    /// What those had that are over.
+    over: StreamProgress,
+}
+
+impl<C, F> Apart<C, F> {
+    /// `observer` makes the engine of a stream.
+    pub fn new(observer: F, limits: Arc<Limits>) -> Self {
+        Apart { observer, limits, streams: BTreeMap::new(), over: StreamProgress::default() }
+    }
+}
+
+impl<C: Observer, F: Fn(&StreamIdentity) -> C> Audience for Apart<C, F> {
+    type Process = C;
+    type Shared = ();
+
+    fn begin(&mut self, identity: &StreamIdentity) {
+        let window = Window::new((self.observer)(identity), self.limits.clone());
+        self.streams.insert(identity.stream, window);
+    }
+
+    fn words(
+        &mut self,
+        stream: u32,
+        words: &[u64],
+        decoder: &mut Decoder,
+    ) -> Result<(), DecodeError> {
+        decoder.decode(words, self.streams.get_mut(&stream).expect("it has begun"))
+    }
+
+    fn end(&mut self, identity: &StreamIdentity, end: &StreamEnd) -> C {
+        let window = self.streams.remove(&identity.stream).expect("it has begun");
+        let mut consumer = window.into_inner();
+        consumer.ended(identity, end);
+        let progress = consumer.progress();
+        self.over.references += progress.references;
+        self.over.instructions += progress.instructions;
+        consumer
+    }
+
+    fn progress(&self) -> StreamProgress {
+        self.streams.values().fold(self.over, |mut sum, window| {
+            let progress = window.inner().progress();
+            sum.references += progress.references;
+            sum.instructions += progress.instructions;
+            sum.resident_bytes += progress.resident_bytes;
+            sum
+        })
+    }
+
+    fn finish(self) {}
+}
+
+/// One engine, on which they take turns.
+pub struct Together<C> {
+    engine: C,
+    region: Region,
+    /// By stream, whether it is in the region of interest by its own marks. The stream that has its
+    /// turn has said so to the region.
+    marked: BTreeMap<u32, bool>,
+    running: Option<u32>,
+}
+
+impl<C> Together<C> {
+    /// None has had its turn.
+    pub fn new(engine: C, limits: Arc<Limits>) -> Self {
+        let region = Region::new(limits);
+        Together { engine, region, marked: BTreeMap::new(), running: None }
+    }
+}
+
+impl<C: TurnConsumer> Audience for Together<C> {
+    type Process = C::Process;
+    type Shared = C;
+
+    fn begin(&mut self, identity: &StreamIdentity) {
+        self.marked.insert(identity.stream, self.region.is_marked_at_first());
+    }
+
+    fn words(
+        &mut self,
+        stream: u32,
+        words: &[u64],
+        decoder: &mut Decoder,
+    ) -> Result<(), DecodeError> {
+        if self.running != Some(stream) {
+            let before = self.running.and_then(|before| self.marked.get_mut(&before));
+            before.into_iter().for_each(|before| *before = self.region.marked);
+            self.region.marked = self.marked[&stream];
+            self.running = Some(stream);
+            self.engine.turn(stream);
+        }
+        decoder.decode(words, &mut self.region.before(&mut self.engine))
+    }
+
+    fn end(&mut self, identity: &StreamIdentity, end: &StreamEnd) -> C::Process {
+        self.marked.remove(&identity.stream);
+        self.engine.process_ended(identity, end)
+    }
+
+    fn progress(&self) -> StreamProgress {
+        self.engine.progress()
+    }
+
+    fn finish(mut self) -> C {
+        self.engine.all_ended();
+        self.engine
+    }
+}

@@ -1,0 +1,73 @@
+//! Where a turn ends within a batch of words.
+
+use crate::ring::format::{self, kind};
+
+/// What is known of a stream's segments: enough to count instructions, which takes no decoding.
+#[derive(Default)]
+pub struct Cut {
+    /// By number: the words of an execution, and its instructions.
+    segments: Vec<(u32, u32)>,
+}
+
+/// Some words of one process.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// How many words.
+    pub words: usize,
+    /// The instructions that they execute.
+    pub instructions: u64,
+    /// Children of which they tell, by their process identifiers.
+    pub forked: Vec<u32>,
+}
+
+impl Cut {
+    /// The first of `words`, whole items only: up to the execution that completes
+    /// `left_instructions`, or all. Where they are no words at all they are passed on as they are,
+    /// for their decoder to say so.
+    pub fn part(&mut self, words: &[u64], left_instructions: u64) -> Part {
+        let mut part = Part::default();
+        while part.instructions < left_instructions {
+            let Some(header) = words.get(part.words) else { break };
+            let item = if header & format::RECORD != 0 {
+                self.record(&words[part.words..], &mut part)
+            } else {
+                self.segments.get(*header as usize).map(|(words, instructions)| {
+                    part.instructions += u64::from(*instructions);
+                    *words as usize
+                })
+            };
+            part.words += item.unwrap_or(usize::MAX).min(words.len() - part.words);
+        }
+        part
+    }
+
+    /// A record; how many words it has, unless it is none.
+    fn record(&mut self, words: &[u64], part: &mut Part) -> Option<usize> {
+        let (header, rest) = words.split_first()?;
+        let payload = rest.get(..format::record_words(*header))?;
+        match format::record_kind(*header) {
+            kind::DEFINE => self.define(payload)?,
+            kind::FORK => part.forked.push(*payload.first()? as u32),
+            _ => {}
+        }
+        Some(1 + payload.len())
+    }
+
+    fn define(&mut self, payload: &[u64]) -> Option<()> {
+        let [first, _, items @ ..] = payload else { return None };
+        let (number, count) = ((first & 0xffff_ffff) as usize, (first >> 32) as usize);
+        let (mut at, mut instructions) = (0, 0);
+        for _ in 0..count {
+            let is_fetch = items.get(at)? & 3 == 0;
+            instructions += u32::from(is_fetch);
+            at += if is_fetch { 2 } else { 1 };
+        }
+        let data = u32::try_from(count).ok()? - instructions;
+        let segment = (1 + data, instructions);
+        if number == self.segments.len() {
+            self.segments.push(segment);
+        }
+        *self.segments.get_mut(number)? = segment;
+        Some(())
+    }
+}
