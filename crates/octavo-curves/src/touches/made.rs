@@ -73,7 +73,7 @@ impl Made {
         Some(made)
     }
 
-    /// A segment that is fetched from several pages, or from none at its beginning.
+    /// A segment that is fetched from several pages, or from none.
     #[inline(never)]
     pub fn page_by_page(
         self,

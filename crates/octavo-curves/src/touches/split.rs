@@ -147,7 +147,8 @@ impl Splitter {
         let made = Made { touches, current: self.current, at, fetched: 0 };
         let made = match pages {
             _ if !FETCHES => made.data::<false>(data, addresses, NO_CODE, rows),
-            [run] if run.data as usize == data.len() => {
+            // What comes before the first fetch is told by its number of fetches before.
+            [run] => {
                 let code = (run.page.raw(), rows.row(run.page.raw()));
                 let made = made.data::<true>(data, addresses, code, rows);
                 made.map(|made| made.fetches(run.fetches, code))
