@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from jsonschema import Draft202012Validator
 
+import octavo
 from fakes import FLAT, killed, process, region, result
 from octavo.archive import result_files
 from octavo.columns import SCHEMA
@@ -58,6 +59,13 @@ def test_the_document_keeps_to_its_schema(made: RunResult) -> None:
     document = json.loads(json.dumps(made.document()))
     errors = [error.message for error in Draft202012Validator(schema).iter_errors(document)]
     assert errors == []
+
+
+def test_the_document_of_a_trace_keeps_to_it_too() -> None:
+    schema = json.loads(SCHEMA_FILE.read_text())
+    document = octavo.run("synth:zipf?table=64KiB&references=1k").document()
+    errors = Draft202012Validator(schema).iter_errors(json.loads(json.dumps(document)))
+    assert [error.message for error in errors] == []
 
 
 def test_the_schema_refuses_what_is_not_there(finish: Callable[..., RunResult]) -> None:
