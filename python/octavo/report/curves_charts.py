@@ -11,6 +11,8 @@ from typing import Any
 import altair as alt
 
 from octavo.report.look import (
+    MARKS,
+    PAIR_COLOURS,
     Spec,
     Values,
     finished,
@@ -23,11 +25,9 @@ from octavo.report.look import (
 _WIDTH, _HEIGHT = 520, 300
 _PANEL_WIDTH, _PANEL_HEIGHT = 270, 190
 _MAP_WIDTH, _MAP_HEIGHT = 190, 140
-_PAIR_COLOURS = ("#0a8f6a", "#5aa02c", "#8c6d31", "#7f7f7f")
 _ENTRIES_TICKS = [1 << power for power in range(0, 13, 2)]
 _WAYS_TICKS = [1, 2, 4, 8, 12, 16]
 _DASHES = ([6, 3], [2, 2], [8, 2, 2, 2], [4, 4])
-_MARKS = ("diamond", "square", "triangle-up", "circle", "triangle-down")
 
 
 def misses_chart(data: dict[str, Any], values: Values) -> Spec:
@@ -158,7 +158,7 @@ def working_set_chart(data: dict[str, Any], values: Values) -> Spec:
     )
     layers: list[alt.Chart] = [lines]
     if data["pairs"]:
-        marks = [_MARKS[number % len(_MARKS)] for number in range(len(data["pairs"]))]
+        marks = [MARKS[number % len(MARKS)] for number in range(len(data["pairs"]))]
         shape = alt.Shape(
             "pages:N",
             scale=alt.Scale(domain=data["pairs"], range=marks),
@@ -230,5 +230,5 @@ def cost_name(data: dict[str, Any]) -> str:
 def _pages(data: dict[str, Any]) -> tuple[list[str], list[str]]:
     """Names of page sizes and pairs, and a colour for each."""
     sizes = [name for _, name in data["sizes"]]
-    pairs = [_PAIR_COLOURS[number % len(_PAIR_COLOURS)] for number in range(len(data["pairs"]))]
+    pairs = [PAIR_COLOURS[number % len(PAIR_COLOURS)] for number in range(len(data["pairs"]))]
     return sizes + data["pairs"], ordered_colours(len(sizes)) + pairs
