@@ -158,7 +158,7 @@ def working_set_chart(data: dict[str, Any], values: Values) -> Spec:
     )
     layers: list[alt.Chart] = [lines]
     if data["pairs"]:
-        marks = [MARKS[number % len(MARKS)] for number in range(len(data["pairs"]))]
+        marks = [MARKS[(number + 1) % len(MARKS)] for number in range(len(data["pairs"]))]
         shape = alt.Shape(
             "pages:N",
             scale=alt.Scale(domain=data["pairs"], range=marks),

@@ -72,7 +72,8 @@ def wide_legend(title: str | None, **more: Any) -> alt.Legend:
         title=title,
         orient="bottom",
         direction="horizontal",
-        columns=alt.ExprRef(expr="width > 500 ? 5 : width > 320 ? 4 : 2"),
+        # The figure's own width changes while it is laid out, and the last rows would be cut off.
+        columns=alt.ExprRef(expr="windowSize()[0] < 600 ? 2 : 5"),
         symbolStrokeWidth=2,
         columnPadding=10,
         **more,
