@@ -1,30 +1,117 @@
 """The files of a result directory."""
 
-from collections.abc import Callable
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq
+from octavo.errors import CannotRun
+from octavo.output import failing_with, replace_file, replace_text, text_writer, to_json
+from octavo.report import curves_data
+from octavo.report.curves import curves_figures, render_curves
+from octavo.report.figures import figure_files
+from octavo.report.look import Spec
+from octavo.report.run import render_run, run_charts
+from octavo.result import SCHEMA, Finished, RunResult
 
-from octavo.output import text_writer, to_json
-from octavo.report import render
-from octavo.result import RunResult
+if TYPE_CHECKING:
+    from octavo.curves_result import CurvesResult
 
 ROWS = "rows.parquet"
 DOCUMENT = "result.json"
+"""Of a run: what its report and anybody's program reads."""
+REPORT_DATA = "report.json"
+"""Of curves: what its report shows."""
 MANIFEST = "manifest.json"
 REPORT = "report.html"
+FIGURES = "figures"
+
+Files = dict[str, Callable[[Path], None]]
+"""A writer for each file by name."""
+
+_MAKERS: dict[str, tuple[Callable[[Any], str], Callable[[Any], dict[str, Spec]]]] = {
+    SCHEMA: (render_run, run_charts),
+    curves_data.SCHEMA: (render_curves, curves_figures),
+}
+"""The page and the figures of a document, by its schema."""
 
 
-def result_files(result: RunResult) -> dict[str, Callable[[Path], None]]:
-    """A writer for each file by name."""
+def result_files(result: RunResult) -> Files:
+    """What `octavo run --out` writes."""
     document = result.document()
+    return {
+        ROWS: rows_writer(result),
+        MANIFEST: _manifest_writer(result),
+        DOCUMENT: text_writer(to_json(document)),
+        REPORT: text_writer(render_run(document)),
+    }
 
-    def write_rows(path: Path) -> None:
+
+def curves_files(result: CurvesResult) -> Files:
+    """What `octavo curves --out` writes."""
+    data = curves_data.report_data(result)
+    return {
+        ROWS: rows_writer(result),
+        MANIFEST: _manifest_writer(result),
+        REPORT_DATA: text_writer(to_json(data)),
+        REPORT: text_writer(render_curves(data)),
+    }
+
+
+def rows_writer(result: RunResult | CurvesResult) -> Callable[[Path], None]:
+    """A writer of every number, as Parquet."""
+
+    def write(path: Path) -> None:
+        import pyarrow.parquet as pq
+
         pq.write_table(result.table(), path, compression="zstd")
 
-    return {
-        ROWS: write_rows,
-        DOCUMENT: text_writer(to_json(document)),
-        REPORT: text_writer(render(document)),
-        MANIFEST: text_writer(to_json(result.manifest, indent=2)),
-    }
+    return write
+
+
+def _manifest_writer(result: Finished) -> Callable[[Path], None]:
+    return text_writer(to_json(result.manifest, indent=2))
+
+
+def write_report(directory: Path) -> None:
+    """Writes the page anew from what a directory of results holds. Raises CannotRun."""
+    document = _read_document(directory)
+    render, _ = _MAKERS[document["schema"]]
+    with failing_with(f"`{directory / REPORT}`"):
+        replace_text(directory / REPORT, render(document))
+
+
+def write_figures(directory: Path, formats: Iterable[str]) -> Path:
+    """Draws the figures of a directory of results beside them. Raises CannotRun.
+
+    Returns where they are.
+    """
+    document = _read_document(directory)
+    _, draw = _MAKERS[document["schema"]]
+    place = directory / FIGURES
+    with failing_with(f"to `{place}`"):
+        place.mkdir(exist_ok=True)
+        for name, writer in figure_files(draw(document), formats).items():
+            replace_file(place / name, writer)
+    return place
+
+
+def _read_document(directory: Path) -> Mapping[str, Any]:
+    """What a report is made of; `octavo curves` and `octavo run` name it differently."""
+    path = directory / REPORT_DATA
+    if not path.exists():
+        path = directory / DOCUMENT
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CannotRun(f"cannot read `{path}`: {error.strerror}.") from None
+    except ValueError:
+        raise CannotRun(f"`{path}` is not JSON.") from None
+    if not isinstance(document, dict) or document.get("schema") not in _MAKERS:
+        raise CannotRun(
+            f"`{path}` is no result of `octavo run` or `octavo curves` (its schema is none of "
+            f"{', '.join(_MAKERS)})."
+        )
+    return document

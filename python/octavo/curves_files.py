@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from octavo.archive import MANIFEST, ROWS
 from octavo.curves_result import CurvesResult
-from octavo.output import (
-    OutputDirectory,
-    check_new_file,
-    failing_with,
-    replace_file,
-    text_writer,
-    to_json,
-)
+from octavo.output import OutputDirectory, check_new_file, failing_with, replace_file
 
 _SUFFIX = ".parquet"
 
@@ -31,20 +23,20 @@ class CurvesOutput:
         else:
             self._directory = OutputDirectory(name, force=force)
 
+    @property
+    def has_report(self) -> bool:
+        """Whether a report is written too."""
+        return self._directory is not None
+
     def write(self, result: CurvesResult) -> None:
-        """Writes the rows, whole or not at all."""
-
-        def write_rows(path: Path) -> None:
-            import pyarrow.parquet as pq
-
-            pq.write_table(result.table(), path, compression="zstd")
+        """Writes what was asked for, whole or not at all."""
+        from octavo.archive import curves_files, rows_writer
 
         if self._directory is not None:
-            manifest = text_writer(to_json(result.manifest, indent=2))
-            self._directory.write({ROWS: write_rows, MANIFEST: manifest})
+            self._directory.write(curves_files(result))
         elif self._file is not None:
             with failing_with(f"`{self._file}`"):
-                replace_file(self._file, write_rows)
+                replace_file(self._file, rows_writer(result))
 
     def close(self) -> None:
         """Removes what was in the making."""

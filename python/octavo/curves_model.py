@@ -59,6 +59,19 @@ class Pair:
     byte_refs: dict[int, int]
     """By window, the bytes in the working set summed over all references; see `StreamCurves`."""
 
+    def full_misses(self, entries: int) -> int | None:
+        """Misses of a fully associative TLB; None where it was not asked for."""
+        return self.full.misses(entries - 1) if entries <= len(self.full.small_misses) else None
+
+    def set_misses(self, index: str, sets: int, ways: int) -> int | None:
+        """Misses of a set-associative TLB; None where it was not asked for."""
+        counts = self.sets.get(index)
+        if counts is None:
+            return None
+        small = geometry(counts.small_misses, sets, ways)
+        large = geometry(counts.large_misses, sets, ways)
+        return None if small is None or large is None else small + large
+
 
 @dataclass(frozen=True)
 class StreamCurves:

@@ -92,5 +92,5 @@ class CurvesResult(Finished):
         return to_table(self.blocks())
 
     def document(self) -> dict[str, Any]:
-        """The JSON document."""
+        """The JSON document; docs/curves.schema.json describes it."""
         return {"schema": SCHEMA, "run": self.manifest, "rows": self.rows}

@@ -1,7 +1,7 @@
 """From curves to rows, by blocks: a block's rows share most columns.
 
 There are some hundred thousand rows, so that they are made only where a file or a table is asked
-for. The columns are listed in docs/curves.md.
+for. The columns are listed in docs/rows.md.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from octavo import curves_metrics as metrics
+from octavo.curves_configuration import CurvesConfiguration
 from octavo.curves_machines import machine_pair_misses, tlb_misses
-from octavo.curves_model import Pair, StreamCurves, geometry
+from octavo.curves_model import Pair, StreamCurves
 from octavo.curves_result import CurvesResult
 from octavo.miss_classes import Classes, MissClasses, describe
 from octavo.tlb_presets import Tlb, pair_name
@@ -82,12 +83,7 @@ def _stream_grid(result: CurvesResult, stream: str) -> Grid:
     lived = result.lived[stream]
     configuration = result.configuration
     window = _shown_window(result)
-    full = [entries for entries in _FULL_ENTRIES if entries <= configuration.max_entries]
-    sets = [
-        (number, ways)
-        for number, ways in _SETS
-        if "low" in configuration.indexes and number <= configuration.max_sets
-    ]
+    full, sets = shown_tlbs(configuration)
     show, what = _shown(result, curves)
     body = []
     for size in configuration.page_sizes:
@@ -103,8 +99,8 @@ def _stream_grid(result: CurvesResult, stream: str) -> Grid:
             )
         )
     for number, pair in enumerate(curves.pairs):
-        cells = [_at(pair, entries) for entries in full]
-        cells += [_exact(pair, sets, ways) for sets, ways in sets]
+        cells = [pair.full_misses(entries) for entries in full]
+        cells += [pair.set_misses("exact", sets, ways) for sets, ways in sets]
         byte_refs = None if window is None else lived.pairs[number].byte_refs.get(window)
         penalty = configuration.two_sizes_penalty_cycles
         body.append(
@@ -127,6 +123,19 @@ def _stream_grid(result: CurvesResult, stream: str) -> Grid:
             main = result.counted["processes"][result.main]
             title += f" (process {main['stream']}, {Path(main['program']).name})"
     return Grid(title, tuple(head), tuple(body))
+
+
+def shown_tlbs(
+    configuration: CurvesConfiguration,
+) -> tuple[list[int], list[tuple[int, int]]]:
+    """The TLBs shown: entries of fully associative ones; sets and ways of the others."""
+    full = [entries for entries in _FULL_ENTRIES if entries <= configuration.max_entries]
+    sets = [
+        (number, ways)
+        for number, ways in _SETS
+        if "low" in configuration.indexes and number <= configuration.max_sets
+    ]
+    return full, sets
 
 
 def _class_grids(stream: str, classes: MissClasses) -> Iterator[Grid]:
@@ -208,19 +217,6 @@ def _percent(ratio: float | None) -> str:
     return f"{100 * ratio:.3f}%" if not 0 < ratio < 0.00001 else "<0.001%"
 
 
-def _at(pair: Pair, entries: int) -> int | None:
-    return pair.full.misses(entries - 1) if entries <= len(pair.full.small_misses) else None
-
-
-def _exact(pair: Pair, sets: int, ways: int) -> int | None:
-    counts = pair.sets.get("exact")
-    if counts is None:
-        return None
-    small = geometry(counts.small_misses, sets, ways)
-    large = geometry(counts.large_misses, sets, ways)
-    return None if small is None or large is None else small + large
-
-
 def _working_set(
     curves: StreamCurves, byte_refs: int | None, window: int | None
 ) -> tuple[str, ...]:
@@ -279,7 +275,7 @@ def _policy_grid(result: CurvesResult) -> Grid:
 
 def _critical(curves: StreamCurves, pair: Pair) -> str:
     """How much dearer a miss may be before 64 entries of the small size alone are as good."""
-    misses = _at(pair, _CRITICAL_ENTRIES)
+    misses = pair.full_misses(_CRITICAL_ENTRIES)
     base = curves.full_misses(pair.small, _CRITICAL_ENTRIES)
     if misses is None or base is None:
         return ""

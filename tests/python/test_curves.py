@@ -175,7 +175,12 @@ def test_json_and_parquet_have_the_same_rows(tmp_path: Path) -> None:
     told = [_bare(row) for row in document["rows"]]
     assert [_bare(row) for row in pq.read_table(file).to_pylist()] == told
     assert run(*FEW, "--quiet", "-o", str(directory), SYNTHETIC).exit_code == 0
-    assert sorted(path.name for path in directory.iterdir()) == ["manifest.json", "rows.parquet"]
+    assert sorted(path.name for path in directory.iterdir()) == [
+        "manifest.json",
+        "report.html",
+        "report.json",
+        "rows.parquet",
+    ]
     assert pq.read_table(directory / "rows.parquet").equals(pq.read_table(file))
     manifest = json.loads((directory / "manifest.json").read_text())
     for name in ("trace_hash", "configuration_sha256"):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from typer.testing import CliRunner
 from curve_fakes import curves_process, curves_result, falling
 from octavo.cli import app
 from octavo.curves_configuration import CurvesConfiguration, configure_curves
+from octavo.report.figures import figure_files
 from octavo.studies.two_page_sizes import (
     ARGUMENTS,
     Measurement,
@@ -19,6 +22,7 @@ from octavo.studies.two_page_sizes import (
     measure,
 )
 from octavo.studies.two_page_sizes_claims import CLAIMS
+from octavo.studies.two_page_sizes_figures import figures_of
 from octavo.studies.two_page_sizes_text import to_document, to_markdown
 from octavo.units import KIB
 
@@ -138,6 +142,62 @@ def test_the_page_and_the_document(measured: Measurement) -> None:
     flat = measured.flat()
     assert flat["sets.1.cpi.8192"] == measured.sets[1].cpi[8192]
     assert flat["program"] == "prog"
+
+
+def test_the_figures_are_the_papers(measured: Measurement, tmp_path: Path) -> None:
+    large = replace(measured, program="big", working_set_bytes=float(1 << 20))
+    figures = figures_of(Study((replace(measured, working_set_bytes=1.0), large), {}))
+    assert list(figures) == ["figure-4.1", "figure-4.2", "figure-5.1", "figure-5.2"]
+    for name, write in figure_files(figures, ["svg"]).items():
+        write(tmp_path / name)
+        words = re.findall(r"<text[^>]*>([^<]+)</text>", (tmp_path / name).read_text())
+        assert {"prog", "big"} <= set(words), name
+    (lines,) = _panels(figures["figure-4.1"])
+    assert lines["big", None, 64 * KIB] == measured.normalised[64 * KIB]
+    (bars,) = _panels(figures["figure-4.2"])
+    assert bars["prog", "4 KiB + 32 KiB", None] == measured.normalised_pairs[32 * KIB]
+    assert bars["prog", "8 KiB", None] == measured.normalised[8 * KIB]
+    small, of_large = _panels(figures["figure-5.1"])
+    assert {key[0] for key in small} == {"prog"}
+    assert {key[0] for key in of_large} == {"big"}
+    assert small["prog", "4 KiB + 32 KiB", None] == measured.full.cpi_two_sizes
+    assert [panel["title"] for panel in figures["figure-5.2"]["vconcat"]] == [
+        f"{entries} entries, 2-way; working set {which}"
+        for which in ("below 1 MiB", "of 1 MiB and more")
+        for entries in (16, 32)
+    ]
+    second = _panels(figures["figure-5.2"])[1]
+    assert second["prog", "8 KiB", None] == measured.sets[1].cpi[8 * KIB]
+    assert figures_of(Study((), {})) == {}
+
+
+def _panels(spec: dict[str, Any]) -> list[dict[tuple[str, str | None, int | None], float]]:
+    """What each panel draws, by program, pages and page size."""
+    return [
+        {
+            (of["program"], of.get("pages"), of.get("size")): of.get("value", of.get("normalised"))
+            for of in spec["datasets"][panel["data"]["name"]]
+        }
+        for panel in spec.get("vconcat", [spec])
+    ]
+
+
+def test_reproduce_writes_the_tables_and_the_figures(
+    measured: Measurement, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = Study((measured,), {})
+    monkeypatch.setattr("octavo.studies.two_page_sizes.run_study", lambda on_program: study)
+    done = CliRunner().invoke(app, ["reproduce", "two-page-sizes", "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout == to_markdown(study)
+    figures = [
+        f"figure-{name}.{of}" for name in ("4.1", "4.2", "5.1", "5.2") for of in ("pdf", "svg")
+    ]
+    tables = [f"two-page-sizes.{of}" for of in ("json", "md", "parquet")]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [*figures, *tables]
+    page = (tmp_path / "out" / "two-page-sizes.md").read_text()
+    assert page.startswith(done.stdout)
+    assert re.findall(r"\((.*?\.svg)\)", page) == [name for name in figures if "svg" in name]
 
 
 def test_nothing_measured_is_told_too() -> None:

@@ -192,7 +192,8 @@ def curves(
             "--out",
             "-o",
             metavar="DIR|FILE.parquet",
-            help="Write every number: rows.parquet and manifest.json to DIR, or FILE alone.",
+            help="Write every number: rows.parquet, manifest.json, report.json and report.html "
+            "to DIR, or FILE alone.",
         ),
     ] = None,
     force: Annotated[
@@ -265,7 +266,8 @@ def curves(
         if output is not None:
             output.write(result)
             if not quiet:
-                say(console, f"Written to {out}.")
+                where = f"; open {out}/report.html for the figures" if output.has_report else ""
+                say(console, f"Written to {out}{where}.")
         elif json_file is None and not quiet:
             say(console, "These are a few TLBs; --out and --json have all.", "dim")
         if result.manifest["exit"]["reason"] in ("tracer-failed", "trace-broken"):

@@ -1,15 +1,13 @@
-"""`octavo report`: make report.html anew from a result."""
+"""`octavo report`: make report.html anew from a result, and its figures for a paper."""
 
-import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from octavo.cli.guard import guarded
-from octavo.errors import CannotRun
-from octavo.output import replace_text
-from octavo.result import SCHEMA
+from octavo.terminal.console import make_console
+from octavo.terminal.summary import say
 
 
 def register(app: typer.Typer) -> None:
@@ -19,25 +17,25 @@ def register(app: typer.Typer) -> None:
 
 def report(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A directory that `octavo run --out` wrote.")
+        Path,
+        typer.Argument(
+            metavar="DIR", help="A directory that `octavo run` or `octavo curves` wrote by --out."
+        ),
     ],
+    figures: Annotated[
+        str | None,
+        typer.Option(
+            metavar="svg,pdf,png",
+            help="Draw the figures for a paper too, in these formats, into DIR/figures.",
+        ),
+    ] = None,
 ) -> None:
-    """Rebuild report.html from the result.json in DIR."""
+    """Rebuild report.html from the results in DIR, and draw its figures for a paper."""
     with guarded():
-        from octavo.archive import DOCUMENT, REPORT
-        from octavo.report import render
+        from octavo.archive import write_figures, write_report
+        from octavo.report.figures import read_formats
 
-        document = _read_document(directory / DOCUMENT)
-        replace_text(directory / REPORT, render(document))
-
-
-def _read_document(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CannotRun(f"cannot read `{path}`: {error.strerror}.") from None
-    except ValueError:
-        raise CannotRun(f"`{path}` is not JSON.") from None
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise CannotRun(f"`{path}` is no result of `octavo run` (its schema is not {SCHEMA}).")
-    return document
+        formats = [] if figures is None else read_formats(figures)
+        write_report(directory)
+        if formats:
+            say(make_console(), f"Drawn in {write_figures(directory, formats)}.")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,20 +26,32 @@ class Reproduced:
     document: dict[str, Any]
     records: list[dict[str, Any]]
     """A flat record for each program."""
+    figures: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Specifications of charts, by the name of their file."""
 
     def files(self, name: str) -> Files:
         """What `--out` writes."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
+        from octavo.report.figures import figure_files
+
         def write_table(path: Path) -> None:
             pq.write_table(pa.Table.from_pylist(self.records), path, compression="zstd")
 
         return {
-            f"{name}.md": text_writer(self.markdown),
+            f"{name}.md": text_writer(self.markdown + self._pictures()),
             f"{name}.json": text_writer(to_json(self.document, indent=2)),
             f"{name}.parquet": write_table,
+            **figure_files(self.figures, ["svg", "pdf"]),
         }
+
+    def _pictures(self) -> str:
+        """The end of the page, where the figures lie beside it."""
+        if not self.figures:
+            return ""
+        pictures = [f"![{name}]({name}.svg)\n" for name in self.figures]
+        return "\n".join(["", "## Figures", "", *pictures])
 
 
 def _base_page_size(on_program: Callable[[str], None]) -> Reproduced:
@@ -51,11 +63,12 @@ def _base_page_size(on_program: Callable[[str], None]) -> Reproduced:
 
 def _two_page_sizes(on_program: Callable[[str], None]) -> Reproduced:
     from octavo.studies.two_page_sizes import run_study
+    from octavo.studies.two_page_sizes_figures import figures_of
     from octavo.studies.two_page_sizes_text import to_document, to_markdown
 
     study = run_study(on_program)
     records = [measured.flat() for measured in study.measurements]
-    return Reproduced(to_markdown(study), to_document(study), records)
+    return Reproduced(to_markdown(study), to_document(study), records, figures_of(study))
 
 
 STUDIES = {"base-page-size": _base_page_size, "two-page-sizes": _two_page_sizes}
@@ -70,7 +83,11 @@ def reproduce(
     study: Annotated[str, typer.Argument(metavar="STUDY", help=f"One of: {', '.join(STUDIES)}.")],
     out: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="Write the tables as Markdown, JSON and Parquet there."),
+        typer.Option(
+            metavar="DIR",
+            help="Write the tables as Markdown, JSON and Parquet there, and the figures as SVG "
+            "and PDF.",
+        ),
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Overwrite the results in a DIR that is not empty.")

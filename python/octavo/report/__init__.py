@@ -1,5 +1,1 @@
-"""The report of a run: one HTML page that needs nothing but itself."""
-
-from octavo.report.page import render
-
-__all__ = ["render"]
+"""The reports: HTML pages that need nothing but themselves, and their figures for a paper."""

@@ -5,19 +5,16 @@ from typing import Any
 
 import altair as alt
 
+from octavo.report.look import COLOURS, Spec, finished, inline
 from octavo.rows import Row, component_of
 from octavo.units import BASE_PAGE, format_bytes, format_growth, format_mpki, unit_of
 from octavo.view import regions_of, whole_program
 
 STREAM_NAMES = {"fetch": "code", "data": "data"}
-COLOURS = {"code": "#0b6e99", "data": "#d1600a"}
 REGIONS_DRAWN = 12
 
 _WIDTH, _HEIGHT = 430, 190
 _SMALL_WIDTH, _SMALL_HEIGHT = 250, 110
-_INK = "#1d2733"
-_GRID = "#e8ebee"
-Spec = dict[str, Any]
 
 
 def misses_chart(rows: Sequence[Row], stream: str, depth: int, advised: int | None) -> Spec:
@@ -67,7 +64,7 @@ def region_charts(rows: Sequence[Row], depth: int) -> Spec | None:
         legend=alt.Legend(title=None, orient="top"),
     )
     chart = (
-        _chart(values)
+        inline(values)
         .mark_line(strokeWidth=1.6, point={"size": 18, "filled": True})
         .encode(
             x=_page_size_axis(),
@@ -81,14 +78,14 @@ def region_charts(rows: Sequence[Row], depth: int) -> Spec | None:
                 "region:N",
                 title=None,
                 sort=list(dict.fromkeys(value["region"] for value in values)),
-                header=alt.Header(labelFontWeight="bold", labelLimit=_SMALL_WIDTH),
+                header=alt.Header(labelLimit=_SMALL_WIDTH),
             ),
             columns=3,
             spacing=26,
         )
         .resolve_scale(y="independent")
     )
-    return _styled(chart)
+    return finished(chart)
 
 
 def _last_level(depth: int) -> tuple[str, str]:
@@ -121,10 +118,6 @@ def _memory_point(row: Row, unit: int, advised: int | None) -> dict[str, Any]:
     }
 
 
-def _chart(values: list[dict[str, Any]]) -> alt.Chart:
-    return alt.Chart(alt.InlineData(values=values))
-
-
 def _page_size_axis() -> alt.X:
     """One step for each power of two, in the order of the data."""
     return alt.X("page:O", sort=None, title=None, axis=alt.Axis(labelAngle=-45, grid=False))
@@ -138,7 +131,7 @@ def _tooltip(*fields: str) -> list[alt.Tooltip]:
 def _line(values: list[dict[str, Any]], field: str, title: str, colour: str) -> alt.Chart:
     axis = alt.Axis(tickCount=5, minExtent=36)
     chart: alt.Chart = (
-        _chart(values)
+        inline(values)
         .mark_line(color=colour, strokeWidth=2.2, point={"size": 36, "color": colour})
         .encode(
             x=_page_size_axis(),
@@ -152,7 +145,7 @@ def _line(values: list[dict[str, Any]], field: str, title: str, colour: str) -> 
 def _advised_dot(values: list[dict[str, Any]], field: str, stream: str) -> alt.Chart:
     """A ring round the advised page size."""
     ring: alt.Chart = (
-        _chart([value for value in values if value["advised"]])
+        inline([value for value in values if value["advised"]])
         .mark_point(size=190, strokeWidth=2, color=COLOURS[STREAM_NAMES[stream]])
         .encode(x=_page_size_axis(), y=alt.Y(f"{field}:Q"), tooltip=_tooltip())
     )
@@ -160,23 +153,4 @@ def _advised_dot(values: list[dict[str, Any]], field: str, stream: str) -> alt.C
 
 
 def _finish(line: alt.Chart, dot: alt.Chart) -> Spec:
-    return _styled(alt.layer(line, dot).properties(width=_WIDTH, height=_HEIGHT))
-
-
-def _styled(chart: alt.LayerChart | alt.FacetChart) -> Spec:
-    spec = (
-        chart.configure(font="system-ui, sans-serif", background="transparent")
-        .configure_axis(
-            labelColor=_INK,
-            titleColor=_INK,
-            titleFontWeight="normal",
-            gridColor=_GRID,
-            domainColor=_GRID,
-            tickColor=_GRID,
-            labelFontSize=11,
-        )
-        .configure_view(stroke=None)
-        .to_dict()
-    )
-    spec.pop("$schema", None)
-    return dict(spec)
+    return finished(alt.layer(line, dot).properties(width=_WIDTH, height=_HEIGHT))

@@ -1,4 +1,4 @@
-"""Puts figures, tables and advice into the page; the libraries for the figures go in whole."""
+"""Puts figures, tables and advice into a page; the libraries for the figures go in whole."""
 
 import json
 import shlex
@@ -6,51 +6,52 @@ from functools import cache
 from typing import Any
 
 import vl_convert
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from octavo.report.charts import memory_chart, misses_chart, region_charts
-from octavo.view import headline, notable_regions, page_size_grid, process_grid, region_grid
+from octavo.report.look import for_page
 
 _EXPORT = "window.vegaEmbed = vegaEmbed;"
-_TEMPLATE = "page.html.jinja"
 
 
-def render(document: dict[str, Any]) -> str:
-    """The page for a run's document (what `--json` writes)."""
-    manifest, rows, advice = document["run"], document["rows"], document["advice"]
-    answer, *items = advice
-    depth = len(manifest["configuration"]["machine"]["levels"])
-    charts = _charts(rows, items, depth)
-    grids = [page_size_grid(rows, level) for level in range(1, depth + 1)]
-    page: str = _template().render(
-        manifest=manifest,
-        command=shlex.join(manifest["command"]),
-        headline=headline(manifest, rows),
-        answer=answer["text"],
-        whole=[item for item in items if item["scope"] == "program"],
-        regions=notable_regions(items),
-        grids=grids,
-        region_grid=region_grid(rows, advice, depth),
-        process_grid=process_grid(rows, manifest, depth),
-        facts=_facts(manifest),
-        has_region_charts="regions" in charts,
-        charts=_for_script(charts),
-        bundle=_bundle(),
+def render_page(
+    template: str, manifest: dict[str, Any], charts: dict[str, Any], **content: Any
+) -> str:
+    """A page by one of the templates.
+
+    `charts` are specifications by the identifier of their place in the page, each alone or with
+    data to choose from: see `chosen`.
+    """
+    drawn = {
+        name: {**chart, "spec": for_page(chart["spec"])}
+        if "selects" in chart
+        else {"spec": for_page(chart)}
+        for name, chart in charts.items()
+    }
+    page: str = (
+        _environment()
+        .get_template(template)
+        .render(
+            manifest=manifest,
+            command=shlex.join(manifest["command"]),
+            facts=_facts(manifest),
+            charts=_for_script(drawn),
+            bundle=_bundle(),
+            **content,
+        )
     )
     return page
 
 
-def _charts(rows: list[Any], items: list[dict[str, Any]], depth: int) -> dict[str, Any]:
-    """Vega-Lite specifications by the identifier of their place in the page."""
-    advised = {item["stream"]: item["page_size"] for item in items if item["scope"] == "program"}
-    charts: dict[str, Any] = {}
-    for stream in ("fetch", "data"):
-        charts[f"misses-{stream}"] = misses_chart(rows, stream, depth, advised.get(stream))
-        charts[f"memory-{stream}"] = memory_chart(rows, stream, advised.get(stream))
-    regions = region_charts(rows, depth)
-    if regions is not None:
-        charts["regions"] = regions
-    return charts
+def chosen(
+    spec: dict[str, Any], data: dict[str, Any], selects: list[str], first: dict[str, str]
+) -> dict[str, Any]:
+    """A chart whose reader chooses the data.
+
+    `data` has one level of keys for each of `selects`; `first` is what is shown at first, where
+    it is there.
+    """
+    bare = {name: value for name, value in spec.items() if name != "data"}
+    return {"spec": bare, "data": data, "selects": selects, "first": first}
 
 
 def _facts(manifest: dict[str, Any]) -> list[tuple[str, str]]:
@@ -81,12 +82,11 @@ def _bundle() -> str:
 
 
 @cache
-def _template() -> Template:
-    environment = Environment(
+def _environment() -> Environment:
+    return Environment(
         loader=PackageLoader("octavo.report", "."),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template(_TEMPLATE)

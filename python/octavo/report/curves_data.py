@@ -1,0 +1,203 @@
+"""What the report of curves shows, as plain data: `report.json`, from which pages and figures come.
+
+The rows have every number; here are those that an eye can tell apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from octavo import curves_metrics as metrics
+from octavo.curves_model import Pair, StreamCurves
+from octavo.curves_result import CurvesResult
+from octavo.curves_view import STREAM_NAMES, grids, headline, shown_tlbs
+from octavo.report.thinning import thinned
+from octavo.tlb_presets import pair_name
+from octavo.units import BASE_PAGE, format_bytes, format_count
+
+SCHEMA = "octavo/curves-report/1"
+WAYS = tuple(range(1, 17))
+_PAIR_INDEXES = ("exact", "small", "large")
+
+Record = dict[str, Any]
+
+
+def report_data(result: CurvesResult) -> Record:
+    """The document of report.json."""
+    configuration = result.configuration
+    shown = {
+        STREAM_NAMES[name]: _Shown(result, name)
+        for name, curves in result.total.items()
+        if curves.references
+    }
+    main = result.manifest["processes"][result.main]
+    return {
+        "schema": SCHEMA,
+        "run": result.manifest,
+        "headline": headline(result),
+        "has_instructions": any(curves.instructions for curves in result.total.values()),
+        "lived": main["program"] if len(result.by_process) > 1 else None,
+        "sizes": [[size, format_bytes(size)] for size in configuration.page_sizes],
+        "pairs": [pair_name(pair.small, pair.large) for pair in configuration.two_sizes],
+        "windows": [_window_name(window) for window in configuration.windows_refs],
+        "grids": [asdict(grid) for grid in grids(result) if grid.rows],
+        "misses": {name: list(of.misses()) for name, of in shown.items()},
+        "costs": {name: list(of.costs()) for name, of in shown.items()},
+        "working_sets": {name: list(of.working_sets()) for name, of in shown.items()},
+        "sets": {name: of.sets() for name, of in shown.items()},
+    }
+
+
+class _Shown:
+    """The records of one stream's figures."""
+
+    def __init__(self, result: CurvesResult, stream: str) -> None:
+        self._configuration = result.configuration
+        self._curves = result.total[stream]
+        self._lived = result.by_process[result.main][stream]
+
+    def misses(self) -> Iterator[Record]:
+        """Of fully associative TLBs, over their entries, for each page size and pair."""
+        for size, stack in self._curves.stack.items():
+            yield from self._curve(format_bytes(size), stack.misses)
+        for pair in self._curves.pairs:
+            entries = range(1, len(pair.full.small_misses) + 1)
+            counts = [pair.full.misses(number - 1) for number in entries]
+            yield from self._curve(pair_name(pair.small, pair.large), counts)
+
+    def _curve(self, pages: str, counts: Any) -> Iterator[Record]:
+        for place in thinned(counts):
+            misses = counts[place]
+            rate = _rate(self._curves, misses)
+            yield {"pages": pages, "entries": place + 1, "misses": misses, "rate": rate}
+
+    def costs(self) -> Iterator[Record]:
+        """Of a few TLBs, for each page size and pair."""
+        full, sets = shown_tlbs(self._configuration)
+        for entries in full:
+            for pages, misses, penalty in self._of_all(full=entries):
+                yield self._cost(f"{entries} entries, fully associative", pages, misses, penalty)
+        for number, ways in sets:
+            name = f"{number * ways} entries, {ways}-way"
+            for pages, misses, penalty in self._of_all(sets=(number, ways)):
+                yield self._cost(name, pages, misses, penalty)
+
+    def _of_all(
+        self, full: int = 0, sets: tuple[int, int] = (1, 1)
+    ) -> Iterator[tuple[str, int, float]]:
+        """One TLB's misses for each page size and pair, and what a miss costs."""
+        configuration = self._configuration
+        for size in configuration.page_sizes:
+            misses = (
+                self._curves.full_misses(size, full)
+                if full
+                else self._curves.set_misses("low", size, *sets)
+            )
+            if misses is not None:
+                yield format_bytes(size), misses, configuration.miss_penalty_cycles
+        for pair in self._curves.pairs:
+            misses = pair.full_misses(full) if full else pair.set_misses("exact", *sets)
+            if misses is not None:
+                name = pair_name(pair.small, pair.large)
+                yield name, misses, configuration.two_sizes_penalty_cycles
+
+    def _cost(self, tlb: str, pages: str, misses: int, penalty: float) -> Record:
+        cost = _cost(self._curves, misses, penalty)
+        return {"tlb": tlb, "pages": pages, "misses": misses, "cost": cost}
+
+    def working_sets(self) -> Iterator[Record]:
+        """Average working sets of the process that did most, over those with 4 KiB pages."""
+        lived = self._lived
+        for (size, window), byte_refs in lived.byte_refs.items():
+            yield from self._working_set(format_bytes(size), size, window, byte_refs, "one")
+        for pair in lived.pairs:
+            for window, byte_refs in pair.byte_refs.items():
+                name = pair_name(pair.small, pair.large)
+                yield from self._working_set(name, pair.large, window, byte_refs, "two")
+
+    def _working_set(
+        self, pages: str, size: int, window: int, byte_refs: int, sizes: str
+    ) -> Iterator[Record]:
+        base = self._lived.byte_refs.get((BASE_PAGE, window), 0)
+        normalised = metrics.normalised_working_set(byte_refs, base)
+        average = metrics.average_working_set(byte_refs, self._lived.references)
+        if normalised is not None and average is not None:
+            yield {
+                "pages": pages,
+                "size": size,
+                "sizes": sizes,
+                "window": _window_name(window),
+                "normalised": _rounded(normalised),
+                "average": format_bytes(round(average)),
+            }
+
+    def sets(self) -> dict[str, dict[str, list[Record]]]:
+        """Of all sets and ways, by pages and index."""
+        configuration = self._configuration
+        if not configuration.indexes:
+            return {}
+        found: dict[str, dict[str, list[Record]]] = {}
+        for size in configuration.page_sizes:
+            found[format_bytes(size)] = {
+                index: self._table(
+                    lambda sets, ways, index=index, size=size: self._curves.set_misses(
+                        index, size, sets, ways
+                    ),
+                    configuration.miss_penalty_cycles,
+                )
+                for index in configuration.indexes
+            }
+        for pair in self._curves.pairs:
+            found[pair_name(pair.small, pair.large)] = self._pair_tables(pair)
+        return found
+
+    def _pair_tables(self, pair: Pair) -> dict[str, list[Record]]:
+        return {
+            index: self._table(
+                lambda sets, ways, index=index: pair.set_misses(index, sets, ways),
+                self._configuration.two_sizes_penalty_cycles,
+            )
+            for index in _PAIR_INDEXES
+            if index in pair.sets
+        }
+
+    def _table(self, of: Any, penalty: float) -> list[Record]:
+        levels = self._configuration.max_sets.bit_length()
+        return [
+            {
+                "sets": 1 << level,
+                "ways": ways,
+                "misses": misses,
+                "cost": _cost(self._curves, misses, penalty),
+            }
+            for level in range(levels)
+            for ways in WAYS
+            if (misses := of(1 << level, ways)) is not None
+        ]
+
+
+def _window_name(refs: int) -> str:
+    """`10 M`."""
+    number, _, unit = format_count(refs).partition(" ")
+    return f"{float(number):g} {unit}".rstrip()
+
+
+def _rate(curves: StreamCurves, misses: int) -> float | None:
+    """Misses per 1000 instructions, or per reference where there are no instructions."""
+    if curves.instructions:
+        return _rounded(metrics.mpki(misses, curves.instructions))
+    return _rounded(metrics.miss_ratio(misses, curves.references))
+
+
+def _cost(curves: StreamCurves, misses: int, penalty: float) -> float | None:
+    """CPI_TLB, or misses per reference where there are no instructions."""
+    if curves.instructions:
+        return _rounded(metrics.cpi_tlb(misses, curves.instructions, penalty))
+    return _rounded(metrics.miss_ratio(misses, curves.references))
+
+
+def _rounded(value: float | None) -> float | None:
+    """Six digits: more than any pixel shows."""
+    return None if value is None else float(f"{value:.6g}")

@@ -1,0 +1,77 @@
+"""Figures as files for a paper: SVG, PDF and PNG, the same bytes each time.
+
+Text stays text, and a PDF holds its fonts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import vl_convert
+
+from octavo.errors import choose
+from octavo.report.look import Spec, for_paper
+
+_PNG_SCALE = 3
+"""Pixels to a point: 216 dpi."""
+
+
+_NAME = re.compile(r'(?<=id=")(?:clip|gradient_)\d+(?=")|(?<=url\(#)(?:clip|gradient_)\d+(?=\))')
+"""Of what an SVG refers to inside itself. The library counts on from figure to figure."""
+_RESOURCES = re.compile(rb"(?:^[ ]*/\w+ \d+ 0 R\n){2,}", flags=re.MULTILINE)
+"""Entries of a dictionary in a PDF. The library has them in any order; with the same lines in
+another order a file is as long, so that no place in it changes. (Several fonts would come in any
+order too: `for_paper` has one.)"""
+
+
+def _svg(spec: Spec) -> str:
+    names: dict[str, str] = {}
+
+    def settled(match: re.Match[str]) -> str:
+        return names.setdefault(match[0], f"def{len(names)}")
+
+    return _NAME.sub(settled, vl_convert.vegalite_to_svg(spec))
+
+
+def _pdf(spec: Spec) -> bytes:
+    def settled(match: re.Match[bytes]) -> bytes:
+        return b"".join(sorted(match[0].splitlines(keepends=True)))
+
+    return _RESOURCES.sub(settled, vl_convert.svg_to_pdf(_svg(spec)))
+
+
+def _png(spec: Spec) -> bytes:
+    return vl_convert.vegalite_to_png(spec, scale=_PNG_SCALE)
+
+
+_MAKERS: dict[str, Callable[[Spec], bytes]] = {
+    "svg": lambda spec: _svg(spec).encode(),
+    "pdf": _pdf,
+    "png": _png,
+}
+FORMATS = tuple(_MAKERS)
+
+
+def read_formats(text: str) -> list[str]:
+    """`svg,pdf` → both. Raises UsageError."""
+    return [choose(part.strip(), FORMATS, "format of figures") for part in text.split(",")]
+
+
+def figure_files(
+    figures: Mapping[str, Spec], formats: Iterable[str]
+) -> dict[str, Callable[[Path], None]]:
+    """A writer for each figure in each format, by the file's name."""
+    return {
+        f"{name}.{format}": _writer(for_paper(spec), _MAKERS[format])
+        for format in formats
+        for name, spec in figures.items()
+    }
+
+
+def _writer(spec: Spec, make: Callable[[Spec], bytes]) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        path.write_bytes(make(spec))
+
+    return write

@@ -1,0 +1,47 @@
+"""The report of a run."""
+
+from typing import Any
+
+from octavo.report.charts import memory_chart, misses_chart, region_charts
+from octavo.report.look import Spec
+from octavo.report.page import render_page
+from octavo.view import headline, notable_regions, page_size_grid, process_grid, region_grid
+
+
+def render_run(document: dict[str, Any]) -> str:
+    """The page for a run's document (what `--json` writes)."""
+    manifest, rows, advice = document["run"], document["rows"], document["advice"]
+    answer, *items = advice
+    depth = _depth(document)
+    charts = run_charts(document)
+    return render_page(
+        "run.html.jinja",
+        manifest,
+        charts,
+        headline=headline(manifest, rows),
+        answer=answer["text"],
+        whole=[item for item in items if item["scope"] == "program"],
+        regions=notable_regions(items),
+        grids=[page_size_grid(rows, level) for level in range(1, depth + 1)],
+        region_grid=region_grid(rows, advice, depth),
+        process_grid=process_grid(rows, manifest, depth),
+        has_region_charts="regions" in charts,
+    )
+
+
+def run_charts(document: dict[str, Any]) -> dict[str, Spec]:
+    """The figures, by name."""
+    rows, items, depth = document["rows"], document["advice"][1:], _depth(document)
+    advised = {item["stream"]: item["page_size"] for item in items if item["scope"] == "program"}
+    charts: dict[str, Spec] = {}
+    for stream in ("fetch", "data"):
+        charts[f"misses-{stream}"] = misses_chart(rows, stream, depth, advised.get(stream))
+        charts[f"memory-{stream}"] = memory_chart(rows, stream, advised.get(stream))
+    regions = region_charts(rows, depth)
+    if regions is not None:
+        charts["regions"] = regions
+    return charts
+
+
+def _depth(document: dict[str, Any]) -> int:
+    return len(document["run"]["configuration"]["machine"]["levels"])

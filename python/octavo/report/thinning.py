@@ -1,0 +1,34 @@
+"""Which points of a curve of thousands are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import inf, log
+
+TOLERANCE = log(1.02)
+"""How far a drawn line may be from a point that is left out: 2%, less than a pixel of a figure."""
+
+
+def thinned(counts: Sequence[int], tolerance: float = TOLERANCE) -> Iterator[int]:
+    """Places whose connecting lines, on logarithmic axes, pass near all others.
+
+    `counts` are at 1, 2, 3 …; the first, the last and the powers of two are always among them. The
+    method is the "swinging door": from a kept point, the slopes that pass near all points since
+    narrow down until none is left.
+    """
+    heights = [log(max(count, 0.5)) for count in counts]
+    anchor, low, high = 0, -inf, inf
+    for place, height in enumerate(heights):
+        number = place + 1
+        if place > anchor:
+            slope = (height - heights[anchor]) / log(number / (anchor + 1))
+            if not low <= slope <= high:
+                anchor, low, high = place - 1, -inf, inf
+                yield anchor
+        if number & (number - 1) == 0 or number == len(counts):
+            anchor, low, high = place, -inf, inf
+            yield place
+        else:
+            run, rise = log(number / (anchor + 1)), height - heights[anchor]
+            low = max(low, (rise - tolerance) / run)
+            high = min(high, (rise + tolerance) / run)

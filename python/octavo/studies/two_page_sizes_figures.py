@@ -1,0 +1,167 @@
+"""The figures of the study of two page sizes, drawn: 4.1, 4.2, 5.1 and 5.2 of the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+
+from octavo.report.look import (
+    MARKS,
+    PAIR_COLOURS,
+    UNORDERED,
+    Spec,
+    Values,
+    finished,
+    inline,
+    ordered_colours,
+    size_axis,
+    wide_legend,
+)
+from octavo.studies.two_page_sizes import (
+    FULL_ENTRIES,
+    LARGE,
+    PAIRS,
+    SHAPES,
+    SIZES,
+    SMALL,
+    Measurement,
+    Shape,
+    Study,
+)
+from octavo.tlb_presets import pair_name
+from octavo.units import KIB, MIB, format_bytes
+
+_WIDTH, _HEIGHT = 560, 320
+_PROGRAM_WIDTH, _BARS_HEIGHT = 46, 200
+_SHOWN = (SMALL, 8 * KIB, LARGE)
+"""Single sizes of Figures 5.1 and 5.2."""
+_GROWN = (8 * KIB, 16 * KIB, LARGE)
+"""Those of Figure 4.2."""
+_LARGE_PROGRAM_BYTES = MIB
+"""Section 5: small programs have a smaller working set, large ones a larger."""
+
+
+def figures_of(study: Study) -> dict[str, Spec]:
+    """Every figure, by the name of its file; none where nothing was measured."""
+    measured = study.measurements
+    if not measured:
+        return {}
+    full = f"{FULL_ENTRIES} entries, fully associative"
+    return {
+        "figure-4.1": _over_page_size(measured),
+        "figure-4.2": _working_sets(measured),
+        "figure-5.1": _costs({full: [(m, m.full) for m in measured]}),
+        "figure-5.2": _costs(
+            {
+                f"{sets * ways} entries, {ways}-way": [(m, m.sets[number]) for m in measured]
+                for number, (sets, ways) in enumerate(SHAPES)
+            }
+        ),
+    }
+
+
+def _over_page_size(measured: Sequence[Measurement]) -> Spec:
+    """Figure 4.1: normalised working sets, a line a program, both axes logarithmic."""
+    names = [m.program for m in measured]
+    values: Values = [
+        {"program": m.program, "size": size, "normalised": value}
+        for m in measured
+        for size, value in m.normalised.items()
+    ]
+    count = len(UNORDERED)
+    colours = [UNORDERED[number % count] for number in range(len(names))]
+    marks = [MARKS[(number // count) % len(MARKS)] for number in range(len(names))]
+    legend = wide_legend(None)
+    chart = (
+        inline(values)
+        .mark_line(strokeWidth=1.6, point={"size": 45, "filled": True})
+        .encode(
+            x=alt.X(
+                "size:Q",
+                title="page size",
+                scale=alt.Scale(type="log", base=2, nice=False, padding=12),
+                axis=size_axis([(size, format_bytes(size)) for size in SIZES]),
+            ),
+            y=alt.Y(
+                "normalised:Q",
+                title="working set, over 4 KiB pages",
+                scale=alt.Scale(type="log", base=2, nice=False, padding=8),
+                axis=alt.Axis(format=".3~g", tickCount=6),
+            ),
+            color=alt.Color(
+                "program:N", sort=None, scale=alt.Scale(domain=names, range=colours), legend=legend
+            ),
+            shape=alt.Shape(
+                "program:N", sort=None, scale=alt.Scale(domain=names, range=marks), legend=legend
+            ),
+        )
+        .properties(width=_WIDTH, height=_HEIGHT)
+    )
+    return finished(chart)
+
+
+def _working_sets(measured: Sequence[Measurement]) -> Spec:
+    """Figure 4.2: normalised working sets of single sizes and of two, bars by program."""
+    values: Values = [
+        {"program": m.program, "pages": name, "value": value}
+        for m in measured
+        for name, value in (
+            *((format_bytes(size), m.normalised[size]) for size in _GROWN),
+            (pair_name(SMALL, LARGE), m.normalised_pairs[LARGE]),
+        )
+    ]
+    return finished(_bars(values, "working set, over 4 KiB pages", _GROWN))
+
+
+def _costs(by_tlb: dict[str, list[tuple[Measurement, Shape]]]) -> Spec:
+    """Figures 5.1 and 5.2: CPI_TLB, bars by program; small programs above, large ones below.
+
+    Each panel has a scale of its own, as a program of a large working set misses far more.
+    """
+    panels = []
+    for large, which in ((False, "below 1 MiB"), (True, "of 1 MiB and more")):
+        for tlb, shapes in by_tlb.items():
+            values: Values = [
+                {"program": m.program, "pages": name, "value": value}
+                for m, shape in shapes
+                if (m.working_set_bytes >= _LARGE_PROGRAM_BYTES) == large
+                for name, value in (
+                    *((format_bytes(size), shape.cpi[size]) for size in _SHOWN),
+                    (pair_name(SMALL, LARGE), shape.cpi_two_sizes),
+                )
+            ]
+            if values:
+                bars = _bars(values, "CPI_TLB (cycles per instruction)", _SHOWN)
+                panels.append(bars.properties(title=f"{tlb}; working set {which}"))
+    figure = alt.vconcat(*panels, spacing=20)
+    return finished(figure.resolve_scale(x="independent", xOffset="independent"))
+
+
+def _bars(values: Values, title: str, sizes: Sequence[int]) -> alt.Chart:
+    names = [*map(format_bytes, sizes), pair_name(SMALL, LARGE)]
+    known = dict(zip(SIZES, ordered_colours(len(SIZES)), strict=True))
+    colours = [*(known[size] for size in sizes), PAIR_COLOURS[PAIRS.index(LARGE)]]
+    chart: alt.Chart = (
+        inline(values)
+        .mark_bar()
+        .encode(
+            x=alt.X(
+                "program:N",
+                title=None,
+                sort=None,
+                scale=alt.Scale(paddingInner=0.25),
+                axis=alt.Axis(labelAngle=-45, grid=False, labelOverlap=False),
+            ),
+            xOffset=alt.XOffset("pages:N", sort=None, scale=alt.Scale(domain=names)),
+            y=alt.Y("value:Q", title=title, axis=alt.Axis(tickCount=5, minExtent=44)),
+            color=alt.Color(
+                "pages:N",
+                sort=None,
+                scale=alt.Scale(domain=names, range=colours),
+                legend=alt.Legend(title=None, orient="top", direction="horizontal"),
+            ),
+        )
+        .properties(width=_PROGRAM_WIDTH * len(values) // len(names), height=_BARS_HEIGHT)
+    )
+    return chart

@@ -1,0 +1,253 @@
+"""The report of curves: what is drawn, the page, and the figures for a paper."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from itertools import pairwise
+from math import exp, log
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from curve_fakes import curves_process, curves_result, falling, small_configuration
+from octavo.archive import curves_files
+from octavo.cli import app
+from octavo.curves_configuration import CurvesConfiguration
+from octavo.curves_result import CurvesResult
+from octavo.report.curves import curves_figures, render_curves
+from octavo.report.curves_data import report_data
+from octavo.report.figures import FORMATS, figure_files
+from octavo.report.look import ordered_colours
+from octavo.report.thinning import TOLERANCE, thinned
+from octavo.units import KIB
+from pages import assert_loads_nothing, charts_of
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+def made(processes: int = 1, **choices: Any) -> CurvesResult:
+    configuration = configured(**choices)
+    return curves_result(
+        configuration, [curves_process(configuration, n) for n in range(processes)]
+    )
+
+
+def configured(**choices: Any) -> CurvesConfiguration:
+    chosen = {"streams": ["fetch", "data"], "entries": 64, "sets": 16, **choices}
+    return small_configuration(**chosen)
+
+
+RESULTS = {
+    "everything": made(indexes=["low", "xor"]),
+    "several processes": made(processes=3),
+    "no full": made(without=["full"]),
+    "no sets": made(without=["sets"]),
+    "no working sets": made(without=["working-sets"]),
+    "no two sizes": made(without=["two-sizes"]),
+    "classes only": made(
+        without=["full", "sets", "working-sets", "two-sizes"], classify="4", classify_sizes=None
+    ),
+    "no instructions": curves_result(configured(), [curves_process(configured(), instructions=0)]),
+}
+
+
+@pytest.fixture(params=list(RESULTS))
+def result(request: pytest.FixtureRequest) -> CurvesResult:
+    return RESULTS[request.param]
+
+
+# --- what is drawn -------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=300), st.booleans())
+def test_lines_pass_near_every_point_left_out(counts: list[int], falls: bool) -> None:
+    if falls:
+        counts.sort(reverse=True)
+    kept = list(thinned(counts))
+    assert kept == sorted(set(kept))
+    assert {0, len(counts) - 1} <= set(kept)
+    assert {place for place in range(len(counts)) if (place + 1).bit_count() == 1} <= set(kept)
+    heights = [log(max(count, 0.5)) for count in counts]
+    for left, right in pairwise(kept):
+        for place in range(left + 1, right):
+            share = log((place + 1) / (left + 1)) / log((right + 1) / (left + 1))
+            line = heights[left] + share * (heights[right] - heights[left])
+            assert abs(line - heights[place]) <= TOLERANCE + 1e-9
+
+
+def test_a_smooth_curve_is_drawn_by_few_points() -> None:
+    counts = [round(10**12 * exp(-log(1 + place))) for place in range(4096)]
+    assert len(list(thinned(counts))) == 13
+
+
+def test_the_figures_hold_what_was_counted() -> None:
+    result = RESULTS["everything"]
+    data = report_data(result)
+    curves = result.total["data"]
+    assert list(data["misses"]) == ["Code", "Data"]
+    pairs = {"4 KiB + 32 KiB"}
+    sizes = {"4 KiB": 4 * KIB, "32 KiB": 32 * KIB}
+    for record in data["misses"]["Data"]:
+        if record["pages"] in pairs:
+            assert record["misses"] == curves.pairs[0].full_misses(record["entries"])
+        else:
+            of = curves.full_misses(sizes[record["pages"]], record["entries"])
+            assert record["misses"] == of
+        assert record["rate"] == pytest.approx(record["misses"], rel=1e-5)
+    tables = data["sets"]["Data"]
+    assert {pages: set(table) for pages, table in tables.items()} == {
+        "4 KiB": {"low", "xor"},
+        "32 KiB": {"low", "xor"},
+        "4 KiB + 32 KiB": {"exact", "small", "large"},
+    }
+    assert len(tables["4 KiB"]["low"]) == 5 * 16
+    for record in tables["32 KiB"]["xor"]:
+        misses = falling(32 * KIB, record["sets"], record["ways"])
+        assert record["misses"] == misses
+        assert record["cost"] == pytest.approx(20 * misses / 1000, rel=1e-5)
+    small = falling(4 * KIB, 1, 16)
+    assert {
+        "tlb": "16 entries, fully associative",
+        "pages": "4 KiB + 32 KiB",
+        "misses": small + small // 4,
+        "cost": pytest.approx(25 * (small + small // 4) / 1000, rel=1e-5),
+    } in data["costs"]["Data"]
+    working = {(of["pages"], of["window"]): of for of in data["working_sets"]["Data"]}
+    assert working["32 KiB", "10"]["normalised"] == 8
+    assert working["4 KiB + 32 KiB", "1000"]["normalised"] == 1.5
+    assert working["4 KiB + 32 KiB", "1000"]["size"] == 32 * KIB
+
+
+def test_colours_run_from_end_to_end() -> None:
+    assert ordered_colours(1) == ["#1f77c8"]
+    eleven = ordered_colours(11)
+    assert len(set(eleven)) == 11
+    assert (eleven[0], eleven[-1]) == ("#1f77c8", "#cf9f00")
+
+
+# --- the page ------------------------------------------------------------------------------------
+
+
+def test_a_page_loads_nothing_and_has_its_charts(result: CurvesResult) -> None:
+    page = render_curves(json.loads(json.dumps(report_data(result))))
+    assert_loads_nothing(page)
+    configuration = result.configuration
+    wanted = {
+        *({"misses", "cost-0"} if configuration.max_entries else ()),
+        *({"sets"} if configuration.indexes else ()),
+        *({"working-sets"} if configuration.windows_refs else ()),
+    }
+    assert wanted <= set(charts_of(page))
+    assert ("misses per reference" in page) == (not result.total["data"].instructions)
+
+
+def test_rebuilding_gives_the_same_page(result: CurvesResult, tmp_path: Path) -> None:
+    for name, write in curves_files(result).items():
+        write(tmp_path / name)
+    before = (tmp_path / "report.html").read_text()
+    (tmp_path / "report.html").write_text("")
+    done = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert done.exit_code == 0, done.stderr
+    assert (tmp_path / "report.html").read_text() == before
+
+
+def _browser() -> str | None:
+    return next((path for name in BROWSERS if (path := shutil.which(name))), None)
+
+
+_CHOOSE = """<script>addEventListener("load", () => setTimeout(() => {
+  const of = (name) => document.querySelector(`select[name=${name}]`);
+  const set = (name, value) => {
+    of(name).value = value;
+    of(name).dispatchEvent(new Event("change"));
+  };
+  set("pages", "4 KiB + 32 KiB"); set("index", "large"); set("stream", "Code");
+  document.body.dataset.index = [...of("index").options].map((o) => o.value).join();
+  document.body.dataset.pages = of("pages").value + "/" + of("index").value;
+}, 500));
+addEventListener("error", (event) => { document.body.dataset.failed = event.message; });
+addEventListener("unhandledrejection", (event) => { document.body.dataset.failed = event.reason; });
+</script></head>"""
+
+
+@pytest.mark.long
+@pytest.mark.skipif(_browser() is None, reason="no browser")
+def test_a_browser_draws_every_chart_and_lets_the_reader_choose(tmp_path: Path) -> None:
+    page = render_curves(report_data(RESULTS["everything"]))
+    file = tmp_path / "report.html"
+    file.write_text(page.replace("</head>", _CHOOSE, 1), encoding="utf-8")
+    browser = _browser()
+    assert browser is not None
+    options = ("--headless=new", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=8000")
+    done = subprocess.run(
+        [browser, *options, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", file.as_uri()],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert "data-failed" not in done.stdout
+    charts = charts_of(page)
+    assert len(re.findall(r'<svg [^>]*class="marks"', done.stdout)) == len(charts)
+    assert 'data-index="exact,small,large"' in done.stdout
+    assert 'data-pages="4 KiB + 32 KiB/large"' in done.stdout
+
+
+# --- figures for a paper -------------------------------------------------------------------------
+
+
+def test_figures_are_the_same_each_time(tmp_path: Path) -> None:
+    for name, write in curves_files(RESULTS["everything"]).items():
+        write(tmp_path / name)
+    drawn = []
+    for _ in range(2):
+        done = CliRunner().invoke(app, ["report", str(tmp_path), "--figures", "svg,pdf,png"])
+        assert done.exit_code == 0, done.stderr
+        drawn.append({path.name: path.read_bytes() for path in (tmp_path / "figures").iterdir()})
+    assert drawn[0] == drawn[1]
+    figures = ("misses", "cpi", "working-sets")
+    indexes = ("low", "xor", "exact", "small", "large")
+    names = [
+        name
+        for of in ("code", "data")
+        for name in (*(f"{name}-{of}" for name in figures), *(f"sets-{of}-{i}" for i in indexes))
+    ]
+    assert sorted(drawn[0]) == sorted(f"{name}.{of}" for name in names for of in FORMATS)
+    assert drawn[0]["misses-data.png"].startswith(b"\x89PNG")
+    pdf = drawn[0]["misses-data.pdf"]
+    assert b"/FontFile" in pdf
+    assert b"Date" not in pdf
+
+
+def test_text_in_a_figure_is_text(result: CurvesResult, tmp_path: Path) -> None:
+    figures = curves_figures(report_data(result))
+    for name, write in figure_files(figures, ["svg"]).items():
+        write(tmp_path / name)
+        svg = (tmp_path / name).read_text()
+        words = set(re.findall(r"<text[^>]*>([^<]+)</text>", svg))
+        refers = set(re.findall(r"url\(#(\w+)\)", svg))
+        assert refers <= set(re.findall(r'id="(\w+)"', svg))
+        assert "NaN" not in svg
+        assert "undefined" not in svg
+        assert any(word.endswith("32 KiB") for word in words), (name, words)
+
+
+@pytest.mark.parametrize(
+    ("figures", "words"),
+    [
+        ("svg,pgn", ["unknown format of figures `pgn`", "did you mean `png`"]),
+        ("", ["svg, pdf, png"]),
+    ],
+)
+def test_unknown_formats_are_one_sentence(tmp_path: Path, figures: str, words: list[str]) -> None:
+    done = CliRunner().invoke(app, ["report", str(tmp_path), "--figures", figures])
+    assert done.exit_code == 2
+    for word in words:
+        assert word in done.stderr

@@ -1,0 +1,126 @@
+"""The documents of curves keep to docs/curves.schema.json, which refuses what is none."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
+
+import octavo
+from curve_fakes import curves_process, curves_result, small_configuration
+from octavo.curves_columns import SCHEMA
+from octavo.curves_result import CurvesResult
+from traces_made import write_csv
+
+DOCS = Path(__file__).parents[2] / "docs"
+SMALL: dict[str, Any] = {"entries": 8, "sets": 4, "windows": [10, 1000], "policy_window": 1000}
+
+
+@pytest.fixture(scope="module")
+def validator() -> Draft202012Validator:
+    curves, run = (
+        json.loads((DOCS / f"{name}.schema.json").read_text()) for name in ("curves", "run")
+    )
+    for schema in (curves, run):
+        Draft202012Validator.check_schema(schema)
+    known: Registry[Any] = Registry().with_resource(run["$id"], Resource.from_contents(run))
+    return Draft202012Validator(curves, registry=known)
+
+
+def real(trace: str = "synth:zipf?table=1MiB&references=5k", **choices: Any) -> CurvesResult:
+    return octavo.curves(trace, **{**SMALL, **choices})
+
+
+def everything(processes: int = 1) -> CurvesResult:
+    chosen = small_configuration(
+        sizes=[4096, 1 << 22],
+        entries=64,
+        sets=16,
+        presets=["all"],
+        indexes=["low", "xor", "bits:3"],
+        two_sizes=[(4096, 1 << 22), (4096, 1 << 18)],
+    )
+    images = [curves_process(chosen, number) for number in range(processes)]
+    return curves_result(chosen, images)
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> dict[str, Any]:
+    plain = write_csv(tmp_path / "data.csv", [("load", 4096 * page, 8) for page in range(50)])
+    made = {
+        "real": real(),
+        "classes": real(classify="4x2", classify_sizes="4KiB+64KiB"),
+        "no instructions": real(str(plain)),
+        "few": real(without=["full", "sets", "two-sizes"]),
+        "everything": everything(),
+        "several processes": everything(3),
+    }
+    return {name: json.loads(json.dumps(result.document())) for name, result in made.items()}
+
+
+def test_real_documents_keep_to_the_schema(
+    documents: dict[str, Any], validator: Draft202012Validator
+) -> None:
+    for name, document in documents.items():
+        wrong = next(validator.iter_errors(document), None)
+        assert wrong is None, (name, list(wrong.absolute_path), wrong.message[:300])
+
+
+def test_every_column_and_component_is_known(documents: dict[str, Any]) -> None:
+    defined = json.loads((DOCS / "curves.schema.json").read_text())["$defs"]
+    columns: set[str] = {"process", "component"}
+    components = set()
+    for about in defined.values():
+        columns |= set(about.get("properties", {}))
+        of = about.get("properties", {}).get("component", {})
+        components |= set(of.get("enum", [of.get("const")])) - {None}
+    assert set(SCHEMA.names) <= columns
+    told = {row["component"] for document in documents.values() for row in document["rows"]}
+    assert told == components
+
+
+def test_a_row_with_less_more_or_else_is_refused(
+    documents: dict[str, Any], validator: Draft202012Validator
+) -> None:
+    rows = {
+        row["component"]: row
+        for name in ("everything", "classes")
+        for row in documents[name]["rows"]
+    }
+    optional = {"critical_penalty_increase", "second_probes", "stream", "process"}
+    optional |= {"ways", "sets", "entries"}
+    document = copy.deepcopy(documents["real"])
+
+    def accepts(row: dict[str, Any]) -> bool:
+        return validator.is_valid({**document, "rows": [row]})
+
+    for component, row in rows.items():
+        assert accepts(row), component
+        assert not accepts({**row, "surprise": 1}), component
+        for column in row.keys() - optional:
+            less = {name: value for name, value in row.items() if name != column}
+            assert not accepts(less), (component, column)
+            assert not accepts({**row, column: [1]}), (component, column)
+            if isinstance(row[column], int):
+                assert not accepts({**row, column: -2}), (component, column)
+    assert not accepts({**rows["tlb.full"], "sets": 2})
+    assert not accepts({**rows["tlb.sets"], "index": "exact"})
+
+
+def test_a_configuration_of_something_else_is_refused(
+    documents: dict[str, Any], validator: Draft202012Validator
+) -> None:
+    document = documents["few"]
+    configuration = document["run"]["configuration"]
+    for column in configuration:
+        less = {name: value for name, value in configuration.items() if name != column}
+        changed = {**document, "run": {**document["run"], "configuration": less}}
+        assert not validator.is_valid(changed), column
+    more = {**configuration, "surprise": 1}
+    assert not validator.is_valid({**document, "run": {**document["run"], "configuration": more}})
+    assert not validator.is_valid({**document, "run": {**document["run"], "surprise": 1}})
