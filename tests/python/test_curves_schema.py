@@ -55,6 +55,7 @@ def documents(tmp_path: Path) -> dict[str, Any]:
     made = {
         "real": real(),
         "classes": real(classify="4x2", classify_sizes="4KiB+64KiB"),
+        "threads": real(threads="private", flush_every=1000),
         "no instructions": real(str(plain)),
         "few": real(without=["full", "sets", "two-sizes"]),
         "everything": everything(),
@@ -73,7 +74,7 @@ def test_real_documents_keep_to_the_schema(
 
 def test_every_column_and_component_is_known(documents: dict[str, Any]) -> None:
     defined = json.loads((DOCS / "curves.schema.json").read_text())["$defs"]
-    columns: set[str] = {"process", "component"}
+    columns: set[str] = {"process", "thread", "component"}
     components = set()
     for about in defined.values():
         columns |= set(about.get("properties", {}))
