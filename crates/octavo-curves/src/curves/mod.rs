@@ -10,6 +10,7 @@ use rayon::prelude::*;
 
 use crate::classes::{Classes, ClassesConfig, MissClasses};
 use crate::counts::{Counts, Stream};
+use crate::page_sample::{PageSample, SampledPages, SampledSize};
 use crate::sets::{MAX_SETS_LOG2, SetCurves, SetIndex, Sets};
 use crate::sizes::Sizes;
 use crate::stack::{Stack, StackCurve};
@@ -39,6 +40,9 @@ pub struct CurvesConfig {
     /// The TLB whose misses are classified and told by region and function, if any; both of its
     /// page sizes among `sizes`.
     pub classes: Option<ClassesConfig>,
+    /// Fully associative TLBs and working sets from a sample of the pages, if that is to do; all
+    /// else is exact.
+    pub sample: Option<PageSample>,
     /// Which instructions the kernels use.
     pub instructions: Instructions,
 }
@@ -56,6 +60,7 @@ impl CurvesConfig {
             windows_refs: Vec::new(),
             two_sizes: Vec::new(),
             classes: None,
+            sample: None,
             instructions: Instructions::best(),
         }
     }
@@ -78,6 +83,8 @@ pub struct StreamCurves {
     pub two_sizes: Vec<TwoSizesResult>,
     /// Why one TLB misses, and where.
     pub classes: Option<MissClasses>,
+    /// By page size, what a sample of the pages tells, in place of `stack` and `working_sets`.
+    pub sampled: Option<Vec<SampledSize>>,
 }
 
 /// Curves in the making: a consumer of one process image.
@@ -106,6 +113,7 @@ struct Analysed {
     working_sets: Option<WorkingSets>,
     two_sizes: Vec<TwoSizes>,
     classes: Option<Classes>,
+    sampled: Option<SampledPages>,
 }
 
 impl Curves {
@@ -149,13 +157,16 @@ impl Analysed {
                 Some(_) => Splitter::new(stream).with_origins(),
                 None => Splitter::new(stream),
             },
-            stack: (config.max_entries > 0)
+            stack: (config.max_entries > 0 && config.sample.is_none())
                 .then(|| Stack::new(sizes.clone(), config.max_entries, *instructions)),
             sets: sets.collect(),
-            working_sets: (!config.windows_refs.is_empty())
+            working_sets: (!config.windows_refs.is_empty() && config.sample.is_none())
                 .then(|| WorkingSets::new(sizes.clone(), config.windows_refs.clone())),
             two_sizes: two_sizes.map(|pair| TwoSizes::new(pair.clone(), *instructions)).collect(),
             classes: config.classes.map(Classes::new),
+            sampled: config.sample.map(|sample| {
+                SampledPages::new(sample, sizes, config.max_entries, &config.windows_refs)
+            }),
         }
     }
 
@@ -163,6 +174,7 @@ impl Analysed {
     fn hand_on(&mut self, emptied: &mut Touches, rows: &Rows, space: &mut AddressSpace) {
         let batch = self.splitter.take(std::mem::take(emptied));
         let mut kernels: Vec<&mut dyn Kernel> = Vec::new();
+        kernels.extend(self.sampled.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
         kernels.extend(self.stack.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
         kernels.extend(self.working_sets.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
         kernels.extend(self.two_sizes.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
@@ -179,6 +191,7 @@ impl Analysed {
         let refs = self.splitter.refs();
         self.working_sets.iter_mut().for_each(|kernel| kernel.finish(refs));
         self.two_sizes.iter_mut().for_each(|kernel| kernel.finish(refs));
+        self.sampled.iter_mut().for_each(|kernel| kernel.finish(refs));
         let classes = self.classes.as_ref();
         StreamCurves {
             stream: self.splitter.stream(),
@@ -188,6 +201,7 @@ impl Analysed {
             working_sets: self.working_sets.as_ref().map_or_else(Vec::new, WorkingSets::results),
             two_sizes: self.two_sizes.iter().map(TwoSizes::result).collect(),
             classes: classes.map(|of| MissClasses::new(of, &memory.space, &memory.code)),
+            sampled: self.sampled.as_ref().map(SampledPages::results),
         }
     }
 }
