@@ -14,6 +14,8 @@ from octavo.configuration import Scope, resolve_scope, with_base
 from octavo.curves_metrics import MISS_PENALTY_CYCLES, TWO_SIZES_PENALTY_CYCLES
 from octavo.errors import UsageError, choose
 from octavo.miss_classes import Classified, read_classified
+from octavo.page_sampling import NOTE as SAMPLE_NOTE
+from octavo.page_sampling import PageSample, parse_page_sample
 from octavo.tlb_presets import TlbMachine, load_tlb_presets, tlb_preset_names
 from octavo.units import KIB, count, format_bytes, page_size, page_sizes
 
@@ -87,6 +89,8 @@ class CurvesConfiguration(Scope):
     machines: tuple[TlbMachine, ...]
     classified: Classified | None
     """The TLB whose misses are told by class, region and function."""
+    sample: PageSample | None = None
+    """Fully associative TLBs and working sets from some of the pages."""
 
     def resolved(self) -> dict[str, Any]:
         """Plain data, for the manifest."""
@@ -102,12 +106,15 @@ class CurvesConfiguration(Scope):
             "two_sizes_penalty_cycles": self.two_sizes_penalty_cycles,
             "machines": [machine.resolved() for machine in self.machines],
             "classified": None if self.classified is None else self.classified.core(),
+            # Only where there is one: what is exact says nothing of samples.
+            **({} if self.sample is None else {"sample_pages": self.sample.resolved()}),
             **super().resolved(),
         }
 
     def notes(self) -> list[str]:
         """What is modelled and what is not, a sentence each."""
-        return [*NOTES, *super().notes()]
+        sampled = [] if self.sample is None else [SAMPLE_NOTE]
+        return [*NOTES, *sampled, *super().notes()]
 
     def analysis(self) -> Analysis[CurvesResult]:
         """What the extension is to find out. Raises ValueError."""
@@ -121,6 +128,7 @@ class CurvesConfiguration(Scope):
             windows_refs=list(self.windows_refs),
             two_sizes=[pair.core() for pair in self.two_sizes],
             classified=None if self.classified is None else self.classified.core(),
+            sample=None if self.sample is None else self.sample.for_core(),
         )
 
 
@@ -132,7 +140,7 @@ def configure_curves(
     sets: int = MAX_SETS,
     indexes: Sequence[str] = ("low",),
     windows: Sequence[int] = DEFAULT_WINDOWS_REFS,
-    two_sizes: Sequence[tuple[int, int]] = DEFAULT_TWO_SIZES,
+    two_sizes: Sequence[tuple[int, int]] | None = None,
     threshold: int | str = DEFAULT_THRESHOLD,
     policy_window: int = DEFAULT_POLICY_WINDOW_REFS,
     miss_penalty: float = MISS_PENALTY_CYCLES,
@@ -141,14 +149,24 @@ def configure_curves(
     without: Sequence[str] = (),
     classify: str | None = None,
     classify_sizes: str | None = None,
+    sample_pages: str | None = None,
     **scope: Any,
 ) -> CurvesConfiguration:
     """Checks the choices against each other and fills in the defaults. Raises UsageError.
 
-    `scope` is what `octavo.configuration.resolve_scope` takes.
+    Without `two_sizes` there are the default ones; where pages are sampled, neither these nor
+    set-associative TLBs. `scope` is what `octavo.configuration.resolve_scope` takes.
     """
     resolved = resolve_scope(**scope)
+    sample = None if sample_pages is None else parse_page_sample(sample_pages)
     left_out = {choose(part, PARTS, "part") for part in without}
+    if sample is not None:
+        if two_sizes and "two-sizes" not in left_out:
+            raise UsageError(
+                "--two-sizes cannot be told from a sample of the pages: leave it out, or "
+                "--sample-pages."
+            )
+        left_out |= {"sets", "two-sizes"}
     if left_out.issuperset(PARTS) and classify is None:
         raise UsageError("--without leaves nothing to find out.")
     if not 1 <= entries <= MAX_ENTRIES:
@@ -165,7 +183,8 @@ def configure_curves(
             raise UsageError(f"{option} {penalty:g}: give cycles from 0 to {MOST_PENALTY_CYCLES}.")
     chosen_streams = {choose(stream, STREAMS, "stream") for stream in streams}
     machines = load_tlb_presets(tlb_preset_names() if "all" in presets else presets)
-    pairs = [] if "two-sizes" in left_out else two_sizes
+    pairs = DEFAULT_TWO_SIZES if two_sizes is None else two_sizes
+    pairs = () if "two-sizes" in left_out else pairs
     checked_window("--policy-window", policy_window)
     resolved_pairs = [_pair(*pair, threshold, policy_window) for pair in dict.fromkeys(pairs)]
     classified = read_classified(classify, classify_sizes)
@@ -188,6 +207,7 @@ def configure_curves(
         two_sizes_penalty_cycles=float(two_sizes_penalty),
         machines=machines,
         classified=classified,
+        sample=sample,
         **resolved,
     )
 

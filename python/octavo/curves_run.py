@@ -37,7 +37,8 @@ def curves(
 
     `choices` are `streams`, `entries`, `sets`, `indexes`, `windows`, `two_sizes` (pairs of bytes),
     `threshold`, `policy_window`, `miss_penalty`, `two_sizes_penalty`, `presets`, `without`,
-    `classify` and `classify_sizes`, as of `octavo.curves_configuration.configure_curves`, and
+    `classify`, `classify_sizes` and `sample_pages` (a text such as `1/64`), as of
+    `octavo.curves_configuration.configure_curves`, and
     `layout`, `skip_instructions`, `max_instructions` and `between_marks`, as of `octavo.run`.
     Raises OctavoError with one clear sentence.
     """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from octavo import curves_metrics as metrics
@@ -10,6 +11,7 @@ from octavo.curves_machines import machine_pair_misses, tlb_misses
 from octavo.curves_model import Pair, StreamCurves, geometry
 from octavo.curves_result import CurvesResult
 from octavo.miss_classes import Classes, MissClasses, describe
+from octavo.page_sampling import Estimate
 from octavo.tlb_presets import Tlb, pair_name
 from octavo.units import (
     BASE_PAGE,
@@ -80,13 +82,15 @@ def _stream_grid(result: CurvesResult, stream: str) -> Grid:
         cells += [curves.set_misses("low", size, number, ways) for number, ways in sets]
         byte_refs = None if window is None else lived.byte_refs.get((size, window))
         penalty = configuration.miss_penalty_cycles
-        body.append(
-            (
-                format_bytes(size),
-                *(show(cell, penalty) for cell in cells),
-                *_working_set(lived, byte_refs, window),
-            )
+        told = (
+            *(show(cell, penalty) for cell in cells),
+            *_working_set(lived, byte_refs, window),
         )
+        if curves.sampled is not None:
+            told = tuple(
+                _sampled(curves, lived, size, (full, window), partial(show, penalty=penalty))
+            )
+        body.append((format_bytes(size), *told))
     for number, pair in enumerate(curves.pairs):
         cells = [_at(pair, entries) for entries in full]
         cells += [_exact(pair, sets, ways) for sets, ways in sets]
@@ -112,6 +116,35 @@ def _stream_grid(result: CurvesResult, stream: str) -> Grid:
             main = result.counted["processes"][result.main]
             title += f" (process {main['stream']}, {Path(main['program']).name})"
     return Grid(title, tuple(head), tuple(body))
+
+
+def _sampled(
+    curves: StreamCurves,
+    lived: StreamCurves,
+    size: int,
+    asked: tuple[Sequence[int], int | None],
+    show: Callable[[int], str],
+) -> Iterator[str]:
+    """The cells of a page size that a sample tells, each with its interval below it."""
+    full, window = asked
+    for entries in full:
+        told = curves.full_estimate(size, entries)
+        yield _with_ends(told, lambda misses: show(round(misses)))
+    if window is not None:
+        told = lived.working_set_estimate(size, window)
+        base = lived.working_set_estimate(BASE_PAGE, window)
+        average = told.scaled(1 / lived.references) if told and lived.references else None
+        yield _with_ends(average, lambda number: format_bytes(round(number)))
+        ratio = told.over(base) if told and base and size != BASE_PAGE else None
+        yield "1.00" if told and size == BASE_PAGE else _with_ends(ratio, lambda it: f"{it:.2f}")
+
+
+def _with_ends(told: Estimate | None, show: Callable[[float], str]) -> str:
+    if told is None:
+        return ""
+    if told.low == told.high:
+        return show(told.value)
+    return f"{show(told.value)}\n{show(told.low)}-{show(told.high)}"
 
 
 def _class_grids(stream: str, classes: MissClasses) -> Iterator[Grid]:

@@ -118,6 +118,7 @@ def stream_curves(
             pair(configuration, number, misses) for number in range(len(configuration.two_sizes))
         ],
         "classes": None,
+        "sampled": None,
     }
 
 

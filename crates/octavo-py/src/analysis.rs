@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::options::{
-    Classified, Level, TwoSizes, read_index, read_layout, read_levels, read_page_sizes,
+    Classified, Level, TwoSizes, read_index, read_layout, read_levels, read_page_sample, read_page_sizes,
     read_stream, read_window, unknown,
 };
 use crate::trace::{facts, failed};
@@ -48,7 +48,7 @@ impl Analysis {
     #[staticmethod]
     #[pyo3(signature = (
         *, page_sizes, streams, layout, max_entries, set_indexes, max_sets, windows_refs, two_sizes,
-        classified
+        classified, sample
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
     fn curves(
@@ -61,6 +61,7 @@ impl Analysis {
         windows_refs: Vec<u64>,
         two_sizes: Vec<TwoSizes>,
         classified: Option<Classified>,
+        sample: Option<(f64, u64)>,
     ) -> PyResult<Self> {
         if max_entries > MAX_ENTRIES {
             return Err(unknown("entries", max_entries, &format!("0 to {MAX_ENTRIES}")));
@@ -99,6 +100,7 @@ impl Analysis {
             max_sets_log2,
             windows_refs,
             classes,
+            sample: sample.map(read_page_sample).transpose()?,
             instructions: Instructions::best(),
         });
         Ok(Analysis { config })
