@@ -188,8 +188,9 @@ class _Maker:
         """What a sample of the pages tells in place of these, and how many pages it has."""
         sampled = self._curves.sampled or {}
         for size, told in sampled.items():
-            counts = {"counter": ["pages", "kept_pages"], "value": [told.pages, told.kept_pages]}
-            yield Block(self._same("sample", page_size=size), counts)
+            for counter, value in (("pages", told.pages), ("kept_pages", told.kept_pages)):
+                same = self._same("sample", counter=counter, page_size=size, value=value)
+                yield Block(same, {})
             places = self._places(len(told.misses))
             if places:
                 columns = full_columns(told, places)
@@ -199,8 +200,8 @@ class _Maker:
         for size, told in sampled.items():
             if told.byte_refs:
                 base = sampled[BASE_PAGE].byte_refs
-                columns_ = working_set_columns(told.byte_refs, base, self._curves.references)
-                yield Block(self._same("working_set", page_size=size), columns_)
+                told_columns = working_set_columns(told.byte_refs, base, self._curves.references)
+                yield Block(self._same("working_set", page_size=size), told_columns)
 
     def pair(self, pair: Pair) -> Iterator[Block]:
         """Two page sizes: the policy, TLBs, working sets."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 
 from octavo import curves_metrics as metrics
@@ -76,30 +75,27 @@ def _stream_grid(result: CurvesResult, stream: str) -> Grid:
         if "low" in configuration.indexes and number <= configuration.max_sets
     ]
     show, what = _shown(result, curves)
+    penalty = configuration.miss_penalty_cycles
     body = []
     for size in configuration.page_sizes:
         cells = [curves.full_misses(size, entries) for entries in full]
         cells += [curves.set_misses("low", size, number, ways) for number, ways in sets]
         byte_refs = None if window is None else lived.byte_refs.get((size, window))
-        penalty = configuration.miss_penalty_cycles
         told = (
             *(show(cell, penalty) for cell in cells),
             *_working_set(lived, byte_refs, window),
         )
         if curves.sampled is not None:
-            told = tuple(
-                _sampled(curves, lived, size, (full, window), partial(show, penalty=penalty))
-            )
+            told = tuple(_sampled(curves, lived, size, (full, window), lambda n: show(n, penalty)))
         body.append((format_bytes(size), *told))
     for number, pair in enumerate(curves.pairs):
         cells = [_at(pair, entries) for entries in full]
         cells += [_exact(pair, sets, ways) for sets, ways in sets]
         byte_refs = None if window is None else lived.pairs[number].byte_refs.get(window)
-        penalty = configuration.two_sizes_penalty_cycles
         body.append(
             (
                 pair_name(pair.small, pair.large),
-                *(show(cell, penalty) for cell in cells),
+                *(show(cell, configuration.two_sizes_penalty_cycles) for cell in cells),
                 *_working_set(lived, byte_refs, window),
             )
         )

@@ -158,7 +158,7 @@ def _floats(data: bytes) -> array[float]:
     return floats
 
 
-def full_columns(size: SampledSize, places: Sequence[int]) -> dict[str, list[int | None]]:
+def full_columns(size: SampledSize, places: Sequence[int]) -> dict[str, Sequence[Any]]:
     """Rows of fully associative TLBs with these numbers of entries, less one."""
     told = [size.misses[place] for place in places]
     return {
@@ -167,7 +167,7 @@ def full_columns(size: SampledSize, places: Sequence[int]) -> dict[str, list[int
     }
 
 
-def miss_ends(told: Sequence[Estimate | None]) -> dict[str, list[int | None]]:
+def miss_ends(told: Sequence[Estimate | None]) -> dict[str, Sequence[Any]]:
     """The ends of intervals, for rows."""
     return {
         "misses_low": [None if one is None else math.floor(one.low) for one in told],
@@ -177,7 +177,7 @@ def miss_ends(told: Sequence[Estimate | None]) -> dict[str, list[int | None]]:
 
 def working_set_columns(
     of: dict[int, Estimate | None], base: dict[int, Estimate | None], references: int
-) -> dict[str, list[Any]]:
+) -> dict[str, Sequence[Any]]:
     """Rows of working sets by window, where `base` is that of base pages."""
     averages = [
         None if one is None or not references else one.scaled(1 / references) for one in of.values()
@@ -190,7 +190,7 @@ def working_set_columns(
         else one.over(of_base)
         for one, of_base in zip(of.values(), base.values(), strict=True)
     ]
-    columns: dict[str, list[Any]] = {"window_refs": list(of)}
+    columns: dict[str, Sequence[Any]] = {"window_refs": list(of)}
     for name, told in (("average_bytes", averages), ("normalised", ratios)):
         columns[name] = [None if one is None else one.value for one in told]
         columns[f"{name}_low"] = [None if one is None else one.low for one in told]

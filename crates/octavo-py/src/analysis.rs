@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::options::{
-    Classified, Level, TwoSizes, read_index, read_layout, read_levels, read_page_sample, read_page_sizes,
-    read_stream, read_window, unknown,
+    Classified, Level, TwoSizes, read_index, read_layout, read_levels, read_page_sample,
+    read_page_sizes, read_stream, read_window, unknown,
 };
 use crate::trace::{facts, failed};
 use crate::{OctavoError, results};

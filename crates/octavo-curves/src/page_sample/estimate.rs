@@ -21,8 +21,10 @@ use super::GROUPS;
 const ERRORS: f64 = 2.04;
 /// With fewer kept pages nothing is told.
 const LEAST_PAGES: u64 = 30;
-/// With fewer kept pages in a TLB, on average, nothing is told of it.
-const LEAST_ENTRIES: f64 = 5.0;
+/// With fewer kept pages in a TLB or a window, on average, nothing is told of it.
+const LEAST_HELD: f64 = 5.0;
+/// A number whose interval is so many times as wide as itself is not told.
+const MOST_WIDTH: f64 = 2.0;
 
 /// A number told by a sample.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -36,6 +38,11 @@ pub struct Estimate {
 }
 
 impl Estimate {
+    /// The same, if that is worth telling.
+    fn if_narrow(self) -> Option<Self> {
+        (self.high - self.low <= MOST_WIDTH * self.value).then_some(self)
+    }
+
     fn exactly(value: f64) -> Self {
         Estimate { value, low: value, high: value }
     }
@@ -83,14 +90,17 @@ impl Population {
         (pages * mean, pages / kept * (squares * (1.0 - kept / pages)).sqrt())
     }
 
-    /// A sum over all pages, from that over kept ones by group.
-    pub fn total(&self, sums: &[f64; GROUPS]) -> Option<Estimate> {
-        if !self.is_enough() {
+    /// The pages in a window, summed over all of `refs` references, from that over kept ones by
+    /// group.
+    pub fn page_refs(&self, sums: &[f64; GROUPS], refs: u64) -> Option<Estimate> {
+        let sum: f64 = sums.iter().sum();
+        let holds_enough = self.is_whole() || sum >= LEAST_HELD * refs as f64;
+        if !self.is_enough() || !holds_enough {
             return None;
         }
         let (value, error) = self.scaled(sums);
-        let low = (value - ERRORS * error).max(sums.iter().sum());
-        Some(Estimate { value, low, high: value + ERRORS * error })
+        let low = (value - ERRORS * error).max(sum);
+        Estimate { value, low, high: value + ERRORS * error }.if_narrow()
     }
 
     /// How many kept pages lie above a page, on average, where `deep` of all do; and the standard
@@ -166,17 +176,19 @@ fn misses(beyond: &[[f64; GROUPS]], population: &Population, entries: u32) -> Op
         return Some(Estimate::exactly(population.pages as f64));
     }
     let (depth, deviation) = population.depth(f64::from(entries));
-    if !population.is_enough() || (!population.is_whole() && depth < LEAST_ENTRIES) {
+    if !population.is_enough() || (!population.is_whole() && depth < LEAST_HELD) {
         return None;
     }
+    // A sample cannot tell depths apart that are less than one kept page from each other.
+    let off = if population.is_whole() { 0.0 } else { (ERRORS * deviation).max(1.0) };
     let at = |depth: f64| population.scaled(&between(beyond, depth));
     let (value, error) = at(depth);
-    let (least, _) = at(depth + ERRORS * deviation);
-    let (most, most_error) = at(depth - ERRORS * deviation);
+    let (least, _) = at(depth + off);
+    let (most, most_error) = at(depth - off);
     let low = value - (value - least).hypot(ERRORS * error);
     let high = value + (most - value).hypot(ERRORS * error.max(most_error));
     // Every page was missed once, and that is known of all.
-    Some(Estimate { value, low: low.max(population.pages as f64), high })
+    Estimate { value, low: low.max(population.pages as f64), high }.if_narrow()
 }
 
 /// What lies at a depth that is not whole: those found at a whole depth are spread evenly over it

@@ -17,7 +17,6 @@ mod one_size;
 mod tests;
 
 use octavo_types::PageSize;
-use rayon::prelude::*;
 
 use crate::sizes::Sizes;
 use crate::splitmix::splitmix;
@@ -109,6 +108,14 @@ impl SampledPages {
 impl Kernel for SampledPages {
     fn take(&mut self, batch: &Touches, rows: &Rows) {
         let runs = self.filter.take(batch, rows);
-        self.sizes.par_iter_mut().for_each(|size| size.take(runs, rows));
+        self.sizes.iter_mut().for_each(|size| size.grow(rows));
+        for run in runs {
+            // Mostly it is one size or two.
+            let mut sizes = run.sizes;
+            while sizes != 0 {
+                self.sizes[sizes.trailing_zeros() as usize].take(run, rows);
+                sizes &= sizes - 1;
+            }
+        }
     }
 }

@@ -30,6 +30,7 @@ pub struct OneSize {
     kept: [u64; GROUPS],
     /// The windows in ascending order, each once.
     windows: Vec<u64>,
+    shortest_refs: u64,
     gaps: Vec<Gaps>,
     refs: u64,
 }
@@ -61,46 +62,49 @@ impl OneSize {
             depths: Depths::new(capacity as usize),
             kept: [0; GROUPS],
             gaps: vec![Gaps::new(windows.len()); GROUPS],
+            shortest_refs: windows.first().copied().unwrap_or(u64::MAX),
             windows,
             refs: 0,
         }
     }
 
-    /// Takes those of some runs in whose page is kept at this size.
-    pub fn take(&mut self, runs: &[Run], rows: &Rows) {
-        let ids = rows.pages_of(self.number) as usize;
-        self.order.grow(ids as u32);
-        self.groups.resize(ids, NO_GROUP);
-        self.last.resize(ids, 0);
-        let number = self.number;
-        for run in runs.iter().filter(|run| run.sizes >> number & 1 == 1) {
-            let id = rows.id(run.row, self.number);
-            if self.groups[id as usize] == NO_GROUP {
-                let page = rows.page(run.row).raw() >> self.page_size.base_shift();
-                let group = self.sample.group(self.page_size, page);
-                let group = group.expect("the runs of pages that are kept");
-                self.groups[id as usize] = group;
-                self.kept[usize::from(group)] += 1;
-            }
-            let group = usize::from(self.groups[id as usize]);
-            if id != self.newest && !self.depths.is_empty() {
-                self.look_up(id, group);
-            }
-            if let Some(shortest) = self.windows.first() {
-                let last = self.last[id as usize];
-                if last == 0 || run.first - last > *shortest {
-                    let mut shorter = self.windows.len();
-                    self.gaps[group].reference(last, run.first, &self.windows, &mut shorter);
-                }
-            }
-            self.last[id as usize] = run.last;
+    /// Makes room for all pages in `rows`.
+    pub fn grow(&mut self, rows: &Rows) {
+        let ids = rows.pages_of(self.number);
+        self.order.grow(ids);
+        self.groups.resize(ids as usize, NO_GROUP);
+        self.last.resize(ids as usize, 0);
+    }
+
+    /// Takes in a run whose page is kept at this size, and for which there is
+    /// [room](OneSize::grow).
+    #[inline(always)]
+    pub fn take(&mut self, run: &Run, rows: &Rows) {
+        let id = rows.id(run.row, self.number);
+        let last = self.last[id as usize];
+        if last == 0 {
+            let page = rows.page(run.row).raw() >> self.page_size.base_shift();
+            let group = self.sample.group(self.page_size, page);
+            let group = group.expect("the run of a page that is kept");
+            self.groups[id as usize] = group;
+            self.kept[usize::from(group)] += 1;
+        }
+        self.last[id as usize] = run.last;
+        if id != self.newest && !self.depths.is_empty() {
+            self.look_up(id);
+        }
+        if last == 0 || run.first - last > self.shortest_refs {
+            let mut shorter = self.windows.len();
+            let gaps = &mut self.gaps[usize::from(self.groups[id as usize])];
+            gaps.reference(last, run.first, &self.windows, &mut shorter);
         }
     }
 
     /// Looks a page up that is not the newest.
     #[inline(always)]
-    fn look_up(&mut self, id: u32, group: usize) {
+    fn look_up(&mut self, id: u32) {
         self.newest = id;
+        let group = usize::from(self.groups[id as usize]);
         match self.order.slot(id) {
             Some(slot) => {
                 self.depths.found(self.order.depth(slot), group);
@@ -132,7 +136,7 @@ impl OneSize {
     /// What it comes to, where there were `pages` in all.
     pub fn result(&self, pages: u64, max_entries: u32, windows_refs: &[u64]) -> SampledSize {
         let population = Population::new(pages, self.kept);
-        let window = |&refs: &u64| (refs, population.total(&self.page_refs(refs)));
+        let window = |&refs: &u64| (refs, population.page_refs(&self.page_refs(refs), self.refs));
         SampledSize {
             page_size: self.page_size,
             pages,

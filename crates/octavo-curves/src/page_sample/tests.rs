@@ -225,7 +225,7 @@ fn estimates_are_unbiased_and_intervals_hold_the_exact_number() {
 #[test]
 fn little_kept_is_not_told() {
     let sizes = Sizes::new(vec![PageSize::BASE]);
-    let random = skewed_loads(400, 4000);
+    let random = skewed_loads(400, 8000);
     let sample = |rate| {
         let asked = (&sizes, 1000, &[100][..]);
         let sample = PageSample { rate, seed: 1 };

@@ -2,8 +2,8 @@
 //! little-endian.
 
 use octavo_curves::{
-    ClassCounts, Curves, Estimate, MAX_WAYS, MissClasses, SampledSize, SetCurves, SetIndex, StackCurve, StreamCurves,
-    TwoSizesIndex, TwoSizesResult, TwoSizesSets, WorkingSet,
+    ClassCounts, Curves, Estimate, MAX_WAYS, MissClasses, SampledSize, SetCurves, SetIndex,
+    StackCurve, StreamCurves, TwoSizesIndex, TwoSizesResult, TwoSizesSets, WorkingSet,
 };
 use octavo_trace::StreamResult;
 use pyo3::prelude::*;
