@@ -129,7 +129,7 @@ def _sampled(
     if window is not None:
         told = lived.working_set_estimate(size, window)
         base = lived.working_set_estimate(BASE_PAGE, window)
-        average = told.scaled(1 / lived.references) if told and lived.references else None
+        average = told.averaged(lived.references) if told and lived.references else None
         yield _with_ends(average, lambda number: format_bytes(round(number)))
         ratio = told.over(base) if told and base and size != BASE_PAGE else None
         yield "1.00" if told and size == BASE_PAGE else _with_ends(ratio, lambda it: f"{it:.2f}")
@@ -312,9 +312,7 @@ def _machine_grid(result: CurvesResult) -> Grid:
         for tlb in machine.tlbs:
             for size in tlb.page_sizes:
                 cells = [
-                    shows[name][0](
-                        tlb_misses(curves, tlb, size), result.configuration.miss_penalty_cycles
-                    )
+                    _machine_cell(curves, tlb, size, shows[name][0], result)
                     for name, curves in streams.items()
                 ]
                 body.append((machine.title, _tlb_text(tlb), format_bytes(size), *cells))
@@ -332,6 +330,20 @@ def _machine_grid(result: CurvesResult) -> Grid:
     head = ("machine", "TLB", "page size", *(_SHORT_NAMES[name] for name in streams))
     what = next(iter(shows.values()))[1] if shows else ""
     return Grid(f"Machines of the paper: {what}", head, tuple(body), left_columns=3)
+
+
+def _machine_cell(
+    curves: StreamCurves,
+    tlb: Tlb,
+    size: int,
+    show: Callable[[int | None, float], str],
+    result: CurvesResult,
+) -> str:
+    penalty = result.configuration.miss_penalty_cycles
+    if curves.sampled is None:
+        return show(tlb_misses(curves, tlb, size), penalty)
+    told = curves.full_estimate(size, tlb.entries) if tlb.sets == 1 else None
+    return _with_ends(told, lambda misses: show(round(misses), penalty))
 
 
 def _tlb_text(tlb: Tlb) -> str:

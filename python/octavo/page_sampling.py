@@ -86,6 +86,10 @@ class Estimate:
         """So many times of it."""
         return Estimate(factor * self.value, factor * self.low, factor * self.high)
 
+    def averaged(self, count: int) -> Estimate:
+        """So many parts of it."""
+        return Estimate(self.value / count, self.low / count, self.high / count)
+
     def over(self, base: Estimate) -> Estimate | None:
         """Its ratio to another, at worst; None where that may be nothing."""
         if base.low <= 0:
@@ -180,7 +184,7 @@ def working_set_columns(
 ) -> dict[str, Sequence[Any]]:
     """Rows of working sets by window, where `base` is that of base pages."""
     averages = [
-        None if one is None or not references else one.scaled(1 / references) for one in of.values()
+        None if one is None or not references else one.averaged(references) for one in of.values()
     ]
     ratios = [
         Estimate(1.0, 1.0, 1.0)

@@ -108,6 +108,9 @@ def test_what_is_refused_names_what_is_allowed(choices: dict[str, Any], words: l
         {"classified": {"page_size": 4096, "larger": 4096, "sets": 1, "ways": 1}},
         {"classified": {"page_size": 4096, "larger": 8192, "sets": 3, "ways": 1}},
         {"classified": {"page_size": 4096, "larger": 8192, "sets": 1024, "ways": 5}},
+        {"sample": (0.0, 1)},
+        {"sample": (1.001, 1)},
+        {"sample": (float("nan"), 1)},
     ],
 )
 def test_the_extension_refuses_the_same(choices: dict[str, Any]) -> None:
@@ -121,6 +124,7 @@ def test_the_extension_refuses_the_same(choices: dict[str, Any]) -> None:
         "windows_refs": [1, 1 << 62],
         "two_sizes": [{"small": 4096, "large": 8192, "threshold_blocks": 2, "window_refs": 1}],
         "classified": {"page_size": 4096, "larger": 8192, "sets": 1, "ways": 4096},
+        "sample": (1 / 4096, 2**64 - 1),
     }
     Analysis.curves(**allowed)
     with pytest.raises(ValueError, match=r"give|larger"):

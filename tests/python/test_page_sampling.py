@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import octavo
 from curve_fakes import curves_process, curves_result, small_configuration
 from octavo.curves_result import CurvesResult
 from octavo.curves_view import grids
@@ -151,6 +152,46 @@ def test_tables_show_intervals_and_say_what_is_missing() -> None:
     sentence = sentence_on(sample, [curves.sampled for curves in result.total.values()])
     assert "12% to 12% in fact" in sentence
     assert "empty cell" in sentence
+
+
+def test_all_pages_give_the_exact_numbers() -> None:
+    def rows(**choices: Any) -> list[Any]:
+        result = octavo.curves(
+            "synth:zipf?table=1MiB&references=20k",
+            entries=64,
+            windows=[1000],
+            without=["sets", "two-sizes"],
+            **choices,
+        )
+        return [row for row in result.rows if row["component"] in ("tlb.full", "working_set")]
+
+    exact = rows()
+    sampled = rows(sample_pages="1,seed=5")
+    assert len(exact) == 3 * 11 * 65
+    for row in sampled:
+        for name in ("misses", "average_bytes", "normalised"):
+            ends = {row.pop(f"{name}_low", None), row.pop(f"{name}_high", None)}
+            assert ends == {row.get(name)}
+    assert sampled == exact
+
+
+def test_a_sample_is_off_by_its_interval_at_most_and_exact_where_it_says_so() -> None:
+    trace = "synth:zipf?table=16MiB&references=50k"
+    exact = octavo.curves(trace, streams=["data"], without=["sets", "two-sizes"])
+    sampled = octavo.curves(trace, streams=["data"], sample_pages="1/8")
+    told = 0
+    for entries in range(1, 4097):
+        truth = exact.total["data"].full_misses(4096, entries)
+        estimate = sampled.total["data"].full_estimate(4096, entries)
+        assert truth is not None
+        if estimate is not None:
+            told += 1
+            assert estimate.low <= truth <= estimate.high
+    # Of those with fewer than some 40 entries the sample cannot tell.
+    assert 4000 < told < 4096
+    counted = {row["counter"]: row["value"] for row in rows_of(sampled, "sample", page_size=4096)}
+    assert counted["pages"] == exact.total["data"].stack[4096].pages
+    assert counted["kept_pages"] < counted["pages"] / 4
 
 
 def test_a_ratio_to_what_may_be_nothing_is_not_told() -> None:

@@ -23,6 +23,10 @@ const ERRORS: f64 = 2.04;
 const LEAST_PAGES: u64 = 30;
 /// With fewer kept pages in a TLB or a window, on average, nothing is told of it.
 const LEAST_HELD: f64 = 5.0;
+/// As if two kept pages more were off by one: that no page was seen to differ from the others does
+/// not tell that none does. Together with [`ERRORS`] about the rule of three (Hanley and
+/// Lippman-Hand, "If nothing goes wrong, is everything all right?", 1983).
+const UNSEEN_SQUARES: f64 = 2.0;
 /// A number whose interval is so many times as wide as itself is not told.
 const MOST_WIDTH: f64 = 2.0;
 
@@ -86,7 +90,7 @@ impl Population {
         // What each page is off from the mean, squared and added up; the groups have a degree of
         // freedom less than there are, and so have the pages.
         let groups = GROUPS as f64;
-        let squares = squares * groups / (groups - 1.0) * kept / (kept - 1.0);
+        let squares = squares * groups / (groups - 1.0) * kept / (kept - 1.0) + UNSEEN_SQUARES;
         (pages * mean, pages / kept * (squares * (1.0 - kept / pages)).sqrt())
     }
 
