@@ -248,6 +248,28 @@ class StreamCurves(TypedDict):
     """To be added up; empty where no TLB's misses are classified."""
     cores: list[CoreCurves]
     """Each thread on its own, where they have TLBs of their own."""
+    sampled: list[SampledSize] | None
+    """From a sample of the pages, in place of `stack` and `working_sets`."""
+
+class Estimates(TypedDict):
+    """Numbers that a sample tells, and their 95% intervals: 64-bit floats, NaN where it cannot."""
+
+    values: bytes
+    low: bytes
+    high: bytes
+
+class SampledSize(TypedDict):
+    """What a sample of the pages tells of one page size."""
+
+    page_size: int
+    pages: int
+    """Distinct pages, an exact count."""
+    kept_pages: int
+    misses: Estimates
+    """Of fully associative TLBs: with n entries, at index n - 1."""
+    windows_refs: list[int]
+    page_refs: Estimates
+    """For each window, as in WorkingSet."""
 
 class ClassCounts(TypedDict):
     """Misses by class: compulsory, capacity and conflict are all of them."""
@@ -341,10 +363,12 @@ class Analysis(Generic[_Found]):
         threads: Literal["shared", "private"],
         processes: Literal["apart", "asid", "flush"],
         flush_every_instructions: int | None,
+        sample: tuple[float, int] | None,
     ) -> Analysis[CurvesResult]:
         """What every TLB does: 0 entries and empty lists leave a part out. The working sets of
         two page sizes are told for `windows_refs` too. Other processes than `apart` are for a
-        trace of `Trace.take_turns`. Raises ValueError."""
+        trace of `Trace.take_turns`. Of fully associative TLBs and working sets, `sample` keeps
+        pages with this probability, drawn from this seed. Raises ValueError."""
 
 class LiveRun(Generic[_Found]):
     """A program under the tracer, consumed by background threads as it runs."""

@@ -25,6 +25,8 @@ _COLUMNS: list[tuple[str, pa.DataType]] = [
     ("ways", pa.int64()),
     ("sets", pa.int64()),
     ("misses", pa.int64()),
+    ("misses_low", pa.int64()),
+    ("misses_high", pa.int64()),
     ("small_misses", pa.int64()),
     ("large_misses", pa.int64()),
     ("invalidated", pa.int64()),
@@ -45,7 +47,11 @@ _COLUMNS: list[tuple[str, pa.DataType]] = [
     ("line", pa.int64()),
     ("window_refs", pa.int64()),
     ("average_bytes", pa.float64()),
+    ("average_bytes_low", pa.float64()),
+    ("average_bytes_high", pa.float64()),
     ("normalised", pa.float64()),
+    ("normalised_low", pa.float64()),
+    ("normalised_high", pa.float64()),
 ]
 
 SCHEMA = pa.schema(_COLUMNS)

@@ -20,6 +20,8 @@ from octavo.configuration import (
 from octavo.curves_metrics import MISS_PENALTY_CYCLES, TWO_SIZES_PENALTY_CYCLES
 from octavo.errors import UsageError, choose
 from octavo.miss_classes import Classified, read_classified
+from octavo.page_sampling import NOTE as SAMPLE_NOTE
+from octavo.page_sampling import PageSample, parse_page_sample
 from octavo.tlb_presets import TlbMachine, load_tlb_presets, tlb_preset_names
 from octavo.units import KIB, count, format_bytes, page_size, page_sizes
 
@@ -105,6 +107,8 @@ class CurvesConfiguration(Scope):
     """How long a turn is."""
     flush_every_instructions: int | None
     """After how many instructions of a core its TLBs are emptied, again and again."""
+    sample: PageSample | None = None
+    """Fully associative TLBs and working sets from some of the pages."""
 
     @property
     def takes_turns(self) -> bool:
@@ -136,12 +140,15 @@ class CurvesConfiguration(Scope):
             "processes": self.processes,
             "quantum_instructions": self.quantum_instructions if self.takes_turns else None,
             "flush_every_instructions": self.flush_every_instructions,
+            # Only where there is one: what is exact says nothing of samples.
+            **({} if self.sample is None else {"sample_pages": self.sample.resolved()}),
             **super().resolved(),
         }
 
     def notes(self) -> list[str]:
         """What is modelled and what is not, a sentence each."""
-        return [*NOTES, *self._notes_on_sharing()]
+        sampled = [] if self.sample is None else [SAMPLE_NOTE]
+        return [*NOTES, *sampled, *self._notes_on_sharing()]
 
     def _notes_on_sharing(self) -> Iterator[str]:
         turns = (
@@ -186,6 +193,7 @@ class CurvesConfiguration(Scope):
             threads=self.threads,
             processes=self.processes,
             flush_every_instructions=self.flush_every_instructions,
+            sample=None if self.sample is None else self.sample.for_core(),
         )
 
 
@@ -197,7 +205,7 @@ def configure_curves(
     sets: int = MAX_SETS,
     indexes: Sequence[str] = ("low",),
     windows: Sequence[int] = DEFAULT_WINDOWS_REFS,
-    two_sizes: Sequence[tuple[int, int]] = DEFAULT_TWO_SIZES,
+    two_sizes: Sequence[tuple[int, int]] | None = None,
     threshold: int | str = DEFAULT_THRESHOLD,
     policy_window: int = DEFAULT_POLICY_WINDOW_REFS,
     miss_penalty: float = MISS_PENALTY_CYCLES,
@@ -210,14 +218,24 @@ def configure_curves(
     processes: str = "apart",
     quantum: int | None = None,
     flush_every: int | None = None,
+    sample_pages: str | None = None,
     **scope: Any,
 ) -> CurvesConfiguration:
     """Checks the choices against each other and fills in the defaults. Raises UsageError.
 
-    `scope` is what `octavo.configuration.resolve_scope` takes.
+    Without `two_sizes` there are the default ones; where pages are sampled, neither these nor
+    set-associative TLBs. `scope` is what `octavo.configuration.resolve_scope` takes.
     """
     resolved = resolve_scope(**scope)
+    sample = None if sample_pages is None else parse_page_sample(sample_pages)
     left_out = {choose(part, PARTS, "part") for part in without}
+    if sample is not None:
+        if two_sizes and "two-sizes" not in left_out:
+            raise UsageError(
+                "--two-sizes cannot be told from a sample of the pages: leave it out, or "
+                "--sample-pages."
+            )
+        left_out |= {"sets", "two-sizes"}
     if left_out.issuperset(PARTS) and classify is None:
         raise UsageError("--without leaves nothing to find out.")
     if not 1 <= entries <= MAX_ENTRIES:
@@ -246,9 +264,15 @@ def configure_curves(
             f"--threads private gives each thread a core, and --processes {processes} one to all "
             "processes: give one of them."
         )
+    if threads == "private" and sample is not None:
+        raise UsageError(
+            "--sample-pages tells of TLBs that all threads of a process share: leave it out, or "
+            "--threads private."
+        )
     chosen_streams = {choose(stream, STREAMS, "stream") for stream in streams}
     machines = load_tlb_presets(tlb_preset_names() if "all" in presets else presets)
-    pairs = [] if "two-sizes" in left_out else two_sizes
+    pairs = DEFAULT_TWO_SIZES if two_sizes is None else two_sizes
+    pairs = () if "two-sizes" in left_out else pairs
     checked_window("--policy-window", policy_window)
     resolved_pairs = [_pair(*pair, threshold, policy_window) for pair in dict.fromkeys(pairs)]
     classified = read_classified(classify, classify_sizes)
@@ -275,6 +299,7 @@ def configure_curves(
         processes=cast("Processes", processes),
         quantum_instructions=DEFAULT_QUANTUM_INSTRUCTIONS if quantum is None else quantum,
         flush_every_instructions=flush_every,
+        sample=sample,
         **resolved,
     )
 

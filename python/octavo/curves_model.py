@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from octavo._core import MAX_WAYS
 from octavo.miss_classes import MissClasses, read_classes, sum_classes
+from octavo.page_sampling import Estimate, SampledSize, read_sampled, sum_sampled
 
 if TYPE_CHECKING:
     from octavo._core import CoreCurves, CurvesProcess, TwoSizesTlbs
@@ -92,13 +93,30 @@ class StreamCurves:
     """By page size and window, the bytes in the window summed over all references."""
     pairs: tuple[Pair, ...] = ()
     classes: MissClasses | None = None
+    sampled: dict[int, SampledSize] | None = None
+    """By page size, what a sample of the pages tells, in place of `stack` and `byte_refs`."""
 
     def full_misses(self, page_size: int, entries: int) -> int | None:
-        """Misses of a fully associative TLB; None where it was not asked for."""
+        """Misses of a fully associative TLB; None where it was not asked for, or where a sample
+        cannot tell.
+        """
+        if self.sampled is not None:
+            told = self.full_estimate(page_size, entries)
+            return None if told is None else round(told.value)
         stack = self.stack.get(page_size)
         if stack is None or entries > len(stack.misses):
             return None
         return stack.misses[entries - 1]
+
+    def full_estimate(self, page_size: int, entries: int) -> Estimate | None:
+        """The same from a sample of the pages, with its interval."""
+        size = (self.sampled or {}).get(page_size)
+        return None if size is None or entries > len(size.misses) else size.misses[entries - 1]
+
+    def working_set_estimate(self, page_size: int, window_refs: int) -> Estimate | None:
+        """The bytes in the window, summed over all references, from a sample of the pages."""
+        size = (self.sampled or {}).get(page_size)
+        return None if size is None else size.byte_refs.get(window_refs)
 
     def set_misses(self, index: str, page_size: int, sets: int, ways: int) -> int | None:
         """Misses of a set-associative TLB; None where it was not asked for."""
@@ -165,6 +183,7 @@ def _stream(of: CountedStream, instructions: int) -> StreamCurves:
         },
         pairs=tuple(_pair(pair) for pair in of["two_sizes"]),
         classes=sum_classes([read_classes(classes) for classes in of["classes"]]),
+        sampled=read_sampled(of["sampled"]),
     )
 
 
@@ -265,6 +284,7 @@ def _sum(streams: Sequence[StreamCurves]) -> StreamCurves:
             _sum_pairs(pairs) for pairs in zip(*(curves.pairs for curves in streams), strict=True)
         ),
         classes=sum_classes([curves.classes for curves in streams]),
+        sampled=sum_sampled([curves.sampled for curves in streams]),
     )
 
 

@@ -6,7 +6,7 @@ for. The columns are listed in docs/rows.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
@@ -15,6 +15,7 @@ from octavo._core import MAX_WAYS
 from octavo.curves_configuration import CurvesConfiguration
 from octavo.curves_machines import machine_pair_misses, tlb_misses
 from octavo.curves_model import Counts, Pair, PairCounts, StreamCurves, at
+from octavo.page_sampling import full_columns, miss_ends, working_set_columns
 from octavo.rows import event_counts, summed_counters
 from octavo.tlb_presets import Tlb, TlbMachine
 from octavo.units import BASE_PAGE
@@ -42,7 +43,9 @@ class CurveRow(TypedDict, total=False):
     entries: int
     ways: int
     sets: int
-    misses: int
+    misses: int | None
+    misses_low: int | None
+    misses_high: int | None
     small_misses: int
     large_misses: int
     invalidated: int
@@ -63,7 +66,11 @@ class CurveRow(TypedDict, total=False):
     line: int | None
     window_refs: int
     average_bytes: float | None
+    average_bytes_low: float | None
+    average_bytes_high: float | None
     normalised: float | None
+    normalised_low: float | None
+    normalised_high: float | None
 
 
 @dataclass(frozen=True)
@@ -142,6 +149,7 @@ def _blocks(
         yield from maker.full()
         yield from maker.sets()
         yield from maker.working_sets()
+        yield from maker.sampled()
         for pair in curves.pairs:
             yield from maker.pair(pair)
         for machine in configuration.machines:
@@ -194,6 +202,25 @@ class _Maker:
             }
             yield self._working_set(self._same("working_set", page_size=size), byte_refs)
 
+    def sampled(self) -> Iterator[Block]:
+        """What a sample of the pages tells in place of these, and how many pages it has."""
+        sampled = self._curves.sampled or {}
+        for size, told in sampled.items():
+            for counter, value in (("pages", told.pages), ("kept_pages", told.kept_pages)):
+                same = self._same("sample", counter=counter, page_size=size, value=value)
+                yield Block(same, {})
+            places = self._places(len(told.misses))
+            if places:
+                columns = full_columns(told, places)
+                same = self._same("tlb.full", page_size=size, sets=1)
+                block = self._curve(same, _full_shapes(places), columns["misses"])
+                yield Block(same, {**block.columns, **columns})
+        for size, told in sampled.items():
+            if told.byte_refs:
+                base = sampled[BASE_PAGE].byte_refs
+                told_columns = working_set_columns(told.byte_refs, base, self._curves.references)
+                yield Block(self._same("working_set", page_size=size), told_columns)
+
     def pair(self, pair: Pair) -> Iterator[Block]:
         """Two page sizes: the policy, TLBs, working sets."""
         names = list(pair.counters)
@@ -225,7 +252,10 @@ class _Maker:
                 misses = tlb_misses(self._curves, tlb, size)
                 if misses is not None:
                     same = self._same("machine", machine=machine.name, page_size=size)
-                    yield self._curve(same, _shape(tlb), [misses])
+                    block = self._curve(same, _shape(tlb), [misses])
+                    told = self._curves.full_estimate(size, tlb.entries)
+                    ends = {} if told is None else miss_ends([told])
+                    yield Block(same, {**block.columns, **ends})
         for pair in self._curves.pairs:
             found = machine_pair_misses(machine, pair)
             if found is not None:
@@ -275,7 +305,7 @@ class _Maker:
         self,
         same: CurveRow,
         shapes: dict[str, Sequence[int]] | dict[str, list[int]],
-        misses: Sequence[int],
+        misses: Sequence[int | None],
         *,
         two_sizes: bool = False,
     ) -> Block:
@@ -284,16 +314,20 @@ class _Maker:
         penalty = configuration.miss_penalty_cycles
         if two_sizes:
             penalty = configuration.two_sizes_penalty_cycles
+
+        def told(metric: Callable[[int], float | None]) -> list[float | None]:
+            return [None if number is None else metric(number) for number in misses]
+
         return Block(
             same,
             {
                 **shapes,
                 "misses": misses,
-                "mpki": [metrics.mpki(number, curves.instructions) for number in misses],
-                "miss_ratio": [metrics.miss_ratio(number, curves.references) for number in misses],
-                "cpi_tlb": [
-                    metrics.cpi_tlb(number, curves.instructions, penalty) for number in misses
-                ],
+                "mpki": told(lambda number: metrics.mpki(number, curves.instructions)),
+                "miss_ratio": told(lambda number: metrics.miss_ratio(number, curves.references)),
+                "cpi_tlb": told(
+                    lambda number: metrics.cpi_tlb(number, curves.instructions, penalty)
+                ),
             },
         )
 

@@ -37,10 +37,10 @@ def curves(
 
     `choices` are `streams`, `entries`, `sets`, `indexes`, `windows`, `two_sizes` (pairs of bytes),
     `threshold`, `policy_window`, `miss_penalty`, `two_sizes_penalty`, `presets`, `without`,
-    `classify`, `classify_sizes`, `threads`, `processes`, `quantum` and `flush_every`, as of
-    `octavo.curves_configuration.configure_curves`, and `layout`, `skip_instructions`,
-    `max_instructions` and `between_marks`, as of `octavo.run`. With `processes` "asid" or "flush",
-    `command` may be several traces.
+    `classify`, `classify_sizes`, `sample_pages` (a text such as `1/64`), `threads`, `processes`,
+    `quantum` and `flush_every`, as of `octavo.curves_configuration.configure_curves`, and
+    `layout`, `skip_instructions`, `max_instructions` and `between_marks`, as of `octavo.run`. With
+    `processes` "asid" or "flush", `command` may be several traces.
     Raises OctavoError with one clear sentence.
     """
     words = [command] if isinstance(command, str) else command

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from octavo import curves_metrics as metrics
@@ -11,6 +11,7 @@ from octavo.curves_machines import machine_pair_misses, tlb_misses
 from octavo.curves_model import Pair, StreamCurves
 from octavo.curves_result import CurvesResult
 from octavo.miss_classes import Classes, MissClasses, describe
+from octavo.page_sampling import Estimate
 from octavo.tlb_presets import Tlb, pair_name
 from octavo.units import (
     BASE_PAGE,
@@ -85,28 +86,27 @@ def _stream_grid(result: CurvesResult, stream: str) -> Grid:
     window = _shown_window(result)
     full, sets = shown_tlbs(configuration)
     show, what = _shown(result, curves)
+    penalty = configuration.miss_penalty_cycles
     body = []
     for size in configuration.page_sizes:
         cells = [curves.full_misses(size, entries) for entries in full]
         cells += [curves.set_misses("low", size, number, ways) for number, ways in sets]
         byte_refs = None if window is None else lived.byte_refs.get((size, window))
-        penalty = configuration.miss_penalty_cycles
-        body.append(
-            (
-                format_bytes(size),
-                *(show(cell, penalty) for cell in cells),
-                *_working_set(lived, byte_refs, window),
-            )
+        told = (
+            *(show(cell, penalty) for cell in cells),
+            *_working_set(lived, byte_refs, window),
         )
+        if curves.sampled is not None:
+            told = tuple(_sampled(curves, lived, size, (full, window), lambda n: show(n, penalty)))
+        body.append((format_bytes(size), *told))
     for number, pair in enumerate(curves.pairs):
         cells = [pair.full_misses(entries) for entries in full]
         cells += [pair.set_misses("exact", sets, ways) for sets, ways in sets]
         byte_refs = None if window is None else lived.pairs[number].byte_refs.get(window)
-        penalty = configuration.two_sizes_penalty_cycles
         body.append(
             (
                 pair_name(pair.small, pair.large),
-                *(show(cell, penalty) for cell in cells),
+                *(show(cell, configuration.two_sizes_penalty_cycles) for cell in cells),
                 *_working_set(lived, byte_refs, window),
             )
         )
@@ -136,6 +136,35 @@ def shown_tlbs(
         if "low" in configuration.indexes and number <= configuration.max_sets
     ]
     return full, sets
+
+
+def _sampled(
+    curves: StreamCurves,
+    lived: StreamCurves,
+    size: int,
+    asked: tuple[Sequence[int], int | None],
+    show: Callable[[int], str],
+) -> Iterator[str]:
+    """The cells of a page size that a sample tells, each with its interval below it."""
+    full, window = asked
+    for entries in full:
+        told = curves.full_estimate(size, entries)
+        yield _with_ends(told, lambda misses: show(round(misses)))
+    if window is not None:
+        told = lived.working_set_estimate(size, window)
+        base = lived.working_set_estimate(BASE_PAGE, window)
+        average = told.averaged(lived.references) if told and lived.references else None
+        yield _with_ends(average, lambda number: format_bytes(round(number)))
+        ratio = told.over(base) if told and base and size != BASE_PAGE else None
+        yield "1.00" if told and size == BASE_PAGE else _with_ends(ratio, lambda it: f"{it:.2f}")
+
+
+def _with_ends(told: Estimate | None, show: Callable[[float], str]) -> str:
+    if told is None:
+        return ""
+    if told.low == told.high:
+        return show(told.value)
+    return f"{show(told.value)}\n{show(told.low)}-{show(told.high)}"
 
 
 def _class_grids(stream: str, classes: MissClasses) -> Iterator[Grid]:
@@ -294,9 +323,7 @@ def _machine_grid(result: CurvesResult) -> Grid:
         for tlb in machine.tlbs:
             for size in tlb.page_sizes:
                 cells = [
-                    shows[name][0](
-                        tlb_misses(curves, tlb, size), result.configuration.miss_penalty_cycles
-                    )
+                    _machine_cell(curves, tlb, size, shows[name][0], result)
                     for name, curves in streams.items()
                 ]
                 body.append((machine.title, _tlb_text(tlb), format_bytes(size), *cells))
@@ -314,6 +341,20 @@ def _machine_grid(result: CurvesResult) -> Grid:
     head = ("machine", "TLB", "page size", *(_SHORT_NAMES[name] for name in streams))
     what = next(iter(shows.values()))[1] if shows else ""
     return Grid(f"Machines of the paper: {what}", head, tuple(body), left_columns=3)
+
+
+def _machine_cell(
+    curves: StreamCurves,
+    tlb: Tlb,
+    size: int,
+    show: Callable[[int | None, float], str],
+    result: CurvesResult,
+) -> str:
+    penalty = result.configuration.miss_penalty_cycles
+    if curves.sampled is None:
+        return show(tlb_misses(curves, tlb, size), penalty)
+    told = curves.full_estimate(size, tlb.entries) if tlb.sets == 1 else None
+    return _with_ends(told, lambda misses: show(round(misses), penalty))
 
 
 def _tlb_text(tlb: Tlb) -> str:

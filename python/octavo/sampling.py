@@ -41,21 +41,22 @@ def parse_sample(text: str) -> Sample:
                 raise UsageError("--sample: a window has at least one instruction.")
         else:
             seed = units.count(value)
-    return Sample(_fraction(share), window, seed)
-
-
-def _fraction(text: str) -> float:
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(?:(%)|/\s*([1-9][0-9]*))?", text)
-    fraction = Fraction(0)
-    if match is not None:
-        divisor = 100 if match[2] else int(match[3] or 1)
-        fraction = Fraction(match[1]) / divisor
-    if not 0 < fraction < 1:
+    fraction = read_share(share)
+    if fraction is None or not 0 < fraction < 1:
         raise UsageError(
-            f"--sample `{text}`: give how much to keep, more than nothing and less than all: "
+            f"--sample `{share}`: give how much to keep, more than nothing and less than all: "
             "10%, 0.1 or 1/10; ,window=1M and ,seed=7 may follow."
         )
-    return float(fraction)
+    return Sample(float(fraction), window, seed)
+
+
+def read_share(text: str) -> Fraction | None:
+    """`10%`, `0.1` or `1/10`; None for other texts."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(?:(%)|/\s*([1-9][0-9]*))?", text)
+    if match is None:
+        return None
+    divisor = 100 if match[2] else int(match[3] or 1)
+    return Fraction(match[1]) / divisor
 
 
 def sentences_on(statement: dict[str, Any]) -> list[str]:

@@ -119,6 +119,7 @@ def stream_curves(
         ],
         "classes": [],
         "cores": [],
+        "sampled": None,
     }
 
 

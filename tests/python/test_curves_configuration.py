@@ -110,6 +110,9 @@ def test_what_is_refused_names_what_is_allowed(choices: dict[str, Any], words: l
         {"classified": {"page_size": 4096, "larger": 8192, "sets": 1024, "ways": 5}},
         {"threads": "many"},
         {"processes": "together"},
+        {"sample": (0.0, 1)},
+        {"sample": (1.001, 1)},
+        {"sample": (float("nan"), 1)},
     ],
 )
 def test_the_extension_refuses_the_same(choices: dict[str, Any]) -> None:
@@ -126,6 +129,7 @@ def test_the_extension_refuses_the_same(choices: dict[str, Any]) -> None:
         "threads": "private",
         "processes": "apart",
         "flush_every_instructions": 1,
+        "sample": (1 / 4096, 2**64 - 1),
     }
     Analysis.curves(**allowed)
     with pytest.raises(ValueError, match=r"give|larger"):

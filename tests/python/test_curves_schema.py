@@ -56,6 +56,7 @@ def documents(tmp_path: Path) -> dict[str, Any]:
         "real": real(),
         "classes": real(classify="4x2", classify_sizes="4KiB+64KiB"),
         "threads": real(threads="private", flush_every=1000),
+        "sample": real(sample_pages="1/2", two_sizes=None),
         "no instructions": real(str(plain)),
         "few": real(without=["full", "sets", "two-sizes"]),
         "everything": everything(),

@@ -180,7 +180,7 @@ fn measure(loaded: &Loaded, options: &Options) -> Vec<Timed> {
 }
 
 fn pass_ns(loaded: &Loaded, kernel: &str, stream: Stream, instructions: Instructions) -> f64 {
-    let begun_ns = thread_ns();
+    let begun_ns = loaded::thread_ns();
     let (sets_log2, ways) = ONE_TLB;
     match kernel {
         "one TLB plain" => {
@@ -200,16 +200,7 @@ fn pass_ns(loaded: &Loaded, kernel: &str, stream: Stream, instructions: Instruct
             black_box(loaded.run(Curves::new(&config)));
         }
     }
-    (thread_ns() - begun_ns) as f64
-}
-
-/// Processor time of this thread: other people's work on the machine counts little.
-fn thread_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a timespec to write to.
-    let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    assert_eq!(status, 0, "every Linux has this clock");
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    (loaded::thread_ns() - begun_ns) as f64
 }
 
 fn config(kernel: &str, stream: Stream, instructions: Instructions) -> CurvesConfig {

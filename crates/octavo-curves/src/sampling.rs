@@ -16,6 +16,7 @@ use octavo_types::{Consumer, Event, PageSize, Segment, VirtAddr};
 use serde_json::{Value, json};
 
 use crate::sizes::Sizes;
+use crate::splitmix::splitmix;
 use crate::study::{Study, StudyConfig};
 
 /// The TLB that the error is told for.
@@ -46,14 +47,6 @@ impl SampleSpec {
         let room = self.period_instructions() - self.window_instructions + 1;
         splitmix(self.seed ^ splitmix(period)) % room
     }
-}
-
-/// Steele, Lea and Flood's SplitMix64 (2014): one step from a state.
-fn splitmix(state: u64) -> u64 {
-    let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
 }
 
 /// A source of which only windows pass.

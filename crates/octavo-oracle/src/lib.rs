@@ -5,6 +5,7 @@
 
 mod references;
 mod residency;
+mod sampled;
 mod sets;
 #[cfg(feature = "proptest")]
 pub mod strategies;
@@ -16,6 +17,7 @@ mod working_set;
 
 pub use references::{NaiveReferences, Reference};
 pub use residency::NaiveResidency;
+pub use sampled::NaiveSampledDepths;
 pub use sets::NaiveSets;
 pub use study::{Lookups, NaiveStudy, ReferenceCounts, Stream};
 pub use tlb::{NaiveHierarchy, NaiveTlb};

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::options::{
-    Classified, Level, TwoSizes, read_index, read_layout, read_levels, read_page_sizes,
-    read_processes, read_stream, read_threads, read_window, unknown,
+    Classified, Level, TwoSizes, read_index, read_layout, read_levels, read_page_sample,
+    read_page_sizes, read_processes, read_stream, read_threads, read_window, unknown,
 };
 use crate::trace::{facts, failed};
 use crate::{OctavoError, results};
@@ -53,7 +53,7 @@ impl Analysis {
     #[staticmethod]
     #[pyo3(signature = (
         *, page_sizes, streams, layout, max_entries, set_indexes, max_sets, windows_refs, two_sizes,
-        classified, threads, processes, flush_every_instructions
+        classified, threads, processes, flush_every_instructions, sample
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
     fn curves(
@@ -69,6 +69,7 @@ impl Analysis {
         threads: &str,
         processes: &str,
         flush_every_instructions: Option<NonZeroU64>,
+        sample: Option<(f64, u64)>,
     ) -> PyResult<Self> {
         if max_entries > MAX_ENTRIES {
             return Err(unknown("entries", max_entries, &format!("0 to {MAX_ENTRIES}")));
@@ -111,6 +112,7 @@ impl Analysis {
             threads: read_threads(threads)?,
             at_turns: at_turns.unwrap_or(AtTurns::Keep),
             flush_every_instructions,
+            sample: sample.map(read_page_sample).transpose()?,
             instructions: Instructions::best(),
         };
         let config = match at_turns {

@@ -3,7 +3,9 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use octavo_curves::{AtTurns, ClassesConfig, Levels, MAX_ENTRIES, SetIndex, Stream, Threads};
+use octavo_curves::{
+    AtTurns, ClassesConfig, Levels, MAX_ENTRIES, PageSample, SetIndex, Stream, Threads,
+};
 use octavo_types::PageSize;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -145,6 +147,15 @@ pub fn read_window(refs: u64) -> PyResult<u64> {
         Ok(refs)
     } else {
         Err(unknown("window", refs, &format!("1 to {MAX_WINDOW_REFS} references")))
+    }
+}
+
+/// The rate and the seed.
+pub fn read_page_sample((rate, seed): (f64, u64)) -> PyResult<PageSample> {
+    if (PageSample::MIN_RATE..=1.0).contains(&rate) {
+        Ok(PageSample { rate, seed })
+    } else {
+        Err(unknown("rate", rate, &format!("{} to 1", PageSample::MIN_RATE)))
     }
 }
 

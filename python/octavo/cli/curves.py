@@ -36,6 +36,7 @@ Examples:
   octavo curves --two-sizes 4KiB+32KiB,4KiB+2MiB --policy-window 1M -- ./server --once
   octavo curves --classify 64x4 --classify-sizes 4KiB+2MiB -- ./server --once
   octavo curves --processes asid --quantum 100k shell.oct gzip.oct
+  octavo curves --sample-pages 1/16 long.oct
   octavo curves --sets 128 --index low --index xor --presets all -- python3 script.py
 
 \b
@@ -179,6 +180,14 @@ def curves(
         str | None,
         typer.Option(metavar="PARTS", help=f"Leave out, to save time: {', '.join(PARTS)}."),
     ] = None,
+    sample_pages: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE[,seed=N]",
+            help="For traces too long to wait for: tell fully associative TLBs and working sets "
+            "from this share of the pages, such as 1/64, each number with a 95% interval.",
+        ),
+    ] = None,
     layout: options.Layout = "native",
     tracer: options.Tracer = None,
     follow: options.Follow = None,
@@ -242,6 +251,7 @@ def curves(
             processes=processes,
             quantum=None if quantum is None else units.count(quantum),
             flush_every=None if flush_every is None else units.count(flush_every),
+            sample_pages=sample_pages,
             layout=layout,
             tracer=tracer or "octavo",
             follow_children=follow is not False,

@@ -4,6 +4,7 @@ from rich.console import Console
 
 from octavo.curves_result import CurvesResult
 from octavo.curves_view import grids, headline
+from octavo.page_sampling import sentence_on
 from octavo.terminal.summary import say, show_grid
 
 
@@ -13,5 +14,8 @@ def show_curves(console: Console, result: CurvesResult) -> None:
     say(console, f"{manifest['program']}: {headline(result)}", "bold")
     if result.partial:
         say(console, f"PARTIAL: {manifest['partial_reason']}; counts end there.", "bold yellow")
+    sample = result.configuration.sample
+    if sample is not None:
+        say(console, sentence_on(sample, [curves.sampled for curves in result.total.values()]))
     for grid in grids(result):
         show_grid(console, grid)

@@ -145,9 +145,9 @@ impl Classes {
     }
 }
 
-/// Marks a page as touched; whether it was not before. Only misses need ask: the first touch is
-/// one.
-fn first_touch(touched: &mut Vec<u64>, id: u32) -> bool {
+/// Marks a page as touched; whether it was not before. Of a TLB's look-ups only misses need ask: the
+/// first touch is one.
+pub(crate) fn first_touch(touched: &mut Vec<u64>, id: u32) -> bool {
     let (word, bit) = (id as usize / 64, 1 << (id % 64));
     if touched.len() <= word {
         touched.resize(word + 1, 0);

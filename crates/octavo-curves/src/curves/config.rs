@@ -6,6 +6,7 @@ use octavo_types::Instructions;
 
 use crate::classes::ClassesConfig;
 use crate::counts::Stream;
+use crate::page_sample::PageSample;
 use crate::sets::{MAX_SETS_LOG2, SetIndex};
 use crate::sizes::Sizes;
 use crate::two_sizes::TwoSizesConfig;
@@ -32,6 +33,9 @@ pub struct CurvesConfig {
     /// The TLB whose misses are classified and told by region and function, if any; both of its
     /// page sizes among `sizes`.
     pub classes: Option<ClassesConfig>,
+    /// Fully associative TLBs and working sets from a sample of the pages, if that is to do; all
+    /// else is exact. It does not tell threads apart.
+    pub sample: Option<PageSample>,
     /// Who looks up the TLBs of one process.
     pub threads: Threads,
     /// What becomes of the TLBs when another process has its turn, where several share them.
@@ -74,6 +78,7 @@ impl CurvesConfig {
             windows_refs: Vec::new(),
             two_sizes: Vec::new(),
             classes: None,
+            sample: None,
             threads: Threads::Shared,
             at_turns: AtTurns::Keep,
             flush_every_instructions: None,

@@ -2,6 +2,7 @@
 
 use crate::classes::MissClasses;
 use crate::counts::Stream;
+use crate::page_sample::SampledSize;
 use crate::sets::SetCurves;
 use crate::stack::StackCurve;
 use crate::two_sizes::{TwoSizesResult, TwoSizesTlbs, add_counts};
@@ -25,6 +26,8 @@ pub struct StreamCurves {
     /// Why one TLB misses, and where: of each core, or of each process image that took turns. They
     /// are to be added up.
     pub classes: Vec<MissClasses>,
+    /// By page size, what a sample of the pages tells, in place of `stack` and `working_sets`.
+    pub sampled: Option<Vec<SampledSize>>,
     /// Each core on its own, where threads have TLBs of their own.
     pub cores: Vec<CoreCurves>,
 }

@@ -9,6 +9,7 @@ use super::result::{CoreCurves, StreamCurves, add_sets, add_stack};
 use super::{CurvesConfig, Threads};
 use crate::classes::{Classes, PlaceCounts};
 use crate::counts::Stream;
+use crate::page_sample::SampledPages;
 use crate::sets::Sets;
 use crate::stack::Stack;
 use crate::touches::{Kernel, Rows, Splitter, Touches};
@@ -26,6 +27,7 @@ pub struct Analysed {
     /// What is the program's affair, and not a core's.
     working_sets: Option<WorkingSets>,
     two_sizes: Vec<TwoSizes>,
+    sampled: Option<SampledPages>,
 }
 
 /// The TLBs of one core.
@@ -44,7 +46,7 @@ impl Tlbs {
             sizes.iter().map(|size| Sets::new(size, *index, config.max_sets_log2, *instructions))
         });
         Tlbs {
-            stack: (config.max_entries > 0)
+            stack: (config.max_entries > 0 && config.sample.is_none())
                 .then(|| Stack::new(sizes.clone(), config.max_entries, *instructions)),
             sets: sets.collect(),
             classes: config.classes.map(Classes::new),
@@ -72,9 +74,12 @@ impl Analysed {
             tlbs: vec![Tlbs::new(config)],
             running: 0,
             since_refs: 0,
-            working_sets: (!config.windows_refs.is_empty())
+            working_sets: (!config.windows_refs.is_empty() && config.sample.is_none())
                 .then(|| WorkingSets::new(sizes.clone(), config.windows_refs.clone())),
             two_sizes: two_sizes.map(|pair| TwoSizes::new(pair.clone(), *instructions)).collect(),
+            sampled: config.sample.map(|sample| {
+                SampledPages::new(sample, sizes, config.max_entries, &config.windows_refs)
+            }),
         }
     }
 
@@ -89,6 +94,7 @@ impl Analysed {
         let batch = self.splitter.take(std::mem::take(emptied));
         let tlbs = &mut self.tlbs[self.running];
         let mut kernels: Vec<&mut dyn Kernel> = Vec::new();
+        kernels.extend(self.sampled.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
         kernels.extend(tlbs.stack.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
         kernels.extend(self.working_sets.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
         kernels.extend(self.two_sizes.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
@@ -106,6 +112,7 @@ impl Analysed {
         self.tlbs[self.running].flush(refs);
         self.two_sizes.iter_mut().for_each(|kernel| kernel.flush(refs));
         self.working_sets.iter_mut().for_each(|kernel| kernel.flush(refs));
+        self.sampled.iter_mut().for_each(|kernel| kernel.flush(refs));
         self.splitter.forget();
     }
 
@@ -152,6 +159,7 @@ impl Analysed {
         self.tlbs[self.running].refs += refs - self.since_refs;
         self.working_sets.iter_mut().for_each(|kernel| kernel.finish(refs));
         self.two_sizes.iter_mut().for_each(|kernel| kernel.finish(refs));
+        self.sampled.iter_mut().for_each(|kernel| kernel.finish(refs));
         let mut found = StreamCurves {
             stream: self.splitter.stream(),
             references: refs,
@@ -160,6 +168,7 @@ impl Analysed {
             working_sets: self.working_sets.as_ref().map_or_else(Vec::new, WorkingSets::results),
             two_sizes: self.two_sizes.iter().map(TwoSizes::result).collect(),
             classes: Vec::new(),
+            sampled: self.sampled.as_ref().map(SampledPages::results),
             cores: Vec::new(),
         };
         let on_cores: Vec<_> = self.two_sizes.iter().map(TwoSizes::on_cores).collect();

@@ -26,6 +26,7 @@ use lanes::{Avx2, Avx512};
 use single::Single;
 
 pub(crate) use holes::HoleStack;
+pub(crate) use order::{MAX_PAGES, NOBODY, Order};
 
 /// The most entries that are told apart.
 pub const MAX_ENTRIES: u32 = 4096;

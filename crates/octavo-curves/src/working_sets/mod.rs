@@ -15,7 +15,7 @@ mod tests;
 
 use octavo_types::PageSize;
 
-use self::gaps::Gaps;
+pub(crate) use self::gaps::Gaps;
 use crate::sizes::Sizes;
 use crate::touches::{Kernel, Row, Rows, Touches};
 

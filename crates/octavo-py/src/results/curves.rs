@@ -2,9 +2,9 @@
 //! little-endian.
 
 use octavo_curves::{
-    ClassCounts, CoreCurves, Counts, Curves, MAX_WAYS, MissClasses, SetCurves, SetIndex,
-    StackCurve, StreamCurves, TwoSizesIndex, TwoSizesResult, TwoSizesSets, TwoSizesTlbs,
-    WorkingSet,
+    ClassCounts, CoreCurves, Counts, Curves, Estimate, MAX_WAYS, MissClasses, SampledSize,
+    SetCurves, SetIndex, StackCurve, StreamCurves, TwoSizesIndex, TwoSizesResult, TwoSizesSets,
+    TwoSizesTlbs, WorkingSet,
 };
 use octavo_trace::{RunResult, StreamResult};
 use pyo3::prelude::*;
@@ -49,6 +49,7 @@ fn stream_curves<'py>(py: Python<'py>, of: &StreamCurves) -> Dict<'py> {
         two_sizes: list(py, &of.two_sizes, two_sizes)?,
         classes: list(py, &of.classes, classes)?,
         cores: list(py, &of.cores, core)?,
+        sampled: of.sampled.as_ref().map(|of| list(py, of, sampled)).transpose()?,
     ))
 }
 
@@ -61,6 +62,32 @@ fn core<'py>(py: Python<'py>, of: &CoreCurves) -> Dict<'py> {
         sets: list(py, &of.sets, sets)?,
         two_sizes: list(py, &of.two_sizes, two_sizes_tlbs)?,
         classes: of.classes.as_ref().map(|of| classes(py, of)).transpose()?,
+    ))
+}
+
+fn sampled<'py>(py: Python<'py>, of: &SampledSize) -> Dict<'py> {
+    let windows: Vec<u64> = of.working_sets.iter().map(|(window, _)| *window).collect();
+    let page_refs: Vec<_> = of.working_sets.iter().map(|(_, page_refs)| *page_refs).collect();
+    Ok(dict!(py,
+        page_size: of.page_size.bytes(),
+        pages: of.pages,
+        kept_pages: of.kept_pages,
+        misses: estimates(py, &of.misses)?,
+        windows_refs: windows,
+        page_refs: estimates(py, &page_refs)?,
+    ))
+}
+
+fn estimates<'py>(py: Python<'py>, of: &[Option<Estimate>]) -> Dict<'py> {
+    let column = |of_one: fn(&Estimate) -> f64| {
+        let numbers: Vec<f64> =
+            of.iter().map(|one| one.as_ref().map_or(f64::NAN, of_one)).collect();
+        bytes(py, &numbers, f64::to_le_bytes)
+    };
+    Ok(dict!(py,
+        values: column(|one| one.value),
+        low: column(|one| one.low),
+        high: column(|one| one.high),
     ))
 }
 

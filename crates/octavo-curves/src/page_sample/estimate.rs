@@ -1,0 +1,206 @@
+//! From what is counted of kept pages to what holds for all, and how far it may be off.
+//!
+//! Given how many pages were kept of how many, the kept ones are a simple random sample without
+//! replacement. So there are two sources of error, both known from the theory of such samples:
+//!
+//! - *Which pages*: a total is the mean over kept pages times the number of all. Its variance is told
+//!   by the spread of groups of pages (random groups; Wolter, "Introduction to variance estimation",
+//!   2007, chapter 2), with the correction for a finite population.
+//! - *How deep*: a page below which *d* others lie has, of *n* kept pages among *N*, a hypergeometric
+//!   number of kept ones below it. This error is shared by whatever goes through the same pages, such
+//!   as a loop, by all groups alike: their spread does not show it. But misses fall as entries grow.
+//!   So they lie between those of the depths that are the same number of standard deviations nearer
+//!   and farther.
+//!
+//! The two are independent, so that their squares add up.
+
+use super::GROUPS;
+
+/// Standard errors to either side, so that 95% of intervals hold the true value: of Student's
+/// distribution with as many degrees of freedom as there are groups, less one.
+const ERRORS: f64 = 2.04;
+/// With fewer kept pages nothing is told.
+const LEAST_PAGES: u64 = 30;
+/// With fewer kept pages in a TLB or a window, on average, nothing is told of it.
+const LEAST_HELD: f64 = 5.0;
+/// As if two kept pages more were off by one: that no page was seen to differ from the others does
+/// not tell that none does. Together with [`ERRORS`] about the rule of three (Hanley and
+/// Lippman-Hand, "If nothing goes wrong, is everything all right?", 1983).
+const UNSEEN_SQUARES: f64 = 2.0;
+/// A number whose interval is so many times as wide as itself is not told.
+const MOST_WIDTH: f64 = 2.0;
+
+/// A number told by a sample.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Estimate {
+    /// What it is most likely to be.
+    pub value: f64,
+    /// An interval that is to hold the true one 95 times of 100.
+    pub low: f64,
+    /// Its other end.
+    pub high: f64,
+}
+
+impl Estimate {
+    /// The same, if that is worth telling.
+    fn if_narrow(self) -> Option<Self> {
+        (self.high - self.low <= MOST_WIDTH * self.value).then_some(self)
+    }
+
+    fn exactly(value: f64) -> Self {
+        Estimate { value, low: value, high: value }
+    }
+}
+
+/// All pages, of which some were kept.
+pub struct Population {
+    pages: u64,
+    kept: [u64; GROUPS],
+}
+
+impl Population {
+    /// `kept` by group.
+    pub fn new(pages: u64, kept: [u64; GROUPS]) -> Self {
+        Population { pages, kept }
+    }
+
+    /// How many pages were kept.
+    pub fn kept(&self) -> u64 {
+        self.kept.iter().sum()
+    }
+
+    fn is_whole(&self) -> bool {
+        self.kept() == self.pages
+    }
+
+    fn is_enough(&self) -> bool {
+        self.is_whole() || self.kept() >= LEAST_PAGES
+    }
+
+    /// A sum over all pages, from that over kept ones by group, and its standard error.
+    fn scaled(&self, sums: &[f64; GROUPS]) -> (f64, f64) {
+        let (pages, kept) = (self.pages as f64, self.kept() as f64);
+        let sum: f64 = sums.iter().sum();
+        if self.is_whole() {
+            return (sum, 0.0);
+        }
+        let mean = sum / kept;
+        let off = |(sum, kept): (&f64, &u64)| (sum - *kept as f64 * mean).powi(2);
+        let squares: f64 = sums.iter().zip(&self.kept).map(off).sum();
+        // What each page is off from the mean, squared and added up; the groups have a degree of
+        // freedom less than there are, and so have the pages.
+        let groups = GROUPS as f64;
+        let squares = squares * groups / (groups - 1.0) * kept / (kept - 1.0) + UNSEEN_SQUARES;
+        (pages * mean, pages / kept * (squares * (1.0 - kept / pages)).sqrt())
+    }
+
+    /// The pages in a window, summed over all of `refs` references, from that over kept ones by
+    /// group.
+    pub fn page_refs(&self, sums: &[f64; GROUPS], refs: u64) -> Option<Estimate> {
+        let sum: f64 = sums.iter().sum();
+        let holds_enough = self.is_whole() || sum >= LEAST_HELD * refs as f64;
+        if !self.is_enough() || !holds_enough {
+            return None;
+        }
+        let (value, error) = self.scaled(sums);
+        let low = (value - ERRORS * error).max(sum);
+        Estimate { value, low, high: value + ERRORS * error }.if_narrow()
+    }
+
+    /// How many kept pages lie above a page, on average, where `deep` of all do; and the standard
+    /// deviation.
+    fn depth(&self, deep: f64) -> (f64, f64) {
+        // Of the page itself it is known that it is kept.
+        let (others, drawn) = (self.pages as f64 - 1.0, self.kept() as f64 - 1.0);
+        let share = deep / others;
+        let rest = (others - drawn) / (others - 1.0).max(1.0);
+        let variance = drawn * share * (1.0 - share).max(0.0) * rest;
+        (if self.is_whole() { deep } else { drawn * share }, variance.sqrt())
+    }
+}
+
+/// How deep pages were found: how many other kept pages had been touched since.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Depths {
+    /// By the number of others, and by group.
+    found: Vec<[u64; GROUPS]>,
+    /// What was not found so far up, though it had been touched.
+    deeper: [u64; GROUPS],
+}
+
+impl Depths {
+    /// Nothing has been found; as many depths are told apart.
+    pub fn new(depths: usize) -> Self {
+        Depths { found: vec![[0; GROUPS]; depths], deeper: [0; GROUPS] }
+    }
+
+    /// How many depths are told apart.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.found.len()
+    }
+
+    /// Whether no depths are told apart at all.
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// A page of a group was found at `depth`: 1 is the page touched last.
+    #[inline(always)]
+    pub fn found(&mut self, depth: u32, group: usize) {
+        self.found[depth as usize - 1][group] += 1;
+    }
+
+    /// A page of a group was touched again that lies deeper than any depth that is told.
+    #[inline(always)]
+    pub fn deeper(&mut self, group: usize) {
+        self.deeper[group] += 1;
+    }
+
+    /// The misses of TLBs with 1 to `max_entries` entries.
+    pub fn misses(&self, population: &Population, max_entries: u32) -> Vec<Option<Estimate>> {
+        let mut beyond = vec![[0.0; GROUPS]; self.found.len() + 1];
+        for (group, (deeper, kept)) in self.deeper.iter().zip(&population.kept).enumerate() {
+            // The first touch of a page is a miss of every TLB.
+            let mut sum = deeper + kept;
+            beyond[self.found.len()][group] = sum as f64;
+            for (beyond, found) in beyond.iter_mut().zip(&self.found).rev() {
+                sum += found[group];
+                beyond[group] = sum as f64;
+            }
+        }
+        (1..=max_entries).map(|entries| misses(&beyond, population, entries)).collect()
+    }
+}
+
+/// The misses of a TLB; `beyond` tells by group how many look-ups of kept pages found at least so
+/// many others, or nothing.
+fn misses(beyond: &[[f64; GROUPS]], population: &Population, entries: u32) -> Option<Estimate> {
+    if population.pages <= u64::from(entries) {
+        return Some(Estimate::exactly(population.pages as f64));
+    }
+    let (depth, deviation) = population.depth(f64::from(entries));
+    if !population.is_enough() || (!population.is_whole() && depth < LEAST_HELD) {
+        return None;
+    }
+    // A sample cannot tell depths apart that are less than one kept page from each other.
+    let off = if population.is_whole() { 0.0 } else { (ERRORS * deviation).max(1.0) };
+    let at = |depth: f64| population.scaled(&between(beyond, depth));
+    let (value, error) = at(depth);
+    let (least, _) = at(depth + off);
+    let (most, most_error) = at(depth - off);
+    let low = value - (value - least).hypot(ERRORS * error);
+    let high = value + (most - value).hypot(ERRORS * error.max(most_error));
+    // Every page was missed once, and that is known of all.
+    Estimate { value, low: low.max(population.pages as f64), high }.if_narrow()
+}
+
+/// What lies at a depth that is not whole: those found at a whole depth are spread evenly over it
+/// and the next, as they are where the depths of a stream are.
+fn between(beyond: &[[f64; GROUPS]], depth: f64) -> [f64; GROUPS] {
+    let last = beyond.len() - 1;
+    let depth = depth.clamp(0.0, last as f64);
+    let (at, part) = (depth as usize, depth.fract());
+    let next = &beyond[(at + 1).min(last)];
+    std::array::from_fn(|group| beyond[at][group] + part * (next[group] - beyond[at][group]))
+}

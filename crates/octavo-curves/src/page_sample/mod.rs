@@ -1,0 +1,126 @@
+//! Curves from a sample of the pages, with the error that it brings: Waldspurger et al., "Efficient
+//! MRC construction with SHARDS", FAST 2015.
+//!
+//! At each page size a page is kept or not by a hash of its number, so that of a kept page every
+//! touch is seen. Among kept pages a page lies as deep as the rate says: a depth in the sample,
+//! scaled, is a depth in the stream, and the misses of kept pages, scaled, are those of all. That
+//! needs a small part of the work, for every number of entries at once. A working set is a sum over
+//! pages, of which the kept ones are a sample too.
+//!
+//! All pages are counted, kept or not. So the rate is not the one asked for but the one that the
+//! sample turned out to have, of which [`estimate`] makes the most.
+
+mod estimate;
+mod filter;
+mod one_size;
+#[cfg(test)]
+mod tests;
+
+use octavo_types::PageSize;
+
+use crate::sizes::Sizes;
+use crate::splitmix::splitmix;
+use crate::touches::{Kernel, Rows, Touches};
+use filter::Filter;
+use one_size::OneSize;
+
+pub use estimate::Estimate;
+
+/// Kept pages fall into so many groups, whose spread tells the error; a power of two.
+pub const GROUPS: usize = 32;
+
+/// Which pages are kept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PageSample {
+    /// The probability that a page is, from [`PageSample::MIN_RATE`] to 1.
+    pub rate: f64,
+    /// Which ones they are is drawn from this.
+    pub seed: u64,
+}
+
+impl PageSample {
+    /// With fewer pages, TLBs of 4096 entries would be as one of a single entry.
+    pub const MIN_RATE: f64 = 1.0 / 4096.0;
+
+    /// The group of a page, by its number at that size; none where it is not kept.
+    fn group(&self, page_size: PageSize, number: u64) -> Option<u8> {
+        let key = splitmix(self.seed ^ splitmix(u64::from(page_size.log2())));
+        let hash = splitmix(number ^ key);
+        // Every product with a power of two is exact; with a rate of 1 all are kept.
+        let kept = u128::from(hash) < (self.rate * 2f64.powi(64)) as u128;
+        kept.then_some((hash % GROUPS as u64) as u8)
+    }
+}
+
+/// What a sample tells of one stream at one page size.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SampledSize {
+    /// The page size.
+    pub page_size: PageSize,
+    /// Distinct pages, kept or not: an exact count.
+    pub pages: u64,
+    /// Those of them that were kept.
+    pub kept_pages: u64,
+    /// Misses of fully associative TLBs with *n* entries, at index *n* - 1; none where the sample
+    /// cannot tell.
+    pub misses: Vec<Option<Estimate>>,
+    /// For each window, [`crate::WorkingSet::page_refs`]; none where the sample cannot tell.
+    pub working_sets: Vec<(u64, Option<Estimate>)>,
+}
+
+/// The sampled pages of one stream, at all sizes.
+pub struct SampledPages {
+    filter: Filter,
+    max_entries: u32,
+    windows_refs: Vec<u64>,
+    sizes: Vec<OneSize>,
+}
+
+impl SampledPages {
+    /// Of fully associative TLBs with 1 to `max_entries` entries (none where it is 0), and of working
+    /// sets with `windows_refs`, at each of `sizes`.
+    pub fn new(sample: PageSample, sizes: &Sizes, max_entries: u32, windows_refs: &[u64]) -> Self {
+        let one = |(number, page_size)| {
+            OneSize::new(sample, number, page_size, max_entries, windows_refs)
+        };
+        SampledPages {
+            filter: Filter::new(sample, sizes),
+            max_entries,
+            windows_refs: windows_refs.to_vec(),
+            sizes: sizes.iter().enumerate().map(one).collect(),
+        }
+    }
+
+    /// The stream is over; it had `refs` references, all of them in the batches.
+    pub fn finish(&mut self, refs: u64) {
+        self.sizes.iter_mut().for_each(|size| size.finish(refs));
+    }
+
+    /// What each size has had, once it is finished.
+    pub fn results(&self) -> Vec<SampledSize> {
+        let sizes = self.sizes.iter().zip(self.filter.pages());
+        sizes
+            .map(|(size, pages)| size.result(*pages, self.max_entries, &self.windows_refs))
+            .collect()
+    }
+}
+
+impl Kernel for SampledPages {
+    fn take(&mut self, batch: &Touches, rows: &Rows) {
+        let runs = self.filter.take(batch, rows);
+        self.sizes.iter_mut().for_each(|size| size.grow(rows));
+        for run in runs {
+            // Mostly it is one size or two.
+            let mut sizes = run.sizes;
+            while sizes != 0 {
+                self.sizes[sizes.trailing_zeros() as usize].take(run, rows);
+                sizes &= sizes - 1;
+            }
+        }
+    }
+
+    fn flush(&mut self, _: u64) {
+        self.filter.forget();
+        self.sizes.iter_mut().for_each(OneSize::flush);
+    }
+}

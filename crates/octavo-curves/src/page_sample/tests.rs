@@ -1,0 +1,250 @@
+//! What is counted of kept pages, against plain lists of them; what is made of it, against the exact
+//! kernels.
+
+use super::estimate::Depths;
+use super::*;
+use crate::counts::Stream;
+use crate::stack::{MAX_ENTRIES, Stack};
+use crate::touches::testing::{base_pages, feed};
+use crate::working_sets::WorkingSets;
+use octavo_oracle::strategies::{RandomStream, few_pages, stream};
+use octavo_oracle::{NaiveSampledDepths, NaiveWorkingSet};
+use octavo_types::{Instructions, PageNumber};
+use proptest::prelude::*;
+use proptest::sample::subsequence;
+
+fn some_sizes() -> impl Strategy<Value = Sizes> {
+    let all: Vec<PageSize> = (12..=30).map(|l| PageSize::from_log2(l).unwrap()).collect();
+    subsequence(all, 1..=11).prop_map(Sizes::new)
+}
+
+fn some_windows() -> impl Strategy<Value = Vec<u64>> {
+    prop::collection::vec(prop_oneof![1u64..10, 1u64..200, Just(1 << 62)], 0..4)
+}
+
+fn some_stream() -> impl Strategy<Value = RandomStream> {
+    prop_oneof![few_pages(70, 0..60), stream(0..30)]
+}
+
+/// The kernel at the end of a stream.
+fn sampled(
+    random: &RandomStream,
+    stream: Stream,
+    sample: PageSample,
+    (sizes, max_entries, windows_refs): (&Sizes, u32, &[u64]),
+    batch_steps: usize,
+) -> SampledPages {
+    let mut kernel = SampledPages::new(sample, sizes, max_entries, windows_refs);
+    let refs = feed(&mut kernel, random, stream, sizes, batch_steps);
+    kernel.finish(refs);
+    kernel
+}
+
+/// Depths, kept pages and page references in each window, by group, as plain lists tell them.
+fn check_counts(
+    random: &RandomStream,
+    stream: Stream,
+    sample: PageSample,
+    (sizes, windows_refs): (&Sizes, &[u64]),
+    kernel: &SampledPages,
+) {
+    let references = base_pages(random, stream);
+    for (number, page_size) in sizes.iter().enumerate() {
+        let shift = page_size.base_shift();
+        let group = |base: &PageNumber| sample.group(page_size, base.raw() >> shift);
+        let mut naive = NaiveSampledDepths::default();
+        for base in references.iter().flatten() {
+            naive.touch(PageNumber::new(base.raw() >> shift), group(base));
+        }
+        let of_size = &kernel.sizes[number];
+        let (depths, kept) = of_size.counted();
+        let mut expected = Depths::new(depths.len());
+        for ((group, others), times) in &naive.found {
+            for _ in 0..*times {
+                match *others < depths.len() {
+                    true => expected.found(*others as u32 + 1, usize::from(*group)),
+                    false => expected.deeper(usize::from(*group)),
+                }
+            }
+        }
+        assert_eq!(depths, &expected, "{page_size}");
+        for (group, kept) in (0u8..).zip(kept) {
+            assert_eq!(*kept, naive.kept.get(&group).copied().unwrap_or(0), "{page_size}");
+        }
+        for &window_refs in windows_refs {
+            let mut expected = [0.0; GROUPS];
+            for (wanted, expected) in (0u8..).zip(&mut expected) {
+                if !naive.kept.contains_key(&wanted) {
+                    continue;
+                }
+                let mut naive = NaiveWorkingSet::new(page_size, window_refs);
+                for pages in &references {
+                    let of_group = pages.iter().filter(|page| group(page) == Some(wanted));
+                    naive.reference(&of_group.copied().collect::<Vec<_>>());
+                }
+                *expected = naive.page_refs as f64;
+            }
+            assert_eq!(of_size.page_refs(window_refs), expected, "{page_size} {window_refs}");
+        }
+    }
+}
+
+proptest! {
+    // Plain windows are slow, and there is one for each group.
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn kept_pages_are_counted_as_in_plain_lists(
+        random in some_stream(),
+        sizes in some_sizes(),
+        windows in some_windows(),
+        rate in prop_oneof![Just(1.0), 0.05f64..0.9],
+        seed in any::<u64>(),
+        max_entries in prop_oneof![1u32..5, 6u32..40, Just(MAX_ENTRIES)],
+        batch_steps in 1usize..70,
+    ) {
+        let sample = PageSample { rate, seed };
+        for stream in [Stream::Fetch, Stream::Data, Stream::All] {
+            let asked = (&sizes, max_entries, &windows[..]);
+            let kernel = sampled(&random, stream, sample, asked, batch_steps);
+            check_counts(&random, stream, sample, (&sizes, &windows), &kernel);
+        }
+    }
+
+    /// Every number, and no doubt about any.
+    #[test]
+    fn a_sample_of_all_pages_is_exact(
+        random in some_stream(),
+        sizes in some_sizes(),
+        windows in some_windows(),
+        seed in any::<u64>(),
+        max_entries in prop_oneof![1u32..5, 6u32..40, Just(MAX_ENTRIES)],
+        batch_steps in 1usize..70,
+    ) {
+        let sample = PageSample { rate: 1.0, seed };
+        for stream in [Stream::Fetch, Stream::Data, Stream::All] {
+            let asked = (&sizes, max_entries, &windows[..]);
+            let results = sampled(&random, stream, sample, asked, batch_steps).results();
+            let mut stack = Stack::new(sizes.clone(), max_entries, Instructions::PORTABLE);
+            feed(&mut stack, &random, stream, &sizes, batch_steps);
+            let mut working_sets = WorkingSets::new(sizes.clone(), windows.clone());
+            let refs = feed(&mut working_sets, &random, stream, &sizes, batch_steps);
+            working_sets.finish(refs);
+            let exactly = |value: f64| Some(Estimate { value, low: value, high: value });
+            let mut page_refs = working_sets.results().into_iter();
+            let expected: Vec<SampledSize> = stack.curves().into_iter().map(|curve| SampledSize {
+                page_size: curve.page_size,
+                pages: curve.pages,
+                kept_pages: curve.pages,
+                misses: curve.misses.iter().map(|misses| exactly(*misses as f64)).collect(),
+                working_sets: windows.iter().map(|window| {
+                    (*window, exactly(page_refs.next().unwrap().page_refs as f64))
+                }).collect(),
+            }).collect();
+            prop_assert_eq!(results, expected);
+        }
+    }
+}
+
+/// What an estimate says beside the truth, over many seeds.
+#[derive(Default)]
+struct Judged {
+    truth: f64,
+    values: Vec<f64>,
+    held: usize,
+}
+
+impl Judged {
+    fn add(&mut self, truth: f64, told: Option<Estimate>) {
+        let told = told.expect("the sample is large enough");
+        self.truth = truth;
+        self.values.push(told.value);
+        self.held += usize::from((told.low..=told.high).contains(&truth));
+    }
+
+    /// How many of its own standard errors the mean is off.
+    fn errors_off(&self) -> f64 {
+        let n = self.values.len() as f64;
+        let mean = self.values.iter().sum::<f64>() / n;
+        let squares: f64 = self.values.iter().map(|value| (value - mean).powi(2)).sum();
+        (mean - self.truth) / (squares / (n - 1.0) / n).sqrt()
+    }
+}
+
+/// Loads of pages, half of them of a few that are used more.
+fn skewed_loads(pages: u64, loads: usize) -> RandomStream {
+    let mut state = 7;
+    let mut draw = || {
+        state = splitmix(state);
+        let page = state >> 8;
+        (if state % 2 == 0 { page % pages } else { page % (pages / 8) }, 1, false)
+    };
+    let steps: Vec<_> = (0..loads).map(|_| draw()).collect();
+    octavo_oracle::strategies::loads(&steps)
+}
+
+/// Seeds are fixed, so that this fails always or never: with a threshold that is off by one page, a
+/// rate that is off by a tenth, or half the error it does.
+#[test]
+fn estimates_are_unbiased_and_intervals_hold_the_exact_number() {
+    const SEEDS: u64 = 200;
+    const WINDOW_REFS: u64 = 500;
+    const ENTRIES: [usize; 3] = [100, 300, 600];
+    let sizes = Sizes::new(vec![PageSize::BASE, PageSize::from_log2(13).unwrap()]);
+    let random = skewed_loads(2000, 20_000);
+    let mut stack = Stack::new(sizes.clone(), 1000, Instructions::PORTABLE);
+    let mut working_sets = WorkingSets::new(sizes.clone(), vec![WINDOW_REFS]);
+    feed(&mut stack, &random, Stream::Data, &sizes, 1000);
+    let refs = feed(&mut working_sets, &random, Stream::Data, &sizes, 1000);
+    working_sets.finish(refs);
+    let (curves, exact_sets) = (stack.curves(), working_sets.results());
+    let mut judged: Vec<Judged> = Vec::new();
+    judged.resize_with(sizes.len() * (ENTRIES.len() + 1), Judged::default);
+    for seed in 0..SEEDS {
+        let asked = (&sizes, 1000, &[WINDOW_REFS][..]);
+        let sample = PageSample { rate: 0.2, seed };
+        let results = sampled(&random, Stream::Data, sample, asked, 1000).results();
+        let mut judged = judged.iter_mut();
+        for ((told, exact), sets) in results.iter().zip(&curves).zip(&exact_sets) {
+            assert_eq!(told.pages, exact.pages);
+            judged.next().unwrap().add(sets.page_refs as f64, told.working_sets[0].1);
+            for entries in ENTRIES {
+                let truth = exact.misses[entries - 1] as f64;
+                judged.next().unwrap().add(truth, told.misses[entries - 1]);
+            }
+        }
+    }
+    for (at, judged) in judged.iter().enumerate() {
+        let share = judged.held as f64 / SEEDS as f64;
+        // Four standard errors: one of 16,000 fails that is right.
+        assert!(judged.errors_off().abs() < 4.0, "number {at}: {} off", judged.errors_off());
+        assert!(share > 0.9, "number {at}: {share} of intervals hold it");
+    }
+}
+
+#[test]
+fn little_kept_is_not_told() {
+    let sizes = Sizes::new(vec![PageSize::BASE]);
+    let random = skewed_loads(400, 8000);
+    let sample = |rate| {
+        let asked = (&sizes, 1000, &[100][..]);
+        let sample = PageSample { rate, seed: 1 };
+        sampled(&random, Stream::Data, sample, asked, 1000).results().remove(0)
+    };
+    let few = sample(0.02);
+    assert_eq!(few.pages, 400);
+    assert!(few.kept_pages < 30, "{}", few.kept_pages);
+    assert_eq!(few.working_sets, [(100, None)]);
+    assert!(few.misses[..399].iter().all(Option::is_none));
+    // A TLB that holds all pages misses each once, and pages are counted exactly.
+    let pages = Estimate { value: 400.0, low: 400.0, high: 400.0 };
+    assert!(few.misses[399..].iter().all(|misses| *misses == Some(pages)));
+    let more = sample(0.25);
+    assert!(more.working_sets[0].1.is_some());
+    let told: Vec<bool> = more.misses.iter().map(Option::is_some).collect();
+    let first = told.iter().position(|told| *told).unwrap();
+    // Five kept pages in a TLB, at the rate that the sample turned out to have.
+    let expected = (5.0 * 399.0 / (more.kept_pages - 1) as f64).ceil() as usize;
+    assert_eq!(first + 1, expected);
+    assert!(told[first..].iter().all(|told| *told));
+}
