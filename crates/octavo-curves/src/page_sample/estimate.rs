@@ -107,15 +107,17 @@ impl Population {
         Estimate { value, low, high: value + ERRORS * error }.if_narrow()
     }
 
-    /// How many kept pages lie above a page, on average, where `deep` of all do; and the standard
-    /// deviation.
+    /// The depth in the sample from which on pages count as missed where `deep` others of all suffice
+    /// for a miss; and the standard deviation of how many of so many others are kept.
     fn depth(&self, deep: f64) -> (f64, f64) {
+        // Where every depth below all pages is equally likely, so is every depth below the kept ones.
+        let depth = deep * self.kept() as f64 / self.pages as f64;
         // Of the page itself it is known that it is kept.
         let (others, drawn) = (self.pages as f64 - 1.0, self.kept() as f64 - 1.0);
         let share = deep / others;
         let rest = (others - drawn) / (others - 1.0).max(1.0);
         let variance = drawn * share * (1.0 - share).max(0.0) * rest;
-        (if self.is_whole() { deep } else { drawn * share }, variance.sqrt())
+        (if self.is_whole() { deep } else { depth }, variance.sqrt())
     }
 }
 

@@ -171,31 +171,27 @@ impl Judged {
     }
 }
 
-/// Loads of pages, half of them of a few that are used more.
-fn skewed_loads(pages: u64, loads: usize) -> RandomStream {
+/// Loads of any of `pages` pages, the even ones of one of the first `used_more`.
+fn random_loads(pages: u64, used_more: u64, loads: usize) -> RandomStream {
     let mut state = 7;
     let mut draw = || {
         state = splitmix(state);
         let page = state >> 8;
-        (if state % 2 == 0 { page % pages } else { page % (pages / 8) }, 1, false)
+        (page % if state % 2 == 0 { used_more } else { pages }, 1, false)
     };
     let steps: Vec<_> = (0..loads).map(|_| draw()).collect();
     octavo_oracle::strategies::loads(&steps)
 }
 
-/// Seeds are fixed, so that this fails always or never: with a threshold that is off by one page, a
-/// rate that is off by a tenth, or half the error it does.
-#[test]
-fn estimates_are_unbiased_and_intervals_hold_the_exact_number() {
-    const SEEDS: u64 = 200;
+/// Working sets and misses of two page sizes, from samples with many seeds.
+fn judged(random: &RandomStream) -> Vec<Judged> {
     const WINDOW_REFS: u64 = 500;
     const ENTRIES: [usize; 3] = [100, 300, 600];
     let sizes = Sizes::new(vec![PageSize::BASE, PageSize::from_log2(13).unwrap()]);
-    let random = skewed_loads(2000, 20_000);
     let mut stack = Stack::new(sizes.clone(), 1000, Instructions::PORTABLE);
     let mut working_sets = WorkingSets::new(sizes.clone(), vec![WINDOW_REFS]);
-    feed(&mut stack, &random, Stream::Data, &sizes, 1000);
-    let refs = feed(&mut working_sets, &random, Stream::Data, &sizes, 1000);
+    feed(&mut stack, random, Stream::Data, &sizes, 1000);
+    let refs = feed(&mut working_sets, random, Stream::Data, &sizes, 1000);
     working_sets.finish(refs);
     let (curves, exact_sets) = (stack.curves(), working_sets.results());
     let mut judged: Vec<Judged> = Vec::new();
@@ -203,7 +199,7 @@ fn estimates_are_unbiased_and_intervals_hold_the_exact_number() {
     for seed in 0..SEEDS {
         let asked = (&sizes, 1000, &[WINDOW_REFS][..]);
         let sample = PageSample { rate: 0.2, seed };
-        let results = sampled(&random, Stream::Data, sample, asked, 1000).results();
+        let results = sampled(random, Stream::Data, sample, asked, 1000).results();
         let mut judged = judged.iter_mut();
         for ((told, exact), sets) in results.iter().zip(&curves).zip(&exact_sets) {
             assert_eq!(told.pages, exact.pages);
@@ -214,18 +210,38 @@ fn estimates_are_unbiased_and_intervals_hold_the_exact_number() {
             }
         }
     }
-    for (at, judged) in judged.iter().enumerate() {
-        let share = judged.held as f64 / SEEDS as f64;
+    judged
+}
+
+/// Seeds are fixed, so that these tests fail always or never.
+const SEEDS: u64 = 400;
+
+/// With a threshold that is off by one kept page, or a scale that is off by a tenth, this fails.
+#[test]
+fn estimates_are_unbiased_where_all_depths_are_as_likely() {
+    for (at, judged) in judged(&random_loads(2000, 2000, 20_000)).iter().enumerate() {
         // Four standard errors: one of 16,000 fails that is right.
         assert!(judged.errors_off().abs() < 4.0, "number {at}: {} off", judged.errors_off());
-        assert!(share > 0.9, "number {at}: {share} of intervals hold it");
+    }
+}
+
+/// Where the curve bends, depths that are off make a bias, which is to be small beside the error.
+/// With half the error this fails.
+#[test]
+fn intervals_hold_the_exact_number() {
+    for (at, judged) in judged(&random_loads(2000, 250, 20_000)).iter().enumerate() {
+        let share = judged.held as f64 / SEEDS as f64;
+        assert!(share > 0.92, "number {at}: {share} of intervals hold it");
+        // Of one estimate, not of the mean.
+        let off = judged.errors_off() / (SEEDS as f64).sqrt();
+        assert!(off.abs() < 0.4, "number {at}: {off} off");
     }
 }
 
 #[test]
 fn little_kept_is_not_told() {
     let sizes = Sizes::new(vec![PageSize::BASE]);
-    let random = skewed_loads(400, 8000);
+    let random = random_loads(400, 50, 8000);
     let sample = |rate| {
         let asked = (&sizes, 1000, &[100][..]);
         let sample = PageSample { rate, seed: 1 };
