@@ -264,11 +264,16 @@ def configure_curves(
             f"--threads private gives each thread a core, and --processes {processes} one to all "
             "processes: give one of them."
         )
-    if threads == "private" and sample is not None:
-        raise UsageError(
-            "--sample-pages tells of TLBs that all threads of a process share: leave it out, or "
-            "--threads private."
-        )
+    emptied = "--flush-every" if flush_every is not None else "--processes flush"
+    for option, given in (
+        ("--threads private", threads == "private"),
+        (emptied, flush_every is not None or processes == "flush"),
+    ):
+        if given and sample is not None:
+            raise UsageError(
+                "--sample-pages tells of TLBs that all threads of a process share and that nobody "
+                f"empties: leave it out, or {option}."
+            )
     chosen_streams = {choose(stream, STREAMS, "stream") for stream in streams}
     machines = load_tlb_presets(tlb_preset_names() if "all" in presets else presets)
     pairs = DEFAULT_TWO_SIZES if two_sizes is None else two_sizes

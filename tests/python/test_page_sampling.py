@@ -194,6 +194,14 @@ def test_a_sample_is_off_by_its_interval_at_most_and_exact_where_it_says_so() ->
     assert counted["kept_pages"] < counted["pages"] / 4
 
 
+@pytest.mark.parametrize(
+    "other", [{"threads": "private"}, {"flush_every": 1000}, {"processes": "flush"}]
+)
+def test_tlbs_of_one_thread_or_emptied_ones_are_not_sampled(other: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"^--sample-pages tells of TLBs .*: leave it out, or --"):
+        octavo.curves("synth:zipf?table=1MiB&references=1k", sample_pages="1/2", **other)
+
+
 def test_a_ratio_to_what_may_be_nothing_is_not_told() -> None:
     one = Estimate(2.0, 1.0, 3.0)
     assert one.over(Estimate(1.0, 0.0, 2.0)) is None
