@@ -186,7 +186,7 @@ def test_reproduce_writes_the_tables_and_the_figures(
     measured: Measurement, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = Study((measured,), {})
-    monkeypatch.setattr("octavo.studies.two_page_sizes.run_study", lambda on_program: study)
+    monkeypatch.setattr("octavo.studies.two_page_sizes.run_study", lambda on_program, most: study)
     done = CliRunner().invoke(app, ["reproduce", "two-page-sizes", "--out", str(tmp_path / "out")])
     assert done.exit_code == 0, done.stderr
     assert done.stdout == to_markdown(study)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from octavo.rows import Row
 from octavo.studies.markdown import table
-from octavo.studies.programs import load_programs, run_programs
+from octavo.studies.programs import extent_note, load_programs, run_programs
 from octavo.units import (
     BASE_PAGE,
     KIB,
@@ -152,6 +152,8 @@ class Study:
 
     measurements: tuple[Measurement, ...]
     skipped: dict[str, str]
+    max_instructions: int | None = None
+    """After how many each program was ended; None where it was not."""
 
     def records(self) -> list[dict[str, Any]]:
         """One flat record for each program: its figures and the verdicts."""
@@ -168,6 +170,7 @@ class Study:
                 {"key": claim.key, "paper": claim.paper, "line": claim.line, **self.tally(claim)}
                 for claim in CLAIMS
             ],
+            "max_instructions": self.max_instructions,
             "programs": self.records(),
             "skipped": self.skipped,
         }
@@ -182,15 +185,17 @@ class Study:
         }
 
 
-def run_study(on_program: Callable[[str], None]) -> Study:
-    """Runs every program that is installed; `on_program` hears the name of each as it starts."""
+def run_study(on_program: Callable[[str], None], max_instructions: int | None = None) -> Study:
+    """Runs every program that is installed; `on_program` hears the name of each as it starts. With
+    `max_instructions`, each ends after so many."""
     measurements, skipped = [], {}
-    for name, outcome in run_programs(load_programs(PROGRAMS), ["run"], on_program):
+    programs = load_programs(PROGRAMS)
+    for name, outcome in run_programs(programs, ["run"], on_program, max_instructions):
         if isinstance(outcome, str):
             skipped[name] = outcome
         else:
             measurements.append(measure(name, outcome["rows"]))
-    return Study(tuple(measurements), skipped)
+    return Study(tuple(measurements), skipped, max_instructions)
 
 
 def measure(program: str, rows: Sequence[Row]) -> Measurement:
@@ -240,7 +245,18 @@ def _low_at(misses: dict[int, int]) -> int | None:
 
 def to_markdown(study: Study) -> str:
     """The table beside what the paper says, and the count."""
-    return "\n".join([*_heading(), *_figures(study), "", *_verdicts(study), "", *_notes(study), ""])
+    return "\n".join(
+        [
+            *_heading(),
+            *_extent(study),
+            *_figures(study),
+            "",
+            *_verdicts(study),
+            "",
+            *_notes(study),
+            "",
+        ]
+    )
 
 
 def _heading() -> Iterator[str]:
@@ -253,6 +269,11 @@ def _heading() -> Iterator[str]:
         "4 KiB pages, and growth is over that; it is steeper where a program touches little."
     )
     yield ""
+
+
+def _extent(study: Study) -> Iterator[str]:
+    for note in extent_note(study.max_instructions):
+        yield from (note, "")
 
 
 def _figures(study: Study) -> Iterator[str]:

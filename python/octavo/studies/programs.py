@@ -15,6 +15,7 @@ from typing import Any
 
 from octavo.machine import read_toml
 from octavo.studies.inputs import make_inputs
+from octavo.units import format_count
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,15 @@ def run_programs(
     programs: Sequence[Program],
     arguments: Sequence[str],
     on_program: Callable[[str], None],
+    max_instructions: int | None,
 ) -> Iterator[tuple[str, dict[str, Any] | str]]:
     """Runs every program that is installed; gives its document, or why there is none.
 
     `arguments` are a command of octavo and its options; `on_program` hears the name of each
-    program as it starts.
+    program as it starts. With `max_instructions`, each ends after so many.
     """
+    if max_instructions is not None:
+        arguments = [*arguments, "--max-instructions", str(max_instructions)]
     with tempfile.TemporaryDirectory(prefix="octavo-study-") as name:
         directory = Path(name)
         inputs = {key: str(path) for key, path in make_inputs(directory).items()}
@@ -50,6 +54,12 @@ def run_programs(
                 continue
             on_program(program.name)
             yield program.name, _run(fill_in(program, inputs), arguments, directory)
+
+
+def extent_note(max_instructions: int | None) -> Iterator[str]:
+    """How much of each program was run, where it was not all: a paragraph."""
+    if max_instructions is not None:
+        yield f"Of each program the first {format_count(max_instructions)} instructions were run."
 
 
 def fill_in(program: Program, inputs: dict[str, str]) -> list[str]:

@@ -93,6 +93,8 @@ class Study:
 
     measurements: tuple[Measurement, ...]
     skipped: dict[str, str]
+    max_instructions: int | None = None
+    """After how many each program was ended; None where it was not."""
 
 
 def _flattened(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -108,16 +110,18 @@ def _flattened(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield from _flattened(f"{name}.{key}" if name else str(key), part)
 
 
-def run_study(on_program: Callable[[str], None]) -> Study:
-    """Runs every program that is installed; `on_program` hears the name of each as it starts."""
+def run_study(on_program: Callable[[str], None], max_instructions: int | None = None) -> Study:
+    """Runs every program that is installed; `on_program` hears the name of each as it starts. With
+    `max_instructions`, each ends after so many."""
     measurements, skipped = [], {}
-    for name, outcome in run_programs(load_programs(PROGRAMS), ARGUMENTS, on_program):
+    programs = load_programs(PROGRAMS)
+    for name, outcome in run_programs(programs, ARGUMENTS, on_program, max_instructions):
         if isinstance(outcome, str):
             skipped[name] = outcome
         else:
             measurements.append(measure(name, outcome["rows"]))
     ordered = sorted(measurements, key=lambda measured: measured.working_set_bytes)
-    return Study(tuple(ordered), skipped)
+    return Study(tuple(ordered), skipped, max_instructions)
 
 
 class _Rows:

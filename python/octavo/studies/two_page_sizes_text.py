@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from octavo.studies.markdown import table
+from octavo.studies.programs import extent_note
 from octavo.studies.two_page_sizes import (
     FEWEST_PROGRAMS,
     LARGE,
@@ -40,6 +41,7 @@ def to_document(study: Study) -> dict[str, Any]:
             }
             for claim, found in _answers(study)
         ],
+        "max_instructions": study.max_instructions,
         "programs": [measured.record() for measured in study.measurements],
         "skipped": study.skipped,
     }
@@ -47,14 +49,14 @@ def to_document(study: Study) -> dict[str, Any]:
 
 def to_markdown(study: Study) -> str:
     """Every table and figure beside what the paper says."""
-    parts = [_heading()]
+    parts = [_heading(), extent_note(study.max_instructions)]
     if study.measurements:
         parts += [_workloads(study), _working_sets(study), _full(study)]
         parts += [_sets(study, number) for number in range(len(SHAPES))]
         parts += [_indexes(study, number) for number in range(len(SHAPES))]
         parts.append(_claims(study))
     parts.append(_notes(study))
-    return "\n".join(line for part in parts for line in (*part, ""))
+    return "\n".join(line for part in map(list, parts) if part for line in (*part, ""))
 
 
 def _answers(study: Study) -> list[tuple[Claim, Found | None]]:
