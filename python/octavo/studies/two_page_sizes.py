@@ -112,7 +112,8 @@ def _flattened(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 def run_study(on_program: Callable[[str], None], max_instructions: int | None = None) -> Study:
     """Runs every program that is installed; `on_program` hears the name of each as it starts. With
-    `max_instructions`, each ends after so many."""
+    `max_instructions`, each ends after so many.
+    """
     measurements, skipped = [], {}
     programs = load_programs(PROGRAMS)
     for name, outcome in run_programs(programs, ARGUMENTS, on_program, max_instructions):
