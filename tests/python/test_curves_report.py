@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+import octavo
 from curve_fakes import curves_process, curves_result, falling, small_configuration
 from octavo.archive import curves_files
 from octavo.cli import app
@@ -26,7 +27,7 @@ from octavo.report.curves_data import report_data
 from octavo.report.figures import FORMATS, figure_files
 from octavo.report.look import ordered_colours
 from octavo.report.thinning import TOLERANCE, thinned
-from octavo.units import KIB
+from octavo.units import KIB, format_bytes, page_size
 from pages import assert_loads_nothing, charts_of
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -66,18 +67,18 @@ def result(request: pytest.FixtureRequest) -> CurvesResult:
 # --- what is drawn -------------------------------------------------------------------------------
 
 
-@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=300), st.booleans())
-def test_lines_pass_near_every_point_left_out(counts: list[int], falls: bool) -> None:
+@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=300), st.booleans(), st.integers(1, 70))
+def test_lines_pass_near_every_point_left_out(counts: list[int], falls: bool, first: int) -> None:
     if falls:
         counts.sort(reverse=True)
-    kept = list(thinned(counts))
+    kept = list(thinned(counts, first=first))
     assert kept == sorted(set(kept))
     assert {0, len(counts) - 1} <= set(kept)
-    assert {place for place in range(len(counts)) if (place + 1).bit_count() == 1} <= set(kept)
+    assert {place for place in range(len(counts)) if (place + first).bit_count() == 1} <= set(kept)
     heights = [log(max(count, 0.5)) for count in counts]
     for left, right in pairwise(kept):
         for place in range(left + 1, right):
-            share = log((place + 1) / (left + 1)) / log((right + 1) / (left + 1))
+            share = log((place + first) / (left + first)) / log((right + first) / (left + first))
             line = heights[left] + share * (heights[right] - heights[left])
             assert abs(line - heights[place]) <= TOLERANCE + 1e-9
 
@@ -85,6 +86,22 @@ def test_lines_pass_near_every_point_left_out(counts: list[int], falls: bool) ->
 def test_a_smooth_curve_is_drawn_by_few_points() -> None:
     counts = [round(10**12 * exp(-log(1 + place))) for place in range(4096)]
     assert len(list(thinned(counts))) == 13
+
+
+def test_what_a_sample_tells_is_drawn() -> None:
+    trace = "synth:zipf?table=16MiB&references=30k"
+    result = octavo.curves(trace, streams=["data"], windows=[10**4], sample_pages="1/8")
+    data, sampled = report_data(result), result.total["data"].sampled
+    assert sampled is not None
+    drawn = data["misses"]["Data"]
+    assert {record["pages"] for record in drawn} == {
+        format_bytes(size) for size, told in sampled.items() if any(told.misses)
+    }
+    for record in drawn:
+        told = sampled[page_size(record["pages"])].misses[record["entries"] - 1]
+        assert told is not None
+        assert record["misses"] == round(told.value)
+    assert data["working_sets"]["Data"][0]["normalised"] == 1
 
 
 def test_the_figures_hold_what_was_counted() -> None:

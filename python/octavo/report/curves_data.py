@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import groupby
 from typing import Any
 
 from octavo import curves_metrics as metrics
@@ -57,21 +58,28 @@ class _Shown:
         self._configuration = result.configuration
         self._curves = result.total[stream]
         self._lived = result.by_process[result.main][stream]
+        self._byte_refs = {**self._lived.byte_refs, **_sampled_byte_refs(self._lived)}
 
     def misses(self) -> Iterator[Record]:
         """Of fully associative TLBs, over their entries, for each page size and pair."""
         for size, stack in self._curves.stack.items():
             yield from self._curve(format_bytes(size), stack.misses)
+        for size, sampled in (self._curves.sampled or {}).items():
+            for told, of_run in groupby(enumerate(sampled.misses), lambda at: at[1] is not None):
+                run = [(place, one.value) for place, one in of_run if one is not None]
+                if told:
+                    counts = [round(value) for _, value in run]
+                    yield from self._curve(format_bytes(size), counts, run[0][0] + 1)
         for pair in self._curves.pairs:
             entries = range(1, len(pair.full.small_misses) + 1)
             counts = [pair.full.misses(number - 1) for number in entries]
             yield from self._curve(pair_name(pair.small, pair.large), counts)
 
-    def _curve(self, pages: str, counts: Any) -> Iterator[Record]:
-        for place in thinned(counts):
+    def _curve(self, pages: str, counts: Any, first: int = 1) -> Iterator[Record]:
+        for place in thinned(counts, first=first):
             misses = counts[place]
             rate = _rate(self._curves, misses)
-            yield {"pages": pages, "entries": place + 1, "misses": misses, "rate": rate}
+            yield {"pages": pages, "entries": place + first, "misses": misses, "rate": rate}
 
     def costs(self) -> Iterator[Record]:
         """Of a few TLBs, for each page size and pair."""
@@ -110,7 +118,7 @@ class _Shown:
     def working_sets(self) -> Iterator[Record]:
         """Average working sets of the process that did most, over those with 4 KiB pages."""
         lived = self._lived
-        for (size, window), byte_refs in lived.byte_refs.items():
+        for (size, window), byte_refs in self._byte_refs.items():
             yield from self._working_set(format_bytes(size), size, window, byte_refs, "one")
         for pair in lived.pairs:
             for window, byte_refs in pair.byte_refs.items():
@@ -120,7 +128,7 @@ class _Shown:
     def _working_set(
         self, pages: str, size: int, window: int, byte_refs: int, sizes: str
     ) -> Iterator[Record]:
-        base = self._lived.byte_refs.get((BASE_PAGE, window), 0)
+        base = self._byte_refs.get((BASE_PAGE, window), 0)
         normalised = metrics.normalised_working_set(byte_refs, base)
         average = metrics.average_working_set(byte_refs, self._lived.references)
         if normalised is not None and average is not None:
@@ -176,6 +184,16 @@ class _Shown:
             for ways in WAYS
             if (misses := of(1 << level, ways)) is not None
         ]
+
+
+def _sampled_byte_refs(curves: StreamCurves) -> dict[tuple[int, int], int]:
+    """`StreamCurves.byte_refs`, where a sample of the pages tells them."""
+    return {
+        (size, window): round(one.value)
+        for size, sampled in (curves.sampled or {}).items()
+        for window, one in sampled.byte_refs.items()
+        if one is not None
+    }
 
 
 def _window_name(refs: int) -> str:
