@@ -13,8 +13,8 @@ def thinned(counts: Sequence[float], tolerance: float = TOLERANCE, first: int = 
     """Places whose connecting lines, on logarithmic axes, pass near all others.
 
     `counts` are at `first` and the numbers after it; the first, the last and those at powers of two
-    are always among them. The method is the "swinging door": from a kept point, the slopes that pass
-    near all points since narrow down until none is left.
+    are always among them. The method is the "swinging door": from a kept point, the slopes that
+    pass near all points since narrow down until none is left.
     """
     heights = [log(max(count, 0.5)) for count in counts]
     anchor, low, high = 0, -inf, inf
