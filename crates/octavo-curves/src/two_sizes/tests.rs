@@ -29,7 +29,8 @@ fn config() -> impl Strategy<Value = TwoSizesConfig> {
     ];
     let window = || prop_oneof![1 => Just(1u64), 3 => 1u64..8, 4 => 1u64..150, 1 => 64u64..5000, 1 => Just(1 << 62)];
     let threshold = |blocks: u32| prop_oneof![1..=blocks, 1..=blocks.min(4), Just(blocks / 2)];
-    (pair, window(), prop::collection::vec(window(), 0..4), 0u32..20, 0u8..=4).prop_flat_map(
+    let sets_log2 = prop_oneof![9 => 0u8..=4, 1 => 5u8..=10];
+    (pair, window(), prop::collection::vec(window(), 0..4), 0u32..20, sets_log2).prop_flat_map(
         move |((small, large), window_refs, windows_refs, max_entries, max_sets_log2)| {
             threshold(1 << (large - small)).prop_map(move |threshold_blocks| TwoSizesConfig {
                 small: size(small),
