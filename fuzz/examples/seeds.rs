@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use octavo_os::frames::snapshot::Snapshot;
 use octavo_trace::native::Manifest;
 use octavo_trace::sink::{Output, Sink};
 use octavo_trace::source::{Batch, Step};
@@ -113,6 +114,21 @@ fn champsim_seeds(seeds: &Seeds) {
     assert_eq!((plain[0].len(), cloud.len()), (64, 96));
     seeds.put("champsim_cloudsuite", "plain", &[cloud.clone(), cloud.clone()].concat());
     seeds.put("champsim_cloudsuite", "cut", &cloud[..95]);
+}
+
+/// Of a machine with 64 frames: those that everybody may know of, and with the state of each.
+fn snapshot_seeds(seeds: &Seeds) {
+    let proc = std::env::temp_dir().join(format!("octavo-seeds-{}", std::process::id()));
+    fs::create_dir_all(&proc).expect("a folder is made");
+    let put = |name, bytes: &[u8]| fs::write(proc.join(name), bytes).expect("a file is written");
+    put("buddyinfo", b"Node 0, zone DMA 4 2 1 1\n");
+    put("meminfo", b"MemTotal: 256 kB\n");
+    let take = || Snapshot::take(&proc, None).expect("a snapshot is taken").to_bytes();
+    seeds.put("snapshot", "orders", &take());
+    let flags = |frame: u64| if frame % 8 < 3 { 1 << 10 } else { (frame / 16) << 5 };
+    put("kpageflags", &(0..64).flat_map(|frame| flags(frame).to_le_bytes()).collect::<Vec<_>>());
+    seeds.put("snapshot", "frames", &take());
+    fs::remove_dir_all(&proc).expect("the folder is removed");
 }
 
 /// Packed records of twelve bytes: a type, a size, an address.
@@ -238,6 +254,7 @@ fn main() {
     seeds.texts("synthetic", SYNTHETIC);
     champsim_seeds(&seeds);
     drmemtrace_seeds(&seeds);
+    snapshot_seeds(&seeds);
     gem5_seeds(&seeds);
     let words = words();
     seeds.put("ring", "events", &bytes_of(&words));

@@ -32,3 +32,9 @@ pub fn with_checksums(bytes: &[u8]) -> Vec<u8> {
     }
     made
 }
+
+/// The same bytes with the checksum of all before as their last eight (docs/snapshot.md).
+pub fn with_last_checksum(bytes: &[u8]) -> Vec<u8> {
+    let content = &bytes[..bytes.len().saturating_sub(8)];
+    [content, &xxh3_64(content).to_le_bytes()].concat()
+}

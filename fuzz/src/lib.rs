@@ -6,6 +6,7 @@ mod memory;
 
 use std::io::{Cursor, Read};
 
+use octavo_os::frames::snapshot::Snapshot;
 use octavo_trace::check::Checker;
 use octavo_trace::formats::{OpenOptions, format_names, open_input};
 use octavo_trace::source::{Batch, Input, InputOptions, Source, Step};
@@ -13,7 +14,7 @@ use octavo_trace::synthetic::{self, Spec};
 use octavo_trace::{Decoder, Encoder, WordConsumer};
 use octavo_types::{Consumer, Event, Segment, VirtAddr};
 
-pub use checksums::with_checksums;
+pub use checksums::{with_checksums, with_last_checksum};
 
 /// The status with which a target ends that has nothing to try. libFuzzer itself uses 70 to 77.
 const SKIPPED: i32 = 10;
@@ -21,6 +22,9 @@ const SKIPPED: i32 = 10;
 const MAX_EXPANDED_BYTES: u64 = 1 << 16;
 /// What one input may make a reader hold, its batches included.
 const MAX_HELD_BYTES: usize = 160 << 20;
+/// What one snapshot may make its reader hold: of a memory of 4 TiB, which a few bytes can tell of,
+/// the free blocks are two bits a frame.
+const MAX_SNAPSHOT_BYTES: usize = 320 << 20;
 /// How many batches of a synthetic trace are made: it may have no end to speak of.
 const SYNTHETIC_BATCHES: usize = 2;
 
@@ -41,6 +45,17 @@ pub fn read_format(name: &str, bytes: &[u8]) {
         let options = OpenOptions { format: Some(name.to_owned()), input: options() };
         if let Ok(mut source) = open_input(input, &options) {
             drain(&mut *source, wants_places, usize::MAX, name == "native");
+        }
+    });
+}
+
+/// Reads `bytes` as a snapshot of memory, and sums it up.
+pub fn snapshot(bytes: &[u8]) {
+    memory::bounded(MAX_SNAPSHOT_BYTES, || {
+        if let Ok(snapshot) = Snapshot::from_bytes(bytes) {
+            let summary = snapshot.summary();
+            assert!(summary.free_bytes <= summary.simulated_bytes);
+            assert_eq!(Snapshot::from_bytes(&snapshot.to_bytes()).ok(), Some(snapshot));
         }
     });
 }

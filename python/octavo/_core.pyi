@@ -633,6 +633,60 @@ class TraceJob(Generic[_Outcome]):
     def result(self) -> _Outcome:
         """What it came to, once `wait` has said that nothing runs. Raises OctavoError."""
 
+class SizeCoverage(TypedDict):
+    """What pages of one size could use of a snapshot's free memory."""
+
+    page_size_bytes: int
+    free_blocks: int | None
+    """Free blocks of exactly this size, as the kernel counts them; None above its largest."""
+    usable_bytes: int | None
+    """Free memory in blocks of at least this size; None where not known."""
+    share: float | None
+    """The same as a share of all free memory."""
+    process_bytes: int | None
+    """Memory of the process that pages of this size could map as it lies; None without one."""
+
+class SnapshotProcess(TypedDict):
+    """How a process's memory lies."""
+
+    pid: int
+    name: str
+    resident_frames: int
+    """Base pages in memory."""
+    mappable_frames: list[int]
+    """By order: how many of them pages of that size could map as they lie."""
+
+class SnapshotSummary(TypedDict):
+    """A snapshot of a machine's memory in numbers."""
+
+    taken_at_seconds: int
+    """Since 1970."""
+    kernel: str
+    exact: bool
+    """Whether the state of every frame is known, or only the numbers of free blocks."""
+    memory_bytes: int
+    """Memory that the kernel has."""
+    simulated_bytes: int
+    """Memory that a simulation of it has: with the holes of the address space where exact."""
+    free_bytes: int
+    largest_block_bytes: int
+    movable_share: float | None
+    """Of 2 MiB regions, those that Linux keeps for what may be moved."""
+    states: dict[str, int] | None
+    """Bytes that are absent, fixed, free, movable, of the process; None unless exact."""
+    coverage: list[SizeCoverage]
+    """By page size, from 4 KiB to 1 GiB."""
+    process: SnapshotProcess | None
+    missing: list[str]
+    """What could not be read and what is kept instead, a sentence each."""
+
+def take_snapshot(*, pid: int | None = None) -> tuple[bytes, str]:
+    """The memory of this machine as the bytes of a file, and a `SnapshotSummary` as JSON. Raises
+    OctavoError."""
+
+def read_snapshot(path: str) -> str:
+    """The `SnapshotSummary` of a file as JSON. Raises OctavoError."""
+
 def start_convert(
     trace: Trace,
     path: str,

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("run.md", "traces.md", "curves.md")
+RESULTS = {
+    "run.md": "result/manifest.json",
+    "traces.md": "result/manifest.json",
+    "curves.md": "result/manifest.json",
+    "snapshot.md": "now.json",
+}
+"""Each page with a file that its examples leave behind."""
+PAGES = tuple(RESULTS)
 
 
 def examples(page: str, language: str) -> list[str]:
@@ -32,7 +39,7 @@ def test_the_shell_examples_run(page: str, tmp_path: Path) -> None:
         subprocess.run(
             ["sh", "-eu", "-c", script], cwd=tmp_path, env={**os.environ, "PATH": path}, check=True
         )
-    assert (tmp_path / "result" / "manifest.json").exists()
+    assert (tmp_path / RESULTS[page]).exists()
 
 
 @pytest.mark.long

@@ -3,6 +3,11 @@
 //! Everything here is written to be read and believed: lists in recency order, sets of pages,
 //! one reference at a time. A fast path is right when it gives exactly these numbers.
 
+mod any_size;
+mod array;
+mod buddy;
+mod caches;
+mod compaction;
 mod references;
 mod residency;
 mod sampled;
@@ -13,8 +18,14 @@ mod study;
 mod tlb;
 mod turns;
 mod two_sizes;
+mod walk_caches;
 mod working_set;
 
+pub use any_size::NaiveAnySize;
+pub use array::{NaiveArray, NaiveReplacement};
+pub use buddy::NaiveBuddy;
+pub use caches::{NaiveCaches, NaiveCounts};
+pub use compaction::{NaiveCompaction, NaiveFrame};
 pub use references::{NaiveReferences, Reference};
 pub use residency::NaiveResidency;
 pub use sampled::NaiveSampledDepths;
@@ -23,6 +34,7 @@ pub use study::{Lookups, NaiveStudy, ReferenceCounts, Stream};
 pub use tlb::{NaiveHierarchy, NaiveTlb};
 pub use turns::{NaiveCame, NaiveProcess, NaiveStep, round_robin};
 pub use two_sizes::{NaiveTwoSizes, NaiveTwoSizesIndex, NaiveTwoSizesTlb};
+pub use walk_caches::{NaiveWalkCache, NaiveWalkCaches};
 pub use working_set::NaiveWorkingSet;
 
 use octavo_types::{Item, ItemKind, PageNumber, PageSize, Segment, VirtAddr};

@@ -66,6 +66,43 @@ impl PhysAddr {
     pub const fn raw(self) -> u64 {
         self.0
     }
+
+    /// The base frame that holds this address.
+    pub const fn frame(self) -> FrameNumber {
+        FrameNumber::new(self.0 >> PageSize::BASE.log2())
+    }
+}
+
+/// A base frame of physical memory: a physical address shifted right by the logarithm of the base
+/// page size.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(transparent)]
+pub struct FrameNumber(u64);
+
+impl FrameNumber {
+    /// The frame whose number is `raw`.
+    #[inline(always)]
+    pub const fn new(raw: u64) -> Self {
+        FrameNumber(raw)
+    }
+
+    /// The number itself.
+    #[inline(always)]
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// Its first address.
+    #[inline(always)]
+    pub const fn start(self) -> PhysAddr {
+        PhysAddr::new(self.0 << PageSize::BASE.log2())
+    }
+
+    /// The frame `frames` after this one.
+    #[inline(always)]
+    pub const fn plus(self, frames: u64) -> Self {
+        FrameNumber(self.0 + frames)
+    }
 }
 
 impl fmt::Debug for VirtAddr {

@@ -79,6 +79,44 @@ impl Instructions {
     }
 }
 
+/// Work with a hot loop, which [`Instructions::run`] compiles for each set of instructions.
+pub trait Compiled {
+    /// What it gives.
+    type Output;
+
+    /// Does it. What is called in its loop is compiled for the instructions only if it is inlined, so
+    /// this and what it calls should be `#[inline(always)]`; closures may be left outside.
+    fn run(self) -> Self::Output;
+}
+
+impl Instructions {
+    /// Does `work` in a copy that is compiled for these instructions.
+    #[inline(always)]
+    pub fn run<W: Compiled>(self, work: W) -> W::Output {
+        match self.0 {
+            InstructionSet::Portable => work.run(),
+            // SAFETY: the processor has them: nobody could hold them otherwise.
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Avx2 => unsafe { on_avx2(work) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Avx512 => unsafe { on_avx512(work) },
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+fn on_avx2<W: Compiled>(work: W) -> W::Output {
+    work.run()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx2,bmi1,bmi2,popcnt")]
+fn on_avx512<W: Compiled>(work: W) -> W::Output {
+    work.run()
+}
+
 impl fmt::Display for Instructions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -105,6 +143,22 @@ impl FromStr for Instructions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_runs_its_copy() {
+        struct Sum<'a>(&'a [u64]);
+        impl Compiled for Sum<'_> {
+            type Output = u64;
+
+            #[inline(always)]
+            fn run(self) -> u64 {
+                self.0.iter().sum()
+            }
+        }
+        for instructions in Instructions::all() {
+            assert_eq!(instructions.run(Sum(&[1; 100])), 100, "{instructions}");
+        }
+    }
 
     #[test]
     fn each_has_a_name_and_the_portable_ones_are_always_there() {

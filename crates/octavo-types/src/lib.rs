@@ -11,9 +11,9 @@ mod instructions;
 mod page;
 mod segment;
 
-pub use addr::{AddrRange, PhysAddr, VirtAddr};
+pub use addr::{AddrRange, FrameNumber, PhysAddr, VirtAddr};
 pub use event::{Event, MapSource, Protection};
-pub use instructions::{InstructionSet, Instructions, ParseInstructionsError};
+pub use instructions::{Compiled, InstructionSet, Instructions, ParseInstructionsError};
 pub use page::{PageNumber, PageSize, ParsePageSizeError};
 pub use segment::{DataItem, Dependences, FetchPage, Item, ItemKind, Segment, SegmentError};
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from octavo._core import VERSION
-from octavo.cli import check, convert, curves, head, info, record, report, reproduce, run
+from octavo.cli import check, convert, curves, head, info, record, report, reproduce, run, snapshot
 
 app = typer.Typer(
     name="octavo",
@@ -41,5 +41,6 @@ info.register(app)
 head.register(app)
 convert.register(app)
 check.register(app)
+snapshot.register(app)
 report.register(app)
 reproduce.register(app)

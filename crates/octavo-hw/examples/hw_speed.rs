@@ -1,0 +1,349 @@
+//! What look-ups cost, beside sets that are searched as anybody would write it:
+//!
+//!     hw_speed [--references N] [--rounds N]
+//!
+//! Streams are data addresses of made-up loops: hot words, strides, and one place in twenty that goes
+//! anywhere in 64 KiB ("far": four that go anywhere in 16 MiB). Every round runs all of it by turns;
+//! printed are medians of processor time in nanoseconds for each look-up, for each set of
+//! instructions and plain, and the plain one's ratio to the best. All counts are compared: they are
+//! the same.
+//!
+//! "tlb+cache" looks every reference up in a first-level TLB and in a first-level cache; "tlb+caches"
+//! has all levels of caches behind, with write-backs, which the plain one leaves out.
+
+use std::hint::black_box;
+
+use octavo_hw::{
+    CacheConfig, Caches, Geometry, PrivateConfig, PteEntry, Replacement, ServedBy, SetArray,
+    SharedConfig,
+};
+use octavo_types::{Compiled, Instructions};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
+/// What one place in a loop's body refers to.
+enum Site {
+    /// The same few words.
+    Hot(u64),
+    /// One thing after another, so many bytes apart.
+    Strided { at: u64, bytes: u64 },
+    /// Anything in so many pages.
+    Anywhere { pages: u64 },
+}
+
+/// The data addresses of loops, each of twenty places: eight hot, and so many that go anywhere in
+/// `pages`, and strided ones. A loop runs 5,000 times, then there is another one.
+fn stream(references: usize, anywhere: usize, pages: u64, seed: u64) -> Vec<u64> {
+    let mut numbers = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut addresses = Vec::with_capacity(references);
+    while addresses.len() < references {
+        let mut body: Vec<Site> = (0..20)
+            .map(|place| match place {
+                0..8 => Site::Hot(0x7000_0000 + numbers.next_u64() % 0x4000),
+                place if place < 8 + anywhere => Site::Anywhere { pages },
+                _ => Site::Strided {
+                    at: 0x1000_0000 + numbers.next_u64() % (pages << 12),
+                    bytes: [4, 4, 8, 8, 8, 16][(numbers.next_u64() % 6) as usize],
+                },
+            })
+            .collect();
+        // Code mixes them.
+        for place in 0..body.len() {
+            body.swap(place, (numbers.next_u64() % 20) as usize);
+        }
+        for _ in 0..5_000 {
+            addresses.extend(body.iter_mut().map(|site| match site {
+                Site::Hot(at) => *at,
+                Site::Strided { at, bytes } => {
+                    *at += *bytes;
+                    *at
+                }
+                Site::Anywhere { pages } => 0x2000_0000 + numbers.next_u64() % (*pages << 12),
+            }));
+        }
+    }
+    addresses.truncate(references);
+    addresses
+}
+
+/// Sets of numbers, the most recently used one first.
+struct Plain {
+    sets: Vec<Vec<u64>>,
+    ways: usize,
+}
+
+impl Plain {
+    fn new(sets: usize, ways: usize) -> Self {
+        Plain { sets: vec![Vec::with_capacity(ways); sets], ways }
+    }
+
+    /// Whether it hit; it is there now.
+    #[inline(always)]
+    fn access(&mut self, number: u64) -> bool {
+        let sets = self.sets.len();
+        let set = &mut self.sets[number as usize & (sets - 1)];
+        let place = set.iter().position(|held| *held == number);
+        match place {
+            Some(place) => set[..=place].rotate_right(1),
+            None => {
+                if set.len() == self.ways {
+                    set.pop();
+                }
+                set.insert(0, number);
+            }
+        }
+        place.is_some()
+    }
+}
+
+/// The same with a [`SetArray`].
+#[inline(always)]
+fn access(array: &mut SetArray<u64>, number: u64) -> bool {
+    let set = array.geometry().set_of(number);
+    let hit = array.look_up(set, number).is_some();
+    if !hit {
+        array.insert_missed(set, number, number);
+    }
+    hit
+}
+
+fn array(sets: u64, ways: u64, instructions: Instructions) -> SetArray<u64> {
+    let geometry = Geometry::new(sets, ways).expect("it has entries");
+    SetArray::new(geometry, Replacement::Lru, instructions)
+}
+
+fn caches(instructions: Instructions) -> Caches {
+    let cache = |bytes, ways, latency_cycles| CacheConfig {
+        bytes,
+        ways,
+        line_bytes: 64,
+        latency_cycles,
+        replacement: Replacement::Lru,
+    };
+    let l1 = cache(32 << 10, 8, 4);
+    let l2 = cache(256 << 10, 4, 12);
+    let private = PrivateConfig { l1i: l1, l1d: l1, l2, pte_entry: PteEntry::L1d };
+    let shared = SharedConfig { llc: cache(8 << 20, 16, 42), memory_latency_cycles: 200 };
+    Caches::new(&private, &shared, instructions).expect("they are real ones")
+}
+
+/// What is looked up, for each address.
+trait Path {
+    /// With nothing in it.
+    fn new(instructions: Instructions) -> Self;
+
+    /// How much hit.
+    fn access(&mut self, addr: u64) -> u64;
+}
+
+/// No look-up: what the loop itself costs.
+struct Nothing;
+
+impl Path for Nothing {
+    fn new(_: Instructions) -> Self {
+        Nothing
+    }
+
+    #[inline(always)]
+    fn access(&mut self, addr: u64) -> u64 {
+        black_box(addr) & 1
+    }
+}
+
+/// One array of so many sets and ways, of pages or lines.
+struct One<const SETS: usize, const WAYS: usize, const SHIFT: u32, A>(A);
+
+impl<const SETS: usize, const WAYS: usize, const SHIFT: u32> Path
+    for One<SETS, WAYS, SHIFT, SetArray<u64>>
+{
+    fn new(instructions: Instructions) -> Self {
+        One(array(SETS as u64, WAYS as u64, instructions))
+    }
+
+    #[inline(always)]
+    fn access(&mut self, addr: u64) -> u64 {
+        u64::from(access(&mut self.0, addr >> SHIFT))
+    }
+}
+
+impl<const SETS: usize, const WAYS: usize, const SHIFT: u32> Path
+    for One<SETS, WAYS, SHIFT, Plain>
+{
+    fn new(_: Instructions) -> Self {
+        One(Plain::new(SETS, WAYS))
+    }
+
+    #[inline(always)]
+    fn access(&mut self, addr: u64) -> u64 {
+        u64::from(self.0.access(addr >> SHIFT))
+    }
+}
+
+/// A path and another one.
+struct Both<A, B>(A, B);
+
+impl<A: Path, B: Path> Path for Both<A, B> {
+    fn new(instructions: Instructions) -> Self {
+        Both(A::new(instructions), B::new(instructions))
+    }
+
+    #[inline(always)]
+    fn access(&mut self, addr: u64) -> u64 {
+        self.0.access(addr) + self.1.access(addr)
+    }
+}
+
+/// Loads through all caches.
+struct Loads<C>(C);
+
+impl Path for Loads<Caches> {
+    fn new(instructions: Instructions) -> Self {
+        Loads(caches(instructions))
+    }
+
+    #[inline(always)]
+    fn access(&mut self, addr: u64) -> u64 {
+        u64::from(self.0.load(addr >> 6).by == ServedBy::L1)
+    }
+}
+
+impl Path for Loads<[Plain; 3]> {
+    fn new(_: Instructions) -> Self {
+        Loads([Plain::new(64, 8), Plain::new(1024, 4), Plain::new(8192, 16)])
+    }
+
+    #[inline(always)]
+    fn access(&mut self, addr: u64) -> u64 {
+        let [l1, l2, llc] = &mut self.0;
+        let line = addr >> 6;
+        if l1.access(line) {
+            return 1;
+        }
+        black_box(l2.access(line) || llc.access(line));
+        0
+    }
+}
+
+/// A path is taken for each address.
+struct Take<'a, P>(P, &'a [u64]);
+
+impl<P: Path> Compiled for Take<'_, P> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn run(mut self) -> u64 {
+        let mut hits = 0;
+        for addr in self.1 {
+            hits += self.0.access(*addr);
+        }
+        hits
+    }
+}
+
+/// Which run is measured: so many hits, with some instructions.
+type Run = fn(Instructions, &[u64]) -> u64;
+
+/// Something to measure: what it is called, on which stream, by this crate and plainly.
+struct Task {
+    name: &'static str,
+    stream: usize,
+    fast: Run,
+    plain: Run,
+}
+
+fn take<P: Path>(instructions: Instructions, addresses: &[u64]) -> u64 {
+    instructions.run(Take(P::new(instructions), addresses))
+}
+
+fn task<F: Path, P: Path>(name: &'static str, stream: usize) -> Task {
+    Task { name, stream, fast: take::<F>, plain: take::<P> }
+}
+
+/// Both kinds of one array.
+macro_rules! one {
+    ($name:expr, $stream:expr, $sets:literal, $ways:literal, $shift:literal) => {
+        task::<One<$sets, $ways, $shift, SetArray<u64>>, One<$sets, $ways, $shift, Plain>>(
+            $name, $stream,
+        )
+    };
+}
+
+type FastTlb = One<16, 4, 12, SetArray<u64>>;
+type PlainTlb = One<16, 4, 12, Plain>;
+type FastCache = One<64, 8, 6, SetArray<u64>>;
+type PlainCache = One<64, 8, 6, Plain>;
+
+/// Processor time of this thread: other people's work on the machine counts little.
+fn thread_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a timespec to write to.
+    let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    assert_eq!(status, 0, "every Linux has this clock");
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+fn option(name: &str, or: usize) -> usize {
+    let args: Vec<String> = std::env::args().collect();
+    let at = args.iter().position(|arg| arg == name);
+    at.and_then(|at| args.get(at + 1)?.parse().ok()).unwrap_or(or)
+}
+
+fn main() {
+    let (references, rounds) = (option("--references", 4 << 20), option("--rounds", 7));
+    let streams = [stream(references, 1, 16, 1), stream(references, 4, 4096, 2)];
+    let mut tasks = Vec::new();
+    for (stream, [tlb, l2, cache, both, all]) in [
+        ["16 x 4, pages", "128 x 12, pages", "64 x 8, lines", "tlb+cache", "tlb+caches"],
+        ["16 x 4, far", "128 x 12, far", "64 x 8, far", "tlb+cache, far", "tlb+caches, far"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        tasks.push(one!(tlb, stream, 16, 4, 12));
+        tasks.push(one!(l2, stream, 128, 12, 12));
+        tasks.push(one!(cache, stream, 64, 8, 6));
+        tasks.push(task::<Both<FastTlb, FastCache>, Both<PlainTlb, PlainCache>>(both, stream));
+        tasks.push(task::<Both<FastTlb, Loads<Caches>>, Both<PlainTlb, Loads<[Plain; 3]>>>(
+            all, stream,
+        ));
+    }
+    tasks.push(task::<Nothing, Nothing>("nothing", 0));
+    tasks.push(one!("1 x 64, pages", 0, 1, 64, 12));
+    tasks.push(one!("1 x 2048, far", 1, 1, 2048, 12));
+    let all = Instructions::all();
+    let mut times = vec![vec![Vec::new(); all.len() + 1]; tasks.len()];
+    let mut hits = vec![0; tasks.len()];
+    for round in 0..rounds {
+        for (at, task) in tasks.iter().enumerate() {
+            let fast = all.iter().map(|instructions| (task.fast, *instructions));
+            let runs = fast.chain([(task.plain, Instructions::PORTABLE)]);
+            for (column, (run, instructions)) in runs.enumerate() {
+                let addresses = black_box(&streams[task.stream]);
+                let start = thread_ns();
+                let hit = run(instructions, addresses);
+                times[at][column].push((thread_ns() - start) as f64 / references as f64);
+                if (round, column) != (0, 0) {
+                    assert_eq!(hit, hits[at], "{}", task.name);
+                }
+                hits[at] = hit;
+            }
+        }
+    }
+    print!("{:<18}{:>7}", "ns a reference", "hits %");
+    for instructions in &all {
+        print!("{:>10}", instructions.name());
+    }
+    println!("{:>10}{:>8}", "plain", "ratio");
+    for ((task, times), hits) in tasks.iter().zip(&mut times).zip(&hits) {
+        let medians: Vec<f64> = times
+            .iter_mut()
+            .map(|times| {
+                times.sort_by(f64::total_cmp);
+                times[times.len() / 2]
+            })
+            .collect();
+        print!("{:<18}{:>7.1}", task.name, 100.0 * *hits as f64 / references as f64);
+        medians.iter().for_each(|median| print!("{median:>10.2}"));
+        println!("{:>8.2}", medians[medians.len() - 1] / medians[medians.len() - 2]);
+    }
+}

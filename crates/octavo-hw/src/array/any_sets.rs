@@ -1,0 +1,130 @@
+//! Sets of any number of ways with any policy.
+
+use octavo_types::Instructions;
+
+use super::find::{Index, Keys, MAX_SCANNED, scan, stride_log2};
+use super::replacement::Policy;
+use super::{Geometry, NO_KEY, Replacement};
+
+/// What is beside the keys of such sets.
+#[derive(Clone, Debug)]
+pub(super) struct AnySets {
+    stride: usize,
+    finder: Finder,
+    policy: Policy,
+    geometry: Geometry,
+    replacement: Replacement,
+}
+
+/// How a key is found in its set.
+#[derive(Clone, Debug)]
+enum Finder {
+    Scan(Instructions),
+    Index {
+        index: Index,
+        /// The first way of each set that may be free.
+        free_from: Box<[u32]>,
+    },
+}
+
+impl AnySets {
+    pub fn new(geometry: Geometry, replacement: Replacement, instructions: Instructions) -> Self {
+        let (sets, ways) = (geometry.sets(), geometry.ways());
+        let (stride, finder) = if ways <= MAX_SCANNED {
+            (1 << stride_log2(ways), Finder::Scan(instructions))
+        } else {
+            let free_from = vec![0; sets].into_boxed_slice();
+            (ways, Finder::Index { index: Index::new(sets * ways), free_from })
+        };
+        AnySets {
+            stride,
+            finder,
+            policy: Policy::new(replacement, geometry),
+            geometry,
+            replacement,
+        }
+    }
+
+    /// Slots of a set.
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// The slot of a key in a set.
+    #[inline(always)]
+    pub fn find(&self, keys: &Keys, set: usize, key: u64) -> Option<usize> {
+        let first = set * self.stride;
+        match &self.finder {
+            Finder::Scan(instructions) => {
+                let found = scan(*instructions, &keys[first..first + self.stride], key);
+                (found != 0).then(|| first + found.trailing_zeros() as usize)
+            }
+            Finder::Index { index, .. } => index.find(keys, key, first, self.stride),
+        }
+    }
+
+    /// The same, and uses it.
+    #[inline(never)]
+    pub fn look_up(&mut self, keys: &Keys, set: usize, key: u64) -> Option<usize> {
+        let slot = self.find(keys, set, key)?;
+        self.touch(set, slot);
+        Some(slot)
+    }
+
+    /// A slot is used.
+    #[inline(always)]
+    pub fn touch(&mut self, set: usize, slot: usize) {
+        self.policy.touch(set, slot - set * self.stride);
+    }
+
+    /// The slot to fill next, with this key; it still has its old one.
+    pub fn take(&mut self, keys: &Keys, set: usize, key: u64) -> usize {
+        let first = set * self.stride;
+        let held = &keys[first..first + self.geometry.ways()];
+        let finder = &self.finder;
+        let free = || match finder {
+            Finder::Scan(instructions) => {
+                let free = scan(*instructions, &keys[first..first + self.stride], NO_KEY);
+                // Behind the ways are slots that are never filled.
+                Some(free.trailing_zeros() as usize).filter(|way| *way < held.len())
+            }
+            Finder::Index { free_from, .. } => {
+                let from = free_from[set] as usize;
+                held[from..].iter().position(|key| *key == NO_KEY).map(|at| from + at)
+            }
+        };
+        let way = self.policy.take(set, free);
+        let slot = first + way;
+        if let Finder::Index { index, free_from } = &mut self.finder {
+            // Of policies that ask for free ways (to others this means nothing) it was the lowest
+            // one, or there was none.
+            if keys[slot] == NO_KEY {
+                free_from[set] = way as u32 + 1;
+            } else {
+                index.remove(keys[slot], slot);
+                free_from[set] = self.stride as u32;
+            }
+            index.add(key, slot);
+        }
+        slot
+    }
+
+    /// A slot, which still has its key, is free again.
+    pub fn give_back(&mut self, keys: &Keys, set: usize, slot: usize) {
+        let way = slot - set * self.stride;
+        if let Finder::Index { index, free_from } = &mut self.finder {
+            index.remove(keys[slot], slot);
+            free_from[set] = free_from[set].min(way as u32);
+        }
+        self.policy.give_back(set, way);
+    }
+
+    /// All slots are free.
+    pub fn clear(&mut self) {
+        self.policy.clear(self.replacement, self.geometry);
+        if let Finder::Index { index, free_from } = &mut self.finder {
+            index.clear();
+            free_from.fill(0);
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Set-associative arrays.
+
+mod any_sets;
+mod any_size;
+mod find;
+mod geometry;
+mod lru_sets;
+mod replacement;
+
+use octavo_types::Instructions;
+
+pub use any_size::AnySizeArray;
+pub use geometry::{Geometry, GeometryError};
+pub use replacement::{ParseReplacementError, Replacement};
+
+use any_sets::AnySets;
+use find::Keys;
+use lru_sets::LruSets;
+use replacement::MAX_PACKED;
+
+/// The one key that no entry can have.
+pub const NO_KEY: u64 = u64::MAX;
+
+/// A set-associative array of keys (anything but [`NO_KEY`]), each with a payload.
+///
+/// Which set a key is looked up in is the caller's affair ([`Geometry::set_of`] is the usual way); a
+/// key in several sets has an entry in each. Sets are counted from 0; one that is not there panics.
+///
+/// Entries stay in their ways, and what the policy remembers of them is apart, so that a look-up
+/// writes little. The entry of a set that was looked up or inserted last is compared first; behind
+/// it a set of up to 16 ways is scanned by the chosen instructions, and a larger one is asked for
+/// by a hash index.
+///
+/// A look-up is meant to be inlined into the caller's loop. Where that loop is compiled for the chosen
+/// instructions, the scan is inlined, too.
+#[derive(Clone, Debug)]
+pub struct SetArray<V> {
+    /// By slot, which is set times stride plus way; [`NO_KEY`] where an entry is free.
+    keys: Keys,
+    /// By slot.
+    values: Box<[V]>,
+    /// What was looked up or inserted last in each set, where to look it up again changes nothing.
+    last: Box<[Last]>,
+    retouch_changes: bool,
+    engine: Engine,
+    geometry: Geometry,
+    replacement: Replacement,
+    len: usize,
+}
+
+/// An entry that was used last.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    /// [`NO_KEY`] where there is none.
+    key: u64,
+    slot: u32,
+}
+
+impl Last {
+    const NONE: Last = Last { key: NO_KEY, slot: 0 };
+}
+
+/// What finds keys and chooses ways.
+#[derive(Clone, Debug)]
+enum Engine {
+    Lru(LruSets),
+    Any(Box<AnySets>),
+}
+
+/// The same of both.
+macro_rules! each {
+    ($engine:expr, $sets:ident => $does:expr) => {
+        match $engine {
+            Engine::Lru($sets) => $does,
+            Engine::Any($sets) => $does,
+        }
+    };
+}
+
+impl<V: Copy + Default> SetArray<V> {
+    /// An empty array.
+    pub fn new(geometry: Geometry, replacement: Replacement, instructions: Instructions) -> Self {
+        let engine = if replacement == Replacement::Lru && geometry.ways() <= MAX_PACKED {
+            Engine::Lru(LruSets::new(geometry, instructions))
+        } else {
+            Engine::Any(Box::new(AnySets::new(geometry, replacement, instructions)))
+        };
+        let slots = geometry.sets() * each!(&engine, sets => sets.stride());
+        SetArray {
+            keys: Keys::new(NO_KEY, slots),
+            values: vec![V::default(); slots].into_boxed_slice(),
+            last: vec![Last::NONE; geometry.sets()].into_boxed_slice(),
+            retouch_changes: replacement.retouch_changes(),
+            engine,
+            geometry,
+            replacement,
+            len: 0,
+        }
+    }
+
+    /// Looks `key` up in a set, which is a use of its entry to the policy.
+    #[inline(always)]
+    pub fn look_up(&mut self, set: usize, key: u64) -> Option<&mut V> {
+        debug_assert_ne!(key, NO_KEY, "nobody's key");
+        let last = self.last[set];
+        if last.key == key {
+            return Some(&mut self.values[last.slot as usize]);
+        }
+        let slot = each!(&mut self.engine, sets => sets.look_up(&self.keys, set, key))?;
+        self.used(set, key, slot);
+        Some(&mut self.values[slot])
+    }
+
+    /// Looks `key` up without a trace: the policy does not hear of it.
+    #[inline(always)]
+    pub fn probe(&self, set: usize, key: u64) -> Option<&V> {
+        self.find(set, key).map(|slot| &self.values[slot])
+    }
+
+    /// As [`SetArray::probe`], for a payload that is to change.
+    #[inline(always)]
+    pub fn probe_mut(&mut self, set: usize, key: u64) -> Option<&mut V> {
+        self.find(set, key).map(|slot| &mut self.values[slot])
+    }
+
+    /// Inserts an entry and returns the one that gave way to it. A free way is filled first. If the
+    /// key is in its set already, that is a look-up that replaces the payload.
+    ///
+    /// # Panics
+    ///
+    /// If the key is [`NO_KEY`].
+    pub fn insert(&mut self, set: usize, key: u64, value: V) -> Option<(u64, V)> {
+        if let Some(slot) = self.find(set, key) {
+            assert_ne!(key, NO_KEY, "nobody's key");
+            self.values[slot] = value;
+            each!(&mut self.engine, sets => sets.touch(set, slot));
+            self.used(set, key, slot);
+            return None;
+        }
+        self.insert_missed(set, key, value)
+    }
+
+    /// As [`SetArray::insert`], of a key that was looked up and is not in its set: quicker, as that
+    /// is not asked again (but in debug builds).
+    ///
+    /// # Panics
+    ///
+    /// If the key is [`NO_KEY`].
+    #[inline]
+    pub fn insert_missed(&mut self, set: usize, key: u64, value: V) -> Option<(u64, V)> {
+        assert_ne!(key, NO_KEY, "nobody's key");
+        debug_assert!(self.find(set, key).is_none(), "{key:#x} is in its set");
+        let slot = match &mut self.engine {
+            Engine::Lru(sets) => sets.take(set),
+            Engine::Any(sets) => sets.take(&self.keys, set, key),
+        };
+        self.used(set, key, slot);
+        let held = std::mem::replace(&mut self.keys[slot], key);
+        let value = std::mem::replace(&mut self.values[slot], value);
+        if held == NO_KEY {
+            self.len += 1;
+            return None;
+        }
+        Some((held, value))
+    }
+
+    /// Takes a key out of a set and returns its payload, if it was there. Its way is free then.
+    pub fn invalidate(&mut self, set: usize, key: u64) -> Option<V> {
+        let slot = self.find(set, key)?;
+        self.free(set, slot);
+        Some(self.values[slot])
+    }
+
+    /// Takes out whatever has a key and payload that `is_out` says, and returns how many entries
+    /// that were. Asks for all entries, by sets and ways.
+    pub fn invalidate_if(&mut self, mut is_out: impl FnMut(u64, &V) -> bool) -> usize {
+        let before = self.len;
+        let stride = self.stride();
+        for slot in 0..self.values.len() {
+            if self.keys[slot] != NO_KEY && is_out(self.keys[slot], &self.values[slot]) {
+                self.free(slot / stride, slot);
+            }
+        }
+        before - self.len
+    }
+
+    /// Takes all out. The array is as new then, except that a random policy goes on in its numbers.
+    pub fn clear(&mut self) {
+        self.keys.fill(NO_KEY);
+        self.last.fill(Last::NONE);
+        self.len = 0;
+        each!(&mut self.engine, sets => sets.clear());
+    }
+
+    /// How many entries are taken.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether all entries are free.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Its sets and ways.
+    #[inline(always)]
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Its policy.
+    pub fn replacement(&self) -> Replacement {
+        self.replacement
+    }
+
+    /// All entries, by sets and ways: the set, the key, the payload. (Which way is filled is a
+    /// policy's affair.)
+    pub fn iter(&self) -> impl Iterator<Item = (usize, u64, &V)> {
+        let stride = self.stride();
+        let slots = self.keys.iter().zip(&self.values).enumerate();
+        let taken = slots.filter(|(_, (key, _))| **key != NO_KEY);
+        taken.map(move |(slot, (key, value))| (slot / stride, *key, value))
+    }
+
+    /// A slot with this key was used last.
+    #[inline(always)]
+    fn used(&mut self, set: usize, key: u64, slot: usize) {
+        if !self.retouch_changes {
+            self.last[set] = Last { key, slot: slot as u32 };
+        }
+    }
+
+    /// Slots of a set.
+    fn stride(&self) -> usize {
+        each!(&self.engine, sets => sets.stride())
+    }
+
+    /// The slot of `key` in a set.
+    #[inline(always)]
+    fn find(&self, set: usize, key: u64) -> Option<usize> {
+        each!(&self.engine, sets => sets.find(&self.keys, set, key))
+    }
+
+    /// Frees a slot that holds a key.
+    fn free(&mut self, set: usize, slot: usize) {
+        match &mut self.engine {
+            Engine::Lru(sets) => sets.give_back(set, slot),
+            Engine::Any(sets) => sets.give_back(&self.keys, set, slot),
+        }
+        self.keys[slot] = NO_KEY;
+        if self.last[set].slot as usize == slot {
+            self.last[set] = Last::NONE;
+        }
+        self.len -= 1;
+    }
+}

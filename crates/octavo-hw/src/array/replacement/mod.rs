@@ -1,0 +1,197 @@
+//! Which entry of a full set gives way to a new one.
+//!
+//! Free ways, never filled or invalidated, are filled first; by policies that tell ways from each
+//! other the lowest one first.
+
+mod fifo;
+mod lru;
+mod order;
+mod random;
+mod srrip;
+mod tree_plru;
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::Geometry;
+use fifo::Fifo;
+use lru::Lru;
+use random::Random;
+use srrip::Srrip;
+use tree_plru::TreePlru;
+
+pub(super) use order::{MAX_PACKED, Packed};
+
+/// A replacement policy.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Replacement {
+    /// The least recently used entry, truly.
+    #[default]
+    Lru,
+    /// A binary tree of bits over the ways, each of which points away from the half used last.
+    ///
+    /// Where the ways are no power of two, the tree is that of the next one, and a bit that points
+    /// to a half without ways is not followed: such a set replaces less evenly.
+    TreePlru,
+    /// Any entry, all equally likely, by a generator of random numbers that starts with `seed`.
+    Random {
+        /// Arrays with the same seed draw the same numbers.
+        seed: u64,
+    },
+    /// The entry filled first, used or not.
+    Fifo,
+    /// Static re-reference interval prediction with 2 bits and hit priority: SRRIP-HP of Jaleel et
+    /// al., "High performance cache replacement using re-reference interval prediction", ISCA 2010,
+    /// section 4.1. A hit predicts 0, a fill 2; the first way (from the lowest) that predicts 3 is
+    /// replaced, and as long as there is none all predictions of the set grow by one.
+    Srrip,
+}
+
+impl Replacement {
+    /// All of them; random with seed 0.
+    pub const ALL: [Replacement; 5] = [
+        Replacement::Lru,
+        Replacement::TreePlru,
+        Replacement::Random { seed: 0 },
+        Replacement::Fifo,
+        Replacement::Srrip,
+    ];
+
+    /// Its name, as [`Replacement::from_str`] reads it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Replacement::Lru => "lru",
+            Replacement::TreePlru => "tree-plru",
+            Replacement::Random { .. } => "random",
+            Replacement::Fifo => "fifo",
+            Replacement::Srrip => "srrip",
+        }
+    }
+
+    /// Whether it changes anything to look up again the entry of a set that was looked up or
+    /// inserted last there. Where it does not, an engine may leave repeats out.
+    pub const fn retouch_changes(self) -> bool {
+        match self {
+            Replacement::Lru => Lru::RETOUCH_CHANGES,
+            Replacement::TreePlru => TreePlru::RETOUCH_CHANGES,
+            Replacement::Random { .. } => Random::RETOUCH_CHANGES,
+            Replacement::Fifo => Fifo::RETOUCH_CHANGES,
+            Replacement::Srrip => Srrip::RETOUCH_CHANGES,
+        }
+    }
+}
+
+impl fmt::Display for Replacement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that is no policy's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("replacement `{0}`: give lru, tree-plru, random, fifo or srrip")]
+pub struct ParseReplacementError(String);
+
+impl FromStr for Replacement {
+    type Err = ParseReplacementError;
+
+    /// Reads a name; `random` has seed 0.
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let known = Self::ALL.into_iter().find(|known| known.name() == name);
+        known.ok_or_else(|| ParseReplacementError(name.to_owned()))
+    }
+}
+
+/// What a policy remembers of all sets of an array.
+pub(super) trait Rule {
+    /// See [`Replacement::retouch_changes`].
+    const RETOUCH_CHANGES: bool;
+
+    /// A way was hit.
+    fn touch(&mut self, set: usize, way: usize);
+
+    /// The way to fill next, which is filled: a free one, the lowest of which `free` tells, or the
+    /// one that gives way.
+    fn take(&mut self, set: usize, free: impl FnOnce() -> Option<usize>) -> usize;
+
+    /// A way is free again.
+    #[inline(always)]
+    fn give_back(&mut self, _set: usize, _way: usize) {}
+}
+
+/// The policy of one array.
+#[derive(Clone, Debug)]
+pub(super) enum Policy {
+    Lru(Lru),
+    TreePlru(TreePlru),
+    Random(Random),
+    Fifo(Fifo),
+    Srrip(Srrip),
+}
+
+/// The same of any policy.
+macro_rules! each {
+    ($policy:expr, $rule:ident => $does:expr) => {
+        match $policy {
+            Policy::Lru($rule) => $does,
+            Policy::TreePlru($rule) => $does,
+            Policy::Random($rule) => $does,
+            Policy::Fifo($rule) => $does,
+            Policy::Srrip($rule) => $does,
+        }
+    };
+}
+
+impl Policy {
+    /// For an empty array.
+    pub fn new(replacement: Replacement, geometry: Geometry) -> Self {
+        match replacement {
+            Replacement::Lru => Policy::Lru(Lru::new(geometry)),
+            Replacement::TreePlru => Policy::TreePlru(TreePlru::new(geometry)),
+            Replacement::Random { seed } => Policy::Random(Random::new(geometry, seed)),
+            Replacement::Fifo => Policy::Fifo(Fifo::new(geometry)),
+            Replacement::Srrip => Policy::Srrip(Srrip::new(geometry)),
+        }
+    }
+
+    /// Forgets all that was used; the random numbers go on.
+    pub fn clear(&mut self, replacement: Replacement, geometry: Geometry) {
+        if !matches!(self, Policy::Random(_)) {
+            *self = Policy::new(replacement, geometry);
+        }
+    }
+
+    /// As [`Rule::touch`].
+    #[inline(always)]
+    pub fn touch(&mut self, set: usize, way: usize) {
+        each!(self, rule => rule.touch(set, way));
+    }
+
+    /// As [`Rule::take`].
+    #[inline(always)]
+    pub fn take(&mut self, set: usize, free: impl FnOnce() -> Option<usize>) -> usize {
+        each!(self, rule => rule.take(set, free))
+    }
+
+    /// As [`Rule::give_back`].
+    #[inline(always)]
+    pub fn give_back(&mut self, set: usize, way: usize) {
+        each!(self, rule => rule.give_back(set, way));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back() {
+        for replacement in Replacement::ALL {
+            assert_eq!(replacement.to_string().parse(), Ok(replacement));
+        }
+        assert_eq!(
+            "LRU".parse::<Replacement>().unwrap_err().to_string(),
+            "replacement `LRU`: give lru, tree-plru, random, fifo or srrip"
+        );
+    }
+}

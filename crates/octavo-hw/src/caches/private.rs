@@ -1,0 +1,145 @@
+//! The caches of one core.
+
+use octavo_types::Instructions;
+
+use super::config::{CacheError, PrivateConfig, PteEntry};
+use super::level::{CacheCounters, Level};
+use super::shared::SharedCache;
+use super::{Served, ServedBy};
+
+/// What the caches of a core counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PrivateCounters {
+    /// The first level for instructions.
+    pub l1i: CacheCounters,
+    /// The first level for data.
+    pub l1d: CacheCounters,
+    /// The second level.
+    pub l2: CacheCounters,
+}
+
+/// The caches of one core. Lines are numbers of physical lines: addresses divided by the bytes of a
+/// line.
+#[derive(Clone, Debug)]
+pub struct PrivateCaches {
+    l1i: Level,
+    l1d: Level,
+    l2: Level,
+    pte_entry: PteEntry,
+}
+
+impl PrivateCaches {
+    /// Empty caches in front of `shared`, whose lines must be of the same size.
+    pub fn new(
+        config: &PrivateConfig,
+        shared: &SharedCache,
+        instructions: Instructions,
+    ) -> Result<Self, CacheError> {
+        let llc_bytes = shared.line_bytes();
+        let level = |cache, config: &super::CacheConfig| {
+            let level = Level::new(config, cache, instructions)?;
+            if config.line_bytes != llc_bytes {
+                let bytes = config.line_bytes;
+                return Err(CacheError::MixedLines { cache, bytes, llc_bytes });
+            }
+            Ok(level)
+        };
+        Ok(PrivateCaches {
+            l1i: level("l1i", &config.l1i)?,
+            l1d: level("l1d", &config.l1d)?,
+            l2: level("l2", &config.l2)?,
+            pte_entry: config.pte_entry,
+        })
+    }
+
+    /// An instruction is fetched.
+    #[inline(always)]
+    pub fn fetch(&mut self, shared: &mut SharedCache, line: u64) -> Served {
+        if self.l1i.access(line, false) {
+            return Served { by: ServedBy::L1, latency_cycles: self.l1i.latency_cycles };
+        }
+        missed(&mut self.l1i, &mut self.l2, shared, line, false)
+    }
+
+    /// Data are loaded.
+    #[inline(always)]
+    pub fn load(&mut self, shared: &mut SharedCache, line: u64) -> Served {
+        self.data(shared, line, false)
+    }
+
+    /// Data are stored. (What loads and stores is two accesses.)
+    #[inline(always)]
+    pub fn store(&mut self, shared: &mut SharedCache, line: u64) -> Served {
+        self.data(shared, line, true)
+    }
+
+    /// A page walk reads an entry of a page table, where [`PrivateConfig::pte_entry`] says.
+    #[inline(always)]
+    pub fn read_pte(&mut self, shared: &mut SharedCache, line: u64) -> Served {
+        self.pte(shared, line, false)
+    }
+
+    /// A page walk writes an entry of a page table (its accessed or dirty bit), in the same place.
+    #[inline(always)]
+    pub fn write_pte(&mut self, shared: &mut SharedCache, line: u64) -> Served {
+        self.pte(shared, line, true)
+    }
+
+    /// What they counted.
+    pub fn counters(&self) -> PrivateCounters {
+        PrivateCounters { l1i: self.l1i.counters, l1d: self.l1d.counters, l2: self.l2.counters }
+    }
+
+    /// Sets all counters to 0; lines stay.
+    pub fn reset_counters(&mut self) {
+        for level in [&mut self.l1i, &mut self.l1d, &mut self.l2] {
+            level.counters = CacheCounters::default();
+        }
+    }
+
+    #[inline(always)]
+    fn data(&mut self, shared: &mut SharedCache, line: u64, is_write: bool) -> Served {
+        if self.l1d.access(line, is_write) {
+            return Served { by: ServedBy::L1, latency_cycles: self.l1d.latency_cycles };
+        }
+        missed(&mut self.l1d, &mut self.l2, shared, line, is_write)
+    }
+
+    #[inline(always)]
+    fn pte(&mut self, shared: &mut SharedCache, line: u64, is_write: bool) -> Served {
+        match self.pte_entry {
+            PteEntry::L1d => self.data(shared, line, is_write),
+            PteEntry::L2 => second(&mut self.l2, shared, line, is_write),
+        }
+    }
+}
+
+/// A line that the first level missed is read and filled there.
+#[inline(never)]
+fn missed(
+    first: &mut Level,
+    l2: &mut Level,
+    shared: &mut SharedCache,
+    line: u64,
+    is_write: bool,
+) -> Served {
+    let served = second(l2, shared, line, false);
+    if let Some(dirty) = first.fill(line, is_write)
+        && let Some(dirty) = l2.write_back(dirty)
+    {
+        shared.write_back(dirty);
+    }
+    served
+}
+
+/// An access to the second level.
+fn second(l2: &mut Level, shared: &mut SharedCache, line: u64, is_write: bool) -> Served {
+    if l2.access(line, is_write) {
+        return Served { by: ServedBy::L2, latency_cycles: l2.latency_cycles };
+    }
+    let served = shared.read(line);
+    if let Some(dirty) = l2.fill(line, is_write) {
+        shared.write_back(dirty);
+    }
+    served
+}

@@ -1,0 +1,23 @@
+//! The arrays that translation designs are built from: TLBs, page-walk caches, data caches.
+//!
+//! Nothing here knows an operating system or a page table. [`SetArray`] is the set-associative
+//! array of keys that all others are made of, with a [`Replacement`] policy; [`AnySizeArray`] is a
+//! TLB whose entries each have a page size of their own; [`Caches`] are the data caches of a core;
+//! [`WalkCaches`] hold what page walks found above the leaves.
+//!
+//! Each is compared with a plain model in `octavo-oracle`, exactly, access by access.
+
+mod array;
+mod asid;
+mod caches;
+mod walk_caches;
+
+pub use array::{
+    AnySizeArray, Geometry, GeometryError, NO_KEY, ParseReplacementError, Replacement, SetArray,
+};
+pub use asid::Asid;
+pub use caches::{
+    CacheConfig, CacheCounters, CacheError, Caches, MemoryCounters, PrivateCaches, PrivateConfig,
+    PrivateCounters, PteEntry, Served, ServedBy, SharedCache, SharedConfig,
+};
+pub use walk_caches::{WalkCacheConfig, WalkCacheCounters, WalkCacheError, WalkCaches};

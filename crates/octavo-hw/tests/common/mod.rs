@@ -1,0 +1,37 @@
+//! What the comparisons with the oracle share.
+
+use octavo_hw::Replacement;
+use octavo_oracle::NaiveReplacement;
+use proptest::prelude::*;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
+/// Any policy.
+pub fn replacement() -> impl Strategy<Value = Replacement> {
+    let random = any::<u64>().prop_map(|seed| Replacement::Random { seed });
+    // LRU, the hot one, more often.
+    prop_oneof![
+        Just(Replacement::Lru),
+        Just(Replacement::Lru),
+        Just(Replacement::TreePlru),
+        random,
+        Just(Replacement::Fifo),
+        Just(Replacement::Srrip),
+    ]
+}
+
+/// The oracle's policy.
+pub fn naive(replacement: Replacement) -> NaiveReplacement {
+    match replacement {
+        Replacement::Lru => NaiveReplacement::Lru,
+        Replacement::TreePlru => NaiveReplacement::TreePlru,
+        Replacement::Random { seed } => {
+            let mut numbers = Xoshiro256PlusPlus::seed_from_u64(seed);
+            NaiveReplacement::Random(Box::new(move |ways| {
+                ((u128::from(numbers.next_u64()) * ways as u128) >> 64) as usize
+            }))
+        }
+        Replacement::Fifo => NaiveReplacement::Fifo,
+        Replacement::Srrip => NaiveReplacement::Srrip,
+    }
+}

@@ -1,0 +1,141 @@
+//! Memory compaction on a plain list of frames.
+
+/// A frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NaiveFrame {
+    /// Nobody holds it.
+    Free,
+    /// It may be moved.
+    Movable,
+    /// It stays where it is.
+    Fixed,
+}
+
+/// Two scanners that walk towards each other through `memory`.
+#[derive(Clone, Debug)]
+pub struct NaiveCompaction {
+    /// All frames, by number.
+    pub memory: Vec<NaiveFrame>,
+    /// What moved, from and to, in order.
+    pub moves: Vec<(usize, usize)>,
+    /// Blocks emptied.
+    pub blocks_made: u64,
+    /// Frames that the low scanner looked at.
+    pub scanned_for_moving: u64,
+    /// Frames that the high scanner looked at.
+    pub scanned_for_free: u64,
+    /// The first block that the next compaction looks at: 0 when the scanners met.
+    pub next: usize,
+}
+
+impl NaiveCompaction {
+    /// Compacts: empties blocks of `block` frames, from the one at frame `from` on, until `wanted`
+    /// of them are free, or it may not move (`max_moved`) or look at (`max_scanned`) more frames.
+    pub fn of(
+        memory: Vec<NaiveFrame>,
+        block: usize,
+        from: usize,
+        wanted: u64,
+        max_moved: u64,
+        max_scanned: u64,
+    ) -> Self {
+        let mut high = memory.len();
+        let mut done = NaiveCompaction {
+            memory,
+            moves: Vec::new(),
+            blocks_made: 0,
+            scanned_for_moving: 0,
+            scanned_for_free: 0,
+            next: from,
+        };
+        loop {
+            let whole = done.memory.len() / block;
+            let free = (0..whole).filter(|&at| done.is_free(at * block, block)).count() as u64;
+            if free >= wanted {
+                return done;
+            }
+            let low = done.next;
+            if low + block > high {
+                done.next = 0;
+                return done;
+            }
+            if done.scanned_for_moving + done.scanned_for_free >= max_scanned {
+                return done;
+            }
+            if done.is_free(low, block) {
+                done.scanned_for_moving += 1; // the block is known to be free by its head
+                done.next += block;
+                continue;
+            }
+            let frames = low..low + block;
+            if let Some(fixed) =
+                frames.clone().find(|&frame| done.memory[frame] == NaiveFrame::Fixed)
+            {
+                done.scanned_for_moving += (fixed - low + 1) as u64;
+                done.next += block;
+                continue;
+            }
+            done.scanned_for_moving += block as u64;
+            let movable: Vec<usize> =
+                frames.filter(|&frame| done.memory[frame] == NaiveFrame::Movable).collect();
+            if (done.moves.len() + movable.len()) as u64 > max_moved {
+                return done;
+            }
+            for from in movable {
+                loop {
+                    if high <= low + block {
+                        done.next = 0;
+                        return done;
+                    }
+                    high -= 1;
+                    done.scanned_for_free += 1;
+                    let in_free_block = done.is_free(high / block * block, block);
+                    if done.memory[high] == NaiveFrame::Free && !in_free_block {
+                        break;
+                    }
+                }
+                done.memory[high] = NaiveFrame::Movable;
+                done.memory[from] = NaiveFrame::Free;
+                done.moves.push((from, high));
+            }
+            done.blocks_made += 1;
+            done.next += block;
+        }
+    }
+
+    /// Whether a whole block is free; one that memory ends in is not whole.
+    fn is_free(&self, start: usize, block: usize) -> bool {
+        start + block <= self.memory.len()
+            && self.memory[start..start + block].iter().all(|frame| *frame == NaiveFrame::Free)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Twelve frames in blocks of four: the low block is emptied into the highest free frames.
+    #[test]
+    fn twelve_frames() {
+        let frame = |letter| match letter {
+            '.' => NaiveFrame::Free,
+            'm' => NaiveFrame::Movable,
+            _ => NaiveFrame::Fixed,
+        };
+        let compact = |text: &str, wanted| {
+            let memory = text.chars().map(frame).collect();
+            NaiveCompaction::of(memory, 4, 0, wanted, u64::MAX, u64::MAX)
+        };
+        let done = compact("m.m.fm..m..m", 1);
+        assert_eq!(done.moves, [(0, 10), (2, 9)]);
+        assert_eq!((done.scanned_for_moving, done.scanned_for_free, done.next), (4, 3, 4));
+        // The middle block stays: its first frame is fixed, and it is not looked at further.
+        let done = compact("m.m.fm..m..m", 3);
+        assert_eq!(done.moves, [(0, 10), (2, 9)]);
+        assert_eq!((done.scanned_for_moving, done.blocks_made, done.next), (5, 1, 0));
+        // No free frame is left above it.
+        let done = compact("mmm.mm.mmmmm", 1);
+        assert_eq!(done.moves, [(0, 6)]);
+        assert_eq!((done.scanned_for_free, done.blocks_made, done.next), (8, 0, 0));
+    }
+}

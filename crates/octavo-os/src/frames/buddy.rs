@@ -1,0 +1,215 @@
+//! The buddy allocator: free physical memory as blocks of `2^order` frames, each aligned to its
+//! size, of which no two that make up one larger block are both free (paper 003, Section II-B,
+//! "Buddy Memory Allocation").
+//!
+//! A block is taken from the smallest order that has one, lowest address first. Linux takes the
+//! one freed last, which depends on all that happened before; the lowest is a choice that anyone
+//! can foretell, packs what is held at one end, and costs nothing to find.
+//!
+//! For each order there is a set of the free blocks of that order ([`Bits`]): two bits a frame in
+//! all, and as memory begins free in few large blocks, words that were never touched.
+
+use octavo_types::FrameNumber;
+
+use super::bits::Bits;
+use super::order::{Order, blocks_of};
+
+/// The free memory of a machine.
+#[derive(Clone, Debug)]
+pub struct Buddy {
+    /// The free blocks by order; a block's number is its first frame shifted right by the order.
+    free: Vec<Bits>,
+    /// A bit for each order that has a free block.
+    orders_with_any: u32,
+    free_frames: u64,
+    frames: u64,
+    largest: Order,
+}
+
+impl Buddy {
+    /// Memory of `frames` frames, all of them free, with blocks of up to `largest`.
+    pub fn all_free(frames: u64, largest: Order) -> Self {
+        let mut buddy = Buddy::all_held(frames, largest);
+        let whole = frames >> largest.raw();
+        buddy.free[largest.index()] = Bits::with_first(whole, whole);
+        if whole > 0 {
+            buddy.orders_with_any = 1 << largest.raw();
+        }
+        buddy.free_frames = whole << largest.raw();
+        let rest = FrameNumber::new(buddy.free_frames);
+        for (block, order) in blocks_of(rest, frames - rest.raw(), largest) {
+            buddy.free(block, order);
+        }
+        buddy
+    }
+
+    /// Memory of `frames` frames, none of them free.
+    pub fn all_held(frames: u64, largest: Order) -> Self {
+        let free = largest.and_smaller().map(|order| Bits::new(frames >> order.raw())).collect();
+        Buddy { free, orders_with_any: 0, free_frames: 0, frames, largest }
+    }
+
+    /// How many frames memory has, free or not.
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// The order up to which blocks merge.
+    pub fn largest(&self) -> Order {
+        self.largest
+    }
+
+    /// Frames that are free.
+    #[inline]
+    pub fn free_frames(&self) -> u64 {
+        self.free_frames
+    }
+
+    /// How many free blocks of exactly `order` there are.
+    pub fn free_blocks(&self, order: Order) -> u64 {
+        self.free.get(order.index()).map_or(0, Bits::count)
+    }
+
+    /// The order of the largest free block, or `None` where nothing is free.
+    pub fn largest_free_order(&self) -> Option<Order> {
+        self.orders_with_any.checked_ilog2().and_then(|order| Order::new(order as u8))
+    }
+
+    /// Takes the lowest free block of the smallest order that has one of at least `order`, and
+    /// gives back all of it but its lowest block of `order`. `None` where there is no such block.
+    #[inline]
+    pub fn allocate(&mut self, order: Order) -> Option<FrameNumber> {
+        let fitting = self.orders_with_any >> order.raw();
+        if fitting == 0 {
+            return None;
+        }
+        let from = order.raw() + fitting.trailing_zeros() as u8;
+        let block = self.free[usize::from(from)].first().expect("an order that has free blocks");
+        let frame = block << from;
+        self.remove(from, block);
+        for half in order.raw()..from {
+            self.insert(half, (frame >> half) + 1);
+        }
+        self.free_frames -= order.frames();
+        Some(FrameNumber::new(frame))
+    }
+
+    /// Takes the very block of `order` that begins at `frame`, and says whether it could: whether
+    /// all of it was free. A block that is not aligned, or not inside memory, is never free.
+    pub fn allocate_at(&mut self, frame: FrameNumber, order: Order) -> bool {
+        if !order.is_aligned(frame) {
+            return false;
+        }
+        let Some((_, from)) = self.free_block_around(frame, order) else { return false };
+        self.remove(from.raw(), frame.raw() >> from.raw());
+        // Of each half on the way down, the other one stays free.
+        for half in order.raw()..from.raw() {
+            self.insert(half, (frame.raw() >> half) ^ 1);
+        }
+        self.free_frames -= order.frames();
+        true
+    }
+
+    /// Gives the block of `order` that begins at `frame` back; it merges with its buddy as long as
+    /// that is free, too.
+    ///
+    /// # Panics
+    ///
+    /// Where there is no such block in memory. That it was held is checked in debug builds only:
+    /// [`Frames`](super::Frames) knows who holds what.
+    #[inline]
+    pub fn free(&mut self, frame: FrameNumber, order: Order) {
+        assert!(
+            order <= self.largest
+                && order.is_aligned(frame)
+                && frame.raw() + order.frames() <= self.frames,
+            "no block of {order:?} begins at frame {}",
+            frame.raw()
+        );
+        debug_assert!(!self.any_free(frame, order), "frames of {} are free", frame.raw());
+        self.free_frames += order.frames();
+        let mut at = order.raw();
+        let mut block = frame.raw() >> at;
+        while at < self.largest.raw() && self.free[usize::from(at)].contains(block ^ 1) {
+            self.remove(at, block ^ 1);
+            block >>= 1;
+            at += 1;
+        }
+        self.insert(at, block);
+    }
+
+    /// Whether every frame of the block of `order` at `frame` is free. Blocks above the largest
+    /// order do not exist, and are not free.
+    pub fn is_free(&self, frame: FrameNumber, order: Order) -> bool {
+        order.is_aligned(frame) && self.free_block_around(frame, order).is_some()
+    }
+
+    /// The free block of at least `order` that holds `frame`: its first frame and its order.
+    pub fn free_block_around(
+        &self,
+        frame: FrameNumber,
+        order: Order,
+    ) -> Option<(FrameNumber, Order)> {
+        let mut orders = self.largest.and_smaller().skip(order.index());
+        let found = orders.find(|at| self.free[at.index()].contains(frame.raw() >> at.raw()))?;
+        Some((found.align_down(frame), found))
+    }
+
+    /// The free blocks of exactly `order`, by address.
+    pub fn blocks(&self, order: Order) -> impl Iterator<Item = FrameNumber> + '_ {
+        let bits = self.free.get(order.index());
+        bits.into_iter()
+            .flat_map(Bits::iter)
+            .map(move |block| FrameNumber::new(block << order.raw()))
+    }
+
+    /// All free blocks, by address.
+    pub fn iter(&self) -> impl Iterator<Item = (FrameNumber, Order)> + '_ {
+        let mut by_order: Vec<_> = self
+            .largest
+            .and_smaller()
+            .map(|order| (order, self.blocks(order).peekable()))
+            .collect();
+        std::iter::from_fn(move || {
+            let next = by_order
+                .iter_mut()
+                .filter_map(|(order, blocks)| Some((*blocks.peek()?, *order)))
+                .min()?;
+            by_order[next.1.index()].1.next();
+            Some(next)
+        })
+    }
+
+    /// The highest free frame that lies in a block smaller than `order`.
+    pub fn last_in_smaller(&self, order: Order) -> Option<FrameNumber> {
+        let smaller = self.free.iter().take(order.index()).enumerate();
+        let lasts =
+            smaller.filter_map(|(at, bits)| Some(((bits.previous(u64::MAX)? + 1) << at) - 1));
+        lasts.max().map(FrameNumber::new)
+    }
+
+    /// Whether any frame of a block is free.
+    fn any_free(&self, frame: FrameNumber, order: Order) -> bool {
+        let end = frame.raw() + order.frames();
+        self.is_free(frame, order)
+            || order.and_smaller().any(|at| {
+                let next = self.free[at.index()].next(frame.raw() >> at.raw());
+                next.is_some_and(|block| block << at.raw() < end)
+            })
+    }
+
+    #[inline]
+    fn insert(&mut self, order: u8, block: u64) {
+        self.free[usize::from(order)].insert(block);
+        self.orders_with_any |= 1 << order;
+    }
+
+    #[inline]
+    fn remove(&mut self, order: u8, block: u64) {
+        let bits = &mut self.free[usize::from(order)];
+        bits.remove(block);
+        if bits.count() == 0 {
+            self.orders_with_any &= !(1 << order);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! A start state by portion and hole fraction (paper 004, Section VII-A and Figure 7).
+
+use octavo_types::FrameNumber;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+
+use super::sampler::{Sampler, below, part_of};
+use super::{FragmentationError, check_share};
+use crate::frames::{Frames, Holder, MemoryShape, Order};
+
+/// How the holes of a region lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HoleLayout {
+    /// Side by side, in one run somewhere in the region.
+    Clustered,
+    /// Throughout the region: each somewhere in a part of its own, of equal parts.
+    Dispersed,
+}
+
+/// What is in a hole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HoleKind {
+    /// Somebody else's frame that stays: the page there has to be elsewhere.
+    Immovable,
+    /// Somebody else's frame that compaction may move.
+    Movable,
+    /// Nothing: the part of the region that the program does not use. Its frames are set aside
+    /// ([`Holder::Reserved`]), so that nobody else gets them.
+    Unallocated,
+}
+
+impl HoleKind {
+    fn holder(self) -> Holder {
+        match self {
+            HoleKind::Immovable => Holder::Foreign { movable: false },
+            HoleKind::Movable => Holder::Foreign { movable: true },
+            HoleKind::Unallocated => Holder::Reserved,
+        }
+    }
+}
+
+/// A share of the 2 MiB regions of memory is fragmented: each of these has the same share of
+/// holes among its 512 base frames. All else is free.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Holes {
+    /// The share of regions that are fragmented, 0 to 1 (the paper's portion).
+    pub portion: f64,
+    /// The share of holes in each of them, 0 to 1 (the paper's fragmentation).
+    pub fraction: f64,
+    /// How the holes of a region lie.
+    pub layout: HoleLayout,
+    /// What is in them.
+    pub kind: HoleKind,
+}
+
+impl Holes {
+    pub(super) fn build(
+        &self,
+        shape: MemoryShape,
+        seed: u64,
+    ) -> Result<Frames, FragmentationError> {
+        check_share("portion", self.portion)?;
+        check_share("hole fraction", self.fraction)?;
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let regions = shape.frames() / Order::HUGE.frames();
+        let mut sampler = Sampler::new(&mut random, regions, part_of(regions, self.portion));
+        let fragmented: Vec<u64> = (0..regions).filter(|_| sampler.chooses_next()).collect();
+        let mut frames = Frames::new(shape);
+        for region in fragmented {
+            let start = FrameNumber::new(region * Order::HUGE.frames());
+            self.fragment(&mut frames, start, &mut random);
+        }
+        Ok(frames)
+    }
+
+    /// Makes the holes of the region that begins at `start`.
+    fn fragment(&self, frames: &mut Frames, start: FrameNumber, random: &mut Xoshiro256PlusPlus) {
+        let all = Order::HUGE.frames();
+        let holes = part_of(all, self.fraction);
+        let clustered_at = below(random, all - holes + 1);
+        for hole in 0..holes {
+            let place = match self.layout {
+                HoleLayout::Clustered => clustered_at + hole,
+                HoleLayout::Dispersed => {
+                    let (low, high) = (hole * all / holes, (hole + 1) * all / holes);
+                    low + below(random, high - low)
+                }
+            };
+            let taken = frames.allocate_at(start.plus(place), Order::BASE, self.kind.holder());
+            debug_assert!(taken, "each hole has a place of its own");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What a snapshot says of its machine, beside the frames: the header of its file.
+
+use serde::{Deserialize, Serialize};
+
+use super::error::SnapshotError;
+use crate::frames::{MemoryShape, Order};
+
+/// A machine's memory in numbers.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct About {
+    /// When it was taken: seconds since 1970.
+    pub taken_at_seconds: u64,
+    /// The kernel's release, such as `6.1.0`.
+    pub kernel: String,
+    /// Memory that the kernel has, in base frames (`MemTotal` of `/proc/meminfo`).
+    pub memory_frames: u64,
+    /// The zones of `/proc/buddyinfo`.
+    pub zones: Vec<Zone>,
+    /// The process that it is about, if any.
+    pub process: Option<Process>,
+    /// What could not be read, and what is kept instead: a sentence each.
+    pub missing: Vec<String>,
+}
+
+/// A zone of memory.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Zone {
+    /// The NUMA node that it is on.
+    pub node: u32,
+    /// `DMA`, `DMA32`, `Normal`, `Movable` or `Device`.
+    pub name: String,
+    /// Free blocks by order.
+    pub free_blocks: Vec<u64>,
+    /// Its 2 MiB regions by kind, from `/proc/pagetypeinfo`; none where that could not be read.
+    pub regions: Option<Regions>,
+}
+
+/// How many 2 MiB regions are meant for memory of which kind.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Regions {
+    /// For what may be moved (`Movable`, `CMA`).
+    pub movable: u64,
+    /// For everything else (`Unmovable`, `Reclaimable`, `HighAtomic`, `Isolate`).
+    pub others: u64,
+}
+
+/// How a process's memory lies.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// Its name, from `/proc/PID/comm`.
+    pub name: String,
+    /// Base pages that are in memory.
+    pub resident_frames: u64,
+    /// By order: how many of these lie in blocks that are aligned and contiguous both in virtual
+    /// and in physical addresses, so that pages of that size could map them as they are.
+    pub mappable_frames: Vec<u64>,
+}
+
+impl About {
+    /// The order of the largest block that the machine's allocator has.
+    pub fn largest(&self) -> Order {
+        let orders = self.zones.iter().map(|zone| zone.free_blocks.len()).max().unwrap_or(1);
+        Order::new(orders.saturating_sub(1) as u8).expect("a header that was checked")
+    }
+
+    /// Free blocks of all zones by order.
+    pub fn free_blocks(&self) -> [u64; Order::COUNT] {
+        let mut sums = [0; Order::COUNT];
+        for zone in &self.zones {
+            for (sum, blocks) in sums.iter_mut().zip(&zone.free_blocks) {
+                *sum += blocks;
+            }
+        }
+        sums
+    }
+
+    /// The share of 2 MiB regions that are meant for what may be moved; `None` where not known.
+    pub fn movable_share(&self) -> Option<f64> {
+        let regions = || self.zones.iter().filter_map(|zone| zone.regions);
+        let movable: u64 = regions().map(|of| of.movable).sum();
+        let all = movable + regions().map(|of| of.others).sum::<u64>();
+        (all > 0).then(|| movable as f64 / all as f64)
+    }
+
+    /// Refuses numbers that no memory has, so that nothing that is computed of them overflows.
+    pub fn check(&self) -> Result<(), SnapshotError> {
+        let refuse = |what: String| Err(SnapshotError::Header(what));
+        let most = MemoryShape::MAX_FRAMES;
+        if self.memory_frames == 0 || self.memory_frames > most {
+            return refuse(format!("memory of {} frames; it has 1 to {most}", self.memory_frames));
+        }
+        let zones = self.zones.len();
+        if zones == 0 || zones > 10_000 {
+            return refuse(format!("{zones} zones; there are 1 to 10000"));
+        }
+        for zone in &self.zones {
+            let orders = zone.free_blocks.len();
+            if orders == 0 || orders > Order::COUNT {
+                return refuse(format!("{orders} orders; there are 1 to {}", Order::COUNT));
+            }
+            if zone.regions.is_some_and(|of| of.movable.max(of.others) > most) {
+                return refuse(format!("more than {most} regions"));
+            }
+        }
+        let mut blocks = Order::all().flat_map(|order| {
+            self.zones
+                .iter()
+                .filter_map(move |zone| Some((order, *zone.free_blocks.get(order.index())?)))
+        });
+        let free_frames = blocks.try_fold(0u64, |sum, (order, blocks)| {
+            sum.checked_add(blocks.checked_mul(order.frames())?)
+        });
+        if free_frames.is_none_or(|frames| frames > self.memory_frames) {
+            return refuse("more free memory than memory".to_owned());
+        }
+        if let Some(process) = &self.process
+            && (process.mappable_frames.len() != Order::COUNT
+                || process.mappable_frames.iter().any(|frames| *frames > process.resident_frames))
+        {
+            return refuse("a process with more mappable memory than memory".to_owned());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+//! Takes a snapshot of the running machine from its `/proc`.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::Snapshot;
+use super::about::{About, Process, Zone};
+use super::error::SnapshotError;
+use super::flags::read_flags;
+use super::pagemap::{parse_maps, read_pagemap};
+use super::runs::FrameRuns;
+use super::tables::{parse_buddyinfo, parse_iomem, parse_meminfo, parse_pagetypeinfo};
+
+/// Where Linux tells of itself.
+pub const PROC: &str = "/proc";
+
+impl Snapshot {
+    /// Reads what the rights allow from `proc`, usually [`PROC`]: what every user may read, and
+    /// what root may. What is missing is said in [`About::missing`]. Memory goes on changing
+    /// meanwhile, so that its parts may differ by what happened between.
+    ///
+    /// # Errors
+    ///
+    /// Where not even the free blocks can be read, the process does not exist, or a text is not
+    /// what Linux writes.
+    pub fn take(proc: &Path, pid: Option<u32>) -> Result<Self, SnapshotError> {
+        let mut missing = Vec::new();
+        let mut zones = parse(proc.join("buddyinfo"), parse_buddyinfo)?;
+        let memory_frames = parse(proc.join("meminfo"), parse_meminfo)?;
+        read_regions(proc, &mut zones, &mut missing)?;
+        let found = pid.map(|pid| read_process(proc, pid, &mut missing)).transpose()?.flatten();
+        let (process, mapped) = found.unzip();
+        let runs = read_frames(proc, &mapped.unwrap_or_default(), &mut missing)?;
+        let kernel = read(&proc.join("sys/kernel/osrelease")).unwrap_or_default();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let about = About {
+            taken_at_seconds: now.as_secs(),
+            kernel: kernel.trim().to_owned(),
+            memory_frames,
+            zones,
+            process,
+            missing,
+        };
+        about.check()?;
+        Ok(Snapshot { about, runs })
+    }
+}
+
+/// The regions of each zone by kind.
+fn read_regions(
+    proc: &Path,
+    zones: &mut [Zone],
+    missing: &mut Vec<String>,
+) -> Result<(), SnapshotError> {
+    let path = proc.join("pagetypeinfo");
+    let what_is_kept = "how much memory may be moved is told by /proc/kpageflags or not at all";
+    match read(&path) {
+        Ok(text) => {
+            if let Err(what) = parse_pagetypeinfo(&text, zones) {
+                missing.push(format!("/proc/pagetypeinfo: {what}; {what_is_kept}"));
+            }
+        }
+        Err(source) if may_be_missing(&source) => {
+            missing.push(format!("/proc/pagetypeinfo: {}; {what_is_kept}", reason(&source)));
+        }
+        Err(source) => return Err(SnapshotError::Io { path, source }),
+    }
+    Ok(())
+}
+
+/// Every frame's state.
+fn read_frames(
+    proc: &Path,
+    mapped: &[u64],
+    missing: &mut Vec<String>,
+) -> Result<Option<FrameRuns>, SnapshotError> {
+    let path = proc.join("kpageflags");
+    // Older kernels mark what is no memory: they do without this.
+    let memory = read(&proc.join("iomem")).map(|text| parse_iomem(&text)).unwrap_or_default();
+    match File::open(&path).and_then(|file| read_flags(file, mapped, &memory)) {
+        Ok(runs) if runs.frames() > 0 => Ok(Some(runs)),
+        Ok(_) => Err(SnapshotError::Proc { path, what: "it tells of no frame".to_owned() }),
+        Err(source) if may_be_missing(&source) => {
+            missing.push(format!(
+                "/proc/kpageflags: {}; the numbers of free blocks by order are kept, and not \
+                 where they lie",
+                reason(&source)
+            ));
+            Ok(None)
+        }
+        Err(source) => Err(SnapshotError::Io { path, source }),
+    }
+}
+
+/// How a process's memory lies, and the frames that it maps.
+fn read_process(
+    proc: &Path,
+    pid: u32,
+    missing: &mut Vec<String>,
+) -> Result<Option<(Process, Vec<u64>)>, SnapshotError> {
+    let folder = proc.join(pid.to_string());
+    if !folder.is_dir() {
+        return Err(SnapshotError::NoProcess(pid));
+    }
+    let comm = folder.join("comm");
+    let name = read(&comm).map_err(|source| SnapshotError::Io { path: comm, source })?;
+    let maps = folder.join("maps");
+    let resident = read(&maps).and_then(|text| {
+        let mappings = parse_maps(&text).map_err(io::Error::other)?;
+        read_pagemap(&mut File::open(folder.join("pagemap"))?, &mappings)
+    });
+    let resident = match resident {
+        Ok(resident) => resident,
+        Err(_) if !folder.is_dir() => return Err(SnapshotError::NoProcess(pid)),
+        Err(error) if may_be_missing(&error) => {
+            let reason = reason(&error);
+            missing.push(format!("/proc/{pid}/pagemap: {reason}; nothing is kept of the process"));
+            return Ok(None);
+        }
+        Err(source) => return Err(SnapshotError::Io { path: folder.join("pagemap"), source }),
+    };
+    if resident.hidden {
+        missing.push(format!(
+            "/proc/{pid}/pagemap: frame numbers are told to root only (CAP_SYS_ADMIN); nothing is \
+             kept of the process"
+        ));
+        return Ok(None);
+    }
+    if resident.cut {
+        missing.push(format!(
+            "/proc/{pid}/pagemap: the process maps more than 4 TiB of addresses; its largest \
+             mappings are left out"
+        ));
+    }
+    let process = Process {
+        pid,
+        name: name.trim_end().to_owned(),
+        resident_frames: resident.pages,
+        mappable_frames: resident.mappable.to_vec(),
+    };
+    Ok(Some((process, resident.frames)))
+}
+
+/// Whether a file that is not for everybody may be left out with a word.
+fn may_be_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound)
+}
+
+fn reason(error: &io::Error) -> &'static str {
+    if error.kind() == io::ErrorKind::NotFound {
+        "this kernel has none"
+    } else {
+        "only root may read it"
+    }
+}
+
+fn parse<T>(path: PathBuf, parser: impl Fn(&str) -> Result<T, String>) -> Result<T, SnapshotError> {
+    match read(&path) {
+        Ok(text) => parser(&text).map_err(|what| SnapshotError::Proc { path, what }),
+        Err(source) => Err(SnapshotError::Io { path, source }),
+    }
+}
+
+/// A text of the kernel's; a process's name may have any bytes.
+fn read(path: &Path) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&std::fs::read(path)?).into_owned())
+}

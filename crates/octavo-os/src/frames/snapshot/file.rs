@@ -1,0 +1,152 @@
+//! The file of a snapshot.
+//!
+//! | bytes | what |
+//! | --- | --- |
+//! | 8 | `OCTMEM\r\n` |
+//! | 4 | version: 1 |
+//! | 4 | H: the header's length |
+//! | 8 | F: the stored length of the frames; 0 where they are not known |
+//! | 8 | their length once decompressed |
+//! | H | the header: [`About`] as JSON |
+//! | F | a zstd frame of [`FrameRuns`] |
+//! | 8 | XXH3 (64 bits) of everything before |
+//!
+//! Numbers are little-endian.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::Snapshot;
+use super::about::About;
+use super::error::SnapshotError;
+use super::runs::FrameRuns;
+
+/// The first bytes: text transfers and cut files spoil them.
+const MAGIC: [u8; 8] = *b"OCTMEM\r\n";
+/// The version that is written, and read.
+pub const VERSION: u32 = 1;
+const FIXED_BYTES: usize = 32;
+const CHECKSUM_BYTES: usize = 8;
+const MAX_HEADER_BYTES: u64 = 16 << 20;
+/// zstd's own default: smaller files cost more time than they save room.
+const ZSTD_LEVEL: i32 = 3;
+/// 8 MiB; that level needs 2 MiB at most.
+const MAX_WINDOW_LOG2: u32 = 23;
+
+impl Snapshot {
+    /// The most bytes that a file of a snapshot may have.
+    pub const MAX_FILE_BYTES: u64 = 300 << 20;
+
+    /// The snapshot as the bytes of a file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let header = serde_json::to_vec(&self.about).expect("numbers and texts are JSON");
+        let (frames, expanded) = match &self.runs {
+            None => (Vec::new(), 0),
+            Some(runs) => {
+                let stored = zstd::bulk::compress(runs.bytes(), ZSTD_LEVEL);
+                (stored.expect("zstd compresses any bytes"), runs.bytes().len())
+            }
+        };
+        let mut bytes =
+            Vec::with_capacity(FIXED_BYTES + header.len() + frames.len() + CHECKSUM_BYTES);
+        bytes.extend(MAGIC);
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend((header.len() as u32).to_le_bytes());
+        bytes.extend((frames.len() as u64).to_le_bytes());
+        bytes.extend((expanded as u64).to_le_bytes());
+        bytes.extend(header);
+        bytes.extend(frames);
+        bytes.extend(xxh3_64(&bytes).to_le_bytes());
+        bytes
+    }
+
+    /// Reads what [`Snapshot::to_bytes`] made.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the bytes are, they are a snapshot or refused with a sentence; no more than some
+    /// hundred megabytes are taken for them.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, SnapshotError> {
+        if !bytes.starts_with(&MAGIC) {
+            return Err(SnapshotError::NotASnapshot);
+        }
+        let has = bytes.len() as u64;
+        let Some(fixed) = bytes.first_chunk::<FIXED_BYTES>() else {
+            let should = (FIXED_BYTES + CHECKSUM_BYTES) as u64;
+            return Err(SnapshotError::Length { has, should });
+        };
+        let version = u32_at(fixed, 8);
+        if version != VERSION {
+            return Err(SnapshotError::Version(version));
+        }
+        let header_bytes = u64::from(u32_at(fixed, 12));
+        let (stored_bytes, expanded_bytes) = (u64_at(fixed, 16), u64_at(fixed, 24));
+        if header_bytes > MAX_HEADER_BYTES || expanded_bytes > FrameRuns::MAX_BYTES as u64 {
+            return Err(SnapshotError::Header(
+                "its parts are longer than any snapshot's".to_owned(),
+            ));
+        }
+        let around = (FIXED_BYTES + CHECKSUM_BYTES) as u64 + header_bytes;
+        let should = around.saturating_add(stored_bytes);
+        if has != should {
+            return Err(SnapshotError::Length { has, should });
+        }
+        let (content, checksum) = bytes.split_at(bytes.len() - CHECKSUM_BYTES);
+        if xxh3_64(content).to_le_bytes() != checksum {
+            return Err(SnapshotError::Checksum);
+        }
+        let (header, frames) = content[FIXED_BYTES..].split_at(header_bytes as usize);
+        let about: About = serde_json::from_slice(header)
+            .map_err(|error| SnapshotError::Header(error.to_string()))?;
+        about.check()?;
+        if frames.is_empty() {
+            return Ok(Snapshot { about, runs: None });
+        }
+        let runs = expand(frames, expanded_bytes).map_err(SnapshotError::Zstd)?;
+        if runs.len() as u64 != expanded_bytes {
+            return Err(SnapshotError::Runs("they are not as long as the header says"));
+        }
+        Ok(Snapshot { about, runs: Some(FrameRuns::read(runs)?) })
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// As [`Snapshot::from_bytes`], with the file's name; and where it cannot be read.
+    pub fn read(path: &Path) -> Result<Self, SnapshotError> {
+        let failed = |source| SnapshotError::Io { path: path.to_owned(), source };
+        let in_file =
+            |source| SnapshotError::File { path: path.to_owned(), source: Box::new(source) };
+        let file = File::open(path).map_err(failed)?;
+        // A pipe or a device has no length: no more is read than a snapshot may have.
+        let mut bytes = Vec::new();
+        file.take(Self::MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() as u64 > Self::MAX_FILE_BYTES {
+            let (has, most) = (bytes.len() as u64, Self::MAX_FILE_BYTES);
+            return Err(in_file(SnapshotError::TooLong { has, most }));
+        }
+        Snapshot::from_bytes(&bytes).map_err(in_file)
+    }
+}
+
+/// What zstd's bytes expand to, or a little more than `most` bytes of it. Memory grows with what
+/// comes, not with what the header promises.
+fn expand(stored: &[u8], most: u64) -> std::io::Result<Vec<u8>> {
+    let mut decoder = zstd::stream::read::Decoder::with_buffer(stored)?;
+    decoder.window_log_max(MAX_WINDOW_LOG2)?;
+    let mut expanded = Vec::new();
+    decoder.take(most + 1).read_to_end(&mut expanded)?;
+    Ok(expanded)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}

@@ -1,0 +1,14 @@
+//! What the operating system of a simulated machine holds: physical memory, address spaces, page
+//! tables, and the policies that choose page sizes.
+
+mod counters;
+pub mod frames;
+mod memory;
+mod os;
+pub mod page_table;
+pub mod policy;
+pub mod vmas;
+
+pub use counters::Counters;
+pub use memory::{Memory, Process, ProcessId, Stale, around, base_pages};
+pub use os::{Access, Os};

@@ -1,0 +1,188 @@
+//! Page-table entries, bit by bit: those of x86-64, and what Tailored Page Sizes add to them.
+
+use octavo_types::{FrameNumber, PageSize, Protection};
+
+/// Bits of an address that one level of the page table translates.
+pub const INDEX_BITS: u8 = 9;
+/// Entries of a page-table node.
+pub const ENTRIES: usize = 1 << INDEX_BITS;
+
+const PRESENT: u64 = 1 << 0;
+const WRITABLE: u64 = 1 << 1;
+const USER: u64 = 1 << 2;
+const ACCESSED: u64 = 1 << 5;
+const DIRTY: u64 = 1 << 6;
+/// At levels above the lowest: a page, not a node.
+const LARGE: u64 = 1 << 7;
+/// A tailored page, its size in the frame bits that it does not use (`T` of Figure 5).
+const TAILORED: u64 = 1 << 52;
+/// Where the four bits are that hold a tailored page's size, where those are used.
+const SIZE_SHIFT: u8 = 53;
+const SIZE_MASK: u64 = 0xf << SIZE_SHIFT;
+const NO_EXECUTE: u64 = 1 << 63;
+/// Bits 12 to 51.
+const FRAME_MASK: u64 = ((1 << 52) - 1) & !0xfff;
+
+/// How an entry says that its page is of a size that x86-64 does not have (Tailored Page Sizes,
+/// section III.A.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SizeEncoding {
+    /// Four reserved bits hold the logarithm of how many pages of the level's own size it is.
+    #[default]
+    FourBits,
+    /// One bit says that the page is tailored; the lowest frame bits, which it does not use, tell
+    /// the size: as many ones as it is doublings past the first, then a zero.
+    OneBit,
+}
+
+/// A page-table entry as it lies in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[repr(transparent)]
+pub struct Entry(u64);
+
+/// The size of the pages that entries of a level map on x86-64: 4 KiB at level 1, 2 MiB at 2,
+/// 1 GiB at 3.
+pub const fn level_log2(level: u8) -> u8 {
+    PageSize::BASE.log2() + (level - 1) * INDEX_BITS
+}
+
+/// The level whose entries map pages of `size`: the one whose own size is the largest that is not
+/// larger.
+pub const fn level_of(size: PageSize) -> u8 {
+    1 + (size.log2() - PageSize::BASE.log2()) / INDEX_BITS
+}
+
+impl Entry {
+    /// Nothing is mapped.
+    pub const NONE: Entry = Entry(0);
+
+    /// An entry that leads to a node of the next level down.
+    pub fn node(frame: FrameNumber) -> Self {
+        Entry(frame.start().raw() | PRESENT | WRITABLE | USER)
+    }
+
+    /// An entry that maps a page of `size` at `frame`. A tailored one's is its true entry and the
+    /// copy in its aliases alike.
+    pub fn page(
+        frame: FrameNumber,
+        size: PageSize,
+        rights: Protection,
+        encoding: SizeEncoding,
+    ) -> Self {
+        let level = level_of(size);
+        let mut bits = frame.start().raw() | PRESENT | USER;
+        bits |= if rights.write { WRITABLE } else { 0 };
+        bits |= if rights.execute { 0 } else { NO_EXECUTE };
+        bits |= if level > 1 { LARGE } else { 0 };
+        let doublings = size.log2() - level_log2(level);
+        if doublings > 0 {
+            bits |= match encoding {
+                SizeEncoding::FourBits => u64::from(doublings) << SIZE_SHIFT,
+                SizeEncoding::OneBit => {
+                    TAILORED | (((1 << (doublings - 1)) - 1) << level_log2(level))
+                }
+            };
+        }
+        Entry(bits)
+    }
+
+    /// Whether it maps or leads to anything.
+    #[inline(always)]
+    pub fn is_present(self) -> bool {
+        self.0 & PRESENT != 0
+    }
+
+    /// Whether it, being at `level`, maps a page.
+    #[inline(always)]
+    pub fn is_page(self, level: u8) -> bool {
+        self.is_present() && (level == 1 || self.0 & LARGE != 0)
+    }
+
+    /// The size of the page that it maps, being at `level`, read off its bits.
+    pub fn size(self, level: u8) -> PageSize {
+        let doublings = if self.0 & TAILORED != 0 {
+            ((self.0 & FRAME_MASK) >> level_log2(level)).trailing_ones() as u8 + 1
+        } else {
+            ((self.0 & SIZE_MASK) >> SIZE_SHIFT) as u8
+        };
+        PageSize::from_log2(level_log2(level) + doublings).expect("only pages are asked")
+    }
+
+    /// The first base frame of the node or, being at `level`, of the page.
+    pub fn frame(self, level: u8) -> FrameNumber {
+        let mut bits = self.0 & FRAME_MASK;
+        if self.is_page(level) {
+            bits &= !(self.size(level).bytes() - 1);
+        }
+        FrameNumber::new(bits >> PageSize::BASE.log2())
+    }
+
+    /// What the page may be used for.
+    pub fn rights(self) -> Protection {
+        let write = self.0 & WRITABLE != 0;
+        Protection { read: true, write, execute: self.0 & NO_EXECUTE == 0 }
+    }
+
+    /// Whether it has been used, and written to.
+    pub fn used(self) -> (bool, bool) {
+        (self.0 & ACCESSED != 0, self.0 & DIRTY != 0)
+    }
+
+    /// The same, used, and perhaps written to.
+    pub fn marked(self, written: bool) -> Self {
+        Entry(self.0 | ACCESSED | if written { DIRTY } else { 0 })
+    }
+
+    /// As the bits that lie in memory.
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RW: Protection = Protection { read: true, write: true, execute: false };
+
+    #[test]
+    fn an_entry_tells_what_it_was_made_of() {
+        for encoding in [SizeEncoding::FourBits, SizeEncoding::OneBit] {
+            for log2 in PageSize::BASE.log2()..=PageSize::LARGEST.log2() {
+                let size = PageSize::from_log2(log2).unwrap();
+                for number in [0, 1, 0x155] {
+                    let frame = FrameNumber::new(number << size.base_shift());
+                    let entry = Entry::page(frame, size, RW, encoding);
+                    let level = level_of(size);
+                    assert!(entry.is_page(level));
+                    assert_eq!((entry.size(level), entry.frame(level)), (size, frame));
+                    assert_eq!((entry.rights(), entry.used()), (RW, (false, false)));
+                    assert_eq!(entry.marked(true).used(), (true, true));
+                    assert_eq!(entry.marked(true).frame(level), frame);
+                }
+            }
+        }
+    }
+
+    /// As a processor of today has them.
+    #[test]
+    fn conventional_entries_have_their_bits() {
+        let entry = |frame, size| {
+            Entry::page(FrameNumber::new(frame), size, RW, SizeEncoding::OneBit).bits()
+        };
+        assert_eq!(entry(0x12345, PageSize::BASE), 1 << 63 | 0x1234_5007);
+        assert_eq!(entry(0x12200, PageSize::HUGE), 1 << 63 | 0x1220_0087);
+        assert_eq!(Entry::node(FrameNumber::new(7)).bits(), 0x7007);
+    }
+
+    /// Figure 5: the lowest frame bit tells 8 KiB from larger, the next 16 KiB from larger.
+    #[test]
+    fn one_bit_tells_a_size_by_the_frame_bits_that_it_frees() {
+        let size = |log2| PageSize::from_log2(log2).unwrap();
+        let entry = |log2| {
+            let page = Entry::page(FrameNumber::new(0), size(log2), RW, SizeEncoding::OneBit);
+            (page.bits() & FRAME_MASK) >> 12
+        };
+        assert_eq!([entry(13), entry(14), entry(15), entry(20)], [0, 0b1, 0b11, 0x7f]);
+    }
+}

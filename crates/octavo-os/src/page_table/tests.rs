@@ -1,0 +1,176 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::frames::MemoryShape;
+
+const RW: Protection = Protection { read: true, write: true, execute: false };
+
+fn size(log2: u8) -> PageSize {
+    PageSize::from_log2(log2).unwrap()
+}
+
+fn page(raw: u64) -> PageNumber {
+    PageNumber::new(raw)
+}
+
+fn frame(raw: u64) -> FrameNumber {
+    FrameNumber::new(raw)
+}
+
+/// Above all frames that page tables take.
+const DATA: u64 = 1 << 20;
+
+fn table(format: Format) -> (PageTable, Frames) {
+    let mut frames = Frames::new(MemoryShape::new(1 << 14, Order::LINUX).unwrap());
+    (PageTable::new(format, &mut frames).unwrap(), frames)
+}
+
+fn used(frames: &Frames) -> u64 {
+    frames.shape().frames() - frames.free_frames()
+}
+
+/// Levels that a walk reads.
+fn levels(table: &PageTable, at: u64) -> Vec<u8> {
+    table.walk(page(at)).steps().iter().map(|step| step.level).collect()
+}
+
+#[test]
+fn a_walk_reads_one_entry_a_level() {
+    for (levels_of_table, expected) in [(4, vec![4, 3, 2, 1]), (5, vec![5, 4, 3, 2, 1])] {
+        let (mut table, mut frames) =
+            table(Format { levels: levels_of_table, ..Format::default() });
+        table.map(page(0x12345), PageSize::BASE, frame(DATA), RW, &mut frames).unwrap();
+        assert_eq!(levels(&table, 0x12345), expected);
+        assert_eq!(levels(&table, 0x12346), expected, "the last entry maps nothing");
+        assert_eq!(table.walk(page(0x12346)).leaf, None);
+        let above = &expected[..expected.len() - 1];
+        assert_eq!(levels(&table, 0x22345), above, "the node is not there");
+    }
+}
+
+/// Section III.A.1 and Figure 6: a page of 32 KiB has eight entries, seven of them aliases, which
+/// cost a walk one more access, to the entry that the address has with the page's bits cleared.
+#[test]
+fn an_alias_costs_a_walk_one_more_access() {
+    let (mut table, mut frames) = table(Format::default());
+    let written = table.map(page(0x1238), size(15), frame(DATA), RW, &mut frames).unwrap();
+    assert_eq!(written, Written { entries: 8, aliases: 7 });
+    assert_eq!(levels(&table, 0x1238), [4, 3, 2, 1]);
+    assert_eq!(levels(&table, 0x123d), [4, 3, 2, 1, 1]);
+    let (first, other) = (table.walk(page(0x1238)), table.walk(page(0x123d)));
+    assert_eq!(other.steps()[4].at, first.steps()[3].at);
+    assert_eq!(other.steps()[3].at.raw(), first.steps()[3].at.raw() + 5 * 8);
+    assert_eq!(other.leaf, first.leaf);
+    assert_eq!(other.leaf.unwrap().frame_of(page(0x123d)), frame(DATA + 5));
+
+    let copies = Format { aliases: Aliases::Copies, ..Format::default() };
+    let (mut table, mut frames) = self::table(copies);
+    table.map(page(0x1238), size(15), frame(DATA), RW, &mut frames).unwrap();
+    assert_eq!(levels(&table, 0x123d), [4, 3, 2, 1]);
+}
+
+#[test]
+fn larger_pages_take_the_place_of_smaller_ones_and_their_nodes() {
+    let (mut table, mut frames) = table(Format::default());
+    for at in 0..512 {
+        table.map(page(0x400 + at), PageSize::BASE, frame(DATA + at), RW, &mut frames).unwrap();
+    }
+    assert_eq!(table.nodes(), 4);
+    table.map(page(0x400), PageSize::HUGE, frame(DATA), RW, &mut frames).unwrap();
+    assert_eq!(table.nodes(), 3);
+    assert_eq!(levels(&table, 0x5ff), [4, 3, 2]);
+    let leaf = table.unmap(page(0x433), &mut frames).unwrap();
+    assert_eq!((leaf.page, leaf.size), (page(0x400), PageSize::HUGE));
+    assert_eq!(table.nodes(), 1, "empty nodes are given back");
+    table.dissolve(&mut frames);
+    assert_eq!(used(&frames), 0);
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Map(u8, u64),
+    Unmap(u64),
+    Mark(u64, bool),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        3 => (12u8..=23, 0u64..1 << 12).prop_map(|(log2, at)| Op::Map(log2, at)),
+        2 => (0u64..1 << 12).prop_map(Op::Unmap),
+        1 => (0u64..1 << 12, any::<bool>()).prop_map(|(at, written)| Op::Mark(at, written)),
+    ]
+}
+
+proptest! {
+    /// Beside a list of pages by their first base page.
+    #[test]
+    fn it_maps_what_it_was_told_to(
+        ops in prop::collection::vec(op(), 1..200),
+        one_bit in any::<bool>(),
+        copies in any::<bool>(),
+    ) {
+        let format = Format {
+            levels: 4,
+            encoding: if one_bit { SizeEncoding::OneBit } else { SizeEncoding::FourBits },
+            aliases: if copies { Aliases::Copies } else { Aliases::Pointers },
+        };
+        let (mut table, mut frames) = table(format);
+        let mut pages: BTreeMap<u64, (u8, u64, bool, bool)> = BTreeMap::new();
+        let holder = |pages: &BTreeMap<u64, (u8, u64, bool, bool)>, at: u64| {
+            let (first, of) = pages.range(..=at).next_back()?;
+            (at < first + (1 << (of.0 - 12))).then_some((*first, *of))
+        };
+        for (number, op) in ops.into_iter().enumerate() {
+            match op {
+                Op::Map(log2, at) => {
+                    let count = 1 << (log2 - 12);
+                    let first = at / count * count;
+                    let in_the_way = |of: &(u8, u64, bool, bool)| of.0 > log2;
+                    if holder(&pages, first).is_some_and(|(_, of)| in_the_way(&of)) {
+                        continue;
+                    }
+                    let at = DATA + ((number as u64) << 12);
+                    table.map(page(first), size(log2), frame(at), RW, &mut frames).unwrap();
+                    pages.retain(|page, _| !(first..first + count).contains(page));
+                    pages.insert(first, (log2, at, false, false));
+                }
+                Op::Unmap(at) => {
+                    let expected = holder(&pages, at);
+                    let leaf = table.unmap(page(at), &mut frames);
+                    prop_assert_eq!(leaf.map(|leaf| leaf.page.raw()), expected.map(|of| of.0));
+                    if let Some((first, _)) = expected {
+                        pages.remove(&first);
+                    }
+                }
+                Op::Mark(at, written) => {
+                    let first = holder(&pages, at).map(|(first, _)| first);
+                    let changed = table.mark(page(at), written);
+                    let expected = first.and_then(|first| pages.get_mut(&first)).is_some_and(|of| {
+                        let before = *of;
+                        (of.2, of.3) = (true, of.3 | written);
+                        before != *of
+                    });
+                    prop_assert_eq!(changed, expected);
+                }
+            }
+        }
+        for at in 0..1 << 13 {
+            let expected = holder(&pages, at);
+            let leaf = table.leaf(page(at));
+            prop_assert_eq!(
+                leaf.map(|leaf| (leaf.page.raw(), leaf.size, leaf.frame.raw())),
+                expected.map(|(first, of)| (first, size(of.0), of.1))
+            );
+            prop_assert_eq!(table.walk(page(at)).leaf, leaf);
+            prop_assert_eq!(table.used(page(at)), expected.map(|(_, of)| (of.2, of.3)));
+            let next = table.next(page(at), page(1 << 13)).map(|leaf| leaf.page.raw());
+            let after = pages.range(at..).next().map(|(first, _)| *first);
+            prop_assert_eq!(next, expected.map(|(first, _)| first).or(after));
+        }
+        prop_assert_eq!(used(&frames), table.nodes());
+        table.dissolve(&mut frames);
+        prop_assert_eq!(used(&frames), 0);
+    }
+}

@@ -1,0 +1,140 @@
+//! Linux's transparent huge pages: at the first touch where a whole one fits, and by `khugepaged`
+//! behind the programs' backs.
+
+use octavo_types::{PageNumber, PageSize};
+
+use super::{Fault, Policy};
+use crate::frames::OutOfMemory;
+use crate::memory::{Memory, ProcessId, around};
+use crate::vmas::{Advice, Pages, Vma};
+
+/// Where huge pages may be used: `/sys/kernel/mm/transparent_hugepage/enabled`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FaultHuge {
+    /// Wherever a program has not forbidden it.
+    #[default]
+    Always,
+    /// Where a program has asked for it.
+    Madvise,
+}
+
+/// Its settings, by the names that Linux has for them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ThpConfig {
+    /// Where huge pages may be used.
+    pub enabled: FaultHuge,
+    /// How many base pages of a huge page may be missing for `khugepaged` to make it: 511 as Linux
+    /// comes.
+    pub max_ptes_none: u32,
+    /// How many instructions the programs execute between two scans of `khugepaged`; 0 stops it.
+    pub scan_every_instructions: u64,
+    /// How many base pages a scan looks at: `pages_to_scan`, 4096 as Linux comes.
+    pub pages_to_scan: u64,
+}
+
+impl Default for ThpConfig {
+    /// As Linux comes. Its scans are ten seconds apart, here 3 x 10^10 instructions (three a
+    /// nanosecond).
+    fn default() -> Self {
+        ThpConfig {
+            enabled: FaultHuge::Always,
+            max_ptes_none: 511,
+            scan_every_instructions: 30_000_000_000,
+            pages_to_scan: 4096,
+        }
+    }
+}
+
+/// Transparent huge pages of 2 MiB.
+#[derive(Clone, Debug)]
+pub struct Thp {
+    config: ThpConfig,
+    /// When the next scan is.
+    next_scan_instructions: u64,
+    /// Where the next scan goes on.
+    at: (u16, u64),
+}
+
+impl Thp {
+    /// Nothing scanned yet.
+    pub fn new(config: ThpConfig) -> Self {
+        Thp { config, next_scan_instructions: config.scan_every_instructions, at: (0, 0) }
+    }
+
+    fn allows(&self, vma: &Vma) -> bool {
+        vma.is_anonymous()
+            && match vma.advice {
+                Advice::Huge => true,
+                Advice::NoHuge => false,
+                Advice::None => self.config.enabled == FaultHuge::Always,
+            }
+    }
+
+    /// Looks at the huge page from `pages.start` on, and makes it one if it may be one.
+    fn consider(&self, memory: &mut Memory, process: ProcessId, pages: &Pages, vma: &Vma) {
+        let leaves = memory.leaves(process, pages);
+        let present = leaves.len() as u64;
+        let none = pages.end - pages.start - present;
+        let own = |leaf| !memory.is_shared(leaf);
+        if present == 0
+            || none > u64::from(self.config.max_ptes_none)
+            || leaves.iter().any(|leaf| leaf.size != PageSize::BASE)
+            || !leaves.iter().all(own)
+        {
+            return;
+        }
+        // Where there is no huge page left, it tries again with the next scan.
+        let first = PageNumber::new(pages.start);
+        let _ = memory.collapse(process, first, PageSize::HUGE, vma.rights);
+    }
+
+    fn scan(&mut self, memory: &mut Memory) {
+        let mut left = self.config.pages_to_scan;
+        let live: Vec<ProcessId> = memory.live().collect();
+        let begin = live.iter().position(|process| process.0 >= self.at.0).unwrap_or(0);
+        for process in live[begin..].iter().copied() {
+            let from = if process.0 == self.at.0 { self.at.1 } else { 0 };
+            for (pages, vma) in memory.process(process).vmas.within(&(from..u64::MAX)) {
+                if !self.allows(&vma) {
+                    continue;
+                }
+                let mut page = around(PageNumber::new(pages.start), PageSize::HUGE);
+                if page.start < pages.start {
+                    page = page.end..page.end + 512;
+                }
+                while page.end <= pages.end {
+                    if left < 512 {
+                        self.at = (process.0, page.start);
+                        return;
+                    }
+                    self.consider(memory, process, &page, &vma);
+                    left -= 512;
+                    page = page.end..page.end + 512;
+                }
+            }
+        }
+        self.at = (0, 0);
+    }
+}
+
+impl Policy for Thp {
+    fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
+        let huge = around(fault.page, PageSize::HUGE);
+        let fits = fault.mapping.start <= huge.start && huge.end <= fault.mapping.end;
+        if fits && self.allows(&fault.vma) && memory.is_untouched(fault.process, &huge) {
+            let first = PageNumber::new(huge.start);
+            let placed = memory.place_new(fault.process, first, PageSize::HUGE, fault.vma.rights);
+            if placed.is_ok() {
+                return placed;
+            }
+        }
+        memory.place_new(fault.process, fault.page, PageSize::BASE, fault.vma.rights)
+    }
+
+    fn background(&mut self, memory: &mut Memory, instructions: u64) {
+        if self.config.scan_every_instructions > 0 && instructions >= self.next_scan_instructions {
+            self.next_scan_instructions = instructions + self.config.scan_every_instructions;
+            self.scan(memory);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Start states: exact in what they promise, the same from the same seed.
+
+use octavo_oracle::NaiveBuddy;
+use octavo_os::frames::fragmentation::{Fragmentation, HoleKind, HoleLayout, Holes, OrderMix};
+use octavo_os::frames::{Buddy, Coverage, Frames, Holder, MemoryShape, Order};
+use octavo_types::FrameNumber;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+fn shape(frames: u64, largest: u8) -> MemoryShape {
+    MemoryShape::new(frames, Order::new(largest).unwrap()).unwrap()
+}
+
+fn holders(frames: &Frames) -> Vec<Option<Holder>> {
+    (0..frames.shape().frames()).map(|frame| frames.holder(FrameNumber::new(frame))).collect()
+}
+
+/// A memory in which blocks at random were taken one after the other.
+fn used(frames: u64, largest: u8, taken: &[(u64, u8)]) -> NaiveBuddy {
+    let mut buddy = NaiveBuddy::new(frames, largest);
+    for &(frame, order) in taken {
+        buddy.allocate_at(FrameNumber::new((frame % frames) >> order << order), order);
+    }
+    buddy
+}
+
+fn taken() -> impl Strategy<Value = Vec<(u64, u8)>> {
+    vec((any::<u64>(), prop_oneof![4 => 0u8..3, 1 => 0u8..9]), 0..150)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// What a memory has can be had again.
+    #[test]
+    fn an_order_mix_has_its_blocks(
+        frames in 1u64..6000,
+        largest in 0u8..=18,
+        more in 0u8..4,
+        taken in taken(),
+        movable_share in 0.0..=1.0,
+        seed in any::<u64>(),
+    ) {
+        let buddy = used(frames, largest, &taken);
+        let mut mix = OrderMix {
+            free_blocks: [0; Order::COUNT],
+            largest: Order::new(largest).unwrap(),
+            movable_share,
+        };
+        for (_, order) in buddy.blocks() {
+            mix.free_blocks[usize::from(order)] += 1;
+        }
+        let state = Fragmentation::OrderMix(mix.clone());
+        let built = state.build(shape(frames, largest), seed).unwrap();
+        prop_assert_eq!(built.check(), Ok(()));
+        let blocks = |order: Order| built.buddy().free_blocks(order);
+        for order in Order::all() {
+            prop_assert_eq!(blocks(order), mix.free_blocks[order.index()], "{:?}", order);
+        }
+        let held = frames - built.free_frames();
+        let foreign = |movable| built.used_frames(Holder::Foreign { movable });
+        prop_assert_eq!(foreign(true) + foreign(false), held);
+        prop_assert_eq!(built.peak_used_frames(), held);
+
+        // Where larger blocks can be, those of the largest order may come together; no others.
+        let larger = (largest + more).min(18);
+        let built = state.build(shape(frames, larger), seed).unwrap();
+        let free = built.buddy();
+        prop_assert_eq!(free.free_frames(), frames - held);
+        let coverage = Coverage::of_blocks(|order| mix.free_blocks[order.index()], mix.largest);
+        for order in mix.largest.and_smaller() {
+            prop_assert_eq!(Coverage::of(free).usable_frames(order), coverage.usable_frames(order));
+        }
+    }
+
+    #[test]
+    fn holes_are_where_they_are_said_to_be(
+        regions in 1u64..12,
+        rest in 0u64..512,
+        portion in 0.0..=1.0,
+        fraction in prop_oneof![0.0..=1.0, Just(0.0), Just(1.0)],
+        clustered in any::<bool>(),
+        kind in prop::sample::select(vec![
+            (HoleKind::Immovable, Holder::Foreign { movable: false }),
+            (HoleKind::Movable, Holder::Foreign { movable: true }),
+            (HoleKind::Unallocated, Holder::Reserved),
+        ]),
+        seed in any::<u64>(),
+    ) {
+        let layout = if clustered { HoleLayout::Clustered } else { HoleLayout::Dispersed };
+        let (kind, holder) = kind;
+        let state = Fragmentation::Holes(Holes { portion, fraction, layout, kind });
+        let built = state.build(shape(regions * 512 + rest, 10), seed).unwrap();
+        prop_assert_eq!(built.check(), Ok(()));
+        let holes = (512.0 * fraction).round() as usize;
+        let mut fragmented = 0;
+        for region in holders(&built).chunks(512) {
+            let held: Vec<usize> = (0..region.len()).filter(|&at| region[at].is_some()).collect();
+            prop_assert!(held.iter().all(|&at| region[at] == Some(holder)));
+            if held.is_empty() {
+                continue;
+            }
+            fragmented += 1;
+            prop_assert_eq!(region.len(), 512, "a region that memory ends in has none");
+            prop_assert_eq!(held.len(), holes);
+            if clustered {
+                prop_assert_eq!(held[holes - 1] - held[0], holes - 1);
+            } else {
+                for (hole, at) in held.into_iter().enumerate() {
+                    prop_assert!((hole * 512 / holes..(hole + 1) * 512 / holes).contains(&at));
+                }
+            }
+        }
+        if holes > 0 {
+            prop_assert_eq!(fragmented, (regions as f64 * portion).round() as u64);
+        }
+    }
+
+    /// A size's coverage is what aligned blocks of that size hold, however they are counted.
+    #[test]
+    fn coverage_is_of_aligned_free_blocks(
+        frames in 1u64..3000,
+        largest in 0u8..=10,
+        taken in taken(),
+    ) {
+        let naive = used(frames, largest, &taken);
+        let mut buddy = Buddy::all_free(frames, Order::new(largest).unwrap());
+        let mut is_free = vec![false; frames as usize];
+        for (block, order) in naive.blocks() {
+            is_free[block.raw() as usize..][..1 << order].fill(true);
+        }
+        for (frame, free) in is_free.iter().enumerate() {
+            prop_assert!(*free || buddy.allocate_at(FrameNumber::new(frame as u64), Order::BASE));
+        }
+        let coverage = Coverage::of(&buddy);
+        for order in Order::all() {
+            let blocks = is_free.chunks_exact(order.frames() as usize);
+            let usable = blocks.filter(|block| block.iter().all(|free| *free)).count() as u64;
+            prop_assert_eq!(coverage.usable_frames(order), Some(usable << order.raw()));
+        }
+        let free_frames = is_free.iter().filter(|free| **free).count() as u64;
+        prop_assert_eq!(coverage.free_frames(), free_frames);
+        prop_assert_eq!(coverage.share(Order::BASE), (free_frames > 0).then_some(1.0));
+    }
+}
+
+#[test]
+fn a_seed_gives_one_memory() {
+    let mut free_blocks = [0; Order::COUNT];
+    free_blocks[..8].fill(12);
+    let mix = OrderMix { free_blocks, largest: Order::LINUX, movable_share: 0.5 };
+    let holes = Holes {
+        portion: 0.5,
+        fraction: 0.25,
+        layout: HoleLayout::Dispersed,
+        kind: HoleKind::Immovable,
+    };
+    for state in [Fragmentation::OrderMix(mix), Fragmentation::Holes(holes)] {
+        let build = |seed| holders(&state.build(shape(10_000, 10), seed).unwrap());
+        assert_eq!(build(3), build(3));
+        assert_ne!(build(3), build(4));
+    }
+    let empty = Fragmentation::Empty.build(shape(10_000, 10), 3).unwrap();
+    assert_eq!(empty.free_frames(), 10_000);
+}
+
+/// The shares of what moves are exact, in regions as Linux has them.
+#[test]
+fn what_moves_has_regions_of_its_own() {
+    let free_blocks = [0; Order::COUNT];
+    let mix = OrderMix { free_blocks, largest: Order::LINUX, movable_share: 0.25 };
+    let built = Fragmentation::OrderMix(mix).build(shape(20 * 512, 10), 1).unwrap();
+    assert_eq!(built.used_frames(Holder::Foreign { movable: true }), 5 * 512);
+    for region in holders(&built).chunks(512) {
+        assert!(region.iter().all(|holder| *holder == region[0]));
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let refused = |state: Fragmentation| state.build(shape(1024, 10), 0).unwrap_err().to_string();
+    let holes = |portion, fraction| {
+        let (layout, kind) = (HoleLayout::Clustered, HoleKind::Movable);
+        Fragmentation::Holes(Holes { portion, fraction, layout, kind })
+    };
+    assert_eq!(refused(holes(1.5, 0.0)), "portion 1.5: give a share from 0 to 1");
+    assert_eq!(refused(holes(0.5, f64::NAN)), "hole fraction NaN: give a share from 0 to 1");
+    let mix = |order: usize, blocks| {
+        let mut free_blocks = [0; Order::COUNT];
+        free_blocks[order] = blocks;
+        let largest = Order::new(10).unwrap();
+        Fragmentation::OrderMix(OrderMix { free_blocks, largest, movable_share: 0.0 })
+    };
+    assert_eq!(
+        refused(mix(11, 1)),
+        "the order mix has free blocks of order 11, and says that none is above order 10"
+    );
+    let too_much = "the order mix has 2048 free frames; memory has 1024 frames in all";
+    assert_eq!(refused(mix(10, 2)), too_much);
+    assert!(refused(mix(10, u64::MAX)).contains("memory has 1024 frames"));
+    assert_eq!(
+        refused(mix(0, 513)),
+        "the order mix has 513 free blocks of order 0; beside the larger ones there is room for \
+         512, as two that are buddies would merge"
+    );
+}
+
+#[test]
+fn a_mix_scales_with_memory() {
+    let mut free_blocks = [0; Order::COUNT];
+    free_blocks[0] = 100;
+    free_blocks[10] = 3;
+    let mix = OrderMix { free_blocks, largest: Order::LINUX, movable_share: 0.5 };
+    let half = mix.scaled(1 << 20, 1 << 19);
+    assert_eq!((half.free_blocks[0], half.free_blocks[10]), (50, 2));
+    assert_eq!(mix.scaled(1 << 20, 1 << 20), mix);
+}

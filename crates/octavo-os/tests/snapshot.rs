@@ -1,0 +1,284 @@
+//! Snapshots: what is taken of a made-up `/proc`, its file, and the memory that comes of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use octavo_os::frames::fragmentation::Fragmentation;
+use octavo_os::frames::snapshot::{FrameState, Snapshot};
+use octavo_os::frames::{Frames, Holder, MemoryShape, Order};
+use octavo_types::FrameNumber;
+use proptest::prelude::*;
+
+/// A folder like `/proc`, removed at the end.
+struct Proc(PathBuf);
+
+impl Drop for Proc {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const LRU: u64 = 1 << 5;
+const BUDDY: u64 = 1 << 10;
+const NOPAGE: u64 = 1 << 20;
+
+/// 4096 frames: 1024 of the kernel's, a hole of 512, 1024 that are free, 512 free ones by eights
+/// between files, the rest programs'; nothing at the end.
+fn flags_of(frame: u64) -> u64 {
+    match frame {
+        0..1024 => 0,
+        1024..1536 => NOPAGE,
+        1536..2560 => BUDDY,
+        2560..3584 if frame % 16 < 8 => BUDDY,
+        2560..4096 => LRU,
+        _ => NOPAGE,
+    }
+}
+
+impl Proc {
+    /// What every user may read.
+    fn public() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("octavo-snapshot-{}-{number}", std::process::id());
+        let proc = Proc(std::env::temp_dir().join(name));
+        fs::create_dir_all(proc.0.join("sys/kernel")).unwrap();
+        proc.write("buddyinfo", b"Node 0, zone Normal 0 0 0 64 0 0 0 0 0 2 0\n");
+        proc.write("meminfo", b"MemTotal: 14336 kB\nMemFree: 1 kB\n");
+        proc.write("sys/kernel/osrelease", b"6.1.0-test\n");
+        proc
+    }
+
+    /// What root may read, too.
+    fn whole() -> Self {
+        let proc = Proc::public();
+        proc.write(
+            "pagetypeinfo",
+            b"Pages per block: 512\nNumber of blocks type Unmovable Movable\n\
+              Node 0, zone Normal 3 5\n",
+        );
+        let flags: Vec<u8> = (0..5000).flat_map(|frame| flags_of(frame).to_le_bytes()).collect();
+        proc.write("kpageflags", &flags);
+        fs::create_dir_all(proc.0.join("77")).unwrap();
+        proc.write("77/comm", b"prog\xff\n");
+        proc.write("77/maps", b"10000-40000 rw-p 00000000 00:00 0\n");
+        // Pages 16 to 63 in frames 3600 on, but for page 40.
+        let page = |page: u64| if page < 16 || page == 40 { 0 } else { 1 << 63 | (page + 3584) };
+        let pagemap: Vec<u8> = (0..80).flat_map(|at| page(at).to_le_bytes()).collect();
+        proc.write("77/pagemap", &pagemap);
+        proc
+    }
+
+    fn write(&self, name: &str, content: &[u8]) {
+        fs::write(self.0.join(name), content).unwrap();
+    }
+
+    fn take(&self, pid: Option<u32>) -> Snapshot {
+        Snapshot::take(&self.0, pid).unwrap()
+    }
+
+    fn refused(&self, pid: Option<u32>) -> String {
+        Snapshot::take(&self.0, pid).unwrap_err().to_string()
+    }
+}
+
+fn start(snapshot: Snapshot, frames: u64, seed: u64) -> Result<Frames, String> {
+    let shape = MemoryShape::new(frames, Order::LARGEST).unwrap();
+    let state = Fragmentation::Snapshot(Arc::new(snapshot));
+    state.build(shape, seed).map_err(|error| error.to_string())
+}
+
+#[test]
+fn every_frame_starts_as_it_was() {
+    let snapshot = Proc::whole().take(Some(77));
+    assert_eq!(snapshot.about().missing, [""; 0]);
+    assert_eq!(snapshot.frames(), 4096);
+    let frames = start(snapshot.clone(), 4096, 1).unwrap();
+    assert_eq!(frames.check(), Ok(()));
+    for frame in 0..4096 {
+        let expected = match flags_of(frame) {
+            BUDDY => None,
+            flags => Some(Holder::Foreign { movable: flags == LRU }),
+        };
+        assert_eq!(frames.holder(FrameNumber::new(frame)), expected, "frame {frame}");
+    }
+    assert_eq!(frames.peak_used_frames(), 4096 - 1536);
+    // Larger than any block of Linux: 1024 frames from 1536 on are no aligned block, though.
+    assert_eq!(frames.buddy().largest_free_order(), Some(Order::HUGE));
+    let refused = start(snapshot, 8192, 1).unwrap_err();
+    assert_eq!(
+        refused,
+        "the snapshot is of 4096 frames of 4 KiB, each of which is known, and memory has 8192: \
+         give memory the same size"
+    );
+}
+
+#[test]
+fn a_summary_has_the_numbers() {
+    let summary = Proc::whole().take(Some(77)).summary();
+    assert!(summary.exact);
+    assert_eq!((summary.kernel.as_str(), summary.memory_bytes), ("6.1.0-test", 14 << 20));
+    assert_eq!((summary.simulated_bytes, summary.free_bytes), (16 << 20, 6 << 20));
+    assert_eq!((summary.largest_block_bytes, summary.movable_share), (4 << 20, Some(5.0 / 8.0)));
+    let kib = |name| summary.states.as_ref().unwrap()[name] >> 10;
+    let states = ["free", "absent", "fixed", "movable", "process"].map(kib);
+    assert_eq!(states, [6144, 2048, 4096, 4096 - 47 * 4, 47 * 4]);
+    let usable: Vec<u64> =
+        summary.coverage.iter().map(|size| size.usable_bytes.unwrap() >> 10).collect();
+    let up_to_32_kib = [6144; 4];
+    let up_to_2_mib = [4096; 6];
+    assert_eq!(usable[..4], up_to_32_kib);
+    assert_eq!(usable[4..10], up_to_2_mib);
+    assert_eq!(usable[10..], [0; 9]);
+    assert_eq!(summary.coverage[9].share, Some(4.0 / 6.0));
+    assert_eq!(summary.coverage[9].free_blocks, Some(2));
+    assert_eq!(summary.coverage[11].free_blocks, None, "above the largest order");
+    let process = summary.process.as_ref().unwrap();
+    assert_eq!((process.name.as_str(), process.resident_frames), ("prog\u{fffd}", 47));
+    // Pages 16-39 and 41-63; frames are 3584 = 7 × 512 further, so that both are aligned alike.
+    assert_eq!(process.mappable_frames[..6], [47, 46, 44, 40, 32, 0]);
+}
+
+#[test]
+fn without_rights_the_free_blocks_are_kept() {
+    let snapshot = Proc::public().take(None);
+    assert!(snapshot.runs().is_none());
+    assert_eq!(
+        snapshot.about().missing,
+        [
+            "/proc/pagetypeinfo: this kernel has none; how much memory may be moved is told by \
+         /proc/kpageflags or not at all",
+            "/proc/kpageflags: this kernel has none; the numbers of free blocks by order are kept, \
+         and not where they lie",
+        ]
+    );
+    let summary = snapshot.summary();
+    assert_eq!((summary.exact, summary.simulated_bytes), (false, 14 << 20));
+    assert_eq!((summary.free_bytes, summary.movable_share), (6 << 20, None));
+    assert_eq!(summary.coverage[3].share, Some(1.0));
+    assert_eq!(summary.coverage[4].share, Some(4.0 / 6.0));
+    assert_eq!(summary.coverage[11].share, None, "not known above the largest order");
+    let frames = start(snapshot.clone(), 3584, 1).unwrap();
+    let blocks = |frames: &Frames, order| frames.buddy().free_blocks(Order::new(order).unwrap());
+    assert_eq!((blocks(&frames, 3), blocks(&frames, 9)), (64, 2));
+    let twice = start(snapshot, 7168, 1).unwrap();
+    assert_eq!((blocks(&twice, 3), blocks(&twice, 9)), (128, 4));
+}
+
+/// A machine that is all but free leaves little choice where blocks lie: what has no room whole
+/// comes in parts, and no size is refused.
+#[test]
+fn a_memory_of_any_size_starts_like_an_empty_machine() {
+    let proc = Proc::public();
+    proc.write("buddyinfo", b"Node 0, zone Normal 9 9 9 9 9 9 9 9 9 8 511\n");
+    proc.write("meminfo", b"MemTotal: 2150400 kB\n");
+    let snapshot = proc.take(None);
+    let share_free = snapshot.order_mix();
+    let free: u64 =
+        Order::all().map(|order| share_free.free_blocks[order.index()] * order.frames()).sum();
+    for frames in [537_600u64, 400_000, 99_999, 1234, 1] {
+        let built = start(snapshot.clone(), frames, 3).unwrap();
+        assert_eq!(built.check(), Ok(()));
+        let wanted = free as f64 / 537_600.0 * frames as f64;
+        // Rounding of eleven orders, at most half a block each.
+        assert!((built.free_frames() as f64 - wanted).abs() < 1024.0, "{frames}");
+    }
+    // Two thirds of a block of 4 MiB, to the nearest whole number one: all that there is.
+    proc.write("buddyinfo", b"Node 0, zone Normal 0 0 0 0 0 0 0 0 0 0 511\n");
+    assert_eq!(start(proc.take(None), 700, 3).unwrap().free_frames(), 700);
+}
+
+#[test]
+fn what_is_wrong_has_a_sentence() {
+    assert_eq!(Proc::whole().refused(Some(78)), "there is no process 78");
+    let proc = Proc::public();
+    proc.write("buddyinfo", b"Node 0, zone Normal x\n");
+    assert!(
+        proc.refused(None).ends_with(
+            "buddyinfo` is not what Linux writes there: the line `Node 0, zone Normal x`"
+        )
+    );
+    proc.write("buddyinfo", b"Node 0, zone Normal 9999999\n");
+    assert_eq!(proc.refused(None), "its header is damaged: more free memory than memory");
+    let nowhere = Snapshot::take(Path::new("/nowhere"), None).unwrap_err().to_string();
+    assert!(nowhere.starts_with("cannot read `/nowhere/buddyinfo`: No such file"), "{nowhere}");
+    let hidden = Proc::whole();
+    hidden.write("77/pagemap", &[1u64 << 63; 80].map(u64::to_le_bytes).concat());
+    let snapshot = hidden.take(Some(77));
+    assert!(snapshot.about().process.is_none());
+    assert!(snapshot.about().missing[0].contains("root only (CAP_SYS_ADMIN)"));
+}
+
+#[test]
+fn a_file_gives_the_snapshot_back() {
+    for (proc, pid) in [(Proc::whole(), Some(77)), (Proc::whole(), None), (Proc::public(), None)] {
+        let snapshot = proc.take(pid);
+        let file = proc.0.join("snapshot");
+        fs::write(&file, snapshot.to_bytes()).unwrap();
+        assert_eq!(Snapshot::read(&file).unwrap(), snapshot);
+        fs::write(&file, b"OCTMEM\r\n").unwrap();
+        let refused = Snapshot::read(&file).unwrap_err().to_string();
+        assert!(
+            refused.ends_with("snapshot`: it has 8 bytes, and its header says 40"),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
+fn files_cut_or_changed_anywhere_are_refused() {
+    let bytes = Proc::whole().take(Some(77)).to_bytes();
+    for end in 0..bytes.len() {
+        assert!(Snapshot::from_bytes(&bytes[..end]).is_err(), "cut at {end}");
+    }
+    for bit in 0..bytes.len() * 8 {
+        let mut changed = bytes.clone();
+        changed[bit / 8] ^= 1 << (bit % 8);
+        assert!(Snapshot::from_bytes(&changed).is_err(), "bit {bit}");
+    }
+    let refused = |bytes: &[u8]| Snapshot::from_bytes(bytes).unwrap_err().to_string();
+    assert_eq!(refused(b"PK"), "it is no snapshot of Octavo");
+    let mut newer = bytes.clone();
+    newer[8] = 2;
+    assert_eq!(refused(&newer), "it is a snapshot of version 2, and this Octavo reads version 1");
+    let mut damaged = bytes;
+    damaged[40] ^= 1;
+    assert_eq!(refused(&damaged), "it was damaged: its checksum is another");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// Lies with a right checksum: whatever is read is sound enough to start from.
+    #[test]
+    fn what_is_read_can_be_used(changes in prop::collection::vec((any::<u16>(), any::<u8>()), 1..4)) {
+        let mut bytes = made();
+        let content = bytes.len() - 8;
+        for (at, value) in changes {
+            bytes[usize::from(at) % content] = value;
+        }
+        let checksum = xxhash_rust::xxh3::xxh3_64(&bytes[..content]);
+        bytes[content..].copy_from_slice(&checksum.to_le_bytes());
+        if let Ok(snapshot) = Snapshot::from_bytes(&bytes) {
+            let frames = snapshot.frames();
+            if frames < 1 << 20 {
+                prop_assert!(snapshot.coverage().free_frames() <= frames);
+                snapshot.summary();
+                start(snapshot, frames, 0).unwrap().check().unwrap();
+            }
+        }
+    }
+}
+
+fn made() -> Vec<u8> {
+    static MADE: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
+    MADE.get_or_init(|| Proc::whole().take(Some(77)).to_bytes()).clone()
+}
+
+#[test]
+fn states_have_their_names() {
+    let names: Vec<&str> = FrameState::ALL.iter().map(|state| state.name()).collect();
+    assert_eq!(names, ["free", "absent", "fixed", "movable", "process"]);
+}

@@ -1,0 +1,94 @@
+"""`octavo snapshot`: the memory of this machine, for a simulation to start from."""
+
+from typing import Annotated
+
+import typer
+
+from octavo.cli import options
+from octavo.cli.guard import guarded
+from octavo.errors import UsageError
+from octavo.output import STANDARD_OUTPUT, JsonFile
+from octavo.snapshot import (
+    MemorySnapshot,
+    coverage_grid,
+    facts,
+    headline,
+    read_snapshot,
+    take_snapshot,
+)
+from octavo.terminal.console import make_console, make_output_console
+from octavo.terminal.summary import say, show_grid
+
+_EPILOG = """\b
+Examples:
+  octavo snapshot -o now.octmem
+  octavo snapshot --show now.octmem
+  sudo octavo snapshot -o server.octmem --pid 1234
+  octavo snapshot --show server.octmem --json -
+
+\b
+Where every frame is (/proc/kpageflags) and where those of a process are (/proc/PID/pagemap) is
+told to root only; without, the numbers of free blocks by order are kept (/proc/buddyinfo).
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("snapshot", epilog=_EPILOG, no_args_is_help=True)(snapshot)
+
+
+def snapshot(
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")
+    ] = None,
+    show: Annotated[
+        str | None, typer.Option("--show", metavar="FILE", help="Tell what is in a file instead.")
+    ] = None,
+    pid: Annotated[
+        int | None,
+        typer.Option(
+            "--pid", metavar="PID", min=1, max=2**22, help="How this process's memory lies, too."
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
+    json: options.JsonName = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Keep how the memory of this machine is fragmented, or tell how much pages of each size
+    could use of what is free.
+    """
+    with guarded():
+        if (output is None) == (show is None):
+            raise UsageError("give either -o FILE, to take a snapshot, or --show FILE.")
+        json_file = JsonFile(json) if json is not None else None
+        if output is not None:
+            found = take_snapshot(output, pid=pid, force=force)
+            _tell(found, quiet=quiet)
+        else:
+            assert show is not None
+            if pid is not None or force:
+                option = "--pid" if pid is not None else "--force"
+                raise UsageError(f"{option} goes with -o, not with --show.")
+            found = read_snapshot(show)
+            if json != STANDARD_OUTPUT:
+                _show(found)
+        if json_file is not None:
+            json_file.write(found.document())
+
+
+def _tell(found: MemorySnapshot, *, quiet: bool) -> None:
+    """A word on standard error."""
+    if quiet:
+        return
+    console = make_console()
+    say(console, headline(found), "bold")
+    for sentence in found.summary["missing"]:
+        say(console, f"Missing: {sentence}.")
+
+
+def _show(found: MemorySnapshot) -> None:
+    console = make_output_console()
+    say(console, headline(found), "bold")
+    for sentence in facts(found.summary):
+        say(console, sentence)
+    show_grid(console, coverage_grid(found.summary))

@@ -1,0 +1,108 @@
+"""Snapshots of a machine's memory: taken, kept as files, and told about."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from octavo import _core
+from octavo.output import check_new_file, failing_with, replace_file
+from octavo.units import format_bytes, format_count, format_share
+from octavo.view import Grid
+
+if TYPE_CHECKING:
+    from octavo._core import SnapshotSummary
+
+SCHEMA = "octavo/snapshot/1"
+
+
+@dataclass(frozen=True)
+class MemorySnapshot:
+    """The memory of a machine at one moment, in numbers."""
+
+    file: str
+    """The file that holds it."""
+    summary: SnapshotSummary
+    """Everything that is told of it; the frames themselves are in the file only."""
+
+    def document(self) -> dict[str, Any]:
+        """What `octavo snapshot --json` writes."""
+        return {"schema": SCHEMA, "file": self.file, **self.summary}
+
+
+def take_snapshot(
+    file: str | os.PathLike[str], *, pid: int | None = None, force: bool = False
+) -> MemorySnapshot:
+    """Writes the memory of this machine as it is now to `file`.
+
+    What the rights do not allow to read is left out and named in the summary's `missing`; with
+    `pid` it tells how that process's memory lies, too. Raises OctavoError where there is no such
+    process, or the file cannot be written or exists and is not to be overwritten.
+    """
+    name = os.fspath(file)
+    check_new_file(name, force=force, option="-o")
+    content, summary = _core.take_snapshot(pid=pid)
+    with failing_with(f"`{name}`"):
+        replace_file(Path(os.path.realpath(name)), lambda place: _write(place, content))
+    return MemorySnapshot(name, json.loads(summary))
+
+
+def read_snapshot(file: str | os.PathLike[str]) -> MemorySnapshot:
+    """Reads what `take_snapshot` wrote. Raises OctavoError for anything else."""
+    name = os.fspath(file)
+    return MemorySnapshot(name, json.loads(_core.read_snapshot(name)))
+
+
+def _write(place: Path, content: bytes) -> None:
+    place.write_bytes(content)
+
+
+def headline(snapshot: MemorySnapshot) -> str:
+    """What it is, in one line."""
+    summary = snapshot.summary
+    known = "every frame" if summary["exact"] else "free blocks by order, not where they lie"
+    free, memory = format_bytes(summary["free_bytes"]), format_bytes(summary["memory_bytes"])
+    return f"{snapshot.file}: {known}; {free} of {memory} free, Linux {summary['kernel']}"
+
+
+def facts(summary: SnapshotSummary) -> list[str]:
+    """What else is to be told, a sentence each."""
+    told = []
+    states = summary["states"]
+    if states is not None:
+        parts = ", ".join(f"{format_bytes(size)} {name}" for name, size in states.items() if size)
+        told.append(f"Frames: {parts}.")
+    if summary["movable_share"] is not None:
+        share = format_share(summary["movable_share"])
+        told.append(f"2 MiB regions that Linux keeps for what may be moved: {share}.")
+    process = summary["process"]
+    if process is not None:
+        pages = format_count(process["resident_frames"])
+        told.append(
+            f"Process {process['pid']} ({process['name']}): {pages} pages of 4 KiB in memory."
+        )
+    told += [f"Missing: {sentence}." for sentence in summary["missing"]]
+    return told
+
+
+def coverage_grid(summary: SnapshotSummary) -> Grid:
+    """Free memory that each page size could use, as the paper's Figure 15 has it."""
+    process = summary["process"]
+    head: tuple[str, ...] = ("page size", "free blocks", "usable", "of free memory")
+    body: list[tuple[str, ...]] = []
+    for size in summary["coverage"]:
+        blocks, usable = size["free_blocks"], size["usable_bytes"]
+        cells = (
+            format_bytes(size["page_size_bytes"]),
+            "" if blocks is None else format_count(blocks),
+            "unknown" if usable is None else format_bytes(usable),
+            "" if usable is None else format_share(size["share"]),
+        )
+        mapped = size["process_bytes"]
+        body.append(cells if mapped is None else (*cells, format_bytes(mapped)))
+    if process is not None:
+        head = (*head, "could map of the process")
+    return Grid("Free memory by page size", head, tuple(body))
