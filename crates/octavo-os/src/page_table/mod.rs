@@ -248,7 +248,7 @@ impl PageTable {
         let end = end.raw().min(1 << (self.format.levels * INDEX_BITS));
         while page < end {
             match self.reach(PageNumber::new(page)) {
-                Ok(leaf) => return Some(leaf),
+                Ok(_) => return self.leaf(PageNumber::new(page)),
                 Err(next) => page = next,
             }
         }
@@ -263,8 +263,9 @@ impl PageTable {
         frames.free(self.nodes[ROOT as usize].frame, Order::BASE);
     }
 
-    /// The page at a base page, or the first base page past what is known not to be mapped.
-    fn reach(&self, page: PageNumber) -> Result<Leaf, u64> {
+    /// The node, index and level of the true entry of the page that holds a base page, or the first
+    /// base page past what is known not to be mapped.
+    fn reach(&self, page: PageNumber) -> Result<(u32, usize, u8), u64> {
         let (mut number, mut level) = (ROOT, self.format.levels);
         loop {
             let node = &self.nodes[number as usize];
@@ -272,7 +273,7 @@ impl PageTable {
             let entry = node.entries[index];
             if entry.is_page(level) {
                 let first = index & !(aliases_of(entry.size(level), level) - 1);
-                return Ok(leaf(page, node.entries[first], level));
+                return Ok((number, first, level));
             }
             if !entry.is_present() {
                 let shift = (level - 1) * INDEX_BITS;
@@ -284,20 +285,7 @@ impl PageTable {
 
     /// The node, index and level of the true entry of the page that holds a base page.
     fn find(&self, page: PageNumber) -> Option<(u32, usize, u8)> {
-        let (mut number, mut level) = (ROOT, self.format.levels);
-        loop {
-            let node = &self.nodes[number as usize];
-            let index = index(page, level);
-            let entry = node.entries[index];
-            if entry.is_page(level) {
-                let first = index & !(aliases_of(entry.size(level), level) - 1);
-                return Some((number, first, level));
-            }
-            if !entry.is_present() {
-                return None;
-            }
-            (number, level) = (node.children[index], level - 1);
-        }
+        self.reach(page).ok()
     }
 
     fn new_node(&mut self, level: u8, frames: &mut Frames) -> Result<u32, OutOfMemory> {
