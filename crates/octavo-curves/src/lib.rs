@@ -6,7 +6,6 @@
 //! working sets. It turns the stream into [`touches`], which its kernels consume.
 
 mod classes;
-mod counts;
 mod curves;
 mod footprint;
 mod page_sample;
@@ -21,7 +20,7 @@ mod two_sizes;
 mod working_sets;
 
 pub use classes::{ClassCounts, ClassesConfig, FunctionMisses, MissClasses};
-pub use counts::{Counts, Stream};
+pub use octavo_trace::{Counts, Stream};
 pub use curves::{AtTurns, CoreCurves, Curves, CurvesConfig, StreamCurves, Threads};
 pub use footprint::{PageSet, Residency};
 pub use page_sample::{Estimate, PageSample, SampledSize};

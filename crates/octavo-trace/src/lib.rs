@@ -5,6 +5,7 @@
 pub mod check;
 mod code;
 mod convert;
+mod counts;
 pub mod formats;
 mod job;
 mod learn;
@@ -27,6 +28,7 @@ mod window;
 
 pub use code::CodeMap;
 pub use convert::{ConvertOptions, Converted, convert};
+pub use counts::{Counts, Stream};
 pub use job::{Job, JobProgress, JobState};
 pub use listing::{Entry, ListingOptions, What, list};
 pub use live::{Live, LiveError, LiveOptions, Tracer};

@@ -162,7 +162,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
-    use crate::counts::Stream;
+    use octavo_trace::Stream;
     use crate::sizes::Sizes;
     use crate::touches::Splitter;
     use octavo_oracle::strategies::{RandomStream, Step, stream};

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use octavo_types::Instructions;
 
 use crate::classes::ClassesConfig;
-use crate::counts::Stream;
+use octavo_trace::Stream;
 use crate::page_sample::PageSample;
 use crate::sets::{MAX_SETS_LOG2, SetIndex};
 use crate::sizes::Sizes;

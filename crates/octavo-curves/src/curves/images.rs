@@ -7,7 +7,7 @@ use octavo_types::Event;
 
 use super::CurvesConfig;
 use crate::classes::{MissClasses, PlaceCounts};
-use crate::counts::Counts;
+use octavo_trace::Counts;
 use crate::touches::{Rows, Space};
 
 /// What is mapped, for who wants to know where misses are.

@@ -14,7 +14,7 @@ use octavo_trace::{
 use octavo_types::{Consumer, Event, PageSize, Segment, VirtAddr};
 
 use crate::classes::MissClasses;
-use crate::counts::Counts;
+use octavo_trace::Counts;
 use crate::touches::{Rows, Touches};
 use cores::Cores;
 use images::Images;
@@ -119,14 +119,7 @@ impl Consumer for Curves {
             self.flush();
         }
         self.cores.execute(segment.instructions());
-        let counts = &mut self.images.running.counts;
-        counts.executed(segment);
-        if segment.has_guarded() {
-            let items = segment.data().iter().zip(addresses);
-            for (item, _) in items.filter(|(item, a)| item.guarded && **a == VirtAddr::NULL) {
-                counts.skipped(item);
-            }
-        }
+        self.images.running.counts.execution(segment, addresses);
         for stream in &mut self.streams {
             stream.splitter().segment(segment, addresses, &mut self.rows);
             if stream.splitter().is_full() {

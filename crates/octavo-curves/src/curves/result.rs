@@ -1,7 +1,7 @@
 //! What curves have had.
 
 use crate::classes::MissClasses;
-use crate::counts::Stream;
+use octavo_trace::Stream;
 use crate::page_sample::SampledSize;
 use crate::sets::SetCurves;
 use crate::stack::StackCurve;

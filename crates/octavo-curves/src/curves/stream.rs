@@ -8,7 +8,7 @@ use super::images::Memory;
 use super::result::{CoreCurves, StreamCurves, add_sets, add_stack};
 use super::{CurvesConfig, Threads};
 use crate::classes::{Classes, PlaceCounts};
-use crate::counts::Stream;
+use octavo_trace::Stream;
 use crate::page_sample::SampledPages;
 use crate::sets::Sets;
 use crate::stack::Stack;

@@ -3,7 +3,7 @@
 
 use super::estimate::Depths;
 use super::*;
-use crate::counts::Stream;
+use octavo_trace::Stream;
 use crate::stack::{MAX_ENTRIES, Stack};
 use crate::touches::testing::{base_pages, feed};
 use crate::working_sets::WorkingSets;

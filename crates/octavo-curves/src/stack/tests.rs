@@ -1,7 +1,7 @@
 //! Against TLBs that are simulated one by one.
 
 use super::*;
-use crate::counts::Stream;
+use octavo_trace::Stream;
 use crate::touches::Splitter;
 use octavo_oracle::strategies::{RandomStream, Step, stream};
 use octavo_oracle::{NaiveReferences, NaiveTlb};

@@ -19,7 +19,7 @@ mod pages;
 mod recency;
 mod stream;
 
-use crate::counts::{Counts, Stream};
+use octavo_trace::{Counts, Stream};
 use crate::footprint::{PageSet, Residency};
 use crate::sizes::Sizes;
 pub use stream::{Curve, Levels};

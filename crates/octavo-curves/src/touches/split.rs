@@ -4,7 +4,7 @@ use octavo_types::{DataItem, Item, ItemKind, PageSize, Segment, VirtAddr};
 
 use super::made::{Made, NO_CODE};
 use super::{BATCH_REFS, BATCH_TOUCHES, Rows, SPILLED, Touch, Touches};
-use crate::counts::Stream;
+use octavo_trace::Stream;
 
 /// No page has this number.
 const NO_PAGE: u64 = u64::MAX;

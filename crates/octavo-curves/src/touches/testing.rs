@@ -6,7 +6,7 @@ use octavo_trace::Relocation;
 use octavo_types::PageNumber;
 
 use super::{Kernel, Rows, Splitter, Touches};
-use crate::counts::Stream;
+use octavo_trace::Stream;
 use crate::sizes::Sizes;
 
 /// Hands a kernel the touches of a stream, in batches of so many steps, and tells how many

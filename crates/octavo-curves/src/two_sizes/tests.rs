@@ -1,5 +1,5 @@
 use super::*;
-use crate::counts::Stream;
+use octavo_trace::Stream;
 use crate::sets::MAX_WAYS;
 use crate::sizes::Sizes;
 use crate::touches::testing::{base_pages, feed};

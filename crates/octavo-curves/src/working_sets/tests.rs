@@ -1,5 +1,5 @@
 use super::*;
-use crate::counts::Stream;
+use octavo_trace::Stream;
 use crate::touches::testing::{base_pages, feed};
 use octavo_oracle::NaiveWorkingSet;
 use octavo_oracle::strategies::{RandomStream, few_pages, stream};

@@ -85,6 +85,18 @@ impl PrivateCaches {
         self.pte(shared, line, true)
     }
 
+    /// The line that was fetched last is fetched again, so many times.
+    #[inline(always)]
+    pub fn repeat_fetch(&mut self, times: u32) {
+        self.l1i.counters.hits += u64::from(times);
+    }
+
+    /// The data line that was used last is used again, so many times.
+    #[inline(always)]
+    pub fn repeat_data(&mut self, times: u32) {
+        self.l1d.counters.hits += u64::from(times);
+    }
+
     /// What they counted.
     pub fn counters(&self) -> PrivateCounters {
         PrivateCounters { l1i: self.l1i.counters, l1d: self.l1d.counters, l2: self.l2.counters }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use octavo_types::{DataItem, Event, Segment};
+use octavo_types::{DataItem, Event, Segment, VirtAddr};
 
 /// The streams that are told apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,9 +40,38 @@ impl Counts {
         self.instructions + self.loads + self.stores
     }
 
+    /// A segment has executed, with these data addresses.
+    #[inline(always)]
+    pub fn execution(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
+        self.executed(segment);
+        if segment.has_guarded() {
+            let items = segment.data().iter().zip(addresses);
+            for (item, _) in items.filter(|(item, a)| item.guarded && **a == VirtAddr::NULL) {
+                self.skipped(item);
+            }
+        }
+    }
+
+    /// What came since `before`.
+    pub fn since(&self, before: &Counts) -> Counts {
+        let mut events = self.events.clone();
+        for (name, count) in &mut events {
+            *count -= before.events.get(name).copied().unwrap_or(0);
+        }
+        Counts {
+            instructions: self.instructions - before.instructions,
+            loads: self.loads - before.loads,
+            stores: self.stores - before.stores,
+            modifies: self.modifies - before.modifies,
+            threads: self.threads - before.threads,
+            thread_switches: self.thread_switches - before.thread_switches,
+            events,
+        }
+    }
+
     /// A segment has executed, every item of it.
     #[inline(always)]
-    pub(crate) fn executed(&mut self, segment: &Segment) {
+    pub fn executed(&mut self, segment: &Segment) {
         self.instructions += u64::from(segment.instructions());
         self.loads += u64::from(segment.loads());
         self.stores += u64::from(segment.stores());
@@ -50,14 +79,14 @@ impl Counts {
     }
 
     /// An item of the segment that executed last did not execute.
-    pub(crate) fn skipped(&mut self, item: &DataItem) {
+    pub fn skipped(&mut self, item: &DataItem) {
         self.loads -= u64::from(item.loads);
         self.stores -= u64::from(item.references - item.loads);
         self.modifies -= u64::from(item.references == 2);
     }
 
     /// Something other than an instruction happened.
-    pub(crate) fn event(&mut self, event: &Event) {
+    pub fn event(&mut self, event: &Event) {
         match event {
             Event::ThreadStart { .. } => self.threads += 1,
             Event::ThreadSwitch { .. } => self.thread_switches += 1,

@@ -1,0 +1,44 @@
+//! What a translation design is.
+
+use octavo_hw::Asid;
+use octavo_os::vmas::Pages;
+use octavo_types::{FrameNumber, PageNumber};
+
+use crate::counters::Counters;
+use crate::env::{Env, Walked};
+use crate::front::LineAccess;
+
+/// The memory-management unit of one core: how a reference finds where its page lies. It reaches
+/// page walks, the operating system and the caches only through its [`Env`].
+pub trait Design: Send {
+    /// Translates a reference and [those that repeat it](LineAccess::lookups): the base frame in
+    /// which its base page lies, or none where memory has run out.
+    fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber>;
+
+    /// Forgets all translations of these base pages.
+    fn forget(&mut self, asid: Asid, pages: &Pages);
+
+    /// Forgets all translations.
+    fn flush(&mut self);
+
+    /// Adds what it counted.
+    fn tell(&self, counters: &mut Counters);
+
+    /// A reference: here the page is translated before any cache is asked.
+    #[inline(always)]
+    fn access(&mut self, env: &mut Env, access: LineAccess) -> Option<()> {
+        let frame = self.translate(env, access)?;
+        env.access_line(access, frame);
+        Some(())
+    }
+
+    /// [`Env::walk`]; what has become stale by it is forgotten here. The machine tells other cores.
+    fn walk(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Walked> {
+        let told = env.stale().len();
+        let walked = env.walk(page, access.kind());
+        for stale in &env.stale()[told..] {
+            self.forget(env.asid_of(stale.process), &stale.pages);
+        }
+        walked
+    }
+}

@@ -1,0 +1,123 @@
+//! What machines have: first-level TLBs for instructions and for data, each an array for each page
+//! size or so, a second level behind both, and a walk behind that.
+
+use octavo_hw::Asid;
+use octavo_os::vmas::Pages;
+use octavo_types::{FrameNumber, Instructions, PageNumber};
+
+use crate::config::{ConfigError, MachineConfig};
+use crate::counters::Counters;
+use crate::design::Design;
+use crate::env::Env;
+use crate::front::{Kind, LineAccess};
+use crate::tlb::{Held, Tlb};
+
+/// The conventional design.
+pub struct Conventional {
+    /// For both, where there is no other.
+    l1i: Tlb,
+    l1d: Option<Tlb>,
+    l2: Option<Tlb>,
+    l2_hit_latency_cycles: u32,
+}
+
+impl Conventional {
+    /// One that knows nothing.
+    pub fn new(config: &MachineConfig, instructions: Instructions) -> Result<Self, ConfigError> {
+        let level = |level, arrays: &Vec<_>| {
+            Tlb::new(arrays, instructions).map_err(|error| ConfigError::Tlb { level, error })
+        };
+        Ok(Conventional {
+            l1i: level("l1i", &config.l1i)?,
+            l1d: config.l1d.as_ref().map(|arrays| level("l1d", arrays)).transpose()?,
+            l2: (!config.l2.is_empty()).then(|| level("l2", &config.l2)).transpose()?,
+            l2_hit_latency_cycles: config.l2_hit_latency_cycles,
+        })
+    }
+
+    /// The first level of a side.
+    #[inline(always)]
+    fn l1(&mut self, kind: Kind) -> &mut Tlb {
+        match &mut self.l1d {
+            Some(l1d) if !kind.is_fetch() => l1d,
+            _ => &mut self.l1i,
+        }
+    }
+
+    /// The first level has missed.
+    #[inline(never)]
+    fn missed(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Held> {
+        let asid = env.asid();
+        let stores = access.kind() == Kind::Store;
+        let found = self.l2.as_mut().and_then(|l2| l2.look_up(asid, page, 1));
+        if let Some(held) = found {
+            env.add_tlb_cycles(self.l2_hit_latency_cycles);
+            if held.value.serves(stores) {
+                self.l1(access.kind()).fill(asid, page, held, access.lookups());
+                return Some(held);
+            }
+        }
+        self.walk_and_fill(env, page, access, access.lookups())
+    }
+
+    /// Whatever is held of a page is replaced by what a walk finds, for so many references that
+    /// are not counted yet.
+    #[inline(never)]
+    fn walk_and_fill(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+        references: u32,
+    ) -> Option<Held> {
+        let held = self.walk(env, page, access)?.held;
+        let asid = env.asid();
+        if let Some(l2) = &mut self.l2 {
+            l2.take(asid, page);
+            l2.fill(asid, page, held, 1);
+        }
+        let l1 = self.l1(access.kind());
+        l1.take(asid, page);
+        l1.fill(asid, page, held, references);
+        Some(held)
+    }
+}
+
+impl Design for Conventional {
+    #[inline(always)]
+    fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
+        let page = env.page(access);
+        let kind = access.kind();
+        let found = self.l1(kind).look_up(env.asid(), page, access.lookups());
+        let held = match found {
+            Some(held) if held.value.serves(kind == Kind::Store) => held,
+            // It is there, and was counted; but the page table has to be asked for more.
+            Some(_) => self.walk_and_fill(env, page, access, 0)?,
+            None => self.missed(env, page, access)?,
+        };
+        Some(held.frame_of(page))
+    }
+
+    fn forget(&mut self, asid: Asid, pages: &Pages) {
+        let levels = [Some(&mut self.l1i), self.l1d.as_mut(), self.l2.as_mut()];
+        levels.into_iter().flatten().for_each(|level| drop(level.invalidate(asid, pages)));
+    }
+
+    fn flush(&mut self) {
+        let levels = [Some(&mut self.l1i), self.l1d.as_mut(), self.l2.as_mut()];
+        levels.into_iter().flatten().for_each(Tlb::clear);
+    }
+
+    fn tell(&self, counters: &mut Counters) {
+        match &self.l1d {
+            Some(l1d) => {
+                self.l1i.tell("tlb.l1i", counters);
+                l1d.tell("tlb.l1d", counters);
+            }
+            None => self.l1i.tell("tlb.l1", counters),
+        }
+        if let Some(l2) = &self.l2 {
+            l2.tell("tlb.l2", counters);
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! What a design reaches the rest of its machine through: page walks, the operating system, the
+//! data caches.
+
+mod tell;
+
+use octavo_hw::{Asid, Caches, PrivateCaches, ServedBy, SharedCache, WalkCaches};
+use octavo_os::frames::OutOfMemory;
+use octavo_os::{Access, Os, ProcessId, Stale};
+use octavo_types::{
+    AddrRange, FrameNumber, Instructions, PageNumber, PageSize, PhysAddr, VirtAddr,
+};
+
+use crate::config::{ConfigError, MachineConfig};
+use crate::front::{Kind, LineAccess, Lines};
+use crate::tlb::Held;
+
+/// What a machine has beside its design: one for each design that is simulated.
+pub struct Env {
+    os: Os,
+    caches: Caches,
+    lines: Lines,
+    /// By core, what only the running one has at hand.
+    cores: Vec<Option<CoreParts>>,
+    walk_caches: WalkCaches<()>,
+    core: usize,
+    process: ProcessId,
+    asid: Asid,
+    levels: u8,
+    stale: Vec<Stale>,
+    out_of_memory: Option<OutOfMemory>,
+    walker: WalkerCounters,
+    cycles: Cycles,
+    l1_latency_cycles: [u32; 2],
+}
+
+/// What belongs to a core that does not run.
+struct CoreParts {
+    caches: PrivateCaches,
+    walk_caches: WalkCaches<()>,
+}
+
+/// What page walkers counted.
+#[derive(Clone, Copy, Default)]
+struct WalkerCounters {
+    /// Walks, those that ended in a fault among them.
+    walks: u64,
+    /// Of those, such that ended in a fault.
+    faulted: u64,
+    /// Entries read, by where they were.
+    reads: u64,
+    reads_by: [u64; 4],
+    /// Entries whose accessed or dirty bit was set.
+    marked: u64,
+}
+
+/// Cycles beyond those of a machine whose TLBs and first-level caches always hit, added up.
+#[derive(Clone, Copy, Default)]
+struct Cycles {
+    tlb_l2: u64,
+    walks: u64,
+    fetches: u64,
+    data: u64,
+}
+
+/// What a walk found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Walked {
+    /// The page.
+    pub held: Held,
+    /// What it cost.
+    pub latency_cycles: u32,
+}
+
+impl Env {
+    /// With one process, which runs on core 0.
+    pub fn new(
+        config: &MachineConfig,
+        os: Os,
+        instructions: Instructions,
+    ) -> Result<Self, ConfigError> {
+        let shared = SharedCache::new(&config.shared, instructions)?;
+        let parts = || -> Result<CoreParts, ConfigError> {
+            Ok(CoreParts {
+                caches: PrivateCaches::new(&config.private, &shared, instructions)?,
+                walk_caches: WalkCaches::new(&config.walk_caches, instructions)?,
+            })
+        };
+        let mut cores =
+            (0..config.cores).map(|_| parts().map(Some)).collect::<Result<Vec<_>, _>>()?;
+        let first = cores[0].take().expect("a machine has a core");
+        Ok(Env {
+            os,
+            caches: Caches { private: first.caches, shared },
+            lines: config.lines(),
+            cores,
+            walk_caches: first.walk_caches,
+            core: 0,
+            process: ProcessId::default(),
+            asid: Asid::ONLY,
+            levels: config.page_table_levels,
+            stale: Vec::new(),
+            out_of_memory: None,
+            walker: WalkerCounters::default(),
+            cycles: Cycles::default(),
+            l1_latency_cycles: [
+                config.private.l1i.latency_cycles,
+                config.private.l1d.latency_cycles,
+            ],
+        })
+    }
+
+    /// The operating system.
+    pub fn os(&self) -> &Os {
+        &self.os
+    }
+
+    /// The address space that runs.
+    #[inline(always)]
+    pub fn asid(&self) -> Asid {
+        self.asid
+    }
+
+    /// The process that runs.
+    pub fn process(&self) -> ProcessId {
+        self.process
+    }
+
+    /// Why the machine cannot go on, if it cannot.
+    pub fn out_of_memory(&self) -> Option<OutOfMemory> {
+        self.out_of_memory
+    }
+
+    /// Walks the page table for a base page that runs, until it may be used as asked: a page that
+    /// is not there, or may not be stored to, faults, and is walked again. None where memory has
+    /// run out: the machine stops then.
+    ///
+    /// What has become [stale](Env::stale) by that is to be forgotten before the page is filled
+    /// anywhere.
+    #[inline(never)]
+    pub fn walk(&mut self, page: PageNumber, kind: Kind) -> Option<Walked> {
+        let stores = kind == Kind::Store;
+        let mut latency_cycles = 0;
+        loop {
+            let at = self.walk_once(page, &mut latency_cycles);
+            let table = &mut self.os.memory_mut().process_mut(self.process).table;
+            if let Some(leaf) = table.leaf(page)
+                && (!stores || leaf.rights.write)
+            {
+                if table.mark(page, stores) {
+                    self.walker.marked += 1;
+                    latency_cycles += self.caches.write_pte(line_of(at, self.lines)).latency_cycles;
+                }
+                let table = &self.os.memory().process(self.process).table;
+                let is_dirty = table.used(page).is_some_and(|(_, dirty)| dirty);
+                self.cycles.walks += u64::from(latency_cycles);
+                return Some(Walked { held: Held::of(&leaf, is_dirty), latency_cycles });
+            }
+            self.walker.faulted += 1;
+            let access = match kind {
+                Kind::Fetch => Access::Fetch,
+                Kind::Load => Access::Load,
+                Kind::Store => Access::Store,
+            };
+            if let Err(error) = self.os.fault(self.process, page, access) {
+                self.out_of_memory = Some(error);
+                return None;
+            }
+            self.collect_stale();
+        }
+    }
+
+    /// One walk; returns where the last entry lies that it read.
+    fn walk_once(&mut self, page: PageNumber, latency_cycles: &mut u32) -> PhysAddr {
+        self.walker.walks += 1;
+        let addr = VirtAddr::new(page.raw() << PageSize::BASE.log2());
+        let walk = self.os.memory().process(self.process).table.walk(page);
+        let known = self.walk_caches.deepest(self.asid, addr);
+        let from = known.map_or(self.levels + 1, |(level, ())| level);
+        let steps = walk.steps();
+        debug_assert!(steps.last().is_some_and(|last| last.level < from), "a stale walk cache");
+        for (number, step) in steps.iter().enumerate().filter(|(_, step)| step.level < from) {
+            let served = self.caches.read_pte(line_of(step.at, self.lines));
+            self.walker.reads += 1;
+            self.walker.reads_by[place(served.by)] += 1;
+            *latency_cycles += served.latency_cycles;
+            if steps.get(number + 1).is_some_and(|next| next.level < step.level) {
+                self.walk_caches.fill(self.asid, addr, step.level, ());
+            }
+        }
+        steps.last().expect("a walk reads the root's entry").at
+    }
+
+    /// A second-level TLB has served a reference.
+    #[inline(always)]
+    pub fn add_tlb_cycles(&mut self, latency_cycles: u32) {
+        self.cycles.tlb_l2 += u64::from(latency_cycles);
+    }
+
+    /// The line of an access is read or written, its page being in `frame`, and its repeats after
+    /// it.
+    #[inline(always)]
+    pub fn access_line(&mut self, access: LineAccess, frame: FrameNumber) {
+        let line = self.lines.physical(access.line(), frame.raw());
+        match access.kind() {
+            Kind::Fetch => {
+                let served = self.caches.fetch(line);
+                self.caches.private.repeat_fetch(access.repeats());
+                let beyond = served.latency_cycles - self.l1_latency_cycles[0];
+                self.cycles.fetches += u64::from(beyond);
+            }
+            Kind::Load => {
+                let served = self.caches.load(line);
+                self.caches.private.repeat_data(access.repeats());
+                self.cycles.data += u64::from(served.latency_cycles - self.l1_latency_cycles[1]);
+            }
+            Kind::Store => {
+                let served = self.caches.store(line);
+                self.caches.private.repeat_data(access.repeats());
+                self.cycles.data += u64::from(served.latency_cycles - self.l1_latency_cycles[1]);
+            }
+        }
+    }
+
+    /// The base page of an access.
+    #[inline(always)]
+    pub fn page(&self, access: LineAccess) -> PageNumber {
+        self.lines.page(access.line())
+    }
+
+    /// What whoever keeps translations has to forget, since the machine last told all cores.
+    #[inline(always)]
+    pub fn stale(&self) -> &[Stale] {
+        &self.stale
+    }
+
+    /// All cores have been told.
+    pub(crate) fn clear_stale(&mut self) {
+        self.stale.clear();
+    }
+
+    /// The identifier of a process' address space.
+    pub fn asid_of(&self, process: ProcessId) -> Asid {
+        Asid::new(process.0).unwrap_or(Asid::LAST)
+    }
+
+    /// Does something with the operating system; what becomes stale is collected.
+    pub(crate) fn with_os(&mut self, work: impl FnOnce(&mut Os) -> Result<(), OutOfMemory>) {
+        if let Err(error) = work(&mut self.os) {
+            self.out_of_memory = Some(error);
+        }
+        self.collect_stale();
+    }
+
+    /// From here on a core runs a process.
+    pub(crate) fn run(&mut self, core: usize, process: ProcessId) {
+        if core != self.core {
+            let next = self.cores[core].take().expect("a core that does not run");
+            let before = CoreParts {
+                caches: std::mem::replace(&mut self.caches.private, next.caches),
+                walk_caches: std::mem::replace(&mut self.walk_caches, next.walk_caches),
+            };
+            self.cores[self.core] = Some(before);
+            self.core = core;
+        }
+        (self.process, self.asid) = (process, self.asid_of(process));
+    }
+
+    /// The core that runs.
+    pub(crate) fn core(&self) -> usize {
+        self.core
+    }
+
+    fn collect_stale(&mut self) {
+        for stale in self.os.take_stale() {
+            let asid = self.asid_of(stale.process);
+            let start = VirtAddr::new(stale.pages.start << PageSize::BASE.log2());
+            let pages = stale.pages.end.min(1 << 52) - stale.pages.start;
+            let range = AddrRange::new(start, pages << PageSize::BASE.log2());
+            self.walk_caches.invalidate(asid, range);
+            for core in self.cores.iter_mut().flatten() {
+                core.walk_caches.invalidate(asid, range);
+            }
+            self.stale.push(stale);
+        }
+    }
+}
+
+fn place(by: ServedBy) -> usize {
+    match by {
+        ServedBy::L1 => 0,
+        ServedBy::L2 => 1,
+        ServedBy::Llc => 2,
+        ServedBy::Memory => 3,
+    }
+}
+
+fn line_of(at: PhysAddr, lines: Lines) -> u64 {
+    at.raw() >> lines.log2()
+}

@@ -1,0 +1,212 @@
+//! What machines consume: accesses to lines, and between them whatever else happens.
+
+use std::ops::Range;
+
+use octavo_os::ProcessId;
+use octavo_types::{Event, PageNumber, PageSize};
+
+/// What a reference does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    /// An instruction fetch.
+    Fetch,
+    /// A load.
+    Load,
+    /// A store.
+    Store,
+}
+
+/// An access to one line, and how many more of its [side](Kind::is_fetch) follow that nothing can
+/// tell from it.
+///
+/// A *repeat* is a reference to the line that the reference before it on its side went to; it is
+/// served as that one was, by the first-level TLB entry and the first-level cache. A store that
+/// only loads precede there is none, since it makes the line and its page dirty; nor is a data
+/// reference before which the page of the code changed, since a walk may have read entries of page
+/// tables through the data cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LineAccess {
+    /// The virtual line's number, above two bits of kind and one that says that it is the second
+    /// half of a reference whose first half is in the same page.
+    packed: u64,
+    repeats: u32,
+}
+
+const KIND_BITS: u32 = 2;
+const HALF: u64 = 1 << KIND_BITS;
+const LINE_SHIFT: u32 = KIND_BITS + 1;
+
+impl LineAccess {
+    /// An access to line number `line` that nothing repeats yet; `is_half` says that the reference
+    /// has looked its page up already.
+    #[inline(always)]
+    pub fn new(line: u64, kind: Kind, is_half: bool, repeats: u32) -> Self {
+        let packed = line << LINE_SHIFT | (kind as u64) | if is_half { HALF } else { 0 };
+        LineAccess { packed, repeats }
+    }
+
+    /// The virtual line: an address divided by the bytes of a line.
+    #[inline(always)]
+    pub fn line(self) -> u64 {
+        self.packed >> LINE_SHIFT
+    }
+
+    /// What the reference does.
+    #[inline(always)]
+    pub fn kind(self) -> Kind {
+        match self.packed & (HALF - 1) {
+            0 => Kind::Fetch,
+            1 => Kind::Load,
+            _ => Kind::Store,
+        }
+    }
+
+    /// How many references follow that nothing can tell from it.
+    #[inline(always)]
+    pub fn repeats(self) -> u32 {
+        self.repeats
+    }
+
+    /// How many times the page is looked up: once for each reference.
+    #[inline(always)]
+    pub fn lookups(self) -> u32 {
+        self.repeats + u32::from(self.packed & HALF == 0)
+    }
+
+    /// So many more follow.
+    #[inline(always)]
+    pub(super) fn repeat(&mut self, times: u32) {
+        self.repeats += times;
+    }
+}
+
+impl Kind {
+    /// Whether it is of the side of instructions, which has TLBs and a cache of its own.
+    #[inline(always)]
+    pub fn is_fetch(self) -> bool {
+        self == Kind::Fetch
+    }
+}
+
+/// Something between accesses.
+#[derive(Clone, Debug)]
+pub enum Mark {
+    /// The process that runs did something to its memory.
+    Event(Event),
+    /// From here on this core runs this process.
+    Run {
+        /// The core, dense from 0.
+        core: usize,
+        /// The process.
+        process: ProcessId,
+    },
+    /// A process begins, of this number: a copy of another one, or empty.
+    Begin {
+        /// The process.
+        process: ProcessId,
+        /// Whose copy it is.
+        copy_of: Option<ProcessId>,
+    },
+    /// A process is over.
+    End(ProcessId),
+    /// So many instructions have been executed in all: the operating system may work behind the
+    /// programs' backs.
+    Tick(u64),
+    /// The warm-up is over: whatever was counted so far does not count.
+    Warm,
+    /// An interval is over.
+    Interval,
+}
+
+/// Accesses and marks in order.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    accesses: Vec<LineAccess>,
+    /// Each with the number of accesses before it.
+    marks: Vec<(u32, Mark)>,
+}
+
+impl Batch {
+    /// Runs of accesses, each with the mark behind it, if there is one.
+    pub fn parts(&self) -> impl Iterator<Item = (&[LineAccess], Option<&Mark>)> {
+        let ends = self.marks.iter().map(|(at, mark)| (*at as usize, Some(mark)));
+        let mut from = 0;
+        ends.chain([(self.accesses.len(), None)]).map(move |(to, mark)| {
+            let part = Range { start: from, end: to };
+            from = to;
+            (&self.accesses[part], mark)
+        })
+    }
+
+    /// How many accesses there are.
+    pub fn len(&self) -> usize {
+        self.accesses.len()
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.accesses.is_empty() && self.marks.is_empty()
+    }
+
+    /// Empties it.
+    pub fn clear(&mut self) {
+        self.accesses.clear();
+        self.marks.clear();
+    }
+
+    /// Adds an access and says its place.
+    #[inline(always)]
+    pub(super) fn push(&mut self, access: LineAccess) -> u32 {
+        self.accesses.push(access);
+        (self.accesses.len() - 1) as u32
+    }
+
+    #[inline(always)]
+    pub(super) fn access_mut(&mut self, place: u32) -> &mut LineAccess {
+        &mut self.accesses[place as usize]
+    }
+
+    pub(super) fn mark(&mut self, mark: Mark) {
+        self.marks.push((self.accesses.len() as u32, mark));
+    }
+}
+
+/// Where lines lie in pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lines {
+    /// The logarithm of a line's bytes.
+    log2: u8,
+}
+
+impl Lines {
+    /// Lines of a power of two of bytes, 8 to 4096.
+    ///
+    /// # Panics
+    /// Where it is none of those.
+    pub fn of_bytes(bytes: u64) -> Self {
+        assert!(
+            bytes.is_power_of_two() && (8..=4096).contains(&bytes),
+            "no line has {bytes} bytes"
+        );
+        Lines { log2: bytes.ilog2() as u8 }
+    }
+
+    /// The logarithm of a line's bytes.
+    #[inline(always)]
+    pub fn log2(self) -> u8 {
+        self.log2
+    }
+
+    /// The base page of a line.
+    #[inline(always)]
+    pub fn page(self, line: u64) -> PageNumber {
+        PageNumber::new(line >> (PageSize::BASE.log2() - self.log2))
+    }
+
+    /// A virtual line's physical one, its base page being in base frame number `frame`.
+    #[inline(always)]
+    pub fn physical(self, line: u64, frame: u64) -> u64 {
+        let shift = PageSize::BASE.log2() - self.log2;
+        frame << shift | line & ((1 << shift) - 1)
+    }
+}

@@ -1,0 +1,232 @@
+//! The front that all machines share: it decodes the stream once, and leaves out what no design can
+//! tell apart.
+//!
+//! From each execution of a segment come accesses to lines. References that repeat the one before
+//! on their side are [counted with it](LineAccess): they are served by the first-level TLB entry and
+//! the first-level line that served it, whatever the design is. That is exact for every policy of
+//! replacement that does not mind if its most recent entry is used again, as long as nobody takes
+//! that entry away between the two; if somebody does (another core's shootdown), the core goes on
+//! with what it holds until it leaves the line. What the machine is like says how much may be left
+//! out: see [`Filter`].
+
+mod batch;
+mod image;
+mod plan;
+
+use octavo_os::ProcessId;
+use octavo_types::{Event, PageNumber, PageSize, Segment, VirtAddr};
+
+pub use batch::{Batch, Kind, LineAccess, Lines, Mark};
+pub use image::Image;
+use plan::Step;
+
+/// Which repeats are left out.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Filter {
+    /// None: there is a policy to which a second use of the same entry means something.
+    Nothing,
+    /// Those right behind what they repeat: instructions and data share a first-level TLB.
+    Adjacent,
+    /// Those of the line that its side was at, whatever the other side did.
+    BySide,
+}
+
+/// No line has this number.
+const NO_LINE: u64 = u64::MAX;
+
+/// What a side did last.
+#[derive(Clone, Copy)]
+struct Last {
+    /// The line, as traced; [`NO_LINE`] where the next reference repeats nothing.
+    line: u64,
+    /// Its place in the batch.
+    place: u32,
+    /// Its base page, as traced, and what is added to its lines' numbers to relocate them.
+    page: u64,
+    moved: u64,
+}
+
+impl Last {
+    const NOTHING: Last = Last { line: NO_LINE, place: 0, page: u64::MAX, moved: 0 };
+}
+
+/// Makes batches of what a core does.
+pub struct Front {
+    lines: Lines,
+    filter: Filter,
+    batch: Batch,
+    fetch: Last,
+    data: Last,
+    /// Whether the data line was stored to.
+    is_dirty: bool,
+    /// The page of the code when data were referenced last.
+    page_at_data: u64,
+}
+
+impl Front {
+    /// One that has seen nothing.
+    pub fn new(lines: Lines, filter: Filter) -> Self {
+        Front {
+            lines,
+            filter,
+            batch: Batch::default(),
+            fetch: Last::NOTHING,
+            data: Last::NOTHING,
+            is_dirty: false,
+            page_at_data: u64::MAX,
+        }
+    }
+
+    /// What has come since it was taken last; `emptied` is filled next.
+    pub fn take(&mut self, emptied: Batch) -> Batch {
+        self.forget();
+        std::mem::replace(&mut self.batch, emptied)
+    }
+
+    /// How many accesses there are to take.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.batch.len()
+    }
+
+    /// Whether there is nothing to take.
+    pub fn is_empty(&self) -> bool {
+        self.batch.is_empty()
+    }
+
+    /// Whether an event comes, or something that is no reference; what follows repeats nothing.
+    pub fn mark(&mut self, mark: Mark) {
+        self.forget();
+        self.batch.mark(mark);
+    }
+
+    /// The next reference of either side is an access of its own.
+    fn forget(&mut self) {
+        self.fetch = Last::NOTHING;
+        self.data = Last::NOTHING;
+    }
+
+    /// An execution of a segment of a process image: its number in the stream, and its addresses.
+    #[inline(always)]
+    pub fn execution(
+        &mut self,
+        image: &mut Image,
+        number: usize,
+        segment: &Segment,
+        addresses: &[VirtAddr],
+    ) {
+        let steps = image.steps(number, segment, self.lines, self.filter);
+        let mut addresses = addresses.iter();
+        for index in steps {
+            match image.step(index) {
+                Step::Fetch { line, is_half, repeats } => {
+                    self.fetch(image, line, is_half, repeats);
+                }
+                Step::Data { last_whole_offset, size_bytes, loads, stores } => {
+                    let addr = *addresses.next().expect("an address for each data item");
+                    if addr == VirtAddr::NULL && segment.has_guarded() {
+                        continue;
+                    }
+                    let offset = (addr.raw() & ((1 << self.lines.log2()) - 1)) as i32;
+                    if offset > last_whole_offset {
+                        self.spanning(image, addr, size_bytes, (loads, stores));
+                        continue;
+                    }
+                    let line = addr.raw() >> self.lines.log2();
+                    if loads {
+                        self.data(image, line, Kind::Load, false);
+                    }
+                    if stores {
+                        self.data(image, line, Kind::Store, false);
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn fetch(&mut self, image: &mut Image, line: u64, is_half: bool, repeats: u32) {
+        if line == self.fetch.line && self.filter != Filter::Nothing {
+            self.batch.access_mut(self.fetch.place).repeat(1 + repeats);
+            return;
+        }
+        if self.filter == Filter::Adjacent {
+            self.data.line = NO_LINE;
+        }
+        let page = self.lines.page(line).raw();
+        if page != self.fetch.page {
+            (self.fetch.page, self.fetch.moved) = (page, self.moved(image, page));
+        }
+        self.fetch.line = line;
+        let moved = line.wrapping_add(self.fetch.moved);
+        self.fetch.place = self.batch.push(LineAccess::new(moved, Kind::Fetch, is_half, repeats));
+    }
+
+    #[inline(always)]
+    fn data(&mut self, image: &mut Image, line: u64, kind: Kind, is_half: bool) {
+        let is_repeat = line == self.data.line
+            && (self.is_dirty || kind == Kind::Load)
+            && self.page_at_data == self.fetch.page
+            && self.filter != Filter::Nothing;
+        if is_repeat {
+            self.batch.access_mut(self.data.place).repeat(1);
+            return;
+        }
+        if self.filter == Filter::Adjacent {
+            self.fetch.line = NO_LINE;
+        }
+        let page = self.lines.page(line).raw();
+        if page != self.data.page {
+            (self.data.page, self.data.moved) = (page, self.moved(image, page));
+        }
+        self.is_dirty = kind == Kind::Store || self.is_dirty && line == self.data.line;
+        self.data.line = line;
+        self.page_at_data = self.fetch.page;
+        let moved = line.wrapping_add(self.data.moved);
+        self.data.place = self.batch.push(LineAccess::new(moved, kind, is_half, 0));
+    }
+
+    /// A data item that reaches into the next line, or further.
+    #[cold]
+    #[inline(never)]
+    fn spanning(
+        &mut self,
+        image: &mut Image,
+        addr: VirtAddr,
+        size_bytes: u16,
+        (loads, stores): (bool, bool),
+    ) {
+        let first = addr.raw() >> self.lines.log2();
+        let last = addr.wrapping_add(u64::from(size_bytes) - 1).raw() >> self.lines.log2();
+        for (does, kind) in [(loads, Kind::Load), (stores, Kind::Store)] {
+            let mut line = first;
+            while does {
+                let is_half = line != first && !plan::begins_page(line, self.lines);
+                self.data(image, line, kind, is_half);
+                if line == last {
+                    break;
+                }
+                line = line.wrapping_add(1) & (u64::MAX >> self.lines.log2());
+            }
+        }
+    }
+
+    /// What is added to the numbers of a page's lines to relocate them.
+    fn moved(&self, image: &mut Image, page: u64) -> u64 {
+        let native = image.page(PageNumber::new(page)).raw();
+        native.wrapping_sub(page) << (PageSize::BASE.log2() - self.lines.log2())
+    }
+
+    /// The process that runs did something: its addresses are moved where they are to lie. Events
+    /// that do nothing to memory are left out.
+    pub fn event(&mut self, image: &Image, event: &Event) {
+        if let Some(event) = image.event(event) {
+            self.mark(Mark::Event(event));
+        }
+    }
+
+    /// From here on a core runs a process.
+    pub fn run(&mut self, core: usize, process: ProcessId) {
+        self.mark(Mark::Run { core, process });
+    }
+}

@@ -1,0 +1,186 @@
+//! A design with an operating system, memory and caches of its own, playing a stream.
+
+use octavo_os::Os;
+use octavo_types::{Compiled, Instructions};
+
+use crate::counters::Counters;
+use crate::design::Design;
+use crate::env::Env;
+use crate::front::{Batch, LineAccess, Mark};
+
+/// A machine of any design: one call a batch.
+pub trait Run: Send {
+    /// Plays what comes next. After memory has run out it does nothing more.
+    fn take(&mut self, batch: &Batch);
+
+    /// What it has counted since its warm-up, and what there is now.
+    fn counters(&self) -> Counters;
+
+    /// What it counted in each interval that is over.
+    fn intervals(&self) -> &[Counters];
+
+    /// Why it could not go on, and after how many accesses of lines, if it could not.
+    fn stopped(&self) -> Option<String>;
+}
+
+/// A machine.
+pub struct Machine<D> {
+    env: Env,
+    /// By core.
+    mmus: Vec<D>,
+    instructions: Instructions,
+    /// Whether each translation is compared with what the page table says.
+    is_checked: bool,
+    warm: Counters,
+    interval: Counters,
+    intervals: Vec<Counters>,
+}
+
+impl<D: Design> Machine<D> {
+    /// A machine whose cores have these units, one each.
+    pub fn new(env: Env, mmus: Vec<D>, instructions: Instructions, is_checked: bool) -> Self {
+        let mut machine = Machine {
+            env,
+            mmus,
+            instructions,
+            is_checked,
+            warm: Counters::default(),
+            interval: Counters::default(),
+            intervals: Vec::new(),
+        };
+        machine.warm = machine.told();
+        machine.interval = machine.warm.clone();
+        machine
+    }
+
+    fn told(&self) -> Counters {
+        let mut counters = Counters::default();
+        self.env.tell(&mut counters);
+        self.mmus.iter().for_each(|mmu| mmu.tell(&mut counters));
+        counters
+    }
+
+    fn mark(&mut self, mark: &Mark) {
+        match mark {
+            Mark::Event(event) => {
+                let process = self.env.process();
+                self.env.with_os(|os: &mut Os| os.event(process, event));
+            }
+            Mark::Run { core, process } => self.env.run(*core, *process),
+            Mark::Begin { process, copy_of } => self.env.with_os(|os| {
+                let memory = os.memory_mut();
+                let began = match copy_of {
+                    Some(parent) => memory.fork(*parent)?,
+                    None => memory.spawn()?,
+                };
+                assert_eq!(began, *process, "processes are numbered as they begin");
+                Ok(())
+            }),
+            Mark::End(process) => self.env.with_os(|os| {
+                os.memory_mut().end(*process);
+                Ok(())
+            }),
+            Mark::Tick(instructions) => self.env.with_os(|os| {
+                os.background(*instructions);
+                Ok(())
+            }),
+            Mark::Warm => {
+                self.warm = self.told();
+                self.interval = self.warm.clone();
+                self.intervals.clear();
+            }
+            Mark::Interval => {
+                let told = self.told();
+                self.intervals.push(told.since(&self.interval));
+                self.interval = told;
+            }
+        }
+        self.tell_cores(None);
+    }
+
+    /// All cores forget what is stale, but one that has done so.
+    fn tell_cores(&mut self, but: Option<usize>) {
+        for stale in self.env.stale() {
+            let asid = self.env.asid_of(stale.process);
+            for (core, mmu) in self.mmus.iter_mut().enumerate() {
+                if Some(core) != but {
+                    mmu.forget(asid, &stale.pages);
+                }
+            }
+        }
+        self.env.clear_stale();
+    }
+}
+
+/// The accesses between two marks.
+struct Part<'a, D> {
+    machine: &'a mut Machine<D>,
+    accesses: &'a [LineAccess],
+}
+
+impl<D: Design> Compiled for Part<'_, D> {
+    type Output = Option<()>;
+
+    #[inline(always)]
+    fn run(self) -> Option<()> {
+        let Part { machine, accesses } = self;
+        let core = machine.env.core();
+        for access in accesses {
+            machine.mmus[core].access(&mut machine.env, *access)?;
+            if !machine.env.stale().is_empty() {
+                machine.tell_cores(Some(core));
+            }
+        }
+        Some(())
+    }
+}
+
+/// The same, each translation compared with the page table.
+fn run_checked<D: Design>(machine: &mut Machine<D>, accesses: &[LineAccess]) -> Option<()> {
+    let core = machine.env.core();
+    for access in accesses {
+        let frame = machine.mmus[core].translate(&mut machine.env, *access)?;
+        let page = machine.env.page(*access);
+        let table = &machine.env.os().memory().process(machine.env.process()).table;
+        let leaf = table.leaf(page).expect("what was translated is mapped");
+        assert_eq!(frame, leaf.frame_of(page), "page {:#x} lies elsewhere", page.raw());
+        let stores = access.kind() == crate::front::Kind::Store;
+        assert!(!stores || leaf.rights.write, "page {:#x} is not to be stored to", page.raw());
+        machine.env.access_line(*access, frame);
+        machine.tell_cores(Some(core));
+    }
+    Some(())
+}
+
+impl<D: Design> Run for Machine<D> {
+    fn take(&mut self, batch: &Batch) {
+        for (accesses, mark) in batch.parts() {
+            if self.env.out_of_memory().is_some() {
+                return;
+            }
+            let played = if self.is_checked {
+                run_checked(self, accesses)
+            } else {
+                self.instructions.run(Part { machine: self, accesses })
+            };
+            if played.is_none() {
+                return;
+            }
+            if let Some(mark) = mark {
+                self.mark(mark);
+            }
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        self.told().since(&self.warm)
+    }
+
+    fn intervals(&self) -> &[Counters] {
+        &self.intervals
+    }
+
+    fn stopped(&self) -> Option<String> {
+        self.env.out_of_memory().map(|error| error.to_string())
+    }
+}

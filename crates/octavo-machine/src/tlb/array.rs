@@ -1,0 +1,141 @@
+//! One array of a TLB.
+
+use octavo_hw::{AnySizeArray, Asid, Geometry, GeometryError, SetArray};
+use octavo_os::vmas::Pages;
+use octavo_types::{Instructions, PageNumber, PageSize};
+
+use super::{ArrayConfig, Held, Sizes, Value, size_of};
+
+/// An array, its name and the references that it served.
+pub struct Array {
+    pub name: String,
+    pub hits: u64,
+    store: Store,
+}
+
+enum Store {
+    /// Sets, which a page is looked up in at each size.
+    Sets {
+        /// Smallest first.
+        sizes: Vec<PageSize>,
+        sets: SetArray<Value>,
+    },
+    AnySize(AnySizeArray<Value>),
+}
+
+/// Bits of a key that say the size.
+const ORDER_BITS: u32 = 5;
+
+/// The key of the page of an order that holds a base page.
+#[inline(always)]
+fn key(asid: Asid, page: PageNumber, order: u8) -> u64 {
+    asid.tag(page.raw() >> order << ORDER_BITS | u64::from(order))
+}
+
+/// The first base page and the order in a key.
+fn parts(key: u64) -> (PageNumber, u8) {
+    let order = (key % (1 << ORDER_BITS)) as u8;
+    (PageNumber::new((key & (Asid::ONLY.tag(u64::MAX))) >> ORDER_BITS << order), order)
+}
+
+impl Array {
+    pub fn new(config: &ArrayConfig, instructions: Instructions) -> Result<Self, GeometryError> {
+        let store = match &config.sizes {
+            Sizes::Any => {
+                Store::AnySize(AnySizeArray::new(config.entries, config.replacement, instructions)?)
+            }
+            Sizes::Some(sizes) => {
+                let geometry = Geometry::of_entries(config.entries, config.ways)?;
+                let mut sizes = sizes.clone();
+                sizes.sort_unstable();
+                let sets = SetArray::new(geometry, config.replacement, instructions);
+                Store::Sets { sizes, sets }
+            }
+        };
+        Ok(Array { name: config.name.clone(), hits: 0, store })
+    }
+
+    /// The page that holds a base page, if it is here, which is a use of it.
+    #[inline(always)]
+    pub fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<Held> {
+        match &mut self.store {
+            Store::Sets { sizes, sets } => {
+                if sets.is_empty() {
+                    return None;
+                }
+                sizes.iter().find_map(|&size| {
+                    let order = size.base_shift();
+                    let set = sets.geometry().set_of(page.raw() >> order);
+                    let value = *sets.look_up(set, key(asid, page, order))?;
+                    Some(Held { size, value })
+                })
+            }
+            Store::AnySize(array) => {
+                let (size, value) = array.look_up(asid, page)?;
+                Some(Held { size, value: *value })
+            }
+        }
+    }
+
+    /// Puts a page in that holds a base page, and returns what gave way.
+    pub fn fill(
+        &mut self,
+        asid: Asid,
+        page: PageNumber,
+        held: Held,
+    ) -> Option<(Asid, PageNumber, Held)> {
+        let order = held.size.base_shift();
+        match &mut self.store {
+            Store::Sets { sets, .. } => {
+                let set = sets.geometry().set_of(page.raw() >> order);
+                let (key, value) = sets.insert(set, key(asid, page, order), held.value)?;
+                let (first, order) = parts(key);
+                Some((Asid::of(key), first, Held { size: size_of(order), value }))
+            }
+            Store::AnySize(array) => {
+                let number = PageNumber::new(page.raw() >> order);
+                let (number, size, value) = array.insert(asid, number, held.size, held.value)?;
+                let first = PageNumber::new(number.raw() << size.base_shift());
+                Some((asid, first, Held { size, value }))
+            }
+        }
+    }
+
+    /// Takes out what covers a base page.
+    pub fn take(&mut self, asid: Asid, page: PageNumber) {
+        match &mut self.store {
+            Store::Sets { sizes, sets } => {
+                for size in sizes.iter() {
+                    let order = size.base_shift();
+                    let set = sets.geometry().set_of(page.raw() >> order);
+                    sets.invalidate(set, key(asid, page, order));
+                }
+            }
+            Store::AnySize(array) => {
+                array.invalidate(asid, page..PageNumber::new(page.raw() + 1));
+            }
+        }
+    }
+
+    /// Takes out what covers any of these base pages, and returns how many entries that were.
+    pub fn invalidate(&mut self, asid: Asid, pages: &Pages) -> usize {
+        match &mut self.store {
+            Store::Sets { sets, .. } => sets.invalidate_if(|key, _| {
+                let (first, order) = parts(key);
+                let end = first.raw() + (1 << order);
+                Asid::of(key) == asid && first.raw() < pages.end && pages.start < end
+            }),
+            Store::AnySize(array) => {
+                array.invalidate(asid, PageNumber::new(pages.start)..PageNumber::new(pages.end))
+            }
+        }
+    }
+
+    /// Takes all out.
+    pub fn clear(&mut self) {
+        match &mut self.store {
+            Store::Sets { sets, .. } => sets.clear(),
+            Store::AnySize(array) => array.clear(),
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! A level of a TLB: arrays that are asked together, each for pages of some sizes.
+
+mod array;
+mod entry;
+
+use octavo_hw::{Asid, GeometryError, Replacement};
+use octavo_os::vmas::Pages;
+use octavo_types::{Instructions, PageNumber, PageSize};
+
+use crate::counters::{Counters, Lookups};
+use array::Array;
+
+pub use entry::{Held, Value};
+
+/// The sizes that an array holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Sizes {
+    /// These.
+    Some(Vec<PageSize>),
+    /// All powers of two: the any-size TLB of Tailored Page Sizes, where each entry masks the page
+    /// number before it is compared.
+    Any,
+}
+
+/// What an array is like.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ArrayConfig {
+    /// Its name in its level: `4k`.
+    pub name: String,
+    /// How many entries it has.
+    pub entries: u64,
+    /// Entries of a set.
+    pub ways: u64,
+    /// Which pages it holds.
+    pub sizes: Sizes,
+    /// Which entry of a full set gives way.
+    pub replacement: Replacement,
+}
+
+/// Orders of page sizes, from 4 KiB up.
+const ORDERS: usize = (PageSize::LARGEST.base_shift() + 1) as usize;
+
+/// A level of a TLB.
+///
+/// A page goes to the array that holds the largest size up to its own; where that is smaller, only
+/// the part goes in that was asked for.
+pub struct Tlb {
+    arrays: Vec<Array>,
+    /// By the order of a page's size, the array it goes to and the size that it has there.
+    places: [Option<(u8, PageSize)>; ORDERS],
+    lookups: Lookups,
+    last: Last,
+    /// Whether to look the same entry up again changes nothing.
+    keeps_last: bool,
+}
+
+/// The entry that was looked up or filled last.
+#[derive(Clone, Copy)]
+struct Last {
+    /// The first base page above `order` bits, and the address space; nobody's where there is none.
+    key: u64,
+    order: u8,
+    array: u8,
+    value: Value,
+}
+
+impl Last {
+    const NONE: Last = Last { key: u64::MAX, order: 0, array: 0, value: Value::new_empty() };
+}
+
+impl Value {
+    const fn new_empty() -> Self {
+        Value::new(octavo_types::FrameNumber::new(0), false, false)
+    }
+}
+
+impl Tlb {
+    /// An empty level.
+    pub fn new(arrays: &[ArrayConfig], instructions: Instructions) -> Result<Self, GeometryError> {
+        let mut places = [None; ORDERS];
+        for (order, place) in places.iter_mut().enumerate() {
+            for (number, config) in arrays.iter().enumerate() {
+                let best = match &config.sizes {
+                    Sizes::Any => PageSize::from_log2(order as u8 + PageSize::BASE.log2()),
+                    Sizes::Some(sizes) => {
+                        let fits = |size: &&PageSize| usize::from(size.base_shift()) <= order;
+                        sizes.iter().filter(fits).max().copied()
+                    }
+                };
+                if let Some(size) = best
+                    && place.is_none_or(|(_, before): (u8, PageSize)| before < size)
+                {
+                    *place = Some((number as u8, size));
+                }
+            }
+        }
+        Ok(Tlb {
+            keeps_last: arrays.iter().all(|config| !config.replacement.retouch_changes()),
+            arrays: arrays
+                .iter()
+                .map(|config| Array::new(config, instructions))
+                .collect::<Result<_, _>>()?,
+            places,
+            lookups: Lookups::default(),
+            last: Last::NONE,
+        })
+    }
+
+    /// Looks a base page up for so many references, the first of which finds it or not; the others
+    /// find it, once it has been filled.
+    #[inline(always)]
+    pub fn look_up(&mut self, asid: Asid, page: PageNumber, references: u32) -> Option<Held> {
+        let last = &self.last;
+        if asid.tag(page.raw() >> last.order) == last.key {
+            self.lookups.hits += u64::from(references);
+            self.arrays[usize::from(last.array)].hits += u64::from(references);
+            let size = size_of(last.order);
+            return Some(Held { size, value: last.value });
+        }
+        self.search(asid, page, references)
+    }
+
+    #[inline(never)]
+    fn search(&mut self, asid: Asid, page: PageNumber, references: u32) -> Option<Held> {
+        for number in 0..self.arrays.len() {
+            if let Some(held) = self.arrays[number].look_up(asid, page) {
+                self.arrays[number].hits += u64::from(references);
+                self.lookups.hits += u64::from(references);
+                self.remember(asid, page, held, number);
+                return Some(held);
+            }
+        }
+        // The first of them misses; the others will find what is filled.
+        self.lookups.misses += u64::from(references.min(1));
+        self.lookups.hits += u64::from(references.saturating_sub(1));
+        None
+    }
+
+    /// Fills a page in which a base page lies, after a look-up of so many references has missed.
+    /// Returns what gave way to it, if anything did: a base page of it, and the page.
+    pub fn fill(
+        &mut self,
+        asid: Asid,
+        page: PageNumber,
+        held: Held,
+        references: u32,
+    ) -> Option<(Asid, PageNumber, Held)> {
+        let (number, size) = self.places[usize::from(held.size.base_shift())]?;
+        let held = if size < held.size { held.part(page, size) } else { held };
+        let array = &mut self.arrays[usize::from(number)];
+        array.hits += u64::from(references.saturating_sub(1));
+        let evicted = array.fill(asid, page, held);
+        self.remember(asid, page, held, usize::from(number));
+        evicted
+    }
+
+    /// Takes out all entries that cover any of these base pages, and returns how many.
+    pub fn invalidate(&mut self, asid: Asid, pages: &Pages) -> usize {
+        self.last = Last::NONE;
+        self.arrays.iter_mut().map(|array| array.invalidate(asid, pages)).sum()
+    }
+
+    /// Takes out whatever covers a base page.
+    pub fn take(&mut self, asid: Asid, page: PageNumber) {
+        self.last = Last::NONE;
+        self.arrays.iter_mut().for_each(|array| array.take(asid, page));
+    }
+
+    /// Takes all out.
+    pub fn clear(&mut self) {
+        self.last = Last::NONE;
+        self.arrays.iter_mut().for_each(Array::clear);
+    }
+
+    /// Adds what was counted: of the level by its name, of each array below it.
+    pub fn tell(&self, component: &str, counters: &mut Counters) {
+        self.lookups.tell(component, counters);
+        let accesses = self.lookups.hits + self.lookups.misses;
+        for array in &self.arrays {
+            let lookups = Lookups { hits: array.hits, misses: accesses - array.hits };
+            lookups.tell(&format!("{component}.{}", array.name), counters);
+        }
+    }
+
+    #[inline(always)]
+    fn remember(&mut self, asid: Asid, page: PageNumber, held: Held, array: usize) {
+        if self.keeps_last {
+            let order = held.size.base_shift();
+            let key = asid.tag(page.raw() >> order);
+            self.last = Last { key, order, array: array as u8, value: held.value };
+        }
+    }
+}
+
+/// The size that is 2^`order` base pages.
+#[inline(always)]
+fn size_of(order: u8) -> PageSize {
+    PageSize::from_log2(order + PageSize::BASE.log2()).expect("an order of a size")
+}

@@ -1,0 +1,357 @@
+//! A machine with the conventional design as anybody would write it down: every reference by itself,
+//! every array a list. Only the operating system is the same.
+
+use octavo_machine::{ArrayConfig, Counters, MachineConfig, Sizes};
+use octavo_oracle::{NaiveArray, NaiveCaches, NaiveReplacement, NaiveWalkCache, NaiveWalkCaches};
+use octavo_os::{Access, Os, ProcessId};
+use octavo_types::{
+    AddrRange, Consumer, Event, Item, ItemKind, PageNumber, PageSize, Segment, VirtAddr,
+};
+
+const PROCESS: ProcessId = ProcessId(0);
+
+/// What a TLB holds of a page: its first frame, whether stores are allowed, whether it is dirty.
+type Value = (u64, bool, bool);
+/// A size's logarithm, and a number of a page of it.
+type Key = (u8, u64);
+
+struct Array {
+    name: String,
+    sizes: Vec<PageSize>,
+    sets: u64,
+    entries: NaiveArray<Key, Value>,
+    hits: u64,
+}
+
+/// A level.
+struct Tlb {
+    name: &'static str,
+    arrays: Vec<Array>,
+    hits: u64,
+    misses: u64,
+}
+
+impl Tlb {
+    fn new(name: &'static str, arrays: &[ArrayConfig]) -> Self {
+        let array = |config: &ArrayConfig| {
+            let Sizes::Some(sizes) = &config.sizes else { panic!("of given sizes") };
+            let mut sizes = sizes.clone();
+            sizes.sort();
+            let sets = config.entries / config.ways;
+            Array {
+                name: config.name.clone(),
+                sizes,
+                sets,
+                entries: NaiveArray::new(
+                    sets as usize,
+                    config.ways as usize,
+                    replacement(config.replacement),
+                ),
+                hits: 0,
+            }
+        };
+        Tlb { name, arrays: arrays.iter().map(array).collect(), hits: 0, misses: 0 }
+    }
+
+    fn look_up(&mut self, page: u64) -> Option<(PageSize, Value)> {
+        for array in &mut self.arrays {
+            for size in array.sizes.clone() {
+                let number = page >> size.base_shift();
+                let set = (number % array.sets) as usize;
+                if let Some(value) = array.entries.look_up(set, &(size.log2(), number)) {
+                    array.hits += 1;
+                    self.hits += 1;
+                    return Some((size, *value));
+                }
+            }
+        }
+        self.misses += 1;
+        None
+    }
+
+    /// Puts in the part of a page that the largest fitting array can hold.
+    fn fill(&mut self, page: u64, size: PageSize, (frame, write, dirty): Value) {
+        let best = self.arrays.iter_mut().flat_map(|array| {
+            let sizes = array.sizes.iter().filter(|of| **of <= size);
+            sizes.max().copied().map(|part| (part, array))
+        });
+        let Some((part, array)) =
+            best.max_by(|a, b| a.0.cmp(&b.0).then(std::cmp::Ordering::Greater))
+        else {
+            return;
+        };
+        let number = page >> part.base_shift();
+        let inside = (number << part.base_shift()) & ((1 << size.base_shift()) - 1);
+        let set = (number % array.sets) as usize;
+        array.entries.insert(set, (part.log2(), number), (frame + inside, write, dirty));
+    }
+
+    fn forget(&mut self, start: u64, end: u64) {
+        for array in &mut self.arrays {
+            array.entries.invalidate_if(|(log2, number), _| {
+                let shift = log2 - 12;
+                number << shift < end && start < (number + 1) << shift
+            });
+        }
+    }
+}
+
+fn replacement(of: octavo_hw::Replacement) -> NaiveReplacement {
+    match of {
+        octavo_hw::Replacement::Lru => NaiveReplacement::Lru,
+        octavo_hw::Replacement::TreePlru => NaiveReplacement::TreePlru,
+        octavo_hw::Replacement::Fifo => NaiveReplacement::Fifo,
+        octavo_hw::Replacement::Srrip => NaiveReplacement::Srrip,
+        other => panic!("{other:?} is not compared"),
+    }
+}
+
+/// The machine.
+pub struct NaiveMachine {
+    os: Os,
+    l1i: Tlb,
+    /// None where the other one is for both.
+    l1d: Option<Tlb>,
+    l2: Option<Tlb>,
+    walk_caches: NaiveWalkCaches<()>,
+    caches: NaiveCaches,
+    line_bytes: u64,
+    levels: u8,
+    page_mask: u64,
+    walks: u64,
+    reads: u64,
+    faulted: u64,
+    marked: u64,
+}
+
+const LLC: usize = 0;
+const L2: usize = 1;
+const L1D: usize = 2;
+const L1I: usize = 3;
+
+impl NaiveMachine {
+    /// One with an empty process.
+    pub fn new(config: &MachineConfig, mut os: Os) -> Self {
+        os.memory_mut().spawn().unwrap();
+        let mut caches = NaiveCaches::default();
+        for (of, behind) in [
+            (config.shared.llc, None),
+            (config.private.l2, Some(LLC)),
+            (config.private.l1d, Some(L2)),
+            (config.private.l1i, Some(L2)),
+        ] {
+            let sets = of.bytes / of.line_bytes / of.ways;
+            caches.add(sets as usize, of.ways as usize, replacement(of.replacement), behind);
+        }
+        let walk_caches = config.walk_caches.iter().map(|of| {
+            let sets = (of.entries / of.ways) as usize;
+            NaiveWalkCache::new(of.level, sets, of.ways as usize, replacement(of.replacement))
+        });
+        NaiveMachine {
+            os,
+            l1i: Tlb::new(if config.l1d.is_some() { "tlb.l1i" } else { "tlb.l1" }, &config.l1i),
+            l1d: config.l1d.as_ref().map(|arrays| Tlb::new("tlb.l1d", arrays)),
+            l2: (!config.l2.is_empty()).then(|| Tlb::new("tlb.l2", &config.l2)),
+            walk_caches: NaiveWalkCaches(walk_caches.collect()),
+            caches,
+            line_bytes: config.shared.llc.line_bytes,
+            levels: config.page_table_levels,
+            page_mask: (1 << (9 * config.page_table_levels)) - 1,
+            walks: 0,
+            reads: 0,
+            faulted: 0,
+            marked: 0,
+        }
+    }
+
+    /// What it counted, as far as it counts.
+    pub fn counters(&self) -> Counters {
+        let mut counters = Counters::default();
+        let mut lookups = |component: &str, hits, misses| {
+            counters.add(component, "accesses", hits + misses);
+            counters.add(component, "hits", hits);
+            counters.add(component, "misses", misses);
+        };
+        for level in [Some(&self.l1i), self.l1d.as_ref(), self.l2.as_ref()].into_iter().flatten() {
+            lookups(level.name, level.hits, level.misses);
+            for array in &level.arrays {
+                let misses = level.hits + level.misses - array.hits;
+                lookups(&format!("{}.{}", level.name, array.name), array.hits, misses);
+            }
+        }
+        for (number, name) in
+            ["cache.llc", "cache.l2", "cache.l1d", "cache.l1i"].into_iter().enumerate()
+        {
+            let counts = self.caches.counts(number);
+            lookups(name, counts.hits, counts.accesses - counts.hits);
+        }
+        counters.add("walker", "walks", self.walks);
+        counters.add("walker", "references", self.reads);
+        counters.add("walker", "faulted", self.faulted);
+        counters.add("walker", "marked", self.marked);
+        counters.add("memory", "reads", self.caches.memory_reads);
+        counters.add("memory", "writes", self.caches.memory_writes);
+        counters
+    }
+
+    fn reference(&mut self, kind: ItemKind, addr: VirtAddr, bytes: u16) {
+        let first = addr.raw();
+        let last = addr.wrapping_add(u64::from(bytes) - 1).raw();
+        let mut looked_up = None;
+        let mut line = first / self.line_bytes;
+        loop {
+            let page = line * self.line_bytes >> 12;
+            let frame = match looked_up {
+                Some((before, frame)) if before == page => frame,
+                _ => self.translate(kind, page & self.page_mask),
+            };
+            looked_up = Some((page, frame));
+            let physical = (frame << 12 | (line * self.line_bytes & 4095)) / self.line_bytes;
+            let level = if kind == ItemKind::Fetch { L1I } else { L1D };
+            self.caches.access(level, physical, kind == ItemKind::Store);
+            if line == last / self.line_bytes {
+                break;
+            }
+            line = (line + 1) & (u64::MAX / self.line_bytes);
+        }
+    }
+
+    fn l1(&mut self, kind: ItemKind) -> &mut Tlb {
+        match &mut self.l1d {
+            Some(l1d) if kind != ItemKind::Fetch => l1d,
+            _ => &mut self.l1i,
+        }
+    }
+
+    fn translate(&mut self, kind: ItemKind, page: u64) -> u64 {
+        let stores = kind == ItemKind::Store;
+        let serves = |(_, (_, write, dirty)): &(PageSize, Value)| !stores || (*write && *dirty);
+        let frame_in = |(size, (frame, ..)): (PageSize, Value)| {
+            frame + (page & ((1 << size.base_shift()) - 1))
+        };
+        let in_l1 = self.l1(kind).look_up(page);
+        if let Some(found) = in_l1.filter(serves) {
+            return frame_in(found);
+        }
+        if in_l1.is_none()
+            && let Some(l2) = &mut self.l2
+        {
+            if let Some(found) = l2.look_up(page).filter(serves) {
+                self.l1(kind).fill(page, found.0, found.1);
+                return frame_in(found);
+            }
+        }
+        let (size, value) = self.walk(kind, page);
+        if let Some(l2) = &mut self.l2 {
+            l2.forget(page, page + 1);
+            l2.fill(page, size, value);
+        }
+        self.l1(kind).forget(page, page + 1);
+        self.l1(kind).fill(page, size, value);
+        frame_in((size, value))
+    }
+
+    fn walk(&mut self, kind: ItemKind, page: u64) -> (PageSize, Value) {
+        let addr = VirtAddr::new(page << 12);
+        let number = PageNumber::new(page);
+        loop {
+            self.walks += 1;
+            let known =
+                self.walk_caches.deepest(0, addr).map_or(self.levels + 1, |(level, ())| level);
+            let walk = self.os.memory().process(PROCESS).table.walk(number);
+            let mut last_line = 0;
+            for (place, step) in walk.steps().iter().enumerate() {
+                if step.level < known {
+                    last_line = step.at.raw() / self.line_bytes;
+                    self.caches.access(L1D, last_line, false);
+                    self.reads += 1;
+                    if walk.steps().get(place + 1).is_some_and(|next| next.level < step.level) {
+                        self.walk_caches.fill(0, addr, step.level, ());
+                    }
+                }
+            }
+            if let Some(leaf) = walk.leaf.filter(|of| kind != ItemKind::Store || of.rights.write) {
+                let table = &mut self.os.memory_mut().process_mut(PROCESS).table;
+                if table.mark(number, kind == ItemKind::Store) {
+                    self.marked += 1;
+                    self.caches.access(L1D, last_line, true);
+                }
+                let (_, dirty) = self.os.memory().process(PROCESS).table.used(number).unwrap();
+                return (leaf.size, (leaf.frame.raw(), leaf.rights.write, dirty));
+            }
+            self.faulted += 1;
+            let access = match kind {
+                ItemKind::Fetch => Access::Fetch,
+                ItemKind::Load => Access::Load,
+                _ => Access::Store,
+            };
+            self.os.fault(PROCESS, number, access).unwrap();
+            self.forget_stale();
+        }
+    }
+
+    fn forget_stale(&mut self) {
+        for stale in self.os.take_stale() {
+            let (start, end) = (stale.pages.start, stale.pages.end.min(1 << 52));
+            for level in [Some(&mut self.l1i), self.l1d.as_mut(), self.l2.as_mut()] {
+                if let Some(level) = level {
+                    level.forget(start, end);
+                }
+            }
+            let range = AddrRange::new(VirtAddr::new(start << 12), (end - start) << 12);
+            self.walk_caches.invalidate(0, range);
+        }
+    }
+
+    /// After so many instructions in all.
+    pub fn background(&mut self, instructions: u64) {
+        self.os.background(instructions);
+        self.forget_stale();
+    }
+}
+
+impl Consumer for NaiveMachine {
+    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
+        let mut addresses = addresses.iter();
+        for Item { kind, guarded, size_bytes, addr, .. } in segment.items() {
+            if *kind == ItemKind::Fetch {
+                self.reference(*kind, *addr, *size_bytes);
+                continue;
+            }
+            let addr = *addresses.next().unwrap();
+            if *guarded && addr == VirtAddr::NULL {
+                continue;
+            }
+            if *kind != ItemKind::Store {
+                self.reference(ItemKind::Load, addr, *size_bytes);
+            }
+            if *kind != ItemKind::Load {
+                self.reference(ItemKind::Store, addr, *size_bytes);
+            }
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        self.os.event(PROCESS, &masked(event, self.page_mask)).unwrap();
+        self.forget_stale();
+    }
+}
+
+/// The event with addresses that the page table can translate.
+fn masked(event: &Event, page_mask: u64) -> Event {
+    let mask = page_mask << 12 | 4095;
+    let cut = |range: &AddrRange| {
+        let start = range.start().raw() & mask;
+        AddrRange::new(VirtAddr::new(start), range.bytes().min(mask - start + 1))
+    };
+    let mut event = event.clone();
+    match &mut event {
+        Event::Map { range, .. }
+        | Event::Unmap { range }
+        | Event::Protect { range, .. }
+        | Event::Advise { range, .. } => *range = cut(range),
+        Event::Remap { from, to } => (*from, *to) = (cut(from), cut(to)),
+        _ => {}
+    }
+    event
+}
