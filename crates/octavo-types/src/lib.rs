@@ -10,6 +10,8 @@ mod event;
 mod instructions;
 mod page;
 mod segment;
+pub mod spelling;
+pub mod values;
 
 pub use addr::{AddrRange, FrameNumber, PhysAddr, VirtAddr};
 pub use event::{Event, MapSource, Protection};

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::values::{size, size_text};
+
 /// A page number: an address shifted right by the logarithm of some page size.
 ///
 /// It does not carry its size; the code that holds one says which size it means.
@@ -67,11 +69,7 @@ impl PageSize {
 
 impl fmt::Display for PageSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            0..20 => write!(f, "{}KiB", self.bytes() >> 10),
-            20..30 => write!(f, "{}MiB", self.bytes() >> 20),
-            _ => write!(f, "{}GiB", self.bytes() >> 30),
-        }
+        f.write_str(&size_text(self.bytes()))
     }
 }
 
@@ -91,19 +89,8 @@ impl FromStr for PageSize {
 
     /// Reads `64KiB`, `64K`, `64kB` or plain bytes; units are powers of 1024, in any case.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let error = || ParsePageSizeError(text.to_owned());
-        let trimmed = text.trim();
-        let digits = trimmed.bytes().take_while(u8::is_ascii_digit).count();
-        let (number, unit) = trimmed.split_at(digits);
-        let shift = match unit.trim().to_ascii_lowercase().as_str() {
-            "" | "b" => 0,
-            "k" | "kb" | "kib" => 10,
-            "m" | "mb" | "mib" => 20,
-            "g" | "gb" | "gib" => 30,
-            _ => return Err(error()),
-        };
-        let number: u64 = number.parse().map_err(|_| error())?;
-        number.checked_mul(1 << shift).and_then(Self::from_bytes).ok_or_else(error)
+        let bytes = size(text).ok().and_then(Self::from_bytes);
+        bytes.ok_or_else(|| ParsePageSizeError(text.to_owned()))
     }
 }
 

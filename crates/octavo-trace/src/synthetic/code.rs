@@ -1,13 +1,13 @@
 //! The loop that makes the references: its instructions, and copies of it over as many pages as
 //! its code is to have.
 
+use octavo_types::values::WHOLE;
 use octavo_types::{Item, ItemKind, Segment, VirtAddr};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
 use super::emit::Emitter;
 use super::plan::{CodeOrder, Loop, Shape};
-use super::values::WHOLE;
 use super::zipf::Zipf;
 
 /// The most code: each copy of the loop is kept in memory by whoever reads the trace.

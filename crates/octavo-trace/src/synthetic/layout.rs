@@ -34,7 +34,7 @@ impl Layout {
             text_bytes += of.code_bytes.next_multiple_of(PAGE_BYTES);
         }
         if text_bytes > super::code::MAX_CODE_BYTES {
-            let most = super::values::size_text(super::code::MAX_CODE_BYTES);
+            let most = octavo_types::values::size_text(super::code::MAX_CODE_BYTES);
             return Err(SpecError::new(format!("`code` of all loops must be at most {most}")));
         }
         let text_end = TEXT + text_bytes;

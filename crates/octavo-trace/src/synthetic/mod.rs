@@ -44,7 +44,6 @@ mod permutation;
 mod plan;
 mod read;
 mod run;
-mod values;
 mod walk;
 mod zipf;
 

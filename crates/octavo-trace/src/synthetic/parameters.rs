@@ -1,7 +1,9 @@
 //! Named values, from a URI or a TOML table, each taken once and checked.
 
-use super::error::{SpecError, quoted};
-use super::values::{self, Refused};
+use octavo_types::spelling::quoted;
+use octavo_types::values::{self, Refused};
+
+use super::error::SpecError;
 
 /// The parameters that one description was given.
 pub(super) struct Parameters<'k> {

@@ -1,6 +1,6 @@
 //! A description with every parameter settled, and its canonical text.
 
-use super::values::{fraction_text, size_text};
+use octavo_types::values::{fraction_text, size_text};
 
 /// How addresses follow one another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

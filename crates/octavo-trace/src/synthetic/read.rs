@@ -1,10 +1,12 @@
 //! From a URI or a TOML text to a [`Plan`].
 
+use octavo_types::spelling::quoted;
+use octavo_types::values::WHOLE;
+
 use super::code::{Body, MAX_CODE_BYTES};
-use super::error::{SpecError, quoted};
+use super::error::SpecError;
 use super::parameters::Parameters;
 use super::plan::{CodeOrder, Loop, Plan, Shape};
-use super::values::WHOLE;
 use super::{KINDS, SCHEME};
 
 /// The longest URI.

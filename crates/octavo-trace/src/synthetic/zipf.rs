@@ -1,9 +1,8 @@
 //! Zipf's distribution over any range, in constant memory.
 
+use octavo_types::values::WHOLE;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;
-
-use super::values::WHOLE;
 
 /// Draws ranks from 0, the rank *k* with a probability proportional to *(k + 1)^-theta*.
 ///

@@ -1,12 +1,12 @@
 //! Sizes, counts and fractions as users write them, read exactly: never through a float.
 
 /// Why a value cannot be taken: what is allowed, to stand behind "must be".
-pub(super) type Refused = &'static str;
+pub type Refused = &'static str;
 
 /// The longest number read; anything sensible is far shorter.
 const MAX_DIGITS: usize = 30;
 /// Fractions are held as so many parts of 1.
-pub(super) const WHOLE: u64 = 1_000_000_000;
+pub const WHOLE: u64 = 1_000_000_000;
 
 const BAD_SIZE: Refused = "a size in bytes such as 4096, 64KiB or 1.5GiB";
 const BAD_COUNT: Refused = "a whole number such as 1000, 1_000, 10M or 1e9";
@@ -59,7 +59,7 @@ impl Decimal {
 }
 
 /// `64KiB`, `64K`, `1.5GiB` or plain bytes; units are powers of 1024, in any case.
-pub(super) fn size(text: &str) -> Result<u64, Refused> {
+pub fn size(text: &str) -> Result<u64, Refused> {
     let (number, unit) = Decimal::leading(text.trim(), false).ok_or(BAD_SIZE)?;
     let shift = match unit.trim().to_ascii_lowercase().as_str() {
         "" | "b" => 0,
@@ -73,7 +73,7 @@ pub(super) fn size(text: &str) -> Result<u64, Refused> {
 }
 
 /// `1000`, `1_000`, `10M`, `1e9`; units are powers of 1000.
-pub(super) fn count(text: &str) -> Result<u64, Refused> {
+pub fn count(text: &str) -> Result<u64, Refused> {
     let (number, unit) = Decimal::leading(text.trim(), true).ok_or(BAD_COUNT)?;
     let unit = match unit.trim() {
         "" => 1,
@@ -87,7 +87,7 @@ pub(super) fn count(text: &str) -> Result<u64, Refused> {
 }
 
 /// `0.25`, in parts of [`WHOLE`].
-pub(super) fn fraction(text: &str) -> Result<u64, Refused> {
+pub fn fraction(text: &str) -> Result<u64, Refused> {
     match Decimal::leading(text.trim(), true) {
         Some((number, "")) => number.times(WHOLE).ok_or(BAD_FRACTION),
         _ => Err(BAD_FRACTION),
@@ -95,7 +95,7 @@ pub(super) fn fraction(text: &str) -> Result<u64, Refused> {
 }
 
 /// A hexadecimal address with `0x`, or a decimal one.
-pub(super) fn address(text: &str) -> Result<u64, Refused> {
+pub fn address(text: &str) -> Result<u64, Refused> {
     let digits = text.trim().replace('_', "");
     let number = match digits.strip_prefix("0x") {
         Some(hex) if !hex.starts_with('+') => u64::from_str_radix(hex, 16),
@@ -106,14 +106,14 @@ pub(super) fn address(text: &str) -> Result<u64, Refused> {
 }
 
 /// A size in the largest unit that holds it exactly.
-pub(super) fn size_text(bytes: u64) -> String {
+pub fn size_text(bytes: u64) -> String {
     let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
     let unit = units.iter().find(|(shift, _)| bytes > 0 && bytes.trailing_zeros() >= *shift);
     unit.map_or_else(|| bytes.to_string(), |(shift, name)| format!("{}{name}", bytes >> shift))
 }
 
 /// A fraction without zeros at its end.
-pub(super) fn fraction_text(parts: u64) -> String {
+pub fn fraction_text(parts: u64) -> String {
     let decimals = format!("{:09}", parts % WHOLE);
     let decimals = decimals.trim_end_matches('0');
     let point = if decimals.is_empty() { "" } else { "." };

@@ -1,0 +1,111 @@
+//! The parts of a machine as those who build them want them.
+
+use octavo_hw::{
+    CacheConfig, Geometry, GeometryError, PrivateConfig, SharedConfig, WalkCacheConfig,
+};
+use octavo_os::frames::{MemoryShape, MemorySizeError, Order};
+use octavo_types::PageSize;
+
+use crate::types::{
+    CacheConfigs, CacheLevel, FirstLevel, MachineConfig, MemoryConfig, TlbArray, TlbConfig,
+    TlbLevel, WalkCache, WalkerConfig,
+};
+
+impl MachineConfig {
+    /// The private caches of each core.
+    pub fn private_caches(&self) -> PrivateConfig {
+        let CacheConfigs { line_bytes, l1i, l1d, l2, .. } = self.cache;
+        PrivateConfig {
+            l1i: l1i.with_lines(line_bytes),
+            l1d: l1d.with_lines(line_bytes),
+            l2: l2.with_lines(line_bytes),
+            pte_entry: self.walker.pte_entry,
+        }
+    }
+
+    /// The last level, and the memory behind it.
+    pub fn shared_cache(&self) -> SharedConfig {
+        SharedConfig {
+            llc: self.cache.llc.with_lines(self.cache.line_bytes),
+            memory_latency_cycles: self.cache.memory_latency_cycles,
+        }
+    }
+}
+
+impl MemoryConfig {
+    /// The frames and the largest block.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no frame, or more than 4 TiB.
+    pub fn shape(&self) -> Result<MemoryShape, MemorySizeError> {
+        let frames = self.bytes / PageSize::BASE.bytes();
+        MemoryShape::new(frames, Order::of(self.largest_block))
+    }
+}
+
+impl TlbConfig {
+    /// What instruction fetches look up first.
+    pub fn fetch(&self) -> &TlbLevel {
+        match &self.first {
+            FirstLevel::Split { l1i, .. } => l1i,
+            FirstLevel::Unified { l1 } => l1,
+        }
+    }
+
+    /// What loads and stores look up first.
+    pub fn data(&self) -> &TlbLevel {
+        match &self.first {
+            FirstLevel::Split { l1d, .. } => l1d,
+            FirstLevel::Unified { l1 } => l1,
+        }
+    }
+
+    /// The levels by their keys, in the order of looking up.
+    pub fn levels(&self) -> impl Iterator<Item = (&'static str, &TlbLevel)> {
+        let first = match &self.first {
+            FirstLevel::Split { l1i, l1d } => [Some(("l1i", l1i)), Some(("l1d", l1d))],
+            FirstLevel::Unified { l1 } => [Some(("l1", l1)), None],
+        };
+        first.into_iter().flatten().chain(self.l2.as_ref().map(|l2| ("l2", l2)))
+    }
+}
+
+impl TlbArray {
+    /// The entries as sets and ways.
+    ///
+    /// # Errors
+    ///
+    /// Where there can be no such array.
+    pub fn geometry(&self) -> Result<Geometry, GeometryError> {
+        Geometry::of_entries(self.entries, self.ways.of(self.entries))
+    }
+}
+
+impl WalkerConfig {
+    /// The page-walk caches, in the order in which they are written.
+    pub fn walk_caches(&self) -> Vec<WalkCacheConfig> {
+        self.caches.values().map(WalkCache::config).collect()
+    }
+}
+
+impl WalkCache {
+    /// The cache of a page table of nine bits a level.
+    pub fn config(&self) -> WalkCacheConfig {
+        WalkCacheConfig {
+            ways: self.ways.of(self.entries),
+            replacement: self.replacement,
+            ..WalkCacheConfig::x86_64(self.level, self.entries)
+        }
+    }
+}
+
+impl CacheLevel {
+    /// The cache with lines of so many bytes.
+    pub fn with_lines(&self, line_bytes: u64) -> CacheConfig {
+        let CacheLevel { bytes, ways, latency_cycles, replacement } = *self;
+        // Without lines there are no sets, which is refused in checking.
+        let lines = bytes.checked_div(line_bytes).unwrap_or(0);
+        CacheConfig { bytes, ways: ways.of(lines), line_bytes, latency_cycles, replacement }
+    }
+}

@@ -1,0 +1,36 @@
+//! Data caches.
+
+use octavo_hw::Replacement;
+
+use super::Ways;
+
+/// The caches: of each core a first level for instructions, one for data and a second level of
+/// both; one last level and the memory for all cores.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CacheConfigs {
+    /// Bytes of a line, a power of two.
+    pub line_bytes: u64,
+    /// What an access costs in all that no cache serves.
+    pub memory_latency_cycles: u32,
+    /// The first level for instructions.
+    pub l1i: CacheLevel,
+    /// The first level for data.
+    pub l1d: CacheLevel,
+    /// The second level.
+    pub l2: CacheLevel,
+    /// The last level.
+    pub llc: CacheLevel,
+}
+
+/// One cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CacheLevel {
+    /// How much it holds: whole lines.
+    pub bytes: u64,
+    /// Lines of a set.
+    pub ways: Ways,
+    /// What a hit here costs in all, from the core's side.
+    pub latency_cycles: u32,
+    /// Which line of a full set gives way.
+    pub replacement: Replacement,
+}

@@ -1,0 +1,57 @@
+//! What a machine is, as plain data.
+
+mod cache;
+mod memory;
+mod tlb;
+mod walker;
+
+use serde::{Deserialize, Serialize};
+
+pub use cache::{CacheConfigs, CacheLevel};
+pub use memory::{FragmentationConfig, MemoryConfig};
+pub use tlb::{Fill, FirstLevel, PageSizes, TlbArray, TlbConfig, TlbLevel, Ways};
+pub use walker::{PageTableConfig, WalkCache, WalkerConfig};
+
+/// A machine.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MachineConfig {
+    /// What it is called: a preset's name, or a file's.
+    pub name: String,
+    /// What it is, in a sentence.
+    pub description: String,
+    /// Where the numbers are from.
+    pub source: String,
+    /// The cores.
+    pub core: CoreConfig,
+    /// Physical memory.
+    pub memory: MemoryConfig,
+    /// The page table's shape.
+    pub page_table: PageTableConfig,
+    /// The TLBs of each core.
+    pub tlb: TlbConfig,
+    /// The page walkers of each core.
+    pub walker: WalkerConfig,
+    /// The data caches.
+    pub cache: CacheConfigs,
+}
+
+/// The cores, all alike.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CoreConfig {
+    /// How many there are: 1 to 256.
+    pub count: u32,
+    /// Cycles that an instruction takes where all its accesses hit first levels: more than 0.
+    pub base_cpi: f64,
+    /// What a switch to another process does to the TLBs.
+    pub address_spaces: AddressSpaces,
+}
+
+/// How TLBs and walk caches tell processes apart.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AddressSpaces {
+    /// Entries carry an identifier, and stay at a switch.
+    Tagged,
+    /// They do not, and a switch empties all.
+    Flushed,
+}

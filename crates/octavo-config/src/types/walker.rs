@@ -1,0 +1,43 @@
+//! Page tables and who walks them.
+
+use indexmap::IndexMap;
+use octavo_hw::{PteEntry, Replacement};
+use serde::{Deserialize, Serialize};
+
+use super::Ways;
+
+/// The page table's shape: a radix tree of nine bits a level, above pages of 4 KiB.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PageTableConfig {
+    /// Its levels: 4 or 5.
+    pub levels: u8,
+}
+
+/// The page walkers of a core.
+#[derive(Clone, PartialEq, Debug)]
+pub struct WalkerConfig {
+    /// How many walks may be under way at once: 1 to 64.
+    pub walkers: u32,
+    /// Cycles that a walk takes beside its reads: those of the trap and the handler where software
+    /// walks.
+    pub overhead_cycles: u32,
+    /// Where page-table entries enter the data caches.
+    pub pte_entry: PteEntry,
+    /// The page-walk caches by name: `[walker.caches.pde]`.
+    pub caches: IndexMap<String, WalkCache>,
+}
+
+/// The page-walk cache of one level.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WalkCache {
+    /// The level of the page table, the table of base pages being 1: an entry of level 2 leads to
+    /// such a table.
+    pub level: u8,
+    /// How many entries it has.
+    pub entries: u64,
+    /// Entries of a set.
+    pub ways: Ways,
+    /// Which entry of a full set gives way.
+    pub replacement: Replacement,
+}
