@@ -15,11 +15,11 @@ mod machine;
 mod sim;
 mod tlb;
 
-pub use config::{ConfigError, MachineConfig};
+pub use config::ConfigError;
 pub use counters::{Counters, Lookups};
 pub use design::Design;
 pub use env::{Env, Walked};
 pub use front::{Batch, Filter, Front, Image, Kind, LineAccess, Lines, Mark};
 pub use machine::{Machine, Run};
 pub use sim::{Sim, SimConfig, everything};
-pub use tlb::{ArrayConfig, Held, Sizes, Tlb, Value};
+pub use tlb::{Held, Tlb, Value};

@@ -66,7 +66,11 @@ impl<D: Design> Machine<D> {
                 let process = self.env.process();
                 self.env.with_os(|os: &mut Os| os.event(process, event));
             }
-            Mark::Run { core, process } => self.env.run(*core, *process),
+            Mark::Run { core, process } => {
+                if self.env.run(*core, *process) {
+                    self.mmus[*core].flush();
+                }
+            }
             Mark::Begin { process, copy_of } => self.env.with_os(|os| {
                 let memory = os.memory_mut();
                 let began = match copy_of {

@@ -1,5 +1,6 @@
 //! The consumer of a stream that has machines of several designs side by side.
 
+use octavo_config::MachineConfig;
 use octavo_os::ProcessId;
 use octavo_trace::{
     Counts, Observer, Start, StreamEnd, StreamIdentity, StreamProgress, WordConsumer,
@@ -9,7 +10,7 @@ use octavo_types::{
 };
 use rayon::prelude::*;
 
-use crate::config::{ConfigError, MachineConfig};
+use crate::config::{self, ConfigError};
 use crate::designs::{Known, Setup};
 use crate::front::{Batch, Front, Image, Mark};
 use crate::machine::Run;
@@ -68,13 +69,13 @@ impl Sim {
         let make =
             |name: &String| Known::by_name(name).expect("a name of a design").make(machine, &setup);
         let machines = designs.iter().map(make).collect::<Result<Vec<_>, _>>()?;
-        let mut front = Front::new(machine.lines(), machine.filter());
+        let mut front = Front::new(config::lines(machine), config::filter(machine));
         front.mark(Mark::Begin { process: ProcessId(0), copy_of: None });
         front.run(0, ProcessId(0));
         let interval = config.interval_instructions.unwrap_or(u64::MAX);
         let mut sim = Sim {
             front,
-            image: Image::new(machine.page_table_levels),
+            image: Image::new(machine.page_table.levels),
             machines,
             counts: Counts::default(),
             warm_counts: None,

@@ -1,11 +1,12 @@
 //! What machines have: first-level TLBs for instructions and for data, each an array for each page
 //! size or so, a second level behind both, and a walk behind that.
 
+use octavo_config::{FirstLevel, TlbConfig};
 use octavo_hw::Asid;
 use octavo_os::vmas::Pages;
 use octavo_types::{FrameNumber, Instructions, PageNumber};
 
-use crate::config::{ConfigError, MachineConfig};
+use crate::config::ConfigError;
 use crate::counters::Counters;
 use crate::design::Design;
 use crate::env::Env;
@@ -18,21 +19,20 @@ pub struct Conventional {
     l1i: Tlb,
     l1d: Option<Tlb>,
     l2: Option<Tlb>,
-    l2_hit_latency_cycles: u32,
 }
 
 impl Conventional {
     /// One that knows nothing.
-    pub fn new(config: &MachineConfig, instructions: Instructions) -> Result<Self, ConfigError> {
-        let level = |level, arrays: &Vec<_>| {
-            Tlb::new(arrays, instructions).map_err(|error| ConfigError::Tlb { level, error })
+    pub fn new(config: &TlbConfig, instructions: Instructions) -> Result<Self, ConfigError> {
+        let new = |name, level| {
+            Tlb::new(level, instructions).map_err(|error| ConfigError::Tlb { level: name, error })
         };
-        Ok(Conventional {
-            l1i: level("l1i", &config.l1i)?,
-            l1d: config.l1d.as_ref().map(|arrays| level("l1d", arrays)).transpose()?,
-            l2: (!config.l2.is_empty()).then(|| level("l2", &config.l2)).transpose()?,
-            l2_hit_latency_cycles: config.l2_hit_latency_cycles,
-        })
+        let (l1i, l1d) = match &config.first {
+            FirstLevel::Split { l1i, l1d } => (new("l1i", l1i)?, Some(new("l1d", l1d)?)),
+            FirstLevel::Unified { l1 } => (new("l1", l1)?, None),
+        };
+        let l2 = config.l2.as_ref().map(|l2| new("l2", l2)).transpose()?;
+        Ok(Conventional { l1i, l1d, l2 })
     }
 
     /// The first level of a side.
@@ -49,11 +49,15 @@ impl Conventional {
     fn missed(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Held> {
         let asid = env.asid();
         let stores = access.kind() == Kind::Store;
-        let found = self.l2.as_mut().and_then(|l2| l2.look_up(asid, page, 1));
-        if let Some(held) = found {
-            env.add_tlb_cycles(self.l2_hit_latency_cycles);
+        if let Some(l2) = &mut self.l2
+            && let Some(held) = l2.look_up(asid, page, 1)
+        {
+            env.add_tlb_cycles(l2.hit_latency_cycles());
             if held.value.serves(stores) {
-                self.l1(access.kind()).fill(asid, page, held, access.lookups());
+                if l2.holds_victims() {
+                    l2.take(asid, page);
+                }
+                self.fill_first(asid, page, held, access.kind(), access.lookups());
                 return Some(held);
             }
         }
@@ -74,12 +78,30 @@ impl Conventional {
         let asid = env.asid();
         if let Some(l2) = &mut self.l2 {
             l2.take(asid, page);
+            if !l2.holds_victims() {
+                l2.fill(asid, page, held, 1);
+            }
+        }
+        self.l1(access.kind()).take(asid, page);
+        self.fill_first(asid, page, held, access.kind(), references);
+        Some(held)
+    }
+
+    /// A page goes into a first level, and what gives way to it perhaps into the second.
+    fn fill_first(
+        &mut self,
+        asid: Asid,
+        page: PageNumber,
+        held: Held,
+        kind: Kind,
+        references: u32,
+    ) {
+        let evicted = self.l1(kind).fill(asid, page, held, references);
+        if let (Some(l2), Some((asid, page, held))) = (&mut self.l2, evicted)
+            && l2.holds_victims()
+        {
             l2.fill(asid, page, held, 1);
         }
-        let l1 = self.l1(access.kind());
-        l1.take(asid, page);
-        l1.fill(asid, page, held, references);
-        Some(held)
     }
 }
 
@@ -100,7 +122,9 @@ impl Design for Conventional {
 
     fn forget(&mut self, asid: Asid, pages: &Pages) {
         let levels = [Some(&mut self.l1i), self.l1d.as_mut(), self.l2.as_mut()];
-        levels.into_iter().flatten().for_each(|level| drop(level.invalidate(asid, pages)));
+        levels.into_iter().flatten().for_each(|level| {
+            level.invalidate(asid, pages);
+        });
     }
 
     fn flush(&mut self) {

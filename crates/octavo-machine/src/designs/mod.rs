@@ -2,13 +2,14 @@
 
 mod conventional;
 
+use octavo_config::MachineConfig;
 use octavo_os::frames::{Frames, MemoryShape, Order};
 use octavo_os::page_table::Format;
 use octavo_os::policy::{BasePages, Policy, Thp, ThpConfig};
 use octavo_os::{Memory, Os};
 use octavo_types::{Instructions, PageSize};
 
-use crate::config::{ConfigError, MachineConfig};
+use crate::config::ConfigError;
 use crate::design::Design;
 use crate::env::Env;
 use crate::machine::{Machine, Run};
@@ -66,7 +67,7 @@ fn conventional(
     sizes: &[PageSize],
     policy: Box<dyn Policy>,
 ) -> Result<Box<dyn Run>, ConfigError> {
-    let make = || Conventional::new(config, setup.instructions);
+    let make = || Conventional::new(&config.tlb, setup.instructions);
     machine(config, setup, (sizes, Order::LINUX), policy, make)
 }
 
@@ -78,10 +79,10 @@ fn machine<D: Design + 'static>(
     policy: Box<dyn Policy>,
     make: impl Fn() -> Result<D, ConfigError>,
 ) -> Result<Box<dyn Run>, ConfigError> {
-    let shape = MemoryShape::new(config.memory_frames, largest)?;
-    let format = Format { levels: config.page_table_levels, ..Format::default() };
+    let shape = MemoryShape::new(config.memory.bytes / PageSize::BASE.bytes(), largest)?;
+    let format = Format { levels: config.page_table.levels, ..Format::default() };
     let memory = Memory::new(Frames::new(shape), sizes, format);
     let env = Env::new(config, Os::new(memory, policy), setup.instructions)?;
-    let mmus = (0..config.cores).map(|_| make()).collect::<Result<_, _>>()?;
+    let mmus = (0..config.core.count).map(|_| make()).collect::<Result<_, _>>()?;
     Ok(Box::new(Machine::new(env, mmus, setup.instructions, setup.is_checked)))
 }

@@ -3,6 +3,7 @@
 
 mod tell;
 
+use octavo_config::{AddressSpaces, MachineConfig};
 use octavo_hw::{Asid, Caches, PrivateCaches, ServedBy, SharedCache, WalkCaches};
 use octavo_os::frames::OutOfMemory;
 use octavo_os::{Access, Os, ProcessId, Stale};
@@ -10,7 +11,7 @@ use octavo_types::{
     AddrRange, FrameNumber, Instructions, PageNumber, PageSize, PhysAddr, VirtAddr,
 };
 
-use crate::config::{ConfigError, MachineConfig};
+use crate::config::{self, ConfigError};
 use crate::front::{Kind, LineAccess, Lines};
 use crate::tlb::Held;
 
@@ -23,6 +24,8 @@ pub struct Env {
     cores: Vec<Option<CoreParts>>,
     walk_caches: WalkCaches<()>,
     core: usize,
+    /// By core, the process that it ran last.
+    ran: Vec<ProcessId>,
     process: ProcessId,
     asid: Asid,
     levels: u8,
@@ -31,6 +34,9 @@ pub struct Env {
     walker: WalkerCounters,
     cycles: Cycles,
     l1_latency_cycles: [u32; 2],
+    /// What a walk costs beside its reads.
+    walk_overhead_cycles: u32,
+    address_spaces: AddressSpaces,
 }
 
 /// What belongs to a core that does not run.
@@ -78,34 +84,35 @@ impl Env {
         os: Os,
         instructions: Instructions,
     ) -> Result<Self, ConfigError> {
-        let shared = SharedCache::new(&config.shared, instructions)?;
+        let private = config.private_caches();
+        let shared = SharedCache::new(&config.shared_cache(), instructions)?;
         let parts = || -> Result<CoreParts, ConfigError> {
             Ok(CoreParts {
-                caches: PrivateCaches::new(&config.private, &shared, instructions)?,
-                walk_caches: WalkCaches::new(&config.walk_caches, instructions)?,
+                caches: PrivateCaches::new(&private, &shared, instructions)?,
+                walk_caches: WalkCaches::new(&config.walker.walk_caches(), instructions)?,
             })
         };
         let mut cores =
-            (0..config.cores).map(|_| parts().map(Some)).collect::<Result<Vec<_>, _>>()?;
+            (0..config.core.count).map(|_| parts().map(Some)).collect::<Result<Vec<_>, _>>()?;
         let first = cores[0].take().expect("a machine has a core");
         Ok(Env {
             os,
             caches: Caches { private: first.caches, shared },
-            lines: config.lines(),
+            lines: config::lines(config),
             cores,
             walk_caches: first.walk_caches,
             core: 0,
+            ran: vec![ProcessId::default(); config.core.count as usize],
             process: ProcessId::default(),
             asid: Asid::ONLY,
-            levels: config.page_table_levels,
+            levels: config.page_table.levels,
             stale: Vec::new(),
             out_of_memory: None,
             walker: WalkerCounters::default(),
             cycles: Cycles::default(),
-            l1_latency_cycles: [
-                config.private.l1i.latency_cycles,
-                config.private.l1d.latency_cycles,
-            ],
+            walk_overhead_cycles: config.walker.overhead_cycles,
+            address_spaces: config.core.address_spaces,
+            l1_latency_cycles: [private.l1i.latency_cycles, private.l1d.latency_cycles],
         })
     }
 
@@ -172,6 +179,7 @@ impl Env {
     /// One walk; returns where the last entry lies that it read.
     fn walk_once(&mut self, page: PageNumber, latency_cycles: &mut u32) -> PhysAddr {
         self.walker.walks += 1;
+        *latency_cycles += self.walk_overhead_cycles;
         let addr = VirtAddr::new(page.raw() << PageSize::BASE.log2());
         let walk = self.os.memory().process(self.process).table.walk(page);
         let known = self.walk_caches.deepest(self.asid, addr);
@@ -238,9 +246,15 @@ impl Env {
         self.stale.clear();
     }
 
-    /// The identifier of a process' address space.
+    /// The identifier of a process' address space: the only one, where a switch empties all that
+    /// would carry it.
     pub fn asid_of(&self, process: ProcessId) -> Asid {
-        Asid::new(process.0).unwrap_or(Asid::LAST)
+        match self.address_spaces {
+            AddressSpaces::Flushed => Asid::ONLY,
+            AddressSpaces::Tagged => {
+                Asid::new(process.0).expect("fewer processes than identifiers")
+            }
+        }
     }
 
     /// Does something with the operating system; what becomes stale is collected.
@@ -251,8 +265,9 @@ impl Env {
         self.collect_stale();
     }
 
-    /// From here on a core runs a process.
-    pub(crate) fn run(&mut self, core: usize, process: ProcessId) {
+    /// From here on a core runs a process. Returns whether the core's translations belong to
+    /// another process that is not told apart from it.
+    pub(crate) fn run(&mut self, core: usize, process: ProcessId) -> bool {
         if core != self.core {
             let next = self.cores[core].take().expect("a core that does not run");
             let before = CoreParts {
@@ -263,6 +278,12 @@ impl Env {
             self.core = core;
         }
         (self.process, self.asid) = (process, self.asid_of(process));
+        let before = std::mem::replace(&mut self.ran[core], process);
+        let flushes = self.address_spaces == AddressSpaces::Flushed && before != process;
+        if flushes {
+            self.walk_caches.clear();
+        }
+        flushes
     }
 
     /// The core that runs.

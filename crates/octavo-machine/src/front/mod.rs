@@ -57,7 +57,7 @@ pub struct Front {
     batch: Batch,
     fetch: Last,
     data: Last,
-    /// Whether the data line was stored to.
+    /// Whether the last access to data was a store: its repeats may store, too.
     is_dirty: bool,
     /// The page of the code when data were referenced last.
     page_at_data: u64,
@@ -179,7 +179,7 @@ impl Front {
         if page != self.data.page {
             (self.data.page, self.data.moved) = (page, self.moved(image, page));
         }
-        self.is_dirty = kind == Kind::Store || self.is_dirty && line == self.data.line;
+        self.is_dirty = kind == Kind::Store;
         self.data.line = line;
         self.page_at_data = self.fetch.page;
         let moved = line.wrapping_add(self.data.moved);

@@ -1,10 +1,11 @@
 //! One array of a TLB.
 
-use octavo_hw::{AnySizeArray, Asid, Geometry, GeometryError, SetArray};
+use octavo_config::{PageSizes, TlbArray};
+use octavo_hw::{AnySizeArray, Asid, GeometryError, SetArray};
 use octavo_os::vmas::Pages;
 use octavo_types::{Instructions, PageNumber, PageSize};
 
-use super::{ArrayConfig, Held, Sizes, Value, size_of};
+use super::{Held, Value, size_of};
 
 /// An array, its name and the references that it served.
 pub struct Array {
@@ -39,20 +40,24 @@ fn parts(key: u64) -> (PageNumber, u8) {
 }
 
 impl Array {
-    pub fn new(config: &ArrayConfig, instructions: Instructions) -> Result<Self, GeometryError> {
-        let store = match &config.sizes {
-            Sizes::Any => {
+    pub fn new(
+        name: &str,
+        config: &TlbArray,
+        instructions: Instructions,
+    ) -> Result<Self, GeometryError> {
+        let store = match &config.page_sizes {
+            PageSizes::Any => {
                 Store::AnySize(AnySizeArray::new(config.entries, config.replacement, instructions)?)
             }
-            Sizes::Some(sizes) => {
-                let geometry = Geometry::of_entries(config.entries, config.ways)?;
+            PageSizes::List(sizes) => {
+                let geometry = config.geometry()?;
                 let mut sizes = sizes.clone();
                 sizes.sort_unstable();
                 let sets = SetArray::new(geometry, config.replacement, instructions);
                 Store::Sets { sizes, sets }
             }
         };
-        Ok(Array { name: config.name.clone(), hits: 0, store })
+        Ok(Array { name: name.to_owned(), hits: 0, store })
     }
 
     /// The page that holds a base page, if it is here, which is a use of it.

@@ -3,7 +3,8 @@
 mod array;
 mod entry;
 
-use octavo_hw::{Asid, GeometryError, Replacement};
+use octavo_config::{Fill, PageSizes, TlbLevel};
+use octavo_hw::{Asid, GeometryError};
 use octavo_os::vmas::Pages;
 use octavo_types::{Instructions, PageNumber, PageSize};
 
@@ -11,31 +12,6 @@ use crate::counters::{Counters, Lookups};
 use array::Array;
 
 pub use entry::{Held, Value};
-
-/// The sizes that an array holds.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Sizes {
-    /// These.
-    Some(Vec<PageSize>),
-    /// All powers of two: the any-size TLB of Tailored Page Sizes, where each entry masks the page
-    /// number before it is compared.
-    Any,
-}
-
-/// What an array is like.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ArrayConfig {
-    /// Its name in its level: `4k`.
-    pub name: String,
-    /// How many entries it has.
-    pub entries: u64,
-    /// Entries of a set.
-    pub ways: u64,
-    /// Which pages it holds.
-    pub sizes: Sizes,
-    /// Which entry of a full set gives way.
-    pub replacement: Replacement,
-}
 
 /// Orders of page sizes, from 4 KiB up.
 const ORDERS: usize = (PageSize::LARGEST.base_shift() + 1) as usize;
@@ -52,6 +28,8 @@ pub struct Tlb {
     last: Last,
     /// Whether to look the same entry up again changes nothing.
     keeps_last: bool,
+    fill: Fill,
+    hit_latency_cycles: u32,
 }
 
 /// The entry that was looked up or filled last.
@@ -76,13 +54,14 @@ impl Value {
 
 impl Tlb {
     /// An empty level.
-    pub fn new(arrays: &[ArrayConfig], instructions: Instructions) -> Result<Self, GeometryError> {
+    pub fn new(config: &TlbLevel, instructions: Instructions) -> Result<Self, GeometryError> {
+        let arrays = &config.arrays;
         let mut places = [None; ORDERS];
         for (order, place) in places.iter_mut().enumerate() {
-            for (number, config) in arrays.iter().enumerate() {
-                let best = match &config.sizes {
-                    Sizes::Any => PageSize::from_log2(order as u8 + PageSize::BASE.log2()),
-                    Sizes::Some(sizes) => {
+            for (number, config) in arrays.values().enumerate() {
+                let best = match &config.page_sizes {
+                    PageSizes::Any => PageSize::from_log2(order as u8 + PageSize::BASE.log2()),
+                    PageSizes::List(sizes) => {
                         let fits = |size: &&PageSize| usize::from(size.base_shift()) <= order;
                         sizes.iter().filter(fits).max().copied()
                     }
@@ -95,15 +74,29 @@ impl Tlb {
             }
         }
         Ok(Tlb {
-            keeps_last: arrays.iter().all(|config| !config.replacement.retouch_changes()),
+            keeps_last: arrays.values().all(|config| !config.replacement.retouch_changes()),
             arrays: arrays
                 .iter()
-                .map(|config| Array::new(config, instructions))
+                .map(|(name, config)| Array::new(name, config, instructions))
                 .collect::<Result<_, _>>()?,
             places,
             lookups: Lookups::default(),
             last: Last::NONE,
+            fill: config.fill,
+            hit_latency_cycles: config.hit_latency_cycles,
         })
+    }
+
+    /// What a hit here costs beyond the level before.
+    #[inline(always)]
+    pub fn hit_latency_cycles(&self) -> u32 {
+        self.hit_latency_cycles
+    }
+
+    /// Whether it is filled by what the level before evicts, and by nothing else.
+    #[inline(always)]
+    pub fn holds_victims(&self) -> bool {
+        self.fill == Fill::Victim
     }
 
     /// Looks a base page up for so many references, the first of which finds it or not; the others

@@ -3,49 +3,78 @@
 
 pub mod naive;
 
-use octavo_hw::{CacheConfig, PrivateConfig, PteEntry, Replacement, SharedConfig, WalkCacheConfig};
-use octavo_machine::{ArrayConfig, MachineConfig, Sim, SimConfig, Sizes};
+use octavo_config::{
+    AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
+    MachineConfig, MemoryConfig, PageSizes, PageTableConfig, TlbArray, TlbConfig, TlbLevel,
+    WalkCache, WalkerConfig, Ways,
+};
+use octavo_hw::{PteEntry, Replacement};
+use octavo_machine::{Sim, SimConfig};
 use octavo_oracle::strategies::{RandomStream, Step};
 use octavo_trace::WordConsumer;
 use octavo_types::{Consumer, Instructions, PageSize, VirtAddr};
 
-/// An array of a TLB.
-pub fn array(name: &str, entries: u64, ways: u64, sizes: &[PageSize]) -> ArrayConfig {
-    ArrayConfig {
-        name: name.to_owned(),
-        entries,
-        ways,
-        sizes: Sizes::Some(sizes.to_vec()),
-        replacement: Replacement::Lru,
-    }
+/// A level of so many cycles with these arrays: name, entries, ways, sizes.
+pub fn level(hit_latency_cycles: u32, arrays: &[(&str, u64, u64, &[PageSize])]) -> TlbLevel {
+    let array = |&(name, entries, ways, sizes): &(&str, u64, u64, &[PageSize])| {
+        let page_sizes = PageSizes::List(sizes.to_vec());
+        let replacement = Replacement::Lru;
+        (name.to_owned(), TlbArray { entries, ways: Ways::Of(ways), page_sizes, replacement })
+    };
+    let arrays = arrays.iter().map(array).collect();
+    TlbLevel { hit_latency_cycles, fill: Fill::All, arrays }
 }
 
 /// A cache of so many lines of 64 bytes.
-pub fn cache(lines: u64, ways: u64, latency_cycles: u32) -> CacheConfig {
-    let replacement = Replacement::Lru;
-    CacheConfig { bytes: lines * 64, ways, line_bytes: 64, latency_cycles, replacement }
+pub fn cache(lines: u64, ways: u64, latency_cycles: u32) -> CacheLevel {
+    let (ways, replacement) = (Ways::Of(ways), Replacement::Lru);
+    CacheLevel { bytes: lines * 64, ways, latency_cycles, replacement }
 }
 
 /// A machine so small that everything in it overflows.
 pub fn tiny() -> MachineConfig {
-    let huge = [PageSize::HUGE];
+    let (base, huge) = ([PageSize::BASE], [PageSize::HUGE]);
     let both = [PageSize::BASE, PageSize::HUGE];
+    let walk_cache = |level, entries| WalkCache {
+        level,
+        entries,
+        ways: Ways::Full,
+        replacement: Replacement::Lru,
+    };
     MachineConfig {
-        cores: 1,
-        page_table_levels: 4,
-        memory_frames: 1 << 20,
-        l1i: vec![array("4k", 4, 2, &both[..1]), array("2m", 2, 2, &huge)],
-        l1d: Some(vec![array("4k", 6, 2, &both[..1]), array("2m", 2, 1, &huge)]),
-        l2: vec![array("main", 12, 3, &both)],
-        l2_hit_latency_cycles: 9,
-        walk_caches: vec![WalkCacheConfig::x86_64(2, 3), WalkCacheConfig::x86_64(3, 2)],
-        private: PrivateConfig {
+        name: "tiny".to_owned(),
+        description: "For tests.".to_owned(),
+        source: "assumed".to_owned(),
+        core: CoreConfig { count: 1, base_cpi: 1.0, address_spaces: AddressSpaces::Tagged },
+        memory: MemoryConfig {
+            bytes: 4 << 30,
+            largest_block: PageSize::from_bytes(4 << 20).unwrap(),
+            fragmentation: FragmentationConfig::Empty,
+        },
+        page_table: PageTableConfig { levels: 4 },
+        tlb: TlbConfig {
+            first: FirstLevel::Split {
+                l1i: level(0, &[("4k", 4, 2, &base), ("2m", 2, 2, &huge)]),
+                l1d: level(0, &[("4k", 6, 2, &base), ("2m", 2, 1, &huge)]),
+            },
+            l2: Some(level(9, &[("main", 12, 3, &both)])),
+        },
+        walker: WalkerConfig {
+            walkers: 1,
+            overhead_cycles: 0,
+            pte_entry: PteEntry::L1d,
+            caches: [("pde".to_owned(), walk_cache(2, 3)), ("pdpte".to_owned(), walk_cache(3, 2))]
+                .into_iter()
+                .collect(),
+        },
+        cache: CacheConfigs {
+            line_bytes: 64,
+            memory_latency_cycles: 200,
             l1i: cache(8, 2, 4),
             l1d: cache(8, 2, 4),
             l2: cache(24, 3, 12),
-            pte_entry: PteEntry::L1d,
+            llc: cache(64, 4, 40),
         },
-        shared: SharedConfig { llc: cache(64, 4, 40), memory_latency_cycles: 200 },
     }
 }
 

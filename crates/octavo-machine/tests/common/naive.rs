@@ -1,7 +1,8 @@
 //! A machine with the conventional design as anybody would write it down: every reference by itself,
 //! every array a list. Only the operating system is the same.
 
-use octavo_machine::{ArrayConfig, Counters, MachineConfig, Sizes};
+use octavo_config::{Fill, FirstLevel, MachineConfig, PageSizes, TlbLevel, Ways};
+use octavo_machine::Counters;
 use octavo_oracle::{NaiveArray, NaiveCaches, NaiveReplacement, NaiveWalkCache, NaiveWalkCaches};
 use octavo_os::{Access, Os, ProcessId};
 use octavo_types::{
@@ -29,28 +30,24 @@ struct Tlb {
     arrays: Vec<Array>,
     hits: u64,
     misses: u64,
+    /// Whether it is filled by what the first level evicts.
+    victims: bool,
 }
 
 impl Tlb {
-    fn new(name: &'static str, arrays: &[ArrayConfig]) -> Self {
-        let array = |config: &ArrayConfig| {
-            let Sizes::Some(sizes) = &config.sizes else { panic!("of given sizes") };
+    fn new(name: &'static str, level: &TlbLevel) -> Self {
+        let arrays = level.arrays.iter().map(|(name, config)| {
+            let PageSizes::List(sizes) = &config.page_sizes else { panic!("of given sizes") };
             let mut sizes = sizes.clone();
             sizes.sort();
-            let sets = config.entries / config.ways;
-            Array {
-                name: config.name.clone(),
-                sizes,
-                sets,
-                entries: NaiveArray::new(
-                    sets as usize,
-                    config.ways as usize,
-                    replacement(config.replacement),
-                ),
-                hits: 0,
-            }
-        };
-        Tlb { name, arrays: arrays.iter().map(array).collect(), hits: 0, misses: 0 }
+            let ways = ways(config.ways, config.entries);
+            let sets = config.entries / ways;
+            let policy = replacement(config.replacement);
+            let entries = NaiveArray::new(sets as usize, ways as usize, policy);
+            Array { name: name.clone(), sizes, sets, entries, hits: 0 }
+        });
+        let arrays = arrays.collect();
+        Tlb { name, arrays, hits: 0, misses: 0, victims: level.fill == Fill::Victim }
     }
 
     fn look_up(&mut self, page: u64) -> Option<(PageSize, Value)> {
@@ -70,7 +67,13 @@ impl Tlb {
     }
 
     /// Puts in the part of a page that the largest fitting array can hold.
-    fn fill(&mut self, page: u64, size: PageSize, (frame, write, dirty): Value) {
+    /// Returns what gave way.
+    fn fill(
+        &mut self,
+        page: u64,
+        size: PageSize,
+        (frame, write, dirty): Value,
+    ) -> Option<(Key, Value)> {
         let best = self.arrays.iter_mut().flat_map(|array| {
             let sizes = array.sizes.iter().filter(|of| **of <= size);
             sizes.max().copied().map(|part| (part, array))
@@ -78,12 +81,12 @@ impl Tlb {
         let Some((part, array)) =
             best.max_by(|a, b| a.0.cmp(&b.0).then(std::cmp::Ordering::Greater))
         else {
-            return;
+            return None;
         };
         let number = page >> part.base_shift();
         let inside = (number << part.base_shift()) & ((1 << size.base_shift()) - 1);
         let set = (number % array.sets) as usize;
-        array.entries.insert(set, (part.log2(), number), (frame + inside, write, dirty));
+        array.entries.insert(set, (part.log2(), number), (frame + inside, write, dirty))
     }
 
     fn forget(&mut self, start: u64, end: u64) {
@@ -93,6 +96,13 @@ impl Tlb {
                 number << shift < end && start < (number + 1) << shift
             });
         }
+    }
+}
+
+fn ways(of: Ways, entries: u64) -> u64 {
+    match of {
+        Ways::Full => entries,
+        Ways::Of(ways) => ways,
     }
 }
 
@@ -134,29 +144,38 @@ impl NaiveMachine {
     pub fn new(config: &MachineConfig, mut os: Os) -> Self {
         os.memory_mut().spawn().unwrap();
         let mut caches = NaiveCaches::default();
+        let line_bytes = config.cache.line_bytes;
         for (of, behind) in [
-            (config.shared.llc, None),
-            (config.private.l2, Some(LLC)),
-            (config.private.l1d, Some(L2)),
-            (config.private.l1i, Some(L2)),
+            (config.cache.llc, None),
+            (config.cache.l2, Some(LLC)),
+            (config.cache.l1d, Some(L2)),
+            (config.cache.l1i, Some(L2)),
         ] {
-            let sets = of.bytes / of.line_bytes / of.ways;
-            caches.add(sets as usize, of.ways as usize, replacement(of.replacement), behind);
+            let ways = ways(of.ways, of.bytes / line_bytes);
+            let sets = of.bytes / line_bytes / ways;
+            caches.add(sets as usize, ways as usize, replacement(of.replacement), behind);
         }
-        let walk_caches = config.walk_caches.iter().map(|of| {
-            let sets = (of.entries / of.ways) as usize;
-            NaiveWalkCache::new(of.level, sets, of.ways as usize, replacement(of.replacement))
+        let walk_caches = config.walker.caches.values().map(|of| {
+            let ways = ways(of.ways, of.entries);
+            let sets = (of.entries / ways) as usize;
+            NaiveWalkCache::new(of.level, sets, ways as usize, replacement(of.replacement))
         });
+        let (l1i, l1d) = match &config.tlb.first {
+            FirstLevel::Split { l1i, l1d } => {
+                (Tlb::new("tlb.l1i", l1i), Some(Tlb::new("tlb.l1d", l1d)))
+            }
+            FirstLevel::Unified { l1 } => (Tlb::new("tlb.l1", l1), None),
+        };
         NaiveMachine {
             os,
-            l1i: Tlb::new(if config.l1d.is_some() { "tlb.l1i" } else { "tlb.l1" }, &config.l1i),
-            l1d: config.l1d.as_ref().map(|arrays| Tlb::new("tlb.l1d", arrays)),
-            l2: (!config.l2.is_empty()).then(|| Tlb::new("tlb.l2", &config.l2)),
+            l1i,
+            l1d,
+            l2: config.tlb.l2.as_ref().map(|l2| Tlb::new("tlb.l2", l2)),
             walk_caches: NaiveWalkCaches(walk_caches.collect()),
             caches,
-            line_bytes: config.shared.llc.line_bytes,
-            levels: config.page_table_levels,
-            page_mask: (1 << (9 * config.page_table_levels)) - 1,
+            line_bytes,
+            levels: config.page_table.levels,
+            page_mask: (1 << (9 * config.page_table.levels)) - 1,
             walks: 0,
             reads: 0,
             faulted: 0,
@@ -235,20 +254,33 @@ impl NaiveMachine {
         }
         if in_l1.is_none()
             && let Some(l2) = &mut self.l2
+            && let Some(found) = l2.look_up(page).filter(serves)
         {
-            if let Some(found) = l2.look_up(page).filter(serves) {
-                self.l1(kind).fill(page, found.0, found.1);
-                return frame_in(found);
+            if l2.victims {
+                l2.forget(page, page + 1);
             }
+            self.fill_first(kind, page, found);
+            return frame_in(found);
         }
-        let (size, value) = self.walk(kind, page);
+        let found = self.walk(kind, page);
         if let Some(l2) = &mut self.l2 {
             l2.forget(page, page + 1);
-            l2.fill(page, size, value);
+            if !l2.victims {
+                l2.fill(page, found.0, found.1);
+            }
         }
         self.l1(kind).forget(page, page + 1);
-        self.l1(kind).fill(page, size, value);
-        frame_in((size, value))
+        self.fill_first(kind, page, found);
+        frame_in(found)
+    }
+
+    fn fill_first(&mut self, kind: ItemKind, page: u64, (size, value): (PageSize, Value)) {
+        let evicted = self.l1(kind).fill(page, size, value);
+        if let (Some(l2), Some(((log2, number), value))) = (&mut self.l2, evicted)
+            && l2.victims
+        {
+            l2.fill(number << (log2 - 12), PageSize::from_log2(log2).unwrap(), value);
+        }
     }
 
     fn walk(&mut self, kind: ItemKind, page: u64) -> (PageSize, Value) {
