@@ -59,8 +59,8 @@ pub struct Front {
     data: Last,
     /// Whether the last access to data was a store: its repeats may store, too.
     is_dirty: bool,
-    /// The page of the code when data were referenced last.
-    page_at_data: u64,
+    /// Whether the page of the code has changed since data were referenced last.
+    has_moved: bool,
 }
 
 impl Front {
@@ -73,7 +73,7 @@ impl Front {
             fetch: Last::NOTHING,
             data: Last::NOTHING,
             is_dirty: false,
-            page_at_data: u64::MAX,
+            has_moved: false,
         }
     }
 
@@ -155,6 +155,7 @@ impl Front {
         }
         let page = self.lines.page(line).raw();
         if page != self.fetch.page {
+            self.has_moved = true;
             (self.fetch.page, self.fetch.moved) = (page, self.moved(image, page));
         }
         self.fetch.line = line;
@@ -166,7 +167,7 @@ impl Front {
     fn data(&mut self, image: &mut Image, line: u64, kind: Kind, is_half: bool) {
         let is_repeat = line == self.data.line
             && (self.is_dirty || kind == Kind::Load)
-            && self.page_at_data == self.fetch.page
+            && !self.has_moved
             && self.filter != Filter::Nothing;
         if is_repeat {
             self.batch.access_mut(self.data.place).repeat(1);
@@ -181,7 +182,7 @@ impl Front {
         }
         self.is_dirty = kind == Kind::Store;
         self.data.line = line;
-        self.page_at_data = self.fetch.page;
+        self.has_moved = false;
         let moved = line.wrapping_add(self.data.moved);
         self.data.place = self.batch.push(LineAccess::new(moved, kind, is_half, 0));
     }
