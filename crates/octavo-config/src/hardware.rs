@@ -1,14 +1,19 @@
 //! The parts of a machine as those who build them want them.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use octavo_hw::{
     CacheConfig, Geometry, GeometryError, PrivateConfig, SharedConfig, WalkCacheConfig,
 };
+use octavo_os::frames::fragmentation::{Fragmentation, Holes, OrderMix};
+use octavo_os::frames::snapshot::{Snapshot, SnapshotError};
 use octavo_os::frames::{MemoryShape, MemorySizeError, Order};
 use octavo_types::PageSize;
 
 use crate::types::{
-    CacheConfigs, CacheLevel, FirstLevel, MachineConfig, MemoryConfig, TlbArray, TlbConfig,
-    TlbLevel, WalkCache, WalkerConfig,
+    CacheConfigs, CacheLevel, FirstLevel, FragmentationConfig, MachineConfig, MemoryConfig,
+    TlbArray, TlbConfig, TlbLevel, WalkCache, WalkerConfig,
 };
 
 impl MachineConfig {
@@ -41,6 +46,34 @@ impl MemoryConfig {
     pub fn shape(&self) -> Result<MemoryShape, MemorySizeError> {
         let frames = self.bytes / PageSize::BASE.bytes();
         MemoryShape::new(frames, Order::of(self.largest_block))
+    }
+
+    /// What memory is like at the start; a snapshot is read.
+    ///
+    /// # Errors
+    ///
+    /// Where the snapshot's file cannot be read, or is none.
+    pub fn start(&self) -> Result<Fragmentation, SnapshotError> {
+        Ok(match &self.fragmentation {
+            FragmentationConfig::Empty => Fragmentation::Empty,
+            &FragmentationConfig::Holes { portion, fraction, layout, holes } => {
+                Fragmentation::Holes(Holes { portion, fraction, layout, kind: holes })
+            }
+            FragmentationConfig::OrderMix { free_blocks, movable_share } => {
+                let mut by_order = [0; Order::COUNT];
+                for (size, blocks) in free_blocks {
+                    by_order[Order::of(*size).index()] = *blocks;
+                }
+                Fragmentation::OrderMix(OrderMix {
+                    free_blocks: by_order,
+                    largest: Order::of(self.largest_block),
+                    movable_share: *movable_share,
+                })
+            }
+            FragmentationConfig::Snapshot { file } => {
+                Fragmentation::Snapshot(Arc::new(Snapshot::read(Path::new(file))?))
+            }
+        })
     }
 }
 

@@ -1,10 +1,25 @@
 //! Machines: what a simulation runs on, from a description to what has been checked.
 //!
-//! A [`MachineConfig`] says everything about a machine that an engine asks for.
+//! A [`MachineConfig`] says everything about a machine that an engine asks for. [`resolve`] makes
+//! one of a preset or a TOML file, which may extend another and say only what differs, and of
+//! settings such as `tlb.l2.entries=2048`.
+//!
+//! What is [`Resolved`] has been checked ([`MachineConfig::check`]): its arrays can be built, so
+//! that engines need not expect an error of theirs.
 
+mod check;
+mod error;
 mod hardware;
+mod node;
+mod presets;
+mod resolve;
+mod tree;
 mod types;
+mod written;
 
+pub use error::{MachineError, WrongValue};
+pub use presets::preset_names;
+pub use resolve::{Resolved, resolve, resolve_text};
 pub use types::{
     AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
     MachineConfig, MemoryConfig, PageSizes, PageTableConfig, TlbArray, TlbConfig, TlbLevel,

@@ -1,12 +1,15 @@
 //! Data caches.
 
 use octavo_hw::Replacement;
+use serde::{Deserialize, Serialize};
 
 use super::Ways;
+use crate::written;
 
 /// The caches: of each core a first level for instructions, one for data and a second level of
 /// both; one last level and the memory for all cores.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CacheConfigs {
     /// Bytes of a line, a power of two.
     pub line_bytes: u64,
@@ -23,14 +26,17 @@ pub struct CacheConfigs {
 }
 
 /// One cache.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CacheLevel {
     /// How much it holds: whole lines.
+    #[serde(with = "written::bytes")]
     pub bytes: u64,
     /// Lines of a set.
     pub ways: Ways,
     /// What a hit here costs in all, from the core's side.
     pub latency_cycles: u32,
     /// Which line of a full set gives way.
+    #[serde(with = "written::replacement")]
     pub replacement: Replacement,
 }

@@ -3,21 +3,28 @@
 use indexmap::IndexMap;
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
 use octavo_types::PageSize;
+use serde::{Deserialize, Serialize};
+
+use crate::written;
 
 /// Physical memory.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct MemoryConfig {
     /// How much there is: whole frames of 4 KiB, at most 4 TiB.
+    #[serde(with = "written::bytes")]
     pub bytes: u64,
     /// The largest block of the allocator: 4 MiB for Linux, 1 GiB for Tailored Page Sizes. A design
     /// may ask for another.
+    #[serde(with = "written::page_size")]
     pub largest_block: PageSize,
     /// What it is like at the start.
     pub fragmentation: FragmentationConfig,
 }
 
 /// What memory is like at the start, as [`octavo_os::frames::Fragmentation`] has it.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "State", into = "State")]
 pub enum FragmentationConfig {
     /// Everything is free.
     Empty,
@@ -44,4 +51,96 @@ pub enum FragmentationConfig {
         /// The file.
         file: String,
     },
+}
+
+/// A start state as it is written: `kind` says which of the other keys there are. (Serde's own
+/// tagged enums forget in which key an error was.)
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct State {
+    kind: Kind,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    portion: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fraction: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    layout: Option<written::Layout>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holes: Option<written::Holes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    free_blocks: Option<IndexMap<written::SizeKey, u64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    movable_share: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Kind {
+    #[default]
+    Empty,
+    Holes,
+    OrderMix,
+    Snapshot,
+}
+
+impl TryFrom<State> for FragmentationConfig {
+    type Error = &'static str;
+
+    fn try_from(state: State) -> Result<Self, Self::Error> {
+        let State { kind, portion, fraction, layout, holes, free_blocks, movable_share, file } =
+            state;
+        match (kind, (portion, fraction, layout, holes), (free_blocks, movable_share), file) {
+            (Kind::Empty, (None, None, None, None), (None, None), None) => {
+                Ok(FragmentationConfig::Empty)
+            }
+            (Kind::Holes, (Some(p), Some(f), Some(l), Some(h)), (None, None), None) => {
+                let (layout, holes) = (l.0, h.0);
+                Ok(FragmentationConfig::Holes { portion: p, fraction: f, layout, holes })
+            }
+            (Kind::OrderMix, (None, None, None, None), (Some(blocks), Some(share)), None) => {
+                let free_blocks = blocks.into_iter().map(|(size, n)| (size.0, n)).collect();
+                Ok(FragmentationConfig::OrderMix { free_blocks, movable_share: share })
+            }
+            (Kind::Snapshot, (None, None, None, None), (None, None), Some(file)) => {
+                Ok(FragmentationConfig::Snapshot { file })
+            }
+            (Kind::Empty, ..) => Err("of kind \"empty\", it has no other key"),
+            (Kind::Holes, ..) => {
+                Err("of kind \"holes\", it has the keys portion, fraction, layout and holes")
+            }
+            (Kind::OrderMix, ..) => {
+                Err("of kind \"order-mix\", it has the keys free_blocks and movable_share")
+            }
+            (Kind::Snapshot, ..) => Err("of kind \"snapshot\", it has the key file"),
+        }
+    }
+}
+
+impl From<FragmentationConfig> for State {
+    fn from(config: FragmentationConfig) -> Self {
+        let of = |kind| State { kind, ..State::default() };
+        match config {
+            FragmentationConfig::Empty => of(Kind::Empty),
+            FragmentationConfig::Holes { portion, fraction, layout, holes } => State {
+                portion: Some(portion),
+                fraction: Some(fraction),
+                layout: Some(written::Layout(layout)),
+                holes: Some(written::Holes(holes)),
+                ..of(Kind::Holes)
+            },
+            FragmentationConfig::OrderMix { free_blocks, movable_share } => {
+                let keyed = |(size, blocks)| (written::SizeKey(size), blocks);
+                State {
+                    free_blocks: Some(free_blocks.into_iter().map(keyed).collect()),
+                    movable_share: Some(movable_share),
+                    ..of(Kind::OrderMix)
+                }
+            }
+            FragmentationConfig::Snapshot { file } => {
+                State { file: Some(file), ..of(Kind::Snapshot) }
+            }
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! What a machine is, as plain data.
 
 mod cache;
+mod level;
 mod memory;
 mod tlb;
 mod walker;
@@ -13,7 +14,8 @@ pub use tlb::{Fill, FirstLevel, PageSizes, TlbArray, TlbConfig, TlbLevel, Ways};
 pub use walker::{PageTableConfig, WalkCache, WalkerConfig};
 
 /// A machine.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct MachineConfig {
     /// What it is called: a preset's name, or a file's.
     pub name: String,
@@ -36,7 +38,8 @@ pub struct MachineConfig {
 }
 
 /// The cores, all alike.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CoreConfig {
     /// How many there are: 1 to 256.
     pub count: u32,

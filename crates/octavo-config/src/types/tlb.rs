@@ -5,8 +5,11 @@ use octavo_hw::Replacement;
 use octavo_types::PageSize;
 use serde::{Deserialize, Serialize};
 
+use crate::written;
+
 /// The TLBs of a core.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "Levels", into = "Levels")]
 pub struct TlbConfig {
     /// What each access looks up first.
     pub first: FirstLevel,
@@ -31,7 +34,45 @@ pub enum FirstLevel {
     },
 }
 
-/// One level: arrays that are all looked up at once.
+/// The levels as they are written.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Levels {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    l1: Option<TlbLevel>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    l1i: Option<TlbLevel>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    l1d: Option<TlbLevel>,
+    #[serde(default)]
+    l2: Option<TlbLevel>,
+}
+
+impl TryFrom<Levels> for TlbConfig {
+    type Error = &'static str;
+
+    fn try_from(levels: Levels) -> Result<Self, Self::Error> {
+        let first = match (levels.l1, levels.l1i, levels.l1d) {
+            (None, Some(l1i), Some(l1d)) => FirstLevel::Split { l1i, l1d },
+            (Some(l1), None, None) => FirstLevel::Unified { l1 },
+            _ => return Err("give either l1i and l1d, or l1 for both; `none` takes one out"),
+        };
+        Ok(TlbConfig { first, l2: levels.l2 })
+    }
+}
+
+impl From<TlbConfig> for Levels {
+    fn from(TlbConfig { first, l2 }: TlbConfig) -> Self {
+        let (l1, l1i, l1d) = match first {
+            FirstLevel::Split { l1i, l1d } => (None, Some(l1i), Some(l1d)),
+            FirstLevel::Unified { l1 } => (Some(l1), None, None),
+        };
+        Levels { l1, l1i, l1d, l2 }
+    }
+}
+
+/// One level: arrays that are all looked up at once. A page is filled into the first of them that
+/// holds its size.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TlbLevel {
     /// What a hit here costs beyond the level before; 0 for a first level, which is looked up
@@ -54,7 +95,8 @@ pub enum Fill {
 }
 
 /// One array.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TlbArray {
     /// How many entries it has.
     pub entries: u64,
@@ -63,6 +105,7 @@ pub struct TlbArray {
     /// The pages that it holds.
     pub page_sizes: PageSizes,
     /// Which entry of a full set gives way.
+    #[serde(with = "written::replacement")]
     pub replacement: Replacement,
 }
 

@@ -5,6 +5,7 @@ use octavo_hw::{PteEntry, Replacement};
 use serde::{Deserialize, Serialize};
 
 use super::Ways;
+use crate::written;
 
 /// The page table's shape: a radix tree of nine bits a level, above pages of 4 KiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -15,7 +16,8 @@ pub struct PageTableConfig {
 }
 
 /// The page walkers of a core.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct WalkerConfig {
     /// How many walks may be under way at once: 1 to 64.
     pub walkers: u32,
@@ -23,13 +25,15 @@ pub struct WalkerConfig {
     /// walks.
     pub overhead_cycles: u32,
     /// Where page-table entries enter the data caches.
+    #[serde(with = "written::PteEntryName")]
     pub pte_entry: PteEntry,
     /// The page-walk caches by name: `[walker.caches.pde]`.
     pub caches: IndexMap<String, WalkCache>,
 }
 
 /// The page-walk cache of one level.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct WalkCache {
     /// The level of the page table, the table of base pages being 1: an entry of level 2 leads to
     /// such a table.
@@ -39,5 +43,6 @@ pub struct WalkCache {
     /// Entries of a set.
     pub ways: Ways,
     /// Which entry of a full set gives way.
+    #[serde(with = "written::replacement")]
     pub replacement: Replacement,
 }

@@ -42,6 +42,9 @@ pub struct Geometry {
 }
 
 impl Geometry {
+    /// The most entries that an array may have.
+    pub const MAX_ENTRIES: u64 = MAX_ENTRIES;
+
     /// So many sets of so many ways.
     pub const fn new(sets: u64, ways: u64) -> Result<Self, GeometryError> {
         if sets == 0 || ways == 0 {

@@ -1,0 +1,194 @@
+//! What a machine must be like.
+
+mod arrays;
+mod memory;
+
+use octavo_types::PageSize;
+
+use crate::error::WrongValue;
+use crate::types::{
+    CacheConfigs, CoreConfig, Fill, MachineConfig, PageSizes, TlbArray, TlbConfig, TlbLevel,
+    WalkerConfig,
+};
+use arrays::{Sized, check_geometry};
+
+/// The most cores.
+const MAX_CORES: u32 = 256;
+/// The most cycles of an instruction.
+const MAX_CPI: f64 = 1000.0;
+/// The most walks at once.
+const MAX_WALKERS: u32 = 64;
+/// The most arrays of a level.
+const MAX_ARRAYS: usize = 16;
+/// The longest name of an array.
+const MAX_NAME_BYTES: usize = 32;
+/// The longest name of a machine.
+const MAX_MACHINE_NAME_BYTES: usize = 100;
+/// The most that a latency may be: far more than any, and sums stay small.
+const MAX_LATENCY_CYCLES: u32 = 1_000_000;
+
+/// Whether one key was given later than another: of two that do not fit, that one is wrong.
+pub type IsLater<'a> = dyn Fn(&str, &str) -> bool + 'a;
+
+impl MachineConfig {
+    /// Whether there can be such a machine.
+    ///
+    /// # Errors
+    ///
+    /// The first value that is wrong, in the order in which machines are written.
+    pub fn check(&self) -> Result<(), WrongValue> {
+        self.check_with(&|_, _| false)
+    }
+
+    pub(crate) fn check_with(&self, is_later: &IsLater<'_>) -> Result<(), WrongValue> {
+        check_name(&self.name)?;
+        check_core(&self.core)?;
+        memory::check(&self.memory, is_later)?;
+        let levels = self.page_table.levels;
+        if !(4..=5).contains(&levels) {
+            return Err(WrongValue::new("page_table.levels", levels, "give 4 or 5"));
+        }
+        check_tlb(&self.tlb, is_later)?;
+        check_walker(&self.walker, levels, is_later)?;
+        check_caches(&self.cache, is_later)
+    }
+}
+
+fn check_name(name: &str) -> Result<(), WrongValue> {
+    let is_short = (1..=MAX_MACHINE_NAME_BYTES).contains(&name.len());
+    if is_short && !name.contains(char::is_control) {
+        return Ok(());
+    }
+    let advice = format!("give a name of 1 to {MAX_MACHINE_NAME_BYTES} bytes on one line");
+    Err(WrongValue::of_table("name", advice))
+}
+
+fn check_core(core: &CoreConfig) -> Result<(), WrongValue> {
+    check_range("core.count", core.count, 1, MAX_CORES)?;
+    if core.base_cpi > 0.0 && core.base_cpi <= MAX_CPI {
+        return Ok(());
+    }
+    let advice = format!("give a number above 0, and at most {MAX_CPI}");
+    Err(WrongValue::new("core.base_cpi", core.base_cpi, advice))
+}
+
+fn check_range(key: &str, given: u32, least: u32, most: u32) -> Result<(), WrongValue> {
+    if (least..=most).contains(&given) {
+        return Ok(());
+    }
+    Err(WrongValue::new(key, given, format!("give a whole number from {least} to {most}")))
+}
+
+fn check_latency(key: &str, given: u32) -> Result<(), WrongValue> {
+    check_range(key, given, 0, MAX_LATENCY_CYCLES)
+}
+
+fn check_tlb(tlb: &TlbConfig, is_later: &IsLater<'_>) -> Result<(), WrongValue> {
+    for (name, level) in tlb.levels() {
+        let key = format!("tlb.{name}");
+        let is_first = name != "l2";
+        check_latency(&format!("{key}.hit_latency_cycles"), level.hit_latency_cycles)?;
+        if is_first && level.fill == Fill::Victim {
+            let advice = "give \"all\": there is no level before it whose victims it could take";
+            return Err(WrongValue::new(format!("{key}.fill"), "\"victim\"", advice));
+        }
+        check_count(&key, level.arrays.len(), 1)?;
+        for (array, config) in &level.arrays {
+            check_array_name(&key, array)?;
+            check_array(&format!("{key}.{array}"), config, is_later)?;
+        }
+        if is_first && !holds_base_pages(level) {
+            let advice = format!("give one of its arrays page_sizes with \"{}\"", PageSize::BASE);
+            return Err(WrongValue::of_table(key, advice));
+        }
+    }
+    Ok(())
+}
+
+fn holds_base_pages(level: &TlbLevel) -> bool {
+    level.arrays.values().any(|array| array.page_sizes.hold(PageSize::BASE))
+}
+
+fn check_count(key: &str, count: usize, least: usize) -> Result<(), WrongValue> {
+    if (least..=MAX_ARRAYS).contains(&count) {
+        return Ok(());
+    }
+    let advice =
+        format!("give it {least} to {MAX_ARRAYS} arrays, a table for each; it has {count}");
+    Err(WrongValue::of_table(key, advice))
+}
+
+/// Names are parts of components in results, and of keys.
+fn check_array_name(key: &str, name: &str) -> Result<(), WrongValue> {
+    let may_be =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
+    if (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(may_be) {
+        return Ok(());
+    }
+    let name = octavo_types::spelling::quoted(name);
+    let advice = format!(
+        "`{name}` is no name of an array; give 1 to {MAX_NAME_BYTES} of a to z, 0 to 9, - and _"
+    );
+    Err(WrongValue::of_table(key, advice))
+}
+
+fn check_array(key: &str, array: &TlbArray, is_later: &IsLater<'_>) -> Result<(), WrongValue> {
+    check_geometry(&Sized::entries(key, array.entries, array.ways), is_later)?;
+    let sizes = format!("{key}.page_sizes");
+    match &array.page_sizes {
+        PageSizes::Any if array.ways.of(array.entries) != array.entries => {
+            let advice = "give a list such as [\"4KiB\", \"2MiB\"], or make the array's ways \"full\": \
+                          sets have no index for pages of any size";
+            Err(WrongValue::new(sizes, "\"any\"", advice))
+        }
+        PageSizes::List(list) if list.is_empty() => {
+            Err(WrongValue::new(sizes, "[]", "give at least one size, such as [\"4KiB\"]"))
+        }
+        PageSizes::List(list) if !list.is_sorted_by(|smaller, larger| smaller < larger) => {
+            let texts: Vec<String> = list.iter().map(|size| format!("\"{size}\"")).collect();
+            let advice = "give each size once, the smallest first";
+            Err(WrongValue::new(sizes, format!("[{}]", texts.join(", ")), advice))
+        }
+        PageSizes::Any | PageSizes::List(_) => Ok(()),
+    }
+}
+
+fn check_walker(
+    walker: &WalkerConfig,
+    page_table_levels: u8,
+    is_later: &IsLater<'_>,
+) -> Result<(), WrongValue> {
+    check_range("walker.walkers", walker.walkers, 1, MAX_WALKERS)?;
+    check_latency("walker.overhead_cycles", walker.overhead_cycles)?;
+    check_count("walker.caches", walker.caches.len(), 0)?;
+    for (place, (name, cache)) in walker.caches.iter().enumerate() {
+        check_array_name("walker.caches", name)?;
+        let key = format!("walker.caches.{name}");
+        if !(2..=page_table_levels).contains(&cache.level) {
+            let advice = format!("give 2 to {page_table_levels}; level 1 has leaves only");
+            return Err(WrongValue::new(format!("{key}.level"), cache.level, advice));
+        }
+        let mut before = walker.caches.iter().take(place);
+        if let Some((other, _)) = before.find(|(_, other)| other.level == cache.level) {
+            let advice = format!("give another level: walker.caches.{other} is of this one");
+            return Err(WrongValue::new(format!("{key}.level"), cache.level, advice));
+        }
+        check_geometry(&Sized::entries(&key, cache.entries, cache.ways), is_later)?;
+    }
+    Ok(())
+}
+
+fn check_caches(caches: &CacheConfigs, is_later: &IsLater<'_>) -> Result<(), WrongValue> {
+    let CacheConfigs { line_bytes, memory_latency_cycles, l1i, l1d, l2, llc } = caches;
+    if !line_bytes.is_power_of_two() || !(8..=4096).contains(line_bytes) {
+        let advice = "give a power of two from 8 to 4096, such as 64";
+        return Err(WrongValue::new("cache.line_bytes", line_bytes, advice));
+    }
+    check_latency("cache.memory_latency_cycles", *memory_latency_cycles)?;
+    for (name, cache) in [("l1i", l1i), ("l1d", l1d), ("l2", l2), ("llc", llc)] {
+        let key = format!("cache.{name}");
+        check_latency(&format!("{key}.latency_cycles"), cache.latency_cycles)?;
+        check_geometry(&Sized::lines(&key, cache.bytes, *line_bytes, cache.ways), is_later)?;
+    }
+    Ok(())
+}

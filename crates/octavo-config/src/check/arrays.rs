@@ -1,0 +1,104 @@
+//! Entries and ways, of TLBs, walk caches and caches.
+
+use octavo_hw::{Geometry, GeometryError};
+use octavo_types::values::size_text;
+
+use super::IsLater;
+use crate::error::WrongValue;
+use crate::types::Ways;
+
+/// An array, and how it says how large it is.
+pub struct Sized<'k> {
+    key: &'k str,
+    /// Entries, or bytes of lines.
+    what: &'static str,
+    amount: u64,
+    /// Bytes of an entry, where bytes are what is said.
+    unit: Option<u64>,
+    ways: Ways,
+}
+
+impl<'k> Sized<'k> {
+    /// An array of so many entries.
+    pub fn entries(key: &'k str, entries: u64, ways: Ways) -> Self {
+        Sized { key, what: "entries", amount: entries, unit: None, ways }
+    }
+
+    /// A cache of so many bytes.
+    pub fn lines(key: &'k str, bytes: u64, line_bytes: u64, ways: Ways) -> Self {
+        Sized { key, what: "bytes", amount: bytes, unit: Some(line_bytes), ways }
+    }
+
+    fn count(&self) -> u64 {
+        self.amount / self.unit.unwrap_or(1)
+    }
+
+    /// So many entries as this array would write them.
+    fn written(&self, entries: u64) -> String {
+        match self.unit {
+            None => entries.to_string(),
+            Some(unit) => format!("\"{}\"", size_text(entries.saturating_mul(unit))),
+        }
+    }
+
+    fn wrong_amount(&self, advice: String) -> WrongValue {
+        let given = match self.unit {
+            None => self.amount.to_string(),
+            Some(_) => format!("\"{}\"", size_text(self.amount)),
+        };
+        WrongValue::new(format!("{}.{}", self.key, self.what), given, advice)
+    }
+
+    fn wrong_ways(&self, advice: String) -> WrongValue {
+        let given = match self.ways {
+            Ways::Full => "\"full\"".to_owned(),
+            Ways::Of(ways) => ways.to_string(),
+        };
+        WrongValue::new(format!("{}.ways", self.key), given, advice)
+    }
+
+    /// More ways than entries, or ways that do not divide them.
+    fn ragged(&self, ways: u64, is_later: &IsLater<'_>) -> WrongValue {
+        let (entries, key, what) = (self.count(), self.key, self.what);
+        if is_later(&format!("{key}.ways"), &format!("{key}.{what}")) {
+            let divides = |ways: &u64| entries.is_multiple_of(*ways);
+            let fits = (1..=ways.min(entries)).rev().find(divides).unwrap_or(1);
+            let whole = self.written(entries);
+            return self.wrong_ways(format!(
+                "give a number by which {what} ({whole}) can be divided, such as {fits}, or \"full\""
+            ));
+        }
+        let multiple = self.written(ways);
+        let next = self.written(entries.div_ceil(ways).max(1).saturating_mul(ways));
+        let of = match self.unit {
+            None => "ways".to_owned(),
+            Some(unit) => format!("{ways} ways of {unit} bytes"),
+        };
+        self.wrong_amount(format!("give a multiple of {multiple} ({of}), such as {next}"))
+    }
+}
+
+/// Whether there can be such an array.
+pub fn check_geometry(array: &Sized<'_>, is_later: &IsLater<'_>) -> Result<(), WrongValue> {
+    let ways = array.ways.of(array.count());
+    if array.amount == 0 {
+        let least = array.written(1);
+        return Err(array.wrong_amount(format!("give at least {least}")));
+    }
+    if ways == 0 {
+        return Err(array.wrong_ways("give at least 1, or \"full\"".to_owned()));
+    }
+    if let Some(unit) = array.unit.filter(|unit| !array.amount.is_multiple_of(*unit)) {
+        return Err(array.wrong_amount(format!("give a multiple of {unit} (cache.line_bytes)")));
+    }
+    match Geometry::of_entries(array.count(), ways) {
+        Ok(_) => Ok(()),
+        Err(GeometryError::Ragged { .. } | GeometryError::Empty { .. }) => {
+            Err(array.ragged(ways, is_later))
+        }
+        Err(GeometryError::TooMany { .. }) => {
+            let most = array.written(Geometry::MAX_ENTRIES);
+            Err(array.wrong_amount(format!("give at most {most}")))
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What is wrong with a machine, in one sentence.
+
+use std::fmt::{self, Display};
+
+use octavo_types::spelling::{nearest, quoted};
+use serde::de::{Error, Expected, Unexpected};
+
+/// A machine that cannot be, or cannot be read: one sentence that names the place, what is allowed,
+/// and what was probably meant.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct MachineError(String);
+
+impl MachineError {
+    pub(crate) fn new(place: &str, what: impl Display) -> Self {
+        MachineError(format!("{}: {what}", quoted(place)))
+    }
+
+    /// `what` `word` is none of `allowed`.
+    pub(crate) fn unknown(what: &str, word: &str, allowed: &[&str]) -> Self {
+        let list = any_of(allowed);
+        MachineError(format!("{what} `{}`: give {list}{}", quoted(word), hint(word, allowed)))
+    }
+}
+
+/// A value that cannot be: `tlb.l2.main.entries = 1537: give a multiple of 12 (ways), such as 1548`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key}{}: {advice}", given.as_ref().map_or(String::new(), |given| format!(" = {given}")))]
+pub struct WrongValue {
+    /// The key, with the tables that it lies in.
+    pub key: String,
+    /// What was given, as it is written; `None` for whole tables and where nothing was.
+    pub given: Option<String>,
+    /// What to give instead.
+    pub advice: String,
+}
+
+impl WrongValue {
+    pub(crate) fn new(
+        key: impl Into<String>,
+        given: impl Display,
+        advice: impl Into<String>,
+    ) -> Self {
+        WrongValue { key: key.into(), given: Some(given.to_string()), advice: advice.into() }
+    }
+
+    pub(crate) fn of_table(key: impl Into<String>, advice: impl Into<String>) -> Self {
+        WrongValue { key: key.into(), given: None, advice: advice.into() }
+    }
+}
+
+/// What reading a value may meet, before it is known which.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It is something else than what is wanted.
+    Unlike(String),
+    /// There is no such key.
+    UnknownKey { key: String, allowed: &'static [&'static str] },
+    /// It is none of these words.
+    UnknownWord { word: String, allowed: &'static [&'static str] },
+    /// A table has not this key.
+    Missing(&'static str),
+    /// What else there is, as a sentence.
+    Other(String),
+}
+
+impl Fault {
+    /// What is wrong with the value of `key`, which is written as `given`.
+    pub fn of(self, key: String, given: Option<String>) -> WrongValue {
+        let (key, given, advice) = match self {
+            Fault::Unlike(wanted) => (key, given, format!("give {wanted}")),
+            Fault::UnknownKey { key: unknown, allowed } => {
+                let hint = hint(&unknown, allowed);
+                let advice = format!("there is no such key; give {}{hint}", any_of(allowed));
+                let has_it = key == unknown || key.ends_with(&format!(".{unknown}"));
+                (if has_it { key } else { within(&key, &unknown) }, None, advice)
+            }
+            Fault::UnknownWord { word, allowed } => {
+                let advice = format!("give {}{}", any_of(allowed), hint(&word, allowed));
+                (key, given, advice)
+            }
+            Fault::Missing(missing) => {
+                let advice = "it is missing: give it a value, or say which machine this one \
+                              `extends`, such as \"skylake\"";
+                (within(&key, missing), None, advice.to_owned())
+            }
+            Fault::Other(sentence) => (key, None, sentence),
+        };
+        WrongValue { key, given, advice }
+    }
+}
+
+/// A key in a table, which has no key itself if it is the whole.
+fn within(table: &str, key: &str) -> String {
+    let key = quoted(key);
+    if table.is_empty() { key } else { format!("{table}.{key}") }
+}
+
+impl Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.clone().of(String::new(), None))
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl Error for Fault {
+    fn custom<T: Display>(sentence: T) -> Self {
+        Fault::Other(sentence.to_string())
+    }
+
+    fn invalid_type(_: Unexpected<'_>, wanted: &dyn Expected) -> Self {
+        Fault::Unlike(plain(&wanted.to_string()))
+    }
+
+    fn invalid_value(_: Unexpected<'_>, wanted: &dyn Expected) -> Self {
+        Fault::Unlike(plain(&wanted.to_string()))
+    }
+
+    fn unknown_variant(word: &str, allowed: &'static [&'static str]) -> Self {
+        Fault::UnknownWord { word: word.to_owned(), allowed }
+    }
+
+    fn unknown_field(key: &str, allowed: &'static [&'static str]) -> Self {
+        Fault::UnknownKey { key: key.to_owned(), allowed }
+    }
+
+    fn missing_field(key: &'static str) -> Self {
+        Fault::Missing(key)
+    }
+}
+
+/// What serde wants, in words for those who do not know Rust.
+fn plain(wanted: &str) -> String {
+    match wanted {
+        "u8" => "a whole number from 0 to 255".to_owned(),
+        "u32" => format!("a whole number from 0 to {}", u32::MAX),
+        "u64" => "a whole number from 0".to_owned(),
+        "f64" => "a number".to_owned(),
+        "a string" | "string or map" => "a text in quotes".to_owned(),
+        _ if wanted.starts_with("variant ") || wanted.starts_with("enum ") => {
+            "one of the words that are allowed, in quotes".to_owned()
+        }
+        _ if wanted.starts_with("struct ") || wanted == "a map" => "a table".to_owned(),
+        _ => wanted.to_owned(),
+    }
+}
+
+/// `a, b or c`.
+pub(crate) fn any_of(words: &[&str]) -> String {
+    match words {
+        [] => "none".to_owned(),
+        [one] => (*one).to_owned(),
+        [most @ .., last] => format!("{} or {last}", most.join(", ")),
+    }
+}
+
+fn hint(word: &str, allowed: &[&str]) -> String {
+    nearest(word, allowed).map_or(String::new(), |meant| format!("; did you mean `{meant}`?"))
+}

@@ -1,0 +1,199 @@
+//! From a preset or a file, and settings, to a machine that has been checked.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use octavo_types::spelling::quoted;
+use toml_edit::{DocumentMut, Item, Value};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::error::{MachineError, WrongValue};
+use crate::node::Node;
+use crate::presets::{PRESETS, preset_names};
+use crate::tree::Tree;
+use crate::types::MachineConfig;
+
+/// What errors in settings begin with.
+const SETTING: &str = "--set";
+/// The largest file: real ones have some kilobytes.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+/// How many files may extend one another.
+const MAX_EXTENDED: usize = 8;
+/// The key that names the machine which a file is laid over.
+const EXTENDS: &str = "extends";
+
+/// A machine that has been checked, with every key.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Resolved {
+    config: MachineConfig,
+    toml: String,
+}
+
+impl Resolved {
+    /// The machine.
+    pub fn config(&self) -> &MachineConfig {
+        &self.config
+    }
+
+    /// The machine.
+    pub fn into_config(self) -> MachineConfig {
+        self.config
+    }
+
+    /// It as TOML, with the comments that it was written with: a file that stands alone.
+    pub fn toml(&self) -> &str {
+        &self.toml
+    }
+
+    /// As [`MachineConfig::to_json`].
+    pub fn json(&self) -> String {
+        self.config.to_json()
+    }
+
+    /// As [`MachineConfig::hash`].
+    pub fn hash(&self) -> String {
+        self.config.hash()
+    }
+}
+
+impl MachineConfig {
+    /// The canonical text: JSON on one line, every key, always in the same order.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("numbers and texts are JSON")
+    }
+
+    /// XXH3 (128 bits) of [`MachineConfig::to_json`], as 32 hexadecimal digits.
+    pub fn hash(&self) -> String {
+        format!("{:032x}", xxh3_128(self.to_json().as_bytes()))
+    }
+
+    /// It as TOML without comments, as [`resolve_text`] reads it.
+    pub fn to_toml(&self) -> String {
+        toml_edit::ser::to_string_pretty(self).expect("all numbers of a machine are small")
+    }
+}
+
+/// Reads a machine, a preset's name or the path of a TOML file (which ends with `.toml` or has a
+/// `/`), and changes it by `settings` such as `tlb.l2.entries=2048`, in order.
+///
+/// # Errors
+///
+/// For whatever is not a machine: one sentence that names the file, the key, what is allowed and
+/// what was probably meant.
+pub fn resolve<S: AsRef<str>>(machine: &str, settings: &[S]) -> Result<Resolved, MachineError> {
+    let tree = Place::of(machine, Path::new(""))?.tree(0)?;
+    finish(tree, settings)
+}
+
+/// As [`resolve`], of the text of a file called `name`. It may extend a preset, and no files.
+pub fn resolve_text<S: AsRef<str>>(
+    name: &str,
+    text: &str,
+    settings: &[S],
+) -> Result<Resolved, MachineError> {
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(too_large(name));
+    }
+    finish(extended(name, text, None, 0)?, settings)
+}
+
+fn finish<S: AsRef<str>>(mut tree: Tree, settings: &[S]) -> Result<Resolved, MachineError> {
+    for setting in settings {
+        tree.set(SETTING, setting.as_ref())?;
+    }
+    let wrong = |wrong: WrongValue| MachineError::new(tree.origin(&wrong.key), wrong);
+    let read = serde_path_to_error::deserialize(Node::Table(&tree.tables));
+    let config: MachineConfig = read.map_err(|error| {
+        let key = error.path().to_string();
+        // The whole has no key.
+        let key = if key == "." { String::new() } else { key };
+        let given = tree.given(&key);
+        wrong(error.into_inner().of(key, given))
+    })?;
+    config.check_with(&|one, other| tree.is_later(one, other)).map_err(wrong)?;
+    Ok(Resolved { config, toml: DocumentMut::from(tree.tables).to_string() })
+}
+
+/// Where a machine is written.
+enum Place {
+    Preset(&'static str, &'static str),
+    File(PathBuf),
+}
+
+impl Place {
+    /// Of a name or a path, which is seen from `folder`.
+    fn of(machine: &str, folder: &Path) -> Result<Self, MachineError> {
+        if let Some((name, text)) = PRESETS.iter().find(|(name, _)| *name == machine) {
+            return Ok(Place::Preset(name, text));
+        }
+        if machine.ends_with(".toml") || machine.contains('/') {
+            return Ok(Place::File(folder.join(machine)));
+        }
+        let names: Vec<&str> = preset_names().chain(["a file that ends with .toml"]).collect();
+        Err(MachineError::unknown("there is no machine", machine, &names))
+    }
+
+    fn tree(&self, depth: usize) -> Result<Tree, MachineError> {
+        match self {
+            Place::Preset(name, text) => Tree::parse(name, text),
+            Place::File(path) => {
+                let name = path.to_string_lossy();
+                let text = read(path, &name)?;
+                let folder = path.parent().unwrap_or(Path::new(""));
+                extended(&name, &text, Some(folder), depth)
+            }
+        }
+    }
+}
+
+fn too_large(name: &str) -> MachineError {
+    MachineError::new(name, format!("it has more than {MAX_FILE_BYTES} bytes; no machine has"))
+}
+
+fn read(path: &Path, name: &str) -> Result<String, MachineError> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|error| MachineError::new(name, format!("cannot read it: {error}")))?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(too_large(name));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        MachineError::new(name, format!("it is no text in UTF-8: byte {at} is not"))
+    })
+}
+
+/// A file over the machine that it extends, if it extends one.
+fn extended(
+    name: &str,
+    text: &str,
+    folder: Option<&Path>,
+    depth: usize,
+) -> Result<Tree, MachineError> {
+    let mut file = Tree::parse(name, text)?;
+    let Some(extends) = file.tables.remove(EXTENDS) else { return Ok(file) };
+    let wrong = |what: String| MachineError::new(name, format!("{EXTENDS}{what}"));
+    let Some(base) = extends.as_str() else {
+        return Err(wrong(": give a text in quotes, such as \"skylake\"".to_owned()));
+    };
+    let place = Place::of(base, folder.unwrap_or(Path::new("")))
+        .map_err(|error| wrong(format!(": {error}")))?;
+    if depth == MAX_EXTENDED {
+        let what = "files extend one another, or more than 8 do; give a preset such as \"skylake\"";
+        return Err(wrong(format!(" = \"{}\": {what}", quoted(base))));
+    }
+    if let (Place::File(_), None) = (&place, folder) {
+        return Err(wrong(format!(" = \"{}\": give a preset", quoted(base))));
+    }
+    let mut tree = place.tree(depth + 1)?;
+    if !file.tables.contains_key("name") {
+        // Else it would be called what it is not any more.
+        let stem = Path::new(name).file_stem().map_or(name.into(), |stem| stem.to_string_lossy());
+        file.tables.insert("name", Item::Value(Value::from(stem.as_ref())));
+    }
+    tree.lay_over(file);
+    tree.head(&format!("# {} extends {}.\n", quoted(name), quoted(base)));
+    Ok(tree)
+}

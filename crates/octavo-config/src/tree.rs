@@ -1,0 +1,224 @@
+//! A machine as a tree of tables: layers over one another, each key with the layer it is from.
+
+use octavo_types::spelling::quoted;
+use toml_edit::{DocumentMut, Item, Key, Table, TableLike, Value};
+
+use crate::error::MachineError;
+use crate::node::NONE;
+
+/// The key whose value decides which others its table has.
+const KIND: &str = "kind";
+/// More parts than any key has; what merges trees calls itself once a part.
+const MAX_PARTS: usize = 8;
+
+/// Tables, and where what is in them was said.
+pub struct Tree {
+    pub tables: Table,
+    /// The name of the first layer.
+    base: String,
+    /// Keys with the layer that gave them, the last one last.
+    origins: Vec<(String, String)>,
+}
+
+impl Tree {
+    /// The tables of a text, which `origin` is the name of.
+    pub fn parse(origin: &str, text: &str) -> Result<Self, MachineError> {
+        let document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
+            let line = error.span().map_or(0, |span| text[..span.start].matches('\n').count());
+            let what = quoted(error.message());
+            MachineError::new(origin, format!("it is no TOML: line {}: {what}", line + 1))
+        })?;
+        let mut tables = document.into_table();
+        settle(&mut tables);
+        Ok(Tree { tables, base: origin.to_owned(), origins: Vec::new() })
+    }
+
+    /// Which layer gave a key, a part of its table or the table that it lies in.
+    pub fn origin(&self, key: &str) -> &str {
+        self.origins[..]
+            .iter()
+            .rev()
+            .find(|(given, _)| overlap(given, key))
+            .map_or(self.base.as_str(), |(_, origin)| origin)
+    }
+
+    /// Whether `one` was given by a later layer than `other`.
+    pub fn is_later(&self, one: &str, other: &str) -> bool {
+        let place = |key: &str| self.origins.iter().rposition(|(given, _)| overlap(given, key));
+        place(one) > place(other)
+    }
+
+    /// What a file says, over these tables.
+    pub fn lay_over(&mut self, file: Tree) {
+        let mut given = Vec::new();
+        merge(&mut self.tables, &file.tables, "", &mut given);
+        self.origins.extend(given.into_iter().map(|key| (key, file.base.clone())));
+    }
+
+    /// Puts comments before all others.
+    pub fn head(&mut self, comments: &str) {
+        if let Some((mut first, _)) = self.tables.iter_mut().next() {
+            let decor = first.leaf_decor_mut();
+            let old = decor.prefix().and_then(|prefix| prefix.as_str()).unwrap_or("").to_owned();
+            decor.set_prefix(format!("{comments}{old}"));
+        }
+    }
+
+    /// A setting `key=value` of the command line's.
+    pub fn set(&mut self, origin: &str, setting: &str) -> Result<(), MachineError> {
+        let wrong =
+            |what: &str| Err(MachineError::new(origin, format!("{}: {what}", quoted(setting))));
+        let Some((key, value)) = setting.split_once('=') else {
+            return wrong("give KEY=VALUE, such as tlb.l2.entries=2048");
+        };
+        let Ok(parts) = Key::parse(key) else {
+            return wrong("give a key such as tlb.l2.entries before the `=`");
+        };
+        let mut parts: Vec<String> = parts.into_iter().map(|part| part.get().to_owned()).collect();
+        if parts.len() > MAX_PARTS {
+            return wrong("no key has so many parts; give one such as tlb.l2.entries");
+        }
+        if let Err(what) = self.name_array(&mut parts) {
+            return wrong(&what);
+        }
+        let value = value.trim();
+        // Words need no quotes here: `64KiB`, `full`.
+        let mut value: Value = value.parse().unwrap_or_else(|_| Value::from(value));
+        if value.is_datetime() {
+            value = Value::from(value.to_string());
+        }
+        let last = parts.pop().expect("a key has a part");
+        let mut file = Table::new();
+        let mut table = &mut file;
+        for part in &parts {
+            let inner = table.entry(part).or_insert(Item::Table(Table::new()));
+            table = inner.as_table_mut().expect("it was made a table");
+        }
+        value.decor_mut().set_suffix(format!("  # {origin}"));
+        table.insert(&last, Item::Value(value));
+        settle(&mut file);
+        let mut given = Vec::new();
+        merge(&mut self.tables, &file, "", &mut given);
+        self.origins.extend(given.into_iter().map(|key| (key, origin.to_owned())));
+        Ok(())
+    }
+
+    /// `tlb.l2.entries` means `tlb.l2.main.entries` where `main` is the only array.
+    fn name_array(&self, parts: &mut Vec<String>) -> Result<(), String> {
+        let [tlb, level, key] = &parts[..] else { return Ok(()) };
+        if tlb != "tlb" || !["entries", "ways", "page_sizes", "replacement"].contains(&&**key) {
+            return Ok(());
+        }
+        let table = self.tables.get("tlb").and_then(|tlb| tlb.get(level));
+        let Some(table) = table.and_then(Item::as_table) else { return Ok(()) };
+        let arrays: Vec<&str> =
+            table.iter().filter(|(_, item)| item.is_table()).map(|(name, _)| name).collect();
+        match arrays[..] {
+            [] => Ok(()),
+            [only] => {
+                let only = only.to_owned();
+                parts.insert(2, only);
+                Ok(())
+            }
+            _ => {
+                let keys: Vec<String> =
+                    arrays.iter().map(|name| format!("tlb.{level}.{name}.{key}")).collect();
+                let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+                let several = keys.len();
+                Err(format!(
+                    "tlb.{level} has {several} arrays; give {}",
+                    crate::error::any_of(&keys)
+                ))
+            }
+        }
+    }
+
+    /// What is written at a key such as `tlb.l2.main.page_sizes[1]`, if it is a value.
+    pub fn given(&self, key: &str) -> Option<String> {
+        let (key, place) = match key.strip_suffix(']').and_then(|key| key.rsplit_once('[')) {
+            Some((key, place)) => (key, Some(place.parse().ok()?)),
+            None => (key, None),
+        };
+        let (tables, last) = key.rsplit_once('.').unwrap_or(("", key));
+        let mut table: &dyn TableLike = &self.tables;
+        for part in tables.split('.').filter(|part| !part.is_empty()) {
+            table = table.get(part)?.as_table_like()?;
+        }
+        let value = table.get(last)?.as_value()?;
+        let mut value = match place {
+            None => value,
+            Some(place) => value.as_array()?.get(place)?,
+        }
+        .clone();
+        value.decor_mut().clear();
+        Some(shortened(&value.to_string()))
+    }
+}
+
+/// A value as it is written, short enough for a sentence and on one line. Its quotes are TOML's, and
+/// are not escaped.
+fn shortened(value: &str) -> String {
+    const MAX_CHARS: usize = 60;
+    let mut short: String = value.chars().filter(|c| !c.is_control()).take(MAX_CHARS).collect();
+    if value.chars().count() > MAX_CHARS {
+        short.push('…');
+    }
+    short
+}
+
+/// Whether one key is the other or a table that it lies in.
+fn overlap(one: &str, other: &str) -> bool {
+    let within = |long: &str, short: &str| {
+        long.strip_prefix(short).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    };
+    within(one, other) || within(other, one)
+}
+
+/// Makes all tables plain ones, in the order in which they are written.
+fn settle(table: &mut Table) {
+    table.set_dotted(false);
+    table.set_position(None);
+    for (mut key, item) in table.iter_mut() {
+        if item.is_inline_table() {
+            let Item::Value(Value::InlineTable(inline)) = std::mem::take(item) else {
+                unreachable!("it is an inline table")
+            };
+            *item = Item::Table(inline.into_table());
+            key.fmt();
+        }
+        if let Some(inner) = item.as_table_mut() {
+            settle(inner);
+        }
+    }
+}
+
+/// Lays tables over others, and notes the keys of what they gave.
+fn merge(base: &mut Table, over: &Table, prefix: &str, given: &mut Vec<String>) {
+    for (key, item) in over.iter() {
+        let path = if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") };
+        let is_none = item.as_str() == Some(NONE);
+        match (base.get_mut(key), item) {
+            (Some(Item::Table(_)), _) if is_none => {
+                base.remove(key);
+                given.push(path);
+            }
+            (Some(Item::Table(inner)), Item::Table(table)) if !changes_kind(inner, table) => {
+                merge(inner, table, &path, given);
+            }
+            (Some(inner), _) => {
+                *inner = item.clone();
+                given.push(path);
+            }
+            (None, _) => {
+                base.insert(key, item.clone());
+                given.push(path);
+            }
+        }
+    }
+}
+
+/// Whether a table is of another kind than the one it is laid over: nothing of that is left then.
+fn changes_kind(base: &Table, over: &Table) -> bool {
+    let kind = |table: &Table| table.get(KIND).and_then(Item::as_str).map(str::to_owned);
+    kind(over).is_some_and(|new| kind(base) != Some(new))
+}

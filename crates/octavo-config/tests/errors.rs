@@ -1,0 +1,342 @@
+//! What users are told of machines that cannot be.
+
+use std::fs;
+use std::path::PathBuf;
+
+use octavo_config::{resolve, resolve_text};
+
+/// The sentence about a preset with settings.
+fn told(name: &str, settings: &[&str]) -> String {
+    match resolve(name, settings) {
+        Ok(_) => panic!("{name} with {settings:?} is a machine"),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// The sentence about a file.
+fn told_of(text: &str) -> String {
+    let nothing: [&str; 0] = [];
+    match resolve_text("mine.toml", text, &nothing) {
+        Ok(_) => panic!("it is a machine: {text}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// The sentence about a file that extends skylake.
+fn told_of_skylake(text: &str) -> String {
+    told_of(&format!("extends = \"skylake\"\n{text}"))
+}
+
+#[test]
+fn geometry_that_cannot_be() {
+    assert_eq!(
+        told("skylake", &["tlb.l2.main.entries=1537"]),
+        "--set: tlb.l2.main.entries = 1537: give a multiple of 12 (ways), such as 1548"
+    );
+    assert_eq!(
+        told("skylake", &["tlb.l2.main.ways=5"]),
+        "--set: tlb.l2.main.ways = 5: give a number by which entries (1536) can be divided, such \
+         as 4, or \"full\""
+    );
+    // Both are set: the later one is wrong.
+    assert!(
+        told("skylake", &["tlb.l2.main.ways=5", "tlb.l2.main.entries=16"]).starts_with(
+            "--set: tlb.l2.main.entries = 16: give a multiple of 5 (ways), such as 20"
+        )
+    );
+    assert_eq!(
+        told("skylake", &["tlb.l1d.1g.entries=0"]),
+        "--set: tlb.l1d.1g.entries = 0: give at least 1"
+    );
+    assert_eq!(
+        told("skylake", &["tlb.l1d.4k.ways=0"]),
+        "--set: tlb.l1d.4k.ways = 0: give at least 1, or \"full\""
+    );
+    assert_eq!(
+        told("skylake", &["tlb.l1d.4k.entries=100000000"]),
+        "--set: tlb.l1d.4k.entries = 100000000: give at most 67108864"
+    );
+    assert_eq!(
+        told("skylake", &["walker.caches.pde.entries=33"]),
+        "--set: walker.caches.pde.entries = 33: give a multiple of 4 (ways), such as 36"
+    );
+    assert_eq!(
+        told("skylake", &["cache.l1d.bytes=32832"]),
+        "--set: cache.l1d.bytes = \"32832\": give a multiple of \"512\" (8 ways of 64 bytes), such \
+         as \"33280\""
+    );
+}
+
+#[test]
+fn keys_that_are_not() {
+    assert_eq!(
+        told("skylake", &["tlb.l2.main.entires=2048"]),
+        "--set: tlb.l2.main.entires: there is no such key; give entries, ways, page_sizes or \
+         replacement; did you mean `entries`?"
+    );
+    assert_eq!(
+        told("skylake", &["tbl.l2.hit_latency_cycles=7"]),
+        "--set: tbl: there is no such key; give name, description, source, core, memory, \
+         page_table, tlb, walker or cache; did you mean `tlb`?"
+    );
+    assert_eq!(
+        told("skylake", &["tlb.l2.hit_latency=7"]),
+        "--set: tlb.l2.hit_latency: there is no such key; give hit_latency_cycles, fill or a table \
+         for each array; did you mean `hit_latency_cycles`?"
+    );
+    assert_eq!(
+        told("skylake", &["tlb.l3.hit_latency_cycles=7"]),
+        "--set: tlb.l3: there is no such key; give l1, l1i, l1d or l2"
+    );
+    assert_eq!(
+        told_of_skylake("[cache.l1d]\nlatency = 5\n"),
+        "mine.toml: cache.l1d.latency: there is no such key; give bytes, ways, latency_cycles or \
+         replacement; did you mean `latency_cycles`?"
+    );
+}
+
+#[test]
+fn values_that_are_not() {
+    let cases = [
+        (
+            "tlb.l2.fill=victm",
+            "tlb.l2.fill = \"victm\": give all or victim; did you mean `victim`?",
+        ),
+        ("tlb.l2.fill=7", "tlb.l2.fill = 7: give all or victim"),
+        (
+            "tlb.l2.main.replacement=LRU",
+            "tlb.l2.main.replacement = \"LRU\": give lru, tree-plru, random, fifo or srrip",
+        ),
+        ("tlb.l2.main.entries=many", "tlb.l2.main.entries = \"many\": give a whole number from 0"),
+        ("tlb.l2.main.entries=-1", "tlb.l2.main.entries = -1: give a whole number from 0"),
+        ("tlb.l2.main.entries=1.5", "tlb.l2.main.entries = 1.5: give a whole number from 0"),
+        (
+            "tlb.l2.main.ways=some",
+            "tlb.l2.main.ways = \"some\": give a whole number from 1, or \"full\"",
+        ),
+        (
+            "tlb.l2.main.page_sizes=4KiB",
+            "tlb.l2.main.page_sizes = \"4KiB\": give a list such as [\"4KiB\", \"2MiB\"], or \"any\"",
+        ),
+        (
+            "tlb.l2.main.page_sizes=[\"4KiB\", \"3KiB\"]",
+            "tlb.l2.main.page_sizes[1] = \"3KiB\": give a power of two from \"4KiB\" to \"1GiB\", \
+             such as \"4KiB\", \"64KiB\" or \"2MiB\"",
+        ),
+        (
+            "tlb.l2.main.page_sizes=[]",
+            "tlb.l2.main.page_sizes = []: give at least one size, such as [\"4KiB\"]",
+        ),
+        (
+            "tlb.l2.main.page_sizes=[\"2MiB\", \"4KiB\"]",
+            "tlb.l2.main.page_sizes = [\"2MiB\", \"4KiB\"]: give each size once, the smallest first",
+        ),
+        (
+            "memory.bytes=lots",
+            "memory.bytes = \"lots\": give a size such as 4096, \"64KiB\" or \"1.5GiB\"",
+        ),
+        (
+            "memory.bytes=5TiB",
+            "memory.bytes = \"5TiB\": give a multiple of \"4KiB\", and at most \"4TiB\"",
+        ),
+        (
+            "memory.bytes=0",
+            "memory.bytes = \"0\": give a multiple of \"4KiB\", and at most \"4TiB\"",
+        ),
+        ("core.count=0", "core.count = 0: give a whole number from 1 to 256"),
+        ("core.base_cpi=nan", "core.base_cpi = NaN: give a number above 0, and at most 1000"),
+        ("core.base_cpi=fast", "core.base_cpi = \"fast\": give a number"),
+        ("page_table.levels=6", "page_table.levels = 6: give 4 or 5"),
+        ("page_table.levels=300", "page_table.levels = 300: give a whole number from 0 to 255"),
+        ("walker.pte_entry=l1", "walker.pte_entry = \"l1\": give l1d or l2; did you mean `l1d`?"),
+        ("walker.walkers=65", "walker.walkers = 65: give a whole number from 1 to 64"),
+        (
+            "walker.caches.pde.level=1",
+            "walker.caches.pde.level = 1: give 2 to 4; level 1 has leaves only",
+        ),
+        (
+            "walker.caches.pdpte.level=2",
+            "walker.caches.pdpte.level = 2: give another level: walker.caches.pde is of this one",
+        ),
+        (
+            "cache.line_bytes=48",
+            "cache.line_bytes = 48: give a power of two from 8 to 4096, such as 64",
+        ),
+        (
+            "tlb.l2=7",
+            "tlb.l2 = 7: give a table with hit_latency_cycles, fill and a table for each array",
+        ),
+        ("tlb=7", "tlb = 7: give a table"),
+        ("name=7", "name = 7: give a text in quotes"),
+        (
+            "core.count=2020-01-01",
+            "core.count = \"2020-01-01\": give a whole number from 0 to 4294967295",
+        ),
+    ];
+    for (setting, sentence) in cases {
+        assert_eq!(told("skylake", &[setting]), format!("--set: {sentence}"));
+    }
+}
+
+#[test]
+fn parts_that_do_not_fit() {
+    assert_eq!(
+        told("skylake", &["tlb.l1d.fill=victim"]),
+        "--set: tlb.l1d.fill = \"victim\": give \"all\": there is no level before it whose victims \
+         it could take"
+    );
+    assert_eq!(
+        told("skylake", &["tlb.l1d.4k=none"]),
+        "--set: tlb.l1d: give one of its arrays page_sizes with \"4KiB\""
+    );
+    assert_eq!(
+        told("skylake", &["tlb.l1d.4k.page_sizes=any"]),
+        "--set: tlb.l1d.4k.page_sizes = \"any\": give a list such as [\"4KiB\", \"2MiB\"], or make \
+         the array's ways \"full\": sets have no index for pages of any size"
+    );
+    assert_eq!(
+        told("skylake", &["tlb.l1i=none"]),
+        "--set: tlb: give either l1i and l1d, or l1 for both; `none` takes one out"
+    );
+    assert_eq!(
+        told("skylake", &["memory.fragmentation.kind=holes"]),
+        "--set: memory.fragmentation: of kind \"holes\", it has the keys portion, fraction, layout \
+         and holes"
+    );
+    assert_eq!(
+        told("skylake", &["memory.fragmentation.portion=0.5"]),
+        "--set: memory.fragmentation: of kind \"empty\", it has no other key"
+    );
+    let mix =
+        "memory.fragmentation={kind = 'order-mix', free_blocks = {8MiB = 1}, movable_share = 0}";
+    assert_eq!(
+        told("skylake", &[mix]),
+        "--set: memory.fragmentation.free_blocks.8MiB = 1: give 0: no block is above \
+         memory.largest_block, \"4MiB\""
+    );
+    let mix = mix.replace("8MiB = 1", "4MiB = 5000");
+    assert_eq!(
+        told("skylake", &[&mix]),
+        "--set: memory.fragmentation.free_blocks.4MiB = 5000: give fewer: all free blocks are more \
+         than memory.bytes, \"16GiB\""
+    );
+    let holes = "memory.fragmentation={kind = 'holes', portion = 2, fraction = 0.5, \
+                 layout = 'clustered', holes = 'movable'}";
+    assert_eq!(
+        told("skylake", &[holes]),
+        "--set: memory.fragmentation.portion = 2: give a share from 0 to 1"
+    );
+    assert_eq!(
+        told("skylake", &[&holes.replace("clustered", "clusterd")]),
+        "--set: memory.fragmentation.layout = 'clusterd': give clustered or dispersed; did you \
+         mean `clustered`?"
+    );
+    assert_eq!(
+        told_of_skylake(
+            "[tlb.l1d.\"4 K\"]\nentries = 64\nways = 4\npage_sizes = ['4KiB']\nreplacement = 'lru'"
+        ),
+        "mine.toml: tlb.l1d: `4 K` is no name of an array; give 1 to 32 of a to z, 0 to 9, - and _"
+    );
+}
+
+#[test]
+fn settings_that_are_none() {
+    for setting in ["tlb.l2", "", "=", "a b=1", "=5"] {
+        let sentence = told("skylake", &[setting]);
+        assert!(sentence.starts_with(&format!("--set: {setting}: give ")), "{sentence}");
+    }
+    let deep = format!("{}=1", ["a"; 100_000].join("."));
+    let sentence = told("skylake", &[&deep]);
+    assert!(sentence.len() < 200 && sentence.contains("such as tlb.l2.entries"), "{sentence}");
+    assert_eq!(
+        told("skylake", &["tlb.l2.entries=2048"]),
+        "--set: tlb.l2.entries=2048: tlb.l2 has 2 arrays; give tlb.l2.main.entries or \
+         tlb.l2.1g.entries"
+    );
+    assert_eq!(
+        told("zen4", &["tlb.l2.entries=2000"]),
+        "--set: tlb.l2.main.entries = 2000: give a multiple of 24 (ways), such as 2016"
+    );
+}
+
+#[test]
+fn machines_that_are_not() {
+    assert_eq!(
+        told("skylke", &[]),
+        "there is no machine `skylke`: give skylake, ice-lake, golden-cove, zen2, zen3, zen4, zen5, \
+         neoverse-n1, neoverse-v2, apple-m1, sifive-p550, r3000 or a file that ends with .toml; did \
+         you mean `skylake`?"
+    );
+    assert!(told("nothing.toml", &[]).starts_with("nothing.toml: cannot read it: "));
+    assert!(told("/dev/zero", &[]).starts_with("/dev/zero: it has more than 1048576 bytes"));
+    assert!(told("./", &[]).starts_with("./: cannot read it: "));
+}
+
+#[test]
+fn files_that_are_none() {
+    let folder = Folder::new("errors");
+    let bytes = folder.put("bytes.toml", b"name = \"\xff\"");
+    assert_eq!(told(&bytes, &[]), format!("{bytes}: it is no text in UTF-8: byte 8 is not"));
+    assert!(told_of("name = \n").starts_with("mine.toml: it is no TOML: line 1: "));
+    assert!(told_of("a = 1\na = 2\n").starts_with("mine.toml: it is no TOML: line 2: "));
+    for deep in [
+        format!("a = {}", "[".repeat(200_000)),
+        format!("a = {}", "{a=".repeat(100_000)),
+        format!("{}a = 1", "a.".repeat(100_000)),
+        format!("[{}a]", "a.".repeat(100_000)),
+    ] {
+        let sentence = told_of(&deep);
+        assert!(sentence.len() < 200 && sentence.starts_with("mine.toml: "), "{sentence}");
+    }
+    assert!(told_of(&" ".repeat(2 << 20)).contains("it has more than 1048576 bytes"));
+    assert_eq!(
+        told_of(""),
+        "mine.toml: name: it is missing: give it a value, or say which machine this one `extends`, \
+         such as \"skylake\""
+    );
+    assert_eq!(told_of("[[tlb]]\n"), "mine.toml: tlb: give a table");
+}
+
+#[test]
+fn extensions_that_are_none() {
+    assert_eq!(
+        told_of("extends = \"skylke\""),
+        told("skylke", &[]).replace("there is no", "mine.toml: extends: there is no")
+    );
+    assert_eq!(
+        told_of("extends = 7"),
+        "mine.toml: extends: give a text in quotes, such as \"skylake\""
+    );
+    assert_eq!(
+        told_of("extends = \"other.toml\""),
+        "mine.toml: extends = \"other.toml\": give a preset"
+    );
+    let folder = Folder::new("extends");
+    let one = folder.put("one.toml", b"extends = \"two.toml\"");
+    folder.put("two.toml", b"extends = \"./one.toml\"");
+    assert!(told(&one, &[]).contains("files extend one another"));
+    // The error is in the file that says so.
+    let base = folder.put("base.toml", b"extends = \"zen4\"\n[tlb.l2.main]\nentries = 3073");
+    let mine = folder.put("mine.toml", b"extends = \"base.toml\"\n[core]\ncount = 0");
+    assert!(
+        told(&mine, &["core.count=2"]).starts_with(&format!("{base}: tlb.l2.main.entries = 3073"))
+    );
+    assert!(told(&mine, &[]).starts_with(&format!("{mine}: core.count = 0")));
+}
+
+/// A folder of this test's own.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("config-{name}"));
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn put(&self, name: &str, bytes: &[u8]) -> String {
+        let path = self.0.join(name);
+        fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+}

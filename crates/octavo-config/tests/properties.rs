@@ -1,0 +1,228 @@
+//! Random machines, and random texts.
+
+use indexmap::IndexMap;
+use octavo_config::{
+    AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
+    MachineConfig, MemoryConfig, PageSizes, PageTableConfig, TlbArray, TlbConfig, TlbLevel,
+    WalkCache, WalkerConfig, Ways, preset_names, resolve_text,
+};
+use octavo_hw::{PteEntry, Replacement};
+use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
+use octavo_types::PageSize;
+use proptest::collection::{btree_set, vec};
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+const NO_SETTINGS: [&str; 0] = [];
+
+fn page_size(largest_log2: u8) -> impl Strategy<Value = PageSize> {
+    (12..=largest_log2).prop_map(|log2| PageSize::from_log2(log2).unwrap())
+}
+
+fn replacement() -> impl Strategy<Value = Replacement> {
+    select(&Replacement::ALL[..])
+}
+
+/// Entries and ways that fit.
+fn geometry() -> impl Strategy<Value = (u64, Ways)> {
+    prop_oneof![
+        (1u64..300).prop_map(|entries| (entries, Ways::Full)),
+        (1u64..300, 1u64..30).prop_map(|(sets, ways)| (sets * ways, Ways::Of(ways))),
+    ]
+}
+
+fn array() -> impl Strategy<Value = TlbArray> {
+    let sizes = btree_set(page_size(30), 1..4).prop_map(|sizes| sizes.into_iter().collect());
+    (geometry(), option::of(sizes), replacement()).prop_map(
+        |((entries, ways), sizes, replacement)| {
+            let page_sizes = sizes.map_or(PageSizes::Any, PageSizes::List);
+            let ways = if page_sizes == PageSizes::Any { Ways::Full } else { ways };
+            TlbArray { entries, ways, page_sizes, replacement }
+        },
+    )
+}
+
+fn name() -> impl Strategy<Value = String> {
+    // Not its level's own keys, and not those of an array.
+    "[a-z0-9_-]{1,9}".prop_filter("a key", |name| !["fill", "entries", "ways"].contains(&&**name))
+}
+
+fn level(fill: Fill) -> impl Strategy<Value = TlbLevel> {
+    (0u32..100, vec((name(), array()), 1..4)).prop_map(move |(hit_latency_cycles, arrays)| {
+        TlbLevel { hit_latency_cycles, fill, arrays: arrays.into_iter().collect() }
+    })
+}
+
+/// A level that holds base pages.
+fn first_level() -> impl Strategy<Value = TlbLevel> {
+    level(Fill::All).prop_map(|mut level| {
+        let (_, first) = level.arrays.get_index_mut(0).unwrap();
+        if !first.page_sizes.hold(PageSize::BASE) {
+            first.page_sizes = PageSizes::List(vec![PageSize::BASE]);
+        }
+        level
+    })
+}
+
+fn tlb() -> impl Strategy<Value = TlbConfig> {
+    let first = prop_oneof![
+        (first_level(), first_level()).prop_map(|(l1i, l1d)| FirstLevel::Split { l1i, l1d }),
+        first_level().prop_map(|l1| FirstLevel::Unified { l1 }),
+    ];
+    let l2 = select(vec![Fill::All, Fill::Victim]).prop_flat_map(level);
+    (first, option::of(l2)).prop_map(|(first, l2)| TlbConfig { first, l2 })
+}
+
+fn fragmentation() -> impl Strategy<Value = FragmentationConfig> {
+    let layout = select(vec![HoleLayout::Clustered, HoleLayout::Dispersed]);
+    let kind = select(vec![HoleKind::Immovable, HoleKind::Movable, HoleKind::Unallocated]);
+    prop_oneof![
+        Just(FragmentationConfig::Empty),
+        (0.0..=1.0, 0.0..=1.0, layout, kind).prop_map(|(portion, fraction, layout, holes)| {
+            FragmentationConfig::Holes { portion, fraction, layout, holes }
+        }),
+        (vec((page_size(20), 0u64..16), 0..4), 0.0..=1.0).prop_map(|(blocks, movable_share)| {
+            let free_blocks = blocks.into_iter().collect();
+            FragmentationConfig::OrderMix { free_blocks, movable_share }
+        }),
+        "\\PC{1,20}".prop_map(|file| FragmentationConfig::Snapshot { file }),
+    ]
+}
+
+fn memory() -> impl Strategy<Value = MemoryConfig> {
+    // More than the free blocks of any mix above, whose largest has 1 MiB.
+    (16384u64..1 << 30, 20u8..=30, fragmentation()).prop_map(|(frames, log2, fragmentation)| {
+        MemoryConfig {
+            bytes: frames * 4096,
+            largest_block: PageSize::from_log2(log2).unwrap(),
+            fragmentation,
+        }
+    })
+}
+
+fn walker(levels: u8) -> impl Strategy<Value = WalkerConfig> {
+    let cache = (geometry(), replacement());
+    let caches = (btree_set(2..=levels, 0..4), vec((name(), cache), 4));
+    (1u32..=64, 0u32..100, select(vec![PteEntry::L1d, PteEntry::L2]), caches).prop_map(
+        |(walkers, overhead_cycles, pte_entry, (levels, caches))| {
+            let cache = |(level, (name, ((entries, ways), replacement)))| {
+                (name, WalkCache { level, entries, ways, replacement })
+            };
+            let caches = levels.into_iter().zip(caches).map(cache).collect();
+            WalkerConfig { walkers, overhead_cycles, pte_entry, caches }
+        },
+    )
+}
+
+fn caches() -> impl Strategy<Value = CacheConfigs> {
+    let cache = || (geometry(), 0u32..1000, replacement());
+    (3u32..=12, 0u32..1000, cache(), cache(), cache(), cache()).prop_map(
+        |(log2, memory_latency_cycles, l1i, l1d, l2, llc)| {
+            let line_bytes = 1 << log2;
+            let cache = |((lines, ways), latency_cycles, replacement)| CacheLevel {
+                bytes: lines * line_bytes,
+                ways,
+                latency_cycles,
+                replacement,
+            };
+            CacheConfigs {
+                line_bytes,
+                memory_latency_cycles,
+                l1i: cache(l1i),
+                l1d: cache(l1d),
+                l2: cache(l2),
+                llc: cache(llc),
+            }
+        },
+    )
+}
+
+fn machine() -> impl Strategy<Value = MachineConfig> {
+    let core = (1u32..=256, 0.001f64..1000.0, any::<bool>()).prop_map(|(count, base_cpi, tags)| {
+        let address_spaces = if tags { AddressSpaces::Tagged } else { AddressSpaces::Flushed };
+        CoreConfig { count, base_cpi, address_spaces }
+    });
+    let walks = (4u8..=5).prop_flat_map(|levels| (Just(levels), walker(levels)));
+    let texts = ("\\PC{1,20}", "\\PC{0,40}", ".{0,40}");
+    (texts, core, memory(), walks, tlb(), caches()).prop_map(
+        |((name, description, source), core, memory, (levels, walker), tlb, cache)| MachineConfig {
+            name,
+            description,
+            source,
+            core,
+            memory,
+            page_table: PageTableConfig { levels },
+            tlb,
+            walker,
+            cache,
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn a_machine_reads_back_from_each_of_its_texts(machine in machine()) {
+        prop_assert_eq!(machine.check(), Ok(()));
+        let toml = machine.to_toml();
+        let resolved = resolve_text("it.toml", &toml, &NO_SETTINGS);
+        let resolved = resolved.map_err(|error| TestCaseError::fail(format!("{error}\n{toml}")))?;
+        prop_assert_eq!(resolved.config(), &machine);
+        // `==` does not look at the order of arrays.
+        prop_assert_eq!(resolved.json(), machine.to_json());
+        let again = resolve_text("again.toml", resolved.toml(), &NO_SETTINGS).unwrap();
+        prop_assert_eq!(again.json(), machine.to_json());
+        let read: MachineConfig = serde_json::from_str(&machine.to_json()).unwrap();
+        prop_assert_eq!(read.to_json(), machine.to_json());
+        prop_assert_eq!(read.hash(), machine.hash());
+    }
+
+    /// What a machine says replaces all of the one that it extends, once that has let go of the
+    /// parts that only it has.
+    #[test]
+    fn a_whole_machine_over_another_is_itself(
+        machine in machine(),
+        base in select(preset_names().collect::<Vec<_>>()),
+    ) {
+        let text = format!("extends = \"{base}\"\n{}", machine.to_toml());
+        let none: IndexMap<_, _> = ["tlb.l1", "tlb.l1i", "tlb.l1d", "tlb.l2", "walker.caches"]
+            .into_iter()
+            .map(|key| (key, format!("{key}=none")))
+            .collect();
+        // Over nothing but the same keys: laid over itself, a machine is itself.
+        let twice = resolve_text("it.toml", &machine.to_toml(), &NO_SETTINGS).unwrap();
+        prop_assert_eq!(twice.json(), machine.to_json());
+        match resolve_text("it.toml", &text, &NO_SETTINGS) {
+            Ok(resolved) => {
+                let config = resolved.config();
+                prop_assert_eq!(&config.cache, &machine.cache);
+                prop_assert_eq!(&config.core, &machine.core);
+                prop_assert_eq!(&config.memory, &machine.memory);
+            }
+            // Both kinds of first levels are there, or two walk caches of one level.
+            Err(error) => {
+                let sentence = error.to_string();
+                prop_assert!(
+                    sentence.contains("give either l1i and l1d") || sentence.contains("of this one")
+                    || sentence.contains("level 1 has leaves only"),
+                    "{}", sentence
+                );
+            }
+        }
+        drop(none);
+    }
+
+    #[test]
+    fn no_text_makes_it_panic(text in "\\PC{0,200}", setting in "[a-z0-9.=\"{}\\[\\] ]{0,40}") {
+        for (text, setting) in [
+            (text.clone(), setting.clone()),
+            (format!("extends = \"skylake\"\n{text}"), setting.clone()),
+            ("extends = \"zen2\"".to_owned(), format!("tlb.{setting}")),
+        ] {
+            if let Err(error) = resolve_text("it.toml", &text, &[setting]) {
+                let sentence = error.to_string();
+                prop_assert!(!sentence.contains('\n') && sentence.len() < 2000, "{}", sentence);
+            }
+        }
+    }
+}
