@@ -33,9 +33,11 @@ tracer: | system
 workloads: $(WORKLOADS)
 
 CFLAGS := -O2 -g -Wall -Wextra
-build/workloads/%: workloads/%.c tracer/octavo.h Makefile | system
+build/workloads/%: workloads/%.c $(wildcard workloads/*.h) tracer/octavo.h Makefile | system
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -Itracer -o $@ $< -pthread
+	$(CC) $(CFLAGS) -Itracer -o $@ $< -pthread $(LDLIBS)
+# Only where it is needed: another library would change the layout of the others.
+build/workloads/ycsb: LDLIBS := -lm
 # No C library and no startup code: the same instructions on every machine and in every run.
 build/workloads/static_count build/workloads/dependences: CFLAGS += -static -nostdlib -fno-pie -no-pie -fno-stack-protector
 
