@@ -210,7 +210,7 @@ impl Os {
         leaf: Leaf,
         vma: &Vma,
     ) -> Result<(), OutOfMemory> {
-        if is_shared(vma) || !self.memory.is_shared(&leaf) {
+        if is_shared(vma) {
             return self.memory.map(process, leaf.page, leaf.size, leaf.frame, vma.rights);
         }
         self.memory.copy_on_write(process, page, vma.rights, self.copy_on_write)

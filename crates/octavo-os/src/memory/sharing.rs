@@ -60,8 +60,8 @@ impl Memory {
         Ok(child)
     }
 
-    /// A store to a page that others have, too: the process gets its own copy of the base page, or
-    /// of the whole page, with `rights`.
+    /// A store to a page that may not be stored to: it gets `rights`. Where others have it, too, the
+    /// process gets its own copy of the base page, or of the whole page.
     ///
     /// # Errors
     ///
@@ -74,6 +74,9 @@ impl Memory {
         how: CopyOnWrite,
     ) -> Result<(), OutOfMemory> {
         let Some(mut leaf) = self.process(process).table.leaf(page) else { return Ok(()) };
+        if !self.is_shared(&leaf) {
+            return self.map(process, leaf.page, leaf.size, leaf.frame, rights);
+        }
         let order = Order::of(leaf.size);
         if leaf.size > PageSize::BASE {
             if how == CopyOnWrite::Whole
