@@ -12,6 +12,7 @@ mod references;
 mod residency;
 mod sampled;
 mod sets;
+mod spaces;
 #[cfg(feature = "proptest")]
 pub mod strategies;
 mod study;
@@ -30,6 +31,7 @@ pub use references::{NaiveReferences, Reference};
 pub use residency::NaiveResidency;
 pub use sampled::NaiveSampledDepths;
 pub use sets::NaiveSets;
+pub use spaces::{NaiveSpaces, file_value};
 pub use study::{Lookups, NaiveStudy, ReferenceCounts, Stream};
 pub use tlb::{NaiveHierarchy, NaiveTlb};
 pub use turns::{NaiveCame, NaiveProcess, NaiveStep, round_robin};

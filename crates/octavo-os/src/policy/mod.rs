@@ -44,6 +44,12 @@ pub trait Policy: Send {
     /// A range is about to be mapped no longer, or its pages given back.
     fn unmapped(&mut self, _memory: &mut Memory, _process: ProcessId, _pages: &Pages) {}
 
+    /// A process has become two: the child shares all pages of its parent.
+    fn forked(&mut self, _memory: &mut Memory, _parent: ProcessId, _child: ProcessId) {}
+
+    /// A process is about to end; a later one may get its number.
+    fn ended(&mut self, _memory: &mut Memory, _process: ProcessId) {}
+
     /// Does what an operating system does beside the programs, after so many instructions of
     /// theirs in all.
     fn background(&mut self, _memory: &mut Memory, _instructions: u64) {}

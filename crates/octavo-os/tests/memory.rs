@@ -1,0 +1,349 @@
+//! Operations on memory one by one: what each costs, and what it does where memory is short.
+
+use octavo_os::frames::{Frames, Holder, MemoryShape, Order};
+use octavo_os::page_table::{Format, Leaf};
+use octavo_os::policy::{Thp, ThpConfig};
+use octavo_os::vmas::{Pages, Vma};
+use octavo_os::{Access, CopyOnWrite, Memory, Os, ProcessId, Stale, base_pages};
+use octavo_types::{AddrRange, Event, MapSource, PageNumber, PageSize, Protection, VirtAddr};
+
+const RW: Protection = Protection { read: true, write: true, execute: false };
+const R: Protection = Protection { read: true, write: false, execute: false };
+const SIZE_32K: PageSize = PageSize::from_log2(15).unwrap();
+
+fn page(raw: u64) -> PageNumber {
+    PageNumber::new(raw)
+}
+
+fn memory(frames: u64) -> (Memory, ProcessId) {
+    let frames = Frames::new(MemoryShape::new(frames, Order::LARGEST).unwrap());
+    let sizes = [SIZE_32K, PageSize::HUGE, PageSize::LARGEST];
+    let mut memory = Memory::new(frames, &sizes, Format::default());
+    let process = memory.spawn().unwrap();
+    (memory, process)
+}
+
+fn place(memory: &mut Memory, process: ProcessId, at: u64, size: PageSize) {
+    memory.place_new(process, page(at), size, RW).unwrap();
+}
+
+fn mark(memory: &mut Memory, process: ProcessId, at: u64, written: bool) {
+    memory.process_mut(process).table.mark(page(at), written);
+}
+
+fn used(memory: &Memory, process: ProcessId, at: u64) -> Option<(bool, bool)> {
+    memory.process(process).table.used(page(at))
+}
+
+fn leaf(memory: &Memory, process: ProcessId, at: u64) -> Leaf {
+    memory.process(process).table.leaf(page(at)).unwrap()
+}
+
+/// The sizes of what is mapped in a range, with how many there are of each in a row.
+fn runs(memory: &Memory, process: ProcessId, pages: &Pages) -> Vec<(PageSize, usize)> {
+    let sizes: Vec<PageSize> = memory.leaves(process, pages).iter().map(|leaf| leaf.size).collect();
+    sizes.chunk_by(PartialEq::eq).map(|run| (run[0], run.len())).collect()
+}
+
+/// Takes all free frames but so many.
+fn leave(memory: &mut Memory, frames: u64) {
+    let foreign = Holder::Foreign { movable: false };
+    while memory.frames.free_frames() > frames {
+        memory.frames.allocate(Order::BASE, foreign).unwrap();
+    }
+}
+
+fn stale(process: ProcessId, pages: Pages) -> Vec<Stale> {
+    vec![Stale { process, pages }]
+}
+
+fn vma(os: &mut Os, process: ProcessId, at: u64, pages: u64) {
+    let range = AddrRange::new(VirtAddr::new(at << 12), pages << 12);
+    let source = MapSource::Anonymous;
+    os.event(process, &Event::Map { range, protection: RW, source, flags: 2 }).unwrap();
+}
+
+fn vma_of(rights: Protection) -> Vma {
+    use octavo_os::vmas::{Advice, Backing};
+    Vma { rights, backing: Backing::Anonymous, advice: Advice::None }
+}
+
+#[test]
+fn an_operation_on_a_range_is_one_shootdown() {
+    let (mut memory, process) = memory(1 << 14);
+    for at in (512..612).chain(700..710) {
+        place(&mut memory, process, at, PageSize::BASE);
+    }
+    assert_eq!(memory.take_stale(), [], "new pages are in no TLB");
+    memory.protect(process, &(512..1024), &vma_of(R)).unwrap();
+    assert_eq!(memory.take_stale(), stale(process, 512..710));
+    memory.protect(process, &(512..1024), &vma_of(R)).unwrap();
+    assert_eq!(memory.take_stale(), [], "nothing has changed");
+    memory.protect(process, &(520..530), &vma_of(RW)).unwrap();
+    assert_eq!(memory.take_stale(), stale(process, 520..530));
+    let child = memory.fork(process).unwrap();
+    assert_eq!(memory.take_stale(), stale(process, 520..530), "others had no stores");
+    memory.release(process, &(600..705)).unwrap();
+    assert_eq!(memory.take_stale(), stale(process, 600..705));
+    memory.move_pages(process, &(512..600), &(2048..2136)).unwrap();
+    assert_eq!(memory.take_stale(), stale(process, 512..600));
+    memory.end(child);
+    assert_eq!(memory.take_stale(), stale(child, 512..710));
+    memory.collapse(process, page(2048), PageSize::HUGE, RW).unwrap();
+    assert_eq!(memory.take_stale(), stale(process, 2048..2560));
+    assert_eq!(memory.counters.shootdowns, 7);
+    assert_eq!(memory.counters.bytes_copied, 88 << 12);
+    // A split is one of its own.
+    memory.release(process, &(2048..2050)).unwrap();
+    assert_eq!(memory.take_stale(), stale(process, 2048..2560));
+    assert_eq!(memory.counters.splits, 1);
+    assert_eq!(memory.check(), Ok(()));
+}
+
+#[test]
+fn pages_stay_used_and_written_to() {
+    let (mut memory, process) = memory(1 << 14);
+    place(&mut memory, process, 512, PageSize::HUGE);
+    mark(&mut memory, process, 512, false);
+    let whole = leaf(&memory, process, 512);
+    // Other rights.
+    memory.protect(process, &(512..1024), &vma_of(R)).unwrap();
+    assert_eq!(used(&memory, process, 512), Some((true, false)));
+    // Every part of a split page.
+    memory.split(process, Leaf { rights: R, ..whole }, &(512..513)).unwrap();
+    let parts = runs(&memory, process, &(512..1024));
+    assert_eq!(parts, [(PageSize::BASE, 8), (SIZE_32K, 63)]);
+    assert!((512..1024).all(|at| used(&memory, process, at) == Some((true, false))));
+    // What is moved, as it was and in other sizes.
+    mark(&mut memory, process, 1023, true);
+    memory.move_pages(process, &(512..1024), &(4104..4616)).unwrap();
+    assert_eq!(used(&memory, process, 4104), Some((true, false)));
+    assert_eq!(used(&memory, process, 4615), Some((true, true)));
+    memory.move_pages(process, &(4104..4616), &(1025..1537)).unwrap();
+    assert_eq!(runs(&memory, process, &(1025..1537)), [(PageSize::BASE, 512)]);
+    assert_eq!(used(&memory, process, 1528), Some((true, false)));
+    assert_eq!(used(&memory, process, 1536), Some((true, true)));
+    // All parts of what becomes one page.
+    memory.collapse(process, page(1528), SIZE_32K, RW).unwrap();
+    memory.collapse(process, page(1520), SIZE_32K, RW).unwrap();
+    assert_eq!(used(&memory, process, 1528), Some((true, true)));
+    assert_eq!(used(&memory, process, 1520), Some((true, false)));
+    memory.collapse(process, page(1024), PageSize::HUGE, RW).unwrap();
+    assert_eq!(used(&memory, process, 1024), Some((true, true)));
+    memory.collapse(process, page(1536), PageSize::HUGE, RW).unwrap();
+    assert_eq!(used(&memory, process, 1536), Some((true, true)));
+    place(&mut memory, process, 8192, PageSize::BASE);
+    memory.collapse(process, page(8192), PageSize::HUGE, RW).unwrap();
+    assert_eq!(used(&memory, process, 8192), Some((false, false)), "nobody used it");
+    // `copy_present_pte`: the copy has not been used.
+    let child = memory.fork(process).unwrap();
+    assert_eq!(used(&memory, child, 1536), Some((false, true)));
+    assert_eq!(used(&memory, process, 1536), Some((true, true)));
+    assert_eq!(memory.check(), Ok(()));
+}
+
+/// A page that grows where it lies: its parts become one without a copy.
+#[test]
+fn what_becomes_larger_in_place_stays_used() {
+    let (mut memory, process) = memory(1 << 12);
+    let block = memory.frames.allocate(Order::HUGE, Holder::Data).unwrap();
+    for at in 0..512 {
+        memory.map(process, page(512 + at), PageSize::BASE, block.plus(at), RW).unwrap();
+    }
+    mark(&mut memory, process, 600, true);
+    memory.map(process, page(600), SIZE_32K, block.plus(88), RW).unwrap();
+    assert_eq!(used(&memory, process, 607), Some((true, true)));
+    assert_eq!(used(&memory, process, 608), Some((false, false)));
+    memory.map(process, page(512), PageSize::HUGE, block, RW).unwrap();
+    assert_eq!(used(&memory, process, 512), Some((true, true)));
+    assert_eq!(memory.check(), Ok(()));
+}
+
+#[test]
+fn a_store_copies_a_base_page_or_all() {
+    for (how, copied, parts) in [
+        (CopyOnWrite::Split, 4096, vec![(SIZE_32K, 1), (PageSize::BASE, 8), (SIZE_32K, 62)]),
+        (CopyOnWrite::Whole, 2 << 20, vec![(PageSize::HUGE, 1)]),
+    ] {
+        let (mut memory, process) = memory(1 << 13);
+        place(&mut memory, process, 512, PageSize::HUGE);
+        let child = memory.fork(process).unwrap();
+        memory.copy_on_write(process, page(522), RW, how).unwrap();
+        assert_eq!(memory.counters.bytes_copied, copied);
+        assert_eq!(memory.counters.copy_on_write_faults, 1);
+        assert_eq!(runs(&memory, process, &(512..1024)), parts);
+        assert_eq!(runs(&memory, child, &(512..1024)), [(PageSize::HUGE, 1)]);
+        assert!(leaf(&memory, process, 522).rights.write);
+        assert_eq!(memory.check(), Ok(()));
+        // The other one has all of its page alone now, or splits it and finds that it has this one.
+        memory.copy_on_write(child, page(522), RW, CopyOnWrite::Split).unwrap();
+        assert_eq!(memory.counters.bytes_copied, copied);
+        assert_eq!(runs(&memory, child, &(512..1024)), parts);
+        assert!(leaf(&memory, child, 522).rights.write);
+        assert_eq!(memory.check(), Ok(()));
+    }
+}
+
+#[test]
+fn all_of_a_large_page_is_copied_only_where_there_is_a_block() {
+    let (mut memory, process) = memory(600);
+    place(&mut memory, process, 512, PageSize::HUGE);
+    memory.fork(process).unwrap();
+    memory.copy_on_write(process, page(512), RW, CopyOnWrite::Whole).unwrap();
+    assert_eq!((memory.counters.bytes_copied, memory.counters.splits), (4096, 1));
+}
+
+/// Nodes for the rest of a large page lie in the frames of what goes.
+#[test]
+fn a_part_of_a_large_page_is_released_without_a_free_frame() {
+    let (mut memory, process) = memory(1 << 12);
+    place(&mut memory, process, 512, PageSize::HUGE);
+    leave(&mut memory, 0);
+    memory.release(process, &(600..601)).unwrap();
+    assert_eq!(
+        memory.leaves(process, &(512..1024)).iter().map(|l| base_pages(l.size)).sum::<u64>(),
+        511
+    );
+    assert_eq!((memory.frames.free_frames(), memory.check()), (0, Ok(())));
+}
+
+#[test]
+fn what_cannot_be_done_changes_nothing() {
+    let (mut memory, process) = memory(1 << 12);
+    place(&mut memory, process, 512, PageSize::HUGE);
+    let whole = leaf(&memory, process, 512);
+    let child = memory.fork(process).unwrap();
+    leave(&mut memory, 0);
+    let (counters, stale) = (memory.counters, memory.take_stale());
+    assert_eq!(stale.len(), 1);
+    let everything = |memory: &Memory| {
+        let all = 0..u64::MAX;
+        (memory.leaves(process, &all), memory.leaves(child, &all), memory.live().count())
+    };
+    let before = everything(&memory);
+    let part = 512..520;
+    let elsewhere = 1 << 20;
+    assert!(memory.release(process, &part).is_err(), "the child has the frames too");
+    assert!(memory.protect(process, &part, &vma_of(R)).is_err());
+    assert!(memory.split(process, whole, &part).is_err());
+    assert!(memory.move_pages(process, &part, &(elsewhere..elsewhere + 8)).is_err());
+    assert!(memory.move_pages(process, &(512..1024), &(elsewhere..elsewhere + 512)).is_err());
+    assert!(memory.collapse(process, page(0), SIZE_32K, RW).is_err());
+    assert!(memory.place_new(process, page(elsewhere), PageSize::BASE, RW).is_err());
+    assert!(memory.fork(process).is_err());
+    assert!(memory.spawn().is_err());
+    for how in [CopyOnWrite::Split, CopyOnWrite::Whole] {
+        assert!(memory.copy_on_write(process, page(512), RW, how).is_err());
+    }
+    assert_eq!(everything(&memory), before);
+    assert_eq!((memory.counters, memory.take_stale()), (counters, vec![]));
+    assert_eq!(memory.check(), Ok(()));
+}
+
+/// With so many free frames an operation fails, and with one more it does not.
+#[test]
+fn an_operation_needs_as_many_frames_as_it_takes() {
+    type Operation = fn(&mut Memory, ProcessId) -> bool;
+    let cases: [(u64, Operation); 6] = [
+        (2, |memory, process| {
+            // A node of 512 pages for each end.
+            let whole = leaf(memory, process, 1 << 18);
+            memory.split(process, whole, &((1 << 18) + 3..(1 << 18) + 6)).is_ok()
+        }),
+        (3, |memory, process| {
+            let whole = leaf(memory, process, 1 << 18);
+            memory.split(process, whole, &((1 << 18) + 3..(1 << 18) + 5000)).is_ok()
+        }),
+        (3, |memory, process| {
+            memory.copy_on_write(process, page(1 << 18), RW, CopyOnWrite::Split).is_ok()
+        }),
+        (4, |memory, process| memory.place_new(process, page(1 << 30), PageSize::BASE, RW).is_ok()),
+        (1, |memory, process| {
+            let to = 1 << 30;
+            memory.move_pages(process, &(1 << 18..2 << 18), &(to..to + (1 << 18))).is_ok()
+        }),
+        (2, |memory, process| memory.fork(process).is_ok()),
+    ];
+    for (number, (needed, operation)) in cases.into_iter().enumerate() {
+        for free in [needed - 1, needed] {
+            let (mut memory, process) = memory(3 << 18);
+            place(&mut memory, process, 1 << 18, PageSize::LARGEST);
+            memory.fork(process).unwrap();
+            leave(&mut memory, free);
+            assert_eq!(operation(&mut memory, process), free == needed, "case {number}");
+            assert_eq!(memory.check(), Ok(()));
+        }
+    }
+}
+
+#[test]
+fn a_number_is_used_again() {
+    let (mut memory, first) = memory(1 << 10);
+    let second = memory.fork(first).unwrap();
+    let third = memory.fork(second).unwrap();
+    memory.end(second);
+    assert_eq!(memory.spawn(), Ok(second));
+    assert_eq!(memory.spawn(), Ok(ProcessId(third.0 + 1)));
+}
+
+fn shared(os: &mut Os, process: ProcessId, at: u64) {
+    let range = AddrRange::new(VirtAddr::new(at << 12), 8 << 12);
+    let source = MapSource::Shared;
+    os.event(process, &Event::Map { range, protection: RW, source, flags: 0 }).unwrap();
+}
+
+#[test]
+fn shared_memory_goes_with_its_last_mapping() {
+    let (memory, process) = memory(1 << 10);
+    let mut os = Os::new(memory, Box::new(octavo_os::policy::BasePages));
+    shared(&mut os, process, 64);
+    os.fault(process, page(65), Access::Store).unwrap();
+    let free = os.memory().frames.free_frames();
+    assert_eq!((os.memory().counters.bytes_zeroed, os.memory().counters.bytes_read), (4096, 0));
+    let child = os.fork(process).unwrap();
+    let gone = AddrRange::new(VirtAddr::new(64 << 12), 8 << 12);
+    os.event(process, &Event::Unmap { range: gone }).unwrap();
+    assert_eq!(os.memory().frames.used_frames(Holder::Data), 1, "the child maps it");
+    os.end(child);
+    assert_eq!(os.memory().frames.used_frames(Holder::Data), 0);
+    assert!(os.memory().frames.free_frames() > free);
+    assert_eq!(os.memory().check(), Ok(()));
+}
+
+/// However little a scan looks at, the next one goes on behind it.
+#[test]
+fn khugepaged_gets_everywhere() {
+    let (memory, process) = memory(1 << 13);
+    let config =
+        ThpConfig { pages_to_scan: 1, scan_every_instructions: 10, ..ThpConfig::default() };
+    let mut os = Os::new(memory, Box::new(Thp::new(config)));
+    for at in 0..4 {
+        // A huge page does not fit yet.
+        vma(&mut os, process, 1024 + at * 512, 511);
+        os.fault(process, page(1024 + at * 512), Access::Store).unwrap();
+        vma(&mut os, process, 1024 + at * 512 + 511, 1);
+    }
+    for scans in 0..=4 {
+        assert_eq!(os.memory().counters.promotions, scans);
+        os.background(10 * (scans + 1));
+    }
+    assert_eq!(runs(os.memory(), process, &(1024..3072)), [(PageSize::HUGE, 4)]);
+    assert_eq!(os.take_stale().len(), 4);
+}
+
+#[test]
+fn a_mapping_that_is_advised_alone_shares_no_page() {
+    let (memory, process) = memory(1 << 13);
+    let mut os = Os::new(memory, Box::new(Thp::new(ThpConfig::default())));
+    vma(&mut os, process, 512, 512);
+    os.fault(process, page(600), Access::Store).unwrap();
+    let advise = |os: &mut Os, advice| {
+        let range = AddrRange::new(VirtAddr::new(600 << 12), 4 << 12);
+        os.event(process, &Event::Advise { range, advice }).unwrap();
+        os.memory().counters.splits
+    };
+    assert_eq!(runs(os.memory(), process, &(512..1024)), [(PageSize::HUGE, 1)]);
+    assert_eq!(advise(&mut os, 15), 1);
+    assert_eq!(advise(&mut os, 15), 1);
+    assert_eq!(os.memory().leaves(process, &(600..604)).len(), 4);
+}
