@@ -20,9 +20,9 @@ mod two_sizes;
 mod working_sets;
 
 pub use classes::{ClassCounts, ClassesConfig, FunctionMisses, MissClasses};
-pub use octavo_trace::{Counts, Stream};
 pub use curves::{AtTurns, CoreCurves, Curves, CurvesConfig, StreamCurves, Threads};
 pub use footprint::{PageSet, Residency};
+pub use octavo_trace::{Counts, Stream};
 pub use page_sample::{Estimate, PageSample, SampledSize};
 pub use sampling::{SampleSpec, Sampled};
 pub use sets::{MAX_SETS_LOG2, MAX_WAYS, SetCurves, SetIndex, SingleSets};

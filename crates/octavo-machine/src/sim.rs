@@ -99,6 +99,11 @@ impl Sim {
         }
     }
 
+    /// The designs by name.
+    pub fn designs(&self) -> &[String] {
+        &self.config.designs
+    }
+
     /// The machines, in the order of their designs.
     pub fn machines(&self) -> &[Box<dyn Run>] {
         &self.machines

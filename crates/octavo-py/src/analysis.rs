@@ -6,6 +6,7 @@ use octavo_curves::{
     AtTurns, Counts, Curves, CurvesConfig, MAX_ENTRIES, MAX_SETS_LOG2, Sizes, Study, StudyConfig,
     TwoSizesConfig,
 };
+use octavo_machine::{Sim, SimConfig};
 use octavo_trace::source::{Progress, Source};
 use octavo_trace::{Limits, Live, LiveOptions, Observer, Replay, RunProgress, StreamResult};
 use octavo_types::Instructions;
@@ -18,6 +19,7 @@ use crate::options::{
     Classified, Level, TwoSizes, read_index, read_layout, read_levels, read_page_sample,
     read_page_sizes, read_processes, read_stream, read_threads, read_window, unknown,
 };
+use crate::sim::read_sim;
 use crate::trace::{facts, failed};
 use crate::{OctavoError, results};
 
@@ -34,6 +36,7 @@ enum Config {
     Curves(CurvesConfig),
     /// All processes take turns on one core.
     SharedCurves(CurvesConfig),
+    Sim(SimConfig),
 }
 
 #[pymethods]
@@ -121,6 +124,25 @@ impl Analysis {
         };
         Ok(Analysis { config })
     }
+
+    #[staticmethod]
+    #[pyo3(signature = (
+        *, machine, settings, designs, layout, warm_up_instructions, interval_instructions, checked
+    ))]
+    fn sim(
+        machine: &str,
+        settings: Vec<String>,
+        designs: Vec<String>,
+        layout: &str,
+        warm_up_instructions: u64,
+        interval_instructions: Option<NonZeroU64>,
+        checked: bool,
+    ) -> PyResult<Self> {
+        let interval = interval_instructions.map(NonZeroU64::get);
+        let machine = (machine, settings);
+        let config = read_sim(machine, designs, layout, warm_up_instructions, interval, checked)?;
+        Ok(Analysis { config: Config::Sim(config) })
+    }
 }
 
 impl Analysis {
@@ -129,6 +151,7 @@ impl Analysis {
         match &self.config {
             Config::Study(config) => run(options, config, Study::new),
             Config::Curves(config) => run(options, config, Curves::new),
+            Config::Sim(config) => run(options, config, new_sim),
             Config::SharedCurves(_) => {
                 let error = "processes of a live program take turns by chance: record it first";
                 Err(OctavoError::new_err(error))
@@ -141,11 +164,16 @@ impl Analysis {
         match &self.config {
             Config::Study(config) => replay(source, limits, config, Study::new),
             Config::Curves(config) => replay(source, limits, config, Curves::new),
+            Config::Sim(config) => replay(source, limits, config, new_sim),
             Config::SharedCurves(config) => {
                 Box::new(Replay::start_together(source, limits, Curves::new(config)))
             }
         }
     }
+}
+
+fn new_sim(config: &SimConfig) -> Sim {
+    Sim::new(config).expect("it was made once already")
 }
 
 fn run<C: Engine, O: Clone + Send + 'static>(

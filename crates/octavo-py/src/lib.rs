@@ -10,6 +10,7 @@ mod record;
 mod replay;
 mod results;
 mod run;
+mod sim;
 mod snapshot;
 mod trace;
 
@@ -39,6 +40,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(trace::looks_like_a_trace, m)?)?;
     m.add_function(wrap_pyfunction!(trace::trace_formats, m)?)?;
     m.add_function(wrap_pyfunction!(trace::trace_overview, m)?)?;
+    m.add_function(wrap_pyfunction!(sim::designs, m)?)?;
     m.add_function(wrap_pyfunction!(snapshot::take_snapshot, m)?)?;
     m.add_function(wrap_pyfunction!(snapshot::read_snapshot, m)?)?;
     m.add_function(wrap_pyfunction!(jobs::start_convert, m)?)?;

@@ -162,12 +162,12 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
-    use octavo_trace::Stream;
     use crate::sizes::Sizes;
     use crate::touches::Splitter;
     use octavo_oracle::strategies::{RandomStream, Step, stream};
     use octavo_oracle::{NaiveReferences, NaiveSets, NaiveTlb};
     use octavo_trace::Relocation;
+    use octavo_trace::Stream;
     use octavo_types::ItemKind;
     use proptest::prelude::*;
 

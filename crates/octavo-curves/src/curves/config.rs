@@ -5,11 +5,11 @@ use std::num::NonZeroU64;
 use octavo_types::Instructions;
 
 use crate::classes::ClassesConfig;
-use octavo_trace::Stream;
 use crate::page_sample::PageSample;
 use crate::sets::{MAX_SETS_LOG2, SetIndex};
 use crate::sizes::Sizes;
 use crate::two_sizes::TwoSizesConfig;
+use octavo_trace::Stream;
 
 /// What to find out.
 #[derive(Clone, Debug)]

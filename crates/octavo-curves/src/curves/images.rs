@@ -7,8 +7,8 @@ use octavo_types::Event;
 
 use super::CurvesConfig;
 use crate::classes::{MissClasses, PlaceCounts};
-use octavo_trace::Counts;
 use crate::touches::{Rows, Space};
+use octavo_trace::Counts;
 
 /// What is mapped, for who wants to know where misses are.
 pub struct Memory {

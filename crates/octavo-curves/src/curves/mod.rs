@@ -14,10 +14,10 @@ use octavo_trace::{
 use octavo_types::{Consumer, Event, PageSize, Segment, VirtAddr};
 
 use crate::classes::MissClasses;
-use octavo_trace::Counts;
 use crate::touches::{Rows, Touches};
 use cores::Cores;
 use images::Images;
+use octavo_trace::Counts;
 use stream::Analysed;
 
 pub use config::{AtTurns, CurvesConfig, Threads};

@@ -1,12 +1,12 @@
 //! What curves have had.
 
 use crate::classes::MissClasses;
-use octavo_trace::Stream;
 use crate::page_sample::SampledSize;
 use crate::sets::SetCurves;
 use crate::stack::StackCurve;
 use crate::two_sizes::{TwoSizesResult, TwoSizesTlbs, add_counts};
 use crate::working_sets::WorkingSet;
+use octavo_trace::Stream;
 
 /// What one stream has had: that of a process image, or of all that took turns.
 #[derive(Clone, Debug)]

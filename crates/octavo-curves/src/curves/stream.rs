@@ -8,13 +8,13 @@ use super::images::Memory;
 use super::result::{CoreCurves, StreamCurves, add_sets, add_stack};
 use super::{CurvesConfig, Threads};
 use crate::classes::{Classes, PlaceCounts};
-use octavo_trace::Stream;
 use crate::page_sample::SampledPages;
 use crate::sets::Sets;
 use crate::stack::Stack;
 use crate::touches::{Kernel, Rows, Splitter, Touches};
 use crate::two_sizes::TwoSizes;
 use crate::working_sets::WorkingSets;
+use octavo_trace::Stream;
 
 /// A stream.
 pub struct Analysed {

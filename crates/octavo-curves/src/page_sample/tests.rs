@@ -3,12 +3,12 @@
 
 use super::estimate::Depths;
 use super::*;
-use octavo_trace::Stream;
 use crate::stack::{MAX_ENTRIES, Stack};
 use crate::touches::testing::{base_pages, feed};
 use crate::working_sets::WorkingSets;
 use octavo_oracle::strategies::{RandomStream, few_pages, stream};
 use octavo_oracle::{NaiveSampledDepths, NaiveWorkingSet};
+use octavo_trace::Stream;
 use octavo_types::{Instructions, PageNumber};
 use proptest::prelude::*;
 use proptest::sample::subsequence;

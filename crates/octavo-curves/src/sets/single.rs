@@ -7,9 +7,9 @@ use super::lanes::{Lanes, Machine, up_to_first};
 use super::pages::{Page, Pages};
 use super::run::{Work, run};
 use super::{MAX_SETS_LOG2, MAX_WAYS, SetIndex};
-use octavo_trace::Stream;
 use crate::sizes::Sizes;
 use crate::touches::{Kernel, Rows, Splitter, Touches};
+use octavo_trace::Stream;
 
 /// One set-associative LRU TLB of one stream, as an engine of its own: a yardstick.
 ///

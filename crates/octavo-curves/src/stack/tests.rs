@@ -1,11 +1,11 @@
 //! Against TLBs that are simulated one by one.
 
 use super::*;
-use octavo_trace::Stream;
 use crate::touches::Splitter;
 use octavo_oracle::strategies::{RandomStream, Step, stream};
 use octavo_oracle::{NaiveReferences, NaiveTlb};
 use octavo_trace::Relocation;
+use octavo_trace::Stream;
 use octavo_types::{Item, ItemKind, PageNumber, Segment, VirtAddr};
 use proptest::prelude::*;
 use proptest::sample::subsequence;

@@ -19,9 +19,9 @@ mod pages;
 mod recency;
 mod stream;
 
-use octavo_trace::{Counts, Stream};
 use crate::footprint::{PageSet, Residency};
 use crate::sizes::Sizes;
+use octavo_trace::{Counts, Stream};
 pub use stream::{Curve, Levels};
 use stream::{Memory, PageStream, RESERVED_ACCESSES, RegionTally};
 

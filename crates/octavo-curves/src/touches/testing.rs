@@ -6,8 +6,8 @@ use octavo_trace::Relocation;
 use octavo_types::PageNumber;
 
 use super::{Kernel, Rows, Splitter, Touches};
-use octavo_trace::Stream;
 use crate::sizes::Sizes;
+use octavo_trace::Stream;
 
 /// Hands a kernel the touches of a stream, in batches of so many steps, and tells how many
 /// references there were. Rows are as they are during a run: those of later touches do not exist

@@ -1,10 +1,10 @@
 use super::*;
-use octavo_trace::Stream;
 use crate::sets::MAX_WAYS;
 use crate::sizes::Sizes;
 use crate::touches::testing::{base_pages, feed};
 use octavo_oracle::strategies::{RandomStream, few_pages, loads, stream};
 use octavo_oracle::{NaiveTwoSizes, NaiveTwoSizesIndex, NaiveTwoSizesTlb};
+use octavo_trace::Stream;
 use proptest::prelude::*;
 
 const INDEXES: [(TwoSizesIndex, NaiveTwoSizesIndex); 5] = [

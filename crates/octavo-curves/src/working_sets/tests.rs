@@ -1,8 +1,8 @@
 use super::*;
-use octavo_trace::Stream;
 use crate::touches::testing::{base_pages, feed};
 use octavo_oracle::NaiveWorkingSet;
 use octavo_oracle::strategies::{RandomStream, few_pages, stream};
+use octavo_trace::Stream;
 use proptest::prelude::*;
 use proptest::sample::subsequence;
 

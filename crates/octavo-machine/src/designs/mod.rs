@@ -22,8 +22,11 @@ pub struct Known {
     pub name: &'static str,
     /// What it is, in one line.
     pub about: &'static str,
-    make: fn(&MachineConfig, &Setup) -> Result<Box<dyn Run>, ConfigError>,
+    make: fn(&MachineConfig, &Setup) -> Made,
 }
+
+/// A machine, or why there can be none.
+type Made = Result<Box<dyn Run>, ConfigError>;
 
 /// How machines are made.
 #[derive(Clone, Copy, Debug)]
@@ -47,16 +50,16 @@ impl Known {
     }
 
     /// A machine of this design.
-    pub fn make(&self, config: &MachineConfig, setup: &Setup) -> Result<Box<dyn Run>, ConfigError> {
+    pub fn make(&self, config: &MachineConfig, setup: &Setup) -> Made {
         (self.make)(config, setup)
     }
 }
 
-fn base4k(config: &MachineConfig, setup: &Setup) -> Result<Box<dyn Run>, ConfigError> {
+fn base4k(config: &MachineConfig, setup: &Setup) -> Made {
     conventional(config, setup, &[], Box::new(BasePages))
 }
 
-fn thp(config: &MachineConfig, setup: &Setup) -> Result<Box<dyn Run>, ConfigError> {
+fn thp(config: &MachineConfig, setup: &Setup) -> Made {
     let policy = Box::new(Thp::new(ThpConfig::default()));
     conventional(config, setup, &[PageSize::HUGE], policy)
 }
@@ -66,7 +69,7 @@ fn conventional(
     setup: &Setup,
     sizes: &[PageSize],
     policy: Box<dyn Policy>,
-) -> Result<Box<dyn Run>, ConfigError> {
+) -> Made {
     let make = || Conventional::new(&config.tlb, setup.instructions);
     machine(config, setup, (sizes, Order::LINUX), policy, make)
 }

@@ -199,9 +199,10 @@ impl Front {
     ) {
         let first = addr.raw() >> self.lines.log2();
         let last = addr.wrapping_add(u64::from(size_bytes) - 1).raw() >> self.lines.log2();
-        for (does, kind) in [(loads, Kind::Load), (stores, Kind::Store)] {
+        let kinds = [(loads, Kind::Load), (stores, Kind::Store)];
+        for (_, kind) in kinds.into_iter().filter(|(does, _)| *does) {
             let mut line = first;
-            while does {
+            loop {
                 let is_half = line != first && !plan::begins_page(line, self.lines);
                 self.data(image, line, kind, is_half);
                 if line == last {

@@ -1,6 +1,7 @@
 //! Results as dictionaries, in the shapes of `_core.pyi`.
 
 mod curves;
+mod sim;
 mod study;
 
 pub use curves::shared_result;

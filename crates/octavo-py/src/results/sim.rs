@@ -1,0 +1,38 @@
+//! What machines have counted.
+
+use octavo_machine::{Counters, Sim};
+use octavo_trace::StreamResult;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use super::{dict, process};
+use crate::analysis::Engine;
+
+type Dict<'py> = PyResult<Bound<'py, PyDict>>;
+
+impl Engine for Sim {
+    fn process<'py>(py: Python<'py>, stream: &StreamResult<Self>) -> Dict<'py> {
+        let sim = &stream.consumer;
+        let told = process(py, stream, &sim.counts())?;
+        let machines = PyList::empty(py);
+        for (design, machine) in sim.designs().iter().zip(sim.machines()) {
+            let intervals = PyList::empty(py);
+            for interval in machine.intervals() {
+                intervals.append(counters(py, interval)?)?;
+            }
+            machines.append(dict!(py,
+                design: design,
+                counters: counters(py, &machine.counters())?,
+                intervals: intervals,
+                stopped: machine.stopped(),
+            ))?;
+        }
+        told.set_item("machines", machines)?;
+        Ok(told)
+    }
+}
+
+/// A list of (component, counter, value).
+fn counters<'py>(py: Python<'py>, counters: &Counters) -> PyResult<Bound<'py, PyList>> {
+    PyList::new(py, counters.iter().collect::<Vec<_>>())
+}

@@ -1,0 +1,54 @@
+//! Machines and designs by name.
+
+use octavo_config::resolve;
+use octavo_machine::designs::{ALL, Known};
+use octavo_machine::{Sim, SimConfig};
+use octavo_types::{Instructions, spelling};
+use pyo3::prelude::*;
+
+use crate::OctavoError;
+use crate::options::read_layout;
+
+/// Every design's name and what it is, in order.
+#[pyfunction]
+pub fn designs() -> Vec<(&'static str, &'static str)> {
+    ALL.iter().map(|known| (known.name, known.about)).collect()
+}
+
+/// What is to be simulated, checked: machines of it can be made.
+pub fn read_sim(
+    (machine, settings): (&str, Vec<String>),
+    designs: Vec<String>,
+    layout: &str,
+    warm_up_instructions: u64,
+    interval_instructions: Option<u64>,
+    is_checked: bool,
+) -> PyResult<SimConfig> {
+    let failed = |error: String| OctavoError::new_err(error);
+    let resolved = resolve(machine, &settings).map_err(|error| failed(error.to_string()))?;
+    for name in &designs {
+        if Known::by_name(name).is_none() {
+            let names: Vec<&str> = ALL.iter().map(|known| known.name).collect();
+            return Err(failed(unknown_design(name, &names)));
+        }
+    }
+    let config = SimConfig {
+        machine: resolved.into_config(),
+        designs,
+        native_layout: read_layout(layout)?,
+        warm_up_instructions,
+        interval_instructions,
+        is_checked,
+        instructions: Instructions::best(),
+    };
+    // Later there is nobody to tell.
+    Sim::new(&config).map_err(|error| failed(error.to_string()))?;
+    Ok(config)
+}
+
+fn unknown_design(name: &str, names: &[&str]) -> String {
+    let meant = spelling::nearest(name, names)
+        .map_or(String::new(), |nearest| format!("; did you mean `{nearest}`?"));
+    let name = spelling::quoted(name);
+    format!("no design `{name}`: give one of {}{meant}", names.join(", "))
+}
