@@ -159,6 +159,8 @@ def _large_index_alone(measured: Sequence[Measurement]) -> Found | None:
     return Found(f"{median(worse):.1f} times in the median", median(worse) >= 1.5)
 
 
+_SCATTERED = "programs of today map many libraries, whose parts in use are small and far apart"
+
 CLAIMS = (
     Claim(
         "rpi",
@@ -179,7 +181,7 @@ CLAIMS = (
         "the normalised working set at 32 KiB is 1.67 on average",
         "within a quarter of it",
         _average(lambda m: m.normalised[32 * KIB], 1.67),
-        "programs of today map many libraries, whose parts in use are small and far apart",
+        _SCATTERED,
     ),
     Claim(
         "ws_64k",
@@ -187,7 +189,7 @@ CLAIMS = (
         "and 2.03 at 64 KiB",
         "within a quarter of it",
         _average(lambda m: m.normalised[64 * KIB], 2.03),
-        "as at 32 KiB",
+        _SCATTERED,
     ),
     Claim(
         "doubling",
@@ -195,7 +197,7 @@ CLAIMS = (
         "doubling the page size enlarges the working set by 1% to 30%",
         "three quarters of all steps from 4 to 64 KiB do",
         _doubling,
-        "as at 32 KiB; a working set of few pages grows in larger steps",
+        f"{_SCATTERED}; and a working set of few pages grows in larger steps",
     ),
     Claim(
         "ws_pair",
@@ -237,7 +239,7 @@ CLAIMS = (
         "and 8 KiB nearly halve it",
         "by the geometric mean, 1.5 to 2.5 times",
         _fall(lambda m: m.full, 8 * KIB, 1.5, 2.5),
-        "as at 32 KiB",
+        "references that are scattered gain less than half",
     ),
     Claim(
         "full_pair",
