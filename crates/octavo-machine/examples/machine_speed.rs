@@ -1,0 +1,188 @@
+//! What machines cost, beside a textbook's:
+//!
+//!     machine_speed [--references N] [--rounds N] [--designs base4k,thp,…] [--machine NAME] FILE.oct …
+//!
+//! The first references of each trace (32M, unless told otherwise) are in memory as words; every
+//! round decodes and plays them by turns: the textbook, each design alone, and all designs together
+//! on as many threads as there are cores. Prints JSON: medians in nanoseconds per reference, of
+//! processor time for one thread alone and of wall-clock time for all together. The textbook's
+//! misses and those of `base4k` must be the same.
+
+mod textbook;
+
+use std::time::Instant;
+
+use octavo_machine::{Sim, SimConfig};
+use octavo_trace::formats::{OpenOptions, open};
+use octavo_trace::source::{Batch, Step};
+use octavo_trace::{Counts, Decoder, WordConsumer};
+use octavo_types::{Consumer, Event, Instructions, Segment, VirtAddr};
+use serde_json::json;
+use textbook::Textbook;
+
+struct Options {
+    references: u64,
+    rounds: usize,
+    machine: String,
+    designs: Vec<String>,
+    files: Vec<String>,
+}
+
+/// Counts, so that it is known when there is enough.
+#[derive(Default)]
+struct Counted(Counts);
+
+impl Consumer for Counted {
+    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
+        self.0.execution(segment, addresses);
+    }
+
+    fn event(&mut self, _: &Event) {}
+}
+
+impl WordConsumer for Counted {}
+
+/// The beginning of the first process image of a trace, as words.
+struct Loaded {
+    batches: Vec<Vec<u64>>,
+    references: u64,
+}
+
+impl Loaded {
+    fn read(trace: &str, wanted: u64) -> Self {
+        let mut source = open(trace, &OpenOptions::default()).expect("a trace");
+        let (mut batch, mut decoder) = (Batch::default(), Decoder::default());
+        let (mut counted, mut batches) = (Counted::default(), Vec::new());
+        while counted.0.references() < wanted {
+            match source.next(&mut batch).expect("a whole trace") {
+                Some(Step::Batch(0)) => {
+                    decoder.decode(&batch.words, &mut counted).expect("sound words");
+                    batches.push(batch.words.clone());
+                }
+                Some(_) => {}
+                None => break,
+            }
+        }
+        Loaded { batches, references: counted.0.references() }
+    }
+
+    fn play(&self, consumer: &mut impl WordConsumer) {
+        let mut decoder = Decoder::default();
+        for words in &self.batches {
+            decoder.decode(words, consumer).expect("sound words");
+        }
+    }
+}
+
+fn main() {
+    let options = options();
+    let resolved = octavo_config::resolve::<&str>(&options.machine, &[]);
+    let machine = resolved.unwrap_or_else(|error| panic!("{error}")).into_config();
+    let config = |designs: &[String]| SimConfig {
+        machine: machine.clone(),
+        designs: designs.to_vec(),
+        native_layout: false,
+        warm_up_instructions: 0,
+        interval_instructions: None,
+        is_checked: false,
+        instructions: Instructions::best(),
+    };
+    let one_thread = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread");
+    let mut programs = Vec::new();
+    for file in &options.files {
+        let loaded = Loaded::read(file, options.references);
+        let per_reference = |ns: u64| ns as f64 / loaded.references as f64;
+        let mut times = vec![Vec::new(); options.designs.len() + 3];
+        for _ in 0..options.rounds {
+            let mut counted = Counted::default();
+            let from = thread_ns();
+            loaded.play(&mut counted);
+            times[0].push(per_reference(thread_ns() - from));
+            let mut textbook = Textbook::new(&machine);
+            let from = thread_ns();
+            loaded.play(&mut textbook);
+            times[1].push(per_reference(thread_ns() - from));
+            for (number, design) in options.designs.iter().enumerate() {
+                let alone = || {
+                    let mut sim = Sim::new(&config(&[design.clone()])).expect("a machine");
+                    let from = thread_ns();
+                    loaded.play(&mut sim);
+                    sim.finish();
+                    (thread_ns() - from, sim)
+                };
+                let (ns, sim) = one_thread.install(alone);
+                times[2 + number].push(per_reference(ns));
+                if design == "base4k" {
+                    compare(&textbook, &sim);
+                }
+            }
+            let mut sim = Sim::new(&config(&options.designs)).expect("machines");
+            let from = Instant::now();
+            loaded.play(&mut sim);
+            sim.finish();
+            let last = times.len() - 1;
+            times[last].push(per_reference(from.elapsed().as_nanos() as u64));
+        }
+        let mut medians = times.iter_mut().map(|times| {
+            times.sort_by(f64::total_cmp);
+            times[times.len() / 2]
+        });
+        let mut next = || medians.next().expect("as many");
+        let (decoding, textbook) = (next(), next());
+        let designs: serde_json::Map<_, _> =
+            options.designs.iter().map(|name| (name.clone(), json!(next()))).collect();
+        programs.push(json!({
+            "trace": file,
+            "references": loaded.references,
+            "decoding": decoding,
+            "textbook": textbook,
+            "designs": designs,
+            "together": next(),
+        }));
+        eprintln!("{}", programs[programs.len() - 1]);
+    }
+    println!("{}", serde_json::to_string_pretty(&programs).expect("numbers and names"));
+}
+
+fn compare(textbook: &Textbook, sim: &Sim) {
+    let counters = sim.machines()[0].counters();
+    let walker = [("walks", textbook.walks), ("references", textbook.reads)];
+    for (counter, expected) in walker {
+        assert_eq!(counters.get("walker", counter), Some(expected), "walker {counter}");
+    }
+    for (component, expected) in textbook.misses() {
+        assert_eq!(counters.get(component, "misses"), Some(expected), "{component} misses");
+    }
+}
+
+fn options() -> Options {
+    let mut options = Options {
+        references: 32_000_000,
+        rounds: 3,
+        machine: "skylake".to_owned(),
+        designs: vec!["base4k".to_owned(), "thp".to_owned()],
+        files: Vec::new(),
+    };
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().unwrap_or_else(|| panic!("{argument} needs a value"));
+        match argument.as_str() {
+            "--references" => options.references = value().parse().expect("a number"),
+            "--rounds" => options.rounds = value().parse().expect("a number"),
+            "--machine" => options.machine = value(),
+            "--designs" => options.designs = value().split(',').map(str::to_owned).collect(),
+            _ => options.files.push(argument),
+        }
+    }
+    assert!(options.rounds > 0 && !options.files.is_empty(), "rounds, and traces");
+    options
+}
+
+/// Processor time of this thread: other people's work on the machine counts little.
+fn thread_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a timespec to write to.
+    let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    assert_eq!(status, 0, "every Linux has this clock");
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
