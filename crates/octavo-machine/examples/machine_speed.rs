@@ -3,7 +3,7 @@
 //!     machine_speed [--references N] [--rounds N] [--designs base4k,thp,…] [--machine NAME] FILE.oct …
 //!
 //! The first references of each trace (32M, unless told otherwise) are in memory as words; every
-//! round decodes and plays them by turns: the textbook, each design alone, and all designs together
+//! round decodes and plays them by turns: the textbook, the front without a machine, each design alone, and all designs together
 //! on as many threads as there are cores. Prints JSON: medians in nanoseconds per reference, of
 //! processor time for one thread alone and of wall-clock time for all together. The textbook's
 //! misses and those of `base4k` must be the same.
@@ -92,7 +92,7 @@ fn main() {
     for file in &options.files {
         let loaded = Loaded::read(file, options.references);
         let per_reference = |ns: u64| ns as f64 / loaded.references as f64;
-        let mut times = vec![Vec::new(); options.designs.len() + 3];
+        let mut times = vec![Vec::new(); options.designs.len() + 4];
         for _ in 0..options.rounds {
             let mut counted = Counted::default();
             let from = thread_ns();
@@ -102,6 +102,11 @@ fn main() {
             let from = thread_ns();
             loaded.play(&mut textbook);
             times[1].push(per_reference(thread_ns() - from));
+            let mut front = Sim::new(&config(&[])).expect("no machines");
+            let from = thread_ns();
+            loaded.play(&mut front);
+            front.finish();
+            times[2].push(per_reference(thread_ns() - from));
             for (number, design) in options.designs.iter().enumerate() {
                 let alone = || {
                     let mut sim = Sim::new(&config(&[design.clone()])).expect("a machine");
@@ -111,7 +116,7 @@ fn main() {
                     (thread_ns() - from, sim)
                 };
                 let (ns, sim) = one_thread.install(alone);
-                times[2 + number].push(per_reference(ns));
+                times[3 + number].push(per_reference(ns));
                 if design == "base4k" {
                     compare(&textbook, &sim);
                 }
@@ -128,7 +133,7 @@ fn main() {
             times[times.len() / 2]
         });
         let mut next = || medians.next().expect("as many");
-        let (decoding, textbook) = (next(), next());
+        let (decoding, textbook, front) = (next(), next(), next());
         let designs: serde_json::Map<_, _> =
             options.designs.iter().map(|name| (name.clone(), json!(next()))).collect();
         programs.push(json!({
@@ -136,6 +141,7 @@ fn main() {
             "references": loaded.references,
             "decoding": decoding,
             "textbook": textbook,
+            "front": front,
             "designs": designs,
             "together": next(),
         }));
