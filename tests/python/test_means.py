@@ -6,7 +6,7 @@ import pytest
 from fakes import FLAT, process, region, result
 from octavo.advice import Advice, advise_all
 from octavo.huge_pages import HugePages, read_huge_pages
-from octavo.machine import load_preset
+from octavo.tlb_levels import load_preset
 from octavo.means import Means, means_for, usable_size
 from octavo.rows import rows_of
 

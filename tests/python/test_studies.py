@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from fakes import SIZES, process, result
-from octavo.machine import load_preset
+from octavo.tlb_levels import load_preset
 from octavo.rows import rows_of
 from octavo.studies.base_page_size import (
     CLAIMS,

@@ -11,7 +11,7 @@ from octavo.cli import options
 from octavo.cli.guard import guarded
 from octavo.configuration import configure
 from octavo.errors import CannotRun
-from octavo.machine import DEFAULT_PRESET
+from octavo.tlb_levels import DEFAULT_PRESET
 from octavo.output import JsonFile, OutputDirectory
 from octavo.result import RunResult
 from octavo.terminal.console import make_console

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from octavo.machine import read_toml
+from octavo.tlb_levels import read_toml
 from octavo.studies.inputs import make_inputs
 from octavo.units import format_count
 
