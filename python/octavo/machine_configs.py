@@ -57,7 +57,7 @@ def resolve_machine(name: str, settings: list[str]) -> ResolvedMachine:
     """As `machine`, of settings as the command line has them: `KEY=VALUE`."""
     for text in (name, *settings):
         if not _is_utf8(text):
-            raise UsageError(f"{ascii(text)} is no text in UTF-8.")
+            raise UsageError(f"{text!a} is no text in UTF-8.")
     try:
         text, digest, toml = _core.resolve_machine(name, settings)
     except _core.OctavoError as error:
@@ -94,9 +94,7 @@ def toml_value(value: Setting) -> str:
 def machines_grid(listed: list[dict[str, str]]) -> Grid:
     """What there is, a machine a line; a long source begins."""
     head = ("machine", "what it is", "source")
-    rows = tuple(
-        (one["name"], one["description"], _beginning(one["source"], 50)) for one in listed
-    )
+    rows = tuple((one["name"], one["description"], _beginning(one["source"], 50)) for one in listed)
     return Grid("Machines", head, rows, left_columns=3, spare_column=2)
 
 

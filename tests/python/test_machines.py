@@ -10,7 +10,7 @@ import octavo
 from octavo._core import OctavoError, machine_presets
 from octavo.cli import app
 from octavo.errors import UsageError
-from octavo.machine_configs import machines_grid, toml_value
+from octavo.machine_configs import Setting, machines_grid, toml_value
 
 
 def run(*arguments: str) -> Result:
@@ -41,7 +41,11 @@ def test_a_machine_is_shown_as_a_file_that_makes_it(tmp_path: Path) -> None:
 
 
 def test_settings_change_it() -> None:
-    settings = {"tlb.l2.main.entries": 2048, "tlb.l2.main.ways": 16, "cache.l2.bytes": "1MiB"}
+    settings: dict[str, Setting] = {
+        "tlb.l2.main.entries": 2048,
+        "tlb.l2.main.ways": 16,
+        "cache.l2.bytes": "1MiB",
+    }
     machine = octavo.machine("skylake", settings)
     assert machine["tlb"]["l2"]["main"]["entries"] == 2048
     assert machine["cache"]["l2"]["bytes"] == "1MiB"
