@@ -68,6 +68,16 @@ const SYNTHETIC: &[(&str, &str)] = &[
     ),
 ];
 
+const MACHINES: &[(&str, &str)] = &[
+    ("extends", "extends = 'skylake'\n[tlb.l2.main]\nentries = 3072\n[tlb.l1d]\n1g = 'none'\n"),
+    ("settings", "extends = 'zen4'\n\n--set\ntlb.l2.entries=6144\ncore.count=8\ntlb.l1i=none\n"),
+    (
+        "fragmented",
+        "extends = \"r3000\"\nmemory.bytes = 4096\n[memory.fragmentation]\nkind = 'holes'\n\
+         portion = 0.5\nfraction = 1\nlayout = 'dispersed'\nholes = 'movable'\n",
+    ),
+];
+
 struct Seeds(PathBuf);
 
 impl Seeds {
@@ -252,6 +262,9 @@ fn main() {
     seeds.texts("csv", CSV);
     seeds.texts("perf", PERF);
     seeds.texts("synthetic", SYNTHETIC);
+    seeds.texts("machine_config", MACHINES);
+    let whole = octavo_config::resolve::<&str>("r3000", &[]).expect("it ships");
+    seeds.put("machine_config", "whole", whole.toml().as_bytes());
     champsim_seeds(&seeds);
     drmemtrace_seeds(&seeds);
     snapshot_seeds(&seeds);

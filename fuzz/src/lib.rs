@@ -6,6 +6,7 @@ mod memory;
 
 use std::io::{Cursor, Read};
 
+use octavo_config::resolve_text;
 use octavo_os::frames::snapshot::Snapshot;
 use octavo_trace::check::Checker;
 use octavo_trace::formats::{OpenOptions, format_names, open_input};
@@ -56,6 +57,26 @@ pub fn snapshot(bytes: &[u8]) {
             let summary = snapshot.summary();
             assert!(summary.free_bytes <= summary.simulated_bytes);
             assert_eq!(Snapshot::from_bytes(&snapshot.to_bytes()).ok(), Some(snapshot));
+        }
+    });
+}
+
+/// Reads `bytes` as a machine, and after a line `--set` as settings of it, one a line. What is a machine
+/// reads back as itself.
+pub fn machine_config(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let (file, settings) = text.split_once("\n\n--set\n").unwrap_or((text, ""));
+    let settings: Vec<&str> = settings.lines().collect();
+    memory::bounded(MAX_HELD_BYTES, || match resolve_text("fuzzed.toml", file, &settings) {
+        Ok(resolved) => {
+            for text in [resolved.toml(), &resolved.config().to_toml()] {
+                let again = resolve_text::<&str>("again.toml", text, &[]).expect("our own text");
+                assert_eq!(again.json(), resolved.json());
+            }
+        }
+        Err(error) => {
+            let sentence = error.to_string();
+            assert!(!sentence.contains('\n') && sentence.len() < 2000, "{sentence}");
         }
     });
 }

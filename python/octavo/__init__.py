@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from octavo.api import run
     from octavo.curves_result import CurvesResult
     from octavo.curves_run import curves
+    from octavo.machine_configs import machine, machines
     from octavo.recording import RecordedTrace, record
     from octavo.result import RunResult
 
@@ -19,6 +20,8 @@ __all__ = [
     "RunResult",
     "__version__",
     "curves",
+    "machine",
+    "machines",
     "record",
     "run",
 ]
@@ -30,6 +33,8 @@ _PLACES = {
     "RecordedTrace": ("octavo.recording", "RecordedTrace"),
     "RunResult": ("octavo.result", "RunResult"),
     "__version__": ("octavo._core", "VERSION"),
+    "machine": ("octavo.machine_configs", "machine"),
+    "machines": ("octavo.machine_configs", "machines"),
     "record": ("octavo.recording", "record"),
     "run": ("octavo.api", "run"),
 }

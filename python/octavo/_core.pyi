@@ -687,6 +687,13 @@ def take_snapshot(*, pid: int | None = None) -> tuple[bytes, str]:
 def read_snapshot(path: str) -> str:
     """The `SnapshotSummary` of a file as JSON. Raises OctavoError."""
 
+def machine_presets() -> list[str]:
+    """The names of the machines that ship with Octavo."""
+
+def resolve_machine(machine: str, settings: list[str]) -> tuple[str, str, str]:
+    """A machine (a preset, or a file that ends with .toml) changed by settings `KEY=VALUE`: as
+    canonical JSON, its hash, and as TOML with comments. Raises OctavoError."""
+
 def start_convert(
     trace: Trace,
     path: str,

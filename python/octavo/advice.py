@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from octavo.machine import Machine
 from octavo.rows import Row, component_of
+from octavo.tlb_levels import Machine
 from octavo.units import (
     BASE_PAGE,
     MIB,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from octavo._core import Analysis
 from octavo.errors import UsageError, choose
-from octavo.machine import DEFAULT_PRESET, Machine, load_preset, single_level
+from octavo.tlb_levels import DEFAULT_PRESET, Machine, load_preset, single_level
 from octavo.units import BASE_PAGE, DEFAULT_PAGE_SIZES, page_size, page_sizes
 
 if TYPE_CHECKING:

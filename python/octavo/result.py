@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from octavo.advice import Advice, advise_all, overall_text
 from octavo.huge_pages import HugePages
-from octavo.machine import Machine
 from octavo.means import means_for, usable_size
 from octavo.rows import Row
+from octavo.tlb_levels import Machine
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, TypedDict, get_args
 
 from octavo._core import OctavoError
-from octavo.machine import Machine
+from octavo.tlb_levels import Machine
 from octavo.units import BASE_PAGE
 
 if TYPE_CHECKING:

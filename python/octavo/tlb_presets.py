@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from octavo.errors import choose
-from octavo.machine import read_toml
+from octavo.tlb_levels import read_toml
 from octavo.units import format_bytes, page_sizes
 
 PRESETS = Path(__file__).parent / "presets" / "tlbs"

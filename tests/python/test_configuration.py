@@ -2,7 +2,7 @@ import pytest
 
 from octavo.configuration import configure
 from octavo.errors import UsageError
-from octavo.machine import load_preset, preset_names
+from octavo.tlb_levels import load_preset, preset_names
 
 
 def test_defaults_are_the_studys() -> None:

@@ -14,6 +14,7 @@ RESULTS = {
     "traces.md": "result/manifest.json",
     "curves.md": "result/manifest.json",
     "snapshot.md": "now.json",
+    "machines.md": "mine.toml",
 }
 """Each page with a file that its examples leave behind."""
 PAGES = tuple(RESULTS)

@@ -6,9 +6,9 @@ import pytest
 from fakes import FLAT, process, region, result
 from octavo.advice import Advice, advise_all
 from octavo.huge_pages import HugePages, read_huge_pages
-from octavo.machine import load_preset
 from octavo.means import Means, means_for, usable_size
 from octavo.rows import rows_of
+from octavo.tlb_levels import load_preset
 
 KIB = 1024
 MIB = 1 << 20

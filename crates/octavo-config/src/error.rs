@@ -13,7 +13,9 @@ pub struct MachineError(String);
 
 impl MachineError {
     pub(crate) fn new(place: &str, what: impl Display) -> Self {
-        MachineError(format!("{}: {what}", quoted(place)))
+        // Whole, since the end of a path tells most.
+        let place: String = place.chars().filter(|c| !c.is_control()).collect();
+        MachineError(format!("{place}: {what}"))
     }
 
     /// `what` `word` is none of `allowed`.
@@ -80,8 +82,8 @@ impl Fault {
                 (key, given, advice)
             }
             Fault::Missing(missing) => {
-                let advice = "it is missing: give it a value, or say which machine this one \
-                              `extends`, such as \"skylake\"";
+                let advice = "it is missing; a machine has every key, or `extends` one that has, \
+                              such as \"skylake\"";
                 (within(&key, missing), None, advice.to_owned())
             }
             Fault::Other(sentence) => (key, None, sentence),

@@ -123,7 +123,7 @@ impl WalkerConfig {
 }
 
 impl WalkCache {
-    /// The cache of a page table of nine bits a level.
+    /// The cache of a page table of nine bits a level, of a level that has been checked.
     pub fn config(&self) -> WalkCacheConfig {
         WalkCacheConfig {
             ways: self.ways.of(self.entries),

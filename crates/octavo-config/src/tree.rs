@@ -24,7 +24,8 @@ impl Tree {
     /// The tables of a text, which `origin` is the name of.
     pub fn parse(origin: &str, text: &str) -> Result<Self, MachineError> {
         let document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
-            let line = error.span().map_or(0, |span| text[..span.start].matches('\n').count());
+            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or("");
+            let line = before.matches('\n').count();
             let what = quoted(error.message());
             MachineError::new(origin, format!("it is no TOML: line {}: {what}", line + 1))
         })?;

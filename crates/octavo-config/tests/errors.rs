@@ -89,8 +89,8 @@ fn keys_that_are_not() {
         "--set: tlb.l3: there is no such key; give l1, l1i, l1d or l2"
     );
     assert_eq!(
-        told_of_skylake("[cache.l1d]\nlatency = 5\n"),
-        "mine.toml: cache.l1d.latency: there is no such key; give bytes, ways, latency_cycles or \
+        told_of_skylake("[cache.l1d]\nlatency_cycle = 5\n"),
+        "mine.toml: cache.l1d.latency_cycle: there is no such key; give bytes, ways, latency_cycles or \
          replacement; did you mean `latency_cycles`?"
     );
 }
@@ -291,8 +291,8 @@ fn files_that_are_none() {
     assert!(told_of(&" ".repeat(2 << 20)).contains("it has more than 1048576 bytes"));
     assert_eq!(
         told_of(""),
-        "mine.toml: name: it is missing: give it a value, or say which machine this one `extends`, \
-         such as \"skylake\""
+        "mine.toml: name: it is missing; a machine has every key, or `extends` one that has, such \
+         as \"skylake\""
     );
     assert_eq!(told_of("[[tlb]]\n"), "mine.toml: tlb: give a table");
 }

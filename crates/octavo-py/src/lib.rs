@@ -4,6 +4,7 @@
 mod analysis;
 mod columns;
 mod jobs;
+mod machine;
 mod only;
 mod options;
 mod record;
@@ -43,6 +44,8 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(sim::designs, m)?)?;
     m.add_function(wrap_pyfunction!(snapshot::take_snapshot, m)?)?;
     m.add_function(wrap_pyfunction!(snapshot::read_snapshot, m)?)?;
+    m.add_function(wrap_pyfunction!(machine::machine_presets, m)?)?;
+    m.add_function(wrap_pyfunction!(machine::resolve_machine, m)?)?;
     m.add_function(wrap_pyfunction!(jobs::start_convert, m)?)?;
     m.add_function(wrap_pyfunction!(jobs::start_survey, m)?)?;
     m.add_function(wrap_pyfunction!(jobs::start_convert_to_columns, m)?)?;

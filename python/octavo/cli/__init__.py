@@ -5,7 +5,19 @@ from typing import Annotated
 import typer
 
 from octavo._core import VERSION
-from octavo.cli import check, convert, curves, head, info, record, report, reproduce, run, snapshot
+from octavo.cli import (
+    check,
+    convert,
+    curves,
+    head,
+    info,
+    machines,
+    record,
+    report,
+    reproduce,
+    run,
+    snapshot,
+)
 
 app = typer.Typer(
     name="octavo",
@@ -42,5 +54,6 @@ head.register(app)
 convert.register(app)
 check.register(app)
 snapshot.register(app)
+machines.register(app)
 report.register(app)
 reproduce.register(app)

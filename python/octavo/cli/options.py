@@ -50,6 +50,12 @@ TraceName = Annotated[
     str,
     typer.Argument(metavar="TRACE", help="A trace: a file, - for standard input, or synth:…."),
 ]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Change a number of the machine (tlb.l2.entries=2048)."
+    ),
+]
 JsonName = Annotated[
     str | None,
     typer.Option("--json", metavar="FILE", help="Write everything as JSON; - is standard output."),

@@ -11,12 +11,12 @@ from octavo.cli import options
 from octavo.cli.guard import guarded
 from octavo.configuration import configure
 from octavo.errors import CannotRun
-from octavo.machine import DEFAULT_PRESET
 from octavo.output import JsonFile, OutputDirectory
 from octavo.result import RunResult
 from octavo.terminal.console import make_console
 from octavo.terminal.live import LiveLine, progress_text, trace_text
 from octavo.terminal.summary import say, show_result
+from octavo.tlb_levels import DEFAULT_PRESET
 from octavo.tracing import means_a_trace
 
 _EPILOG = """\b

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from octavo.machine import read_toml
 from octavo.studies.inputs import make_inputs
+from octavo.tlb_levels import read_toml
 from octavo.units import format_count
 
 

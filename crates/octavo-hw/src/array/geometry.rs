@@ -1,8 +1,5 @@
 //! How many sets and ways an array has, and which set a number belongs to.
 
-/// The most entries of an array: 64-byte lines of 4 GiB.
-const MAX_ENTRIES: u64 = 1 << 26;
-
 /// A geometry that no array can have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
@@ -26,7 +23,7 @@ pub enum GeometryError {
         ways: u64,
     },
     /// More entries than an array may have.
-    #[error("{entries} entries: give at most {MAX_ENTRIES}")]
+    #[error("{entries} entries: give at most {}", Geometry::MAX_ENTRIES)]
     TooMany {
         /// As asked for.
         entries: u64,
@@ -42,8 +39,8 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// The most entries that an array may have.
-    pub const MAX_ENTRIES: u64 = MAX_ENTRIES;
+    /// The most entries that an array may have: 64-byte lines of 4 GiB.
+    pub const MAX_ENTRIES: u64 = 1 << 26;
 
     /// So many sets of so many ways.
     pub const fn new(sets: u64, ways: u64) -> Result<Self, GeometryError> {
@@ -51,7 +48,7 @@ impl Geometry {
             return Err(GeometryError::Empty { sets, ways });
         }
         let entries = sets.saturating_mul(ways);
-        if entries > MAX_ENTRIES {
+        if entries > Self::MAX_ENTRIES {
             return Err(GeometryError::TooMany { entries });
         }
         Ok(Geometry { sets: sets as u32, ways: ways as u32 })
@@ -124,7 +121,7 @@ mod tests {
             "0 sets of 4 ways: give at least 1 of each"
         );
         assert_eq!(sentence(Geometry::new(4, 0)), "4 sets of 0 ways: give at least 1 of each");
-        let most = MAX_ENTRIES;
+        let most = Geometry::MAX_ENTRIES;
         assert_eq!(
             sentence(Geometry::new(most, 2)),
             format!("{} entries: give at most {most}", 2 * most)

@@ -17,7 +17,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-PRESETS = Path(__file__).parent / "presets" / "machines"
+PRESETS = Path(__file__).parent / "presets" / "levels"
 DEFAULT_PRESET = "lru64"
 
 

@@ -1,0 +1,25 @@
+//! Machines: those that ship with Octavo, and any as it is resolved.
+
+use octavo_config::{preset_names, resolve};
+use pyo3::prelude::*;
+
+use crate::OctavoError;
+
+/// The names of the machines that ship with Octavo.
+#[pyfunction]
+pub fn machine_presets() -> Vec<&'static str> {
+    preset_names().collect()
+}
+
+/// A machine as canonical JSON, its hash, and as TOML with comments.
+#[pyfunction]
+pub fn resolve_machine(
+    py: Python<'_>,
+    machine: &str,
+    settings: Vec<String>,
+) -> PyResult<(String, String, String)> {
+    // A file may be on a disk that sleeps.
+    let resolved = py.detach(|| resolve(machine, &settings));
+    let resolved = resolved.map_err(|error| OctavoError::new_err(error.to_string()))?;
+    Ok((resolved.json(), resolved.hash(), resolved.toml().to_owned()))
+}

@@ -1,0 +1,102 @@
+"""The machines of simulations: those that ship with Octavo, and any as it is resolved."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from octavo import _core
+from octavo.errors import UsageError
+from octavo.view import Grid
+
+LIST_SCHEMA = "octavo/machines/1"
+SCHEMA = "octavo/machine/1"
+
+Setting = bool | int | float | str | list[Any] | dict[str, Any] | None
+"""What a key of a machine may be set to; None takes out a table that a machine need not have."""
+
+
+@dataclass(frozen=True)
+class ResolvedMachine:
+    """A machine with every key, checked."""
+
+    config: dict[str, Any]
+    hash: str
+    """Of the canonical JSON: XXH3, 128 bits, hexadecimal."""
+    toml: str
+    """With the comments that it was written with; a file that stands alone."""
+
+    def document(self) -> dict[str, Any]:
+        """What `octavo machines MACHINE --json` writes."""
+        return {"schema": SCHEMA, "hash": self.hash, "machine": self.config}
+
+
+def machines() -> list[dict[str, str]]:
+    """The machines that ship with Octavo: `name`, `description` and `source` of each."""
+    told = ("name", "description", "source")
+    configs = (machine(name) for name in _core.machine_presets())
+    return [{key: config[key] for key in told} for config in configs]
+
+
+def machine(
+    name: str | os.PathLike[str], settings: Mapping[str, Setting] | None = None
+) -> dict[str, Any]:
+    """A machine with every key: a preset, or a TOML file whose name ends with `.toml`.
+
+    `settings` change it in order, such as `{"tlb.l2.main.entries": 2048, "tlb.l2.main.ways": 16}`.
+    Raises OctavoError for what is no machine: a sentence that names the key and what is allowed.
+    """
+    texts = [f"{key}={toml_value(value)}" for key, value in (settings or {}).items()]
+    return resolve_machine(os.fspath(name), texts).config
+
+
+def resolve_machine(name: str, settings: list[str]) -> ResolvedMachine:
+    """As `machine`, of settings as the command line has them: `KEY=VALUE`."""
+    for text in (name, *settings):
+        if not _is_utf8(text):
+            raise UsageError(f"{text!a} is no text in UTF-8.")
+    try:
+        text, digest, toml = _core.resolve_machine(name, settings)
+    except _core.OctavoError as error:
+        raise UsageError(str(error)) from None
+    return ResolvedMachine(json.loads(text), digest, toml)
+
+
+def _is_utf8(text: str) -> bool:
+    """Not what stands for other bytes of the command line's."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def toml_value(value: Setting) -> str:
+    """A value as TOML has it."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        # TOML's escapes are JSON's, but it has no surrogates.
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_value, value))}]"
+    pairs = (f"{json.dumps(key)} = {toml_value(inner)}" for key, inner in value.items())
+    return f"{{{', '.join(pairs)}}}"
+
+
+def machines_grid(listed: list[dict[str, str]]) -> Grid:
+    """What there is, a machine a line; a long source begins."""
+    head = ("machine", "what it is", "source")
+    rows = tuple((one["name"], one["description"], _beginning(one["source"], 50)) for one in listed)
+    return Grid("Machines", head, rows, left_columns=3, spare_column=2)
+
+
+def _beginning(text: str, length: int) -> str:
+    return text if len(text) <= length else text[:length].rsplit(" ", 1)[0] + " …"
