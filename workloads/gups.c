@@ -40,9 +40,11 @@ static uint64_t power(uint64_t a, uint64_t exponent) {
     return result;
 }
 
-// Where each stream begins. Another seed begins 2^40 numbers on; seed 1 is HPCC's own beginning.
+// Where each stream begins. HPCC begins at 1, as seed 0 does; but low powers of x have few bits, so
+// that the first updates prefer some pages: of 50,000 in a table of 1 MiB, a TLB of 64 entries hits
+// 38% instead of 25%. Other seeds begin anywhere.
 static void start(uint64_t streams[STREAMS]) {
-    uint64_t first = power(power(2, UINT64_C(1) << 40), seed - 1);
+    uint64_t first = seed ? power(2, mix(seed)) : 1;
     for (uint64_t s = 0; s < STREAMS; s++)
         streams[s] = times(first, power(2, updates / STREAMS * s));
 }

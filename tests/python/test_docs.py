@@ -15,9 +15,16 @@ RESULTS = {
     "curves.md": "result/manifest.json",
     "snapshot.md": "now.json",
     "machines.md": "mine.toml",
+    "workloads.md": "result/manifest.json",
 }
 """Each page with a file that its examples leave behind."""
 PAGES = tuple(RESULTS)
+
+
+ENVIRONMENT = {
+    **os.environ,
+    "PATH": f"{Path(sys.executable).parent}:{ROOT / 'build/workloads'}:{os.environ['PATH']}",
+}
 
 
 def examples(page: str, language: str) -> list[str]:
@@ -35,11 +42,8 @@ def test_there_are_examples(page: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("page", PAGES)
 def test_the_shell_examples_run(page: str, tmp_path: Path) -> None:
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     for script in examples(page, "sh"):
-        subprocess.run(
-            ["sh", "-eu", "-c", script], cwd=tmp_path, env={**os.environ, "PATH": path}, check=True
-        )
+        subprocess.run(["sh", "-eu", "-c", script], cwd=tmp_path, env=ENVIRONMENT, check=True)
     assert (tmp_path / RESULTS[page]).exists()
 
 
@@ -47,4 +51,4 @@ def test_the_shell_examples_run(page: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_the_python_examples_run(page: str, tmp_path: Path) -> None:
     for script in examples(page, "python"):
-        subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)
+        subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=ENVIRONMENT, check=True)
