@@ -1,19 +1,21 @@
 //! A design with an operating system, memory and caches of its own, playing a stream.
 
-use octavo_os::Os;
+use octavo_os::ProcessId;
 use octavo_types::{Compiled, Instructions};
+use rustc_hash::FxHashMap;
 
 use crate::counters::Counters;
 use crate::design::Design;
 use crate::env::Env;
-use crate::front::{Batch, LineAccess, Mark};
+use crate::front::{Batch, ImageId, LineAccess, Mark};
 
 /// A machine of any design: one call a batch.
 pub trait Run: Send {
     /// Plays what comes next. After memory has run out it does nothing more.
     fn take(&mut self, batch: &Batch);
 
-    /// What it has counted since its warm-up, and what there is now.
+    /// What it has counted since its warm-up (nothing where that is not over), and what there is
+    /// now.
     fn counters(&self) -> Counters;
 
     /// What it counted in each interval that is over.
@@ -28,10 +30,13 @@ pub struct Machine<D> {
     env: Env,
     /// By core.
     mmus: Vec<D>,
+    /// Those that live.
+    processes: FxHashMap<ImageId, ProcessId>,
     instructions: Instructions,
     /// Whether each translation is compared with what the page table says.
     is_checked: bool,
-    warm: Counters,
+    /// What the warm-up had, once it is over.
+    warm: Option<Counters>,
     interval: Counters,
     intervals: Vec<Counters>,
 }
@@ -39,18 +44,16 @@ pub struct Machine<D> {
 impl<D: Design> Machine<D> {
     /// A machine whose cores have these units, one each.
     pub fn new(env: Env, mmus: Vec<D>, instructions: Instructions, is_checked: bool) -> Self {
-        let mut machine = Machine {
+        Machine {
             env,
             mmus,
+            processes: FxHashMap::default(),
             instructions,
             is_checked,
-            warm: Counters::default(),
+            warm: None,
             interval: Counters::default(),
             intervals: Vec::new(),
-        };
-        machine.warm = machine.told();
-        machine.interval = machine.warm.clone();
-        machine
+        }
     }
 
     fn told(&self) -> Counters {
@@ -64,34 +67,40 @@ impl<D: Design> Machine<D> {
         match mark {
             Mark::Event(event) => {
                 let process = self.env.process();
-                self.env.with_os(|os: &mut Os| os.event(process, event));
+                self.env.with_os(|os| os.event(process, event));
             }
-            Mark::Run { core, process } => {
-                if self.env.run(*core, *process) {
+            Mark::Run { core, image } => {
+                if self.env.run(*core, self.processes[image]) {
                     self.mmus[*core].flush();
                 }
             }
-            Mark::Begin { process, copy_of } => self.env.with_os(|os| {
-                let memory = os.memory_mut();
-                let began = match copy_of {
-                    Some(parent) => memory.fork(*parent)?,
-                    None => memory.spawn()?,
-                };
-                assert_eq!(began, *process, "processes are numbered as they begin");
-                Ok(())
-            }),
-            Mark::End(process) => self.env.with_os(|os| {
-                os.memory_mut().end(*process);
-                Ok(())
-            }),
-            Mark::Tick(instructions) => self.env.with_os(|os| {
-                os.background(*instructions);
-                Ok(())
-            }),
+            Mark::Begin { image, copy_of } => {
+                let parent = copy_of.map(|parent| self.processes[&parent]);
+                let began = self.env.with_os(|os| match parent {
+                    Some(parent) => os.fork(parent),
+                    None => os.memory_mut().spawn(),
+                });
+                if let Some(process) = began {
+                    self.processes.insert(*image, process);
+                }
+            }
+            Mark::End(image) => {
+                if let Some(process) = self.processes.remove(image) {
+                    self.env.with_os(|os| {
+                        os.end(process);
+                        Ok(())
+                    });
+                }
+            }
+            Mark::Tick(instructions) => {
+                self.env.with_os(|os| {
+                    os.background(*instructions);
+                    Ok(())
+                });
+            }
             Mark::Warm => {
-                self.warm = self.told();
-                self.interval = self.warm.clone();
-                self.intervals.clear();
+                self.interval = self.told();
+                self.warm = Some(self.interval.clone());
             }
             Mark::Interval => {
                 let told = self.told();
@@ -177,7 +186,8 @@ impl<D: Design> Run for Machine<D> {
     }
 
     fn counters(&self) -> Counters {
-        self.told().since(&self.warm)
+        let told = self.told();
+        told.since(self.warm.as_ref().unwrap_or(&told))
     }
 
     fn intervals(&self) -> &[Counters] {

@@ -52,6 +52,20 @@ impl Counts {
         }
     }
 
+    /// These and others.
+    pub fn plus(mut self, others: &Counts) -> Counts {
+        self.instructions += others.instructions;
+        self.loads += others.loads;
+        self.stores += others.stores;
+        self.modifies += others.modifies;
+        self.threads += others.threads;
+        self.thread_switches += others.thread_switches;
+        for (name, count) in &others.events {
+            *self.events.entry(name).or_default() += count;
+        }
+        self
+    }
+
     /// What came since `before`.
     pub fn since(&self, before: &Counts) -> Counts {
         let mut events = self.events.clone();

@@ -258,11 +258,13 @@ impl Env {
     }
 
     /// Does something with the operating system; what becomes stale is collected.
-    pub(crate) fn with_os(&mut self, work: impl FnOnce(&mut Os) -> Result<(), OutOfMemory>) {
-        if let Err(error) = work(&mut self.os) {
-            self.out_of_memory = Some(error);
-        }
+    pub(crate) fn with_os<T>(
+        &mut self,
+        work: impl FnOnce(&mut Os) -> Result<T, OutOfMemory>,
+    ) -> Option<T> {
+        let done = work(&mut self.os);
         self.collect_stale();
+        done.map_err(|error| self.out_of_memory = Some(error)).ok()
     }
 
     /// From here on a core runs a process. Returns whether the core's translations belong to

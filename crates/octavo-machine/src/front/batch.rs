@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use octavo_os::ProcessId;
 use octavo_types::{Event, PageNumber, PageSize};
 
 /// What a reference does.
@@ -88,6 +87,10 @@ impl Kind {
     }
 }
 
+/// A process image, dense from 0 in the order in which they begin.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ImageId(pub u32);
+
 /// Something between accesses.
 #[derive(Clone, Debug)]
 pub enum Mark {
@@ -98,17 +101,17 @@ pub enum Mark {
         /// The core, dense from 0.
         core: usize,
         /// The process.
-        process: ProcessId,
+        image: ImageId,
     },
-    /// A process begins, of this number: a copy of another one, or empty.
+    /// A process begins: a copy of another one, or empty.
     Begin {
         /// The process.
-        process: ProcessId,
+        image: ImageId,
         /// Whose copy it is.
-        copy_of: Option<ProcessId>,
+        copy_of: Option<ImageId>,
     },
     /// A process is over.
-    End(ProcessId),
+    End(ImageId),
     /// So many instructions have been executed in all: the operating system may work behind the
     /// programs' backs.
     Tick(u64),

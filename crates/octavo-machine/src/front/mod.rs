@@ -13,10 +13,9 @@ mod batch;
 mod image;
 mod plan;
 
-use octavo_os::ProcessId;
 use octavo_types::{Event, PageNumber, PageSize, Segment, VirtAddr};
 
-pub use batch::{Batch, Kind, LineAccess, Lines, Mark};
+pub use batch::{Batch, ImageId, Kind, LineAccess, Lines, Mark};
 pub use image::Image;
 use plan::Step;
 
@@ -228,7 +227,7 @@ impl Front {
     }
 
     /// From here on a core runs a process.
-    pub fn run(&mut self, core: usize, process: ProcessId) {
-        self.mark(Mark::Run { core, process });
+    pub fn run(&mut self, core: usize, image: ImageId) {
+        self.mark(Mark::Run { core, image });
     }
 }

@@ -91,6 +91,7 @@ impl<C: TurnConsumer> Audience for Together<C> {
 
     fn begin(&mut self, identity: &StreamIdentity) {
         self.marked.insert(identity.stream, self.region.is_marked_at_first());
+        self.engine.begun(identity);
     }
 
     fn words(

@@ -21,13 +21,19 @@ use crate::stream::{Began, StreamEnd, StreamIdentity};
 use process::Process;
 use round::{Came, Round};
 
-/// The most process images that take turns, all traces together.
-pub const MAX_PROCESSES: usize = 1 << 12;
+/// The most process images that take turns, all traces together: fewer than an x86-64 core can tell
+/// apart.
+pub const MAX_PROCESSES: usize = 4000;
 
 /// An engine on which several process images take turns.
 pub trait TurnConsumer: Observer {
     /// What is kept of an image that is no more.
     type Process: Send + 'static;
+
+    /// A stream has begun: a process of its own, or one that its parent has forked just now.
+    fn begun(&mut self, identity: &StreamIdentity) {
+        let _ = identity;
+    }
 
     /// What follows is of this stream, until the next turn. The stream may be the one before.
     fn turn(&mut self, stream: u32);

@@ -1,0 +1,274 @@
+//! The consumer of a stream that has machines of several designs side by side.
+
+mod process;
+mod schedule;
+
+use std::collections::BTreeMap;
+
+use octavo_config::MachineConfig;
+use octavo_trace::{
+    Began, Counts, Observer, Start, StreamEnd, StreamIdentity, StreamProgress, TurnConsumer,
+    WordConsumer,
+};
+use octavo_types::{
+    AddrRange, Consumer, Event, Instructions, MapSource, Protection, Segment, VirtAddr,
+};
+use rayon::prelude::*;
+
+use crate::config::{self, ConfigError};
+use crate::designs::{Known, Setup};
+use crate::front::{Batch, Front, ImageId, Mark};
+use crate::machine::Run;
+use process::{Placement, Process};
+use schedule::Schedule;
+
+/// Accesses of a batch, about.
+const BATCH_ACCESSES: usize = 1 << 14;
+
+/// What is simulated.
+#[derive(Clone, Debug)]
+pub struct SimConfig {
+    /// The machine, the same for all designs.
+    pub machine: MachineConfig,
+    /// The designs by name, each of which [`Known::by_name`] knows.
+    pub designs: Vec<String>,
+    /// Whether addresses are moved to where Linux would have put them.
+    pub native_layout: bool,
+    /// Instructions that are simulated and not counted.
+    pub warm_up_instructions: u64,
+    /// Instructions between two intervals, if there are any.
+    pub interval_instructions: Option<u64>,
+    /// Whether each translation is compared with what the page table says.
+    pub is_checked: bool,
+    /// What kernels are compiled for.
+    pub instructions: Instructions,
+}
+
+/// Machines of several designs, playing one process image, or several that take turns.
+pub struct Sim {
+    config: SimConfig,
+    front: Front,
+    placement: Placement,
+    running: Process,
+    /// The stream that has its turn, if there are several.
+    stream: Option<u32>,
+    waiting: BTreeMap<u32, Process>,
+    /// How many there have been.
+    begun: u32,
+    machines: Vec<Box<dyn Run>>,
+    /// What those had that are no more.
+    gone: Counts,
+    schedule: Schedule,
+    emptied: Batch,
+}
+
+impl Sim {
+    /// Machines that have seen nothing.
+    ///
+    /// # Panics
+    /// Where a design has no such name: the caller asks [`Known::by_name`] first.
+    pub fn new(config: &SimConfig) -> Result<Self, ConfigError> {
+        let SimConfig { machine, designs, instructions, is_checked, .. } = config;
+        let setup = Setup { instructions: *instructions, is_checked: *is_checked };
+        let make =
+            |name: &String| Known::by_name(name).expect("a name of a design").make(machine, &setup);
+        let machines = designs.iter().map(make).collect::<Result<Vec<_>, _>>()?;
+        let mut sim = Sim {
+            front: Front::new(config::lines(machine), config::filter(machine)),
+            placement: Placement::new(machine.core.count as usize),
+            running: Process::new(ImageId(0), machine.page_table.levels, false),
+            stream: None,
+            waiting: BTreeMap::new(),
+            begun: 0,
+            machines,
+            gone: Counts::default(),
+            schedule: Schedule::new(config.warm_up_instructions, config.interval_instructions),
+            emptied: Batch::default(),
+            config: config.clone(),
+        };
+        sim.running = sim.begin(None);
+        sim.run();
+        Ok(sim)
+    }
+
+    /// A process image begins, empty or a copy of another.
+    fn begin(&mut self, copy_of: Option<ImageId>) -> Process {
+        let id = ImageId(self.begun);
+        self.begun += 1;
+        self.front.mark(Mark::Begin { image: id, copy_of });
+        Process::new(id, self.config.machine.page_table.levels, copy_of.is_some())
+    }
+
+    /// The process that has its turn runs, where its thread is placed.
+    fn run(&mut self) {
+        let core = self.placement.core_of(&mut self.running);
+        self.front.run(core, self.running.id);
+    }
+
+    /// What was counted of the stream, the warm-up left out; of all streams that took turns.
+    pub fn counts(&self) -> Counts {
+        let all = self.waiting.values().chain([&self.running]);
+        let total = all.fold(self.gone.clone(), |sum, process| sum.plus(&process.counts));
+        self.schedule.counted(&total)
+    }
+
+    /// The designs by name.
+    pub fn designs(&self) -> &[String] {
+        &self.config.designs
+    }
+
+    /// The machines, in the order of their designs.
+    pub fn machines(&self) -> &[Box<dyn Run>] {
+        &self.machines
+    }
+
+    /// All is over: only results are asked for from now on.
+    pub fn finish(&mut self) {
+        if self.schedule.is_due() {
+            self.mark();
+        }
+        self.hand_on();
+    }
+
+    fn hand_on(&mut self) {
+        let batch = self.front.take(std::mem::take(&mut self.emptied));
+        self.machines.par_iter_mut().for_each(|machine| machine.take(&batch));
+        self.emptied = batch;
+        self.emptied.clear();
+    }
+
+    #[cold]
+    fn mark(&mut self) {
+        let all = self.waiting.values().chain([&self.running]);
+        let total = all.fold(self.gone.clone(), |sum, process| sum.plus(&process.counts));
+        self.schedule.due(&total, |mark| self.front.mark(mark));
+    }
+
+    /// The first instruction of a process. Where nothing is known of mappings, all is one: memory
+    /// that may have pages of any size.
+    #[cold]
+    fn first(&mut self) {
+        self.running.has_begun = true;
+        if !self.running.is_mapped {
+            self.front.event(&self.running.image, &everything());
+        }
+    }
+}
+
+/// What is mapped where a trace tells of no mapping: all, as anonymous memory.
+pub fn everything() -> Event {
+    Event::Map {
+        range: AddrRange::new(VirtAddr::NULL, u64::MAX),
+        protection: Protection { read: true, write: true, execute: true },
+        source: MapSource::Anonymous,
+        flags: 0,
+    }
+}
+
+impl Consumer for Sim {
+    fn segment(&mut self, _: &Segment, _: &[VirtAddr]) {
+        unreachable!("executions come with their numbers");
+    }
+
+    fn event(&mut self, event: &Event) {
+        let process = &mut self.running;
+        process.counts.event(event);
+        if let Event::ThreadSwitch { thread } = event
+            && process.thread != *thread
+        {
+            process.thread = *thread;
+            self.run();
+            return;
+        }
+        process.is_mapped |= matches!(event, Event::Map { .. });
+        if process.has_begun || !process.is_copy {
+            self.front.event(&process.image, event);
+        }
+    }
+}
+
+impl WordConsumer for Sim {
+    #[inline(always)]
+    fn execution(&mut self, segment: &Segment, words: &[u64]) {
+        if self.schedule.is_due() {
+            self.mark();
+        }
+        if !self.running.has_begun {
+            self.first();
+        }
+        let addresses = VirtAddr::slice_from_raw(&words[1..]);
+        let process = &mut self.running;
+        process.counts.execution(segment, addresses);
+        self.schedule.executed(segment.instructions());
+        self.front.execution(&mut process.image, words[0] as usize, segment, addresses);
+        if self.front.len() >= BATCH_ACCESSES {
+            self.hand_on();
+        }
+    }
+
+    fn started(&mut self, start: &Start) {
+        if self.config.native_layout {
+            self.running.image.relocate(start.relocation.clone());
+        }
+    }
+}
+
+impl Observer for Sim {
+    fn ended(&mut self, _: &StreamIdentity, _: &StreamEnd) {
+        self.finish();
+    }
+
+    fn progress(&self) -> StreamProgress {
+        let all = self.waiting.values().chain([&self.running]);
+        let references = all.map(|process| process.counts.references()).sum::<u64>();
+        StreamProgress {
+            references: self.gone.references() + references,
+            instructions: self.schedule.instructions(),
+            resident_bytes: 0,
+        }
+    }
+}
+
+impl TurnConsumer for Sim {
+    type Process = Counts;
+
+    fn begun(&mut self, identity: &StreamIdentity) {
+        // The one that is there from the start is the first.
+        if self.begun == 1 && self.stream.is_none() && !self.running.has_begun {
+            self.stream = Some(identity.stream);
+            return;
+        }
+        let parent = identity.parent.filter(|_| identity.began == Began::Fork);
+        let parent = parent.and_then(|parent| match self.stream == Some(parent) {
+            true => Some(self.running.id),
+            false => self.waiting.get(&parent).map(|process| process.id),
+        });
+        let process = self.begin(parent);
+        self.waiting.insert(identity.stream, process);
+    }
+
+    fn turn(&mut self, stream: u32) {
+        if self.stream == Some(stream) {
+            return;
+        }
+        let next = self.waiting.remove(&stream).expect("it has begun");
+        let before = std::mem::replace(&mut self.running, next);
+        if let Some(before_stream) = self.stream.replace(stream) {
+            self.waiting.insert(before_stream, before);
+        }
+        self.run();
+    }
+
+    fn process_ended(&mut self, identity: &StreamIdentity, _: &StreamEnd) -> Counts {
+        self.turn(identity.stream);
+        self.front.mark(Mark::End(self.running.id));
+        self.stream = None;
+        let counts = std::mem::take(&mut self.running.counts);
+        self.gone = std::mem::take(&mut self.gone).plus(&counts);
+        counts
+    }
+
+    fn all_ended(&mut self) {
+        self.finish();
+    }
+}
