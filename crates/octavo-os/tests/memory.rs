@@ -161,14 +161,20 @@ fn what_becomes_larger_in_place_stays_used() {
 
 #[test]
 fn a_store_copies_a_base_page_or_all() {
-    for (how, copied, parts) in [
-        (CopyOnWrite::Split, 4096, vec![(SIZE_32K, 1), (PageSize::BASE, 8), (SIZE_32K, 62)]),
-        (CopyOnWrite::Whole, 2 << 20, vec![(PageSize::HUGE, 1)]),
+    let around_it = vec![(SIZE_32K, 1), (PageSize::BASE, 8), (SIZE_32K, 62)];
+    for (how, copied, parts, stale) in [
+        (CopyOnWrite::Split, 4096, around_it, vec![512..1024, 522..523]),
+        (CopyOnWrite::Whole, 2 << 20, vec![(PageSize::HUGE, 1)], vec![512..1024]),
     ] {
         let (mut memory, process) = memory(1 << 13);
         place(&mut memory, process, 512, PageSize::HUGE);
         let child = memory.fork(process).unwrap();
+        memory.take_stale();
         memory.copy_on_write(process, page(522), RW, how).unwrap();
+        assert_eq!(
+            memory.take_stale().iter().map(|of| of.pages.clone()).collect::<Vec<_>>(),
+            stale
+        );
         assert_eq!(memory.counters.bytes_copied, copied);
         assert_eq!(memory.counters.copy_on_write_faults, 1);
         assert_eq!(runs(&memory, process, &(512..1024)), parts);
@@ -240,6 +246,53 @@ fn what_cannot_be_done_changes_nothing() {
     assert_eq!(memory.check(), Ok(()));
 }
 
+/// There is a block, and then no frame for the page table.
+#[test]
+fn a_block_that_cannot_be_mapped_goes_back() {
+    let (mut memory, process) = memory(1 << 12);
+    leave(&mut memory, 8);
+    memory.place_new(process, page(0), SIZE_32K, RW).unwrap_err();
+    memory.collapse(process, page(0), SIZE_32K, RW).unwrap_err();
+    let (object, index) = (octavo_os::vmas::ObjectId(0), 0);
+    leave(&mut memory, 2);
+    memory.place_object_page(process, page(0), (object, index), RW).unwrap_err();
+    memory.place_copy(process, page(0), (object, index), RW).unwrap_err();
+    assert_eq!(memory.frames.free_frames(), 1, "the file's page has been read");
+    assert_eq!(memory.counters.bytes_zeroed + memory.counters.bytes_copied, 0);
+    assert_eq!(memory.check(), Ok(()));
+}
+
+/// What is to be mapped over stays where the move fails: its ends need nodes, and so does the
+/// middle.
+#[test]
+fn a_move_that_fails_leaves_both_places() {
+    for free in [2, 3] {
+        let (memory, process) = memory(1 << 13);
+        let mut os = Os::new(memory, Box::new(octavo_os::policy::BasePages));
+        vma(&mut os, process, 512, 512 * 3);
+        vma(&mut os, process, 1 << 18, 700);
+        os.fault(process, page((1 << 18) + 600), Access::Store).unwrap();
+        for at in [512, 1536] {
+            place(os.memory_mut(), process, at, PageSize::HUGE);
+        }
+        os.fault(process, page((1 << 18) + 3), Access::Store).unwrap();
+        os.fork(process).unwrap();
+        leave(os.memory_mut(), free);
+        let from = AddrRange::new(VirtAddr::new(1 << 30), 700 << 12);
+        let to = AddrRange::new(VirtAddr::new(600 << 12), 1000 << 12);
+        let moved = os.event(process, &Event::Remap { from, to });
+        assert_eq!(moved.is_ok(), free == 3);
+        let left: u64 = os
+            .memory()
+            .leaves(process, &(512..2048))
+            .iter()
+            .map(|leaf| base_pages(leaf.size))
+            .sum();
+        assert_eq!(left, if free == 3 { 88 + 448 + 2 } else { 1024 });
+        assert_eq!(os.memory().check(), Ok(()));
+    }
+}
+
 /// With so many free frames an operation fails, and with one more it does not.
 #[test]
 fn an_operation_needs_as_many_frames_as_it_takes() {
@@ -270,7 +323,10 @@ fn an_operation_needs_as_many_frames_as_it_takes() {
             place(&mut memory, process, 1 << 18, PageSize::LARGEST);
             memory.fork(process).unwrap();
             leave(&mut memory, free);
+            let before = memory.leaves(process, &(0..u64::MAX));
             assert_eq!(operation(&mut memory, process), free == needed, "case {number}");
+            let after = memory.leaves(process, &(0..u64::MAX));
+            assert!(free == needed || before == after, "case {number} has changed something");
             assert_eq!(memory.check(), Ok(()));
         }
     }
