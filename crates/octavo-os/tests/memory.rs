@@ -180,6 +180,10 @@ fn shared_memory_goes_with_its_last_mapping() {
     os.end(child);
     assert_eq!(os.memory().frames.used_frames(Holder::Data), 0);
     assert!(os.memory().frames.free_frames() > free);
+    shared(&mut os, process, 64);
+    os.fault(process, page(65), Access::Store).unwrap();
+    os.event(process, &Event::Unmap { range: gone }).unwrap();
+    assert_eq!(os.memory().frames.used_frames(Holder::Data), 0);
     assert_eq!(os.memory().check(), Ok(()));
 }
 

@@ -158,3 +158,23 @@ fn an_operation_needs_as_many_frames_as_it_takes() {
         }
     }
 }
+
+/// The large page that its ends lie in cannot be split: the mapping's rights stay, too.
+#[test]
+fn a_mapping_that_cannot_be_protected_keeps_its_rights() {
+    let (memory, process) = memory(1 << 12);
+    let mut os = Os::new(memory, Box::new(BasePages));
+    vma(&mut os, process, 512, 512);
+    place(os.memory_mut(), process, 512, PageSize::HUGE);
+    leave(os.memory_mut(), 0);
+    let range = AddrRange::new(VirtAddr::new(600 << 12), 8 << 12);
+    for (advice, part) in [(None, 600), (Some(15), 700)] {
+        let event = match advice {
+            None => Event::Protect { range, protection: R },
+            Some(advice) => Event::Advise { range, advice },
+        };
+        os.event(process, &event).unwrap_err();
+        let (pages, found) = os.memory().process(process).vmas.find(page(part)).unwrap();
+        assert_eq!((pages, found), (512..1024, vma_of(RW)));
+    }
+}
