@@ -12,6 +12,7 @@ mod contents;
 mod objects;
 mod parts;
 mod ranges;
+mod references;
 mod sharing;
 mod stale;
 
@@ -28,6 +29,7 @@ use crate::frames::{Frames, Holder, Order, OutOfMemory};
 use crate::page_table::{Format, Leaf, PageTable};
 use crate::vmas::{ObjectId, Pages, Vmas};
 use objects::Object;
+use references::References;
 
 /// A process, dense from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -51,8 +53,7 @@ pub struct Memory {
     sizes: Vec<PageSize>,
     format: Format,
     processes: Vec<Option<Process>>,
-    /// Base frames with more than one reference.
-    shared: FxHashMap<FrameNumber, u32>,
+    references: References,
     objects: FxHashMap<ObjectId, Object>,
     stale: Vec<Stale>,
     contents: Option<Vec<Content>>,
@@ -79,13 +80,14 @@ impl Memory {
         sizes.push(PageSize::BASE);
         sizes.sort_unstable();
         sizes.dedup();
+        let references = References::new(frames.shape().frames());
         Memory {
             frames,
             counters: Counters::default(),
             sizes,
             format,
             processes: Vec::new(),
-            shared: FxHashMap::default(),
+            references,
             objects: FxHashMap::default(),
             stale: Vec::new(),
             contents: None,

@@ -1,4 +1,9 @@
 //! The operating system: events of processes, and faults.
+//!
+//! What the events do not tell, it does not know: that `mremap` leaves the old mapping behind
+//! (`MREMAP_DONTUNMAP`, or an old size of 0) or that `pkey_mprotect` gave a key. `MADV_FREE` frees
+//! at once; `MADV_REMOVE` unmaps, and the object keeps its pages. A page of a file that has been
+//! read stays in memory.
 
 use octavo_types::{Event, PageNumber, Protection};
 use rustc_hash::FxHashMap;

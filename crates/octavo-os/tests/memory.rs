@@ -1,31 +1,14 @@
-//! Operations on memory one by one: what each costs, and what it does where memory is short.
+//! Operations on memory one by one: what each does and costs.
 
-use octavo_os::frames::{Frames, Holder, MemoryShape, Order};
-use octavo_os::page_table::{Format, Leaf};
-use octavo_os::policy::{Thp, ThpConfig};
-use octavo_os::vmas::{Pages, Vma};
-use octavo_os::{Access, CopyOnWrite, Memory, Os, ProcessId, Stale, base_pages};
-use octavo_types::{AddrRange, Event, MapSource, PageNumber, PageSize, Protection, VirtAddr};
+mod small;
 
-const RW: Protection = Protection { read: true, write: true, execute: false };
-const R: Protection = Protection { read: true, write: false, execute: false };
-const SIZE_32K: PageSize = PageSize::from_log2(15).unwrap();
-
-fn page(raw: u64) -> PageNumber {
-    PageNumber::new(raw)
-}
-
-fn memory(frames: u64) -> (Memory, ProcessId) {
-    let frames = Frames::new(MemoryShape::new(frames, Order::LARGEST).unwrap());
-    let sizes = [SIZE_32K, PageSize::HUGE, PageSize::LARGEST];
-    let mut memory = Memory::new(frames, &sizes, Format::default());
-    let process = memory.spawn().unwrap();
-    (memory, process)
-}
-
-fn place(memory: &mut Memory, process: ProcessId, at: u64, size: PageSize) {
-    memory.place_new(process, page(at), size, RW).unwrap();
-}
+use octavo_os::frames::{Holder, Order};
+use octavo_os::page_table::Leaf;
+use octavo_os::policy::{BasePages, Thp, ThpConfig};
+use octavo_os::vmas::Pages;
+use octavo_os::{Access, CopyOnWrite, Memory, Os, ProcessId, Stale};
+use octavo_types::{AddrRange, Event, MapSource, PageSize, VirtAddr};
+use small::{R, RW, SIZE_32K, leaf, memory, page, place, vma, vma_of};
 
 fn mark(memory: &mut Memory, process: ProcessId, at: u64, written: bool) {
     memory.process_mut(process).table.mark(page(at), written);
@@ -35,37 +18,14 @@ fn used(memory: &Memory, process: ProcessId, at: u64) -> Option<(bool, bool)> {
     memory.process(process).table.used(page(at))
 }
 
-fn leaf(memory: &Memory, process: ProcessId, at: u64) -> Leaf {
-    memory.process(process).table.leaf(page(at)).unwrap()
-}
-
 /// The sizes of what is mapped in a range, with how many there are of each in a row.
 fn runs(memory: &Memory, process: ProcessId, pages: &Pages) -> Vec<(PageSize, usize)> {
     let sizes: Vec<PageSize> = memory.leaves(process, pages).iter().map(|leaf| leaf.size).collect();
     sizes.chunk_by(PartialEq::eq).map(|run| (run[0], run.len())).collect()
 }
 
-/// Takes all free frames but so many.
-fn leave(memory: &mut Memory, frames: u64) {
-    let foreign = Holder::Foreign { movable: false };
-    while memory.frames.free_frames() > frames {
-        memory.frames.allocate(Order::BASE, foreign).unwrap();
-    }
-}
-
 fn stale(process: ProcessId, pages: Pages) -> Vec<Stale> {
     vec![Stale { process, pages }]
-}
-
-fn vma(os: &mut Os, process: ProcessId, at: u64, pages: u64) {
-    let range = AddrRange::new(VirtAddr::new(at << 12), pages << 12);
-    let source = MapSource::Anonymous;
-    os.event(process, &Event::Map { range, protection: RW, source, flags: 2 }).unwrap();
-}
-
-fn vma_of(rights: Protection) -> Vma {
-    use octavo_os::vmas::{Advice, Backing};
-    Vma { rights, backing: Backing::Anonymous, advice: Advice::None }
 }
 
 #[test]
@@ -161,14 +121,19 @@ fn what_becomes_larger_in_place_stays_used() {
 
 #[test]
 fn a_store_copies_a_base_page_or_all() {
-    for (how, copied, parts) in [
-        (CopyOnWrite::Split, 4096, vec![(SIZE_32K, 1), (PageSize::BASE, 8), (SIZE_32K, 62)]),
-        (CopyOnWrite::Whole, 2 << 20, vec![(PageSize::HUGE, 1)]),
+    let around_it = vec![(SIZE_32K, 1), (PageSize::BASE, 8), (SIZE_32K, 62)];
+    for (how, copied, parts, shootdowns) in [
+        (CopyOnWrite::Split, 4096, around_it, 2),
+        (CopyOnWrite::Whole, 2 << 20, vec![(PageSize::HUGE, 1)], 1),
     ] {
         let (mut memory, process) = memory(1 << 13);
         place(&mut memory, process, 512, PageSize::HUGE);
         let child = memory.fork(process).unwrap();
+        memory.take_stale();
         memory.copy_on_write(process, page(522), RW, how).unwrap();
+        let forgotten = memory.take_stale();
+        assert_eq!(forgotten[0], Stale { process, pages: 512..1024 }, "all translations of it");
+        assert_eq!(forgotten.len(), shootdowns, "a split is one of its own");
         assert_eq!(memory.counters.bytes_copied, copied);
         assert_eq!(memory.counters.copy_on_write_faults, 1);
         assert_eq!(runs(&memory, process, &(512..1024)), parts);
@@ -181,98 +146,6 @@ fn a_store_copies_a_base_page_or_all() {
         assert_eq!(runs(&memory, child, &(512..1024)), parts);
         assert!(leaf(&memory, child, 522).rights.write);
         assert_eq!(memory.check(), Ok(()));
-    }
-}
-
-#[test]
-fn all_of_a_large_page_is_copied_only_where_there_is_a_block() {
-    let (mut memory, process) = memory(600);
-    place(&mut memory, process, 512, PageSize::HUGE);
-    memory.fork(process).unwrap();
-    memory.copy_on_write(process, page(512), RW, CopyOnWrite::Whole).unwrap();
-    assert_eq!((memory.counters.bytes_copied, memory.counters.splits), (4096, 1));
-}
-
-/// Nodes for the rest of a large page lie in the frames of what goes.
-#[test]
-fn a_part_of_a_large_page_is_released_without_a_free_frame() {
-    let (mut memory, process) = memory(1 << 12);
-    place(&mut memory, process, 512, PageSize::HUGE);
-    leave(&mut memory, 0);
-    memory.release(process, &(600..601)).unwrap();
-    assert_eq!(
-        memory.leaves(process, &(512..1024)).iter().map(|l| base_pages(l.size)).sum::<u64>(),
-        511
-    );
-    assert_eq!((memory.frames.free_frames(), memory.check()), (0, Ok(())));
-}
-
-#[test]
-fn what_cannot_be_done_changes_nothing() {
-    let (mut memory, process) = memory(1 << 12);
-    place(&mut memory, process, 512, PageSize::HUGE);
-    let whole = leaf(&memory, process, 512);
-    let child = memory.fork(process).unwrap();
-    leave(&mut memory, 0);
-    let (counters, stale) = (memory.counters, memory.take_stale());
-    assert_eq!(stale.len(), 1);
-    let everything = |memory: &Memory| {
-        let all = 0..u64::MAX;
-        (memory.leaves(process, &all), memory.leaves(child, &all), memory.live().count())
-    };
-    let before = everything(&memory);
-    let part = 512..520;
-    let elsewhere = 1 << 20;
-    assert!(memory.release(process, &part).is_err(), "the child has the frames too");
-    assert!(memory.protect(process, &part, &vma_of(R)).is_err());
-    assert!(memory.split(process, whole, &part).is_err());
-    assert!(memory.move_pages(process, &part, &(elsewhere..elsewhere + 8)).is_err());
-    assert!(memory.move_pages(process, &(512..1024), &(elsewhere..elsewhere + 512)).is_err());
-    assert!(memory.collapse(process, page(0), SIZE_32K, RW).is_err());
-    assert!(memory.place_new(process, page(elsewhere), PageSize::BASE, RW).is_err());
-    assert!(memory.fork(process).is_err());
-    assert!(memory.spawn().is_err());
-    for how in [CopyOnWrite::Split, CopyOnWrite::Whole] {
-        assert!(memory.copy_on_write(process, page(512), RW, how).is_err());
-    }
-    assert_eq!(everything(&memory), before);
-    assert_eq!((memory.counters, memory.take_stale()), (counters, vec![]));
-    assert_eq!(memory.check(), Ok(()));
-}
-
-/// With so many free frames an operation fails, and with one more it does not.
-#[test]
-fn an_operation_needs_as_many_frames_as_it_takes() {
-    type Operation = fn(&mut Memory, ProcessId) -> bool;
-    let cases: [(u64, Operation); 6] = [
-        (2, |memory, process| {
-            // A node of 512 pages for each end.
-            let whole = leaf(memory, process, 1 << 18);
-            memory.split(process, whole, &((1 << 18) + 3..(1 << 18) + 6)).is_ok()
-        }),
-        (3, |memory, process| {
-            let whole = leaf(memory, process, 1 << 18);
-            memory.split(process, whole, &((1 << 18) + 3..(1 << 18) + 5000)).is_ok()
-        }),
-        (3, |memory, process| {
-            memory.copy_on_write(process, page(1 << 18), RW, CopyOnWrite::Split).is_ok()
-        }),
-        (4, |memory, process| memory.place_new(process, page(1 << 30), PageSize::BASE, RW).is_ok()),
-        (1, |memory, process| {
-            let to = 1 << 30;
-            memory.move_pages(process, &(1 << 18..2 << 18), &(to..to + (1 << 18))).is_ok()
-        }),
-        (2, |memory, process| memory.fork(process).is_ok()),
-    ];
-    for (number, (needed, operation)) in cases.into_iter().enumerate() {
-        for free in [needed - 1, needed] {
-            let (mut memory, process) = memory(3 << 18);
-            place(&mut memory, process, 1 << 18, PageSize::LARGEST);
-            memory.fork(process).unwrap();
-            leave(&mut memory, free);
-            assert_eq!(operation(&mut memory, process), free == needed, "case {number}");
-            assert_eq!(memory.check(), Ok(()));
-        }
     }
 }
 
@@ -295,7 +168,7 @@ fn shared(os: &mut Os, process: ProcessId, at: u64) {
 #[test]
 fn shared_memory_goes_with_its_last_mapping() {
     let (memory, process) = memory(1 << 10);
-    let mut os = Os::new(memory, Box::new(octavo_os::policy::BasePages));
+    let mut os = Os::new(memory, Box::new(BasePages));
     shared(&mut os, process, 64);
     os.fault(process, page(65), Access::Store).unwrap();
     let free = os.memory().frames.free_frames();
@@ -307,6 +180,10 @@ fn shared_memory_goes_with_its_last_mapping() {
     os.end(child);
     assert_eq!(os.memory().frames.used_frames(Holder::Data), 0);
     assert!(os.memory().frames.free_frames() > free);
+    shared(&mut os, process, 64);
+    os.fault(process, page(65), Access::Store).unwrap();
+    os.event(process, &Event::Unmap { range: gone }).unwrap();
+    assert_eq!(os.memory().frames.used_frames(Holder::Data), 0);
     assert_eq!(os.memory().check(), Ok(()));
 }
 

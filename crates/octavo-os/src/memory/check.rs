@@ -9,7 +9,7 @@ use crate::frames::Holder;
 impl Memory {
     /// Frames that page tables map or objects keep, each once.
     pub fn frames_in_use(&self) -> u64 {
-        self.nodes() + self.references().len() as u64
+        self.nodes() + self.count_references().len() as u64
     }
 
     /// Whether nothing was lost: frames of data are those that page tables map and objects keep,
@@ -18,18 +18,22 @@ impl Memory {
     /// first thing that is wrong.
     pub fn check(&self) -> Result<(), String> {
         self.frames.check()?;
-        let references = self.references();
+        let references = self.count_references();
         for (frame, count) in &references {
             if self.frames.holder(*frame) != Some(Holder::Data) {
                 return Err(format!("frame {} is in use and no data", frame.raw()));
             }
-            let noted = self.shared.get(frame).copied().unwrap_or(1);
+            let noted = self.references.others(*frame) + 1;
             if noted != *count {
                 return Err(format!("frame {} has {count} references, not {noted}", frame.raw()));
             }
         }
-        if let Some(frame) = self.shared.keys().find(|frame| !references.contains_key(frame)) {
-            return Err(format!("frame {} has references and is not in use", frame.raw()));
+        let shared = references.values().filter(|count| **count > 1).count() as u64;
+        if shared != self.references.shared_frames() {
+            return Err(format!(
+                "{} frames are noted as shared, and {shared} are",
+                self.references.shared_frames()
+            ));
         }
         let held = |holder, used: u64| match self.frames.used_frames(holder) {
             held if held == used => Ok(()),
@@ -45,7 +49,7 @@ impl Memory {
     }
 
     /// How often each frame is mapped or kept.
-    fn references(&self) -> FxHashMap<FrameNumber, u32> {
+    fn count_references(&self) -> FxHashMap<FrameNumber, u32> {
         let mut references = FxHashMap::default();
         let mut count = |frame| *references.entry(frame).or_insert(0) += 1;
         for process in self.live() {

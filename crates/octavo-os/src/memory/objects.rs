@@ -60,7 +60,7 @@ impl Memory {
         index: u64,
     ) -> Result<FrameNumber, OutOfMemory> {
         let frame = self.read_in(object, index)?;
-        *self.shared.entry(frame).or_insert(1) += 1;
+        self.references.add(frame);
         Ok(frame)
     }
 

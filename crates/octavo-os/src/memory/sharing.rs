@@ -48,7 +48,7 @@ impl Memory {
                 changed.add(around(leaf.page, leaf.size));
             }
             for frame in frames_of(&leaf) {
-                *self.shared.entry(frame).or_insert(1) += 1;
+                self.references.add(frame);
             }
             // The copy is not used yet; what is stored to a shared page, the parent's entry tells
             // (`copy_present_pte`).
@@ -124,26 +124,24 @@ impl Memory {
 
     /// Gives up one reference to each of `frames` frames from `first` on.
     pub(super) fn drop_range(&mut self, first: FrameNumber, frames: u64) {
-        if self.shared.is_empty() {
+        if self.references.shared_frames() == 0 {
             self.frames.free_range(first, frames);
             return;
         }
         for frame in (0..frames).map(|number| first.plus(number)) {
-            match self.shared.get_mut(&frame) {
-                Some(2) => drop(self.shared.remove(&frame)),
-                Some(references) => *references -= 1,
-                None => self.frames.free(frame, Order::BASE),
+            if !self.references.give_up(frame) {
+                self.frames.free(frame, Order::BASE);
             }
         }
     }
 
     /// Whether somebody else has a frame of the page too.
     pub fn is_shared(&self, leaf: &Leaf) -> bool {
-        !self.shared.is_empty() && frames_of(leaf).any(|frame| self.shared.contains_key(&frame))
+        self.references.shared_frames() > 0 && frames_of(leaf).any(|frame| self.has_others(frame))
     }
 
     /// Whether a base frame has more than one reference.
     pub fn has_others(&self, frame: FrameNumber) -> bool {
-        self.shared.contains_key(&frame)
+        self.references.others(frame) > 0
     }
 }

@@ -36,6 +36,9 @@ pub struct Setup {
 /// What a frame holds that nobody has written to.
 const GARBAGE: u64 = u64::MAX;
 
+/// The most pages of a file that are mapped at once.
+const MAX_FILE_PAGES: u64 = 40;
+
 /// The most processes that live at one time.
 const MAX_LIVE: usize = 6;
 
@@ -85,6 +88,8 @@ impl Machine {
         let process = self.live[self.turn % self.live.len()];
         match *op {
             Op::Map { at, pages, file, shared } => {
+                // What has been read of a file stays: it is not to fill all memory.
+                let pages = if file { pages.min(MAX_FILE_PAGES) } else { pages };
                 let source = match file {
                     true => MapSource::File {
                         path: ["a", "b"][at as usize % 2].to_owned(),
@@ -188,7 +193,10 @@ impl Machine {
             self.naive.store(number, at, self.stored);
         }
         self.os.memory_mut().process_mut(process).table.mark(page, store);
-        self.tlb.insert((process, at), (frame, leaf.rights.write));
+        let kept = self.tlb.insert((process, at), (frame, leaf.rights.write));
+        let is_right =
+            |(of, write): (FrameNumber, bool)| of == frame && (leaf.rights.write || !write);
+        assert!(kept.is_none_or(is_right), "{page:?} was stale");
         let walk = self.os.memory().process(process).table.walk(page);
         for step in walk.steps() {
             self.walk_caches.insert((process, step.level, at >> (9 * step.level)), step.at.frame());
