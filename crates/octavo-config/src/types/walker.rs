@@ -27,7 +27,8 @@ pub struct WalkerConfig {
     /// Where page-table entries enter the data caches.
     #[serde(with = "written::PteEntryName")]
     pub pte_entry: PteEntry,
-    /// The page-walk caches by name: `[walker.caches.pde]`.
+    /// The page-walk caches by name: `[walker.caches.pde]`. There may be none.
+    #[serde(default)]
     pub caches: IndexMap<String, WalkCache>,
 }
 

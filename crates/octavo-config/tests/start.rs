@@ -1,0 +1,67 @@
+//! What memory is like at the start, as the operating system makes it.
+
+use octavo_config::resolve;
+use octavo_os::frames::Order;
+use octavo_os::frames::fragmentation::{Fragmentation, HoleKind, HoleLayout, Holes, OrderMix};
+
+fn start(fragmentation: &str) -> Result<Fragmentation, String> {
+    let settings = ["memory.bytes=64MiB", &format!("memory.fragmentation={fragmentation}")];
+    let machine = resolve("skylake", &settings).unwrap().into_config();
+    let start = machine.memory.start().map_err(|error| error.to_string())?;
+    let frames = start.build(machine.memory.shape().unwrap(), 1);
+    assert!(frames.is_ok(), "{frames:?}");
+    Ok(start)
+}
+
+#[test]
+fn holes_and_mixes_are_as_they_are_written() {
+    let holes = "{kind = 'holes', portion = 0.5, fraction = 0.25, layout = 'dispersed', \
+                 holes = 'unallocated'}";
+    assert_eq!(
+        start(holes),
+        Ok(Fragmentation::Holes(Holes {
+            portion: 0.5,
+            fraction: 0.25,
+            layout: HoleLayout::Dispersed,
+            kind: HoleKind::Unallocated,
+        }))
+    );
+    let mut free_blocks = [0; Order::COUNT];
+    (free_blocks[0], free_blocks[9], free_blocks[10]) = (7, 2, 3);
+    let mix = "{kind = 'order-mix', free_blocks = {4KiB = 7, '2097152' = 2, 4MiB = 3}, \
+               movable_share = 1}";
+    let movable_share = 1.0;
+    assert_eq!(
+        start(mix),
+        Ok(Fragmentation::OrderMix(OrderMix { free_blocks, largest: Order::LINUX, movable_share }))
+    );
+}
+
+#[test]
+fn a_snapshot_that_is_none_is_told() {
+    let error = start("{kind = 'snapshot', file = 'nothing.octmem'}").unwrap_err();
+    assert!(error.contains("nothing.octmem"), "{error}");
+}
+
+#[test]
+fn another_kind_begins_anew() {
+    let keys = ["kind=holes", "portion=0.5", "fraction=1", "layout=clustered", "holes=movable"];
+    let mut settings = keys.map(|key| format!("memory.fragmentation.{key}")).to_vec();
+    let holes = resolve("skylake", &settings).unwrap();
+    assert!(holes.json().contains("\"kind\":\"holes\",\"portion\":0.5"));
+    settings.push("memory.fragmentation.kind=empty".to_owned());
+    assert_eq!(
+        resolve("skylake", &settings).unwrap().hash(),
+        resolve("skylake", &settings[..0]).unwrap().hash()
+    );
+}
+
+#[test]
+fn none_takes_out_what_a_machine_need_not_have() {
+    let machine = |setting| resolve("skylake", &[setting]).unwrap().into_config();
+    assert_eq!(machine("tlb.l2=none").tlb.l2, None);
+    assert!(machine("walker.caches=none").walker.walk_caches().is_empty());
+    assert_eq!(machine("walker.caches.pde=none").walker.walk_caches().len(), 2);
+    let l1d = machine("tlb.l1d.2m=none").tlb.data().clone();
+    assert_eq!(l1d.arrays.keys().collect::<Vec<_>>(), ["4k", "1g"]);
+}
