@@ -4,6 +4,8 @@
 //! A frame has as many *references* as page tables and objects hold it; it is freed with the last.
 //! A page is mapped writable only while its frames have one.
 
+mod grow;
+
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 use rustc_hash::FxHashMap;
 

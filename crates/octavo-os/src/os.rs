@@ -1,5 +1,7 @@
 //! The operating system: events of processes, and faults.
 
+mod processes;
+
 use octavo_types::{Event, PageNumber, PageSize, Protection};
 use rustc_hash::FxHashMap;
 
@@ -197,8 +199,8 @@ impl Os {
             let gone = to.end.min(from.end)..from.end;
             self.unmap(process, &gone);
             let vmas = &mut self.memory.process_mut(process).vmas;
-            vmas.relocate(from, to.start, to.end - to.start);
-            return Ok(());
+            vmas.relocate(from.clone(), to.start, to.end - to.start);
+            return self.opened(process, &(from.end..to.end));
         }
         self.unmap(process, &to);
         self.policy.unmapped(&mut self.memory, process, &from);
@@ -206,7 +208,7 @@ impl Os {
         self.memory.release(process, &from);
         let vmas = &mut self.memory.process_mut(process).vmas;
         vmas.relocate(from, to.start, to.end - to.start);
-        Ok(())
+        self.opened(process, &to)
     }
 
     fn protect(
@@ -215,7 +217,12 @@ impl Os {
         pages: &Pages,
         rights: Protection,
     ) -> Result<(), OutOfMemory> {
+        let before = self.memory.process(process).vmas.within(pages);
         self.memory.process_mut(process).vmas.change(pages, |vma| vma.rights = rights);
+        let closed = before.into_iter().filter(|(_, vma)| !vma.is_accessible());
+        for (part, _) in closed {
+            self.opened(process, &part)?;
+        }
         for (part, vma) in self.memory.process(process).vmas.within(pages) {
             self.memory.protect(process, &part, &vma)?;
         }

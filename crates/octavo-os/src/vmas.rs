@@ -58,6 +58,11 @@ impl Vma {
     pub fn is_anonymous(&self) -> bool {
         !matches!(self.backing, Backing::Object { .. })
     }
+
+    /// Whether it may be used at all.
+    pub fn is_accessible(&self) -> bool {
+        self.rights != Protection::default()
+    }
 }
 
 /// A range of base pages.

@@ -1,10 +1,15 @@
 //! Which page sizes an operating system chooses, a file a policy.
 
 mod base;
+mod reserved_thp;
+mod reserving;
 mod thp;
+mod tps;
 
 pub use base::BasePages;
+pub use reserved_thp::{ReservedThp, ReservedThpConfig};
 pub use thp::{FaultHuge, Thp, ThpConfig};
+pub use tps::{ReserveWhen, Span, Tps, TpsConfig};
 
 use octavo_types::PageNumber;
 
@@ -30,7 +35,8 @@ pub trait Policy: Send {
     /// Maps at least the page that was touched.
     fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory>;
 
-    /// A program has mapped anonymous memory.
+    /// A program has mapped anonymous memory, or may use what it had mapped without any rights.
+    /// Some of the pages may have been touched before.
     fn mapped(
         &mut self,
         _memory: &mut Memory,
@@ -41,8 +47,17 @@ pub trait Policy: Send {
         Ok(())
     }
 
-    /// A range is about to be mapped no longer, or its pages given back.
+    /// A range is about to be mapped no longer, or its pages given back. Where nothing was mapped
+    /// before a mapping comes there, this is told, too.
     fn unmapped(&mut self, _memory: &mut Memory, _process: ProcessId, _pages: &Pages) {}
+
+    /// A process has been forked: the child shares its parent's pages.
+    fn forked(&mut self, _memory: &mut Memory, _parent: ProcessId, _child: ProcessId) {}
+
+    /// A process is about to end.
+    fn ended(&mut self, memory: &mut Memory, process: ProcessId) {
+        self.unmapped(memory, process, &(0..u64::MAX));
+    }
 
     /// Does what an operating system does beside the programs, after so many instructions of
     /// theirs in all.

@@ -1,0 +1,5 @@
+//! Page-size policies: what each promises, and what all of them must keep.
+
+mod machine;
+mod reserved_thp;
+mod tps;
