@@ -5,6 +5,7 @@
 //! A page is mapped writable only while its frames have one.
 
 mod grow;
+mod run;
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 use rustc_hash::FxHashMap;

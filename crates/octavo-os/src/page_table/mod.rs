@@ -5,10 +5,12 @@
 //! *true* entry is the first, the others are *aliases* (Tailored Page Sizes, section III.A.1).
 
 mod entry;
+mod ranges;
 #[cfg(test)]
 mod tests;
 
 pub use entry::{ENTRIES, Entry, INDEX_BITS, SizeEncoding, level_log2, level_of};
+pub use ranges::{Range, Ranges};
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr, Protection};
 
@@ -118,6 +120,8 @@ pub struct PageTable {
     format: Format,
     nodes: Vec<Node>,
     free: Vec<u32>,
+    /// Kept where somebody asked for them.
+    ranges: Option<Ranges>,
 }
 
 const ROOT: u32 = 0;
@@ -125,7 +129,7 @@ const ROOT: u32 = 0;
 impl PageTable {
     /// An empty one: a root that leads nowhere.
     pub fn new(format: Format, frames: &mut Frames) -> Result<Self, OutOfMemory> {
-        let mut table = PageTable { format, nodes: Vec::new(), free: Vec::new() };
+        let mut table = PageTable { format, nodes: Vec::new(), free: Vec::new(), ranges: None };
         table.new_node(format.levels, frames)?;
         Ok(table)
     }
@@ -138,6 +142,24 @@ impl PageTable {
     /// How many frames it takes.
     pub fn nodes(&self) -> u64 {
         (self.nodes.len() - self.free.len()) as u64
+    }
+
+    /// The ranges that all pages make up, where they are kept.
+    pub fn ranges(&self) -> Option<&Ranges> {
+        self.ranges.as_ref()
+    }
+
+    /// Keeps ranges from now on, of what is mapped already, too.
+    pub fn keep_ranges(&mut self) {
+        if self.ranges.is_some() {
+            return;
+        }
+        let (mut ranges, mut from) = (Ranges::default(), 0);
+        while let Some(leaf) = self.next(PageNumber::new(from), PageNumber::new(u64::MAX)) {
+            from = leaf.page.raw() + (1 << leaf.size.base_shift());
+            ranges.set(leaf.page.raw()..from, leaf.frame, leaf.rights);
+        }
+        self.ranges = Some(ranges);
     }
 
     /// What a walk for a base page reads, from the root on.
@@ -210,6 +232,9 @@ impl PageTable {
             self.drop_child(number, index, level, frames);
             self.nodes[number as usize].set(index, entry);
         }
+        if let Some(ranges) = &mut self.ranges {
+            ranges.set(page.raw()..page.raw() + base_pages, frame, entry.rights());
+        }
         Ok(Written { entries: count as u64, aliases: count as u64 - 1 })
     }
 
@@ -220,6 +245,10 @@ impl PageTable {
         let leaf = leaf(page, self.nodes[node as usize].entries[first], level);
         for index in first..first + aliases_of(leaf.size, level) {
             self.nodes[node as usize].set(index, Entry::NONE);
+        }
+        if let Some(ranges) = &mut self.ranges {
+            let first = leaf.page.raw();
+            ranges.clear(first..first + (1 << leaf.size.base_shift()));
         }
         self.give_back_empty(page, frames);
         Some(leaf)

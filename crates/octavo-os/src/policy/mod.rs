@@ -1,12 +1,14 @@
 //! Which page sizes an operating system chooses, a file a policy.
 
 mod base;
+mod eager;
 mod reserved_thp;
 mod reserving;
 mod thp;
 mod tps;
 
 pub use base::BasePages;
+pub use eager::{Eager, EagerConfig};
 pub use reserved_thp::{ReservedThp, ReservedThpConfig};
 pub use thp::{FaultHuge, Thp, ThpConfig};
 pub use tps::{ReserveWhen, Span, Tps, TpsConfig};

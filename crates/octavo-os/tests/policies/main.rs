@@ -1,5 +1,6 @@
 //! Page-size policies: what each promises, and what all of them must keep.
 
+mod eager;
 mod machine;
 mod reserved_thp;
 mod tps;
