@@ -35,4 +35,8 @@ pub struct Counters {
     pub bytes_mapped_untouched: u64,
     /// Pages or reservations that were smaller than wanted, since no block was free.
     pub fallbacks: u64,
+    /// How often memory was compacted.
+    pub compactions: u64,
+    /// Frames that compaction moved, foreign ones included.
+    pub frames_compacted: u64,
 }

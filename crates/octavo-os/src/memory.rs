@@ -4,6 +4,7 @@
 //! A frame has as many *references* as page tables and objects hold it; it is freed with the last.
 //! A page is mapped writable only while its frames have one.
 
+mod compaction;
 mod grow;
 mod run;
 

@@ -42,7 +42,8 @@ mod madv {
 
 impl Os {
     /// One without processes.
-    pub fn new(memory: Memory, policy: Box<dyn Policy>) -> Self {
+    pub fn new(mut memory: Memory, mut policy: Box<dyn Policy>) -> Self {
+        policy.start(&mut memory);
         Os { memory, policy, files: FxHashMap::default(), objects: 0 }
     }
 
@@ -71,7 +72,9 @@ impl Os {
         match event {
             Event::Map { range, protection, source, flags } => {
                 let pages = pages_of(*range);
-                self.unmap(process, &pages);
+                if !self.grows_into_its_own(process, &pages, source, *protection) {
+                    self.unmap(process, &pages);
+                }
                 let backing = backing_of(source, *flags, pages.start, |path| self.object(path));
                 let vma = Vma { rights: *protection, backing, advice: Advice::None };
                 self.memory.process_mut(process).vmas.map(pages.clone(), vma);
@@ -203,7 +206,7 @@ impl Os {
             return self.opened(process, &(from.end..to.end));
         }
         self.unmap(process, &to);
-        self.policy.unmapped(&mut self.memory, process, &from);
+        self.policy.moving(&mut self.memory, process, &from);
         self.memory.move_pages(process, &from, &to)?;
         self.memory.release(process, &from);
         let vmas = &mut self.memory.process_mut(process).vmas;

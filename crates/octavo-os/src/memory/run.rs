@@ -2,8 +2,9 @@
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 
-use super::{Memory, ProcessId, base_pages};
+use super::{Memory, ProcessId, around, base_pages};
 use crate::frames::OutOfMemory;
+use crate::page_table::Leaf;
 use crate::vmas::Pages;
 
 impl Memory {
@@ -43,6 +44,13 @@ impl Memory {
         Ok(())
     }
 
+    /// Unmaps a page that is the process' alone; its frames stay what they are, and are the caller's.
+    pub fn take_away(&mut self, process: ProcessId, leaf: &Leaf) {
+        let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
+        of.table.unmap(leaf.page, &mut self.frames);
+        self.forget(process, around(leaf.page, leaf.size));
+    }
+
     /// The parts of a range at which nothing is mapped.
     pub fn untouched_in(&self, process: ProcessId, pages: &Pages) -> Vec<Pages> {
         let (mut gaps, mut from) = (Vec::new(), pages.start);
@@ -53,7 +61,6 @@ impl Memory {
             if end > from {
                 gaps.push(from..end);
             }
-            // All that is mapped side by side is passed at once, leaf by leaf.
             from = next.map_or(pages.end, |leaf| leaf.page.raw() + base_pages(leaf.size));
         }
         gaps

@@ -1,5 +1,7 @@
 //! Processes come and go, and what policies are told of mappings that grow.
 
+use octavo_types::{MapSource, Protection};
+
 use super::Os;
 use crate::frames::OutOfMemory;
 use crate::memory::ProcessId;
@@ -27,5 +29,19 @@ impl Os {
             }
         }
         Ok(())
+    }
+
+    /// Whether the heap grows into the rest of a page that was made larger than the heap was.
+    pub(super) fn grows_into_its_own(
+        &self,
+        process: ProcessId,
+        pages: &Pages,
+        source: &MapSource,
+        rights: Protection,
+    ) -> bool {
+        let memory = &self.memory;
+        *source == MapSource::Heap
+            && memory.process(process).vmas.within(pages).is_empty()
+            && memory.leaves(process, pages).iter().all(|leaf| leaf.rights == rights)
     }
 }

@@ -1,14 +1,26 @@
 //! Which page sizes an operating system chooses, a file a policy.
 
 mod base;
+mod defrag;
 mod eager;
+mod first_touch;
+mod fixed;
+mod hugetlb;
+mod mthp;
+mod registry;
 mod reserved_thp;
 mod reserving;
 mod thp;
 mod tps;
 
 pub use base::BasePages;
+pub use defrag::{Defrag, Defragmenter};
 pub use eager::{Eager, EagerConfig};
+pub use first_touch::{FirstTouch, FirstTouchConfig};
+pub use fixed::{Fixed, FixedConfig};
+pub use hugetlb::{Hugetlb, HugetlbConfig};
+pub use mthp::{Mthp, MthpConfig, MthpEnabled};
+pub use registry::{POLICIES, PolicyConfig, PolicyEntry, by_name};
 pub use reserved_thp::{ReservedThp, ReservedThpConfig};
 pub use thp::{FaultHuge, Thp, ThpConfig};
 pub use tps::{ReserveWhen, Span, Tps, TpsConfig};
@@ -34,6 +46,9 @@ pub struct Fault {
 
 /// Chooses page sizes for anonymous memory.
 pub trait Policy: Send {
+    /// The system starts: no process has any memory yet.
+    fn start(&mut self, _memory: &mut Memory) {}
+
     /// Maps at least the page that was touched.
     fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory>;
 
@@ -52,6 +67,9 @@ pub trait Policy: Send {
     /// A range is about to be mapped no longer, or its pages given back. Where nothing was mapped
     /// before a mapping comes there, this is told, too.
     fn unmapped(&mut self, _memory: &mut Memory, _process: ProcessId, _pages: &Pages) {}
+
+    /// The pages of a range are about to move to other addresses, with their memory.
+    fn moving(&mut self, _memory: &mut Memory, _process: ProcessId, _pages: &Pages) {}
 
     /// A process has been forked: the child shares its parent's pages.
     fn forked(&mut self, _memory: &mut Memory, _parent: ProcessId, _child: ProcessId) {}

@@ -69,6 +69,10 @@ impl Policy for ReservedThp {
         Ok(())
     }
 
+    fn moving(&mut self, memory: &mut Memory, process: ProcessId, pages: &Pages) {
+        self.unmapped(memory, process, pages);
+    }
+
     fn unmapped(&mut self, memory: &mut Memory, process: ProcessId, pages: &Pages) {
         self.reserving.unmapped(memory, process, pages);
     }

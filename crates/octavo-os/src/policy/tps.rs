@@ -99,7 +99,7 @@ impl Tps {
             threshold_percent: config.promotion_threshold_percent,
             smallest: Order::new(1).expect("8 KiB"),
             largest: Order::of(config.largest),
-            heap: config.heap.map(Order::of),
+            heap: config.heap.map(|heap| Order::of(heap.min(config.largest))),
         };
         Tps { config, reserving: Reserving::new(rules) }
     }
@@ -124,6 +124,10 @@ impl Policy for Tps {
             self.reserving.cover(memory, process, pages, round_up);
         }
         Ok(())
+    }
+
+    fn moving(&mut self, memory: &mut Memory, process: ProcessId, pages: &Pages) {
+        self.unmapped(memory, process, pages);
     }
 
     fn unmapped(&mut self, memory: &mut Memory, process: ProcessId, pages: &Pages) {

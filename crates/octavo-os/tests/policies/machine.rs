@@ -2,12 +2,12 @@
 //! none is held by two that should not share it, what was touched is mapped, and whoever keeps
 //! translations and forgets what he is told to forget never uses a wrong one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use octavo_os::frames::{Frames, Holder, MemoryShape, Order};
 use octavo_os::page_table::Format;
 use octavo_os::policy::Policy;
-use octavo_os::vmas::Backing;
+use octavo_os::vmas::{Backing, Pages, pages_of};
 use octavo_os::{Access, Memory, Os, ProcessId, base_pages};
 use octavo_types::{
     AddrRange, Event, FrameNumber, MapSource, PageNumber, PageSize, Protection, VirtAddr,
@@ -105,6 +105,8 @@ pub struct Machine {
     instructions: u64,
     /// What hardware with room for everything has kept: frame, and whether stores were allowed.
     kept: HashMap<(ProcessId, u64), (FrameNumber, bool)>,
+    /// What has been touched, and not given back since: it must be mapped.
+    present: BTreeSet<(ProcessId, u64)>,
 }
 
 impl Machine {
@@ -116,12 +118,40 @@ impl Machine {
     pub fn with(mut memory: Memory, policy: Box<dyn Policy>) -> Self {
         let first = memory.spawn().unwrap();
         let os = Os::new(memory, policy);
-        Machine { os, live: vec![first], turn: 0, instructions: 0, kept: HashMap::new() }
+        Machine {
+            os,
+            live: vec![first],
+            turn: 0,
+            instructions: 0,
+            kept: HashMap::new(),
+            present: BTreeSet::new(),
+        }
     }
 
     pub fn event(&mut self, process: ProcessId, event: &Event) {
+        match event {
+            Event::Map { range, .. } | Event::Unmap { range } | Event::Advise { range, .. } => {
+                self.give_back(process, pages_of(*range));
+            }
+            Event::Remap { from, to } => self.moved(process, pages_of(*from), pages_of(*to)),
+            _ => {}
+        }
         self.os.event(process, event).unwrap();
         self.forget();
+    }
+
+    fn give_back(&mut self, process: ProcessId, pages: Pages) -> Vec<u64> {
+        let gone = (process, pages.start)..(process, pages.end);
+        let gone: Vec<_> = self.present.range(gone).copied().collect();
+        gone.iter().for_each(|page| assert!(self.present.remove(page)));
+        gone.into_iter().map(|(_, page)| page).collect()
+    }
+
+    fn moved(&mut self, process: ProcessId, from: Pages, to: Pages) {
+        let pages = self.give_back(process, from.clone());
+        self.give_back(process, to.clone());
+        let moved = pages.into_iter().map(|page| page - from.start + to.start);
+        self.present.extend(moved.filter(|page| to.contains(page)).map(|page| (process, page)));
     }
 
     pub fn step(&mut self, op: &Op) {
@@ -137,6 +167,12 @@ impl Machine {
                 if from.end() > to.start() && to.end() > from.start() {
                     to = AddrRange::new(from.start(), to.bytes());
                 }
+                // Nothing grows in place over what is mapped already.
+                let behind = pages_of(from).end..pages_of(to).end;
+                let vmas = &self.os.memory().process(process).vmas;
+                if from.start() == to.start() && !vmas.within(&behind).is_empty() {
+                    return;
+                }
                 self.event(process, &Event::Remap { from, to });
             }
             Op::Protect { at, pages, rights } => {
@@ -150,7 +186,11 @@ impl Machine {
                 (at..at + pages).for_each(|page| self.touch(process, page, store));
             }
             Op::Fork if self.live.len() < 3 => {
-                self.live.push(self.os.fork(process).unwrap());
+                let child = self.os.fork(process).unwrap();
+                self.live.push(child);
+                let pages = self.present.range((process, 0)..(process, u64::MAX));
+                let copied: Vec<_> = pages.map(|(_, page)| (child, *page)).collect();
+                self.present.extend(copied);
                 self.forget();
             }
             Op::End if self.live.len() > 1 => self.end(process),
@@ -168,6 +208,7 @@ impl Machine {
         self.os.end(process);
         self.forget();
         self.kept.retain(|(of, _), _| *of != process);
+        self.give_back(process, 0..u64::MAX);
     }
 
     pub fn touch(&mut self, process: ProcessId, page: u64, store: bool) {
@@ -182,6 +223,7 @@ impl Machine {
         }
         let leaf = served(&self.os).expect("a fault maps the page");
         self.os.memory_mut().process_mut(process).table.mark(PageNumber::new(page), store);
+        self.present.insert((process, page));
         let frame = leaf.frame_of(PageNumber::new(page));
         let of = self.kept.entry((process, page)).or_insert((frame, false));
         assert_eq!(of.0, frame, "page {page} moved, and nobody was told");
@@ -220,6 +262,10 @@ impl Machine {
             let now = leaf.map(|leaf| leaf.frame_of(PageNumber::new(page)));
             prop_assert_eq!(now, Some(frame), "page {} is kept wrongly", page);
             prop_assert!(!write || leaf.unwrap().rights.write, "page {} is kept for stores", page);
+        }
+        for &(process, page) in &self.present {
+            let leaf = memory.process(process).table.leaf(PageNumber::new(page));
+            prop_assert!(leaf.is_some(), "page {} was touched, and is gone", page);
         }
         self.check_writers()
     }

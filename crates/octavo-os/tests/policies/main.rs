@@ -2,5 +2,6 @@
 
 mod eager;
 mod machine;
+mod others;
 mod reserved_thp;
 mod tps;
