@@ -93,6 +93,10 @@ impl Frames {
 
     /// Notes that the reservation is used now, so that others are broken before it.
     pub fn note_use(&mut self, id: ReservationId) {
+        let latest = self.reservations.by_use.last_key_value();
+        if latest.is_some_and(|(_, of)| *of == id) {
+            return;
+        }
         let now = self.reservations.tick();
         if let Some(of) = self.reservations.by_id.get_mut(&id) {
             let before = std::mem::replace(&mut of.used, now);

@@ -1,5 +1,7 @@
-//! One large page size, given at the first touch (paper 001's rule): where a mapping is large enough
-//! to hold the aligned page, it is a large page from its first touch on, elsewhere a base page.
+//! One large page size, given at the first touch, as paper 001 has it (Section 2): the system
+//! "allocates a large enough page when the first page fault occurs", "only if the memory object is
+//! large enough and also there is enough memory space". Large enough is a mapping that holds the
+//! aligned page; elsewhere there are base pages.
 
 use octavo_types::{PageNumber, PageSize};
 
@@ -15,9 +17,9 @@ pub struct FirstTouchConfig {
 }
 
 impl Default for FirstTouchConfig {
-    /// 32 KiB, the paper's.
+    /// 256 KiB, which the paper ends with for large data objects.
     fn default() -> Self {
-        FirstTouchConfig { size: PageSize::from_log2(15).expect("32 KiB") }
+        FirstTouchConfig { size: PageSize::from_log2(18).expect("256 KiB") }
     }
 }
 

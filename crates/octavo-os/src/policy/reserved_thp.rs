@@ -1,5 +1,5 @@
 //! Reservation-based transparent huge pages, the baseline of paper 003 (Section IV-B): superpage
-//! reservations as FreeBSD has them (Navarro et al., OSDI 2002; its manual's `vm_reserv`).
+//! reservations as FreeBSD has them (Navarro et al., OSDI 2002; `sys/vm/vm_reserv.c`).
 //!
 //! The first touch of an aligned 2 MiB range reserves a block, if the range lies in its mapping as a
 //! whole and nothing in it was touched before. Its pages are mapped as base pages, one by one, where
@@ -8,8 +8,10 @@
 //! frame, without a shootdown. Unlike Linux's, such a huge page is never made at the first touch, and
 //! none is made later by moving pages.
 //!
-//! A block is also reserved where the `brk` heap ends inside it, since the heap grows: FreeBSD lets
-//! the last reservation of anonymous memory reach past its end.
+//! A block is also reserved where the `brk` heap ends inside it, since the heap grows. FreeBSD does so
+//! for all anonymous memory; other mappings hardly ever grow in place. It also puts pages that are
+//! given back into their reservation again; here they are free, and a range that was given back as a
+//! whole is reserved anew.
 
 use super::reserving::{Reserving, Rules};
 use super::{Fault, Policy};

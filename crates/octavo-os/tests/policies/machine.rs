@@ -105,7 +105,7 @@ pub struct Machine {
     instructions: u64,
     /// What hardware with room for everything has kept: frame, and whether stores were allowed.
     kept: HashMap<(ProcessId, u64), (FrameNumber, bool)>,
-    /// What has been touched, and not given back since: it must be mapped.
+    /// What has been touched of mappings, and not given back since: it must be mapped.
     present: BTreeSet<(ProcessId, u64)>,
 }
 
@@ -223,7 +223,10 @@ impl Machine {
         }
         let leaf = served(&self.os).expect("a fault maps the page");
         self.os.memory_mut().process_mut(process).table.mark(PageNumber::new(page), store);
-        self.present.insert((process, page));
+        // What lies past the end of every mapping goes with the page that reached there.
+        if self.os.memory().process(process).vmas.find(PageNumber::new(page)).is_some() {
+            self.present.insert((process, page));
+        }
         let frame = leaf.frame_of(PageNumber::new(page));
         let of = self.kept.entry((process, page)).or_insert((frame, false));
         assert_eq!(of.0, frame, "page {page} moved, and nobody was told");

@@ -192,7 +192,7 @@ fn a_page_is_split_where_a_part_is_protected_or_unmapped() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
     /// "This approach guarantees identical memory usage to using only the base page size of 4KB"
     /// (Section IV-B): whatever is touched in whatever order, at every moment.

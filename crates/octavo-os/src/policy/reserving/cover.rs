@@ -96,8 +96,9 @@ impl Reserving {
     }
 
     /// Reserves the largest block for a page of the heap, where nothing but the heap and what is
-    /// not mapped yet lies in it: the heap grows into it. ("A reservation may extend past the end
-    /// of an object that grows", Navarro et al., Section 4.2, on what FreeBSD has since.)
+    /// not mapped yet lies in it: the heap grows into it. (FreeBSD has the last reservation of
+    /// anonymous memory reach past its end, and of nothing that "is unlikely to grow":
+    /// `vm_reserv_alloc_page` in `sys/vm/vm_reserv.c`.)
     pub fn reserve_heap(
         &mut self,
         memory: &mut Memory,
@@ -125,11 +126,12 @@ impl Reserving {
     pub fn claim(&mut self, memory: &mut Memory, process: ProcessId, pages: &Pages, vma: &Vma) {
         for start in self.overlapping(process, pages) {
             let held = self.of(process).get_mut(&start).expect("it was found");
-            let grows = vma.backing == Backing::Heap && held.mapped.end == pages.start;
-            if grows {
-                held.mapped.end = pages.end.min(start + held.order.frames());
-            } else if held.mapped.end <= pages.start || pages.end <= held.mapped.start {
-                self.cut(memory, process, pages);
+            let end = start + held.order.frames();
+            let apart = held.mapped.end <= pages.start || pages.end <= held.mapped.start;
+            if vma.backing == Backing::Heap && held.mapped.end == pages.start {
+                held.mapped.end = pages.end.min(end);
+            } else if apart {
+                self.cut(memory, process, &(pages.start.max(start)..pages.end.min(end)));
             }
         }
     }
