@@ -1,6 +1,9 @@
 //! What an operating system did, counted.
 
-/// Counts since the start.
+use crate::frames::Order;
+
+/// Counts since the start. What became of reservations, the frames that hold them know
+/// ([`Frames::reservation_counts`](crate::frames::Frames::reservation_counts)).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Faults of a page that was not there.
@@ -25,4 +28,15 @@ pub struct Counters {
     pub entries_written: u64,
     /// Faults for which there was no memory.
     pub out_of_memory: u64,
+    /// Pages made larger in place, by the order of the new one.
+    pub grown_by_order: [u64; Order::COUNT],
+    /// Bytes that nobody had touched when they were mapped: internal fragmentation, as far as a
+    /// policy knows of it.
+    pub bytes_mapped_untouched: u64,
+    /// Pages or reservations that were smaller than wanted, since no block was free.
+    pub fallbacks: u64,
+    /// How often memory was compacted.
+    pub compactions: u64,
+    /// Frames that compaction moved, foreign ones included.
+    pub frames_compacted: u64,
 }

@@ -21,6 +21,10 @@ pub use sharing::CopyOnWrite;
 pub(crate) use sharing::is_shared;
 pub use stale::Stale;
 
+mod compaction;
+mod grow;
+mod run;
+
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 use rustc_hash::FxHashMap;
 

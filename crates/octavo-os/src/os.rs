@@ -5,6 +5,8 @@
 //! at once; `MADV_REMOVE` unmaps, and the object keeps its pages. A page of a file that has been
 //! read stays in memory.
 
+mod opened;
+
 use octavo_types::{Event, PageNumber, Protection};
 use rustc_hash::FxHashMap;
 
@@ -46,7 +48,8 @@ mod madv {
 
 impl Os {
     /// One without processes.
-    pub fn new(memory: Memory, policy: Box<dyn Policy>) -> Self {
+    pub fn new(mut memory: Memory, mut policy: Box<dyn Policy>) -> Self {
+        policy.start(&mut memory);
         let copy_on_write = CopyOnWrite::default();
         Os { memory, policy, copy_on_write, files: FxHashMap::default(), objects: 0 }
     }
@@ -114,7 +117,9 @@ impl Os {
         match event {
             Event::Map { range, protection, source, flags } => {
                 let pages = pages_of(*range);
-                self.unmap(process, &pages)?;
+                if !self.grows_into_its_own(process, &pages, source, *protection) {
+                    self.unmap(process, &pages)?;
+                }
                 let backing = backing_of(source, *flags, pages.start, |path| self.object(path));
                 let vma = Vma { rights: *protection, backing, advice: Advice::None };
                 self.change_vmas(process, &pages, |vmas| vmas.map(pages.clone(), vma));
@@ -246,14 +251,15 @@ impl Os {
         } else {
             self.memory.ensure_movable(process, &from, &to)?;
             self.unmap(process, &to)?;
-            self.policy.unmapped(&mut self.memory, process, &from);
+            self.policy.moving(&mut self.memory, process, &from);
             self.memory.move_pages(process, &from, &to)?;
             self.memory.release(process, &from)?;
         }
         let both = from.start.min(to.start)..from.end.max(to.end);
         let (start, pages) = (to.start, to.end - to.start);
+        let opened = if from.start == to.start { from.end..to.end } else { to };
         self.change_vmas(process, &both, |vmas| vmas.relocate(from, start, pages));
-        Ok(())
+        self.opened(process, &opened)
     }
 
     fn protect(
@@ -267,11 +273,19 @@ impl Os {
         for (part, _) in &parts {
             self.memory.split_at_ends(process, part)?;
         }
+        let closed: Vec<Pages> = (parts.iter())
+            .filter(|(_, vma)| !vma.is_accessible())
+            .map(|(part, _)| part.clone())
+            .collect();
         for (_, vma) in &mut parts {
             vma.rights = rights;
         }
         self.memory.process_mut(process).vmas.change(pages, |vma| vma.rights = rights);
-        self.memory.protect_parts(process, &parts)
+        self.memory.protect_parts(process, &parts)?;
+        for part in closed {
+            self.opened(process, &part)?;
+        }
+        Ok(())
     }
 
     fn advise(

@@ -19,6 +19,8 @@ pub enum Backing {
     Heap,
     /// A stack, else the same.
     Stack,
+    /// `mmap` with `MAP_HUGETLB`, from a pool of pages of that size if there is one.
+    HugeTlb(PageSize),
     /// Pages of an object. `origin` is the base page at which its first one would lie, wrapping.
     Object {
         /// Which.
@@ -57,6 +59,11 @@ impl Vma {
     /// Whether a page of it is new, zeroed memory of the process' own.
     pub fn is_anonymous(&self) -> bool {
         !matches!(self.backing, Backing::Object { .. })
+    }
+
+    /// Whether it may be used at all.
+    pub fn is_accessible(&self) -> bool {
+        self.rights != Protection::default()
     }
 }
 
@@ -145,7 +152,14 @@ pub fn backing_of(
 ) -> Backing {
     /// `MAP_SHARED` of `mmap(2)`.
     const MAP_SHARED: u64 = 1;
+    /// `MAP_HUGETLB`, and above `MAP_HUGE_SHIFT` the logarithm of the size, 0 for the usual.
+    const MAP_HUGETLB: u64 = 0x40000;
+    const MAP_HUGE_SHIFT: u32 = 26;
     match source {
+        MapSource::Anonymous if flags & (MAP_SHARED | MAP_HUGETLB) == MAP_HUGETLB => {
+            let log2 = (flags >> MAP_HUGE_SHIFT & 0x3f) as u8;
+            Backing::HugeTlb(PageSize::from_log2(log2).unwrap_or(PageSize::HUGE))
+        }
         MapSource::Anonymous if flags & MAP_SHARED == 0 => Backing::Anonymous,
         MapSource::Heap => Backing::Heap,
         MapSource::Stack => Backing::Stack,

@@ -5,6 +5,7 @@ use octavo_types::FrameNumber;
 use super::buddy::Buddy;
 use super::ledger::{Holder, Ledger, frames_of};
 use super::order::{Order, blocks_of};
+use super::reservations::Reservations;
 
 /// The size of a physical memory and of its largest block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,7 +75,8 @@ fn out_of_memory_text(error: &OutOfMemory) -> String {
 #[derive(Clone, Debug)]
 pub struct Frames {
     buddy: Buddy,
-    ledger: Ledger,
+    pub(super) ledger: Ledger,
+    pub(super) reservations: Reservations,
     peak_used_frames: u64,
 }
 
@@ -84,6 +86,7 @@ impl Frames {
         Frames {
             buddy: Buddy::all_free(shape.frames, shape.largest),
             ledger: Ledger::new(shape.frames),
+            reservations: Reservations::default(),
             peak_used_frames: 0,
         }
     }
@@ -93,16 +96,36 @@ impl Frames {
         let mut ledger = Ledger::new(shape.frames);
         ledger.take(FrameNumber::new(0), shape.frames, holder);
         let buddy = Buddy::all_held(shape.frames, shape.largest);
-        Frames { buddy, ledger, peak_used_frames: shape.frames }
+        let reservations = Reservations::default();
+        Frames { buddy, ledger, reservations, peak_used_frames: shape.frames }
     }
 
-    /// A block of `order` for `holder`: the lowest of the smallest order that has one.
+    /// A block of `order` for `holder`: the lowest of the smallest order that has one. For a base
+    /// frame reservations are broken where none is free.
     ///
     /// # Errors
     ///
     /// Where no free block is large enough.
     #[inline]
     pub fn allocate(&mut self, order: Order, holder: Holder) -> Result<FrameNumber, OutOfMemory> {
+        let had = self.allocate_free(order, holder);
+        if had.is_err() && order == Order::BASE && self.break_oldest_reservation() {
+            return self.allocate_free(order, holder);
+        }
+        had
+    }
+
+    /// As [`Frames::allocate`], and no reservation is broken for it.
+    ///
+    /// # Errors
+    ///
+    /// Where no free block is large enough.
+    #[inline]
+    pub fn allocate_free(
+        &mut self,
+        order: Order,
+        holder: Holder,
+    ) -> Result<FrameNumber, OutOfMemory> {
         let Some(block) = self.buddy.allocate(order) else {
             return Err(self.out_of_memory(order));
         };

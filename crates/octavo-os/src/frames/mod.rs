@@ -5,6 +5,7 @@
 //! Everything about a frame that is not about memory itself, such as who maps it, is its owner's.
 
 mod bits;
+mod block_set;
 mod buddy;
 mod compaction;
 mod coverage;
@@ -12,11 +13,14 @@ pub mod fragmentation;
 mod ledger;
 mod memory;
 mod order;
+mod reservations;
 pub mod snapshot;
 
+pub use block_set::BlockSet;
 pub use buddy::Buddy;
 pub use compaction::{Compaction, CompactionEnd, CompactionLimits, Compactor, FrameOwner};
 pub use coverage::Coverage;
 pub use ledger::Holder;
 pub use memory::{Frames, MemoryShape, MemorySizeError, OutOfMemory};
 pub use order::{Order, blocks_of};
+pub use reservations::{ReservationCounts, ReservationId};

@@ -7,6 +7,7 @@ use super::{
     INDEX_BITS, Leaf, MAX_LEVELS, PageTable, ROOT, Used, Written, aliases_of, index, leaf,
 };
 use crate::frames::{Frames, OutOfMemory};
+use crate::memory::around;
 
 impl PageTable {
     /// Maps a page of `size` from base page `page` on at `frame`; what its range held before is
@@ -32,7 +33,7 @@ impl PageTable {
         let place = self.make_way(page, size, frame, frames)?;
         let used = self.used_in_place(place, size, frame);
         let entry = Entry::page(frame, size, rights, self.format.encoding);
-        Ok(self.write(place, size, entry, used, frames))
+        Ok(self.write(place, page, size, entry, used, frames))
     }
 
     /// As [`PageTable::map`], of a page that was used as told: one that was moved or copied.
@@ -55,7 +56,7 @@ impl PageTable {
     ) -> Result<Written, OutOfMemory> {
         let place = self.make_way(page, size, frame, frames)?;
         let entry = Entry::page(frame, size, rights, self.format.encoding);
-        Ok(self.write(place, size, entry, used, frames))
+        Ok(self.write(place, page, size, entry, used, frames))
     }
 
     /// Puts smaller pages in the place of the one that holds base page `page`: in the same frames,
@@ -166,6 +167,7 @@ impl PageTable {
     fn write(
         &mut self,
         Place { node, first, level }: Place,
+        page: PageNumber,
         size: PageSize,
         entry: Entry,
         used: Used,
@@ -177,6 +179,9 @@ impl PageTable {
             self.nodes[node as usize].set(index, entry);
         }
         self.nodes[node as usize].entries[first] = entry.with_used(used);
+        if let Some(ranges) = &mut self.ranges {
+            ranges.set(around(page, size), entry.frame(level), entry.rights());
+        }
         Written { entries: count as u64, aliases: count as u64 - 1 }
     }
 
@@ -217,6 +222,9 @@ impl PageTable {
         let leaf = leaf(page, self.nodes[node as usize].entries[first], level);
         for index in first..first + aliases_of(leaf.size, level) {
             self.nodes[node as usize].set(index, Entry::NONE);
+        }
+        if let Some(ranges) = &mut self.ranges {
+            ranges.clear(around(leaf.page, leaf.size));
         }
         Some(leaf)
     }

@@ -7,10 +7,12 @@
 mod change;
 mod entry;
 mod node;
+mod ranges;
 #[cfg(test)]
 mod tests;
 
 pub use entry::{ENTRIES, Entry, INDEX_BITS, SizeEncoding, level_log2, level_of};
+pub use ranges::{Range, Ranges};
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr, Protection};
 
@@ -115,6 +117,8 @@ pub struct PageTable {
     format: Format,
     nodes: Vec<Node>,
     free: Vec<u32>,
+    /// Kept where somebody asked for them.
+    ranges: Option<Ranges>,
 }
 
 const ROOT: u32 = 0;
@@ -122,7 +126,7 @@ const ROOT: u32 = 0;
 impl PageTable {
     /// An empty one: a root that leads nowhere.
     pub fn new(format: Format, frames: &mut Frames) -> Result<Self, OutOfMemory> {
-        let mut table = PageTable { format, nodes: Vec::new(), free: Vec::new() };
+        let mut table = PageTable { format, nodes: Vec::new(), free: Vec::new(), ranges: None };
         table.new_node(format.levels, frames)?;
         Ok(table)
     }
@@ -140,6 +144,24 @@ impl PageTable {
     /// How many frames it takes.
     pub fn nodes(&self) -> u64 {
         (self.nodes.len() - self.free.len()) as u64
+    }
+
+    /// The ranges that all pages make up, where they are kept.
+    pub fn ranges(&self) -> Option<&Ranges> {
+        self.ranges.as_ref()
+    }
+
+    /// Keeps ranges from now on, of what is mapped already, too.
+    pub fn keep_ranges(&mut self) {
+        if self.ranges.is_some() {
+            return;
+        }
+        let (mut ranges, mut from) = (Ranges::default(), 0);
+        while let Some(leaf) = self.next(PageNumber::new(from), PageNumber::new(u64::MAX)) {
+            from = leaf.page.raw() + (1 << leaf.size.base_shift());
+            ranges.set(leaf.page.raw()..from, leaf.frame, leaf.rights);
+        }
+        self.ranges = Some(ranges);
     }
 
     /// What a walk for a base page reads, from the root on.

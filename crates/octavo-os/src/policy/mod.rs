@@ -1,10 +1,29 @@
 //! Which page sizes an operating system chooses, a file a policy.
 
 mod base;
+mod defrag;
+mod eager;
+mod first_touch;
+mod fixed;
+mod hugetlb;
+mod mthp;
+mod registry;
+mod reserved_thp;
+mod reserving;
 mod thp;
+mod tps;
 
 pub use base::BasePages;
+pub use defrag::{Defrag, Defragmenter};
+pub use eager::{Eager, EagerConfig};
+pub use first_touch::{FirstTouch, FirstTouchConfig};
+pub use fixed::{Fixed, FixedConfig};
+pub use hugetlb::{Hugetlb, HugetlbConfig};
+pub use mthp::{Mthp, MthpConfig, MthpEnabled};
+pub use registry::{POLICIES, PolicyConfig, PolicyEntry, by_name};
+pub use reserved_thp::{ReservedThp, ReservedThpConfig};
 pub use thp::{FaultHuge, Thp, ThpConfig};
+pub use tps::{ReserveWhen, Span, Tps, TpsConfig};
 
 use octavo_types::PageNumber;
 
@@ -27,10 +46,14 @@ pub struct Fault {
 
 /// Chooses page sizes for anonymous memory.
 pub trait Policy: Send {
+    /// The system starts: no process has any memory yet.
+    fn start(&mut self, _memory: &mut Memory) {}
+
     /// Maps at least the page that was touched.
     fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory>;
 
-    /// A program has mapped anonymous memory.
+    /// A program has mapped anonymous memory, or may use what it had mapped without any rights.
+    /// Some of the pages may have been touched before.
     fn mapped(
         &mut self,
         _memory: &mut Memory,
@@ -41,14 +64,20 @@ pub trait Policy: Send {
         Ok(())
     }
 
-    /// A range is about to be mapped no longer, or its pages given back.
+    /// A range is about to be mapped no longer, or its pages given back. Where nothing was mapped
+    /// before a mapping comes there, this is told, too.
     fn unmapped(&mut self, _memory: &mut Memory, _process: ProcessId, _pages: &Pages) {}
 
-    /// A process has become two: the child shares all pages of its parent.
+    /// The pages of a range are about to move to other addresses, with their memory.
+    fn moving(&mut self, _memory: &mut Memory, _process: ProcessId, _pages: &Pages) {}
+
+    /// A process has been forked: the child shares its parent's pages.
     fn forked(&mut self, _memory: &mut Memory, _parent: ProcessId, _child: ProcessId) {}
 
     /// A process is about to end; a later one may get its number.
-    fn ended(&mut self, _memory: &mut Memory, _process: ProcessId) {}
+    fn ended(&mut self, memory: &mut Memory, process: ProcessId) {
+        self.unmapped(memory, process, &(0..u64::MAX));
+    }
 
     /// Does what an operating system does beside the programs, after so many instructions of
     /// theirs in all.

@@ -1,0 +1,194 @@
+//! Eager paging (Redundant Memory Mappings, Karakostas et al., ISCA 2015, as paper 003 describes it,
+//! Sections III-B.1 and V): all of a mapping gets its memory when it is made, in the largest free
+//! blocks and side by side where that can be had, so that few ranges translate it.
+//!
+//! The page table keeps the ranges ([`PageTable::ranges`](crate::page_table::PageTable::ranges)), of
+//! all that is mapped, and is redundant to them: it has every page. Inside the ranges it has huge
+//! pages, or others of the allowed sizes, wherever they fit, as Linux has beside them; then blocks are
+//! placed so that virtual and physical addresses have the same alignment, and a baseline with huge
+//! pages misses in the first-level TLBs no more often than this ("RMM eliminates no L1 DTLB misses",
+//! Section IV-B). With `largest` 4 KiB it has base pages alone.
+//!
+//! A mapping that is larger than what is free is left to demand paging, and counted as a fallback:
+//! programs map far more than they use. So is what lies in mappings without any rights, until they
+//! get some, and what was given back.
+
+use octavo_types::{FrameNumber, PageSize, Protection};
+
+use super::{Fault, Policy};
+use crate::frames::{Holder, Order, OutOfMemory, blocks_of};
+use crate::memory::{Memory, ProcessId, base_pages};
+use crate::vmas::{Pages, Vma};
+
+/// Its settings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EagerConfig {
+    /// The largest page inside the ranges, of those that the page table may hold.
+    pub largest: PageSize,
+}
+
+impl Default for EagerConfig {
+    /// With huge pages.
+    fn default() -> Self {
+        EagerConfig { largest: PageSize::HUGE }
+    }
+}
+
+/// Eager paging.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Eager {
+    config: EagerConfig,
+}
+
+/// Pages to be backed.
+struct Request {
+    process: ProcessId,
+    rights: Protection,
+    /// The largest page that fits there.
+    page: PageSize,
+}
+
+impl Eager {
+    /// With these settings.
+    pub fn new(config: EagerConfig) -> Self {
+        Eager { config }
+    }
+
+    fn back(
+        &self,
+        memory: &mut Memory,
+        process: ProcessId,
+        pages: &Pages,
+        rights: Protection,
+    ) -> Result<(), OutOfMemory> {
+        let fits = |size: &PageSize| {
+            let start = pages.start.next_multiple_of(base_pages(*size));
+            *size <= self.config.largest && start + base_pages(*size) <= pages.end
+        };
+        let page = memory.sizes().iter().rev().copied().find(fits).unwrap_or(PageSize::BASE);
+        let request = Request { process, rights, page };
+        let anchor = pages.start.next_multiple_of(base_pages(page));
+        let first = request.upwards(memory, &(anchor..pages.end))?;
+        let head = request.downwards(memory, &(pages.start..anchor), first)?;
+        let page = PageSize::BASE;
+        Request { page, ..request }.upwards(memory, &head).map(drop)
+    }
+}
+
+impl Request {
+    /// Backs pages from the first on: each block where the one before ends, if that is free, or else
+    /// the largest that is. Returns the frame of the first page.
+    fn upwards(
+        &self,
+        memory: &mut Memory,
+        pages: &Pages,
+    ) -> Result<Option<FrameNumber>, OutOfMemory> {
+        let (mut first, mut next, mut at) = (None, None, pages.start);
+        while at < pages.end {
+            let rest = pages.end - at;
+            let largest = memory.frames.shape().largest().raw().min(rest.ilog2() as u8);
+            // A shorter step would end the common alignment, and with it the large pages.
+            let smallest = if rest < base_pages(self.page) { 0 } else { self.page.base_shift() };
+            let behind = next.and_then(|next| at_or_below(memory, next, smallest, largest));
+            let (frame, order) = match behind {
+                Some(block) => block,
+                None => largest_block(memory, Order::new(largest).expect("not above memory's"))?,
+            };
+            first = first.or(Some(frame));
+            next = Some(frame.plus(order.frames()));
+            self.map(memory, &(at..at + order.frames()), frame)?;
+            at += order.frames();
+        }
+        Ok(first)
+    }
+
+    /// Backs pages from the last on with the frames before `end`, as long as they are free. Returns
+    /// the pages that are left.
+    fn downwards(
+        &self,
+        memory: &mut Memory,
+        pages: &Pages,
+        end: Option<FrameNumber>,
+    ) -> Result<Pages, OutOfMemory> {
+        let count = pages.end - pages.start;
+        let Some(start) = end.and_then(|end| end.raw().checked_sub(count)) else {
+            return Ok(pages.clone());
+        };
+        let start = FrameNumber::new(start);
+        let blocks: Vec<_> = blocks_of(start, count, memory.frames.shape().largest()).collect();
+        let mut left = pages.clone();
+        for (block, order) in blocks.into_iter().rev() {
+            if !memory.frames.allocate_at(block, order, Holder::Data) {
+                break;
+            }
+            let from = left.end - order.frames();
+            self.map(memory, &(from..left.end), block)?;
+            left.end = from;
+        }
+        Ok(left)
+    }
+
+    fn map(
+        &self,
+        memory: &mut Memory,
+        pages: &Pages,
+        frame: FrameNumber,
+    ) -> Result<(), OutOfMemory> {
+        memory.map_run(self.process, pages, frame, self.page, self.rights)?;
+        let bytes = (pages.end - pages.start) * PageSize::BASE.bytes();
+        memory.counters.bytes_mapped_untouched += bytes;
+        Ok(())
+    }
+}
+
+/// The largest block of `smallest` to `largest` that begins at `frame` and is free.
+fn at_or_below(
+    memory: &mut Memory,
+    frame: FrameNumber,
+    smallest: u8,
+    largest: u8,
+) -> Option<(FrameNumber, Order)> {
+    let mut orders = (smallest..=largest).rev().filter_map(Order::new);
+    orders
+        .find(|order| memory.frames.allocate_at(frame, *order, Holder::Data))
+        .map(|order| (frame, order))
+}
+
+/// A block of `order`, or the largest that is free.
+fn largest_block(memory: &mut Memory, order: Order) -> Result<(FrameNumber, Order), OutOfMemory> {
+    let free = memory.frames.buddy().largest_free_order().unwrap_or(Order::BASE);
+    let order = order.min(free);
+    Ok((memory.frames.allocate(order, Holder::Data)?, order))
+}
+
+impl Policy for Eager {
+    fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
+        memory.process_mut(fault.process).table.keep_ranges();
+        memory.place_new(fault.process, fault.page, PageSize::BASE, fault.vma.rights)
+    }
+
+    fn mapped(
+        &mut self,
+        memory: &mut Memory,
+        process: ProcessId,
+        pages: &Pages,
+        vma: &Vma,
+    ) -> Result<(), OutOfMemory> {
+        memory.process_mut(process).table.keep_ranges();
+        if !vma.is_accessible() {
+            return Ok(());
+        }
+        for gap in memory.untouched_in(process, pages) {
+            let fits = gap.end - gap.start <= memory.frames.free_frames();
+            // Without a frame left for a page table, the rest comes by faults.
+            if !fits || self.back(memory, process, &gap, vma.rights).is_err() {
+                memory.counters.fallbacks += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn forked(&mut self, memory: &mut Memory, _: ProcessId, child: ProcessId) {
+        memory.process_mut(child).table.keep_ranges();
+    }
+}

@@ -1,0 +1,121 @@
+//! A pool of huge pages, set aside at boot (`vm.nr_hugepages`,
+//! `Documentation/admin-guide/mm/hugetlbpage.rst`), for mappings that ask for them with
+//! `MAP_HUGETLB`, or for all anonymous memory, as `GLIBC_TUNABLES=glibc.malloc.hugetlb=2` has
+//! `malloc` ask for it.
+//!
+//! Linux refuses a mapping for which the pool has too few pages. A program that was traced had its
+//! pages; so where the pool is empty here, base pages serve, and are counted as fallbacks. With all
+//! anonymous memory, huge pages are used where a whole one lies in a mapping.
+//!
+//! A page goes back to the pool when the last process that maps it gives it up as a whole. Linux
+//! refuses to unmap or protect a part; here the page is split, and leaves the pool. A store after a
+//! fork copies one base page of it, and the page leaves the pool, too.
+
+use octavo_types::{FrameNumber, PageNumber, PageSize};
+
+use super::{Fault, Policy};
+use crate::frames::{Holder, Order, OutOfMemory};
+use crate::memory::{Memory, ProcessId, around, base_pages};
+use crate::vmas::{Backing, Pages, Vma};
+
+/// Its settings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HugetlbConfig {
+    /// Pages of 2 MiB in the pool.
+    pub nr_hugepages: u64,
+    /// Pages of 1 GiB in the pool; memory needs blocks of that size.
+    pub nr_gigantic_pages: u64,
+    /// Whether all anonymous memory is from the pool, not only what asks for it: of pages of this
+    /// size.
+    pub all_anonymous: Option<PageSize>,
+}
+
+impl Default for HugetlbConfig {
+    /// 2 GiB of pages of 2 MiB, for whoever asks.
+    fn default() -> Self {
+        HugetlbConfig { nr_hugepages: 1024, nr_gigantic_pages: 0, all_anonymous: None }
+    }
+}
+
+/// A pool of huge pages.
+#[derive(Clone, Debug)]
+pub struct Hugetlb {
+    config: HugetlbConfig,
+    /// Free pages of the pool, by size, the lowest last.
+    pools: [(PageSize, Vec<FrameNumber>); 2],
+}
+
+impl Hugetlb {
+    /// With an empty pool, until the system starts.
+    pub fn new(config: HugetlbConfig) -> Self {
+        let pools = [(PageSize::HUGE, Vec::new()), (PageSize::LARGEST, Vec::new())];
+        Hugetlb { config, pools }
+    }
+
+    fn pool(&mut self, size: PageSize) -> Option<&mut Vec<FrameNumber>> {
+        self.pools.iter_mut().find(|(of, _)| *of == size).map(|(_, pool)| pool)
+    }
+
+    fn size_for(&self, vma: &Vma) -> Option<PageSize> {
+        match vma.backing {
+            Backing::HugeTlb(size) => Some(size),
+            _ => self.config.all_anonymous,
+        }
+    }
+}
+
+impl Policy for Hugetlb {
+    fn start(&mut self, memory: &mut Memory) {
+        let wanted = [self.config.nr_hugepages, self.config.nr_gigantic_pages];
+        // The largest first: what it leaves is enough for the others.
+        for ((size, pool), wanted) in self.pools.iter_mut().zip(wanted).rev() {
+            let order = Order::of(*size);
+            let taken = std::iter::repeat_with(|| {
+                memory.frames.allocate_free(order, Holder::Reserved).ok()
+            });
+            pool.extend(taken.take(wanted as usize).map_while(|block| block));
+            pool.reverse();
+            memory.counters.fallbacks += wanted - pool.len() as u64;
+        }
+    }
+
+    fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
+        let (process, rights) = (fault.process, fault.vma.rights);
+        if let Some(size) = self.size_for(&fault.vma) {
+            let pages = around(fault.page, size);
+            let fits = fault.mapping.start <= pages.start && pages.end <= fault.mapping.end;
+            let free = self.pool(size).filter(|_| fits && memory.is_untouched(process, &pages));
+            if let Some(pool) = free {
+                if let Some(block) = pool.pop() {
+                    let order = Order::of(size);
+                    memory.frames.change_holder(block, order, Holder::Data);
+                    let first = PageNumber::new(pages.start);
+                    let mapped = memory.map(process, first, size, block, rights);
+                    if mapped.is_ok() {
+                        let untouched = (base_pages(size) - 1) * PageSize::BASE.bytes();
+                        memory.counters.bytes_mapped_untouched += untouched;
+                        memory.counters.bytes_zeroed += size.bytes();
+                        return Ok(());
+                    }
+                    memory.frames.change_holder(block, order, Holder::Reserved);
+                    pool.push(block);
+                }
+                memory.counters.fallbacks += 1;
+            }
+        }
+        memory.place_new(process, fault.page, PageSize::BASE, rights)
+    }
+
+    fn unmapped(&mut self, memory: &mut Memory, process: ProcessId, pages: &Pages) {
+        for leaf in memory.leaves(process, pages) {
+            let whole = around(leaf.page, leaf.size);
+            let inside = pages.start <= whole.start && whole.end <= pages.end;
+            let alone = inside && !memory.is_shared(&leaf);
+            if let Some(pool) = self.pool(leaf.size).filter(|_| alone) {
+                memory.take_away(process, &leaf);
+                memory.frames.change_holder(leaf.frame, Order::of(leaf.size), Holder::Reserved);
+                pool.push(leaf.frame);
+            }
+        }
+    }
+}

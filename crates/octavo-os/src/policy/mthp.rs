@@ -1,0 +1,142 @@
+//! Linux's multi-size transparent huge pages: at the first touch the largest size that is enabled,
+//! whose aligned range lies in the mapping and is untouched, and of which a block is free
+//! (`alloc_anon_folio` in `mm/memory.c`; `Documentation/admin-guide/mm/transhuge.rst`).
+//!
+//! Where the page table may not hold pages of a size, as on x86-64 between 4 KiB and 2 MiB, such a
+//! page is mapped as Linux does it there: by base pages side by side, all at once. Hardware that
+//! coalesces translations finds them contiguous.
+//!
+//! Huge pages of 2 MiB are also made by `khugepaged`, out of base pages alone.
+
+use octavo_types::PageSize;
+
+use super::defrag::{Defrag, Defragmenter};
+use super::{Fault, FaultHuge, Policy, Thp, ThpConfig};
+use crate::frames::{Order, OutOfMemory};
+use crate::memory::{Memory, around, base_pages};
+use crate::vmas::{Advice, Vma};
+
+/// Where pages of one size may be used:
+/// `/sys/kernel/mm/transparent_hugepage/hugepages-<size>kB/enabled`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MthpEnabled {
+    /// Wherever a program has not forbidden it.
+    Always,
+    /// As the setting for all sizes says.
+    #[default]
+    Inherit,
+    /// Where a program has asked for it.
+    Madvise,
+    /// Nowhere.
+    Never,
+}
+
+/// Its settings, by the names that Linux has for them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MthpConfig {
+    /// The setting for all sizes that inherit it: `transparent_hugepage/enabled`; none for `never`.
+    pub enabled: Option<FaultHuge>,
+    /// The setting of each size, in any order; sizes that are not named are `never`.
+    pub sizes: Vec<(PageSize, MthpEnabled)>,
+    /// What is done where no block is free.
+    pub defrag: Defrag,
+    /// How `khugepaged` makes huge pages of 2 MiB.
+    pub khugepaged: ThpConfig,
+}
+
+impl Default for MthpConfig {
+    /// All sizes of Linux on x86-64 with 4 KiB pages, 16 KiB to 2 MiB, by the setting `always`.
+    /// (Linux comes with 2 MiB alone enabled, which is the policy `thp`.)
+    fn default() -> Self {
+        let sizes = (14..=21).filter_map(PageSize::from_log2);
+        MthpConfig {
+            enabled: Some(FaultHuge::Always),
+            sizes: sizes.map(|size| (size, MthpEnabled::Inherit)).collect(),
+            defrag: Defrag::default(),
+            khugepaged: ThpConfig::default(),
+        }
+    }
+}
+
+/// Multi-size transparent huge pages.
+#[derive(Clone, Debug)]
+pub struct Mthp {
+    config: MthpConfig,
+    defragmenter: Defragmenter,
+    khugepaged: Thp,
+}
+
+impl Mthp {
+    /// Nothing scanned yet.
+    pub fn new(mut config: MthpConfig) -> Self {
+        config.sizes.sort_unstable_by_key(|(size, _)| std::cmp::Reverse(*size));
+        let defragmenter = Defragmenter::new(config.defrag);
+        let huge = config.sizes.iter().find(|(size, _)| *size == PageSize::HUGE);
+        let mut khugepaged = config.khugepaged;
+        match huge.map(|(_, setting)| (*setting, config.enabled)) {
+            Some((MthpEnabled::Always, _) | (MthpEnabled::Inherit, Some(FaultHuge::Always))) => {
+                khugepaged.enabled = FaultHuge::Always;
+            }
+            Some((MthpEnabled::Madvise, _) | (MthpEnabled::Inherit, Some(FaultHuge::Madvise))) => {
+                khugepaged.enabled = FaultHuge::Madvise;
+            }
+            None | Some((MthpEnabled::Never, _) | (MthpEnabled::Inherit, None)) => {
+                khugepaged.scan_every_instructions = 0;
+            }
+        }
+        Mthp { config, defragmenter, khugepaged: Thp::new(khugepaged) }
+    }
+
+    fn allows(&self, setting: MthpEnabled, vma: &Vma) -> bool {
+        let advised = vma.advice == Advice::Huge;
+        vma.advice != Advice::NoHuge
+            && match setting {
+                MthpEnabled::Always => true,
+                MthpEnabled::Madvise => advised,
+                MthpEnabled::Never => false,
+                MthpEnabled::Inherit => match self.config.enabled {
+                    Some(FaultHuge::Always) => true,
+                    Some(FaultHuge::Madvise) => advised,
+                    None => false,
+                },
+            }
+    }
+}
+
+impl Policy for Mthp {
+    fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
+        let mut wanted = false;
+        for (size, setting) in &self.config.sizes {
+            let pages = around(fault.page, *size);
+            let fits = fault.mapping.start <= pages.start && pages.end <= fault.mapping.end;
+            if *size == PageSize::BASE
+                || !fits
+                || !self.allows(*setting, &fault.vma)
+                || !memory.is_untouched(fault.process, &pages)
+            {
+                continue;
+            }
+            let advised = fault.vma.advice == Advice::Huge;
+            let Ok(block) = self.defragmenter.block(memory, Order::of(*size), advised) else {
+                memory.counters.fallbacks += u64::from(!wanted);
+                wanted = true;
+                continue;
+            };
+            let rights = fault.vma.rights;
+            if memory.map_run(fault.process, &pages, block, *size, rights).is_ok() {
+                let untouched = (base_pages(*size) - 1) * PageSize::BASE.bytes();
+                memory.counters.bytes_mapped_untouched += untouched;
+                return Ok(());
+            }
+            if memory.process(fault.process).table.leaf(fault.page).is_some() {
+                return Ok(());
+            }
+        }
+        memory.place_new(fault.process, fault.page, PageSize::BASE, fault.vma.rights)
+    }
+
+    fn background(&mut self, memory: &mut Memory, instructions: u64) {
+        self.defragmenter.background(memory);
+        self.khugepaged.background(memory, instructions);
+    }
+}

@@ -1,0 +1,128 @@
+//! All policies by name, and what they need.
+
+use octavo_types::PageSize;
+
+use super::{
+    BasePages, Eager, EagerConfig, FirstTouch, FirstTouchConfig, Fixed, FixedConfig, Hugetlb,
+    HugetlbConfig, Mthp, MthpConfig, Policy, ReservedThp, ReservedThpConfig, Thp, ThpConfig, Tps,
+    TpsConfig,
+};
+
+/// A policy with its settings.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PolicyConfig {
+    /// Demand paging with base pages.
+    Base,
+    /// Linux's transparent huge pages.
+    Thp(ThpConfig),
+    /// Linux's multi-size transparent huge pages.
+    Mthp(MthpConfig),
+    /// Huge pages by reservation.
+    ReservedThp(ReservedThpConfig),
+    /// Tailored page sizes.
+    Tps(TpsConfig),
+    /// Eager paging.
+    Eager(EagerConfig),
+    /// A larger base page.
+    Fixed(FixedConfig),
+    /// A large page wherever one fits.
+    FirstTouch(FirstTouchConfig),
+    /// A pool of huge pages.
+    Hugetlb(HugetlbConfig),
+}
+
+impl PolicyConfig {
+    /// The policy, as a system starts with it.
+    pub fn build(&self) -> Box<dyn Policy> {
+        match self.clone() {
+            PolicyConfig::Base => Box::new(BasePages),
+            PolicyConfig::Thp(config) => Box::new(Thp::new(config)),
+            PolicyConfig::Mthp(config) => Box::new(Mthp::new(config)),
+            PolicyConfig::ReservedThp(config) => Box::new(ReservedThp::new(config)),
+            PolicyConfig::Tps(config) => Box::new(Tps::new(config)),
+            PolicyConfig::Eager(config) => Box::new(Eager::new(config)),
+            PolicyConfig::Fixed(config) => Box::new(Fixed::new(config)),
+            PolicyConfig::FirstTouch(config) => Box::new(FirstTouch::new(config)),
+            PolicyConfig::Hugetlb(config) => Box::new(Hugetlb::new(config)),
+        }
+    }
+
+    /// The page sizes beside 4 KiB that page tables and hardware must have for it, smallest first:
+    /// without them it is not what it says. Others, it uses where they are allowed: multi-size pages
+    /// and eager paging need none.
+    pub fn needs(&self) -> Vec<PageSize> {
+        match self {
+            PolicyConfig::Base | PolicyConfig::Mthp(_) | PolicyConfig::Eager(_) => Vec::new(),
+            PolicyConfig::Thp(_) | PolicyConfig::ReservedThp(_) => vec![PageSize::HUGE],
+            PolicyConfig::Tps(config) => {
+                let sizes = PageSize::BASE.log2() + 1..=config.largest.log2();
+                sizes.filter_map(PageSize::from_log2).collect()
+            }
+            PolicyConfig::Fixed(FixedConfig { size })
+            | PolicyConfig::FirstTouch(FirstTouchConfig { size }) => {
+                Some(*size).filter(|size| *size > PageSize::BASE).into_iter().collect()
+            }
+            PolicyConfig::Hugetlb(config) => {
+                let gigantic = config.nr_gigantic_pages > 0;
+                let mut sizes = vec![PageSize::HUGE];
+                sizes.extend(gigantic.then_some(PageSize::LARGEST));
+                sizes
+            }
+        }
+    }
+
+    /// What is wrong with its settings, as a sentence that names the setting and what it may be.
+    pub fn check(&self) -> Result<(), String> {
+        let percent = |name: &str, percent: u8| match percent {
+            1..=100 => Ok(()),
+            _ => Err(format!("{name} = {percent}: give a share in percent, 1 to 100")),
+        };
+        match self {
+            PolicyConfig::ReservedThp(config) => {
+                percent("promotion_threshold_percent", config.promotion_threshold_percent)
+            }
+            PolicyConfig::Tps(config) => {
+                percent("promotion_threshold_percent", config.promotion_threshold_percent)
+            }
+            PolicyConfig::Fixed(config) if config.size > PageSize::HUGE => {
+                Err(format!("size = {}: give 4KiB to 2MiB", config.size))
+            }
+            PolicyConfig::Hugetlb(HugetlbConfig { all_anonymous: Some(size), .. })
+                if ![PageSize::HUGE, PageSize::LARGEST].contains(size) =>
+            {
+                Err(format!("all_anonymous = {size}: give 2MiB or 1GiB"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What there is to choose from.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyEntry {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub about: &'static str,
+    /// It with its usual settings.
+    pub usual: fn() -> PolicyConfig,
+}
+
+/// All policies, a line each.
+#[rustfmt::skip]
+pub const POLICIES: &[PolicyEntry] = &[
+    PolicyEntry { name: "base", about: "demand paging with 4 KiB pages", usual: || PolicyConfig::Base },
+    PolicyEntry { name: "thp", about: "Linux's transparent huge pages: at first touch, and by khugepaged", usual: || PolicyConfig::Thp(ThpConfig::default()) },
+    PolicyEntry { name: "mthp", about: "Linux's multi-size transparent huge pages, 16 KiB to 2 MiB", usual: || PolicyConfig::Mthp(MthpConfig::default()) },
+    PolicyEntry { name: "reserved_thp", about: "huge pages by reservation, made in place when all is touched, as FreeBSD does", usual: || PolicyConfig::ReservedThp(ReservedThpConfig::default()) },
+    PolicyEntry { name: "tps", about: "tailored page sizes: reservations and pages of every power of two that grow in place", usual: || PolicyConfig::Tps(TpsConfig::default()) },
+    PolicyEntry { name: "eager", about: "eager paging: a mapping gets all its memory at once, in few ranges", usual: || PolicyConfig::Eager(EagerConfig::default()) },
+    PolicyEntry { name: "fixed", about: "a larger base page, such as 16 or 64 KiB", usual: || PolicyConfig::Fixed(FixedConfig::default()) },
+    PolicyEntry { name: "first_touch", about: "one large page size at first touch wherever a mapping can hold it", usual: || PolicyConfig::FirstTouch(FirstTouchConfig::default()) },
+    PolicyEntry { name: "hugetlb", about: "a pool of huge pages set aside at boot, for mappings that ask for them", usual: || PolicyConfig::Hugetlb(HugetlbConfig::default()) },
+];
+
+/// The policy of a name.
+pub fn by_name(name: &str) -> Option<&'static PolicyEntry> {
+    POLICIES.iter().find(|entry| entry.name == name)
+}

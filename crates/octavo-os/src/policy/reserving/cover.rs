@@ -1,0 +1,178 @@
+//! Which blocks are reserved for which ranges.
+
+use octavo_types::PageNumber;
+
+use super::{Constituents, Held, Population, Reserving};
+use crate::frames::Order;
+use crate::memory::{Memory, ProcessId};
+use crate::policy::Fault;
+use crate::vmas::{Backing, Pages, Vma};
+
+/// The block of `order` that holds a page, as a range of pages.
+fn block_around(page: u64, order: Order) -> Pages {
+    let start = page >> order.raw() << order.raw();
+    start..start + order.frames()
+}
+
+impl Reserving {
+    /// Reserves all of a range that is not yet, by the fewest blocks that span it exactly ("an
+    /// aligned 28kB request results in 16kB+8kB+4kB", Section III-B.2), or where `round_up` says
+    /// so, and nothing is mapped behind it, by blocks of which the last reaches past its end.
+    pub fn cover(
+        &mut self,
+        memory: &mut Memory,
+        process: ProcessId,
+        pages: &Pages,
+        round_up: bool,
+    ) {
+        let mut at = pages.start;
+        while at < pages.end {
+            if let Some((start, held)) = self.find(memory, process, PageNumber::new(at)) {
+                at = start + held.order.frames();
+                continue;
+            }
+            let rest = pages.end - at;
+            let aligned = at.trailing_zeros() as u8;
+            let round = rest.next_power_of_two().ilog2() as u8;
+            if round_up && round <= aligned && round <= self.rules.largest.raw() {
+                let block = block_around(at, Order::new(round).expect("not above the largest"));
+                if self.reserve(memory, process, &block, &(at..pages.end), Constituents::Mapped) {
+                    return;
+                }
+            }
+            let order = aligned.min(rest.ilog2() as u8).min(self.rules.largest.raw());
+            let order = Order::new(order).expect("not above the largest");
+            let block = block_around(at, order);
+            self.reserve_exactly(memory, process, &block, order);
+            at = block.end;
+        }
+    }
+
+    /// Reserves a block, or where none of its size is free, the largest parts of it that are to be
+    /// had ("forced to create smaller pages", Section III-B.2).
+    fn reserve_exactly(
+        &mut self,
+        memory: &mut Memory,
+        process: ProcessId,
+        block: &Pages,
+        wanted: Order,
+    ) {
+        let largest_free = memory.frames.buddy().largest_free_order();
+        let order = Order::new((block.end - block.start).ilog2() as u8).expect("a block");
+        if order < self.rules.smallest || largest_free.is_none_or(|of| of < self.rules.smallest) {
+            return;
+        }
+        if self.reserve(memory, process, block, block, Constituents::All) {
+            return;
+        }
+        memory.counters.fallbacks += u64::from(order == wanted && largest_free < Some(order));
+        let middle = block.start + order.frames() / 2;
+        self.reserve_exactly(memory, process, &(block.start..middle), wanted);
+        self.reserve_exactly(memory, process, &(middle..block.end), wanted);
+    }
+
+    /// Reserves the largest free block that holds the page that was touched, within its mapping and
+    /// with nothing else mapped yet. Whether there was one.
+    pub fn reserve_around(&mut self, memory: &mut Memory, fault: &Fault) -> bool {
+        let (process, page) = (fault.process, fault.page.raw());
+        if self.reserve_heap(memory, process, page, &fault.vma) {
+            return true;
+        }
+        let mut best = None;
+        let orders = self.rules.smallest.raw()..=self.rules.largest.raw();
+        for order in orders.filter_map(Order::new) {
+            let block = block_around(page, order);
+            let fits = fault.mapping.start <= block.start && block.end <= fault.mapping.end;
+            if !fits || !self.is_new(memory, process, &block) {
+                break;
+            }
+            if memory.frames.buddy().largest_free_order() < Some(order) {
+                memory.counters.fallbacks += 1;
+                break;
+            }
+            best = Some(block);
+        }
+        best.is_some_and(|block| self.reserve(memory, process, &block, &block, Constituents::All))
+    }
+
+    /// Reserves the largest block for a page of the heap, where nothing but the heap and what is
+    /// not mapped yet lies in it: the heap grows into it. (FreeBSD has the last reservation of
+    /// anonymous memory reach past its end, and of nothing that "is unlikely to grow":
+    /// `vm_reserv_alloc_page` in `sys/vm/vm_reserv.c`.)
+    pub fn reserve_heap(
+        &mut self,
+        memory: &mut Memory,
+        process: ProcessId,
+        page: u64,
+        vma: &Vma,
+    ) -> bool {
+        let Some(largest) = self.rules.heap.filter(|_| vma.backing == Backing::Heap) else {
+            return false;
+        };
+        let orders = self.rules.smallest.raw()..=largest.raw();
+        orders.rev().filter_map(Order::new).any(|order| {
+            let block = block_around(page, order);
+            match memory.process(process).vmas.within(&block).as_slice() {
+                [(mapped, of)] if of == vma => {
+                    self.reserve(memory, process, &block, mapped, Constituents::All)
+                }
+                _ => false,
+            }
+        })
+    }
+
+    /// The mapping of `pages` is new. What is reserved there was for a heap that ended before it:
+    /// the heap has grown, or else the reservation gives way.
+    pub fn claim(&mut self, memory: &mut Memory, process: ProcessId, pages: &Pages, vma: &Vma) {
+        for start in self.overlapping(process, pages) {
+            let held = self.of(process).get_mut(&start).expect("it was found");
+            let end = start + held.order.frames();
+            let apart = held.mapped.end <= pages.start || pages.end <= held.mapped.start;
+            if vma.backing == Backing::Heap && held.mapped.end == pages.start {
+                held.mapped.end = pages.end.min(end);
+            } else if apart {
+                self.cut(memory, process, &(pages.start.max(start)..pages.end.min(end)));
+            }
+        }
+    }
+
+    /// Sets a block aside for a range of the same size, where nobody has touched or reserved any of
+    /// it and such a block is free.
+    fn reserve(
+        &mut self,
+        memory: &mut Memory,
+        process: ProcessId,
+        pages: &Pages,
+        mapped: &Pages,
+        constituents: Constituents,
+    ) -> bool {
+        let order = Order::new((pages.end - pages.start).ilog2() as u8).expect("a block");
+        let nothing_else = mapped == pages
+            || memory
+                .process(process)
+                .vmas
+                .within(pages)
+                .iter()
+                .all(|(part, _)| mapped.start <= part.start && part.end <= mapped.end);
+        if order < self.rules.smallest || !nothing_else || !self.is_new(memory, process, pages) {
+            return false;
+        }
+        let Some((id, block)) = memory.frames.reserve(order) else { return false };
+        let touched = Population::none(order);
+        let held = Held { id, block, order, touched, mapped: mapped.clone(), constituents };
+        self.of(process).insert(pages.start, held);
+        true
+    }
+
+    /// Whether nobody has touched or reserved any of a range.
+    fn is_new(&mut self, memory: &Memory, process: ProcessId, pages: &Pages) -> bool {
+        for start in self.overlapping(process, pages) {
+            let held = &self.of(process)[&start];
+            if memory.frames.is_reserved(held.id) {
+                return false;
+            }
+            self.of(process).remove(&start);
+        }
+        memory.is_untouched(process, pages)
+    }
+}

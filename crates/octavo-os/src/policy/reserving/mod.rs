@@ -1,0 +1,242 @@
+//! Demand paging with frame reservation, as both reservation policies have it (paper 003, Section
+//! III-B.1): blocks are set aside for aligned ranges of pages, a page that is touched takes its
+//! frame from the block of its range, and whenever enough pages of a larger range are touched,
+//! that range becomes one page where it is.
+//!
+//! What a page is *utilised* means: a fault for it took it from the reservation. Pages that were
+//! mapped along with others are not, though the program may have used them since: an operating
+//! system does not see that. (Were they, a threshold of 50% would grow the first page touched to
+//! the whole reservation.)
+//!
+//! A reservation ends where its range is unmapped or given back (`MADV_DONTNEED`), even in part:
+//! what is left around is then reserved by smaller blocks. Pages that are moved away or copied on
+//! a write keep their place in it, but a range grows only while all that is mapped in it lies in
+//! the block, has the rights of the mapping and is nobody else's.
+
+mod cover;
+mod population;
+
+use std::collections::BTreeMap;
+
+use octavo_types::{FrameNumber, PageNumber, PageSize};
+use rustc_hash::FxHashMap;
+
+use self::population::Population;
+use super::Fault;
+use crate::frames::{Order, OutOfMemory, ReservationId};
+use crate::memory::{Memory, ProcessId, around, base_pages};
+use crate::vmas::Pages;
+
+/// Of which pages the threshold is a share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Constituents {
+    /// All of the larger page.
+    All,
+    /// Those of them that the program may use: the rest was reserved to round up.
+    Mapped,
+}
+
+/// A reservation and its range.
+#[derive(Clone, Debug)]
+struct Held {
+    id: ReservationId,
+    block: FrameNumber,
+    order: Order,
+    touched: Population,
+    /// The part of the range that belongs to the mapping that it was made for.
+    mapped: Pages,
+    constituents: Constituents,
+}
+
+/// What a policy may set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rules {
+    /// The share of a larger page's base pages that must be utilised, in percent.
+    pub threshold_percent: u8,
+    /// The smallest block that is reserved, two frames or more.
+    pub smallest: Order,
+    /// The largest block that is reserved.
+    pub largest: Order,
+    /// The largest block for the `brk` heap, though the heap ends inside it.
+    pub heap: Option<Order>,
+}
+
+/// The reservations of all processes, by the first page of their range.
+#[derive(Clone, Debug)]
+pub struct Reserving {
+    rules: Rules,
+    held: FxHashMap<ProcessId, BTreeMap<u64, Held>>,
+}
+
+impl Reserving {
+    /// None yet.
+    pub fn new(rules: Rules) -> Self {
+        Reserving { rules, held: FxHashMap::default() }
+    }
+
+    /// Serves a fault from a reservation, one made for it if need be, or with any base page.
+    pub fn serve(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
+        if self.take(memory, fault)?
+            || (self.reserve_around(memory, fault) && self.take(memory, fault)?)
+        {
+            return Ok(());
+        }
+        memory.place_new(fault.process, fault.page, PageSize::BASE, fault.vma.rights)
+    }
+
+    /// Takes a page from the reservation that has its frame left, if one has.
+    fn take(&mut self, memory: &mut Memory, fault: &Fault) -> Result<bool, OutOfMemory> {
+        let threshold_percent = self.rules.threshold_percent;
+        let Some((start, held)) = self.find(memory, fault.process, fault.page) else {
+            return Ok(false);
+        };
+        let place = fault.page.raw() - start;
+        if !held.mapped.contains(&fault.page.raw()) || !memory.frames.has_left(held.id, place) {
+            return Ok(false);
+        }
+        memory.frames.note_use(held.id);
+        held.touched.insert(place);
+        let size = held.size_for(memory, fault, start, threshold_percent);
+        let first = around(fault.page, size).start - start;
+        let taken = memory.frames.take_reserved(held.id, first..first + base_pages(size));
+        let new_pages = taken.iter().map(|run| run.end - run.start).sum();
+        let (frame, rights) = (held.block.plus(first), fault.vma.rights);
+        let placed = memory.grow(fault.process, fault.page, size, frame, rights, new_pages);
+        if placed.is_ok() {
+            memory.counters.bytes_mapped_untouched += (new_pages - 1) * PageSize::BASE.bytes();
+        } else {
+            // There was no frame for a page table, though all reservations were broken for it:
+            // this one, too.
+            for run in taken {
+                memory.frames.free_range(held.block.plus(run.start), run.end - run.start);
+            }
+        }
+        if !memory.frames.is_reserved(held.id) {
+            self.of(fault.process).remove(&start);
+        }
+        placed.map(|()| true)
+    }
+
+    /// Takes a range out of all reservations.
+    pub fn cut(&mut self, memory: &mut Memory, process: ProcessId, pages: &Pages) {
+        for start in self.overlapping(process, pages) {
+            let held = self.of(process).remove(&start).expect("it was found");
+            let end = start + held.order.frames();
+            let places = pages.start.max(start) - start..pages.end.min(end) - start;
+            for (at, order, id) in memory.frames.cut_reservation(held.id, places) {
+                let from = start + at;
+                let mapped =
+                    held.mapped.start.max(from)..held.mapped.end.min(from + order.frames());
+                if mapped.start >= mapped.end {
+                    memory.frames.end_reservation(id);
+                    continue;
+                }
+                let part = Held {
+                    id,
+                    block: held.block.plus(at),
+                    order,
+                    touched: held.touched.part(at, order),
+                    mapped,
+                    constituents: held.constituents,
+                };
+                self.of(process).insert(from, part);
+            }
+        }
+    }
+
+    /// A range is about to be unmapped or given back.
+    pub fn unmapped(&mut self, memory: &mut Memory, process: ProcessId, pages: &Pages) {
+        for (part, _) in memory.process(process).vmas.within(pages) {
+            self.cut(memory, process, &part);
+            memory.release_overhang(process, &part);
+        }
+    }
+
+    /// A process is about to end.
+    pub fn ended(&mut self, memory: &mut Memory, process: ProcessId) {
+        for held in self.held.remove(&process).unwrap_or_default().into_values() {
+            memory.frames.end_reservation(held.id);
+        }
+    }
+
+    fn of(&mut self, process: ProcessId) -> &mut BTreeMap<u64, Held> {
+        self.held.entry(process).or_default()
+    }
+
+    /// The reservation that holds a page, unless it was broken, and the first page of its range.
+    fn find(
+        &mut self,
+        memory: &Memory,
+        process: ProcessId,
+        page: PageNumber,
+    ) -> Option<(u64, &mut Held)> {
+        let all = self.of(process);
+        let (&start, held) = all.range(..=page.raw()).next_back()?;
+        if start + held.order.frames() <= page.raw() {
+            return None;
+        }
+        if !memory.frames.is_reserved(held.id) {
+            all.remove(&start);
+            return None;
+        }
+        all.get_mut(&start).map(|held| (start, held))
+    }
+
+    /// Where the reservations begin that have pages of a range.
+    fn overlapping(&mut self, process: ProcessId, pages: &Pages) -> Vec<u64> {
+        let all = self.of(process);
+        let before = all.range(..pages.start).next_back();
+        let reaches = |(start, held): &(&u64, &Held)| **start + held.order.frames() > pages.start;
+        let within = all.range(pages.start..pages.end.max(pages.start));
+        before.filter(reaches).into_iter().chain(within).map(|(start, _)| *start).collect()
+    }
+}
+
+impl Held {
+    /// The largest page that the one that was touched may be a part of now.
+    fn size_for(
+        &self,
+        memory: &Memory,
+        fault: &Fault,
+        start: u64,
+        threshold_percent: u8,
+    ) -> PageSize {
+        let place = fault.page.raw() - start;
+        let may = |size: &PageSize| {
+            let (order, pages) = (Order::of(*size), around(fault.page, *size));
+            let whole = match self.constituents {
+                Constituents::All => pages.clone(),
+                Constituents::Mapped => {
+                    pages.start.max(self.mapped.start)..pages.end.min(self.mapped.end)
+                }
+            };
+            let constituents = whole.end - whole.start;
+            order <= self.order
+                && self.touched.count(place, order) * 100
+                    >= u64::from(threshold_percent) * constituents
+                && self.is_alone(memory, fault, &pages, &whole)
+                && self.is_in_place(memory, fault, &pages, start)
+        };
+        let sizes = memory.sizes().iter().rev().filter(|size| Order::of(**size) <= self.order);
+        sizes.copied().find(may).unwrap_or(PageSize::BASE)
+    }
+
+    /// Whether `whole`, and nothing else in `pages`, belongs to the mapping that was touched.
+    fn is_alone(&self, memory: &Memory, fault: &Fault, pages: &Pages, whole: &Pages) -> bool {
+        let inside =
+            |pages: &Pages| fault.mapping.start <= pages.start && pages.end <= fault.mapping.end;
+        inside(whole)
+            && (inside(pages) || memory.process(fault.process).vmas.within(pages).len() == 1)
+    }
+
+    /// Whether all that is mapped in `pages` lies in the block, with the rights of the mapping,
+    /// and is the process' own.
+    fn is_in_place(&self, memory: &Memory, fault: &Fault, pages: &Pages, start: u64) -> bool {
+        memory.leaves(fault.process, pages).iter().all(|leaf| {
+            leaf.page.raw() >= pages.start
+                && leaf.frame == self.block.plus(leaf.page.raw() - start)
+                && leaf.rights == fault.vma.rights
+                && !memory.is_shared(leaf)
+        })
+    }
+}
