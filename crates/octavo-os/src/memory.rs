@@ -6,6 +6,7 @@
 
 mod compaction;
 mod grow;
+mod merge;
 mod run;
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
