@@ -23,6 +23,7 @@ pub use stale::Stale;
 
 mod compaction;
 mod grow;
+mod merge;
 mod run;
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};

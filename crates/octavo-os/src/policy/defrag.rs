@@ -60,32 +60,42 @@ impl Defragmenter {
         advised: bool,
     ) -> Result<FrameNumber, OutOfMemory> {
         let had = memory.frames.allocate_free(order, Holder::Data);
-        if had.is_ok() {
-            return had;
+        if had.is_err() && self.make_room(memory, order, advised, |_| false) {
+            return memory.frames.allocate_free(order, Holder::Data);
         }
+        had
+    }
+
+    /// There is no free block of `order`: does about it what the setting says, with frames left alone
+    /// that `stays` names. Whether that was done at once.
+    pub fn make_room(
+        &mut self,
+        memory: &mut Memory,
+        order: Order,
+        advised: bool,
+        stays: impl Fn(FrameNumber) -> bool,
+    ) -> bool {
         let direct = match self.defrag {
             Defrag::Always => true,
             Defrag::DeferMadvise | Defrag::Madvise => advised,
             Defrag::Defer | Defrag::Never => false,
         };
         if direct {
-            self.compact(memory, order);
-            return memory.frames.allocate_free(order, Holder::Data);
-        }
-        if matches!(self.defrag, Defrag::Defer | Defrag::DeferMadvise) {
+            self.compact(memory, order, stays);
+        } else if matches!(self.defrag, Defrag::Defer | Defrag::DeferMadvise) {
             self.wanted = self.wanted.max(Some(order));
         }
-        had
+        direct
     }
 
     /// Makes what was wanted since the last time.
-    pub fn background(&mut self, memory: &mut Memory) {
+    pub fn background(&mut self, memory: &mut Memory, stays: impl Fn(FrameNumber) -> bool) {
         if let Some(order) = self.wanted.take() {
-            self.compact(memory, order);
+            self.compact(memory, order, stays);
         }
     }
 
-    fn compact(&mut self, memory: &mut Memory, order: Order) {
+    fn compact(&mut self, memory: &mut Memory, order: Order, stays: impl Fn(FrameNumber) -> bool) {
         let deferral = &mut self.deferrals[order.index()];
         deferral.considered += 1;
         let put_off = deferral.shift > 0 && deferral.considered < 1 << deferral.shift;
@@ -93,7 +103,7 @@ impl Defragmenter {
             return;
         }
         let limits = CompactionLimits::ONE_BLOCK;
-        memory.compact_for(&mut self.compactor, order, limits, |_| false);
+        memory.compact_for(&mut self.compactor, order, limits, stays);
         let deferral = &mut self.deferrals[order.index()];
         let made = memory.frames.buddy().largest_free_order() >= Some(order);
         deferral.considered = 0;

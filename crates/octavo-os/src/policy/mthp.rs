@@ -136,7 +136,7 @@ impl Policy for Mthp {
     }
 
     fn background(&mut self, memory: &mut Memory, instructions: u64) {
-        self.defragmenter.background(memory);
+        self.defragmenter.background(memory, |_| false);
         self.khugepaged.background(memory, instructions);
     }
 }

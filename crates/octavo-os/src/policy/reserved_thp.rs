@@ -14,7 +14,7 @@
 //! whole is reserved anew.
 
 use super::reserving::{Reserving, Rules};
-use super::{Fault, Policy};
+use super::{Defrag, Fault, Policy};
 use crate::frames::{Order, OutOfMemory};
 use crate::memory::{Memory, ProcessId};
 use crate::vmas::{Pages, Vma};
@@ -50,6 +50,7 @@ impl ReservedThp {
             smallest: Order::HUGE,
             largest: Order::HUGE,
             heap: config.beyond_heap.then_some(Order::HUGE),
+            defrag: Defrag::Never,
         };
         ReservedThp { reserving: Reserving::new(rules) }
     }

@@ -23,6 +23,9 @@
 //! - *Partial unmapping or protection* splits the page into the largest parts on both sides;
 //!   reservations are cut the same way. A page whose rights are made alike again does not grow back
 //!   before it faults, or before it is merged.
+//! - *Merging* (Section III-B.3): two pages that happen to lie side by side are merged now and then if
+//!   asked for; the daemon that would move pages to that end is the paper's future work, and ours. The
+//!   section has translations invalidated, Section III-C.2 says that none need be: none are.
 //! - *Growth* makes no translation stale (Section III-C.2), so none is told. A page that grows to
 //!   2 MiB or more frees the table below it: a walk cache that kept the way there would have to
 //!   forget it, of which the paper says nothing.
@@ -30,7 +33,7 @@
 use octavo_types::PageSize;
 
 use super::reserving::{Reserving, Rules};
-use super::{Fault, Policy};
+use super::{Defrag, Fault, Policy};
 use crate::frames::{Order, OutOfMemory};
 use crate::memory::{Memory, ProcessId};
 use crate::vmas::{Pages, Vma};
@@ -70,10 +73,16 @@ pub struct TpsConfig {
     pub largest: PageSize,
     /// The largest reservation that may reach past the end of the `brk` heap; none where none may.
     pub heap: Option<PageSize>,
+    /// What is done where no block is free. Programs' advice is not asked: `Madvise` does what
+    /// `Never` does, and `DeferMadvise` what `Defer` does.
+    pub defrag: Defrag,
+    /// How many instructions the programs execute between two times that pages which lie side by side
+    /// are merged (Section III-B.3, "a possible future optimization"); 0 for never.
+    pub merge_every_instructions: u64,
 }
 
 impl Default for TpsConfig {
-    /// As the paper evaluates it (Section IV-B).
+    /// As the paper evaluates it (Section IV-B): "no migration or compaction is performed".
     fn default() -> Self {
         TpsConfig {
             promotion_threshold_percent: 100,
@@ -81,6 +90,8 @@ impl Default for TpsConfig {
             reserve: ReserveWhen::Mapped,
             largest: PageSize::LARGEST,
             heap: Some(PageSize::HUGE),
+            defrag: Defrag::Never,
+            merge_every_instructions: 0,
         }
     }
 }
@@ -90,6 +101,8 @@ impl Default for TpsConfig {
 pub struct Tps {
     config: TpsConfig,
     reserving: Reserving,
+    /// When pages are merged next.
+    next_merge_instructions: u64,
 }
 
 impl Tps {
@@ -99,9 +112,11 @@ impl Tps {
             threshold_percent: config.promotion_threshold_percent,
             smallest: Order::new(1).expect("8 KiB"),
             largest: Order::of(config.largest),
+            defrag: config.defrag,
             heap: config.heap.map(|heap| Order::of(heap.min(config.largest))),
         };
-        Tps { config, reserving: Reserving::new(rules) }
+        let next_merge_instructions = config.merge_every_instructions;
+        Tps { config, reserving: Reserving::new(rules), next_merge_instructions }
     }
 }
 
@@ -136,5 +151,22 @@ impl Policy for Tps {
 
     fn ended(&mut self, memory: &mut Memory, process: ProcessId) {
         self.reserving.ended(memory, process);
+    }
+
+    fn background(&mut self, memory: &mut Memory, instructions: u64) {
+        self.reserving.background(memory);
+        let every = self.config.merge_every_instructions;
+        if every == 0 || instructions < self.next_merge_instructions {
+            return;
+        }
+        self.next_merge_instructions = instructions + every;
+        for process in memory.live().collect::<Vec<_>>() {
+            for (pages, vma) in memory.process(process).vmas.within(&(0..u64::MAX)) {
+                if vma.is_anonymous() {
+                    // Where there is no frame for a page table, the next time may have one.
+                    let _ = memory.merge_pages(process, &pages);
+                }
+            }
+        }
     }
 }

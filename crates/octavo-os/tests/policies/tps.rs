@@ -1,7 +1,7 @@
 //! Tailored Page Sizes, from the words of the paper (003, Section III-B).
 
 use octavo_os::frames::{Holder, Order};
-use octavo_os::policy::{BasePages, ReserveWhen, Span, Tps, TpsConfig};
+use octavo_os::policy::{BasePages, Defrag, ReserveWhen, Span, Tps, TpsConfig};
 use octavo_os::{ProcessId, base_pages};
 use octavo_types::{Event, PageNumber, PageSize};
 use proptest::prelude::*;
@@ -191,6 +191,53 @@ fn a_page_is_split_where_a_part_is_protected_or_unmapped() {
     machine.check().unwrap();
 }
 
+/// Two requests that were served one after the other lie side by side: "a page merge is possible".
+#[test]
+fn pages_that_lie_side_by_side_are_merged() {
+    let config = TpsConfig { merge_every_instructions: 10, ..threshold(100) };
+    let mut machine = machine(config);
+    let touch = |machine: &mut Machine, at: u64, pages: u64| {
+        machine.event(FIRST, &map(at, pages, Source::Anonymous));
+        (at..at + pages).for_each(|page| machine.touch(FIRST, page, page == at));
+    };
+    // The block of 256 KiB beside that of the page table's root.
+    touch(&mut machine, 1024, 64);
+    touch(&mut machine, 2048, 64);
+    let first = machine.os.memory().process(FIRST).table.leaf(PageNumber::new(2048)).unwrap().frame;
+    assert!(first.raw().is_multiple_of(128), "the test needs an aligned block");
+    touch(&mut machine, 2048 + 64, 64);
+    let apart = [(1024, 64), (2048, 64), (2112, 64)];
+    machine.os.background(9);
+    assert_eq!(mapped(&machine), apart);
+    machine.os.background(10);
+    assert_eq!(mapped(&machine), [(1024, 64), (2048, 128)]);
+    let memory = machine.os.memory();
+    assert_eq!((memory.counters.shootdowns, memory.counters.bytes_copied), (0, 0));
+    assert_eq!(memory.process(FIRST).table.used(PageNumber::new(2050)), Some((true, true)));
+    machine.check().unwrap();
+}
+
+/// "the OS can request memory compaction when fragmentation is high" (Section III-B.2), and what is
+/// taken of reservations stays.
+#[test]
+fn compaction_makes_room_for_reservations() {
+    for (defrag, expected) in [(Defrag::Never, 16), (Defrag::Always, 512)] {
+        let mut machine = machine(TpsConfig { defrag, ..threshold(100) });
+        let frames = &mut machine.os.memory_mut().frames;
+        let foreign = Holder::Foreign { movable: true };
+        let order = Order::new(4).unwrap();
+        let held: Vec<_> = std::iter::from_fn(|| frames.allocate(order, foreign).ok()).collect();
+        held.iter().step_by(2).for_each(|block| frames.free(*block, order));
+        for at in [1024, 4096] {
+            machine.event(FIRST, &map(at, 512, Source::Anonymous));
+            (at..at + 512).for_each(|page| machine.touch(FIRST, page, true));
+            assert_eq!(mapped(&machine).last().unwrap().1, expected, "{defrag:?}");
+        }
+        assert_eq!(machine.os.memory().counters.shootdowns, 0);
+        machine.check().unwrap();
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
@@ -261,18 +308,26 @@ proptest! {
         percent in prop::sample::select(vec![100u8, 75, 50]),
         span in prop::sample::select(vec![Span::Exact, Span::RoundUp]),
         reserve in prop::sample::select(vec![ReserveWhen::Mapped, ReserveWhen::Touched]),
+        merge_every_instructions in 0u64..3,
     ) {
-        let config = TpsConfig { span, reserve, ..threshold(percent) };
+        let config = TpsConfig { span, reserve, merge_every_instructions, ..threshold(percent) };
         machine(config).play(&ops, 0)?;
     }
 
     /// The same where nearly nothing is left, and reservations are broken all the time.
     #[test]
-    fn frames_are_conserved_under_pressure(ops in ops(), left in 4000u64..9000) {
-        let mut machine = machine(threshold(75));
-        let foreign = Holder::Foreign { movable: false };
-        for _ in 0..FRAMES - left {
-            machine.os.memory_mut().frames.allocate(Order::BASE, foreign).unwrap();
+    fn frames_are_conserved_under_pressure(
+        ops in ops(),
+        left in 4000u64..9000,
+        defrag in prop::sample::select(vec![Defrag::Always, Defrag::Defer, Defrag::Never]),
+    ) {
+        let mut machine = machine(TpsConfig { defrag, ..threshold(75) });
+        let foreign = Holder::Foreign { movable: true };
+        let frames = &mut machine.os.memory_mut().frames;
+        let held: Vec<_> =
+            std::iter::from_fn(|| frames.allocate(Order::BASE, foreign).ok()).collect();
+        for number in 0..left {
+            frames.free(held[(number * 7919 % held.len() as u64) as usize], Order::BASE);
         }
         let few = ops.iter().filter(|op| !matches!(op, Op::Fork));
         machine.play(&few.cloned().collect::<Vec<_>>(), 0)?;

@@ -2,7 +2,7 @@
 
 use octavo_types::PageNumber;
 
-use super::{Constituents, Held, Population, Reserving};
+use super::{Constituents, Defrag, Held, Population, Reserving, is_in};
 use crate::frames::Order;
 use crate::memory::{Memory, ProcessId};
 use crate::policy::Fault;
@@ -157,7 +157,15 @@ impl Reserving {
         if order < self.rules.smallest || !nothing_else || !self.is_new(memory, process, pages) {
             return false;
         }
-        let Some((id, block)) = memory.frames.reserve(order) else { return false };
+        let mut had = memory.frames.reserve(order);
+        if had.is_none() && self.rules.defrag != Defrag::Never {
+            let blocks = self.blocks();
+            let stays = |frame| is_in(&blocks, frame);
+            if self.defragmenter.make_room(memory, order, false, stays) {
+                had = memory.frames.reserve(order);
+            }
+        }
+        let Some((id, block)) = had else { return false };
         let touched = Population::none(order);
         let held = Held { id, block, order, touched, mapped: mapped.clone(), constituents };
         self.of(process).insert(pages.start, held);

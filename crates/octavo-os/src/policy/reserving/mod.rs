@@ -22,7 +22,7 @@ use octavo_types::{FrameNumber, PageNumber, PageSize};
 use rustc_hash::FxHashMap;
 
 use self::population::Population;
-use super::Fault;
+use super::{Defrag, Defragmenter, Fault};
 use crate::frames::{Order, OutOfMemory, ReservationId};
 use crate::memory::{Memory, ProcessId, around, base_pages};
 use crate::vmas::Pages;
@@ -59,6 +59,8 @@ pub struct Rules {
     pub largest: Order,
     /// The largest block for the `brk` heap, though the heap ends inside it.
     pub heap: Option<Order>,
+    /// What is done where no block is free.
+    pub defrag: Defrag,
 }
 
 /// The reservations of all processes, by the first page of their range.
@@ -66,12 +68,14 @@ pub struct Rules {
 pub struct Reserving {
     rules: Rules,
     held: FxHashMap<ProcessId, BTreeMap<u64, Held>>,
+    defragmenter: Defragmenter,
 }
 
 impl Reserving {
     /// None yet.
     pub fn new(rules: Rules) -> Self {
-        Reserving { rules, held: FxHashMap::default() }
+        let defragmenter = Defragmenter::new(rules.defrag);
+        Reserving { rules, held: FxHashMap::default(), defragmenter }
     }
 
     /// Serves a fault from a reservation, one made for it if need be, or with any base page.
@@ -159,6 +163,22 @@ impl Reserving {
         }
     }
 
+    /// Makes the block that was wanted since the last time, as the setting says.
+    pub fn background(&mut self, memory: &mut Memory) {
+        let blocks = self.blocks();
+        self.defragmenter.background(memory, |frame| is_in(&blocks, frame));
+    }
+
+    /// The blocks of all reservations, by address: what was taken of them is worth something only
+    /// where it is.
+    fn blocks(&self) -> Vec<(u64, u64)> {
+        let held = self.held.values().flat_map(BTreeMap::values);
+        let mut blocks: Vec<_> =
+            held.map(|held| (held.block.raw(), held.block.raw() + held.order.frames())).collect();
+        blocks.sort_unstable();
+        blocks
+    }
+
     fn of(&mut self, process: ProcessId) -> &mut BTreeMap<u64, Held> {
         self.held.entry(process).or_default()
     }
@@ -190,6 +210,12 @@ impl Reserving {
         let within = all.range(pages.start..pages.end.max(pages.start));
         before.filter(reaches).into_iter().chain(within).map(|(start, _)| *start).collect()
     }
+}
+
+/// Whether one of the blocks, which are told by their begin and end, has the frame.
+fn is_in(blocks: &[(u64, u64)], frame: FrameNumber) -> bool {
+    let behind = blocks.partition_point(|(start, _)| *start <= frame.raw());
+    behind > 0 && frame.raw() < blocks[behind - 1].1
 }
 
 impl Held {
