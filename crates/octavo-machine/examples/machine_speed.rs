@@ -12,6 +12,7 @@ mod textbook;
 
 use std::time::Instant;
 
+use octavo_machine::designs::DesignSpec;
 use octavo_machine::{Sim, SimConfig};
 use octavo_trace::formats::{OpenOptions, open};
 use octavo_trace::source::{Batch, Step};
@@ -80,7 +81,7 @@ fn main() {
     let machine = resolved.unwrap_or_else(|error| panic!("{error}")).into_config();
     let config = |designs: &[String]| SimConfig {
         machine: machine.clone(),
-        designs: designs.to_vec(),
+        designs: designs.iter().map(|name| parse(name)).collect(),
         native_layout: false,
         warm_up_instructions: 0,
         interval_instructions: None,
@@ -148,6 +149,10 @@ fn main() {
         eprintln!("{}", programs[programs.len() - 1]);
     }
     println!("{}", serde_json::to_string_pretty(&programs).expect("numbers and names"));
+}
+
+fn parse(name: &str) -> DesignSpec {
+    DesignSpec::parse(name).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn compare(textbook: &Textbook, sim: &Sim) {

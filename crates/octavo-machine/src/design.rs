@@ -7,6 +7,7 @@ use octavo_types::{FrameNumber, PageNumber};
 use crate::counters::Counters;
 use crate::env::{Env, Walked};
 use crate::front::LineAccess;
+use crate::tlb::Held;
 
 /// The memory-management unit of one core: how a reference finds where its page lies. It reaches
 /// page walks, the operating system and the caches only through its [`Env`].
@@ -40,5 +41,15 @@ pub trait Design: Send {
             self.forget(env.asid_of(stale.process), &stale.pages);
         }
         walked
+    }
+
+    /// [`Env::resolve`]; what has become stale by it is forgotten here.
+    fn resolve(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Held> {
+        let told = env.stale().len();
+        let held = env.resolve(page, access.kind());
+        for stale in &env.stale()[told..] {
+            self.forget(env.asid_of(stale.process), &stale.pages);
+        }
+        held
     }
 }

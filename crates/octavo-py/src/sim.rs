@@ -1,9 +1,9 @@
 //! Machines and designs by name.
 
 use octavo_config::resolve;
-use octavo_machine::designs::{ALL, Known};
+use octavo_machine::designs::{DESIGNS, DesignSpec};
 use octavo_machine::{Sim, SimConfig};
-use octavo_types::{Instructions, spelling};
+use octavo_types::Instructions;
 use pyo3::prelude::*;
 
 use crate::OctavoError;
@@ -12,7 +12,7 @@ use crate::options::read_layout;
 /// Every design's name and what it is, in order.
 #[pyfunction]
 pub fn designs() -> Vec<(&'static str, &'static str)> {
-    ALL.iter().map(|known| (known.name, known.about)).collect()
+    DESIGNS.iter().map(|known| (known.name, known.about)).collect()
 }
 
 /// What is to be simulated, checked: machines of it can be made.
@@ -26,12 +26,8 @@ pub fn read_sim(
 ) -> PyResult<SimConfig> {
     let failed = |error: String| OctavoError::new_err(error);
     let resolved = resolve(machine, &settings).map_err(|error| failed(error.to_string()))?;
-    for name in &designs {
-        if Known::by_name(name).is_none() {
-            let names: Vec<&str> = ALL.iter().map(|known| known.name).collect();
-            return Err(failed(unknown_design(name, &names)));
-        }
-    }
+    let designs = designs.iter().map(|name| DesignSpec::parse(name));
+    let designs = designs.collect::<Result<_, _>>().map_err(|error| failed(error.to_string()))?;
     let config = SimConfig {
         machine: resolved.into_config(),
         designs,
@@ -44,11 +40,4 @@ pub fn read_sim(
     // Later there is nobody to tell.
     Sim::new(&config).map_err(|error| failed(error.to_string()))?;
     Ok(config)
-}
-
-fn unknown_design(name: &str, names: &[&str]) -> String {
-    let meant = spelling::nearest(name, names)
-        .map_or(String::new(), |nearest| format!("; did you mean `{nearest}`?"));
-    let name = spelling::quoted(name);
-    format!("no design `{name}`: give one of {}{meant}", names.join(", "))
 }

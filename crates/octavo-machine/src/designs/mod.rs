@@ -1,11 +1,15 @@
-//! All designs, a file each.
+//! All designs, a file each: [`HARDWARE`] says what a machine can be made of, and [`DESIGNS`] which
+//! operating system each usually has.
 
 mod conventional;
+mod perfect;
+mod spec;
+mod tps;
 
 use octavo_config::MachineConfig;
 use octavo_os::frames::{Frames, MemoryShape, Order};
 use octavo_os::page_table::Format;
-use octavo_os::policy::{BasePages, Policy, Thp, ThpConfig};
+use octavo_os::policy::PolicyConfig;
 use octavo_os::{Memory, Os};
 use octavo_types::{Instructions, PageSize};
 
@@ -15,14 +19,39 @@ use crate::env::Env;
 use crate::machine::{Machine, Run};
 
 pub use conventional::Conventional;
+pub use perfect::{PerfectL1, PerfectL2};
+pub use spec::{DesignSpec, SpecError};
 
-/// A design that can be asked for by name.
-pub struct Known {
+/// What translates.
+pub struct Hardware {
     /// Its name.
     pub name: &'static str,
     /// What it is, in one line.
     pub about: &'static str,
-    make: fn(&MachineConfig, &Setup) -> Made,
+    /// The page sizes that its page tables can say.
+    pub sizes: Sizes,
+    /// What it needs of an operating system, and what the paper's name for that is; else it is
+    /// nothing but a conventional one.
+    pub needs: Option<Need>,
+    make: fn(&MachineConfig, &Setup, &PolicyConfig) -> Made,
+}
+
+/// The page sizes that page tables can say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sizes {
+    /// Those of x86-64: 4 KiB, 2 MiB, 1 GiB.
+    X86,
+    /// All powers of two from 4 KiB to 1 GiB.
+    All,
+}
+
+/// What a design cannot do without.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Need {
+    /// Pages of sizes that x86-64 does not have.
+    TailoredPages,
+    /// Ranges of pages that lie side by side in memory, known from when they are mapped.
+    Ranges,
 }
 
 /// A machine, or why there can be none.
@@ -37,55 +66,97 @@ pub struct Setup {
     pub is_checked: bool,
 }
 
-/// All designs, in the order in which they are told of.
-pub const ALL: &[Known] = &[
-    Known { name: "base4k", about: "4 KiB pages, as they are touched", make: base4k },
-    Known { name: "thp", about: "Linux's transparent huge pages of 2 MiB", make: thp },
+/// A design with a name of its own.
+pub struct Known {
+    /// Its name.
+    pub name: &'static str,
+    /// What translates.
+    pub hardware: &'static str,
+    /// The policy of the operating system, by name.
+    pub policy: &'static str,
+    /// What it is, in one line.
+    pub about: &'static str,
+}
+
+/// All that translates, a line each.
+#[rustfmt::skip]
+pub const HARDWARE: &[Hardware] = &[
+    Hardware { name: "conventional", about: "TLBs as the machine has them", sizes: Sizes::X86, needs: None, make: make_conventional },
+    Hardware { name: "tps", about: "an any-size first-level TLB in place of those for larger pages", sizes: Sizes::All, needs: Some(Need::TailoredPages), make: make_tps },
+    Hardware { name: "perfect_l1", about: "a first-level TLB that never misses", sizes: Sizes::X86, needs: None, make: make_perfect_l1 },
+    Hardware { name: "perfect_l2", about: "a second-level TLB that never misses", sizes: Sizes::X86, needs: None, make: make_perfect_l2 },
 ];
 
-impl Known {
-    /// The design of this name.
-    pub fn by_name(name: &str) -> Option<&'static Known> {
-        ALL.iter().find(|known| known.name == name)
+/// All designs with names of their own, in the order in which they are told of.
+#[rustfmt::skip]
+pub const DESIGNS: &[Known] = &[
+    Known { name: "base4k", hardware: "conventional", policy: "base", about: "4 KiB pages, as they are touched" },
+    Known { name: "thp", hardware: "conventional", policy: "thp", about: "Linux's transparent huge pages of 2 MiB" },
+    Known { name: "reserved_thp", hardware: "conventional", policy: "reserved_thp", about: "huge pages by reservation, as FreeBSD has them" },
+    Known { name: "tps", hardware: "tps", policy: "tps", about: "Tailored Page Sizes: pages of every power of two" },
+    Known { name: "perfect_l1", hardware: "perfect_l1", policy: "base", about: "a bound: first-level TLBs that never miss" },
+    Known { name: "perfect_l2", hardware: "perfect_l2", policy: "base", about: "a bound: a second-level TLB that never misses" },
+];
+
+impl Sizes {
+    /// The sizes above 4 KiB.
+    pub fn list(self) -> Vec<PageSize> {
+        let all = PageSize::BASE.log2() + 1..=PageSize::LARGEST.log2();
+        match self {
+            Sizes::X86 => vec![PageSize::HUGE, PageSize::LARGEST],
+            Sizes::All => all.filter_map(PageSize::from_log2).collect(),
+        }
+    }
+}
+
+impl Hardware {
+    /// What has this name.
+    pub fn by_name(name: &str) -> Option<&'static Hardware> {
+        HARDWARE.iter().find(|hardware| hardware.name == name)
     }
 
-    /// A machine of this design.
-    pub fn make(&self, config: &MachineConfig, setup: &Setup) -> Made {
-        (self.make)(config, setup)
+    /// A machine with it under a policy, however well the two fit.
+    pub fn make(&self, config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
+        (self.make)(config, setup, policy)
     }
 }
 
-fn base4k(config: &MachineConfig, setup: &Setup) -> Made {
-    conventional(config, setup, &[], Box::new(BasePages))
+fn make_conventional(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
+    machine(config, setup, Sizes::X86, policy, || {
+        Conventional::new(&config.tlb, setup.instructions)
+    })
 }
 
-fn thp(config: &MachineConfig, setup: &Setup) -> Made {
-    let policy = Box::new(Thp::new(ThpConfig::default()));
-    conventional(config, setup, &[PageSize::HUGE], policy)
+fn make_tps(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
+    let tlbs = tps::tlbs(&config.tlb);
+    machine(config, setup, Sizes::All, policy, || {
+        Ok(Conventional::new(&tlbs, setup.instructions)?.filling_whole_pages())
+    })
 }
 
-fn conventional(
-    config: &MachineConfig,
-    setup: &Setup,
-    sizes: &[PageSize],
-    policy: Box<dyn Policy>,
-) -> Made {
-    let make = || Conventional::new(&config.tlb, setup.instructions);
-    machine(config, setup, (sizes, Order::LINUX), policy, make)
+fn make_perfect_l1(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
+    machine(config, setup, Sizes::X86, policy, || Ok(PerfectL1::default()))
 }
 
-/// A machine whose operating system has pages of these sizes, and blocks up to this order.
+fn make_perfect_l2(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
+    machine(config, setup, Sizes::X86, policy, || PerfectL2::new(&config.tlb, setup.instructions))
+}
+
+/// A machine whose page tables can say these sizes.
 fn machine<D: Design + 'static>(
     config: &MachineConfig,
     setup: &Setup,
-    (sizes, largest): (&[PageSize], Order),
-    policy: Box<dyn Policy>,
+    sizes: Sizes,
+    policy: &PolicyConfig,
     make: impl Fn() -> Result<D, ConfigError>,
-) -> Result<Box<dyn Run>, ConfigError> {
-    let shape = MemoryShape::new(config.memory.bytes / PageSize::BASE.bytes(), largest)?;
+) -> Made {
+    let configured = Order::of(config.memory.largest_block);
+    let needed = policy.needs().into_iter().max().map_or(Order::BASE, Order::of);
+    let frames = config.memory.bytes / PageSize::BASE.bytes();
+    let shape = MemoryShape::new(frames, configured.max(needed))?;
     let format = Format { levels: config.page_table.levels, ..Format::default() };
-    let memory = Memory::new(Frames::new(shape), sizes, format);
-    let env = Env::new(config, Os::new(memory, policy), setup.instructions)?;
+    let memory = Memory::new(Frames::new(shape), &sizes.list(), format);
+    let env = Env::new(config, Os::new(memory, policy.build()), setup.instructions)?;
     let mmus = (0..config.core.count).map(|_| make()).collect::<Result<_, _>>()?;
     Ok(Box::new(Machine::new(env, mmus, setup.instructions, setup.is_checked)))
 }

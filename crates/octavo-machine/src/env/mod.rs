@@ -163,17 +163,36 @@ impl Env {
                 return Some(Walked { held: Held::of(&leaf, is_dirty), latency_cycles });
             }
             self.walker.faulted += 1;
-            let access = match kind {
-                Kind::Fetch => Access::Fetch,
-                Kind::Load => Access::Load,
-                Kind::Store => Access::Store,
-            };
-            if let Err(error) = self.os.fault(self.process, page, access) {
-                self.out_of_memory = Some(error);
-                return None;
-            }
-            self.collect_stale();
+            self.fault(page, kind)?;
         }
+    }
+
+    /// What the page table says of a base page, and the operating system where that does not
+    /// suffice; but nothing is read for it, or counted of a walker. For bounds.
+    pub fn resolve(&mut self, page: PageNumber, kind: Kind) -> Option<Held> {
+        let stores = kind == Kind::Store;
+        loop {
+            let table = &mut self.os.memory_mut().process_mut(self.process).table;
+            if let Some(leaf) = table.leaf(page)
+                && (!stores || leaf.rights.write)
+            {
+                table.mark(page, stores);
+                let is_dirty = table.used(page).is_some_and(|(_, dirty)| dirty);
+                return Some(Held::of(&leaf, is_dirty));
+            }
+            self.fault(page, kind)?;
+        }
+    }
+
+    /// The operating system maps a page, or lets it be stored to; none where memory has run out.
+    fn fault(&mut self, page: PageNumber, kind: Kind) -> Option<()> {
+        let access = match kind {
+            Kind::Fetch => Access::Fetch,
+            Kind::Load => Access::Load,
+            Kind::Store => Access::Store,
+        };
+        let process = self.process;
+        self.with_os(|os| os.fault(process, page, access))
     }
 
     /// One walk; returns where the last entry lies that it read.

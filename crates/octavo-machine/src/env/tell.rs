@@ -80,6 +80,11 @@ fn tell_os(os: &Os, counters: &mut Counters) {
         shootdowns,
         entries_written,
         out_of_memory,
+        grown_by_order: _,
+        bytes_mapped_untouched,
+        fallbacks,
+        compactions,
+        frames_compacted,
     } = memory.counters;
     let counts = [
         ("faults", faults),
@@ -93,6 +98,10 @@ fn tell_os(os: &Os, counters: &mut Counters) {
         ("shootdowns", shootdowns),
         ("entries_written", entries_written),
         ("out_of_memory", out_of_memory),
+        ("bytes_mapped_untouched", bytes_mapped_untouched),
+        ("fallbacks", fallbacks),
+        ("compactions", compactions),
+        ("frames_compacted", frames_compacted),
     ];
     for (name, value) in counts {
         counters.add("os", name, value);

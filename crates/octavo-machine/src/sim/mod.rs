@@ -16,7 +16,7 @@ use octavo_types::{
 use rayon::prelude::*;
 
 use crate::config::{self, ConfigError};
-use crate::designs::{Known, Setup};
+use crate::designs::{DesignSpec, Setup};
 use crate::front::{Batch, Front, ImageId, Mark};
 use crate::machine::Run;
 use process::{Placement, Process};
@@ -30,8 +30,8 @@ const BATCH_ACCESSES: usize = 1 << 14;
 pub struct SimConfig {
     /// The machine, the same for all designs.
     pub machine: MachineConfig,
-    /// The designs by name, each of which [`Known::by_name`] knows.
-    pub designs: Vec<String>,
+    /// The designs.
+    pub designs: Vec<DesignSpec>,
     /// Whether addresses are moved to where Linux would have put them.
     pub native_layout: bool,
     /// Instructions that are simulated and not counted.
@@ -64,14 +64,10 @@ pub struct Sim {
 
 impl Sim {
     /// Machines that have seen nothing.
-    ///
-    /// # Panics
-    /// Where a design has no such name: the caller asks [`Known::by_name`] first.
     pub fn new(config: &SimConfig) -> Result<Self, ConfigError> {
         let SimConfig { machine, designs, instructions, is_checked, .. } = config;
         let setup = Setup { instructions: *instructions, is_checked: *is_checked };
-        let make =
-            |name: &String| Known::by_name(name).expect("a name of a design").make(machine, &setup);
+        let make = |spec: &DesignSpec| spec.hardware().make(machine, &setup, spec.policy());
         let machines = designs.iter().map(make).collect::<Result<Vec<_>, _>>()?;
         let mut sim = Sim {
             front: Front::new(config::lines(machine), config::filter(machine)),
@@ -112,8 +108,13 @@ impl Sim {
         self.schedule.counted(&total)
     }
 
-    /// The designs by name.
-    pub fn designs(&self) -> &[String] {
+    /// The same with these machines instead, which have seen nothing.
+    pub fn with_machines(self, machines: Vec<Box<dyn Run>>) -> Self {
+        Sim { machines, ..self }
+    }
+
+    /// The designs.
+    pub fn designs(&self) -> &[DesignSpec] {
         &self.config.designs
     }
 

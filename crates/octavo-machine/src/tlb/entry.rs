@@ -3,25 +3,42 @@
 use octavo_os::page_table::Leaf;
 use octavo_types::{FrameNumber, PageNumber, PageSize};
 
-/// A page's frame, and what may be done with it without asking the page table.
+/// Where a page, or a part of one, lies; how large the page is; and what may be done with it without
+/// asking the page table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Value(u64);
 
 const WRITABLE: u64 = 1;
 const DIRTY: u64 = 2;
-const FLAG_BITS: u32 = 2;
+const ORDER_SHIFT: u32 = 2;
+const ORDER_MASK: u64 = 31;
+const FRAME_SHIFT: u32 = 7;
 
 impl Value {
-    /// A page whose first base frame is `frame`.
-    pub const fn new(frame: FrameNumber, is_writable: bool, is_dirty: bool) -> Self {
+    /// Of no page.
+    pub(super) const NOTHING: Value = Value(0);
+
+    /// A page of `size` whose first base frame is `frame`.
+    pub const fn new(
+        frame: FrameNumber,
+        size: PageSize,
+        is_writable: bool,
+        is_dirty: bool,
+    ) -> Self {
         let writable = if is_writable { WRITABLE } else { 0 };
-        Value(frame.raw() << FLAG_BITS | writable | if is_dirty { DIRTY } else { 0 })
+        let flags = writable | if is_dirty { DIRTY } else { 0 };
+        Value(frame.raw() << FRAME_SHIFT | (size.base_shift() as u64) << ORDER_SHIFT | flags)
+    }
+
+    /// The same of a page at another frame.
+    const fn at(self, frame: FrameNumber) -> Self {
+        Value(frame.raw() << FRAME_SHIFT | self.0 & ((1 << FRAME_SHIFT) - 1))
     }
 
     /// Its first base frame.
     #[inline(always)]
     pub const fn frame(self) -> FrameNumber {
-        FrameNumber::new(self.0 >> FLAG_BITS)
+        FrameNumber::new(self.0 >> FRAME_SHIFT)
     }
 
     /// Whether stores are allowed.
@@ -55,7 +72,8 @@ pub struct Held {
 impl Held {
     /// A page of a page table.
     pub fn of(leaf: &Leaf, is_dirty: bool) -> Self {
-        Held { size: leaf.size, value: Value::new(leaf.frame, leaf.rights.write, is_dirty) }
+        let value = Value::new(leaf.frame, leaf.size, leaf.rights.write, is_dirty);
+        Held { size: leaf.size, value }
     }
 
     /// The frame of one of its base pages.
@@ -68,6 +86,14 @@ impl Held {
     pub fn part(&self, page: PageNumber, size: PageSize) -> Held {
         let first = page.raw() >> size.base_shift() << size.base_shift();
         let frame = self.frame_of(PageNumber::new(first));
-        Held { size, value: Value::new(frame, self.value.is_writable(), self.value.is_dirty()) }
+        Held { size, value: self.value.at(frame) }
+    }
+
+    /// The whole page, of which this may be a part. It lies at a multiple of its size.
+    pub fn whole(&self) -> Held {
+        let order = (self.value.0 >> ORDER_SHIFT & ORDER_MASK) as u8;
+        let size = PageSize::from_log2(order + PageSize::BASE.log2()).expect("an order of a size");
+        let first = self.value.frame().raw() >> order << order;
+        Held { size, value: self.value.at(FrameNumber::new(first)) }
     }
 }

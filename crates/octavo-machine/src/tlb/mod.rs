@@ -2,6 +2,7 @@
 
 mod array;
 mod entry;
+mod first;
 
 use octavo_config::{Fill, PageSizes, TlbLevel};
 use octavo_hw::{Asid, GeometryError};
@@ -12,6 +13,7 @@ use crate::counters::{Counters, Lookups};
 use array::Array;
 
 pub use entry::{Held, Value};
+pub use first::{First, FirstTlb};
 
 /// Orders of page sizes, from 4 KiB up.
 const ORDERS: usize = (PageSize::LARGEST.base_shift() + 1) as usize;
@@ -43,13 +45,7 @@ struct Last {
 }
 
 impl Last {
-    const NONE: Last = Last { key: u64::MAX, order: 0, array: 0, value: Value::new_empty() };
-}
-
-impl Value {
-    const fn new_empty() -> Self {
-        Value::new(octavo_types::FrameNumber::new(0), false, false)
-    }
+    const NONE: Last = Last { key: u64::MAX, order: 0, array: 0, value: Value::NOTHING };
 }
 
 impl Tlb {

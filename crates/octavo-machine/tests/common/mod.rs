@@ -9,6 +9,7 @@ use octavo_config::{
     WalkCache, WalkerConfig, Ways,
 };
 use octavo_hw::{PteEntry, Replacement};
+use octavo_machine::designs::DesignSpec;
 use octavo_machine::{Sim, SimConfig};
 use octavo_oracle::strategies::{RandomStream, Step};
 use octavo_trace::WordConsumer;
@@ -82,7 +83,7 @@ pub fn tiny() -> MachineConfig {
 pub fn config(machine: MachineConfig, designs: &[&str]) -> SimConfig {
     SimConfig {
         machine,
-        designs: designs.iter().map(|name| (*name).to_owned()).collect(),
+        designs: designs.iter().map(|name| DesignSpec::parse(name).unwrap()).collect(),
         native_layout: false,
         warm_up_instructions: 0,
         interval_instructions: None,

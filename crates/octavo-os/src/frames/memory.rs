@@ -201,12 +201,13 @@ impl Frames {
     }
 
     /// Sees to it that `frames` frames can be allocated one by one, of which none is taken yet: who
-    /// changes much at once asks before the first change.
+    /// changes much at once asks before the first change. Reservations are broken for it.
     ///
     /// # Errors
     ///
     /// Where there are fewer.
     pub fn ensure_free(&mut self, frames: u64) -> Result<(), OutOfMemory> {
+        while frames > self.free_frames() && self.break_oldest_reservation() {}
         if frames <= self.free_frames() { Ok(()) } else { Err(self.out_of_memory(Order::BASE)) }
     }
 

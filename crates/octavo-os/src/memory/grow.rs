@@ -4,6 +4,7 @@ use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 
 use super::{Memory, ProcessId, around};
 use crate::frames::{Order, OutOfMemory};
+use crate::page_table::level_of;
 use crate::vmas::Pages;
 
 impl Memory {
@@ -12,6 +13,9 @@ impl Memory {
     ///
     /// Nothing becomes stale: "the PTE that may have been present in a TLB for the smaller page
     /// size will still be correct for its portion of the larger page" (paper 003, Section III-C.2).
+    /// Only a page that takes the place of tables below it makes walk caches forget the way there:
+    /// the paper does not say so, but hardware has to.
+    ///
     /// What has happened to the parts has happened to the whole: it counts as used, and as written
     /// to, if one of them was.
     pub fn grow(
@@ -26,10 +30,11 @@ impl Memory {
         let pages = around(page, size);
         let first = PageNumber::new(pages.start);
         let table = &self.process(process).table;
-        let mut parts = 0u64;
+        let (mut parts, mut frees_tables) = (0u64, false);
         let (mut used, mut written) = (false, false);
         if size > PageSize::BASE {
             for leaf in self.leaves(process, &pages) {
+                frees_tables |= level_of(leaf.size) < level_of(size);
                 let of = table.used(leaf.page).unwrap_or_default();
                 (used, written) = (used | of.0, written | of.1);
                 parts += 1;
@@ -42,6 +47,9 @@ impl Memory {
         if parts > 0 {
             self.counters.promotions += 1;
             self.counters.grown_by_order[Order::of(size).index()] += 1;
+        }
+        if frees_tables {
+            self.forget(process, pages);
         }
         self.counters.bytes_zeroed += new_pages * PageSize::BASE.bytes();
         Ok(())

@@ -21,7 +21,7 @@ impl Engine for Sim {
                 intervals.append(counters(py, interval)?)?;
             }
             machines.append(dict!(py,
-                design: design,
+                design: design.name(),
                 counters: counters(py, &machine.counters())?,
                 intervals: intervals,
                 stopped: machine.stopped(),

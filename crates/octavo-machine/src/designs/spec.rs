@@ -1,0 +1,190 @@
+//! Designs as users name them: one that has a name of its own, or `HARDWARE+POLICY`.
+
+use octavo_os::policy::{self, POLICIES, PolicyConfig};
+use octavo_types::spelling::{nearest, quoted};
+
+use super::{DESIGNS, HARDWARE, Hardware, Need};
+
+/// A design that was asked for, whose parts fit.
+#[derive(Clone)]
+pub struct DesignSpec {
+    name: String,
+    hardware: &'static Hardware,
+    policy: PolicyConfig,
+}
+
+/// What is no design.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// A name that nobody knows.
+    #[error("no {what} `{name}`: give one of {allowed}{meant}")]
+    Unknown {
+        /// `design`, `hardware` or `policy`.
+        what: &'static str,
+        /// As asked for.
+        name: String,
+        /// All there are.
+        allowed: String,
+        /// What was probably meant, or nothing.
+        meant: String,
+    },
+    /// Hardware that needs what the policy does not do.
+    #[error(
+        "{hardware}+{policy}: {hardware} needs {need}, and the policy `{policy}` makes none: give \
+         {hardware} with {instead}"
+    )]
+    Unserved {
+        /// The hardware.
+        hardware: &'static str,
+        /// The policy.
+        policy: String,
+        /// What it needs.
+        need: &'static str,
+        /// Which policies do that.
+        instead: &'static str,
+    },
+    /// A policy that makes pages which the hardware's page tables cannot say.
+    #[error(
+        "{hardware}+{policy}: the policy `{policy}` makes pages of {size}, which the page tables of \
+         {hardware} cannot say: give the hardware tps"
+    )]
+    Unsaid {
+        /// The hardware.
+        hardware: &'static str,
+        /// The policy.
+        policy: String,
+        /// The first such size.
+        size: String,
+    },
+}
+
+impl Need {
+    /// Whether a policy does it.
+    fn is_served(self, policy: &PolicyConfig) -> bool {
+        match self {
+            Need::TailoredPages => matches!(policy, PolicyConfig::Tps(_)),
+            Need::Ranges => matches!(policy, PolicyConfig::Eager(_)),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Need::TailoredPages => "pages of all sizes",
+            Need::Ranges => "ranges that are backed when they are mapped",
+        }
+    }
+
+    fn instead(self) -> &'static str {
+        match self {
+            Need::TailoredPages => "the policy tps",
+            Need::Ranges => "the policy eager",
+        }
+    }
+}
+
+impl DesignSpec {
+    /// The design of a name.
+    pub fn parse(text: &str) -> Result<Self, SpecError> {
+        if let Some(known) = DESIGNS.iter().find(|known| known.name == text) {
+            return Self::of(text, known.hardware, known.policy);
+        }
+        match text.split_once('+') {
+            Some((hardware, policy)) => Self::of(text, hardware, policy),
+            None => {
+                let names: Vec<&str> = DESIGNS.iter().map(|known| known.name).collect();
+                Err(unknown("design", text, &names))
+            }
+        }
+    }
+
+    fn of(name: &str, hardware: &str, policy: &str) -> Result<Self, SpecError> {
+        let Some(hardware) = Hardware::by_name(hardware) else {
+            let names: Vec<&str> = HARDWARE.iter().map(|known| known.name).collect();
+            return Err(unknown("hardware", hardware, &names));
+        };
+        let Some(entry) = policy::by_name(policy) else {
+            let names: Vec<&str> = POLICIES.iter().map(|known| known.name).collect();
+            return Err(unknown("policy", policy, &names));
+        };
+        let config = (entry.usual)();
+        if let Some(need) = hardware.needs.filter(|need| !need.is_served(&config)) {
+            return Err(SpecError::Unserved {
+                hardware: hardware.name,
+                policy: policy.to_owned(),
+                need: need.name(),
+                instead: need.instead(),
+            });
+        }
+        let said = hardware.sizes.list();
+        if let Some(size) = config.needs().into_iter().find(|size| !said.contains(size)) {
+            return Err(SpecError::Unsaid {
+                hardware: hardware.name,
+                policy: policy.to_owned(),
+                size: size.to_string(),
+            });
+        }
+        Ok(DesignSpec { name: name.to_owned(), hardware, policy: config })
+    }
+
+    /// As it was asked for.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What translates.
+    pub fn hardware(&self) -> &'static Hardware {
+        self.hardware
+    }
+
+    /// The operating system's policy.
+    pub fn policy(&self) -> &PolicyConfig {
+        &self.policy
+    }
+}
+
+impl std::fmt::Debug for DesignSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+fn unknown(what: &'static str, name: &str, allowed: &[&str]) -> SpecError {
+    let meant = nearest(name, allowed);
+    SpecError::Unknown {
+        what,
+        name: quoted(name),
+        allowed: allowed.join(", "),
+        meant: meant.map_or(String::new(), |nearest| format!("; did you mean `{nearest}`?")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn designs_have_parts_that_fit() {
+        for known in DESIGNS {
+            assert_eq!(DesignSpec::parse(known.name).unwrap().name(), known.name);
+        }
+        let parts = DesignSpec::parse("conventional+thp").unwrap();
+        assert_eq!(parts.hardware().name, "conventional");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_in_one_sentence() {
+        let sentence = |text| DesignSpec::parse(text).unwrap_err().to_string();
+        assert!(sentence("tp").ends_with("; did you mean `tps`?"), "{}", sentence("tp"));
+        assert!(sentence("tps+bse").starts_with("no policy `bse`: give one of base, thp, "));
+        assert_eq!(
+            sentence("tps+base"),
+            "tps+base: tps needs pages of all sizes, and the policy `base` makes none: give tps with \
+             the policy tps"
+        );
+        assert_eq!(
+            sentence("conventional+tps"),
+            "conventional+tps: the policy `tps` makes pages of 8KiB, which the page tables of \
+             conventional cannot say: give the hardware tps"
+        );
+    }
+}
