@@ -13,6 +13,7 @@ mod reservations;
 mod residency;
 mod sampled;
 mod sets;
+mod spaces;
 #[cfg(feature = "proptest")]
 pub mod strategies;
 mod study;
@@ -32,6 +33,7 @@ pub use reservations::NaiveReservations;
 pub use residency::NaiveResidency;
 pub use sampled::NaiveSampledDepths;
 pub use sets::NaiveSets;
+pub use spaces::{NaiveSpaces, file_value};
 pub use study::{Lookups, NaiveStudy, ReferenceCounts, Stream};
 pub use tlb::{NaiveHierarchy, NaiveTlb};
 pub use turns::{NaiveCame, NaiveProcess, NaiveStep, round_robin};

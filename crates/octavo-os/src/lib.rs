@@ -10,5 +10,5 @@ pub mod policy;
 pub mod vmas;
 
 pub use counters::Counters;
-pub use memory::{Memory, Process, ProcessId, Stale, around, base_pages};
+pub use memory::{Content, CopyOnWrite, Memory, Process, ProcessId, Stale, around, base_pages};
 pub use os::{Access, Os};

@@ -1,15 +1,20 @@
 //! The operating system: events of processes, and faults.
+//!
+//! What the events do not tell, it does not know: that `mremap` leaves the old mapping behind
+//! (`MREMAP_DONTUNMAP`, or an old size of 0) or that `pkey_mprotect` gave a key. `MADV_FREE` frees
+//! at once; `MADV_REMOVE` unmaps, and the object keeps its pages. A page of a file that has been
+//! read stays in memory.
 
 mod processes;
 
-use octavo_types::{Event, PageNumber, PageSize, Protection};
+use octavo_types::{Event, PageNumber, Protection};
 use rustc_hash::FxHashMap;
 
-use crate::frames::{Order, OutOfMemory};
-use crate::memory::{Memory, ProcessId, Stale, is_shared};
+use crate::frames::OutOfMemory;
+use crate::memory::{CopyOnWrite, Memory, ProcessId, Stale, is_shared};
 use crate::page_table::Leaf;
 use crate::policy::{Fault, Policy};
-use crate::vmas::{Advice, Backing, ObjectId, Pages, Vma, backing_of, pages_of};
+use crate::vmas::{Advice, Backing, ObjectId, Pages, Vma, Vmas, backing_of, pages_of};
 
 /// What a reference does to its page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -26,6 +31,7 @@ pub enum Access {
 pub struct Os {
     memory: Memory,
     policy: Box<dyn Policy>,
+    copy_on_write: CopyOnWrite,
     /// Objects by the path of their file.
     files: FxHashMap<String, ObjectId>,
     objects: u32,
@@ -44,7 +50,14 @@ impl Os {
     /// One without processes.
     pub fn new(mut memory: Memory, mut policy: Box<dyn Policy>) -> Self {
         policy.start(&mut memory);
-        Os { memory, policy, files: FxHashMap::default(), objects: 0 }
+        let copy_on_write = CopyOnWrite::default();
+        Os { memory, policy, copy_on_write, files: FxHashMap::default(), objects: 0 }
+    }
+
+    /// The same, which copies large pages so.
+    pub fn with_copy_on_write(mut self, how: CopyOnWrite) -> Self {
+        self.copy_on_write = how;
+        self
     }
 
     /// Its memory.
@@ -67,37 +80,73 @@ impl Os {
         self.policy.background(&mut self.memory, instructions);
     }
 
+    /// A process without any mapping.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no frame for its page table.
+    pub fn spawn(&mut self) -> Result<ProcessId, OutOfMemory> {
+        self.memory.spawn()
+    }
+
+    /// A copy of a process that shares all its pages until one of the two stores to them.
+    ///
+    /// # Errors
+    ///
+    /// Where there are no frames for its page table: there is no copy then.
+    pub fn fork(&mut self, parent: ProcessId) -> Result<ProcessId, OutOfMemory> {
+        let child = self.memory.fork(parent)?;
+        self.policy.forked(&mut self.memory, parent, child);
+        Ok(child)
+    }
+
+    /// The process is gone, and all that it alone had. A later one may get its number.
+    pub fn end(&mut self, process: ProcessId) {
+        self.policy.ended(&mut self.memory, process);
+        self.memory.end(process);
+    }
+
     /// Something happened to a process' mappings. Other events do nothing.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no memory for it. The mappings and what their pages hold are as they were
+    /// before then, but for memory that a policy places at once: its mapping stands, without all
+    /// of its pages.
     pub fn event(&mut self, process: ProcessId, event: &Event) -> Result<(), OutOfMemory> {
         match event {
             Event::Map { range, protection, source, flags } => {
                 let pages = pages_of(*range);
                 if !self.grows_into_its_own(process, &pages, source, *protection) {
-                    self.unmap(process, &pages);
+                    self.unmap(process, &pages)?;
                 }
                 let backing = backing_of(source, *flags, pages.start, |path| self.object(path));
                 let vma = Vma { rights: *protection, backing, advice: Advice::None };
-                self.memory.process_mut(process).vmas.map(pages.clone(), vma);
+                self.change_vmas(process, &pages, |vmas| vmas.map(pages.clone(), vma));
                 if vma.is_anonymous() {
                     self.policy.mapped(&mut self.memory, process, &pages, &vma)?;
                 }
             }
             Event::Unmap { range } => {
                 let pages = pages_of(*range);
-                self.unmap(process, &pages);
-                self.memory.process_mut(process).vmas.unmap(pages);
+                self.unmap(process, &pages)?;
+                self.change_vmas(process, &pages, |vmas| vmas.unmap(pages.clone()));
             }
             Event::Remap { from, to } => self.relocate(process, pages_of(*from), pages_of(*to))?,
             Event::Protect { range, protection } => {
                 self.protect(process, &pages_of(*range), *protection)?;
             }
-            Event::Advise { range, advice } => self.advise(process, &pages_of(*range), *advice),
+            Event::Advise { range, advice } => self.advise(process, &pages_of(*range), *advice)?,
             _ => {}
         }
         Ok(())
     }
 
     /// Serves a reference to a page that is not mapped, or not for that. Afterwards it is.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no memory for it. All pages hold what they held then.
     pub fn fault(
         &mut self,
         process: ProcessId,
@@ -146,24 +195,21 @@ impl Os {
         served
     }
 
-    /// An object's page is mapped; a store to a private one copies it first.
+    /// An object's page is mapped; a store to a private one copies it.
     fn object_page(
         &mut self,
         process: ProcessId,
         page: PageNumber,
-        (object, index): (ObjectId, u64),
+        object_page: (ObjectId, u64),
         shared: bool,
         vma: &Vma,
         access: Access,
     ) -> Result<(), OutOfMemory> {
-        let frame = self.memory.object_frame(object, index)?;
-        let rights = Protection { write: shared && vma.rights.write, ..vma.rights };
-        self.memory.map(process, page, PageSize::BASE, frame, rights)?;
         if access == Access::Store && !shared {
-            let leaf = self.memory.process(process).table.leaf(page).expect("mapped just now");
-            return self.store_to_shared(process, page, leaf, vma);
+            return self.memory.place_copy(process, page, object_page, vma.rights);
         }
-        Ok(())
+        let rights = Protection { write: shared && vma.rights.write, ..vma.rights };
+        self.memory.place_object_page(process, page, object_page, rights)
     }
 
     /// A store to a page that was mapped for reading: it is copied where others have it too.
@@ -171,47 +217,49 @@ impl Os {
         &mut self,
         process: ProcessId,
         page: PageNumber,
-        mut leaf: Leaf,
+        leaf: Leaf,
         vma: &Vma,
     ) -> Result<(), OutOfMemory> {
-        if is_shared(vma) || !self.memory.is_shared(&leaf) {
+        if is_shared(vma) {
             return self.memory.map(process, leaf.page, leaf.size, leaf.frame, vma.rights);
         }
-        self.memory.counters.copy_on_write_faults += 1;
-        if leaf.size > PageSize::BASE {
-            let one = page.raw()..page.raw() + 1;
-            self.memory.split(process, leaf, &one)?;
-            leaf = self.memory.process(process).table.leaf(page).expect("split, not unmapped");
-        }
-        let order = Order::BASE;
-        let copy = self.memory.frames.allocate(order, crate::frames::Holder::Data)?;
-        self.memory.drop_frames(&leaf);
-        self.memory.counters.bytes_copied += PageSize::BASE.bytes();
-        self.memory.forget(process, page.raw()..page.raw() + 1);
-        self.memory.map(process, page, PageSize::BASE, copy, vma.rights)
+        self.memory.copy_on_write(process, page, vma.rights, self.copy_on_write)
     }
 
-    fn unmap(&mut self, process: ProcessId, pages: &Pages) {
+    fn unmap(&mut self, process: ProcessId, pages: &Pages) -> Result<(), OutOfMemory> {
+        self.memory.ensure_releasable(process, pages)?;
         self.policy.unmapped(&mut self.memory, process, pages);
-        self.memory.release(process, pages);
+        self.memory.release(process, pages)
+    }
+
+    /// Changes what is mapped in a range. Shared memory that is mapped nowhere afterwards is freed.
+    fn change_vmas(&mut self, process: ProcessId, pages: &Pages, change: impl FnOnce(&mut Vmas)) {
+        let vmas = &mut self.memory.process_mut(process).vmas;
+        let had_objects = vmas.within(pages).iter().any(|(_, vma)| !vma.is_anonymous());
+        change(vmas);
+        if had_objects {
+            self.memory.drop_unmapped_objects();
+        }
     }
 
     /// `mremap` moves page-table entries, not data.
     fn relocate(&mut self, process: ProcessId, from: Pages, to: Pages) -> Result<(), OutOfMemory> {
         if from.start == to.start {
-            let gone = to.end.min(from.end)..from.end;
-            self.unmap(process, &gone);
-            let vmas = &mut self.memory.process_mut(process).vmas;
-            vmas.relocate(from.clone(), to.start, to.end - to.start);
-            return self.opened(process, &(from.end..to.end));
+            // What no longer is there, or, where it grows, what cannot be there.
+            let rest = to.end.min(from.end)..to.end.max(from.end);
+            self.unmap(process, &rest)?;
+        } else {
+            self.memory.ensure_movable(process, &from, &to)?;
+            self.unmap(process, &to)?;
+            self.policy.moving(&mut self.memory, process, &from);
+            self.memory.move_pages(process, &from, &to)?;
+            self.memory.release(process, &from)?;
         }
-        self.unmap(process, &to);
-        self.policy.moving(&mut self.memory, process, &from);
-        self.memory.move_pages(process, &from, &to)?;
-        self.memory.release(process, &from);
-        let vmas = &mut self.memory.process_mut(process).vmas;
-        vmas.relocate(from, to.start, to.end - to.start);
-        self.opened(process, &to)
+        let grown = if from.start == to.start { from.end..to.end } else { to.clone() };
+        let both = from.start.min(to.start)..from.end.max(to.end);
+        let (start, pages) = (to.start, to.end - to.start);
+        self.change_vmas(process, &both, |vmas| vmas.relocate(from, start, pages));
+        self.opened(process, &grown)
     }
 
     fn protect(
@@ -220,28 +268,43 @@ impl Os {
         pages: &Pages,
         rights: Protection,
     ) -> Result<(), OutOfMemory> {
-        let before = self.memory.process(process).vmas.within(pages);
+        let mut parts = self.memory.process(process).vmas.within(pages);
+        parts.retain(|(_, vma)| vma.rights != rights);
+        for (part, _) in &parts {
+            self.memory.split_at_ends(process, part)?;
+        }
+        let closed: Vec<_> =
+            parts.iter().filter(|(_, vma)| !vma.is_accessible()).cloned().collect();
+        for (_, vma) in &mut parts {
+            vma.rights = rights;
+        }
         self.memory.process_mut(process).vmas.change(pages, |vma| vma.rights = rights);
-        let closed = before.into_iter().filter(|(_, vma)| !vma.is_accessible());
+        self.memory.protect_parts(process, &parts)?;
         for (part, _) in closed {
             self.opened(process, &part)?;
-        }
-        for (part, vma) in self.memory.process(process).vmas.within(pages) {
-            self.memory.protect(process, &part, &vma)?;
         }
         Ok(())
     }
 
-    fn advise(&mut self, process: ProcessId, pages: &Pages, advice: u64) {
-        let set = |os: &mut Os, advice| {
-            os.memory.process_mut(process).vmas.change(pages, |vma| vma.advice = advice);
+    fn advise(
+        &mut self,
+        process: ProcessId,
+        pages: &Pages,
+        advice: u64,
+    ) -> Result<(), OutOfMemory> {
+        let wanted = match advice {
+            madv::HUGEPAGE => Advice::Huge,
+            madv::NOHUGEPAGE => Advice::NoHuge,
+            madv::DONTNEED | madv::FREE | madv::REMOVE => return self.unmap(process, pages),
+            _ => return Ok(()),
         };
-        match advice {
-            madv::HUGEPAGE => set(self, Advice::Huge),
-            madv::NOHUGEPAGE => set(self, Advice::NoHuge),
-            madv::DONTNEED | madv::FREE | madv::REMOVE => self.unmap(process, pages),
-            _ => {}
+        // Two mappings share no page, as in Linux.
+        let parts = self.memory.process(process).vmas.within(pages);
+        for (part, _) in parts.iter().filter(|(_, vma)| vma.advice != wanted) {
+            self.memory.split_at_ends(process, part)?;
         }
+        self.memory.process_mut(process).vmas.change(pages, |vma| vma.advice = wanted);
+        Ok(())
     }
 
     fn object(&mut self, path: Option<&str>) -> ObjectId {
@@ -250,7 +313,12 @@ impl Os {
             Some(path) if !path.is_empty() => *self.files.entry(path.to_owned()).or_insert(next),
             _ => next,
         };
-        self.objects += u32::from(known == next);
+        if known == next {
+            self.objects += 1;
+            if path.is_none() {
+                self.memory.add_shared_memory(known);
+            }
+        }
         known
     }
 }

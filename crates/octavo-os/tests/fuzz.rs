@@ -1,200 +1,193 @@
-//! Processes that map, touch, unmap, move, protect and fork at random: no frame is lost, none is
-//! held by two that should not share it, and what was touched is mapped.
+//! Processes that map, touch, unmap, move, protect and fork at random, with much memory and with
+//! little: every page holds what a plain model says, no frame is lost, none is held by two that
+//! should not share it, and what TLBs and walk caches were not told to drop is right.
 
-use std::collections::HashMap;
+mod machine;
 
-use octavo_os::frames::{Frames, MemoryShape, Order};
-use octavo_os::page_table::Format;
-use octavo_os::policy::{BasePages, Policy, Thp, ThpConfig};
-use octavo_os::{Access, Memory, Os, ProcessId};
-use octavo_types::{
-    AddrRange, Event, FrameNumber, MapSource, PageNumber, PageSize, Protection, VirtAddr,
-};
+use machine::{Machine, Op, Setup, op, play};
+use octavo_os::frames::OutOfMemory;
+use octavo_os::page_table::{Aliases, Format, SizeEncoding};
+use octavo_os::policy::{BasePages, Fault, Policy, Thp, ThpConfig};
+use octavo_os::{CopyOnWrite, Memory, around};
+use octavo_types::{PageNumber, PageSize};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-const FRAMES: u64 = 1 << 15;
-/// Base pages that the processes use: twelve huge pages.
-const PAGES: u64 = 12 * 512;
+/// So that memory is never short.
+const ROOMY: u64 = 1 << 16;
 
-#[derive(Clone, Debug)]
-enum Op {
-    Map { at: u64, pages: u64, file: bool, shared: bool },
-    Unmap { at: u64, pages: u64 },
-    Move { from: u64, pages: u64, to: u64, to_pages: u64 },
-    Protect { at: u64, pages: u64, write: bool },
-    Discard { at: u64, pages: u64 },
-    Touch { at: u64, pages: u64, store: bool },
-    Fork,
-    End,
-    Background,
+/// Pages of all sizes up to 4 MiB at places drawn at random, made larger at random, too.
+struct AnySize {
+    state: u64,
 }
 
-fn op() -> impl Strategy<Value = Op> {
-    let at = || 0..PAGES - 1100;
-    let pages = || prop_oneof![1u64..5, 500u64..1100];
-    prop_oneof![
-        4 => (at(), pages(), any::<bool>(), any::<bool>())
-            .prop_map(|(at, pages, file, shared)| Op::Map { at, pages, file, shared }),
-        2 => (at(), pages()).prop_map(|(at, pages)| Op::Unmap { at, pages }),
-        1 => (at(), pages(), at(), pages())
-            .prop_map(|(from, pages, to, to_pages)| Op::Move { from, pages, to, to_pages }),
-        2 => (at(), pages(), any::<bool>())
-            .prop_map(|(at, pages, write)| Op::Protect { at, pages, write }),
-        1 => (at(), pages()).prop_map(|(at, pages)| Op::Discard { at, pages }),
-        12 => (at(), 1u64..40, any::<bool>())
-            .prop_map(|(at, pages, store)| Op::Touch { at, pages, store }),
-        1 => Just(Op::Fork),
-        1 => Just(Op::End),
-        2 => Just(Op::Background),
-    ]
-}
-
-fn range(at: u64, pages: u64) -> AddrRange {
-    AddrRange::new(VirtAddr::new(at << 12), pages << 12)
-}
-
-/// A system and the processes that live in it.
-struct Machine {
-    os: Os,
-    live: Vec<ProcessId>,
-    turn: usize,
-    instructions: u64,
-}
-
-impl Machine {
-    fn new(policy: Box<dyn Policy>) -> Self {
-        let sizes = [PageSize::BASE, PageSize::HUGE];
-        let mut memory = Memory::new(
-            Frames::new(MemoryShape::new(FRAMES, Order::LINUX).unwrap()),
-            &sizes,
-            Format::default(),
-        );
-        let first = memory.spawn().unwrap();
-        let os = Os::new(memory, policy);
-        let live = vec![first];
-        Machine { os, live, turn: 0, instructions: 0 }
+impl AnySize {
+    fn draw(&mut self, below: u64) -> u64 {
+        // The constants are those of Knuth's MMIX.
+        self.state = self.state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.state >> 33) % below
     }
+}
 
-    fn step(&mut self, op: &Op) {
-        self.turn += 1;
-        let process = self.live[self.turn % self.live.len()];
-        let os = &mut self.os;
-        match *op {
-            Op::Map { at, pages, file, shared } => {
-                let source = match file {
-                    true => MapSource::File { path: "a".to_owned(), offset_bytes: (at % 7) << 12 },
-                    false => MapSource::Anonymous,
-                };
-                let flags = if shared { 1 } else { 2 };
-                let protection = Protection::from_bits(3);
-                let event = Event::Map { range: range(at, pages), protection, source, flags };
-                os.event(process, &event).unwrap();
-            }
-            Op::Unmap { at, pages } => {
-                os.event(process, &Event::Unmap { range: range(at, pages) }).unwrap();
-            }
-            Op::Move { from, pages, to, to_pages } => {
-                let (from, to) = (range(from, pages), range(to, to_pages));
-                if from.end() <= to.start() || to.end() <= from.start() {
-                    os.event(process, &Event::Remap { from, to }).unwrap();
-                }
-            }
-            Op::Protect { at, pages, write } => {
-                let protection = Protection::from_bits(if write { 3 } else { 1 });
-                let event = Event::Protect { range: range(at, pages), protection };
-                os.event(process, &event).unwrap();
-            }
-            Op::Discard { at, pages } => {
-                let event = Event::Advise { range: range(at, pages), advice: 4 };
-                os.event(process, &event).unwrap();
-            }
-            Op::Touch { at, pages, store } => {
-                for page in at..at + pages {
-                    self.touch(process, PageNumber::new(page), store);
-                }
-            }
-            Op::Fork if self.live.len() < 3 => {
-                self.live.push(os.memory_mut().fork(process).unwrap());
-            }
-            Op::End if self.live.len() > 1 => {
-                self.live.retain(|of| *of != process);
-                os.memory_mut().end(process);
-            }
-            Op::Background => {
-                self.instructions += 1;
-                os.background(self.instructions);
-            }
-            Op::Fork | Op::End => {}
-        }
-    }
-
-    fn touch(&mut self, process: ProcessId, page: PageNumber, store: bool) {
-        let access = if store { Access::Store } else { Access::Load };
-        let served = |os: &Os| {
-            let leaf = os.memory().process(process).table.leaf(page);
-            leaf.filter(|leaf| !store || leaf.rights.write)
-        };
-        if served(&self.os).is_none() {
-            self.os.fault(process, page, access).unwrap();
-        }
-        assert!(served(&self.os).is_some(), "a fault maps the page");
-    }
-
-    fn check(&self) -> Result<(), TestCaseError> {
-        let memory = self.os.memory();
-        let used = FRAMES - memory.frames.free_frames();
-        prop_assert_eq!(used, memory.frames_in_use(), "no frame is lost");
-        let mut writers: HashMap<FrameNumber, (ProcessId, u64)> = HashMap::new();
-        for process in &self.live {
-            for (pages, vma) in memory.process(*process).vmas.within(&(0..PAGES * 2)) {
-                for leaf in memory.leaves(*process, &pages) {
-                    let shared = matches!(
-                        vma.backing,
-                        octavo_os::vmas::Backing::Object { shared: true, .. }
-                    );
-                    if !leaf.rights.write || shared {
-                        continue;
-                    }
-                    for page in leaf.page.raw()..leaf.page.raw() + octavo_os::base_pages(leaf.size)
-                    {
-                        let frame = leaf.frame_of(PageNumber::new(page));
-                        let before = writers.insert(frame, (*process, page));
-                        prop_assert_eq!(before, None, "{:?} is one page's alone", frame);
-                        prop_assert!(!memory.has_others(frame), "{:?} is nobody else's", frame);
-                    }
-                }
+impl Policy for AnySize {
+    fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
+        let sizes = memory.sizes();
+        let size = sizes[self.draw(sizes.len() as u64) as usize];
+        let pages = around(fault.page, size);
+        let fits = fault.mapping.start <= pages.start && pages.end <= fault.mapping.end;
+        if fits && memory.is_untouched(fault.process, &pages) {
+            let first = PageNumber::new(pages.start);
+            if memory.place_new(fault.process, first, size, fault.vma.rights).is_ok() {
+                return Ok(());
             }
         }
-        Ok(())
+        memory.place_new(fault.process, fault.page, PageSize::BASE, fault.vma.rights)
+    }
+
+    fn background(&mut self, memory: &mut Memory, _instructions: u64) {
+        let live: Vec<_> = memory.live().collect();
+        for process in live {
+            let page = PageNumber::new(self.draw(machine::PAGES));
+            let sizes = memory.sizes();
+            let size = sizes[self.draw(sizes.len() as u64) as usize];
+            let pages = around(page, size);
+            let Some((mapping, vma)) = memory.process(process).vmas.find(page) else { continue };
+            let inside = mapping.start <= pages.start && pages.end <= mapping.end;
+            let leaves = memory.leaves(process, &pages);
+            let own = leaves.iter().all(|leaf| !memory.is_shared(leaf));
+            if inside && vma.is_anonymous() && own {
+                let _ = memory.collapse(process, page, size, vma.rights);
+            }
+        }
     }
 }
 
-fn play(policy: Box<dyn Policy>, ops: &[Op]) -> Result<(), TestCaseError> {
-    let mut machine = Machine::new(policy);
-    for (number, op) in ops.iter().enumerate() {
-        machine.step(op);
-        if number % 16 == 0 {
-            machine.check()?;
-        }
-    }
-    machine.check()?;
-    for process in std::mem::take(&mut machine.live) {
-        machine.os.memory_mut().end(process);
-    }
-    machine.check()
+fn sizes(log2: &[u8]) -> Vec<PageSize> {
+    log2.iter().map(|log2| PageSize::from_log2(*log2).unwrap()).collect()
+}
+
+fn conventional(frames: u64, copy_on_write: CopyOnWrite) -> Setup {
+    Setup { frames, sizes: sizes(&[21]), format: Format::default(), copy_on_write }
+}
+
+fn tailored(frames: u64, copy_on_write: CopyOnWrite, aliases: Aliases) -> Setup {
+    let format = Format { levels: 5, encoding: SizeEncoding::OneBit, aliases };
+    Setup { frames, sizes: sizes(&[13, 14, 16, 19, 21, 22]), format, copy_on_write }
+}
+
+fn thp() -> Box<dyn Policy> {
+    Box::new(Thp::new(ThpConfig { scan_every_instructions: 1, ..ThpConfig::default() }))
+}
+
+fn copies() -> impl Strategy<Value = CopyOnWrite> {
+    prop_oneof![Just(CopyOnWrite::Split), Just(CopyOnWrite::Whole)]
+}
+
+fn aliases() -> impl Strategy<Value = Aliases> {
+    prop_oneof![Just(Aliases::Pointers), Just(Aliases::Copies)]
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    prop::collection::vec(op(), 1..80)
+}
+
+/// From where next to nothing fits to where now and then something does not.
+fn short() -> impl Strategy<Value = u64> {
+    prop_oneof![10u64..200, 500u64..4000]
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn base_pages_are_conserved(ops in prop::collection::vec(op(), 1..60)) {
-        play(Box::new(BasePages), &ops)?;
+    fn base_pages_hold_what_was_stored(ops in ops(), how in copies()) {
+        let failures = play(&conventional(ROOMY, how), Box::new(BasePages), &ops);
+        prop_assert_eq!(failures, 0);
     }
 
     #[test]
-    fn transparent_huge_pages_are_conserved(ops in prop::collection::vec(op(), 1..60)) {
-        let config = ThpConfig { scan_every_instructions: 1, ..ThpConfig::default() };
-        play(Box::new(Thp::new(config)), &ops)?;
+    fn transparent_huge_pages_hold_what_was_stored(ops in ops(), how in copies()) {
+        prop_assert_eq!(play(&conventional(ROOMY, how), thp(), &ops), 0);
     }
+
+    #[test]
+    fn pages_of_any_size_hold_what_was_stored(
+        ops in ops(), how in copies(), aliases in aliases(), state in any::<u64>(),
+    ) {
+        let setup = tailored(ROOMY, how, aliases);
+        prop_assert_eq!(play(&setup, Box::new(AnySize { state }), &ops), 0);
+    }
+
+    #[test]
+    fn base_pages_survive_without_memory(ops in ops(), frames in short(), how in copies()) {
+        play(&conventional(frames, how), Box::new(BasePages), &ops);
+    }
+
+    #[test]
+    fn transparent_huge_pages_survive_without_memory(
+        ops in ops(), frames in short(), how in copies(),
+    ) {
+        play(&conventional(frames, how), thp(), &ops);
+    }
+
+    #[test]
+    fn pages_of_any_size_survive_without_memory(
+        ops in ops(), frames in short(), how in copies(), aliases in aliases(), state in any::<u64>(),
+    ) {
+        play(&tailored(frames, how, aliases), Box::new(AnySize { state }), &ops);
+    }
+}
+
+/// Steps of one machine in a long run: then there is a new one, since in little memory there is no
+/// large block any more after a while.
+const STEPS_OF_A_MACHINE: u64 = 2500;
+
+/// All policies by turns, each machine with so many steps, in much memory and in so little that it
+/// runs out now and then; everything is looked at once in `every` steps.
+fn run(steps: u64, every: u64) {
+    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+    let ops = op();
+    let mut failures = [0; 6];
+    for number in 0..steps / STEPS_OF_A_MACHINE {
+        let short = number % 2 == 1;
+        let frames = if short { 600 + number * 397 % 1200 } else { ROOMY };
+        let how = [CopyOnWrite::Split, CopyOnWrite::Whole][(number / 6 % 2) as usize];
+        let mut machine = match number / 2 % 3 {
+            0 => Machine::new(&conventional(frames, how), Box::new(BasePages)),
+            1 => Machine::new(&conventional(frames, how), thp()),
+            _ => {
+                let setup = tailored(frames, how, Aliases::Pointers);
+                Machine::new(&setup, Box::new(AnySize { state: number }))
+            }
+        };
+        for step in 0..STEPS_OF_A_MACHINE {
+            machine.step(&ops.new_tree(&mut runner).unwrap().current());
+            if step % every == 0 {
+                machine.check();
+            }
+        }
+        failures[(number % 6) as usize] += machine.failures;
+        println!(
+            "{number}: {} without memory, {:?}",
+            machine.failures,
+            machine.os().memory().counters
+        );
+        machine.finish();
+    }
+    assert_eq!(failures.map(|count| count > 0), [false, true, false, true, false, true]);
+}
+
+#[test]
+fn thousands_of_steps() {
+    run(12 * STEPS_OF_A_MACHINE, 250);
+}
+
+/// Three million, or as many as `OCTAVO_FUZZ_STEPS` says.
+#[test]
+#[ignore = "takes minutes"]
+fn millions_of_steps() {
+    let steps = std::env::var("OCTAVO_FUZZ_STEPS").ok().map(|text| text.parse().unwrap());
+    run(steps.unwrap_or(3_000_000), 500);
 }

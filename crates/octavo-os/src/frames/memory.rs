@@ -43,13 +43,9 @@ impl MemoryShape {
 #[error("a physical memory of {0} frames of 4 KiB: it has 1 to {max} frames (4 TiB)", max = MemoryShape::MAX_FRAMES)]
 pub struct MemorySizeError(u64);
 
-/// No free block is large enough.
+/// No free block is large enough, or there are fewer free frames than something needs at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "no block of {size} is free: {free_frames} frames of 4 KiB are free, {largest}",
-    size = order.page_size(),
-    largest = largest_text(*largest_free)
-)]
+#[error("{}", out_of_memory_text(self))]
 pub struct OutOfMemory {
     /// The order that was asked for.
     pub order: Order,
@@ -59,10 +55,16 @@ pub struct OutOfMemory {
     pub largest_free: Option<Order>,
 }
 
-fn largest_text(order: Option<Order>) -> String {
-    order.map_or("none of any size".to_owned(), |order| {
-        format!("the largest block of them has {}", order.page_size())
-    })
+fn out_of_memory_text(error: &OutOfMemory) -> String {
+    let OutOfMemory { order, free_frames, largest_free } = error;
+    if largest_free.is_some_and(|largest| largest >= *order) {
+        return format!("{free_frames} frames of 4 KiB are free, and more are needed at once");
+    }
+    let size = order.page_size();
+    let largest = largest_free.map_or("none of any size".to_owned(), |largest| {
+        format!("the largest block of them has {}", largest.page_size())
+    });
+    format!("no block of {size} is free: {free_frames} frames of 4 KiB are free, {largest}")
 }
 
 /// Physical memory: what is free, and who holds what is not.
@@ -125,11 +127,7 @@ impl Frames {
         holder: Holder,
     ) -> Result<FrameNumber, OutOfMemory> {
         let Some(block) = self.buddy.allocate(order) else {
-            return Err(OutOfMemory {
-                order,
-                free_frames: self.buddy.free_frames(),
-                largest_free: self.buddy.largest_free_order(),
-            });
+            return Err(self.out_of_memory(order));
         };
         self.taken(block, order, holder);
         Ok(block)
@@ -202,6 +200,17 @@ impl Frames {
         self.buddy.is_free(frame, order)
     }
 
+    /// Sees to it that `frames` frames can be allocated one by one, of which none is taken yet: who
+    /// changes much at once asks before the first change. Reservations are broken for them.
+    ///
+    /// # Errors
+    ///
+    /// Where there are fewer.
+    pub fn ensure_free(&mut self, frames: u64) -> Result<(), OutOfMemory> {
+        while frames > self.free_frames() && self.break_oldest_reservation() {}
+        if frames <= self.free_frames() { Ok(()) } else { Err(self.out_of_memory(Order::BASE)) }
+    }
+
     /// How many frames `holder` has.
     pub fn used_frames(&self, holder: Holder) -> u64 {
         self.ledger.held_frames(holder)
@@ -259,6 +268,15 @@ impl Frames {
     pub(super) fn restart_peaks(&mut self) {
         self.ledger.restart_peaks();
         self.peak_used_frames = self.buddy.frames() - self.buddy.free_frames();
+    }
+
+    #[cold]
+    fn out_of_memory(&self, order: Order) -> OutOfMemory {
+        OutOfMemory {
+            order,
+            free_frames: self.buddy.free_frames(),
+            largest_free: self.buddy.largest_free_order(),
+        }
     }
 
     #[inline]

@@ -1,4 +1,4 @@
-//! Processes come and go, and what policies are told of mappings that grow.
+//! What policies are told of mappings that grow.
 
 use octavo_types::{MapSource, Protection};
 
@@ -8,19 +8,6 @@ use crate::memory::ProcessId;
 use crate::vmas::Pages;
 
 impl Os {
-    /// A copy of a process that shares all its pages until one of the two stores to them.
-    pub fn fork(&mut self, parent: ProcessId) -> Result<ProcessId, OutOfMemory> {
-        let child = self.memory.fork(parent)?;
-        self.policy.forked(&mut self.memory, parent, child);
-        Ok(child)
-    }
-
-    /// The process is gone, and all that it alone had.
-    pub fn end(&mut self, process: ProcessId) {
-        self.policy.ended(&mut self.memory, process);
-        self.memory.end(process);
-    }
-
     /// Tells the policy of anonymous memory that a program may use from now on.
     pub(super) fn opened(&mut self, process: ProcessId, pages: &Pages) -> Result<(), OutOfMemory> {
         for (part, vma) in self.memory.process(process).vmas.within(pages) {

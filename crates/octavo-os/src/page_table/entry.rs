@@ -133,6 +133,12 @@ impl Entry {
         Entry(self.0 | ACCESSED | if written { DIRTY } else { 0 })
     }
 
+    /// The same, used and written to as told, beside what it was before.
+    pub fn with_used(self, (accessed, dirty): (bool, bool)) -> Self {
+        let bits = if accessed { ACCESSED } else { 0 } | if dirty { DIRTY } else { 0 };
+        Entry(self.0 | bits)
+    }
+
     /// As the bits that lie in memory.
     pub fn bits(self) -> u64 {
         self.0

@@ -4,7 +4,9 @@
 //! A page larger than its level's own size has an entry for each page of that size in it: its
 //! *true* entry is the first, the others are *aliases* (Tailored Page Sizes, section III.A.1).
 
+mod change;
 mod entry;
+mod node;
 mod ranges;
 #[cfg(test)]
 mod tests;
@@ -14,7 +16,8 @@ pub use ranges::{Range, Ranges};
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr, Protection};
 
-use crate::frames::{Frames, Holder, Order, OutOfMemory};
+use self::node::Node;
+use crate::frames::{Frames, Order, OutOfMemory};
 
 /// The most levels that a page table has.
 pub const MAX_LEVELS: u8 = 5;
@@ -45,6 +48,9 @@ impl Default for Format {
         Format { levels: 4, encoding: SizeEncoding::default(), aliases: Aliases::default() }
     }
 }
+
+/// Whether a page has been used, and written to.
+pub type Used = (bool, bool);
 
 /// A page and where it lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,15 +103,6 @@ impl Walk {
     }
 }
 
-/// A node. Those that are free hold nothing.
-struct Node {
-    frame: FrameNumber,
-    entries: Box<[Entry; ENTRIES]>,
-    /// The node that each entry leads to; 0, the root, where it leads to none.
-    children: Box<[u32]>,
-    present: u16,
-}
-
 /// The entries that a change has written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Written {
@@ -137,6 +134,11 @@ impl PageTable {
     /// What it looks like.
     pub fn format(&self) -> Format {
         self.format
+    }
+
+    /// How many base pages it can translate: the address space has no others.
+    pub fn reach_pages(&self) -> u64 {
+        1 << (self.format.levels * INDEX_BITS)
     }
 
     /// How many frames it takes.
@@ -194,66 +196,6 @@ impl PageTable {
         Some(leaf(page, self.nodes[node as usize].entries[index], level))
     }
 
-    /// Maps a page of `size` from base page `page` on at `frame`; what its range held before is
-    /// no longer mapped.
-    ///
-    /// # Panics
-    /// Where the page or the frame is not aligned to the size, or a larger page is in the way: the
-    /// caller splits that one first.
-    pub fn map(
-        &mut self,
-        page: PageNumber,
-        size: PageSize,
-        frame: FrameNumber,
-        rights: Protection,
-        frames: &mut Frames,
-    ) -> Result<Written, OutOfMemory> {
-        let base_pages = 1u64 << size.base_shift();
-        let aligned = |number: u64| number.is_multiple_of(base_pages);
-        assert!(aligned(page.raw()) && aligned(frame.raw()), "not aligned");
-        let target = level_of(size);
-        let (mut number, mut level) = (ROOT, self.format.levels);
-        while level > target {
-            let index = index(page, level);
-            let entry = self.nodes[number as usize].entries[index];
-            assert!(!entry.is_page(level), "a larger page is in the way");
-            if !entry.is_present() {
-                let child = self.new_node(level - 1, frames)?;
-                let at = self.nodes[child as usize].frame;
-                let node = &mut self.nodes[number as usize];
-                node.set(index, Entry::node(at));
-                node.children[index] = child;
-            }
-            (number, level) = (self.nodes[number as usize].children[index], level - 1);
-        }
-        let entry = Entry::page(frame, size, rights, self.format.encoding);
-        let (first, count) = (index(page, level), aliases_of(size, level));
-        for index in first..first + count {
-            self.drop_child(number, index, level, frames);
-            self.nodes[number as usize].set(index, entry);
-        }
-        if let Some(ranges) = &mut self.ranges {
-            ranges.set(page.raw()..page.raw() + base_pages, frame, entry.rights());
-        }
-        Ok(Written { entries: count as u64, aliases: count as u64 - 1 })
-    }
-
-    /// Unmaps the page that holds a base page, and tells which it was. Nodes that become empty are
-    /// given back.
-    pub fn unmap(&mut self, page: PageNumber, frames: &mut Frames) -> Option<Leaf> {
-        let (node, first, level) = self.find(page)?;
-        let leaf = leaf(page, self.nodes[node as usize].entries[first], level);
-        for index in first..first + aliases_of(leaf.size, level) {
-            self.nodes[node as usize].set(index, Entry::NONE);
-        }
-        if let Some(ranges) = &mut self.ranges {
-            let first = leaf.page.raw();
-            ranges.clear(first..first + (1 << leaf.size.base_shift()));
-        }
-        self.give_back_empty(page, frames);
-        Some(leaf)
-    }
-
     /// Notes that a page was used, and perhaps written to, in its true entry. Returns whether that
     /// changed it: hardware then stores the entry.
     pub fn mark(&mut self, page: PageNumber, written: bool) -> bool {
@@ -265,7 +207,7 @@ impl PageTable {
     }
 
     /// Whether the page that holds a base page has been used, and written to.
-    pub fn used(&self, page: PageNumber) -> Option<(bool, bool)> {
+    pub fn used(&self, page: PageNumber) -> Option<Used> {
         let (node, index, _) = self.find(page)?;
         Some(self.nodes[node as usize].entries[index].used())
     }
@@ -274,7 +216,7 @@ impl PageTable {
     /// and reaches into it counts.
     pub fn next(&self, from: PageNumber, end: PageNumber) -> Option<Leaf> {
         let mut page = from.raw();
-        let end = end.raw().min(1 << (self.format.levels * INDEX_BITS));
+        let end = end.raw().min(self.reach_pages());
         while page < end {
             match self.reach(PageNumber::new(page)) {
                 Ok(_) => return self.leaf(PageNumber::new(page)),
@@ -315,80 +257,6 @@ impl PageTable {
     /// The node, index and level of the true entry of the page that holds a base page.
     fn find(&self, page: PageNumber) -> Option<(u32, usize, u8)> {
         self.reach(page).ok()
-    }
-
-    fn new_node(&mut self, level: u8, frames: &mut Frames) -> Result<u32, OutOfMemory> {
-        let frame = frames.allocate(Order::BASE, Holder::PageTable)?;
-        let children = if level > 1 { ENTRIES } else { 0 };
-        let node = Node {
-            frame,
-            entries: Box::new([Entry::NONE; ENTRIES]),
-            children: vec![ROOT; children].into(),
-            present: 0,
-        };
-        Ok(match self.free.pop() {
-            Some(number) => {
-                self.nodes[number as usize] = node;
-                number
-            }
-            None => {
-                self.nodes.push(node);
-                (self.nodes.len() - 1) as u32
-            }
-        })
-    }
-
-    /// Gives back the nodes below an entry of `level`.
-    fn drop_child(&mut self, number: u32, index: usize, level: u8, frames: &mut Frames) {
-        if level == 1 {
-            return;
-        }
-        let child = std::mem::replace(&mut self.nodes[number as usize].children[index], ROOT);
-        if child == ROOT {
-            return;
-        }
-        for below in 0..ENTRIES {
-            self.drop_child(child, below, level - 1, frames);
-        }
-        frames.free(self.nodes[child as usize].frame, Order::BASE);
-        self.free.push(child);
-    }
-
-    /// Gives back the nodes on the way to a base page that hold nothing any more.
-    fn give_back_empty(&mut self, page: PageNumber, frames: &mut Frames) {
-        let mut way = Vec::with_capacity(usize::from(MAX_LEVELS));
-        let (mut number, mut level) = (ROOT, self.format.levels);
-        while level > 1 {
-            let index = index(page, level);
-            way.push((number, index, level));
-            number = self.nodes[number as usize].children[index];
-            level -= 1;
-            if number == ROOT {
-                break;
-            }
-        }
-        for (above, index, level) in way.into_iter().rev() {
-            let child = self.nodes[above as usize].children[index];
-            if child != ROOT && self.nodes[child as usize].present > 0 {
-                break;
-            }
-            if child != ROOT {
-                self.drop_child(above, index, level, frames);
-                self.nodes[above as usize].set(index, Entry::NONE);
-            }
-        }
-    }
-}
-
-impl Node {
-    fn entry_addr(&self, index: usize) -> PhysAddr {
-        PhysAddr::new(self.frame.start().raw() + index as u64 * size_of::<Entry>() as u64)
-    }
-
-    fn set(&mut self, index: usize, entry: Entry) {
-        let before = std::mem::replace(&mut self.entries[index], entry);
-        self.present -= u16::from(before.is_present());
-        self.present += u16::from(entry.is_present());
     }
 }
 

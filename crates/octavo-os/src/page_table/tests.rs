@@ -88,6 +88,14 @@ fn larger_pages_take_the_place_of_smaller_ones_and_their_nodes() {
     assert_eq!(used(&frames), 0);
 }
 
+#[test]
+#[should_panic = "a larger page is in the way"]
+fn a_larger_page_of_the_same_level_is_in_the_way() {
+    let (mut table, mut frames) = table(Format::default());
+    table.map(page(8), size(15), frame(DATA), RW, &mut frames).unwrap();
+    let _ = table.map(page(10), size(13), frame(DATA), RW, &mut frames);
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     Map(u8, u64),
@@ -104,6 +112,53 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
+    /// As many nodes as they say, and where there are fewer frames, none at all.
+    #[test]
+    fn nodes_are_foretold(
+        there in prop::collection::vec((12u8..=30, 0u64..1 << 30), 0..8),
+        pages in prop::collection::vec((12u8..=30, 0u64..1 << 30), 1..8),
+        five in any::<bool>(),
+    ) {
+        let format = Format { levels: if five { 5 } else { 4 }, ..Format::default() };
+        let (mut table, mut frames) = table(format);
+        let mut taken: Vec<(u64, u64)> = Vec::new();
+        let mut chosen = [Vec::new(), Vec::new()];
+        for (list, drawn) in [there, pages].into_iter().enumerate() {
+            for (log2, at) in drawn {
+                // Far apart, and close together.
+                let at = if at % 2 == 0 { at } else { at % (1 << 20) } >> (log2 - 12) << (log2 - 12);
+                let end = at + (1 << (log2 - 12));
+                if taken.iter().all(|of| of.1 <= at || end <= of.0) {
+                    taken.push((at, end));
+                    chosen[list].push((page(at), size(log2)));
+                }
+            }
+        }
+        let [there, mut pages] = chosen;
+        for (page, size) in there {
+            table.map(page, size, frame(DATA << 10), RW, &mut frames).unwrap();
+        }
+        pages.sort_unstable();
+        let (before, foretold) = (table.nodes(), table.nodes_for(pages.iter().copied()));
+        if let Some((page, size)) = pages.first().copied()
+            && let needed @ 1.. = table.nodes_for([(page, size)])
+        {
+            let all = frames.free_frames();
+            let mut taken = Vec::new();
+            while frames.free_frames() >= needed {
+                taken.push(frames.allocate(Order::BASE, crate::frames::Holder::Data).unwrap());
+            }
+            table.map(page, size, frame(DATA << 10), RW, &mut frames).unwrap_err();
+            prop_assert_eq!(table.nodes(), before);
+            taken.into_iter().for_each(|frame| frames.free(frame, Order::BASE));
+            prop_assert_eq!(frames.free_frames(), all);
+        }
+        for (page, size) in pages {
+            table.map(page, size, frame(DATA << 10), RW, &mut frames).unwrap();
+        }
+        prop_assert_eq!(table.nodes() - before, foretold);
+    }
+
     /// Beside a list of pages by their first base page.
     #[test]
     fn it_maps_what_it_was_told_to(

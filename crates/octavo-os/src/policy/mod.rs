@@ -74,7 +74,7 @@ pub trait Policy: Send {
     /// A process has been forked: the child shares its parent's pages.
     fn forked(&mut self, _memory: &mut Memory, _parent: ProcessId, _child: ProcessId) {}
 
-    /// A process is about to end.
+    /// A process is about to end; a later one may get its number.
     fn ended(&mut self, memory: &mut Memory, process: ProcessId) {
         self.unmapped(memory, process, &(0..u64::MAX));
     }

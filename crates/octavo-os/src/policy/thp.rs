@@ -28,7 +28,8 @@ pub struct ThpConfig {
     pub max_ptes_none: u32,
     /// How many instructions the programs execute between two scans of `khugepaged`; 0 stops it.
     pub scan_every_instructions: u64,
-    /// How many base pages a scan looks at: `pages_to_scan`, 4096 as Linux comes.
+    /// How many base pages a scan looks at, rounded up to whole huge pages: `pages_to_scan`, 4096 as
+    /// Linux comes.
     pub pages_to_scan: u64,
 }
 
@@ -103,12 +104,12 @@ impl Thp {
                     page = page.end..page.end + 512;
                 }
                 while page.end <= pages.end {
-                    if left < 512 {
+                    if left == 0 {
                         self.at = (process.0, page.start);
                         return;
                     }
                     self.consider(memory, process, &page, &vma);
-                    left -= 512;
+                    left = left.saturating_sub(512);
                     page = page.end..page.end + 512;
                 }
             }

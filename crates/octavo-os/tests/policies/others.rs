@@ -266,6 +266,36 @@ fn compaction_moves_what_is_shared() {
     machine.play(&[], 0).unwrap();
 }
 
+/// A child has split a huge page that its parent has whole: its base pages stay where they are.
+#[test]
+fn compaction_leaves_what_somebody_has_as_a_part_of_a_larger_page() {
+    let mut machine =
+        machine(&CONVENTIONAL, FirstTouch::new(FirstTouchConfig { size: PageSize::HUGE }));
+    machine.event(FIRST, &map(512, 512, Source::Anonymous));
+    machine.touch(FIRST, 512, true);
+    let child = machine.os.fork(FIRST).unwrap();
+    machine.live.push(child);
+    machine.touch(child, 600, true);
+    // Single frames that are free above.
+    machine.event(FIRST, &map(2000, 200, Source::Anonymous));
+    (2000..2200).for_each(|page| machine.touch(FIRST, page, true));
+    for page in (2001..2200).step_by(2) {
+        machine.event(FIRST, &Event::Unmap { range: range(page, 1) });
+    }
+    let memory = machine.os.memory_mut();
+    let frame_of = |memory: &octavo_os::Memory, process: ProcessId, page: u64| {
+        let page = PageNumber::new(page);
+        memory.process(process).table.leaf(page).unwrap().frame_of(page)
+    };
+    let before = frame_of(memory, child, 800);
+    let mut compactor = octavo_os::frames::Compactor::default();
+    let limits = octavo_os::frames::CompactionLimits::ALL;
+    memory.compact_for(&mut compactor, Order::new(3).unwrap(), limits, |_| false);
+    assert_eq!(frame_of(memory, child, 800), before);
+    assert_eq!(frame_of(memory, FIRST, 800), before);
+    assert_eq!(memory.check(), Ok(()));
+}
+
 #[test]
 fn every_policy_has_a_name_and_settings_that_hold() {
     for entry in POLICIES {

@@ -1,0 +1,167 @@
+//! Address spaces as their programs see them: what every page holds, and no frames at all.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use octavo_types::{AddrRange, Event, MapSource};
+
+/// What a page of a file holds before anybody has stored to it: something of its own.
+pub const fn file_value(object: u32, index: u64) -> u64 {
+    1 << 63 | (object as u64) << 40 | index
+}
+
+/// A page of an object, which is a file or shared memory.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct ObjectPage {
+    object: u32,
+    index: u64,
+}
+
+/// One page of an address space.
+#[derive(Clone, Copy, Debug, Default)]
+struct Page {
+    /// The object's page that is mapped there, and whether stores go to the object.
+    object: Option<(ObjectPage, bool)>,
+    /// What was stored to the process' own copy.
+    own: Option<u64>,
+}
+
+type Space = BTreeMap<u64, Page>;
+
+/// The memory of several processes, as the manual pages of `mmap`, `mremap`, `madvise` and `fork`
+/// tell it. A page holds one number; untouched memory holds 0.
+#[derive(Clone, Debug, Default)]
+pub struct NaiveSpaces {
+    spaces: BTreeMap<u32, Space>,
+    /// What was stored to objects.
+    stored: BTreeMap<ObjectPage, u64>,
+    /// The objects in the order in which they were first mapped: the path of a file.
+    objects: Vec<Option<String>>,
+}
+
+/// The base pages of a range of addresses.
+fn pages(range: AddrRange) -> Range<u64> {
+    range.start().raw() >> 12..(range.end().raw() + 0xfff) >> 12
+}
+
+impl NaiveSpaces {
+    /// A process without memory.
+    pub fn spawn(&mut self, process: u32) {
+        let before = self.spaces.insert(process, Space::new());
+        assert!(before.is_none(), "the process lives");
+    }
+
+    /// The child has a copy of everything, but for what is shared.
+    pub fn fork(&mut self, parent: u32, child: u32) {
+        let copy = self.spaces[&parent].clone();
+        let before = self.spaces.insert(child, copy);
+        assert!(before.is_none(), "the process lives");
+    }
+
+    /// The process is gone.
+    pub fn end(&mut self, process: u32) {
+        self.spaces.remove(&process).expect("the process lives");
+    }
+
+    /// What a load from a page gives.
+    pub fn load(&self, process: u32, page: u64) -> u64 {
+        let page = self.spaces[&process].get(&page).copied().unwrap_or_default();
+        match (page.own, page.object) {
+            (Some(value), _) => value,
+            (None, Some((of, _))) => {
+                match (self.stored.get(&of), &self.objects[of.object as usize]) {
+                    (Some(value), _) => *value,
+                    (None, Some(_)) => file_value(of.object, of.index),
+                    (None, None) => 0,
+                }
+            }
+            (None, None) => 0,
+        }
+    }
+
+    /// A store to a page.
+    pub fn store(&mut self, process: u32, page: u64, value: u64) {
+        let space = self.spaces.get_mut(&process).expect("the process lives");
+        let page = space.entry(page).or_default();
+        match page.object {
+            Some((of, true)) => drop(self.stored.insert(of, value)),
+            _ => page.own = Some(value),
+        }
+    }
+
+    /// The pages that hold something which is nowhere else.
+    pub fn own_pages(&self, process: u32) -> impl Iterator<Item = u64> + '_ {
+        self.spaces[&process].iter().filter(|(_, page)| page.own.is_some()).map(|(page, _)| *page)
+    }
+
+    /// A process' mappings change.
+    pub fn event(&mut self, process: u32, event: &Event) {
+        match event {
+            Event::Map { range, source, flags, .. } => {
+                let object = match source {
+                    MapSource::Anonymous if flags & 1 == 0 => None,
+                    MapSource::Heap | MapSource::Stack => None,
+                    MapSource::Anonymous | MapSource::Shared => Some((self.object(None), 0, true)),
+                    MapSource::File { path, offset_bytes } => {
+                        Some((self.object(Some(path)), offset_bytes >> 12, flags & 1 != 0))
+                    }
+                };
+                for (number, page) in pages(*range).enumerate() {
+                    let object = object.map(|(object, first, shared)| {
+                        (ObjectPage { object, index: first + number as u64 }, shared)
+                    });
+                    self.space(process).insert(page, Page { object, own: None });
+                }
+            }
+            Event::Unmap { range } => {
+                self.space(process).retain(|page, _| !pages(*range).contains(page));
+            }
+            Event::Remap { from, to } => self.remap(process, pages(*from), pages(*to)),
+            // MADV_DONTNEED, MADV_FREE
+            Event::Advise { range, advice: 4 | 8 } => {
+                for page in pages(*range) {
+                    if let Some(page) = self.space(process).get_mut(&page) {
+                        page.own = None;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// One mapping is moved; what it grows by goes on as it ends.
+    fn remap(&mut self, process: u32, from: Range<u64>, to: Range<u64>) {
+        let space = self.space(process);
+        let moved: Vec<(u64, Page)> = from
+            .clone()
+            .filter_map(|page| Some((page - from.start, space.remove(&page)?)))
+            .collect();
+        space.retain(|page, _| !to.contains(page));
+        let length = to.end - to.start;
+        for (number, page) in moved.iter().filter(|(number, _)| *number < length) {
+            space.insert(to.start + number, *page);
+        }
+        if let Some((last, page)) = moved.last() {
+            for number in last + 1..length {
+                let object = page.object.map(|(of, shared)| {
+                    (ObjectPage { index: of.index + (number - last), ..of }, shared)
+                });
+                space.insert(to.start + number, Page { object, own: None });
+            }
+        }
+    }
+
+    /// The number of a file, or of new shared memory.
+    fn object(&mut self, path: Option<&str>) -> u32 {
+        let known = self.objects.iter().position(|of| path.is_some() && of.as_deref() == path);
+        let number = known.unwrap_or(self.objects.len());
+        if known.is_none() {
+            self.objects.push(path.map(str::to_owned));
+        }
+        number as u32
+    }
+
+    fn space(&mut self, process: u32) -> &mut Space {
+        self.spaces.get_mut(&process).expect("the process lives")
+    }
+}

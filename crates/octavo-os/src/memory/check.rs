@@ -1,0 +1,63 @@
+//! The law of conservation: every frame is held as often as it is counted.
+
+use octavo_types::FrameNumber;
+use rustc_hash::FxHashMap;
+
+use super::{EVERYTHING, Memory, frames_of};
+use crate::frames::Holder;
+
+impl Memory {
+    /// Frames that page tables map or objects keep, each once.
+    pub fn frames_in_use(&self) -> u64 {
+        self.nodes() + self.count_references().len() as u64
+    }
+
+    /// Whether nothing was lost: frames of data are those that page tables map and objects keep,
+    /// each with as many references as there are of these; frames of page tables are their nodes;
+    /// and [`Frames::check`](crate::frames::Frames::check). It looks at everything, and says the
+    /// first thing that is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        self.frames.check()?;
+        let references = self.count_references();
+        for (frame, count) in &references {
+            if self.frames.holder(*frame) != Some(Holder::Data) {
+                return Err(format!("frame {} is in use and no data", frame.raw()));
+            }
+            let noted = self.references.others(*frame) + 1;
+            if noted != *count {
+                return Err(format!("frame {} has {count} references, not {noted}", frame.raw()));
+            }
+        }
+        let shared = references.values().filter(|count| **count > 1).count() as u64;
+        if shared != self.references.shared_frames() {
+            return Err(format!(
+                "{} frames are noted as shared, and {shared} are",
+                self.references.shared_frames()
+            ));
+        }
+        let held = |holder, used: u64| match self.frames.used_frames(holder) {
+            held if held == used => Ok(()),
+            held => Err(format!("{held} frames are held as {holder}, and {used} are used")),
+        };
+        held(Holder::Data, references.len() as u64)?;
+        held(Holder::PageTable, self.nodes())
+    }
+
+    /// Frames of all page tables.
+    fn nodes(&self) -> u64 {
+        self.processes.iter().flatten().map(|process| process.table.nodes()).sum()
+    }
+
+    /// How often each frame is mapped or kept.
+    fn count_references(&self) -> FxHashMap<FrameNumber, u32> {
+        let mut references = FxHashMap::default();
+        let mut count = |frame| *references.entry(frame).or_insert(0) += 1;
+        for process in self.live() {
+            self.leaves(process, &EVERYTHING).iter().flat_map(frames_of).for_each(&mut count);
+        }
+        for object in self.objects.values() {
+            object.frames.values().copied().for_each(&mut count);
+        }
+        references
+    }
+}

@@ -1,0 +1,126 @@
+//! Objects: files, whose pages stay in memory once they have been read, and shared memory, which
+//! lasts as long as somebody maps it.
+
+use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{Memory, ProcessId};
+use crate::frames::{Holder, Order, OutOfMemory};
+use crate::vmas::{Backing, ObjectId};
+
+/// A file, or shared memory.
+#[derive(Default)]
+pub(super) struct Object {
+    /// The frames of its pages.
+    pub frames: FxHashMap<u64, FrameNumber>,
+    /// Whether it is shared memory: its pages begin as zeros, and it goes with its last mapping.
+    is_shared_memory: bool,
+}
+
+impl Memory {
+    /// Says that an object is shared memory; it is a file else. Somebody has to map it before
+    /// [`Memory::drop_unmapped_objects`] is called.
+    pub fn add_shared_memory(&mut self, object: ObjectId) {
+        self.objects.entry(object).or_default().is_shared_memory = true;
+    }
+
+    /// Frees the shared memory that no process maps any more.
+    pub fn drop_unmapped_objects(&mut self) {
+        if !self.objects.values().any(|object| object.is_shared_memory) {
+            return;
+        }
+        let mut mapped = FxHashSet::default();
+        for process in self.processes.iter().flatten() {
+            mapped.extend(process.vmas.iter().filter_map(|(_, vma)| match vma.backing {
+                Backing::Object { object, .. } => Some(object),
+                _ => None,
+            }));
+        }
+        let mut dropped = Vec::new();
+        self.objects.retain(|id, object| {
+            let stays = !object.is_shared_memory || mapped.contains(id);
+            if !stays {
+                dropped.extend(object.frames.values().copied());
+            }
+            stays
+        });
+        // The allocator's state is not to depend on how a table is hashed.
+        dropped.sort_unstable();
+        dropped.into_iter().for_each(|frame| self.drop_range(frame, 1));
+    }
+
+    /// The frame of an object's page, one more reference to it taken; read in when first asked.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no frame to read it into.
+    pub fn object_frame(
+        &mut self,
+        object: ObjectId,
+        index: u64,
+    ) -> Result<FrameNumber, OutOfMemory> {
+        let frame = self.read_in(object, index)?;
+        self.references.add(frame);
+        Ok(frame)
+    }
+
+    /// Maps an object's page: with rights to store only where that may change the object.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no frame to read it into or for its page table. It may have been read in.
+    pub fn place_object_page(
+        &mut self,
+        process: ProcessId,
+        page: PageNumber,
+        (object, index): (ObjectId, u64),
+        rights: Protection,
+    ) -> Result<(), OutOfMemory> {
+        let frame = self.object_frame(object, index)?;
+        let placed = self.map(process, page, PageSize::BASE, frame, rights);
+        if placed.is_err() {
+            self.drop_range(frame, 1);
+        }
+        placed
+    }
+
+    /// Maps a copy of an object's page, the process' own.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no frame for the copy, to read the page into or for the page table. It may
+    /// have been read in.
+    pub fn place_copy(
+        &mut self,
+        process: ProcessId,
+        page: PageNumber,
+        (object, index): (ObjectId, u64),
+        rights: Protection,
+    ) -> Result<(), OutOfMemory> {
+        let from = self.read_in(object, index)?;
+        let copy = self.frames.allocate(Order::BASE, Holder::Data)?;
+        if let Err(error) = self.map(process, page, PageSize::BASE, copy, rights) {
+            self.frames.free(copy, Order::BASE);
+            return Err(error);
+        }
+        self.counters.copy_on_write_faults += 1;
+        self.copied(from, copy, 1);
+        Ok(())
+    }
+
+    /// The frame of an object's page, no reference to it taken.
+    fn read_in(&mut self, object: ObjectId, index: u64) -> Result<FrameNumber, OutOfMemory> {
+        let of = self.objects.entry(object).or_default();
+        if let Some(frame) = of.frames.get(&index) {
+            return Ok(*frame);
+        }
+        let frame = self.frames.allocate(Order::BASE, Holder::Data)?;
+        of.frames.insert(index, frame);
+        if of.is_shared_memory {
+            self.zeroed(frame, 1);
+        } else {
+            self.read(object, index, frame);
+        }
+        Ok(frame)
+    }
+}

@@ -1,0 +1,53 @@
+//! What pages a page is cut into.
+
+use octavo_types::{PageNumber, PageSize};
+
+use super::{Memory, around, base_pages};
+use crate::page_table::Leaf;
+use crate::vmas::Pages;
+
+impl Memory {
+    /// Of a page, what lies inside a range, and the largest allowed pages that the rest makes.
+    pub(super) fn cut(&self, leaf: &Leaf, pages: &Pages) -> (Pages, Vec<(PageNumber, PageSize)>) {
+        let of_leaf = around(leaf.page, leaf.size);
+        let gone = of_leaf.start.max(pages.start)..of_leaf.end.min(pages.end);
+        let mut kept = self.largest_in(of_leaf.start..gone.start, leaf.size, 0);
+        kept.extend(self.largest_in(gone.end..of_leaf.end, leaf.size, 0));
+        (gone, kept)
+    }
+
+    /// The largest allowed pages smaller than a page that it can be cut into without straddling the
+    /// ends of `kept`.
+    pub(super) fn parts_of(&self, leaf: &Leaf, kept: &Pages) -> Vec<(PageNumber, PageSize)> {
+        let of_leaf = around(leaf.page, leaf.size);
+        let inside = |at: u64| at.clamp(of_leaf.start, of_leaf.end);
+        let ends = [of_leaf.start, inside(kept.start), inside(kept.end), of_leaf.end];
+        let between = ends.windows(2).map(|ends| ends[0]..ends[1]);
+        between.flat_map(|pages| self.largest_in(pages, leaf.size, 0)).collect()
+    }
+
+    /// The pages that one becomes when it is moved by so many base pages, where they will lie.
+    pub(super) fn moved_parts(&self, leaf: &Leaf, moved: u64) -> Vec<(PageNumber, PageSize)> {
+        let of_leaf = around(leaf.page, leaf.size);
+        if moved.is_multiple_of(base_pages(leaf.size)) {
+            return vec![(PageNumber::new(of_leaf.start.wrapping_add(moved)), leaf.size)];
+        }
+        self.largest_in(of_leaf, leaf.size, moved)
+    }
+
+    /// The largest allowed pages below `limit` that base pages make up which lie `moved` further.
+    fn largest_in(&self, pages: Pages, limit: PageSize, moved: u64) -> Vec<(PageNumber, PageSize)> {
+        let (mut parts, mut at) = (Vec::new(), pages.start);
+        while at < pages.end {
+            let to = at.wrapping_add(moved);
+            let fits = |size: &PageSize| {
+                let count = base_pages(*size);
+                *size < limit && (at | to).is_multiple_of(count) && at + count <= pages.end
+            };
+            let size = self.sizes.iter().rev().copied().find(fits).unwrap_or(PageSize::BASE);
+            parts.push((PageNumber::new(to), size));
+            at += base_pages(size);
+        }
+        parts
+    }
+}

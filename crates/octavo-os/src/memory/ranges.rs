@@ -1,0 +1,297 @@
+//! What is done to ranges of pages: made one, cut, moved, protected, released.
+
+use octavo_types::{PageNumber, PageSize, Protection};
+
+use super::sharing::is_shared;
+use super::stale::Gather;
+use super::{Memory, ProcessId, around, base_pages};
+use crate::frames::{Holder, Order, OutOfMemory};
+use crate::page_table::{Leaf, Used};
+use crate::vmas::{Pages, Vma};
+
+impl Memory {
+    /// Moves what is mapped in the range of a larger page into one block, clears the rest of it,
+    /// and maps that as one page. What was there must have been the process' own. Where it is one
+    /// page already, or part of one, nothing is done.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no block, or no frame for the page table.
+    pub fn collapse(
+        &mut self,
+        process: ProcessId,
+        page: PageNumber,
+        size: PageSize,
+        rights: Protection,
+    ) -> Result<(), OutOfMemory> {
+        let pages = around(page, size);
+        let first = PageNumber::new(pages.start);
+        let old = self.leaves(process, &pages);
+        if old.iter().any(|leaf| leaf.size >= size) {
+            return Ok(());
+        }
+        let block = self.frames.allocate(Order::of(size), Holder::Data)?;
+        let table = &self.process(process).table;
+        let used = old.iter().filter_map(|leaf| table.used(leaf.page));
+        let used = used.fold((false, false), |all, one| (all.0 | one.0, all.1 | one.1));
+        let whole = Leaf { page: first, frame: block, size, rights };
+        if let Err(error) = self.map_used(process, &whole, rights, used) {
+            self.frames.free(block, Order::of(size));
+            return Err(error);
+        }
+        let mut at = first;
+        for leaf in &old {
+            let from_at = leaf.page.raw() - at.raw();
+            if from_at > 0 {
+                self.zeroed(whole.frame_of(at), from_at);
+            }
+            self.copied(leaf.frame, whole.frame_of(leaf.page), base_pages(leaf.size));
+            self.drop_frames(leaf);
+            at = PageNumber::new(leaf.page.raw() + base_pages(leaf.size));
+        }
+        if at.raw() < pages.end {
+            self.zeroed(whole.frame_of(at), pages.end - at.raw());
+        }
+        self.counters.promotions += 1;
+        if !old.is_empty() {
+            self.forget(process, pages);
+        }
+        Ok(())
+    }
+
+    /// Cuts a page into the largest allowed ones that do not straddle the ends of `kept`. They are
+    /// used and written to as it was.
+    ///
+    /// # Errors
+    ///
+    /// Where there are no frames for the nodes of smaller pages.
+    pub fn split(
+        &mut self,
+        process: ProcessId,
+        leaf: Leaf,
+        kept: &Pages,
+    ) -> Result<(), OutOfMemory> {
+        let parts = self.parts_of(&leaf, kept);
+        self.replace(process, &leaf, &parts)
+    }
+
+    /// Splits the pages that reach out of a range.
+    ///
+    /// # Errors
+    ///
+    /// Where there are no frames for the nodes of smaller pages. The page at one end may be split.
+    pub fn split_at_ends(&mut self, process: ProcessId, pages: &Pages) -> Result<(), OutOfMemory> {
+        for leaf in self.reaching_out(process, pages) {
+            self.split(process, leaf, pages)?;
+        }
+        Ok(())
+    }
+
+    /// Moves the pages of a range to another, entry by entry; what does not fit there stays. Pages
+    /// whose size does not fit the new place are split. Nothing is mapped there, and the two do not
+    /// overlap.
+    ///
+    /// # Errors
+    ///
+    /// Where there are no frames for the page table of the new place: no page has moved then.
+    pub fn move_pages(
+        &mut self,
+        process: ProcessId,
+        from: &Pages,
+        to: &Pages,
+    ) -> Result<(), OutOfMemory> {
+        self.ensure_movable(process, from, to)?;
+        let from = fitting(from, to);
+        let moved = to.start.wrapping_sub(from.start);
+        let mut changed = Gather::default();
+        for leaf in self.leaves(process, &from) {
+            let parts = self.moved_parts(&leaf, moved);
+            self.counters.splits += u64::from(parts.len() > 1);
+            let used = self.process(process).table.used(leaf.page).unwrap_or_default();
+            for (page, size) in parts {
+                let frame = leaf.frame.plus(page.raw().wrapping_sub(moved) - leaf.page.raw());
+                let part = Leaf { page, frame, size, rights: leaf.rights };
+                self.map_used(process, &part, leaf.rights, used).expect("frames were ensured");
+            }
+            self.unmap(process, leaf.page);
+            changed.add(around(leaf.page, leaf.size));
+        }
+        self.forget_all(process, changed);
+        Ok(())
+    }
+
+    /// Sees to it that [`Memory::move_pages`] can be done, also after what is mapped at its new
+    /// place has been released. Pages that reach out of a range are split.
+    ///
+    /// # Errors
+    ///
+    /// Where there are no frames for that, or for splitting.
+    pub fn ensure_movable(
+        &mut self,
+        process: ProcessId,
+        from: &Pages,
+        to: &Pages,
+    ) -> Result<(), OutOfMemory> {
+        let from = fitting(from, to);
+        let moved = to.start.wrapping_sub(from.start);
+        self.split_at_ends(process, &from)?;
+        self.split_at_ends(process, to)?;
+        let leaves = self.leaves(process, &from);
+        let parts = leaves.iter().flat_map(|leaf| self.moved_parts(leaf, moved));
+        // Nodes that a release gives back are free then, and not needed more than once.
+        let nodes = self.process(process).table.nodes_for(parts);
+        self.frames.ensure_free(nodes)
+    }
+
+    /// Gives the pages of a range the rights of their mapping; what is shared stays without stores.
+    ///
+    /// # Errors
+    ///
+    /// Where there are no frames for the nodes of smaller pages: the rights are as they were then.
+    pub fn protect(
+        &mut self,
+        process: ProcessId,
+        pages: &Pages,
+        vma: &Vma,
+    ) -> Result<(), OutOfMemory> {
+        self.protect_parts(process, &[(pages.clone(), *vma)])
+    }
+
+    /// As [`Memory::protect`], of several ranges at once: one shootdown.
+    ///
+    /// # Errors
+    ///
+    /// As [`Memory::protect`].
+    pub fn protect_parts(
+        &mut self,
+        process: ProcessId,
+        parts: &[(Pages, Vma)],
+    ) -> Result<(), OutOfMemory> {
+        for (pages, _) in parts {
+            self.split_at_ends(process, pages)?;
+        }
+        let mut changed = Gather::default();
+        for (pages, vma) in parts {
+            for leaf in self.leaves(process, pages) {
+                let write = vma.rights.write && (is_shared(vma) || !self.is_shared(&leaf));
+                let rights = Protection { write, ..vma.rights };
+                if rights != leaf.rights {
+                    self.map(process, leaf.page, leaf.size, leaf.frame, rights)
+                        .expect("it is mapped there");
+                    changed.add(around(leaf.page, leaf.size));
+                }
+            }
+        }
+        self.forget_all(process, changed);
+        Ok(())
+    }
+
+    /// Unmaps a range, and frees what nobody else has. Pages that reach out of it are split.
+    ///
+    /// # Errors
+    ///
+    /// Where there are no frames for the nodes of smaller pages, not even those that the range frees:
+    /// all is mapped as it was then.
+    pub fn release(&mut self, process: ProcessId, pages: &Pages) -> Result<(), OutOfMemory> {
+        self.ensure_releasable(process, pages)?;
+        let mut changed = Gather::default();
+        // What lies inside goes first: its frames can serve as the nodes.
+        let is_inside = |leaf: &Leaf| contains(pages, &around(leaf.page, leaf.size));
+        let leaves = self.leaves(process, pages);
+        for leaf in leaves.iter().filter(|leaf| is_inside(leaf)) {
+            self.unmap(process, leaf.page);
+            self.drop_frames(leaf);
+            changed.add(around(leaf.page, leaf.size));
+        }
+        for leaf in leaves.iter().filter(|leaf| !is_inside(leaf)) {
+            let (gone, kept) = self.cut(leaf, pages);
+            let first = leaf.frame_of(PageNumber::new(gone.start));
+            self.drop_range(first, gone.end - gone.start);
+            self.replace(process, leaf, &kept).expect("frames were ensured");
+        }
+        self.forget_all(process, changed);
+        Ok(())
+    }
+
+    /// Sees to it that [`Memory::release`] can be done.
+    ///
+    /// # Errors
+    ///
+    /// As [`Memory::release`].
+    pub fn ensure_releasable(
+        &mut self,
+        process: ProcessId,
+        pages: &Pages,
+    ) -> Result<(), OutOfMemory> {
+        let table = &self.process(process).table;
+        let reaching = self.reaching_out(process, pages);
+        let nodes: u64 = reaching.iter().map(|leaf| table.nodes_for(self.cut(leaf, pages).1)).sum();
+        if self.frames.ensure_free(nodes).is_ok() {
+            return Ok(());
+        }
+        let mut freed = 0;
+        for leaf in self.leaves(process, pages) {
+            let gone = self.cut(&leaf, pages).0;
+            let frames = gone.map(|page| leaf.frame_of(PageNumber::new(page)));
+            freed += frames.filter(|frame| !self.has_others(*frame)).count() as u64;
+        }
+        self.frames.ensure_free(nodes.saturating_sub(freed))
+    }
+
+    /// The pages of a range that reach out of it: one at each end, at most.
+    fn reaching_out(&self, process: ProcessId, pages: &Pages) -> Vec<Leaf> {
+        let table = &self.process(process).table;
+        let end = pages.end.min(table.reach_pages());
+        let mut found = Vec::new();
+        for at in [pages.start, end.saturating_sub(1)] {
+            let leaf = (pages.start < end).then(|| table.leaf(PageNumber::new(at))).flatten();
+            let reaches = |leaf: &Leaf| !contains(pages, &around(leaf.page, leaf.size));
+            found.extend(leaf.filter(|leaf| reaches(leaf) && found.last() != Some(leaf)));
+        }
+        found
+    }
+
+    /// Puts smaller pages in the place of one: a split.
+    fn replace(
+        &mut self,
+        process: ProcessId,
+        leaf: &Leaf,
+        parts: &[(PageNumber, PageSize)],
+    ) -> Result<(), OutOfMemory> {
+        let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
+        let written = of.table.replace(leaf.page, parts, &mut self.frames)?;
+        self.counters.entries_written += written.entries;
+        self.counters.splits += 1;
+        self.forget(process, around(leaf.page, leaf.size));
+        Ok(())
+    }
+
+    /// As [`Memory::map`], of a page that was used as told.
+    pub(super) fn map_used(
+        &mut self,
+        process: ProcessId,
+        at: &Leaf,
+        rights: Protection,
+        used: Used,
+    ) -> Result<(), OutOfMemory> {
+        let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
+        let Leaf { page, size, frame, .. } = *at;
+        let written = of.table.map_used(page, size, frame, rights, used, &mut self.frames)?;
+        self.counters.entries_written += written.entries;
+        Ok(())
+    }
+
+    fn unmap(&mut self, process: ProcessId, page: PageNumber) {
+        let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
+        of.table.unmap(page, &mut self.frames);
+    }
+}
+
+/// What of a range fits into another one.
+fn fitting(from: &Pages, to: &Pages) -> Pages {
+    from.start..from.end.min(from.start + (to.end - to.start))
+}
+
+fn contains(pages: &Pages, part: &Pages) -> bool {
+    pages.start <= part.start && part.end <= pages.end
+}

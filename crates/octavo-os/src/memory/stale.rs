@@ -1,0 +1,52 @@
+//! Translations that are no longer right.
+
+use super::{Memory, ProcessId};
+use crate::vmas::Pages;
+
+/// Base pages of a process whose translation may be no longer what it was: whoever has kept it must
+/// forget it. One of these is one shootdown.
+///
+/// What an operation changes in a range is one of them, from the first page that it changed to the
+/// last, whatever lies between (`mmu_gather` of Linux): so the range of a fork is most of the
+/// address space.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stale {
+    /// Whose.
+    pub process: ProcessId,
+    /// Which.
+    pub pages: Pages,
+}
+
+/// What one operation has changed so far.
+#[derive(Default)]
+pub(super) struct Gather(Option<Pages>);
+
+impl Gather {
+    /// These pages, too.
+    pub fn add(&mut self, pages: Pages) {
+        self.0 = Some(match self.0.take() {
+            Some(all) => all.start.min(pages.start)..all.end.max(pages.end),
+            None => pages,
+        });
+    }
+}
+
+impl Memory {
+    /// What has become stale since the last call.
+    pub fn take_stale(&mut self) -> Vec<Stale> {
+        std::mem::take(&mut self.stale)
+    }
+
+    /// Notes that translations of these pages are no longer right: one shootdown.
+    pub fn forget(&mut self, process: ProcessId, pages: Pages) {
+        self.counters.shootdowns += 1;
+        self.stale.push(Stale { process, pages });
+    }
+
+    /// The end of an operation: one shootdown, if it changed anything.
+    pub(super) fn forget_all(&mut self, process: ProcessId, changed: Gather) {
+        if let Some(pages) = changed.0 {
+            self.forget(process, pages);
+        }
+    }
+}

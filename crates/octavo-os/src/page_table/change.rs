@@ -1,0 +1,250 @@
+//! Changes of a page table. Each is made whole or not at all.
+
+use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
+
+use super::entry::{Entry, level_of};
+use super::{
+    INDEX_BITS, Leaf, MAX_LEVELS, PageTable, ROOT, Used, Written, aliases_of, index, leaf,
+};
+use crate::frames::{Frames, OutOfMemory};
+
+impl PageTable {
+    /// Maps a page of `size` from base page `page` on at `frame`; what its range held before is
+    /// no longer mapped. What lay there in the same frames, if only with other rights or as smaller
+    /// pages, was used and written to as before (`pte_modify` of Linux).
+    ///
+    /// # Errors
+    ///
+    /// Where there are no frames for the nodes on the way: nothing has changed then.
+    ///
+    /// # Panics
+    ///
+    /// Where the page or the frame is not aligned to the size, or a larger page is in the way: the
+    /// caller splits that one first.
+    pub fn map(
+        &mut self,
+        page: PageNumber,
+        size: PageSize,
+        frame: FrameNumber,
+        rights: Protection,
+        frames: &mut Frames,
+    ) -> Result<Written, OutOfMemory> {
+        let place = self.make_way(page, size, frame, frames)?;
+        let used = self.used_in_place(place, size, frame);
+        let entry = Entry::page(frame, size, rights, self.format.encoding);
+        self.note_range(page, size, frame, entry.rights());
+        Ok(self.write(place, size, entry, used, frames))
+    }
+
+    /// As [`PageTable::map`], of a page that was used as told: one that was moved or copied.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageTable::map`].
+    ///
+    /// # Panics
+    ///
+    /// As [`PageTable::map`].
+    pub fn map_used(
+        &mut self,
+        page: PageNumber,
+        size: PageSize,
+        frame: FrameNumber,
+        rights: Protection,
+        used: Used,
+        frames: &mut Frames,
+    ) -> Result<Written, OutOfMemory> {
+        let place = self.make_way(page, size, frame, frames)?;
+        let entry = Entry::page(frame, size, rights, self.format.encoding);
+        self.note_range(page, size, frame, entry.rights());
+        Ok(self.write(place, size, entry, used, frames))
+    }
+
+    /// Puts smaller pages in the place of the one that holds base page `page`: in the same frames,
+    /// with its rights, used and written to as it was. `parts` are those pages by address; what
+    /// they leave out is no longer mapped.
+    ///
+    /// # Errors
+    ///
+    /// Where there are no frames for the nodes of smaller pages: nothing has changed then.
+    ///
+    /// # Panics
+    ///
+    /// Where no page is mapped there.
+    pub fn replace(
+        &mut self,
+        page: PageNumber,
+        parts: &[(PageNumber, PageSize)],
+        frames: &mut Frames,
+    ) -> Result<Written, OutOfMemory> {
+        frames.ensure_free(self.nodes_for(parts.iter().copied()))?;
+        let used = self.used(page).expect("a page is mapped there");
+        let whole = self.clear(page).expect("a page is mapped there");
+        let mut written = Written::default();
+        for (part, size) in parts {
+            let frame = whole.frame_of(*part);
+            let of_part = self
+                .map_used(*part, *size, frame, whole.rights, used, frames)
+                .expect("frames were ensured");
+            written.entries += of_part.entries;
+            written.aliases += of_part.aliases;
+        }
+        self.give_back_empty(page, frames);
+        Ok(written)
+    }
+
+    /// Unmaps the page that holds a base page, and tells which it was. Nodes that become empty are
+    /// given back.
+    pub fn unmap(&mut self, page: PageNumber, frames: &mut Frames) -> Option<Leaf> {
+        let leaf = self.clear(page)?;
+        self.give_back_empty(page, frames);
+        Some(leaf)
+    }
+
+    /// How many nodes there are to be made for mapping `pages`, which come by address. A page that
+    /// is mapped and larger counts as if it were not.
+    pub fn nodes_for(&self, pages: impl IntoIterator<Item = (PageNumber, PageSize)>) -> u64 {
+        let mut last = [u64::MAX; MAX_LEVELS as usize];
+        let mut count = 0;
+        for (page, size) in pages {
+            let mut node = Some(ROOT);
+            for level in (level_of(size)..self.format.levels).rev() {
+                node = node.and_then(|above| self.child(above, page, level + 1));
+                let region = page.raw() >> (level * INDEX_BITS);
+                if node.is_none() && last[usize::from(level)] != region {
+                    last[usize::from(level)] = region;
+                    count += 1;
+                }
+            }
+        }
+        count
+    }
+
+    /// The node below node `above` of `level` on the way to a base page.
+    fn child(&self, above: u32, page: PageNumber, level: u8) -> Option<u32> {
+        let child = self.nodes[above as usize].children[index(page, level)];
+        (child != ROOT).then_some(child)
+    }
+
+    /// The node and level whose entries are to map a page, made where there is none.
+    fn make_way(
+        &mut self,
+        page: PageNumber,
+        size: PageSize,
+        frame: FrameNumber,
+        frames: &mut Frames,
+    ) -> Result<Place, OutOfMemory> {
+        let base_pages = 1u64 << size.base_shift();
+        let aligned = |number: u64| number.is_multiple_of(base_pages);
+        assert!(aligned(page.raw()) && aligned(frame.raw()), "not aligned");
+        let target = level_of(size);
+        let (mut number, mut level) = (ROOT, self.format.levels);
+        let mut ensured = false;
+        while level > target {
+            let index = index(page, level);
+            let entry = self.nodes[number as usize].entries[index];
+            assert!(!entry.is_page(level), "a larger page is in the way");
+            if !entry.is_present() {
+                if !ensured {
+                    frames.ensure_free(u64::from(level - target))?;
+                    ensured = true;
+                }
+                let child = self.new_node(level - 1, frames)?;
+                let at = self.nodes[child as usize].frame;
+                let node = &mut self.nodes[number as usize];
+                node.set(index, Entry::node(at));
+                node.children[index] = child;
+            }
+            (number, level) = (self.nodes[number as usize].children[index], level - 1);
+        }
+        let first = index(page, level);
+        let before = self.nodes[number as usize].entries[first];
+        let larger = before.is_page(level) && before.size(level) > size;
+        assert!(!larger, "a larger page is in the way");
+        Ok(Place { node: number, first, level })
+    }
+
+    /// Writes a page's entries; its true entry, which is the first, says how it was used.
+    fn write(
+        &mut self,
+        Place { node, first, level }: Place,
+        size: PageSize,
+        entry: Entry,
+        used: Used,
+        frames: &mut Frames,
+    ) -> Written {
+        let count = aliases_of(size, level);
+        for index in first..first + count {
+            self.drop_child(node, index, level, frames);
+            self.nodes[node as usize].set(index, entry);
+        }
+        self.nodes[node as usize].entries[first] = entry.with_used(used);
+        Written { entries: count as u64, aliases: count as u64 - 1 }
+    }
+
+    /// How the pages were used that already lie where a page is about to be mapped, in the frames
+    /// at which it will.
+    fn used_in_place(&self, place: Place, size: PageSize, frame: FrameNumber) -> Used {
+        let Place { node, first, level } = place;
+        let mut used = (false, false);
+        for index in first..first + aliases_of(size, level) {
+            let frame = frame.plus(((index - first) as u64) << ((level - 1) * INDEX_BITS));
+            self.used_below(node, index, level, frame, &mut used);
+        }
+        used
+    }
+
+    /// Adds how the pages of an entry, and of all below it, were used if the entry's first frame
+    /// is `frame`.
+    fn used_below(&self, node: u32, index: usize, level: u8, frame: FrameNumber, used: &mut Used) {
+        let node = &self.nodes[node as usize];
+        let entry = node.entries[index];
+        if entry.is_page(level) {
+            // An alias says nothing of use, and is not at its own frame.
+            if entry.frame(level) == frame {
+                let (accessed, dirty) = entry.used();
+                *used = (used.0 | accessed, used.1 | dirty);
+            }
+        } else if entry.is_present() {
+            for below in 0..super::ENTRIES {
+                let frame = frame.plus((below as u64) << ((level - 2) * INDEX_BITS));
+                self.used_below(node.children[index], below, level - 1, frame, used);
+            }
+        }
+    }
+
+    /// Empties the entries of the page that holds a base page, and keeps their node.
+    fn clear(&mut self, page: PageNumber) -> Option<Leaf> {
+        let (node, first, level) = self.find(page)?;
+        let leaf = leaf(page, self.nodes[node as usize].entries[first], level);
+        for index in first..first + aliases_of(leaf.size, level) {
+            self.nodes[node as usize].set(index, Entry::NONE);
+        }
+        if let Some(ranges) = &mut self.ranges {
+            let first = leaf.page.raw();
+            ranges.clear(first..first + (1 << leaf.size.base_shift()));
+        }
+        Some(leaf)
+    }
+
+    /// Keeps the ranges, if any are kept: a page is about to be mapped.
+    fn note_range(
+        &mut self,
+        page: PageNumber,
+        size: PageSize,
+        frame: FrameNumber,
+        rights: Protection,
+    ) {
+        if let Some(ranges) = &mut self.ranges {
+            ranges.set(page.raw()..page.raw() + (1 << size.base_shift()), frame, rights);
+        }
+    }
+}
+
+/// The first entry of a page.
+#[derive(Clone, Copy)]
+struct Place {
+    node: u32,
+    first: usize,
+    level: u8,
+}

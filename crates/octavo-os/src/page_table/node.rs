@@ -1,0 +1,92 @@
+//! The nodes of a page table: made, kept, and given back with what hangs below them.
+
+use octavo_types::{FrameNumber, PageNumber, PhysAddr};
+
+use super::entry::{ENTRIES, Entry};
+use super::{MAX_LEVELS, PageTable, ROOT, index};
+use crate::frames::{Frames, Holder, Order, OutOfMemory};
+
+/// A node. Those that are free hold nothing.
+pub(super) struct Node {
+    pub frame: FrameNumber,
+    pub entries: Box<[Entry; ENTRIES]>,
+    /// The node that each entry leads to; 0, the root, where it leads to none.
+    pub children: Box<[u32]>,
+    pub present: u16,
+}
+
+impl Node {
+    pub fn entry_addr(&self, index: usize) -> PhysAddr {
+        PhysAddr::new(self.frame.start().raw() + index as u64 * size_of::<Entry>() as u64)
+    }
+
+    pub fn set(&mut self, index: usize, entry: Entry) {
+        let before = std::mem::replace(&mut self.entries[index], entry);
+        self.present -= u16::from(before.is_present());
+        self.present += u16::from(entry.is_present());
+    }
+}
+
+impl PageTable {
+    pub(super) fn new_node(&mut self, level: u8, frames: &mut Frames) -> Result<u32, OutOfMemory> {
+        let frame = frames.allocate(Order::BASE, Holder::PageTable)?;
+        let children = if level > 1 { ENTRIES } else { 0 };
+        let node = Node {
+            frame,
+            entries: Box::new([Entry::NONE; ENTRIES]),
+            children: vec![ROOT; children].into(),
+            present: 0,
+        };
+        Ok(match self.free.pop() {
+            Some(number) => {
+                self.nodes[number as usize] = node;
+                number
+            }
+            None => {
+                self.nodes.push(node);
+                (self.nodes.len() - 1) as u32
+            }
+        })
+    }
+
+    /// Gives back the nodes below an entry of `level`.
+    pub(super) fn drop_child(&mut self, number: u32, index: usize, level: u8, frames: &mut Frames) {
+        if level == 1 {
+            return;
+        }
+        let child = std::mem::replace(&mut self.nodes[number as usize].children[index], ROOT);
+        if child == ROOT {
+            return;
+        }
+        for below in 0..ENTRIES {
+            self.drop_child(child, below, level - 1, frames);
+        }
+        frames.free(self.nodes[child as usize].frame, Order::BASE);
+        self.free.push(child);
+    }
+
+    /// Gives back the nodes on the way to a base page that hold nothing any more.
+    pub(super) fn give_back_empty(&mut self, page: PageNumber, frames: &mut Frames) {
+        let mut way = [(ROOT, 0); MAX_LEVELS as usize + 1];
+        let (mut number, mut bottom) = (ROOT, self.format.levels);
+        while bottom > 1 {
+            let index = index(page, bottom);
+            way[usize::from(bottom)] = (number, index);
+            number = self.nodes[number as usize].children[index];
+            if number == ROOT {
+                break;
+            }
+            bottom -= 1;
+        }
+        // The lowest node on the way is of level `bottom`, below an entry of the level above.
+        for level in bottom + 1..=self.format.levels {
+            let (above, index) = way[usize::from(level)];
+            let child = self.nodes[above as usize].children[index];
+            if self.nodes[child as usize].present > 0 {
+                break;
+            }
+            self.drop_child(above, index, level, frames);
+            self.nodes[above as usize].set(index, Entry::NONE);
+        }
+    }
+}

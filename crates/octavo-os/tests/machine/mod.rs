@@ -1,0 +1,334 @@
+//! A machine that does at random what programs do, beside a model of what they see.
+//!
+//! The operating system holds no data, so that what each frame holds is kept here, by what it says
+//! that it cleared, copied and read. Beside it are a TLB and walk caches that hold everything, and
+//! drop what they are told to.
+
+mod ops;
+
+use std::collections::{BTreeMap, HashMap};
+
+use octavo_oracle::{NaiveSpaces, file_value};
+use octavo_os::frames::{Frames, MemoryShape, Order, OutOfMemory};
+use octavo_os::page_table::Format;
+use octavo_os::policy::Policy;
+use octavo_os::vmas::{Backing, Vma};
+use octavo_os::{Access, Content, CopyOnWrite, Memory, Os, ProcessId, around};
+use octavo_types::{
+    AddrRange, Event, FrameNumber, MapSource, PageNumber, PageSize, Protection, VirtAddr,
+};
+
+pub use ops::{Op, PAGES, op};
+
+/// What a machine is like.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Base frames of its memory.
+    pub frames: u64,
+    /// The page sizes of its page tables.
+    pub sizes: Vec<PageSize>,
+    /// How its page tables look.
+    pub format: Format,
+    /// How it copies large pages.
+    pub copy_on_write: CopyOnWrite,
+}
+
+/// What a frame holds that nobody has written to.
+const GARBAGE: u64 = u64::MAX;
+
+/// The most pages of a file that are mapped at once.
+const MAX_FILE_PAGES: u64 = 40;
+
+/// The most processes that live at one time.
+const MAX_LIVE: usize = 6;
+
+pub struct Machine {
+    os: Os,
+    live: Vec<ProcessId>,
+    turn: usize,
+    instructions: u64,
+    naive: NaiveSpaces,
+    /// What each frame holds.
+    contents: Vec<u64>,
+    /// What was stored last; every store stores something else.
+    stored: u64,
+    /// Where pages were found, and whether for stores.
+    tlb: BTreeMap<(ProcessId, u64), (FrameNumber, bool)>,
+    /// Where nodes were found, by their level and the number of the region that they translate.
+    walk_caches: BTreeMap<(ProcessId, u8, u64), FrameNumber>,
+    /// How often there was no memory.
+    pub failures: u64,
+}
+
+impl Machine {
+    pub fn new(setup: &Setup, policy: Box<dyn Policy>) -> Self {
+        let shape = MemoryShape::new(setup.frames, Order::LINUX).unwrap();
+        let mut memory = Memory::new(Frames::new(shape), &setup.sizes, setup.format);
+        memory.record_contents();
+        let mut os = Os::new(memory, policy).with_copy_on_write(setup.copy_on_write);
+        let first = os.spawn().unwrap();
+        let mut naive = NaiveSpaces::default();
+        naive.spawn(u32::from(first.0));
+        Machine {
+            os,
+            live: vec![first],
+            turn: 0,
+            instructions: 0,
+            naive,
+            contents: vec![GARBAGE; setup.frames as usize],
+            stored: 0,
+            tlb: BTreeMap::new(),
+            walk_caches: BTreeMap::new(),
+            failures: 0,
+        }
+    }
+
+    pub fn step(&mut self, op: &Op) {
+        self.turn += 1;
+        let process = self.live[self.turn % self.live.len()];
+        match *op {
+            Op::Map { at, pages, file, shared } => {
+                // What has been read of a file stays: it is not to fill all memory.
+                let pages = if file { pages.min(MAX_FILE_PAGES) } else { pages };
+                let source = match file {
+                    true => MapSource::File {
+                        path: ["a", "b"][at as usize % 2].to_owned(),
+                        offset_bytes: (at % 7) << 12,
+                    },
+                    false => MapSource::Anonymous,
+                };
+                let flags = if shared { 1 } else { 2 };
+                let protection = Protection::from_bits(3);
+                self.event(
+                    process,
+                    &Event::Map { range: range(at, pages), protection, source, flags },
+                );
+            }
+            Op::Unmap { at, pages } => {
+                self.event(process, &Event::Unmap { range: range(at, pages) });
+            }
+            Op::Move { from, pages, to, to_pages } => {
+                self.remap(process, from, pages, to, to_pages)
+            }
+            Op::Protect { at, pages, write } => {
+                let protection = Protection::from_bits(if write { 3 } else { 1 });
+                self.event(process, &Event::Protect { range: range(at, pages), protection });
+            }
+            Op::Advise { at, pages, advice } => {
+                self.event(process, &Event::Advise { range: range(at, pages), advice });
+            }
+            Op::Touch { at, pages, store } => {
+                for page in at..at + pages {
+                    if self.touch(process, PageNumber::new(page), store).is_err() {
+                        self.failures += 1;
+                        break;
+                    }
+                }
+            }
+            Op::Fork if self.live.len() < MAX_LIVE => match self.os.fork(process) {
+                Ok(child) => {
+                    self.naive.fork(u32::from(process.0), u32::from(child.0));
+                    self.live.push(child);
+                }
+                Err(_) => self.failures += 1,
+            },
+            Op::End if self.live.len() > 1 => self.end(process),
+            Op::Background => {
+                self.instructions += 1;
+                self.os.background(self.instructions);
+            }
+            Op::Fork | Op::End => {}
+        }
+        self.settle();
+    }
+
+    fn end(&mut self, process: ProcessId) {
+        self.live.retain(|of| *of != process);
+        self.os.end(process);
+        self.naive.end(u32::from(process.0));
+        self.settle();
+        assert!(!self.tlb.keys().any(|(of, _)| *of == process), "all of it is stale");
+        self.walk_caches.retain(|(of, _, _), _| *of != process);
+    }
+
+    fn event(&mut self, process: ProcessId, event: &Event) {
+        match self.os.event(process, event) {
+            Ok(()) => self.naive.event(u32::from(process.0), event),
+            Err(_) => self.failures += 1,
+        }
+    }
+
+    /// As Linux allows it: one mapping, to where it is not.
+    fn remap(&mut self, process: ProcessId, from: u64, pages: u64, to: u64, to_pages: u64) {
+        let found = self.os.memory().process(process).vmas.find(PageNumber::new(from));
+        let Some((mapping, _)) = found else { return };
+        let (from, to) = (range(from, pages.min(mapping.end - from)), range(to, to_pages));
+        if from.end() <= to.start() || to.end() <= from.start() || from.start() == to.start() {
+            self.event(process, &Event::Remap { from, to });
+        }
+    }
+
+    fn touch(
+        &mut self,
+        process: ProcessId,
+        page: PageNumber,
+        store: bool,
+    ) -> Result<(), OutOfMemory> {
+        // What a large page has beyond the end of its mapping goes with it: nobody is to use that.
+        let of = self.os.memory().process(process);
+        let large = of.table.leaf(page).is_some_and(|leaf| leaf.size > PageSize::BASE);
+        if large && of.vmas.find(page).is_none() {
+            return Ok(());
+        }
+        let access = if store { Access::Store } else { Access::Load };
+        let served = |os: &Os| {
+            let leaf = os.memory().process(process).table.leaf(page);
+            leaf.filter(|leaf| !store || leaf.rights.write)
+        };
+        if served(&self.os).is_none() {
+            self.os.fault(process, page, access)?;
+            self.settle();
+        }
+        let leaf = served(&self.os).expect("a fault maps the page");
+        let frame = leaf.frame_of(page);
+        let (number, at) = (u32::from(process.0), page.raw());
+        assert_eq!(self.contents[frame.raw() as usize], self.naive.load(number, at), "{page:?}");
+        if store {
+            self.stored += 1;
+            self.contents[frame.raw() as usize] = self.stored;
+            self.naive.store(number, at, self.stored);
+        }
+        self.os.memory_mut().process_mut(process).table.mark(page, store);
+        let kept = self.tlb.insert((process, at), (frame, leaf.rights.write));
+        let is_right =
+            |(of, write): (FrameNumber, bool)| of == frame && (leaf.rights.write || !write);
+        assert!(kept.is_none_or(is_right), "{page:?} was stale");
+        let walk = self.os.memory().process(process).table.walk(page);
+        for step in walk.steps() {
+            self.walk_caches.insert((process, step.level, at >> (9 * step.level)), step.at.frame());
+        }
+        Ok(())
+    }
+
+    /// Follows what the operating system has done.
+    fn settle(&mut self) {
+        for content in self.os.memory_mut().take_contents() {
+            let slots = |frame: FrameNumber, frames: u64| {
+                frame.raw() as usize..(frame.raw() + frames) as usize
+            };
+            match content {
+                Content::Zeroed { frame, frames } => self.contents[slots(frame, frames)].fill(0),
+                Content::Copied { from, to, frames } => {
+                    self.contents.copy_within(slots(from, frames), to.raw() as usize);
+                }
+                Content::Read { object, index, frame } => {
+                    self.contents[frame.raw() as usize] = file_value(object.0, index);
+                }
+            }
+        }
+        for stale in self.os.take_stale() {
+            let (of, pages) = (stale.process, stale.pages);
+            drop_from(&mut self.tlb, (of, pages.start)..(of, pages.end));
+            for level in 1..=5 {
+                let region = |page: u64| (of, level, page >> (9 * level));
+                let (first, end) = (region(pages.start), (of, level, region(pages.end - 1).2 + 1));
+                drop_from(&mut self.walk_caches, first..end);
+            }
+        }
+    }
+
+    /// Everything that has to hold at any time.
+    pub fn check(&self) {
+        let memory = self.os.memory();
+        assert_eq!(memory.check(), Ok(()));
+        let mut writers: HashMap<FrameNumber, (ProcessId, u64)> = HashMap::new();
+        for process in &self.live {
+            let of = memory.process(*process);
+            let number = u32::from(process.0);
+            for leaf in memory.leaves(*process, &(0..u64::MAX)) {
+                let vma = of.vmas.find(leaf.page).map(|(_, vma)| vma);
+                let alone = leaf.rights.write && !vma.is_some_and(|vma| is_shared(&vma));
+                for page in around(leaf.page, leaf.size) {
+                    let frame = leaf.frame_of(PageNumber::new(page));
+                    let (holds, expected) =
+                        (self.contents[frame.raw() as usize], self.naive.load(number, page));
+                    assert_eq!(holds, expected, "{process:?}, page {page} in {frame:?}");
+                    if alone {
+                        let before = writers.insert(frame, (*process, page));
+                        assert_eq!(before, None, "{frame:?} is one page's alone");
+                        assert!(!memory.has_others(frame), "{frame:?} is nobody else's");
+                    }
+                }
+            }
+            for page in self.naive.own_pages(number) {
+                let used = of.table.used(PageNumber::new(page));
+                assert_eq!(used.map(|used| used.1), Some(true), "page {page} was stored to");
+            }
+        }
+        self.check_kept();
+    }
+
+    /// What TLBs and walk caches hold is right.
+    fn check_kept(&self) {
+        let table = |process| &self.os.memory().process(process).table;
+        for ((process, page), (frame, write)) in &self.tlb {
+            let page = PageNumber::new(*page);
+            let leaf = table(*process).leaf(page);
+            let leaf = leaf.unwrap_or_else(|| panic!("{page:?} is stale: nothing is there"));
+            assert_eq!(leaf.frame_of(page), *frame, "{page:?} is stale");
+            assert!(leaf.rights.write || !write, "{page:?} is stale: no stores now");
+        }
+        for ((process, level, region), frame) in &self.walk_caches {
+            let walk = table(*process).walk(PageNumber::new(region << (9 * level)));
+            let step = walk.steps().iter().find(|step| step.level == *level);
+            let node = step.map(|step| step.at.frame());
+            assert_eq!(node, Some(*frame), "the node of level {level}, region {region} is stale");
+        }
+    }
+
+    /// Ends all processes, and looks whether anything stays.
+    pub fn finish(mut self) {
+        self.check();
+        for process in self.live.clone() {
+            self.end(process);
+            self.check();
+        }
+        assert_eq!(self.tlb.len(), 0);
+    }
+
+    /// What was done.
+    pub fn os(&self) -> &Os {
+        &self.os
+    }
+}
+
+/// Addresses of base pages.
+pub fn range(at: u64, pages: u64) -> AddrRange {
+    AddrRange::new(VirtAddr::new(at << 12), pages << 12)
+}
+
+/// Takes all keys of a range out.
+fn drop_from<K: Ord + Copy, V>(map: &mut BTreeMap<K, V>, keys: std::ops::Range<K>) {
+    let gone: Vec<K> = map.range(keys).map(|(key, _)| *key).collect();
+    for key in gone {
+        map.remove(&key);
+    }
+}
+
+fn is_shared(vma: &Vma) -> bool {
+    matches!(vma.backing, Backing::Object { shared: true, .. })
+}
+
+/// Plays a program, with a look at everything now and then.
+pub fn play(setup: &Setup, policy: Box<dyn Policy>, ops: &[Op]) -> u64 {
+    let mut machine = Machine::new(setup, policy);
+    for (number, op) in ops.iter().enumerate() {
+        machine.step(op);
+        if number % 8 == 0 {
+            machine.check();
+        }
+    }
+    let failures = machine.failures;
+    machine.finish();
+    failures
+}
