@@ -277,11 +277,7 @@ fn compaction_leaves_what_somebody_has_as_a_part_of_a_larger_page() {
     machine.live.push(child);
     machine.touch(child, 600, true);
     // Single frames that are free above.
-    machine.event(FIRST, &map(2000, 200, Source::Anonymous));
-    (2000..2200).for_each(|page| machine.touch(FIRST, page, true));
-    for page in (2001..2200).step_by(2) {
-        machine.event(FIRST, &Event::Unmap { range: range(page, 1) });
-    }
+    leave_blocks(&mut machine, 0, 2, false);
     let memory = machine.os.memory_mut();
     let frame_of = |memory: &octavo_os::Memory, process: ProcessId, page: u64| {
         let page = PageNumber::new(page);
