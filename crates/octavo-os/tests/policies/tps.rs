@@ -191,6 +191,26 @@ fn a_page_is_split_where_a_part_is_protected_or_unmapped() {
     machine.check().unwrap();
 }
 
+/// A page is made of what its process has alone, with the same rights.
+#[test]
+fn pages_do_not_grow_over_what_is_shared_or_has_other_rights() {
+    for (read_only, child_ends) in [(true, false), (false, true)] {
+        let mut machine = machine(threshold(100));
+        machine.event(FIRST, &map(1024, 4, Source::Anonymous));
+        machine.touch(FIRST, 1024, true);
+        if read_only {
+            let protection = octavo_types::Protection::from_bits(1);
+            machine.event(FIRST, &Event::Protect { range: range(1024, 4), protection });
+        }
+        let child = machine.os.fork(FIRST).unwrap();
+        if child_ends {
+            machine.os.end(child);
+        }
+        machine.os.fault(FIRST, PageNumber::new(1025), octavo_os::Access::Load).unwrap();
+        assert_eq!(mapped(&machine), [(1024, 1), (1025, 1)], "{read_only}");
+    }
+}
+
 /// Two requests that were served one after the other lie side by side: "a page merge is possible".
 #[test]
 fn pages_that_lie_side_by_side_are_merged() {
