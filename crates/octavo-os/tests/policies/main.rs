@@ -1,5 +1,6 @@
 //! Page-size policies: what each promises, and what all of them must keep.
 
+mod compaction;
 mod eager;
 mod fuzz;
 mod machine;
@@ -9,3 +10,4 @@ mod reserved_thp;
 #[path = "../machine/mod.rs"]
 mod shared;
 mod tps;
+mod tps_merge;
