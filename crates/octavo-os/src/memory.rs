@@ -8,11 +8,15 @@
 //! page holds what it held, and no frame is lost. Pages that were split on the way stay split.
 
 mod check;
+mod compaction;
 mod contents;
+mod grow;
+mod merge;
 mod objects;
 mod parts;
 mod ranges;
 mod references;
+mod run;
 mod sharing;
 mod stale;
 
@@ -20,11 +24,6 @@ pub use contents::Content;
 pub use sharing::CopyOnWrite;
 pub(crate) use sharing::is_shared;
 pub use stale::Stale;
-
-mod compaction;
-mod grow;
-mod merge;
-mod run;
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 use rustc_hash::FxHashMap;

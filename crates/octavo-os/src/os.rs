@@ -5,7 +5,7 @@
 //! at once; `MADV_REMOVE` unmaps, and the object keeps its pages. A page of a file that has been
 //! read stays in memory.
 
-mod opened;
+mod processes;
 
 use octavo_types::{Event, PageNumber, Protection};
 use rustc_hash::FxHashMap;
@@ -255,11 +255,11 @@ impl Os {
             self.memory.move_pages(process, &from, &to)?;
             self.memory.release(process, &from)?;
         }
+        let grown = if from.start == to.start { from.end..to.end } else { to.clone() };
         let both = from.start.min(to.start)..from.end.max(to.end);
         let (start, pages) = (to.start, to.end - to.start);
-        let opened = if from.start == to.start { from.end..to.end } else { to };
         self.change_vmas(process, &both, |vmas| vmas.relocate(from, start, pages));
-        self.opened(process, &opened)
+        self.opened(process, &grown)
     }
 
     fn protect(
@@ -273,16 +273,14 @@ impl Os {
         for (part, _) in &parts {
             self.memory.split_at_ends(process, part)?;
         }
-        let closed: Vec<Pages> = (parts.iter())
-            .filter(|(_, vma)| !vma.is_accessible())
-            .map(|(part, _)| part.clone())
-            .collect();
+        let closed: Vec<_> =
+            parts.iter().filter(|(_, vma)| !vma.is_accessible()).cloned().collect();
         for (_, vma) in &mut parts {
             vma.rights = rights;
         }
         self.memory.process_mut(process).vmas.change(pages, |vma| vma.rights = rights);
         self.memory.protect_parts(process, &parts)?;
-        for part in closed {
+        for (part, _) in closed {
             self.opened(process, &part)?;
         }
         Ok(())

@@ -201,7 +201,7 @@ impl Frames {
     }
 
     /// Sees to it that `frames` frames can be allocated one by one, of which none is taken yet: who
-    /// changes much at once asks before the first change. Reservations are broken for it.
+    /// changes much at once asks before the first change. Reservations are broken for them.
     ///
     /// # Errors
     ///

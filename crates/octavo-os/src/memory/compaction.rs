@@ -3,34 +3,39 @@
 use octavo_types::{FrameNumber, PageNumber, PageSize};
 use rustc_hash::FxHashMap;
 
-use super::objects::Object;
+use super::references::References;
 use super::{EVERYTHING, Memory, ProcessId};
 use crate::frames::{Compaction, CompactionLimits, Compactor, FrameOwner, Order};
 use crate::vmas::ObjectId;
 
+/// A frame that a process maps by a base page.
+type Mapped = (FrameNumber, ProcessId, PageNumber);
+
 /// Who holds data by base pages, looked up once for each compaction: to know it at any time would
 /// cost every fault.
-struct Residents<F> {
+struct Residents<'a, F> {
     /// The frames of base pages with who maps them, in order of frames.
-    mapped: Vec<(FrameNumber, ProcessId, PageNumber)>,
+    mapped: Vec<Mapped>,
     /// The frames of objects' pages.
     objects: FxHashMap<FrameNumber, (ObjectId, u64)>,
+    references: &'a References,
     stays: F,
     moves: Vec<(FrameNumber, FrameNumber)>,
 }
 
-impl<F> Residents<F> {
-    fn of(&self, frame: FrameNumber) -> &[(FrameNumber, ProcessId, PageNumber)] {
-        let from = self.mapped.partition_point(|(of, ..)| *of < frame);
-        let to = self.mapped.partition_point(|(of, ..)| *of <= frame);
-        &self.mapped[from..to]
-    }
+/// Who maps a frame.
+fn of_frame(mapped: &[Mapped], frame: FrameNumber) -> &[Mapped] {
+    let from = mapped.partition_point(|(of, ..)| *of < frame);
+    let to = mapped.partition_point(|(of, ..)| *of <= frame);
+    &mapped[from..to]
 }
 
-impl<F: Fn(FrameNumber) -> bool> FrameOwner for Residents<F> {
+impl<F: Fn(FrameNumber) -> bool> FrameOwner for Residents<'_, F> {
     fn may_move(&self, frame: FrameNumber) -> bool {
-        let known = !self.of(frame).is_empty() || self.objects.contains_key(&frame);
-        known && !(self.stays)(frame)
+        // Another process may have it as a part of a larger page.
+        let mapped = of_frame(&self.mapped, frame).len();
+        let found = mapped + usize::from(self.objects.contains_key(&frame));
+        found as u64 == u64::from(self.references.others(frame)) + 1 && !(self.stays)(frame)
     }
 
     fn moved(&mut self, from: FrameNumber, to: FrameNumber) {
@@ -56,44 +61,42 @@ impl Memory {
             mapped.extend(base.map(|leaf| (leaf.frame, process, leaf.page)));
         }
         mapped.sort_unstable();
-        let of_object = |(id, object): (&ObjectId, &Object)| {
-            let id = *id;
-            object
-                .frames
-                .iter()
-                .map(move |(index, frame)| (*frame, (id, *index)))
-                .collect::<Vec<_>>()
-        };
-        let objects = self.objects.iter().flat_map(of_object).collect();
-        let mut residents = Residents { mapped, objects, stays, moves: Vec::new() };
+        let pages = self.objects.iter().flat_map(|(object, of)| {
+            of.frames.iter().map(|(index, frame)| (*frame, (*object, *index)))
+        });
+        let objects = pages.collect();
+        let references = &self.references;
+        let mut residents = Residents { mapped, objects, references, stays, moves: Vec::new() };
         let done = compactor.compact(&mut self.frames, order, limits, &mut residents);
-        for (from, to) in &residents.moves {
-            self.move_frame(*from, *to, &residents);
+        let Residents { mapped, objects, moves, .. } = residents;
+        for (from, to) in &moves {
+            self.copied(*from, *to, 1);
+            for _ in 0..self.references.others(*from) {
+                self.references.give_up(*from);
+                self.references.add(*to);
+            }
+            if let Some((object, index)) = objects.get(from) {
+                self.objects.entry(*object).or_default().frames.insert(*index, *to);
+            }
+            for (_, process, page) in of_frame(&mapped, *from) {
+                self.move_page(*process, *page, *to);
+            }
         }
         self.counters.compactions += 1;
         self.counters.frames_compacted += done.moved_frames;
-        // What was foreign is nobody's here.
-        let foreign = done.moved_frames - residents.moves.len() as u64;
+        let foreign = done.moved_frames - moves.len() as u64;
         self.counters.bytes_copied += foreign * PageSize::BASE.bytes();
         done
     }
 
-    /// What was in `from` is in `to`.
-    fn move_frame<F>(&mut self, from: FrameNumber, to: FrameNumber, residents: &Residents<F>) {
-        self.copied(from, to, 1);
-        self.references.move_to(from, to);
-        if let Some((object, index)) = residents.objects.get(&from) {
-            let object = self.objects.get_mut(object).expect("it has the frame");
-            object.frames.insert(*index, to);
-        }
-        for &(_, process, page) in residents.of(from) {
-            let of = self.processes[usize::from(process.0)].as_mut().expect("it lives");
-            let used = of.table.used(page).unwrap_or_default();
-            let rights = of.table.leaf(page).expect("only what is mapped is told").rights;
-            let frames = &mut self.frames;
-            let written = of.table.map_used(page, PageSize::BASE, to, rights, used, frames);
-            self.counters.entries_written += written.expect("its tables are there").entries;
-            self.forget(process, page.raw()..page.raw() + 1);
-        }
+    /// A base page lies in another frame now.
+    fn move_page(&mut self, process: ProcessId, page: PageNumber, to: FrameNumber) {
+        let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
+        let used = of.table.used(page).expect("only what is mapped is told");
+        let rights = of.table.leaf(page).expect("only what is mapped is told").rights;
+        let frames = &mut self.frames;
+        let written = of.table.map_used(page, PageSize::BASE, to, rights, used, frames);
+        self.counters.entries_written += written.expect("its tables are there").entries;
+        self.forget(process, page.raw()..page.raw() + 1);
     }
 }

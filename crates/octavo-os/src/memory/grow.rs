@@ -8,16 +8,19 @@ use crate::page_table::level_of;
 use crate::vmas::Pages;
 
 impl Memory {
-    /// Maps the page of `size` that holds `page`, of which `new_pages` base pages are new and are
-    /// cleared; the others are mapped already where they would lie in it, as the process' own.
+    /// Maps the page of `size` that holds `page`, of which parts are mapped already where they lie in
+    /// it, as the process' own, and the others are new, and cleared by the caller. It is used and
+    /// written to as its parts were.
     ///
-    /// Nothing becomes stale: "the PTE that may have been present in a TLB for the smaller page
-    /// size will still be correct for its portion of the larger page" (paper 003, Section III-C.2).
-    /// Only a page that takes the place of tables below it makes walk caches forget the way there:
-    /// the paper does not say so, but hardware has to.
+    /// No page becomes stale: "the PTE that may have been present in a TLB for the smaller page size
+    /// will still be correct for its portion of the larger page" (paper 003, Section III-C.2). But
+    /// where the page is large enough for an entry of a higher level, the tables of its parts go, of
+    /// which the paper says nothing: what walk caches know of those must be forgotten, which is one
+    /// shootdown.
     ///
-    /// What has happened to the parts has happened to the whole: it counts as used, and as written
-    /// to, if one of them was.
+    /// # Errors
+    ///
+    /// Where there are no frames for its page table.
     pub fn grow(
         &mut self,
         process: ProcessId,
@@ -25,33 +28,17 @@ impl Memory {
         size: PageSize,
         frame: FrameNumber,
         rights: Protection,
-        new_pages: u64,
     ) -> Result<(), OutOfMemory> {
         let pages = around(page, size);
-        let first = PageNumber::new(pages.start);
-        let table = &self.process(process).table;
-        let (mut parts, mut frees_tables) = (0u64, false);
-        let (mut used, mut written) = (false, false);
-        if size > PageSize::BASE {
-            for leaf in self.leaves(process, &pages) {
-                frees_tables |= level_of(leaf.size) < level_of(size);
-                let of = table.used(leaf.page).unwrap_or_default();
-                (used, written) = (used | of.0, written | of.1);
-                parts += 1;
-            }
-        }
-        self.map(process, first, size, frame, rights)?;
-        if used {
-            self.process_mut(process).table.mark(first, written);
-        }
-        if parts > 0 {
+        let parts = if size > PageSize::BASE { self.leaves(process, &pages) } else { Vec::new() };
+        self.map(process, PageNumber::new(pages.start), size, frame, rights)?;
+        if !parts.is_empty() {
             self.counters.promotions += 1;
             self.counters.grown_by_order[Order::of(size).index()] += 1;
         }
-        if frees_tables {
+        if parts.iter().any(|part| level_of(part.size) < level_of(size)) {
             self.forget(process, pages);
         }
-        self.counters.bytes_zeroed += new_pages * PageSize::BASE.bytes();
         Ok(())
     }
 
@@ -68,7 +55,7 @@ impl Memory {
             let all = around(leaf.page, leaf.size);
             let outside = [all.start..pages.start.max(all.start), pages.end.min(all.end)..all.end];
             for gap in outside.map(|part| self.unmapped_in(process, &part)).concat() {
-                // Where there is no room to split the page, it stays whole.
+                // Where there is no frame to split the page, the rest stays.
                 let _ = self.release(process, &gap);
             }
         }

@@ -11,8 +11,7 @@ use crate::vmas::Pages;
 
 impl Memory {
     /// Merges what can be merged of a range, into pages of the allowed sizes, and tells how many
-    /// those were. Only pages that the process has alone are merged, and nothing is moved; so nothing
-    /// becomes stale (Section III-C.2).
+    /// those were. Only pages that the process has alone are merged, and nothing is moved.
     pub fn merge_pages(&mut self, process: ProcessId, pages: &Pages) -> Result<u64, OutOfMemory> {
         let own = self.leaves(process, pages).into_iter().filter(|leaf| !self.is_shared(leaf));
         // Halves that have been put together so far, each larger than the next or not beside it.
@@ -39,7 +38,7 @@ impl Memory {
             return Ok(0);
         }
         if self.sizes().contains(&run.size) {
-            self.grow(process, run.page, run.size, run.frame, run.rights, 0)?;
+            self.grow(process, run.page, run.size, run.frame, run.rights)?;
             return Ok(1);
         }
         let size = PageSize::from_log2(run.size.log2() - 1).expect("larger than a base page");

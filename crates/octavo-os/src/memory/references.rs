@@ -37,11 +37,6 @@ impl References {
         true
     }
 
-    /// What was in one frame is in another, which nobody has.
-    pub fn move_to(&mut self, from: FrameNumber, to: FrameNumber) {
-        self.others[to.raw() as usize] = std::mem::take(&mut self.others[from.raw() as usize]);
-    }
-
     /// How many there are beside the first.
     #[inline]
     pub fn others(&self, frame: FrameNumber) -> u32 {

@@ -38,7 +38,7 @@ impl Memory {
                 self.frames.free_range(here, pages.end - at);
                 return mapped;
             }
-            self.counters.bytes_zeroed += size.bytes();
+            self.zeroed(here, base_pages(size));
             at += base_pages(size);
         }
         Ok(())

@@ -7,7 +7,6 @@ use super::{
     INDEX_BITS, Leaf, MAX_LEVELS, PageTable, ROOT, Used, Written, aliases_of, index, leaf,
 };
 use crate::frames::{Frames, OutOfMemory};
-use crate::memory::around;
 
 impl PageTable {
     /// Maps a page of `size` from base page `page` on at `frame`; what its range held before is
@@ -33,7 +32,8 @@ impl PageTable {
         let place = self.make_way(page, size, frame, frames)?;
         let used = self.used_in_place(place, size, frame);
         let entry = Entry::page(frame, size, rights, self.format.encoding);
-        Ok(self.write(place, page, size, entry, used, frames))
+        self.note_range(page, size, frame, entry.rights());
+        Ok(self.write(place, size, entry, used, frames))
     }
 
     /// As [`PageTable::map`], of a page that was used as told: one that was moved or copied.
@@ -56,7 +56,8 @@ impl PageTable {
     ) -> Result<Written, OutOfMemory> {
         let place = self.make_way(page, size, frame, frames)?;
         let entry = Entry::page(frame, size, rights, self.format.encoding);
-        Ok(self.write(place, page, size, entry, used, frames))
+        self.note_range(page, size, frame, entry.rights());
+        Ok(self.write(place, size, entry, used, frames))
     }
 
     /// Puts smaller pages in the place of the one that holds base page `page`: in the same frames,
@@ -167,7 +168,6 @@ impl PageTable {
     fn write(
         &mut self,
         Place { node, first, level }: Place,
-        page: PageNumber,
         size: PageSize,
         entry: Entry,
         used: Used,
@@ -179,9 +179,6 @@ impl PageTable {
             self.nodes[node as usize].set(index, entry);
         }
         self.nodes[node as usize].entries[first] = entry.with_used(used);
-        if let Some(ranges) = &mut self.ranges {
-            ranges.set(around(page, size), entry.frame(level), entry.rights());
-        }
         Written { entries: count as u64, aliases: count as u64 - 1 }
     }
 
@@ -224,9 +221,23 @@ impl PageTable {
             self.nodes[node as usize].set(index, Entry::NONE);
         }
         if let Some(ranges) = &mut self.ranges {
-            ranges.clear(around(leaf.page, leaf.size));
+            let first = leaf.page.raw();
+            ranges.clear(first..first + (1 << leaf.size.base_shift()));
         }
         Some(leaf)
+    }
+
+    /// Keeps the ranges, if any are kept: a page is about to be mapped.
+    fn note_range(
+        &mut self,
+        page: PageNumber,
+        size: PageSize,
+        frame: FrameNumber,
+        rights: Protection,
+    ) {
+        if let Some(ranges) = &mut self.ranges {
+            ranges.set(page.raw()..page.raw() + (1 << size.base_shift()), frame, rights);
+        }
     }
 }
 

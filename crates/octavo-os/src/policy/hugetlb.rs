@@ -70,10 +70,12 @@ impl Policy for Hugetlb {
         // The largest first: what it leaves is enough for the others.
         for ((size, pool), wanted) in self.pools.iter_mut().zip(wanted).rev() {
             let order = Order::of(*size);
-            let taken = std::iter::repeat_with(|| {
-                memory.frames.allocate_free(order, Holder::Reserved).ok()
-            });
-            pool.extend(taken.take(wanted as usize).map_while(|block| block));
+            // A block is left for all else, such as page tables.
+            while (pool.len() as u64) < wanted && memory.frames.free_frames() >= 2 * order.frames()
+            {
+                let Ok(block) = memory.frames.allocate_free(order, Holder::Reserved) else { break };
+                pool.push(block);
+            }
             pool.reverse();
             memory.counters.fallbacks += wanted - pool.len() as u64;
         }
@@ -94,7 +96,7 @@ impl Policy for Hugetlb {
                     if mapped.is_ok() {
                         let untouched = (base_pages(size) - 1) * PageSize::BASE.bytes();
                         memory.counters.bytes_mapped_untouched += untouched;
-                        memory.counters.bytes_zeroed += size.bytes();
+                        memory.zeroed(block, base_pages(size));
                         return Ok(());
                     }
                     memory.frames.change_holder(block, order, Holder::Reserved);

@@ -4,8 +4,9 @@
 //! The first touch of an aligned 2 MiB range reserves a block, if the range lies in its mapping as a
 //! whole and nothing in it was touched before. Its pages are mapped as base pages, one by one, where
 //! they lie in the block; when all of them are there (or as many as the threshold asks for, the rest
-//! cleared), they become one huge page in place, without a copy and, as every base page keeps its
-//! frame, without a shootdown. Unlike Linux's, such a huge page is never made at the first touch, and
+//! cleared), they become one huge page in place, without a copy; every base page keeps its frame, and
+//! only walk caches are told to forget the table that goes. (FreeBSD keeps the table, and tells
+//! nobody.) Unlike Linux's, such a huge page is never made at the first touch, and
 //! none is made later by moving pages.
 //!
 //! A block is also reserved where the `brk` heap ends inside it, since the heap grows. FreeBSD does so

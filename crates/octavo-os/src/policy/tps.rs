@@ -26,9 +26,9 @@
 //! - *Merging* (Section III-B.3): two pages that happen to lie side by side are merged now and then if
 //!   asked for; the daemon that would move pages to that end is the paper's future work, and ours. The
 //!   section has translations invalidated, Section III-C.2 says that none need be: none are.
-//! - *Growth* makes no translation stale (Section III-C.2), so none is told. But a page that grows to
-//!   2 MiB or to 1 GiB frees tables below it: walk caches that keep the way there have to forget it,
-//!   of which the paper says nothing. That is told, and counted as a shootdown.
+//! - *Growth* makes no page stale (Section III-C.2), so none is told, but for one case of which the
+//!   paper says nothing: a page that grows to 2 MiB or more frees the table below it, which walk caches
+//!   may still lead to. They have to forget it: one shootdown.
 
 use octavo_types::PageSize;
 

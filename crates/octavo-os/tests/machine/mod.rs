@@ -174,6 +174,12 @@ impl Machine {
         page: PageNumber,
         store: bool,
     ) -> Result<(), OutOfMemory> {
+        // What a large page has beyond the end of its mapping goes with it: nobody is to use that.
+        let of = self.os.memory().process(process);
+        let large = of.table.leaf(page).is_some_and(|leaf| leaf.size > PageSize::BASE);
+        if large && of.vmas.find(page).is_none() {
+            return Ok(());
+        }
         let access = if store { Access::Store } else { Access::Load };
         let served = |os: &Os| {
             let leaf = os.memory().process(process).table.leaf(page);

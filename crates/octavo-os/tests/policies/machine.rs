@@ -259,7 +259,7 @@ impl Machine {
         let foreign = [true, false].map(|movable| frames.used_frames(Holder::Foreign { movable }));
         let others = frames.used_frames(Holder::Reserved) + foreign.iter().sum::<u64>();
         prop_assert_eq!(used, memory.frames_in_use() + others, "no frame is lost");
-        prop_assert_eq!(frames.check(), Ok(()));
+        prop_assert_eq!(memory.check(), Ok(()));
         for (&(process, page), &(frame, write)) in &self.kept {
             let leaf = memory.process(process).table.leaf(PageNumber::new(page));
             let now = leaf.map(|leaf| leaf.frame_of(PageNumber::new(page)));

@@ -1,7 +1,13 @@
 //! Page-size policies: what each promises, and what all of them must keep.
 
+mod compaction;
 mod eager;
+mod fuzz;
 mod machine;
 mod others;
 mod reserved_thp;
+#[expect(dead_code, unused_imports, reason = "another test needs them")]
+#[path = "../machine/mod.rs"]
+mod shared;
 mod tps;
+mod tps_merge;

@@ -6,31 +6,31 @@ use octavo_os::policy::{
     Mthp, MthpConfig, MthpEnabled, POLICIES, Policy, ThpConfig, by_name,
 };
 use octavo_os::{ProcessId, base_pages};
-use octavo_types::{Event, FrameNumber, PageNumber, PageSize};
+use octavo_types::{Event, FrameNumber, PageSize};
 use proptest::prelude::*;
 
 use crate::machine::{Machine, Source, all_sizes, map, ops, range};
 
-const FRAMES: u64 = 1 << 15;
-const FIRST: ProcessId = ProcessId(0);
-const CONVENTIONAL: [PageSize; 2] = [PageSize::BASE, PageSize::HUGE];
+pub const FRAMES: u64 = 1 << 15;
+pub const FIRST: ProcessId = ProcessId(0);
+pub const CONVENTIONAL: [PageSize; 2] = [PageSize::BASE, PageSize::HUGE];
 
-fn size(log2: u8) -> PageSize {
+pub fn size(log2: u8) -> PageSize {
     PageSize::from_log2(log2).unwrap()
 }
 
-fn machine(sizes: &[PageSize], policy: impl Policy + 'static) -> Machine {
+pub fn machine(sizes: &[PageSize], policy: impl Policy + 'static) -> Machine {
     Machine::new(FRAMES, Order::LINUX, sizes, Box::new(policy))
 }
 
 /// The pages that are mapped, as first page and size in base pages.
-fn mapped(machine: &Machine) -> Vec<(u64, u64)> {
+pub fn mapped(machine: &Machine) -> Vec<(u64, u64)> {
     let leaves = machine.os.memory().leaves(FIRST, &(0..u64::MAX));
     leaves.iter().map(|leaf| (leaf.page.raw(), base_pages(leaf.size))).collect()
 }
 
 /// All memory is taken but every `step`-th block of `order`.
-fn leave_blocks(machine: &mut Machine, order: u8, step: usize, movable: bool) {
+pub fn leave_blocks(machine: &mut Machine, order: u8, step: usize, movable: bool) {
     let frames = &mut machine.os.memory_mut().frames;
     let order = Order::new(order).unwrap();
     let foreign = Holder::Foreign { movable };
@@ -103,57 +103,6 @@ fn a_smaller_size_serves_where_no_block_is_free() {
     machine.touch(FIRST, 1100, true);
     assert_eq!(mapped(&machine), [(1088, 16)]);
     assert_eq!(machine.os.memory().counters.fallbacks, 1);
-}
-
-/// Half of memory is free in blocks of 64 KiB, and the rest can be moved.
-#[test]
-fn compaction_makes_a_huge_page_for_whom_the_setting_says() {
-    for (defrag, advice, at_once, later) in [
-        (Defrag::Always, 0, true, true),
-        (Defrag::Madvise, 0, false, false),
-        (Defrag::Madvise, 14, true, true),
-        (Defrag::Defer, 14, false, true),
-        (Defrag::DeferMadvise, 0, false, true),
-        (Defrag::DeferMadvise, 14, true, true),
-        (Defrag::Never, 14, false, false),
-    ] {
-        let sizes = vec![(PageSize::HUGE, MthpEnabled::Always)];
-        let khugepaged = ThpConfig { scan_every_instructions: 0, ..ThpConfig::default() };
-        let config = MthpConfig { sizes, defrag, khugepaged, ..MthpConfig::default() };
-        let mut machine = machine(&CONVENTIONAL, Mthp::new(config));
-        leave_blocks(&mut machine, 4, 2, true);
-        machine.event(FIRST, &map(1024, 2048, Source::Anonymous));
-        machine.event(FIRST, &Event::Advise { range: range(1024, 2048), advice });
-        machine.touch(FIRST, 1024, true);
-        let huge = |machine: &Machine| mapped(machine).iter().any(|(_, pages)| *pages == 512);
-        assert_eq!(huge(&machine), at_once, "{defrag:?} {advice}");
-        machine.os.background(1);
-        machine.touch(FIRST, 2048, true);
-        assert_eq!(huge(&machine), later, "{defrag:?} {advice}");
-        let counters = machine.os.memory().counters;
-        assert_eq!(counters.compactions > 0, later, "{defrag:?} {advice}");
-        assert_eq!(counters.bytes_copied, counters.frames_compacted * 4096);
-        machine.check().unwrap();
-    }
-}
-
-/// Compaction that cannot help is tried after 2, 4, 8 … more requests, 64 at most.
-#[test]
-fn compaction_that_does_not_help_is_put_off() {
-    let sizes = vec![(PageSize::HUGE, MthpEnabled::Always)];
-    let config = MthpConfig { sizes, defrag: Defrag::Always, ..MthpConfig::default() };
-    let mut machine = machine(&CONVENTIONAL, Mthp::new(config));
-    leave_blocks(&mut machine, 4, 2, false);
-    let mut tried = Vec::new();
-    machine.event(FIRST, &map(512, 512 * 300, Source::Anonymous));
-    for request in 1..300 {
-        let before = machine.os.memory().counters.compactions;
-        machine.touch(FIRST, request * 512, true);
-        if machine.os.memory().counters.compactions > before {
-            tried.push(request);
-        }
-    }
-    assert_eq!(tried, [1, 3, 7, 15, 31, 63, 127, 191, 255]);
 }
 
 #[test]
@@ -234,36 +183,6 @@ fn a_pool_may_be_larger_than_memory_and_serve_all_anonymous_memory() {
     machine.touch(FIRST, 1000, true);
     machine.touch(FIRST, 1400, true);
     assert_eq!(mapped(&machine), [(1000, 1), (1024, 512)]);
-}
-
-/// Pages that two processes share, files' pages and foreign ones move, and all is found again.
-#[test]
-fn compaction_moves_what_is_shared() {
-    let mut machine = machine(&CONVENTIONAL, octavo_os::policy::BasePages);
-    machine.event(FIRST, &map(0, 512, Source::Anonymous));
-    machine.event(FIRST, &map(512, 512, Source::File));
-    (0..1024).for_each(|page| machine.touch(FIRST, page, page % 3 == 0));
-    let child = machine.os.fork(FIRST).unwrap();
-    machine.live.push(child);
-    (0..1024).step_by(5).for_each(|page| machine.touch(child, page, true));
-    for page in (1..1024).step_by(3) {
-        machine.event(FIRST, &Event::Unmap { range: range(page, 1) });
-        machine.event(child, &Event::Unmap { range: range(page, 1) });
-    }
-    machine.check().unwrap();
-    let memory = machine.os.memory_mut();
-    let before = memory.process(FIRST).table.used(PageNumber::new(0));
-    let mut compactor = octavo_os::frames::Compactor::default();
-    let limits = octavo_os::frames::CompactionLimits::ALL;
-    let stays = memory.process(child).table.leaf(PageNumber::new(33)).unwrap().frame;
-    let order = Order::new(4).unwrap();
-    let done = memory.compact_for(&mut compactor, order, limits, |frame| frame == stays);
-    assert!(done.moved_frames > 50, "{done:?}");
-    assert_eq!(memory.process(FIRST).table.used(PageNumber::new(0)), before);
-    let after = memory.process(child).table.leaf(PageNumber::new(33)).unwrap().frame;
-    assert_eq!(after, stays);
-    machine.event(FIRST, &Event::Unmap { range: range(5000, 1) });
-    machine.play(&[], 0).unwrap();
 }
 
 #[test]

@@ -103,17 +103,21 @@ impl Reserving {
         let size = held.size_for(memory, fault, start, threshold_percent);
         let first = around(fault.page, size).start - start;
         let taken = memory.frames.take_reserved(held.id, first..first + base_pages(size));
-        let new_pages = taken.iter().map(|run| run.end - run.start).sum();
         let (frame, rights) = (held.block.plus(first), fault.vma.rights);
-        let placed = memory.grow(fault.process, fault.page, size, frame, rights, new_pages);
+        let placed = memory.grow(fault.process, fault.page, size, frame, rights);
+        let mut new_pages = 0;
+        for run in taken {
+            let (frame, frames) = (held.block.plus(run.start), run.end - run.start);
+            new_pages += frames;
+            match placed {
+                Ok(()) => memory.zeroed(frame, frames),
+                // There was no frame for a page table, though all reservations were broken for it:
+                // this one, too.
+                Err(_) => memory.frames.free_range(frame, frames),
+            }
+        }
         if placed.is_ok() {
             memory.counters.bytes_mapped_untouched += (new_pages - 1) * PageSize::BASE.bytes();
-        } else {
-            // There was no frame for a page table, though all reservations were broken for it:
-            // this one, too.
-            for run in taken {
-                memory.frames.free_range(held.block.plus(run.start), run.end - run.start);
-            }
         }
         if !memory.frames.is_reserved(held.id) {
             self.of(fault.process).remove(&start);

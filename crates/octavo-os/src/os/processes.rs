@@ -1,4 +1,4 @@
-//! What policies are told of mappings that grow, or may be used from now on.
+//! What policies are told of mappings that grow.
 
 use octavo_types::{MapSource, Protection};
 

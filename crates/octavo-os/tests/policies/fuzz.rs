@@ -1,0 +1,60 @@
+//! Every policy under random programs, beside the model of what they see, with much memory and with
+//! little: contents, references, and what TLBs and walk caches were not told to drop.
+
+use octavo_os::CopyOnWrite;
+use octavo_os::page_table::Format;
+use octavo_os::policy::{
+    Defrag, HugetlbConfig, MthpConfig, POLICIES, PolicyConfig, ReserveWhen, Span, ThpConfig,
+    TpsConfig,
+};
+use octavo_types::PageSize;
+use proptest::prelude::*;
+
+use crate::machine::all_sizes;
+use crate::shared::{Setup, op, play};
+
+/// The policy of number `which`, with settings by which more happens.
+fn policy(which: usize, choice: u8) -> PolicyConfig {
+    let khugepaged = ThpConfig { scan_every_instructions: 1, ..ThpConfig::default() };
+    let defrag = [Defrag::Always, Defrag::Defer, Defrag::Never][usize::from(choice) % 3];
+    match (POLICIES[which % POLICIES.len()].usual)() {
+        PolicyConfig::Mthp(_) => {
+            PolicyConfig::Mthp(MthpConfig { khugepaged, defrag, ..MthpConfig::default() })
+        }
+        PolicyConfig::Tps(_) => PolicyConfig::Tps(TpsConfig {
+            promotion_threshold_percent: [100, 75, 50][usize::from(choice) / 3 % 3],
+            span: [Span::Exact, Span::RoundUp][usize::from(choice) / 9 % 2],
+            reserve: [ReserveWhen::Mapped, ReserveWhen::Touched][usize::from(choice) / 18 % 2],
+            merge_every_instructions: u64::from(choice) / 36 % 2,
+            defrag,
+            ..TpsConfig::default()
+        }),
+        PolicyConfig::Hugetlb(config) => PolicyConfig::Hugetlb(HugetlbConfig {
+            nr_hugepages: u64::from(choice % 12),
+            all_anonymous: Some(PageSize::HUGE),
+            ..config
+        }),
+        usual => usual,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_page_holds_what_it_should(
+        ops in prop::collection::vec(op(), 1..60),
+        (which, choice) in (any::<usize>(), any::<u8>()),
+        frames in prop_oneof![Just(1u64 << 16), 40u64..6000],
+        conventional in any::<bool>(),
+        whole in any::<bool>(),
+    ) {
+        let config = policy(which, choice);
+        let mut sizes = if conventional { vec![PageSize::HUGE] } else { all_sizes() };
+        sizes.extend(config.needs());
+        let copy_on_write = if whole { CopyOnWrite::Whole } else { CopyOnWrite::Split };
+        let setup = Setup { frames, sizes, format: Format::default(), copy_on_write };
+        let failures = play(&setup, config.build(), &ops);
+        prop_assert!(frames < 1 << 16 || failures == 0);
+    }
+}
