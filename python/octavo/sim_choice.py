@@ -10,6 +10,8 @@ from octavo.units import format_bytes, format_count, format_share
 
 NEGLIGIBLE_SHARE = 0.005
 """Of all cycles: two designs that are as near as that take the same time, and memory decides."""
+LEAST_SHARE = 0.001
+"""Of memory that is told as a share."""
 NOT_IN_IT = (
     "An additive estimate, without what an out-of-order core overlaps and without the operating "
     "system's own time."
@@ -79,7 +81,8 @@ def _beside(chosen: Simulated, other: Simulated) -> str:
     if own == others:
         memory = f"takes the same memory ({format_bytes(own)})"
     else:
-        share = f" ({format_share(abs(own - others) / others)})" if others else ""
+        more_share = abs(own - others) / others if others else 0.0
+        share = f" ({format_share(more_share)})" if more_share >= LEAST_SHARE else ""
         more = "more" if own > others else "less"
         memory = f"takes {format_bytes(abs(own - others))}{share} {more} memory"
     parts = [f"loses {_lost(chosen)} to translation ({other.design}: {_lost(other)})"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from octavo import _core
 from octavo.configuration import KERNEL_NOTE, SHARED_THREADS_NOTE, Scope, resolve_scope
 from octavo.errors import UsageError
-from octavo.execution_time import SIMULATED
+from octavo.execution_time import SIMULATED, Measured, read_measured
 from octavo.machine_configs import Setting, check_texts, setting_texts
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ class SimConfiguration(Scope):
     interval_instructions: int | None
     checked: bool
     """Whether each translation is compared with the page table's."""
+    measured: Measured | None
+    """What was measured of the program on a real machine."""
     core_analysis: _core.Analysis[SimResult]
     """What the extension is to find out."""
 
@@ -87,6 +89,7 @@ class SimConfiguration(Scope):
             "warm_up_instructions": self.warm_up_instructions,
             "interval_instructions": self.interval_instructions,
             "checked": self.checked,
+            "measured": None if self.measured is None else self.measured.resolved(),
             **super().resolved(),
         }
 
@@ -99,6 +102,7 @@ class SimConfiguration(Scope):
         return [
             ADDITIVE_NOTE,
             SIMULATED,
+            *([] if self.measured is None else [self.measured.note()]),
             SYSTEM_NOTE,
             OWN_NOTE,
             SHARED_THREADS_NOTE,
@@ -119,6 +123,8 @@ def configure_sim(
     warm_up: int = 0,
     interval: int | None = None,
     check: bool = False,
+    perf_4k: str | None = None,
+    perf_thp: str | None = None,
     **scope: Any,
 ) -> SimConfiguration:
     """Checks the choices against each other and fills in the defaults. Raises UsageError.
@@ -127,6 +133,7 @@ def configure_sim(
     what `octavo.configuration.resolve_scope` takes.
     """
     resolved = resolve_scope(**scope)
+    measured = read_measured(perf_4k, perf_thp, designs)
     if isinstance(settings, Mapping):
         settings = setting_texts(settings)
     chosen = tuple(dict.fromkeys(designs))
@@ -162,6 +169,7 @@ def configure_sim(
         warm_up_instructions=warm_up,
         interval_instructions=interval,
         checked=check,
+        measured=measured,
         core_analysis=analysis,
         **resolved,
     )

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from octavo.execution_time import (
+    HUGE,
+    MEASURED_SOURCE,
+    SIMULATED_SOURCE,
+    ExecutionTime,
+    simulated_time,
+)
 from octavo.result import Finished
 from octavo.sim_configuration import SimConfiguration
 from octavo.sim_model import Simulated, simulated, summed
-from octavo.sim_rows import SimRow, rows_of, to_table
+from octavo.sim_rows import SimRow, rows_of, time_rows, to_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,12 +64,20 @@ class SimResult(Finished):
         """What a design did with the whole program. Raises KeyError."""
         return {one.design: one for one in self.total}[name]
 
+    def times(self) -> Iterator[tuple[str, list[ExecutionTime | None]]]:
+        """Execution times by design, by where they come from: `simulated`, then `measured`."""
+        yield SIMULATED_SOURCE, [simulated_time(one) for one in self.total]
+        measured = self.configuration.measured
+        if measured is not None:
+            yield MEASURED_SOURCE, [measured.time(one, self.design(HUGE)) for one in self.total]
+
     @cached_property
     def rows(self) -> list[SimRow]:
         """Every number."""
         counted = self.counted
         untraced = counted["untraced_processes"]
-        return list(rows_of(counted["processes"], self.by_process, self.total, untraced))
+        rows = rows_of(counted["processes"], self.by_process, self.total, untraced)
+        return [*rows, *time_rows(self.configuration.designs, self.times())]
 
     def table(self) -> pa.Table:
         """The rows as an Arrow table (what rows.parquet holds)."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 import pyarrow as pa
 
+from octavo.execution_time import ExecutionTime
 from octavo.rows import event_counts, summed_counters
 from octavo.sim_model import Counts, Simulated
 
@@ -65,6 +66,21 @@ def rows_of(
         for one in designs:
             for number, counts in enumerate(one.intervals):
                 yield from _counter_rows(counts, {**key, "design": one.design, "interval": number})
+
+
+def time_rows(
+    designs: Sequence[str], times: Iterable[tuple[str, Sequence[ExecutionTime | None]]]
+) -> Iterator[SimRow]:
+    """Execution times in whole cycles, by where their terms come from."""
+    for source, of_designs in times:
+        for design, time in zip(designs, of_designs, strict=True):
+            for name, cycles in ({} if time is None else time.terms()).items():
+                yield SimRow(
+                    design=design,
+                    component=f"execution_time.{source}",
+                    counter=f"{name.lower()}_cycles",
+                    value=round(cycles),
+                )
 
 
 def _stream_rows(processes: Sequence[SimProcess]) -> Iterator[SimRow]:

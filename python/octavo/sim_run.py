@@ -39,6 +39,8 @@ def sim(
     warm_up: int = 0,
     interval: int | None = None,
     check: bool = False,
+    perf_4k: str | None = None,
+    perf_thp: str | None = None,
     format: str | None = None,
     tracer: str | None = None,
     follow_children: bool | None = None,
@@ -52,8 +54,10 @@ def sim(
 
     `machine` is a preset or a TOML file, which `settings` change, as `{"memory.bytes": "8GiB"}`.
     `warm_up` instructions are simulated and not counted; there is a row of each counter for every
-    `interval` instructions; `check` compares each translation with the page table's. `scope` is
-    `layout`, `skip_instructions`, `max_instructions` and `between_marks`, as of `octavo.run`.
+    `interval` instructions; `check` compares each translation with the page table's. `perf_4k` and
+    `perf_thp` are files of `perf stat -x,` of the program without and with transparent huge pages,
+    for an execution time from what was measured. `scope` is `layout`, `skip_instructions`,
+    `max_instructions` and `between_marks`, as of `octavo.run`.
     Raises OctavoError with one clear sentence.
     """
     words = [command] if isinstance(command, str) else command
@@ -67,6 +71,8 @@ def sim(
         warm_up=warm_up,
         interval=interval,
         check=check,
+        perf_4k=perf_4k,
+        perf_thp=perf_thp,
         tracer=tracer or "octavo",
         follow_children=follow_children is not False,
         **scope,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from octavo.execution_time import simulated_time
+from octavo.execution_time import MEASURED_SOURCE, ExecutionTime
 from octavo.sim_model import Simulated
 from octavo.sim_result import SimResult
 from octavo.units import format_bytes, format_count, format_cpi, format_mpki, format_share
@@ -64,17 +64,23 @@ def grids(result: SimResult) -> Iterator[Grid]:
         yield _grid(f"{name}, all processes, each alone on it", result.total)
         which = f"process {main['stream']} ({program}), which did most"
         yield _grid(f"{name}, {which}", result.by_process[result.main])
-    if any(one.instructions and one.stopped is None for one in result.total):
-        yield _time_grid(result.total)
+    for source, times in result.times():
+        yield _time_grid(source, result.total, times)
 
 
-def stops(result: SimResult) -> Iterator[str]:
-    """A sentence for each design that could not go on."""
+def remarks(result: SimResult) -> Iterator[str]:
+    """A sentence for whatever is missing from the tables, and why."""
     for one in result.total:
         if one.stopped is not None:
             yield (
                 f"{one.design} stopped: {one.stopped}. What it counted ends there, and nothing is "
                 "concluded from it."
+            )
+    for source, times in result.times():
+        if source == MEASURED_SOURCE and not any(times):
+            yield (
+                "No execution time is told from what was measured: it does not go with what was "
+                "simulated, as that of another program, input or part would not."
             )
 
 
@@ -180,20 +186,13 @@ def _bytes(name: str, counter: str) -> _Measure:
     )
 
 
-def _time_grid(designs: Sequence[Simulated]) -> Grid:
+def _time_grid(
+    source: str, designs: Sequence[Simulated], times: Sequence[ExecutionTime | None]
+) -> Grid:
     """Execution time by what it goes to."""
-    times = [simulated_time(one) if one.stopped is None else None for one in designs]
-    terms: list[tuple[str, Callable[..., float]]] = [
-        ("T_IDEAL", lambda time: time.ideal_cycles),
-        ("T_L1DTLBM", lambda time: time.tlb_cycles),
-        ("T_PW", lambda time: time.walk_cycles),
-        ("T", lambda time: time.cycles),
-    ]
-    body = tuple(
-        (name, *("" if time is None else format_count(of(time)) for time in times))
-        for name, of in terms
-    )
+    terms = [{} if time is None else time.terms() for time in times]
+    names = next((list(of) for of in terms if of), [])
+    body = tuple((name, *(format_count(of[name]) if of else "" for of in terms)) for name in names)
     heads = (one.design for one in designs)
-    return Grid(
-        "Execution time T = T_IDEAL + T_L1DTLBM + T_PW, simulated cycles", ("", *heads), body
-    )
+    title = f"Execution time T = T_IDEAL + T_L1DTLBM + T_PW in cycles, {source}"
+    return Grid(title, ("", *heads), body)

@@ -76,6 +76,19 @@ def sim(
         bool,
         typer.Option("--check", help="Compare each translation with the page table's; slower."),
     ] = False,
+    perf_4k: Annotated[
+        str | None,
+        typer.Option(
+            "--perf-4k",
+            metavar="FILE",
+            help="`perf stat -x, -o FILE` of the program on a real machine without transparent "
+            "huge pages; with --perf-thp, execution times come from what was measured, too.",
+        ),
+    ] = None,
+    perf_thp: Annotated[
+        str | None,
+        typer.Option("--perf-thp", metavar="FILE", help="The same with transparent huge pages."),
+    ] = None,
     layout: options.Layout = "native",
     tracer: options.Tracer = None,
     follow: options.Follow = None,
@@ -105,6 +118,8 @@ def sim(
             warm_up=units.count(warm_up),
             interval=None if interval is None else units.count(interval),
             check=check,
+            perf_4k=perf_4k,
+            perf_thp=perf_thp,
             **options.scope(layout, tracer, follow, skip_instructions, max_instructions, marks),
         )
         files = Files(stack, json=json, out=out, force=force)

@@ -12,7 +12,7 @@ from octavo.report.sim_charts import cycles_chart, memory_chart, misses_chart, s
 def render_sim(data: dict[str, Any]) -> str:
     """The page for the data of a report (`octavo.report.sim_data`)."""
     charts = sim_figures(data)
-    told = ("headline", "answer", "stops", "grids", "unit", "lived")
+    told = ("headline", "answer", "remarks", "grids", "unit", "lived")
     return render_page(
         "sim.html.jinja",
         data["run"],

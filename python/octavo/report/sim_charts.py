@@ -87,7 +87,7 @@ def _series(what: str, values: Values, designs: Sequence[str]) -> Spec:
             x=alt.X(
                 "at:Q", title="instructions", axis=alt.Axis(format="~s", grid=False, tickCount=6)
             ),
-            y=alt.Y("value:Q", title=what, axis=alt.Axis(format="~g", tickCount=5)),
+            y=alt.Y("value:Q", title=what, axis=alt.Axis(tickCount=5)),
             color=_colours("design", designs),
             tooltip=[
                 alt.Tooltip("design:N"),

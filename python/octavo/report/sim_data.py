@@ -11,7 +11,7 @@ from typing import Any
 from octavo.sim_choice import sentence
 from octavo.sim_model import Counts, Simulated, added, translation_cycles
 from octavo.sim_result import SimResult
-from octavo.sim_view import grids, headline, stops
+from octavo.sim_view import grids, headline, remarks
 from octavo.units import MIB
 
 SCHEMA = "octavo/sim-report/1"
@@ -54,11 +54,13 @@ def report_data(result: SimResult) -> Record:
         "run": result.manifest,
         "headline": headline(result),
         "answer": sentence(told),
-        "stops": list(stops(result)),
+        "remarks": list(remarks(result)),
         "designs": [one.design for one in told],
         "unit": "instructions" if _has_instructions(told) else "references",
         "grids": [
-            {**asdict(grid), "best": [list(cell) for cell in grid.best]} for grid in grids(result)
+            {**asdict(grid), "best": [list(cell) for cell in grid.best]}
+            for grid in grids(result)
+            if grid.rows
         ],
         "misses": list(_misses(ran)),
         "cycles": list(_cycles(ran)) if _has_instructions(told) else [],

@@ -4,7 +4,7 @@ from rich.console import Console
 
 from octavo.sim_choice import sentence
 from octavo.sim_result import SimResult
-from octavo.sim_view import grids, headline, stops
+from octavo.sim_view import grids, headline, remarks
 from octavo.terminal.summary import say, show_grid
 
 
@@ -16,7 +16,10 @@ def show_sim(console: Console, result: SimResult) -> None:
         say(console, f"PARTIAL: {manifest['partial_reason']}; counts end there.", "bold yellow")
     for grid in grids(result):
         show_grid(console, grid)
-    for text in stops(result):
+    measured = result.configuration.measured
+    if measured is not None:
+        say(console, measured.note(), "dim")
+    for text in remarks(result):
         say(console, text, "bold yellow")
     console.print()
     say(console, sentence(result.total), "bold green")
