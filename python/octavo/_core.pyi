@@ -352,6 +352,8 @@ class SimProcess(ProcessCounts):
     """A process image with what each design did; the warm-up is in no count."""
 
     machines: list[MachineCounts]
+    mapped: bool
+    """Whether anything was told of mappings; else all addresses were taken to be one."""
 
 class SimResult(RunEnd):
     """The result of a simulation."""

@@ -118,6 +118,6 @@ def _finished(
     result: CoreResult, configuration: SimConfiguration, circumstances: Circumstances
 ) -> SimResult:
     manifest = build_manifest(result, circumstances)
-    if not any(process["events"].get("map") for process in result["processes"]):
+    if not any(process["mapped"] for process in result["processes"]):
         manifest["notes"].append(NO_MAPPINGS_NOTE)
     return SimResult(manifest, configuration, result)
