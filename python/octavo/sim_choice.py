@@ -60,6 +60,10 @@ def sentence(designs: Sequence[Simulated]) -> str:
         alone = "The only one that ran to its end" if len(designs) > 1 else "Alone"
         told = f"loses {_lost(chosen)} to translation and takes {memory}"
         return f"{alone}, {chosen.design} {told}. {NOT_IN_IT}"
+    ran = [one for one in designs if one.stopped is None]
+    if len({(_cost(one), memory_bytes(one)) for one in ran}) == 1:
+        told = f"each loses {_lost(chosen)} to translation and takes {memory}"
+        return f"Which design? It makes no difference: {told}. {NOT_IN_IT}"
     return f"Which design? {chosen.design}: it {_beside(chosen, other)}. {NOT_IN_IT}"
 
 
@@ -68,11 +72,11 @@ def _cost(one: Simulated) -> float:
     return one.cycles if one.instructions else one.translation_cycles
 
 
-def _lost(one: Simulated) -> str:
+def _lost(one: Simulated, of: str = " of its cycles") -> str:
     share = one.translation_share
     if share is None:
         return f"{format_count(one.translation_cycles)} cycles"
-    return f"{format_share(share)} of its cycles"
+    return f"{format_share(share)}{of}"
 
 
 def _beside(chosen: Simulated, other: Simulated) -> str:
@@ -85,9 +89,10 @@ def _beside(chosen: Simulated, other: Simulated) -> str:
         share = f" ({format_share(more_share)})" if more_share >= LEAST_SHARE else ""
         more = "more" if own > others else "less"
         memory = f"takes {format_bytes(abs(own - others))}{share} {more} memory"
-    parts = [f"loses {_lost(chosen)} to translation ({other.design}: {_lost(other)})"]
+    parts = [f"loses {_lost(chosen)} to translation ({other.design}: {_lost(other, of='')})"]
     if chosen.instructions:
         times = chosen.cycles / other.cycles
         near = 1 - NEGLIGIBLE_SHARE < times < 1 + NEGLIGIBLE_SHARE
-        parts.append("runs as long, within half a percent" if near else f"runs {times:.3g} as long")
+        told = "as long, within half a percent" if near else f"for {times:.3g} of its time"
+        parts.append(f"runs {told}")
     return f"{', '.join(parts)}, and {memory}"

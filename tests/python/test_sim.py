@@ -214,8 +214,12 @@ def test_the_sentence_by_hand() -> None:
     base = design("small", counts(walk_cycles=300, tlb_cycles=100, resident=996 << 10))
     huge = design("large", counts(resident=1196 << 10))
     assert sentence([base, huge]).startswith(
-        "Which design? large: it loses 0.0% of its cycles to translation (small: 20.0% of its "
-        "cycles), runs 0.8 as long, and takes 200 KiB (20.0%) more memory. An additive estimate"
+        "Which design? large: it loses 0.0% of its cycles to translation (small: 20.0%), runs for "
+        "0.8 of its time, and takes 200 KiB (20.0%) more memory. An additive estimate"
+    )
+    same = design("same", base.counts)
+    assert sentence([base, same]).startswith(
+        "Which design? It makes no difference: each loses 20.0% of its cycles to translation and "
     )
     assert sentence([base]).startswith("Alone, small loses 20.0% of its cycles")
 

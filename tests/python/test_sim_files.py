@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,29 @@ def test_the_schema_refuses_what_is_none(
     more = copy.deepcopy(document)
     more["run"]["configuration"]["surprise"] = 1
     assert not validator.is_valid(more)
+
+
+def test_every_counter_is_explained(documents: dict[str, Any]) -> None:
+    lines = [line.split(" | ") for line in (DOCS / "sim.md").read_text().splitlines()]
+    explained = {
+        (component, counter)
+        for components, counters, *_ in (line for line in lines if len(line) == 3)
+        for component in re.findall(r"`([^`]+)`", components)
+        for counter in re.findall(r"`([^`]+)`", counters)
+    }
+    told = {
+        (row["component"], row["counter"])
+        for document in documents.values()
+        for row in document["rows"]
+        if "design" in row
+    }
+    named = {
+        (re.sub(r"^walker\.cache\.l\d$", "walker.cache.lN", component), counter)
+        for component, counter in told
+    }
+    arrays = {of for of in named if re.fullmatch(r"tlb\.l\w+\.\w+", of[0])}
+    assert {counter for _, counter in arrays} == {"accesses", "hits", "misses"}
+    assert named - arrays == explained - {of for of in explained if of[0] == "tlb.l1d.ARRAY"}
 
 
 def test_every_row_has_columns_of_the_table(documents: dict[str, Any]) -> None:
