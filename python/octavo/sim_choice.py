@@ -24,14 +24,14 @@ class Choice:
 
     chosen: Simulated
     other: Simulated | None
-    """The first other design that ran to its end."""
+    """The first other design that could have been chosen."""
 
 
 def choose_design(designs: Sequence[Simulated]) -> Choice | None:
     """The design with the fewest cycles; of those that are about as good, the one with least
-    memory. What stopped for want of memory is left out; None where all did.
+    memory. What stopped for want of memory, and bounds, are left out; None where nothing is left.
     """
-    ran = [one for one in designs if one.stopped is None]
+    ran = [one for one in designs if one.can_be_chosen]
     if not ran:
         return None
     fewest = min(_cost(one) for one in ran)
@@ -49,18 +49,21 @@ def memory_bytes(one: Simulated) -> int:
 def sentence(designs: Sequence[Simulated]) -> str:
     """The answer, with its price."""
     choice = choose_design(designs)
+    if choice is None and all(one.is_bound for one in designs):
+        return "Which design? None: bounds are to compare others with; give some, by --design."
     if choice is None:
         return (
-            "Which design? None: with each of them memory ran out; give the machine more, by "
+            "Which design? None: with all of them memory ran out; give the machine more, by "
             "--set memory.bytes=…"
         )
     chosen, other = choice.chosen, choice.other
     memory = f"{format_bytes(memory_bytes(chosen))} of memory"
     if other is None:
-        alone = "The only one that ran to its end" if len(designs) > 1 else "Alone"
+        has_stopped = any(one.stopped is not None for one in designs)
+        alone = "The only one that ran to its end" if has_stopped else "Alone"
         told = f"loses {_lost(chosen)} to translation and takes {memory}"
         return f"{alone}, {chosen.design} {told}. {NOT_IN_IT}"
-    ran = [one for one in designs if one.stopped is None]
+    ran = [one for one in designs if one.can_be_chosen]
     if len({(_cost(one), memory_bytes(one)) for one in ran}) == 1:
         told = f"each loses {_lost(chosen)} to translation and takes {memory}"
         return f"Which design? It makes no difference: {told}. {NOT_IN_IT}"

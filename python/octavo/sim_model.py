@@ -37,6 +37,13 @@ class Simulated:
     stopped: str | None = None
     """Why it could not go on: what it counted ends there, and nothing is told by instruction."""
     intervals: tuple[Counts, ...] = ()
+    is_bound: bool = False
+    """Whether nobody can build it: others are compared with it, and it is never the best."""
+
+    @property
+    def can_be_chosen(self) -> bool:
+        """Whether it ran to its end, and can be built."""
+        return self.stopped is None and not self.is_bound
 
     def count(self, component: str, counter: str) -> int:
         """A counter, 0 where the machine has none."""
@@ -108,6 +115,7 @@ def simulated(
         references=references,
         base_cpi=base_cpi,
         stopped=machine["stopped"],
+        is_bound=machine.get("bound", False),
         intervals=tuple(_counts(interval) for interval in machine["intervals"]),
     )
 
@@ -122,6 +130,7 @@ def summed(of_processes: Sequence[Simulated]) -> Simulated:
         references=sum(one.references for one in of_processes),
         base_cpi=first.base_cpi,
         stopped=next((one.stopped for one in of_processes if one.stopped is not None), None),
+        is_bound=first.is_bound,
     )
 
 

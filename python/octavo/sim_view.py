@@ -100,8 +100,14 @@ def _grid(machine: str, designs: Sequence[Simulated]) -> Grid:
             best += [(len(body), 1 + at) for at in _least(values, designs)]
         cells = ("" if value is None else measure.show(value) for value in values)
         body.append((measure.name, *cells))
-    heads = (one.design if one.stopped is None else f"{one.design}\n(stopped)" for one in designs)
+    heads = map(_head, designs)
     return Grid(f"On {machine}", ("", *heads), tuple(body), best=tuple(best))
+
+
+def _head(one: Simulated) -> str:
+    if one.stopped is not None:
+        return f"{one.design}\n(stopped)"
+    return f"{one.design}\n(bound)" if one.is_bound else one.design
 
 
 def _least(values: Sequence[Value], designs: Sequence[Simulated]) -> list[int]:
@@ -109,7 +115,7 @@ def _least(values: Sequence[Value], designs: Sequence[Simulated]) -> list[int]:
     ran = [
         (value, at)
         for at, value in enumerate(values)
-        if value is not None and designs[at].stopped is None
+        if value is not None and designs[at].can_be_chosen
     ]
     least = min((value for value, _ in ran), default=None)
     if least is None or all(value == least for value, _ in ran):

@@ -41,6 +41,7 @@ def design(
     instructions: int = 1000,
     references: int = 1400,
     stopped: str | None = None,
+    is_bound: bool = False,
 ) -> Simulated:
     """A design on a core of one cycle per instruction."""
     return Simulated(
@@ -50,6 +51,7 @@ def design(
         references=references,
         base_cpi=1.0,
         stopped=stopped,
+        is_bound=is_bound,
     )
 
 

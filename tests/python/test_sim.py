@@ -209,6 +209,21 @@ def test_a_design_that_stopped_is_not_chosen() -> None:
     assert choose_design([stopped]) is None
 
 
+def test_a_bound_is_shown_and_never_chosen() -> None:
+    bound = machine("bound", counts())
+    bound["bound"] = True
+    dear = machine("base4k", counts(walk_cycles=900))
+    result = sim_result([sim_process([dear, bound])])
+    grid = next(grids(result))
+    assert grid.head == ("", "base4k", "bound\n(bound)")
+    assert not grid.best
+    choice = choose_design(result.total)
+    assert choice is not None
+    assert (choice.chosen.design, choice.other) == ("base4k", None)
+    assert sentence(result.total).startswith("Alone, base4k loses")
+    assert sentence([design(is_bound=True)]).startswith("Which design? None: bounds are")
+
+
 def test_the_sentence_by_hand() -> None:
     """1000 cycles of instructions, 600 of caches: 2000 with 400 of walks, 1600 with none."""
     base = design("small", counts(walk_cycles=300, tlb_cycles=100, resident=996 << 10))
