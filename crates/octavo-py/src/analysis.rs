@@ -143,6 +143,15 @@ impl Analysis {
         let config = read_sim(machine, designs, layout, warm_up_instructions, interval, checked)?;
         Ok(Analysis { config: Config::Sim(config) })
     }
+
+    /// The machine of a simulation, as JSON, and its hash.
+    #[getter]
+    fn machine(&self) -> Option<(String, String)> {
+        match &self.config {
+            Config::Sim(SimConfig { machine, .. }) => Some((machine.to_json(), machine.hash())),
+            _ => None,
+        }
+    }
 }
 
 impl Analysis {

@@ -59,6 +59,8 @@ pub struct Sim {
     /// What those had that are no more.
     gone: Counts,
     schedule: Schedule,
+    /// Whether anything was told of mappings.
+    is_mapped: bool,
     emptied: Batch,
 }
 
@@ -79,11 +81,16 @@ impl Sim {
             machines,
             gone: Counts::default(),
             schedule: Schedule::new(config.warm_up_instructions, config.interval_instructions),
+            is_mapped: false,
             emptied: Batch::default(),
             config: config.clone(),
         };
         sim.running = sim.begin(None);
         sim.run();
+        if sim.schedule.is_due() {
+            // Without a warm-up what comes before the first instruction counts, too.
+            sim.mark();
+        }
         Ok(sim)
     }
 
@@ -103,9 +110,18 @@ impl Sim {
 
     /// What was counted of the stream, the warm-up left out; of all streams that took turns.
     pub fn counts(&self) -> Counts {
+        self.schedule.counted(&self.total())
+    }
+
+    /// What there was of all streams so far.
+    fn total(&self) -> Counts {
         let all = self.waiting.values().chain([&self.running]);
-        let total = all.fold(self.gone.clone(), |sum, process| sum.plus(&process.counts));
-        self.schedule.counted(&total)
+        all.fold(self.gone.clone(), |sum, process| sum.plus(&process.counts))
+    }
+
+    /// Whether any stream has told of a mapping. Else all addresses are taken to be one.
+    pub fn is_mapped(&self) -> bool {
+        self.is_mapped
     }
 
     /// The same with these machines instead, which have seen nothing.
@@ -140,8 +156,7 @@ impl Sim {
 
     #[cold]
     fn mark(&mut self) {
-        let all = self.waiting.values().chain([&self.running]);
-        let total = all.fold(self.gone.clone(), |sum, process| sum.plus(&process.counts));
+        let total = self.total();
         self.schedule.due(&total, |mark| self.front.mark(mark));
     }
 
@@ -181,7 +196,9 @@ impl Consumer for Sim {
             self.run();
             return;
         }
-        process.is_mapped |= matches!(event, Event::Map { .. });
+        let maps = matches!(event, Event::Map { .. });
+        process.is_mapped |= maps;
+        self.is_mapped |= maps;
         if process.has_begun || !process.is_copy {
             self.front.event(&process.image, event);
         }

@@ -28,6 +28,7 @@ impl Engine for Sim {
             ))?;
         }
         told.set_item("machines", machines)?;
+        told.set_item("mapped", sim.is_mapped())?;
         Ok(told)
     }
 }
