@@ -110,7 +110,8 @@ fn main() {
             times[2].push(per_reference(thread_ns() - from));
             for (number, design) in options.designs.iter().enumerate() {
                 let alone = || {
-                    let mut sim = Sim::new(&config(&[design.clone()])).expect("a machine");
+                    let mut sim =
+                        Sim::new(&config(std::slice::from_ref(design))).expect("a machine");
                     let from = thread_ns();
                     loaded.play(&mut sim);
                     sim.finish();

@@ -21,6 +21,9 @@ pub trait Run: Send {
     /// What it counted in each interval that is over.
     fn intervals(&self) -> &[Counters];
 
+    /// Whether no frame was lost, and every page table says what memory holds; else what is wrong.
+    fn check(&self) -> Result<(), String>;
+
     /// Why it could not go on, and after how many accesses of lines, if it could not.
     fn stopped(&self) -> Option<String>;
 }
@@ -192,6 +195,10 @@ impl<D: Design> Run for Machine<D> {
 
     fn intervals(&self) -> &[Counters] {
         &self.intervals
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.env.os().memory().check()
     }
 
     fn stopped(&self) -> Option<String> {

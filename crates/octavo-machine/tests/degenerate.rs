@@ -65,9 +65,9 @@ proptest! {
             let all = counted[at].iter().filter(|(of, ..)| *of == component);
             all.map(|(_, counter, value)| (counter, value)).collect()
         };
-        for at in 1..3 {
+        for (at, bound) in counted.iter().enumerate().skip(1) {
             prop_assert_eq!(of(0, "os"), of(at, "os"));
-            prop_assert_eq!(counted[at].get("walker", "walks"), Some(0));
+            prop_assert_eq!(bound.get("walker", "walks"), Some(0));
         }
         prop_assert_eq!(of(0, "tlb.l1i"), of(2, "tlb.l1i"));
         prop_assert_eq!(of(0, "tlb.l1d"), of(2, "tlb.l1d"));
