@@ -30,7 +30,7 @@ proptest! {
             prop_assert_eq!(machine.check(), Ok(()), "{}", name);
             check_laws(&machine.counters())?;
             // Only little memory runs out.
-            prop_assert!(machine.stopped().is_none() || memory_log2 < 24, "{}", name);
+            prop_assert!(machine.stopped().is_none() || memory_log2 < 30, "{}", name);
         }
     }
 }

@@ -2,13 +2,14 @@
 //! operating system each usually has.
 
 mod conventional;
+mod granule;
 mod perfect;
 mod spec;
 mod tps;
 
 use octavo_config::MachineConfig;
 use octavo_os::frames::{Frames, MemoryShape, Order};
-use octavo_os::page_table::Format;
+use octavo_os::page_table::{Aliases, Format};
 use octavo_os::policy::PolicyConfig;
 use octavo_os::{Memory, Os};
 use octavo_types::{Instructions, PageSize};
@@ -72,7 +73,7 @@ pub struct Known {
     pub name: &'static str,
     /// What translates.
     pub hardware: &'static str,
-    /// The policy of the operating system, by name.
+    /// The policy of the operating system, by name, and settings of it.
     pub policy: &'static str,
     /// What it is, in one line.
     pub about: &'static str,
@@ -83,6 +84,7 @@ pub struct Known {
 pub const HARDWARE: &[Hardware] = &[
     Hardware { name: "conventional", about: "TLBs as the machine has them", sizes: Sizes::X86, needs: None, make: make_conventional },
     Hardware { name: "tps", about: "an any-size first-level TLB in place of those for larger pages", sizes: Sizes::All, needs: Some(Need::TailoredPages), make: make_tps },
+    Hardware { name: "granule", about: "arrays for 4 KiB pages that hold the policy's pages too, each in one entry", sizes: Sizes::All, needs: None, make: make_granule },
     Hardware { name: "perfect_l1", about: "a first-level TLB that never misses", sizes: Sizes::X86, needs: None, make: make_perfect_l1 },
     Hardware { name: "perfect_l2", about: "a second-level TLB that never misses", sizes: Sizes::X86, needs: None, make: make_perfect_l2 },
 ];
@@ -93,6 +95,9 @@ pub const DESIGNS: &[Known] = &[
     Known { name: "base4k", hardware: "conventional", policy: "base", about: "4 KiB pages, as they are touched" },
     Known { name: "thp", hardware: "conventional", policy: "thp", about: "Linux's transparent huge pages of 2 MiB" },
     Known { name: "reserved_thp", hardware: "conventional", policy: "reserved_thp", about: "huge pages by reservation, as FreeBSD has them" },
+    Known { name: "base16k", hardware: "granule", policy: "fixed:size=16KiB", about: "a base page of 16 KiB for anonymous memory" },
+    Known { name: "base64k", hardware: "granule", policy: "fixed:size=64KiB", about: "a base page of 64 KiB for anonymous memory" },
+    Known { name: "first_touch", hardware: "granule", policy: "first_touch", about: "256 KiB at the first touch where the mapping holds it, 4 KiB elsewhere" },
     Known { name: "tps", hardware: "tps", policy: "tps", about: "Tailored Page Sizes: pages of every power of two" },
     Known { name: "perfect_l1", hardware: "perfect_l1", policy: "base", about: "a bound: first-level TLBs that never miss" },
     Known { name: "perfect_l2", hardware: "perfect_l2", policy: "base", about: "a bound: a second-level TLB that never misses" },
@@ -134,6 +139,15 @@ fn make_tps(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Mad
     })
 }
 
+/// Each entry of a larger page is whole, as those of contiguous entries are.
+fn make_granule(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
+    let tlbs = granule::tlbs(&config.tlb, &policy.needs());
+    let format = Format { aliases: Aliases::Copies, ..Format::default() };
+    machine_with(config, setup, (Sizes::All, format), policy, || {
+        Conventional::new(&tlbs, setup.instructions)
+    })
+}
+
 fn make_perfect_l1(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
     machine(config, setup, Sizes::X86, policy, || Ok(PerfectL1::default()))
 }
@@ -150,11 +164,22 @@ fn machine<D: Design + 'static>(
     policy: &PolicyConfig,
     make: impl Fn() -> Result<D, ConfigError>,
 ) -> Made {
+    machine_with(config, setup, (sizes, Format::default()), policy, make)
+}
+
+/// The same, with page tables of such a format, but for its levels, which are the machine's.
+fn machine_with<D: Design + 'static>(
+    config: &MachineConfig,
+    setup: &Setup,
+    (sizes, format): (Sizes, Format),
+    policy: &PolicyConfig,
+    make: impl Fn() -> Result<D, ConfigError>,
+) -> Made {
     let configured = Order::of(config.memory.largest_block);
     let needed = policy.needs().into_iter().max().map_or(Order::BASE, Order::of);
     let frames = config.memory.bytes / PageSize::BASE.bytes();
     let shape = MemoryShape::new(frames, configured.max(needed))?;
-    let format = Format { levels: config.page_table.levels, ..Format::default() };
+    let format = Format { levels: config.page_table.levels, ..format };
     let memory = Memory::new(Frames::new(shape), &sizes.list(), format);
     let env = Env::new(config, Os::new(memory, policy.build()), setup.instructions)?;
     let mmus = (0..config.core.count).map(|_| make()).collect::<Result<_, _>>()?;
