@@ -89,10 +89,7 @@ impl<D: Design> Machine<D> {
             }
             Mark::End(image) => {
                 if let Some(process) = self.processes.remove(image) {
-                    self.env.with_os(|os| {
-                        os.end(process);
-                        Ok(())
-                    });
+                    self.env.end(process);
                 }
             }
             Mark::Tick(instructions) => {
