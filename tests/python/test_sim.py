@@ -224,6 +224,20 @@ def test_a_bound_is_shown_and_never_chosen() -> None:
     assert sentence([design(is_bound=True)]).startswith("Which design? None: bounds are")
 
 
+def test_the_engine_says_what_is_a_bound() -> None:
+    result = octavo.sim(STRIDED, designs=["base4k", "conventional+mthp", "perfect_l2"])
+    assert [one.is_bound for one in result.total] == [False, False, True]
+    assert result.design("perfect_l2").walk_cycles == 0
+    assert "perfect_l2" not in sentence(result.total)
+
+
+def test_notes_are_of_this_machine() -> None:
+    notes = configure_sim(settings={"core.count": 4}, warm_up=7).notes()
+    assert any("on the 4 cores one after another" in note for note in notes)
+    assert any(note.startswith("The first 7 instructions") for note in notes)
+    assert any("share its TLBs" in note for note in configure_sim().notes())
+
+
 def test_the_sentence_by_hand() -> None:
     """1000 cycles of instructions, 600 of caches: 2000 with 400 of walks, 1600 with none."""
     base = design("small", counts(walk_cycles=300, tlb_cycles=100, resident=996 << 10))
@@ -334,6 +348,7 @@ def test_rows_are_a_table(strided: SimResult, tmp_path: Path) -> None:
         ({"designs": ["base4"]}, "no design `base4`: give one of base4k, .*; did you mean `base4k"),
         ({"designs": []}, "--design is empty: give some of base4k, thp"),
         ({"designs": ["thp", ""]}, "--design is empty"),
+        ({"designs": ["tps+base"]}, r"tps\+base: tps needs pages of all sizes"),
         ({"machine": "skylark"}, "there is no machine `skylark`: .*did you mean `skylake`"),
         ({"machine": "sky\udcff"}, "is no text in UTF-8"),
         ({"designs": ["\udcff"]}, "is no text in UTF-8"),

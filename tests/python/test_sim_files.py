@@ -15,6 +15,7 @@ from referencing import Registry, Resource
 from typer.testing import CliRunner
 
 import octavo
+from octavo._core import designs
 from octavo.cli import app
 from octavo.report.look import UNORDERED
 from octavo.report.sim import render_sim, sim_figures
@@ -52,6 +53,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     several = [sim_process([machine("base4k", counts())], number) for number in range(3)]
     made = {
         "real": octavo.sim(TRACE, interval=5000, warm_up=3000),
+        "all designs": octavo.sim(TRACE, designs=[name for name, _ in designs()]),
         "unified": octavo.sim(TRACE, "r3000", ["base4k"]),
         "measured": octavo.sim(TRACE, **measured_files(folder)),
         "no instructions": octavo.sim(plain),
