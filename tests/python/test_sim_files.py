@@ -201,7 +201,11 @@ def test_the_report_is_a_page_that_stands_alone() -> None:
     page = render_sim(data)
     assert_loads_nothing(page)
     charts = charts_of(page)
-    assert list(charts) == ["misses", "cycles", "memory", "series-0", "series-1", "series-2"]
+    panels = [f"{what}-{number}" for what in ("misses", "memory") for number in range(3)]
+    series = [f"series-{number}" for number in range(3)]
+    assert list(charts) == [*panels[:3], "cycles", *panels[3:], *series]
+    # Several panels in one have no size in a page.
+    assert all(chart["spec"]["width"] == "container" for chart in charts.values())
     assert data["answer"] in page.replace("&#39;", "'")
     assert '<td class="best">' in page
     for figure in sim_figures(data).values():
