@@ -347,7 +347,7 @@ class MachineCounts(TypedDict):
     """The same of each interval that is over."""
     stopped: str | None
     """Why it could not go on, where memory ran out: it counted nothing more."""
-    bound: NotRequired[bool]
+    bound: bool
     """Whether it is a bound that nobody can build, to compare others with."""
 
 class SimProcess(ProcessCounts):

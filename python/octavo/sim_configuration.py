@@ -105,10 +105,19 @@ class SimConfiguration(Scope):
             *([] if self.measured is None else [self.measured.note()]),
             SYSTEM_NOTE,
             OWN_NOTE,
-            SHARED_THREADS_NOTE,
+            self._threads_note(),
             KERNEL_NOTE,
             *([warm] if self.warm_up_instructions else []),
         ]
+
+    def _threads_note(self) -> str:
+        cores = self.machine["core"]["count"]
+        if cores == 1:
+            return SHARED_THREADS_NOTE
+        return (
+            f"Threads of a process are placed on the {cores} cores one after another, as they are "
+            "first seen, and run one at a time, in the order in which they were traced."
+        )
 
     def analysis(self) -> _core.Analysis[SimResult]:
         """What the extension is to find out."""

@@ -115,7 +115,7 @@ def simulated(
         references=references,
         base_cpi=base_cpi,
         stopped=machine["stopped"],
-        is_bound=machine.get("bound", False),
+        is_bound=machine["bound"],
         intervals=tuple(_counts(interval) for interval in machine["intervals"]),
     )
 

@@ -94,7 +94,8 @@ def _grid(machine: str, designs: Sequence[Simulated]) -> Grid:
             None if one.stopped is not None and measure.needs_end else measure.of(one)
             for one in designs
         ]
-        if all(value is None for value in values):
+        buildable = [value for value, one in zip(values, designs, strict=True) if not one.is_bound]
+        if all(value is None for value in buildable or values):
             continue
         if measure.is_marked:
             best += [(len(body), 1 + at) for at in _least(values, designs)]

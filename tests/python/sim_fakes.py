@@ -68,6 +68,7 @@ def machine(
         "counters": listed(of),
         "intervals": [listed(interval) for interval in intervals],
         "stopped": stopped,
+        "bound": False,
     }
 
 

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import octavo
 from octavo.errors import UsageError
-from octavo.sim_choice import NEGLIGIBLE_SHARE, choose_design, memory_bytes, sentence
+from octavo.sim_choice import sentence
 from octavo.sim_configuration import configure_sim
-from octavo.sim_model import Simulated, added
+from octavo.sim_model import added
 from octavo.sim_result import SimResult
 from octavo.sim_view import grids, remarks
 from sim_fakes import counts, design, machine, sim_process, sim_result
@@ -198,80 +196,18 @@ def test_memory_that_runs_out_is_a_result() -> None:
     }
 
 
-def test_a_design_that_stopped_is_not_chosen() -> None:
-    stopped = design("cheap", counts(), stopped="no block is free")
-    dear = design("dear", counts(walk_cycles=900, resident=1 << 20))
-    choice = choose_design([stopped, dear])
-    assert choice is not None
-    assert choice.chosen is dear
-    assert choice.other is None
-    assert sentence([stopped, dear]).startswith("The only one that ran to its end, dear loses")
-    assert choose_design([stopped]) is None
+def test_the_engine_says_what_is_a_bound() -> None:
+    result = octavo.sim(STRIDED, designs=["base4k", "conventional+mthp", "perfect_l2"])
+    assert [one.is_bound for one in result.total] == [False, False, True]
+    assert result.design("perfect_l2").walk_cycles == 0
+    assert "perfect_l2" not in sentence(result.total)
 
 
-def test_a_bound_is_shown_and_never_chosen() -> None:
-    bound = machine("bound", counts())
-    bound["bound"] = True
-    dear = machine("base4k", counts(walk_cycles=900))
-    result = sim_result([sim_process([dear, bound])])
-    grid = next(grids(result))
-    assert grid.head == ("", "base4k", "bound\n(bound)")
-    assert not grid.best
-    choice = choose_design(result.total)
-    assert choice is not None
-    assert (choice.chosen.design, choice.other) == ("base4k", None)
-    assert sentence(result.total).startswith("Alone, base4k loses")
-    assert sentence([design(is_bound=True)]).startswith("Which design? None: bounds are")
-
-
-def test_the_sentence_by_hand() -> None:
-    """1000 cycles of instructions, 600 of caches: 2000 with 400 of walks, 1600 with none."""
-    base = design("small", counts(walk_cycles=300, tlb_cycles=100, resident=996 << 10))
-    huge = design("large", counts(resident=1196 << 10))
-    assert sentence([base, huge]).startswith(
-        "Which design? large: it loses 0.0% of its cycles to translation (small: 20.0%), runs for "
-        "0.8 of its time, and takes 200 KiB (20.0%) more memory. An additive estimate"
-    )
-    same = design("same", base.counts)
-    assert sentence([base, same]).startswith(
-        "Which design? It makes no difference: each loses 20.0% of its cycles to translation and "
-    )
-    assert sentence([base]).startswith("Alone, small loses 20.0% of its cycles")
-
-
-def test_of_two_that_are_as_fast_the_smaller_is_chosen() -> None:
-    slower = design("slower", counts(walk_cycles=7, resident=1 << 20))
-    larger = design("larger", counts(resident=2 << 20))
-    choice = choose_design([larger, slower])
-    assert choice is not None
-    assert (choice.chosen, choice.other) == (slower, larger)
-    assert "runs as long, within half a percent" in sentence([larger, slower])
-    assert "less memory" in sentence([larger, slower])
-
-
-made = st.builds(
-    lambda walks, resident, stops: design(
-        of=counts(walk_cycles=walks, resident=resident), stopped=stops
-    ),
-    st.integers(0, 3000),
-    st.integers(0, 1 << 30),
-    st.sampled_from([None, None, "no block is free"]),
-)
-
-
-@given(st.lists(made, min_size=1, max_size=6))
-def test_no_other_is_better_in_all_ways(designs: list[Simulated]) -> None:
-    choice = choose_design(designs)
-    ran = [one for one in designs if one.stopped is None]
-    assert (choice is None) == (not ran)
-    if choice is None:
-        return
-    chosen = choice.chosen
-    assert chosen.cycles <= min(one.cycles for one in ran) * (1 + NEGLIGIBLE_SHARE)
-    for one in ran:
-        is_faster = one.cycles <= chosen.cycles
-        assert not (is_faster and memory_bytes(one) < memory_bytes(chosen))
-    assert sentence(designs).endswith("time.")
+def test_notes_are_of_this_machine() -> None:
+    notes = configure_sim(settings={"core.count": 4}, warm_up=7).notes()
+    assert any("on the 4 cores one after another" in note for note in notes)
+    assert any(note.startswith("The first 7 instructions") for note in notes)
+    assert any("share its TLBs" in note for note in configure_sim().notes())
 
 
 def test_processes_are_told_apart_and_added_up() -> None:
@@ -334,6 +270,7 @@ def test_rows_are_a_table(strided: SimResult, tmp_path: Path) -> None:
         ({"designs": ["base4"]}, "no design `base4`: give one of base4k, .*; did you mean `base4k"),
         ({"designs": []}, "--design is empty: give some of base4k, thp"),
         ({"designs": ["thp", ""]}, "--design is empty"),
+        ({"designs": ["tps+base"]}, r"tps\+base: tps needs pages of all sizes"),
         ({"machine": "skylark"}, "there is no machine `skylark`: .*did you mean `skylake`"),
         ({"machine": "sky\udcff"}, "is no text in UTF-8"),
         ({"designs": ["\udcff"]}, "is no text in UTF-8"),

@@ -15,6 +15,7 @@ from referencing import Registry, Resource
 from typer.testing import CliRunner
 
 import octavo
+from octavo._core import designs
 from octavo.cli import app
 from octavo.report.look import UNORDERED
 from octavo.report.sim import render_sim, sim_figures
@@ -52,6 +53,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     several = [sim_process([machine("base4k", counts())], number) for number in range(3)]
     made = {
         "real": octavo.sim(TRACE, interval=5000, warm_up=3000),
+        "all designs": octavo.sim(TRACE, designs=[name for name, _ in designs()]),
         "unified": octavo.sim(TRACE, "r3000", ["base4k"]),
         "measured": octavo.sim(TRACE, **measured_files(folder)),
         "no instructions": octavo.sim(plain),
@@ -199,7 +201,11 @@ def test_the_report_is_a_page_that_stands_alone() -> None:
     page = render_sim(data)
     assert_loads_nothing(page)
     charts = charts_of(page)
-    assert list(charts) == ["misses", "cycles", "memory", "series-0", "series-1", "series-2"]
+    panels = [f"{what}-{number}" for what in ("misses", "memory") for number in range(3)]
+    series = [f"series-{number}" for number in range(3)]
+    assert list(charts) == [*panels[:3], "cycles", *panels[3:], *series]
+    # Several panels in one have no size in a page.
+    assert all(chart["spec"]["width"] == "container" for chart in charts.values())
     assert data["answer"] in page.replace("&#39;", "'")
     assert '<td class="best">' in page
     for figure in sim_figures(data).values():

@@ -17,7 +17,8 @@ from octavo.terminal.live import LiveLine, progress_text, trace_text
 from octavo.terminal.sim import show_sim
 from octavo.tracing import means_a_trace
 
-_NAMES = "\n".join(f"  {name:<10} {about}" for name, about in known_designs())
+_WIDTH = max(len(name) for name, _ in known_designs())
+_NAMES = "\n".join(f"  {name:<{_WIDTH}} {about}" for name, about in known_designs())
 _EPILOG = f"""\b
 Designs:
 {_NAMES}
@@ -57,8 +58,9 @@ def sim(
         list[str] | None,
         typer.Option(
             metavar="NAMES",
-            help="Designs, each on a machine of its own; may be given several times (default "
-            f"{','.join(DEFAULT_DESIGNS)}).",
+            help="Designs, each on a machine of its own: those below, or hardware under a policy "
+            "of the operating system, such as conventional+mthp; may be given several times "
+            f"(default {','.join(DEFAULT_DESIGNS)}).",
         ),
     ] = None,
     settings: options.Settings = None,

@@ -11,22 +11,33 @@ from octavo.report.look import UNORDERED, Spec, Values, finished, inline, wide_l
 
 _WIDTH, _HEIGHT = 520, 240
 _PANEL_WIDTH, _PANEL_HEIGHT = 270, 190
+_WIDE_NAMES = 30
+"""Characters that stand side by side below a panel."""
+
+Panels = dict[str, alt.Chart]
+"""Charts that belong together, by name."""
 
 
-def misses_chart(data: dict[str, Any]) -> Spec:
+def misses_panels(data: dict[str, Any]) -> Panels:
     """Misses of each TLB level, a bar for each design, each level on a scale of its own."""
     rate = f"misses per 1000 {data['unit']}"
-    levels = list(dict.fromkeys(value["level"] for value in data["misses"]))
-    panels = [
-        _bars(
-            [value for value in data["misses"] if value["level"] == level],
-            data["designs"],
-            ("rate", rate),
-            [("misses", ",")],
-        ).properties(width=_PANEL_WIDTH, height=_PANEL_HEIGHT, title=level)
-        for level in levels
-    ]
-    return finished(alt.concat(*panels, columns=2, spacing=24))
+    return _panels(data["misses"], "level", data["designs"], ("rate", rate), ("misses", ","))
+
+
+def memory_panels(data: dict[str, Any]) -> Panels:
+    """Memory, a bar for each design, each kind on a scale of its own."""
+    return _panels(data["memory"], "what", data["designs"], ("mib", "MiB"), ("bytes", ","))
+
+
+def panel_chart(panel: alt.Chart) -> Spec:
+    """A panel alone."""
+    return finished(panel)
+
+
+def panels_figure(panels: Panels) -> Spec:
+    """Several side by side, each under its name."""
+    charts = [panel.properties(width=_PANEL_WIDTH, title=name) for name, panel in panels.items()]
+    return finished(alt.concat(*charts, columns=2, spacing=24))
 
 
 def cycles_chart(data: dict[str, Any]) -> Spec:
@@ -51,21 +62,6 @@ def cycles_chart(data: dict[str, Any]) -> Spec:
         .properties(width=_WIDTH, height=alt.Step(34))
     )
     return finished(chart)
-
-
-def memory_chart(data: dict[str, Any]) -> Spec:
-    """Memory, a bar for each design, each kind on a scale of its own."""
-    kinds = list(dict.fromkeys(value["what"] for value in data["memory"]))
-    panels = [
-        _bars(
-            [value for value in data["memory"] if value["what"] == kind],
-            data["designs"],
-            ("mib", "MiB"),
-            [("bytes", ",")],
-        ).properties(width=_PANEL_WIDTH, height=_PANEL_HEIGHT, title=kind)
-        for kind in kinds
-    ]
-    return finished(alt.concat(*panels, columns=2, spacing=24))
 
 
 def series_charts(data: dict[str, Any]) -> dict[str, Spec]:
@@ -100,13 +96,24 @@ def _series(what: str, values: Values, designs: Sequence[str]) -> Spec:
     return finished(chart)
 
 
-def _bars(
+def _panels(
     values: Values,
+    by: str,
     designs: Sequence[str],
     height: tuple[str, str],
-    more: Sequence[tuple[str, str]],
+    more: tuple[str, str],
+) -> Panels:
+    """The values by a field of theirs, each group with bars of its own."""
+    groups: dict[str, Values] = {}
+    for value in values:
+        groups.setdefault(value[by], []).append(value)
+    return {name: _bars(group, designs, height, more) for name, group in groups.items()}
+
+
+def _bars(
+    values: Values, designs: Sequence[str], height: tuple[str, str], more: tuple[str, str]
 ) -> alt.Chart:
-    field, title = height
+    (field, title), (exact, form) = height, more
     chart: alt.Chart = (
         inline(values)
         .mark_bar()
@@ -117,17 +124,20 @@ def _bars(
             tooltip=[
                 alt.Tooltip("design:N"),
                 alt.Tooltip(f"{field}:Q", title=title, format=".4~g"),
-                *(alt.Tooltip(f"{name}:Q", format=form) for name, form in more),
+                alt.Tooltip(f"{exact}:Q", format=form),
             ],
         )
+        .properties(width=_PANEL_WIDTH, height=_PANEL_HEIGHT)
     )
     return chart
 
 
 def _designs(axis: Any, designs: Sequence[str]) -> Any:
     """The designs along an axis, in the order in which they were asked for."""
+    is_crowded = axis is alt.X and sum(map(len, designs)) > _WIDE_NAMES
+    look = alt.Axis(grid=False, labelAngle=-35 if is_crowded else 0, labelOverlap=False)
     scale = alt.Scale(domain=list(designs), paddingInner=0.25)
-    return axis("design:N", title=None, scale=scale, axis=alt.Axis(grid=False, labelAngle=0))
+    return axis("design:N", title=None, scale=scale, axis=look)
 
 
 def _colours(field: str, names: Sequence[str], **legend: Any) -> alt.Color:

@@ -34,6 +34,8 @@ pub struct Hardware {
     /// What it needs of an operating system, and what the paper's name for that is; else it is
     /// nothing but a conventional one.
     pub needs: Option<Need>,
+    /// Whether nobody can build it: others are compared with it, and it is no choice.
+    pub is_bound: bool,
     make: fn(&MachineConfig, &Setup, &PolicyConfig) -> Made,
 }
 
@@ -82,11 +84,11 @@ pub struct Known {
 /// All that translates, a line each.
 #[rustfmt::skip]
 pub const HARDWARE: &[Hardware] = &[
-    Hardware { name: "conventional", about: "TLBs as the machine has them", sizes: Sizes::X86, needs: None, make: make_conventional },
-    Hardware { name: "tps", about: "an any-size first-level TLB in place of those for larger pages", sizes: Sizes::All, needs: Some(Need::TailoredPages), make: make_tps },
-    Hardware { name: "granule", about: "arrays for 4 KiB pages that hold the policy's pages too, each in one entry", sizes: Sizes::All, needs: None, make: make_granule },
-    Hardware { name: "perfect_l1", about: "a first-level TLB that never misses", sizes: Sizes::X86, needs: None, make: make_perfect_l1 },
-    Hardware { name: "perfect_l2", about: "a second-level TLB that never misses", sizes: Sizes::X86, needs: None, make: make_perfect_l2 },
+    Hardware { name: "conventional", about: "TLBs as the machine has them", sizes: Sizes::X86, needs: None, is_bound: false, make: make_conventional },
+    Hardware { name: "tps", about: "an any-size first-level TLB in place of those for larger pages", sizes: Sizes::All, needs: Some(Need::TailoredPages), is_bound: false, make: make_tps },
+    Hardware { name: "granule", about: "arrays for 4 KiB pages that hold the policy's pages too, each in one entry", sizes: Sizes::All, needs: None, is_bound: false, make: make_granule },
+    Hardware { name: "perfect_l1", about: "a first-level TLB that never misses", sizes: Sizes::X86, needs: None, is_bound: true, make: make_perfect_l1 },
+    Hardware { name: "perfect_l2", about: "a second-level TLB that never misses", sizes: Sizes::X86, needs: None, is_bound: true, make: make_perfect_l2 },
 ];
 
 /// All designs with names of their own, in the order in which they are told of.

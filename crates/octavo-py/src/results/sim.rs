@@ -25,6 +25,7 @@ impl Engine for Sim {
                 counters: counters(py, &machine.counters())?,
                 intervals: intervals,
                 stopped: machine.stopped(),
+                bound: design.hardware().is_bound,
             ))?;
         }
         told.set_item("machines", machines)?;
