@@ -362,6 +362,9 @@ class SimResult(RunEnd):
 
     processes: list[SimProcess]
 
+def policies() -> list[tuple[str, str, list[tuple[str, str]]]]:
+    """Every policy of page sizes: its name, what it is, its settings with their usual values."""
+
 def designs() -> list[tuple[str, str]]:
     """Every translation design's name and what it is."""
 

@@ -7,6 +7,7 @@ import typer
 
 from octavo import units
 from octavo._core import designs as known_designs
+from octavo._core import policies as known_policies
 from octavo.cli import options
 from octavo.cli.ending import Files, end
 from octavo.cli.guard import guarded
@@ -19,14 +20,24 @@ from octavo.tracing import means_a_trace
 
 _WIDTH = max(len(name) for name, _ in known_designs())
 _NAMES = "\n".join(f"  {name:<{_WIDTH}} {about}" for name, about in known_designs())
+_POLICIES = "\n".join(
+    f"  {name:<{_WIDTH}} {about}"
+    + "".join(f"\n  {'':<{_WIDTH}}   {key}={value}" for key, value in settings)
+    for name, about, settings in known_policies()
+)
 _EPILOG = f"""\b
 Designs:
 {_NAMES}
 
 \b
+Policies, with their settings (as in tps:span=round-up):
+{_POLICIES}
+
+\b
 Examples:
   octavo sim gzip.oct
   octavo sim --machine zen4 --design base4k --design thp -- ./server --once
+  octavo sim --design tps,tps:promotion_threshold_percent=50,conventional+mthp gzip.oct
   octavo sim --set tlb.l2.main.entries=2048 --set tlb.l2.main.ways=16 gzip.oct
   octavo sim --warm-up 10M --interval 1M --out result gzip.oct
 
