@@ -9,6 +9,17 @@ use crate::design::Design;
 use crate::env::Env;
 use crate::front::{Batch, ImageId, LineAccess, Mark};
 
+/// What a machine has when all is over.
+#[derive(Clone, Debug)]
+pub struct Played {
+    /// What it counted since its warm-up, and what there was at the end.
+    pub counters: Counters,
+    /// What it counted in each interval.
+    pub intervals: Vec<Counters>,
+    /// Why it could not go on, if it could not.
+    pub stopped: Option<String>,
+}
+
 /// A machine of any design: one call a batch.
 pub trait Run: Send {
     /// Plays what comes next. After memory has run out it does nothing more.
@@ -23,6 +34,12 @@ pub trait Run: Send {
 
     /// Whether no frame was lost, and every page table says what memory holds; else what is wrong.
     fn check(&self) -> Result<(), String>;
+
+    /// All of that.
+    fn played(&self) -> Played {
+        let intervals = self.intervals().to_vec();
+        Played { counters: self.counters(), intervals, stopped: self.stopped() }
+    }
 
     /// Why it could not go on, and after how many accesses of lines, if it could not.
     fn stopped(&self) -> Option<String>;

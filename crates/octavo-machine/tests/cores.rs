@@ -100,7 +100,7 @@ fn forked_children_copy_what_they_store_to() {
         assert_eq!((counts.instructions, counts.stores), (2, 1));
         sim.turn(0);
         touch(&mut sim, 1, &load, 0x1000_0000);
-        sim.all_ended();
+        sim.finish();
         let counters = sim.machines()[0].counters();
         assert_eq!(get(&counters, "os", "copy_on_write_faults"), 1, "{address_spaces:?}");
         assert_eq!(get(&counters, "os", "bytes_copied"), 4096);

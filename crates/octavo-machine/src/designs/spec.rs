@@ -37,7 +37,7 @@ pub enum SpecError {
         /// The policy.
         policy: String,
         /// What is wrong.
-        error: SettingError,
+        error: Box<SettingError>,
     },
     /// A setting without a value.
     #[error("{design}: `{setting}`: give KEY=VALUE")]
@@ -148,7 +148,7 @@ impl DesignSpec {
             config.set(key, value).map_err(|error| SpecError::Setting {
                 design: quoted(name),
                 policy: policy.to_owned(),
-                error,
+                error: Box::new(error),
             })?;
         }
         if let Some(need) = hardware.needs.filter(|need| !need.is_served(&config)) {

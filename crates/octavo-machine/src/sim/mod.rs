@@ -17,8 +17,8 @@ use rayon::prelude::*;
 
 use crate::config::{self, ConfigError};
 use crate::designs::{DesignSpec, Setup};
-use crate::front::{Batch, Front, ImageId, Mark};
-use crate::machine::Run;
+use crate::front::{Batch, Filter, Front, Image, ImageId, Mark};
+use crate::machine::{Played, Run};
 use process::{Placement, Process};
 use schedule::Schedule;
 
@@ -56,6 +56,8 @@ pub struct Sim {
     /// How many there have been.
     begun: u32,
     machines: Vec<Box<dyn Run>>,
+    /// What they had, once all is over.
+    played: Vec<Played>,
     /// What those had that are no more.
     gone: Counts,
     schedule: Schedule,
@@ -79,6 +81,7 @@ impl Sim {
             waiting: BTreeMap::new(),
             begun: 0,
             machines,
+            played: Vec::new(),
             gone: Counts::default(),
             schedule: Schedule::new(config.warm_up_instructions, config.interval_instructions),
             is_mapped: false,
@@ -139,7 +142,21 @@ impl Sim {
         &self.machines
     }
 
-    /// All is over: only results are asked for from now on.
+    /// What the machines have, in the order of their designs, once all is over.
+    pub fn played(&self) -> &[Played] {
+        &self.played
+    }
+
+    /// All is over, and the machines go: there may be hundreds of processes.
+    fn close(&mut self) {
+        self.finish();
+        self.played = self.machines.drain(..).map(|machine| machine.played()).collect();
+        self.running.image = Image::new(self.config.machine.page_table.levels);
+        self.emptied = Batch::default();
+        self.front = Front::new(config::lines(&self.config.machine), Filter::Nothing);
+    }
+
+    /// Whatever came has been played.
     pub fn finish(&mut self) {
         if self.schedule.is_due() {
             self.mark();
@@ -233,7 +250,7 @@ impl WordConsumer for Sim {
 
 impl Observer for Sim {
     fn ended(&mut self, _: &StreamIdentity, _: &StreamEnd) {
-        self.finish();
+        self.close();
     }
 
     fn progress(&self) -> StreamProgress {
@@ -287,6 +304,6 @@ impl TurnConsumer for Sim {
     }
 
     fn all_ended(&mut self) {
-        self.finish();
+        self.close();
     }
 }
