@@ -13,7 +13,7 @@ mod caches;
 mod walk_caches;
 
 pub use array::{
-    AnySizeArray, Geometry, GeometryError, NO_KEY, ParseReplacementError, Replacement, SetArray,
+    AnySizeArray, Geometry, GeometryError, NO_KEY, ParseReplacementError, Replacement, SetArray, Slot,
 };
 pub use asid::Asid;
 pub use caches::{
