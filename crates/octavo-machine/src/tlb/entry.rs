@@ -15,9 +15,6 @@ const ORDER_MASK: u64 = 31;
 const FRAME_SHIFT: u32 = 7;
 
 impl Value {
-    /// Of no page.
-    pub(super) const NOTHING: Value = Value(0);
-
     /// A page of `size` whose first base frame is `frame`.
     pub const fn new(
         frame: FrameNumber,
@@ -70,6 +67,9 @@ pub struct Held {
 }
 
 impl Held {
+    /// No page.
+    pub(super) const NOTHING: Held = Held { size: PageSize::BASE, value: Value(0) };
+
     /// A page of a page table.
     pub fn of(leaf: &Leaf, is_dirty: bool) -> Self {
         let value = Value::new(leaf.frame, leaf.size, leaf.rights.write, is_dirty);

@@ -3,6 +3,7 @@
 mod array;
 mod entry;
 mod first;
+mod recent;
 
 use octavo_config::{Fill, PageSizes, TlbLevel};
 use octavo_hw::{Asid, GeometryError};
@@ -11,6 +12,7 @@ use octavo_types::{Instructions, PageNumber, PageSize};
 
 use crate::counters::{Counters, Lookups};
 use array::Array;
+use recent::Recent;
 
 pub use entry::{Held, Value};
 pub use first::{First, FirstTlb};
@@ -27,25 +29,9 @@ pub struct Tlb {
     /// By the order of a page's size, the array it goes to and the size that it has there.
     places: [Option<(u8, PageSize)>; ORDERS],
     lookups: Lookups,
-    last: Last,
-    /// Whether to look the same entry up again changes nothing.
-    keeps_last: bool,
+    recent: Recent,
     fill: Fill,
     hit_latency_cycles: u32,
-}
-
-/// The entry that was looked up or filled last.
-#[derive(Clone, Copy)]
-struct Last {
-    /// The first base page above `order` bits, and the address space; nobody's where there is none.
-    key: u64,
-    order: u8,
-    array: u8,
-    value: Value,
-}
-
-impl Last {
-    const NONE: Last = Last { key: u64::MAX, order: 0, array: 0, value: Value::NOTHING };
 }
 
 impl Tlb {
@@ -70,14 +56,13 @@ impl Tlb {
             }
         }
         Ok(Tlb {
-            keeps_last: arrays.values().all(|config| !config.replacement.retouch_changes()),
             arrays: arrays
                 .iter()
                 .map(|(name, config)| Array::new(name, config, instructions))
                 .collect::<Result<_, _>>()?,
             places,
             lookups: Lookups::default(),
-            last: Last::NONE,
+            recent: Recent::new(),
             fill: config.fill,
             hit_latency_cycles: config.hit_latency_cycles,
         })
@@ -99,12 +84,12 @@ impl Tlb {
     /// find it, once it has been filled.
     #[inline(always)]
     pub fn look_up(&mut self, asid: Asid, page: PageNumber, references: u32) -> Option<Held> {
-        let last = &self.last;
-        if asid.tag(page.raw() >> last.order) == last.key {
+        if let Some(found) = self.recent.find(asid, page) {
+            let array = &mut self.arrays[usize::from(found.array)];
             self.lookups.hits += u64::from(references);
-            self.arrays[usize::from(last.array)].hits += u64::from(references);
-            let size = size_of(last.order);
-            return Some(Held { size, value: last.value });
+            array.hits += u64::from(references);
+            array.touch(found.slot);
+            return Some(found.held);
         }
         self.search(asid, page, references)
     }
@@ -112,10 +97,10 @@ impl Tlb {
     #[inline(never)]
     fn search(&mut self, asid: Asid, page: PageNumber, references: u32) -> Option<Held> {
         for number in 0..self.arrays.len() {
-            if let Some(held) = self.arrays[number].look_up(asid, page) {
+            if let Some((held, slot)) = self.arrays[number].look_up(asid, page) {
                 self.arrays[number].hits += u64::from(references);
                 self.lookups.hits += u64::from(references);
-                self.remember(asid, page, held, number);
+                self.recent.remember(asid, page, held, (number as u8, slot));
                 return Some(held);
             }
         }
@@ -139,25 +124,33 @@ impl Tlb {
         let array = &mut self.arrays[usize::from(number)];
         array.hits += u64::from(references.saturating_sub(1));
         let evicted = array.fill(asid, page, held);
-        self.remember(asid, page, held, usize::from(number));
+        // What covers more than one base page may come before what was found, or go from under it.
+        self.recent.forget(page);
+        match evicted {
+            None if size == PageSize::BASE => {}
+            Some((_, gone, of)) if size == PageSize::BASE && of.size == size => {
+                self.recent.forget(gone);
+            }
+            _ => self.recent.clear(),
+        }
         evicted
     }
 
     /// Takes out all entries that cover any of these base pages, and returns how many.
     pub fn invalidate(&mut self, asid: Asid, pages: &Pages) -> usize {
-        self.last = Last::NONE;
+        self.recent.clear();
         self.arrays.iter_mut().map(|array| array.invalidate(asid, pages)).sum()
     }
 
     /// Takes out whatever covers a base page.
     pub fn take(&mut self, asid: Asid, page: PageNumber) {
-        self.last = Last::NONE;
+        self.recent.clear();
         self.arrays.iter_mut().for_each(|array| array.take(asid, page));
     }
 
     /// Takes all out.
     pub fn clear(&mut self) {
-        self.last = Last::NONE;
+        self.recent.clear();
         self.arrays.iter_mut().for_each(Array::clear);
     }
 
@@ -168,15 +161,6 @@ impl Tlb {
         for array in &self.arrays {
             let lookups = Lookups { hits: array.hits, misses: accesses - array.hits };
             lookups.tell(&format!("{component}.{}", array.name), counters);
-        }
-    }
-
-    #[inline(always)]
-    fn remember(&mut self, asid: Asid, page: PageNumber, held: Held, array: usize) {
-        if self.keeps_last {
-            let order = held.size.base_shift();
-            let key = asid.tag(page.raw() >> order);
-            self.last = Last { key, order, array: array as u8, value: held.value };
         }
     }
 }
