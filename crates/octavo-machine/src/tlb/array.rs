@@ -5,7 +5,9 @@ use octavo_hw::{AnySizeArray, Asid, GeometryError, SetArray};
 use octavo_os::vmas::Pages;
 use octavo_types::{Instructions, PageNumber, PageSize};
 
-use super::{Held, Value, size_of};
+use super::groups::Groups;
+use super::ranges::Ranges;
+use super::{Held, LongRuns, Value, size_of};
 
 /// An array, its name and the references that it served.
 pub struct Array {
@@ -22,6 +24,12 @@ enum Store {
         sets: SetArray<Value>,
     },
     AnySize(AnySizeArray<Value>),
+    Groups(Groups),
+    Ranges {
+        ranges: Ranges,
+        /// The longest that neighbours are merged to.
+        limit_pages: u64,
+    },
 }
 
 /// Bits of a key that say the size.
@@ -29,12 +37,12 @@ const ORDER_BITS: u32 = 5;
 
 /// The key of the page of an order that holds a base page.
 #[inline(always)]
-fn key(asid: Asid, page: PageNumber, order: u8) -> u64 {
+pub fn key(asid: Asid, page: PageNumber, order: u8) -> u64 {
     asid.tag(page.raw() >> order << ORDER_BITS | u64::from(order))
 }
 
 /// The first base page and the order in a key.
-fn parts(key: u64) -> (PageNumber, u8) {
+pub fn parts(key: u64) -> (PageNumber, u8) {
     let order = (key % (1 << ORDER_BITS)) as u8;
     (PageNumber::new((key & (Asid::ONLY.tag(u64::MAX))) >> ORDER_BITS << order), order)
 }
@@ -60,6 +68,25 @@ impl Array {
         Ok(Array { name: name.to_owned(), hits: 0, store })
     }
 
+    /// An array that has an entry for a run of base pages inside an aligned group of 2^`group_log2`,
+    /// whose sets are those of groups.
+    pub fn of_groups(
+        name: &str,
+        config: &TlbArray,
+        group_log2: u8,
+        instructions: Instructions,
+    ) -> Result<Self, GeometryError> {
+        let store = Store::Groups(Groups::new(config, group_log2, instructions)?);
+        Ok(Array { name: name.to_owned(), hits: 0, store })
+    }
+
+    /// An array of runs of any length, which are merged as they continue one another.
+    pub fn of_ranges(config: &LongRuns) -> Self {
+        let LongRuns { name, entries, limit_pages, .. } = *config;
+        let store = Store::Ranges { ranges: Ranges::new(entries), limit_pages };
+        Array { name: name.to_owned(), hits: 0, store }
+    }
+
     /// The page that holds a base page, if it is here, which is a use of it.
     #[inline(always)]
     pub fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<Held> {
@@ -79,10 +106,13 @@ impl Array {
                 let (size, value) = array.look_up(asid, page)?;
                 Some(Held { size, value: *value })
             }
+            Store::Groups(groups) => groups.look_up(asid, page),
+            Store::Ranges { ranges, .. } => ranges.look_up(asid, page),
         }
     }
 
-    /// Puts a page in that holds a base page, and returns what gave way.
+    /// Puts a page in that holds a base page, and returns what gave way. (A range that gives way is
+    /// gone: no other array could take it.)
     pub fn fill(
         &mut self,
         asid: Asid,
@@ -103,6 +133,14 @@ impl Array {
                 let first = PageNumber::new(number.raw() << size.base_shift());
                 Some((asid, first, Held { size, value }))
             }
+            Store::Groups(groups) => groups.fill(asid, page, held),
+            Store::Ranges { ranges, limit_pages } => {
+                let (before, first) = held.first_of_run();
+                let pages = first.value.run().1 + 1;
+                let start = page.raw() - before;
+                ranges.merge(asid, start..start + pages, first.value, *limit_pages);
+                None
+            }
         }
     }
 
@@ -119,6 +157,10 @@ impl Array {
             Store::AnySize(array) => {
                 array.invalidate(asid, page..PageNumber::new(page.raw() + 1));
             }
+            Store::Groups(groups) => groups.take(asid, page),
+            Store::Ranges { ranges, .. } => {
+                ranges.invalidate(asid, &(page.raw()..page.raw() + 1));
+            }
         }
     }
 
@@ -133,6 +175,8 @@ impl Array {
             Store::AnySize(array) => {
                 array.invalidate(asid, PageNumber::new(pages.start)..PageNumber::new(pages.end))
             }
+            Store::Groups(groups) => groups.invalidate(asid, pages),
+            Store::Ranges { ranges, .. } => ranges.invalidate(asid, pages),
         }
     }
 
@@ -141,6 +185,8 @@ impl Array {
         match &mut self.store {
             Store::Sets { sets, .. } => sets.clear(),
             Store::AnySize(array) => array.clear(),
+            Store::Groups(groups) => groups.clear(),
+            Store::Ranges { ranges, .. } => ranges.clear(),
         }
     }
 }

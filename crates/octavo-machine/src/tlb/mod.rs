@@ -3,8 +3,10 @@
 mod array;
 mod entry;
 mod first;
+mod groups;
+mod ranges;
 
-use octavo_config::{Fill, PageSizes, TlbLevel};
+use octavo_config::{Fill, PageSizes, TlbArray, TlbLevel};
 use octavo_hw::{Asid, GeometryError};
 use octavo_os::vmas::Pages;
 use octavo_types::{Instructions, PageNumber, PageSize};
@@ -14,6 +16,7 @@ use array::Array;
 
 pub use entry::{Held, Value};
 pub use first::{First, FirstTlb};
+pub use ranges::Ranges;
 
 /// Orders of page sizes, from 4 KiB up.
 const ORDERS: usize = (PageSize::LARGEST.base_shift() + 1) as usize;
@@ -32,6 +35,30 @@ pub struct Tlb {
     keeps_last: bool,
     fill: Fill,
     hit_latency_cycles: u32,
+    coalescing: Coalescing,
+}
+
+/// How a level coalesces: nothing, unless told so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Coalescing {
+    /// The logarithm of the base pages of an aligned group, 3 at most: arrays of base pages that have
+    /// sets hold runs inside such groups, and the sets are those of groups. 0: they hold single pages.
+    pub group_log2: u8,
+    /// A further array, if there is one, for longer runs.
+    pub long_runs: Option<LongRuns>,
+}
+
+/// A fully associative array of runs of base pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LongRuns {
+    /// Its name.
+    pub name: &'static str,
+    /// How many runs it holds.
+    pub entries: usize,
+    /// Runs that have more pages than this go there, and to no other array of the level.
+    pub above_pages: u64,
+    /// The longest that runs are merged to.
+    pub limit_pages: u64,
 }
 
 /// The entry that was looked up or filled last.
@@ -50,7 +77,11 @@ impl Last {
 
 impl Tlb {
     /// An empty level.
-    pub fn new(config: &TlbLevel, instructions: Instructions) -> Result<Self, GeometryError> {
+    pub fn new(
+        config: &TlbLevel,
+        coalescing: Coalescing,
+        instructions: Instructions,
+    ) -> Result<Self, GeometryError> {
         let arrays = &config.arrays;
         let mut places = [None; ORDERS];
         for (order, place) in places.iter_mut().enumerate() {
@@ -69,17 +100,23 @@ impl Tlb {
                 }
             }
         }
+        let array = |(name, config): (&String, &TlbArray)| {
+            if coalescing.group_log2 > 0 && holds_base_pages(config) {
+                return Array::of_groups(name, config, coalescing.group_log2, instructions);
+            }
+            Array::new(name, config, instructions)
+        };
+        let long_runs = coalescing.long_runs.as_ref().map(|runs| Ok(Array::of_ranges(runs)));
         Ok(Tlb {
             keeps_last: arrays.values().all(|config| !config.replacement.retouch_changes()),
-            arrays: arrays
-                .iter()
-                .map(|(name, config)| Array::new(name, config, instructions))
-                .collect::<Result<_, _>>()?,
+            // The array of long runs is the last.
+            arrays: arrays.iter().map(array).chain(long_runs).collect::<Result<_, _>>()?,
             places,
             lookups: Lookups::default(),
             last: Last::NONE,
             fill: config.fill,
             hit_latency_cycles: config.hit_latency_cycles,
+            coalescing,
         })
     }
 
@@ -125,7 +162,15 @@ impl Tlb {
         None
     }
 
-    /// Fills a page in which a base page lies, after a look-up of so many references has missed.
+    /// The entry that was just found for so many references is not sufficient for the first of them;
+    /// the others will be served by what is filled, maybe in another array.
+    pub fn retract(&mut self, references: u32) {
+        if self.keeps_last {
+            self.arrays[usize::from(self.last.array)].hits -= u64::from(references.max(1) - 1);
+        }
+    }
+
+    /// Fills a page in which a base page lies, after a look-up of so many references has not sufficed.
     /// Returns what gave way to it, if anything did: a base page of it, and the page.
     pub fn fill(
         &mut self,
@@ -134,12 +179,19 @@ impl Tlb {
         held: Held,
         references: u32,
     ) -> Option<(Asid, PageNumber, Held)> {
-        let (number, size) = self.places[usize::from(held.size.base_shift())]?;
-        let held = if size < held.size { held.part(page, size) } else { held };
-        let array = &mut self.arrays[usize::from(number)];
+        let (before, after) = held.value.run();
+        let (number, held) = match self.coalescing.long_runs {
+            Some(runs) if before + 1 + after > runs.above_pages => (self.arrays.len() - 1, held),
+            _ => {
+                let (number, size) = self.places[usize::from(held.size.base_shift())]?;
+                let held = if size < held.size { held.part(page, size) } else { held };
+                (usize::from(number), held.in_group(page, self.coalescing.group_log2))
+            }
+        };
+        let array = &mut self.arrays[number];
         array.hits += u64::from(references.saturating_sub(1));
         let evicted = array.fill(asid, page, held);
-        self.remember(asid, page, held, usize::from(number));
+        self.remember(asid, page, held, number);
         evicted
     }
 
@@ -179,6 +231,11 @@ impl Tlb {
             self.last = Last { key, order, array: array as u8, value: held.value };
         }
     }
+}
+
+/// Whether an array has sets and holds base pages.
+fn holds_base_pages(config: &TlbArray) -> bool {
+    matches!(&config.page_sizes, PageSizes::List(sizes) if sizes.contains(&PageSize::BASE))
 }
 
 /// The size that is 2^`order` base pages.
