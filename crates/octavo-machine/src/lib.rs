@@ -22,4 +22,4 @@ pub use env::{Env, Walked};
 pub use front::{Batch, Filter, Front, Image, ImageId, Kind, LineAccess, Lines, Mark};
 pub use machine::{Machine, Played, Run};
 pub use sim::{Sim, SimConfig, everything};
-pub use tlb::{First, FirstTlb, Held, Tlb, Value};
+pub use tlb::{Coalescing, First, FirstTlb, Held, LongRuns, Ranges, Tlb, Value};

@@ -1,40 +1,57 @@
-//! Conventional machines count exactly what naive ones do.
+//! Machines count exactly what naive ones do.
 
 mod common;
 
-use common::naive::NaiveMachine;
+use common::naive::{Beside, NaiveMachine};
 use common::{check_laws, config, play, tiny};
 use octavo_config::{Fill, FirstLevel, MachineConfig};
 use octavo_hw::Replacement;
 use octavo_machine::Sim;
+use octavo_machine::designs::{Sizes, colt};
 use octavo_oracle::strategies::{RandomStream, Step, stream};
 use octavo_os::frames::{Frames, MemoryShape, Order};
 use octavo_os::page_table::Format;
-use octavo_os::policy::{BasePages, Policy, Thp, ThpConfig};
+use octavo_os::policy::{PolicyConfig, by_name};
 use octavo_os::{Memory, Os};
-use octavo_types::{Consumer, Event, Instructions, PageSize};
+use octavo_types::{Consumer, Event, Instructions};
 use proptest::prelude::*;
 
-fn naive(config: &MachineConfig, design: &str) -> NaiveMachine {
-    let shape = MemoryShape::new(config.memory.bytes >> 12, Order::LINUX).unwrap();
-    let (sizes, policy): (&[PageSize], Box<dyn Policy>) = match design {
-        "base4k" => (&[], Box::new(BasePages)),
-        _ => (&[PageSize::HUGE], Box::new(Thp::new(ThpConfig::default()))),
+/// What stands beside the conventional TLBs of a design, and its policy, by name.
+fn parts(design: &str) -> (Beside, PolicyConfig) {
+    let (hardware, policy) = design.split_once('+').unwrap();
+    let beside = match hardware {
+        "conventional" => Beside::Nothing,
+        "colt" => Beside::Coalescing(colt::ALL),
+        "colt_sa" => Beside::Coalescing(colt::SETS),
+        "colt_fa" => Beside::Coalescing(colt::FULLY_ASSOCIATIVE),
+        "rmm" => Beside::Ranges,
+        "direct_segment" => Beside::Segment,
+        _ => panic!("no naive {hardware}"),
     };
-    let format = Format { levels: config.page_table.levels, ..Format::default() };
-    NaiveMachine::new(config, Os::new(Memory::new(Frames::new(shape), sizes, format), policy))
+    (beside, (by_name(policy).unwrap().usual)())
 }
 
-fn compare(machine: &MachineConfig, stream: &RandomStream) -> Result<(), TestCaseError> {
-    let designs = ["base4k", "thp"];
+fn naive(config: &MachineConfig, beside: Beside, policy: &PolicyConfig) -> NaiveMachine {
+    let shape = MemoryShape::new(config.memory.bytes >> 12, Order::LINUX).unwrap();
+    let format = Format { levels: config.page_table.levels, ..Format::default() };
+    let memory = Memory::new(Frames::new(shape), &Sizes::X86.list(), format);
+    NaiveMachine::new(config, Os::new(memory, policy.build()), beside)
+}
+
+fn compare(
+    machine: &MachineConfig,
+    stream: &RandomStream,
+    designs: &[&str],
+) -> Result<(), TestCaseError> {
     for instructions in Instructions::all() {
-        let mut config = config(machine.clone(), &designs);
+        let mut config = config(machine.clone(), designs);
         config.instructions = instructions;
         config.is_checked = instructions == Instructions::PORTABLE;
         let mut sim = Sim::new(&config).unwrap();
         play(&mut sim, stream);
         for (design, machine_of) in designs.iter().zip(sim.machines()) {
-            let mut naive = naive(machine, design);
+            let (beside, policy) = parts(design);
+            let mut naive = naive(machine, beside, &policy);
             let mut is_known = false;
             for step in &stream.steps {
                 match step {
@@ -69,38 +86,69 @@ fn compare(machine: &MachineConfig, stream: &RandomStream) -> Result<(), TestCas
     Ok(())
 }
 
+/// Machines of other kinds than the [tiny] one.
+fn other(kind: u32) -> MachineConfig {
+    let mut machine = tiny();
+    match kind {
+        0 => {
+            let FirstLevel::Split { l1d, .. } = machine.tlb.first else { unreachable!() };
+            machine.tlb.first = FirstLevel::Unified { l1: l1d };
+        }
+        1 => machine.tlb.l2.as_mut().unwrap().fill = Fill::Victim,
+        2 => machine.tlb.l2 = None,
+        3 => machine.cache.l1d.replacement = Replacement::Srrip,
+        4 => {
+            let FirstLevel::Split { l1i, l1d } = &mut machine.tlb.first else { unreachable!() };
+            l1i.arrays[0].replacement = Replacement::TreePlru;
+            l1d.arrays[0].replacement = Replacement::Fifo;
+            // Huge pages go in by parts.
+            l1d.arrays.shift_remove("2m");
+        }
+        _ => {
+            machine.page_table.levels = 5;
+            machine.cache.line_bytes = 128;
+            machine.walker.caches.clear();
+        }
+    }
+    machine
+}
+
+const KINDS: u32 = 6;
+const CONVENTIONAL: &[&str] = &["conventional+base", "conventional+thp"];
+const COLT: &[&str] =
+    &["colt+base", "colt_sa+base", "colt_fa+base", "colt+thp", "colt_sa+eager", "colt_fa+eager"];
+const RANGES: &[&str] = &["rmm+eager", "direct_segment+eager"];
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn small_machines_count_what_naive_ones_do(stream in stream(1..120)) {
-        compare(&tiny(), &stream)?;
+        compare(&tiny(), &stream, CONVENTIONAL)?;
     }
 
     #[test]
-    fn so_do_other_kinds(stream in stream(1..120), kind in 0..6) {
-        let mut machine = tiny();
-        match kind {
-            0 => {
-                let FirstLevel::Split { l1d, .. } = machine.tlb.first else { unreachable!() };
-                machine.tlb.first = FirstLevel::Unified { l1: l1d };
-            }
-            1 => machine.tlb.l2.as_mut().unwrap().fill = Fill::Victim,
-            2 => machine.tlb.l2 = None,
-            3 => machine.cache.l1d.replacement = Replacement::Srrip,
-            4 => {
-                let FirstLevel::Split { l1i, l1d } = &mut machine.tlb.first else { unreachable!() };
-                l1i.arrays[0].replacement = Replacement::TreePlru;
-                l1d.arrays[0].replacement = Replacement::Fifo;
-                // Huge pages go in by parts.
-                l1d.arrays.shift_remove("2m");
-            }
-            _ => {
-                machine.page_table.levels = 5;
-                machine.cache.line_bytes = 128;
-                machine.walker.caches.clear();
-            }
-        }
-        compare(&machine, &stream)?;
+    fn so_do_other_kinds(stream in stream(1..120), kind in 0..KINDS) {
+        compare(&other(kind), &stream, CONVENTIONAL)?;
+    }
+
+    #[test]
+    fn so_do_those_that_coalesce(stream in stream(1..120)) {
+        compare(&tiny(), &stream, COLT)?;
+    }
+
+    #[test]
+    fn so_do_other_kinds_that_coalesce(stream in stream(1..120), kind in 0..KINDS) {
+        compare(&other(kind), &stream, COLT)?;
+    }
+
+    #[test]
+    fn so_do_those_with_ranges(stream in stream(1..120)) {
+        compare(&tiny(), &stream, RANGES)?;
+    }
+
+    #[test]
+    fn so_do_other_kinds_with_ranges(stream in stream(1..120), kind in 0..KINDS) {
+        compare(&other(kind), &stream, RANGES)?;
     }
 }

@@ -1,7 +1,7 @@
 //! What machines have: first-level TLBs for instructions and for data, each an array for each page
 //! size or so, a second level behind both, and a walk behind that.
 
-use octavo_config::{TlbConfig, TlbLevel};
+use octavo_config::TlbConfig;
 use octavo_hw::Asid;
 use octavo_os::vmas::Pages;
 use octavo_types::{FrameNumber, Instructions, PageNumber};
@@ -11,7 +11,9 @@ use crate::counters::Counters;
 use crate::design::Design;
 use crate::env::Env;
 use crate::front::{Kind, LineAccess};
-use crate::tlb::{First, FirstTlb, Held, Tlb};
+use crate::tlb::{Coalescing, First, FirstTlb, Held, Tlb};
+
+use super::colt::with_run;
 
 /// The conventional design.
 pub struct Conventional {
@@ -20,16 +22,28 @@ pub struct Conventional {
     /// Whether a hit in the second level fills the whole page into the first, of which the second
     /// has a part.
     fills_whole: bool,
+    /// Whether walks tell of the neighbours of a base page.
+    coalesces: bool,
 }
 
 impl Conventional {
     /// One that knows nothing.
     pub fn new(config: &TlbConfig, instructions: Instructions) -> Result<Self, ConfigError> {
-        let second = |config: &TlbLevel| {
-            Tlb::new(config, instructions).map_err(|error| ConfigError::Tlb { level: "l2", error })
-        };
-        let l1 = FirstTlb::new(&config.first, instructions)?;
-        Ok(Conventional { l1, l2: config.l2.as_ref().map(second).transpose()?, fills_whole: false })
+        Self::coalescing(config, Coalescing::default(), instructions)
+    }
+
+    /// One that knows nothing, and coalesces. The array of long runs is in the first level.
+    pub fn coalescing(
+        config: &TlbConfig,
+        coalescing: Coalescing,
+        instructions: Instructions,
+    ) -> Result<Self, ConfigError> {
+        let l1 = FirstTlb::new(&config.first, coalescing, instructions)?;
+        let behind = Coalescing { long_runs: None, ..coalescing };
+        let l2 = config.l2.as_ref().map(|config| Tlb::new(config, behind, instructions));
+        let l2 = l2.transpose().map_err(|error| ConfigError::Tlb { level: "l2", error })?;
+        let coalesces = coalescing != Coalescing::default();
+        Ok(Conventional { l1, l2, fills_whole: false, coalesces })
     }
 
     /// The same; a hit in the second level fills whole pages into the first.
@@ -40,24 +54,11 @@ impl Conventional {
     /// The first level has missed.
     #[inline(never)]
     fn missed(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Held> {
-        let asid = env.asid();
-        if let Some(l2) = &mut self.l2
-            && let Some(held) = l2.look_up(asid, page, 1)
-        {
-            env.add_tlb_cycles(l2.hit_latency_cycles());
-            if held.value.serves(access.kind() == Kind::Store) {
-                if l2.holds_victims() {
-                    l2.take(asid, page);
-                }
-                let held = if self.fills_whole { held.whole() } else { held };
-                let evicted = self.l1.fill(asid, page, held, access);
-                self.evicted(evicted);
-                return Some(held);
-            }
+        if let First::Serves(held) = self.second(env, page, access) {
+            return Some(held);
         }
         let held = self.walk_and_fill_second(env, page, access)?;
-        let evicted = self.l1.fill(asid, page, held, access);
-        self.evicted(evicted);
+        self.fill_first(env.asid(), page, held, access);
         Some(held)
     }
 
@@ -70,8 +71,7 @@ impl Conventional {
         access: LineAccess,
     ) -> Option<Held> {
         let held = self.walk_and_fill_second(env, page, access)?;
-        let evicted = self.l1.replace(env.asid(), page, held, access);
-        self.evicted(evicted);
+        self.replace_first(env.asid(), page, held, access);
         Some(held)
     }
 
@@ -82,13 +82,72 @@ impl Conventional {
         access: LineAccess,
     ) -> Option<Held> {
         let held = self.walk(env, page, access)?.held;
+        let held = if self.coalesces { with_run(env, page, held) } else { held };
+        self.fill_second(env.asid(), page, held);
+        Some(held)
+    }
+
+    /// Looks a page up in the first level.
+    #[inline(always)]
+    pub(super) fn first(&mut self, env: &Env, page: PageNumber, access: LineAccess) -> First {
+        self.l1.look_up(env.asid(), page, access)
+    }
+
+    /// Looks a page up in the second level that the first has missed. Where that serves the reference,
+    /// the page is in the first level then.
+    pub(super) fn second(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> First {
+        let asid = env.asid();
+        let Some(l2) = &mut self.l2 else { return First::Misses };
+        let Some(held) = l2.look_up(asid, page, 1) else { return First::Misses };
+        env.add_tlb_cycles(l2.hit_latency_cycles());
+        if !held.value.serves(access.kind() == Kind::Store) {
+            return First::Insufficient;
+        }
+        if l2.holds_victims() {
+            l2.take(asid, page);
+        }
+        let held = if self.fills_whole { held.whole() } else { held };
+        self.fill_first(asid, page, held, access);
+        First::Serves(held)
+    }
+
+    /// What a hit in the second level costs beyond the first.
+    pub(super) fn second_latency_cycles(&self) -> u32 {
+        self.l2.as_ref().map_or(0, Tlb::hit_latency_cycles)
+    }
+
+    /// A walk has found a page: the second level has it from now on, unless it holds victims.
+    pub(super) fn fill_second(&mut self, asid: Asid, page: PageNumber, held: Held) {
         if let Some(l2) = &mut self.l2 {
-            l2.take(env.asid(), page);
+            l2.take(asid, page);
             if !l2.holds_victims() {
-                l2.fill(env.asid(), page, held, 1);
+                l2.fill(asid, page, held, 1);
             }
         }
-        Some(held)
+    }
+
+    /// A page goes to the first level, which has missed it.
+    pub(super) fn fill_first(
+        &mut self,
+        asid: Asid,
+        page: PageNumber,
+        held: Held,
+        access: LineAccess,
+    ) {
+        let evicted = self.l1.fill(asid, page, held, access);
+        self.evicted(evicted);
+    }
+
+    /// A page goes to the first level in place of what was not sufficient.
+    pub(super) fn replace_first(
+        &mut self,
+        asid: Asid,
+        page: PageNumber,
+        held: Held,
+        access: LineAccess,
+    ) {
+        let evicted = self.l1.replace(asid, page, held, access);
+        self.evicted(evicted);
     }
 
     /// What the first level has evicted goes into the second, if that holds victims.
@@ -105,7 +164,7 @@ impl Design for Conventional {
     #[inline(always)]
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
         let page = env.page(access);
-        let held = match self.l1.look_up(env.asid(), page, access) {
+        let held = match self.first(env, page, access) {
             First::Serves(held) => held,
             First::Insufficient => self.insufficient(env, page, access)?,
             First::Misses => self.missed(env, page, access)?,

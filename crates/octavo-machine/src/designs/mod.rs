@@ -1,9 +1,12 @@
 //! All designs, a file each: [`HARDWARE`] says what a machine can be made of, and [`DESIGNS`] which
 //! operating system each usually has.
 
+pub mod colt;
 mod conventional;
+mod direct_segment;
 mod granule;
 mod perfect;
+mod rmm;
 mod spec;
 mod tps;
 
@@ -18,9 +21,12 @@ use crate::config::ConfigError;
 use crate::design::Design;
 use crate::env::Env;
 use crate::machine::{Machine, Run};
+use crate::tlb::Coalescing;
 
 pub use conventional::Conventional;
+pub use direct_segment::DirectSegment;
 pub use perfect::{PerfectL1, PerfectL2};
+pub use rmm::Rmm;
 pub use spec::{DesignSpec, SpecError};
 
 /// What translates.
@@ -87,6 +93,11 @@ pub const HARDWARE: &[Hardware] = &[
     Hardware { name: "conventional", about: "TLBs as the machine has them", sizes: Sizes::X86, needs: None, is_bound: false, make: make_conventional },
     Hardware { name: "tps", about: "an any-size first-level TLB in place of those for larger pages", sizes: Sizes::All, needs: Some(Need::TailoredPages), is_bound: false, make: make_tps },
     Hardware { name: "granule", about: "arrays for 4 KiB pages that hold the policy's pages too, each in one entry", sizes: Sizes::All, needs: None, is_bound: false, make: make_granule },
+    Hardware { name: "colt", about: "TLBs that coalesce base pages side by side, in sets and in ranges", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, policy| make_colt(config, setup, policy, colt::ALL) },
+    Hardware { name: "colt_sa", about: "the same in sets alone", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, policy| make_colt(config, setup, policy, colt::SETS) },
+    Hardware { name: "colt_fa", about: "the same in a fully associative array of ranges alone", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, policy| make_colt(config, setup, policy, colt::FULLY_ASSOCIATIVE) },
+    Hardware { name: "rmm", about: "a range TLB beside the second level", sizes: Sizes::X86, needs: Some(Need::Ranges), is_bound: false, make: make_rmm },
+    Hardware { name: "direct_segment", about: "one segment beside the TLBs", sizes: Sizes::X86, needs: Some(Need::Ranges), is_bound: false, make: make_direct_segment },
     Hardware { name: "perfect_l1", about: "a first-level TLB that never misses", sizes: Sizes::X86, needs: None, is_bound: true, make: make_perfect_l1 },
     Hardware { name: "perfect_l2", about: "a second-level TLB that never misses", sizes: Sizes::X86, needs: None, is_bound: true, make: make_perfect_l2 },
 ];
@@ -101,6 +112,11 @@ pub const DESIGNS: &[Known] = &[
     Known { name: "base64k", hardware: "granule", policy: "fixed:size=64KiB", about: "a base page of 64 KiB for anonymous memory" },
     Known { name: "first_touch", hardware: "granule", policy: "first_touch", about: "256 KiB at the first touch where the mapping holds it, 4 KiB elsewhere" },
     Known { name: "tps", hardware: "tps", policy: "tps", about: "Tailored Page Sizes: pages of every power of two" },
+    Known { name: "colt", hardware: "colt", policy: "base", about: "CoLT: entries that hold several pages of 4 KiB side by side" },
+    Known { name: "colt_sa", hardware: "colt_sa", policy: "base", about: "the same in set-associative arrays alone" },
+    Known { name: "colt_fa", hardware: "colt_fa", policy: "base", about: "the same in a fully associative array alone" },
+    Known { name: "rmm", hardware: "rmm", policy: "eager", about: "Redundant Memory Mappings: ranges of any length beside the second level" },
+    Known { name: "direct_segment", hardware: "direct_segment", policy: "eager", about: "a direct segment for the longest range, pages for the rest" },
     Known { name: "perfect_l1", hardware: "perfect_l1", policy: "base", about: "a bound: first-level TLBs that never miss" },
     Known { name: "perfect_l2", hardware: "perfect_l2", policy: "base", about: "a bound: a second-level TLB that never misses" },
 ];
@@ -147,6 +163,27 @@ fn make_granule(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) ->
     let format = Format { aliases: Aliases::Copies, ..Format::default() };
     machine_with(config, setup, (Sizes::All, format), policy, || {
         Conventional::new(&tlbs, setup.instructions)
+    })
+}
+
+fn make_colt(
+    config: &MachineConfig,
+    setup: &Setup,
+    policy: &PolicyConfig,
+    coalescing: Coalescing,
+) -> Made {
+    machine(config, setup, Sizes::X86, policy, || {
+        Conventional::coalescing(&config.tlb, coalescing, setup.instructions)
+    })
+}
+
+fn make_rmm(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
+    machine(config, setup, Sizes::X86, policy, || Rmm::new(&config.tlb, setup.instructions))
+}
+
+fn make_direct_segment(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
+    machine(config, setup, Sizes::X86, policy, || {
+        DirectSegment::new(&config.tlb, setup.instructions)
     })
 }
 

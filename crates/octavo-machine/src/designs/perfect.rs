@@ -12,7 +12,7 @@ use crate::counters::{Counters, Lookups};
 use crate::design::Design;
 use crate::env::Env;
 use crate::front::{Kind, LineAccess};
-use crate::tlb::{First, FirstTlb, Held};
+use crate::tlb::{Coalescing, First, FirstTlb, Held};
 
 /// Every reference hits the first level: translation costs nothing. Pages are still faulted in.
 #[derive(Default)]
@@ -65,7 +65,7 @@ impl PerfectL2 {
     /// One whose first level knows nothing.
     pub fn new(config: &TlbConfig, instructions: Instructions) -> Result<Self, ConfigError> {
         Ok(PerfectL2 {
-            l1: FirstTlb::new(&config.first, instructions)?,
+            l1: FirstTlb::new(&config.first, Coalescing::default(), instructions)?,
             hit_latency_cycles: config.l2.as_ref().map_or(0, |l2: &TlbLevel| l2.hit_latency_cycles),
             hits: 0,
         })

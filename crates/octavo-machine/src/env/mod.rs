@@ -261,6 +261,17 @@ impl Env {
         self.lines.page(access.line())
     }
 
+    /// How many walks there were.
+    #[inline(always)]
+    pub fn walks(&self) -> u64 {
+        self.walker.walks
+    }
+
+    /// Bytes of a line of the caches.
+    pub fn line_bytes(&self) -> u64 {
+        1 << self.lines.log2()
+    }
+
     /// What whoever keeps translations has to forget, since the machine last told all cores.
     #[inline(always)]
     pub fn stale(&self) -> &[Stale] {

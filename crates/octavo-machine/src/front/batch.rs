@@ -72,6 +72,13 @@ impl LineAccess {
         self.repeats + u32::from(self.packed & HALF == 0)
     }
 
+    /// The access without its repeats, and those, which have looked up nothing yet.
+    #[inline(always)]
+    pub fn split(self) -> (LineAccess, LineAccess) {
+        let first = LineAccess { packed: self.packed, repeats: 0 };
+        (first, LineAccess { packed: self.packed | HALF, repeats: self.repeats })
+    }
+
     /// So many more follow.
     #[inline(always)]
     pub(super) fn repeat(&mut self, times: u32) {

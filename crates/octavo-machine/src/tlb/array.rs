@@ -1,11 +1,13 @@
 //! One array of a TLB.
 
 use octavo_config::{PageSizes, TlbArray};
-use octavo_hw::{AnySizeArray, Asid, GeometryError, SetArray, Slot};
+use octavo_hw::{AnySizeArray, Asid, GeometryError, SetArray};
 use octavo_os::vmas::Pages;
 use octavo_types::{Instructions, PageNumber, PageSize};
 
-use super::{Held, Value, size_of};
+use super::groups::Groups;
+use super::ranges::Ranges;
+use super::{Held, LongRuns, Value, size_of};
 
 /// An array, its name and the references that it served.
 pub struct Array {
@@ -22,6 +24,12 @@ enum Store {
         sets: SetArray<Value>,
     },
     AnySize(AnySizeArray<Value>),
+    Groups(Groups),
+    Ranges {
+        ranges: Ranges,
+        /// The longest that neighbours are merged to.
+        limit_pages: u64,
+    },
 }
 
 /// Bits of a key that say the size.
@@ -29,12 +37,12 @@ const ORDER_BITS: u32 = 5;
 
 /// The key of the page of an order that holds a base page.
 #[inline(always)]
-fn key(asid: Asid, page: PageNumber, order: u8) -> u64 {
+pub fn key(asid: Asid, page: PageNumber, order: u8) -> u64 {
     asid.tag(page.raw() >> order << ORDER_BITS | u64::from(order))
 }
 
 /// The first base page and the order in a key.
-fn parts(key: u64) -> (PageNumber, u8) {
+pub fn parts(key: u64) -> (PageNumber, u8) {
     let order = (key % (1 << ORDER_BITS)) as u8;
     (PageNumber::new((key & (Asid::ONLY.tag(u64::MAX))) >> ORDER_BITS << order), order)
 }
@@ -60,9 +68,28 @@ impl Array {
         Ok(Array { name: name.to_owned(), hits: 0, store })
     }
 
-    /// The page that holds a base page, and where it is, if it is here, which is a use of it.
+    /// An array that has an entry for a run of base pages inside an aligned group of 2^`group_log2`,
+    /// whose sets are those of groups.
+    pub fn of_groups(
+        name: &str,
+        config: &TlbArray,
+        group_log2: u8,
+        instructions: Instructions,
+    ) -> Result<Self, GeometryError> {
+        let store = Store::Groups(Groups::new(config, group_log2, instructions)?);
+        Ok(Array { name: name.to_owned(), hits: 0, store })
+    }
+
+    /// An array of runs of any length, which are merged as they continue one another.
+    pub fn of_ranges(config: &LongRuns) -> Self {
+        let LongRuns { name, entries, limit_pages, .. } = *config;
+        let store = Store::Ranges { ranges: Ranges::new(entries), limit_pages };
+        Array { name: name.to_owned(), hits: 0, store }
+    }
+
+    /// The page that holds a base page, if it is here, which is a use of it.
     #[inline(always)]
-    pub fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<(Held, Slot)> {
+    pub fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<Held> {
         match &mut self.store {
             Store::Sets { sizes, sets } => {
                 if sets.is_empty() {
@@ -71,27 +98,21 @@ impl Array {
                 sizes.iter().find_map(|&size| {
                     let order = size.base_shift();
                     let set = sets.geometry().set_of(page.raw() >> order);
-                    let slot = sets.look_up_slot(set, key(asid, page, order))?;
-                    Some((Held { size, value: *sets.at(slot) }, slot))
+                    let value = *sets.look_up(set, key(asid, page, order))?;
+                    Some(Held { size, value })
                 })
             }
             Store::AnySize(array) => {
-                let (size, value, slot) = array.look_up_slot(asid, page)?;
-                Some((Held { size, value }, slot))
+                let (size, value) = array.look_up(asid, page)?;
+                Some(Held { size, value: *value })
             }
+            Store::Groups(groups) => groups.look_up(asid, page),
+            Store::Ranges { ranges, .. } => ranges.look_up(asid, page),
         }
     }
 
-    /// Uses again what a look-up found at a slot; it must still be there.
-    #[inline(always)]
-    pub fn touch(&mut self, slot: Slot) {
-        match &mut self.store {
-            Store::Sets { sets, .. } => sets.touch(slot),
-            Store::AnySize(array) => array.touch(slot),
-        }
-    }
-
-    /// Puts a page in that holds a base page, and returns what gave way.
+    /// Puts a page in that holds a base page, and returns what gave way. (A range that gives way is
+    /// gone: no other array could take it.)
     pub fn fill(
         &mut self,
         asid: Asid,
@@ -112,6 +133,14 @@ impl Array {
                 let first = PageNumber::new(number.raw() << size.base_shift());
                 Some((asid, first, Held { size, value }))
             }
+            Store::Groups(groups) => groups.fill(asid, page, held),
+            Store::Ranges { ranges, limit_pages } => {
+                let (before, first) = held.first_of_run();
+                let pages = first.value.run().1 + 1;
+                let start = page.raw() - before;
+                ranges.merge(asid, start..start + pages, first.value, *limit_pages);
+                None
+            }
         }
     }
 
@@ -128,6 +157,10 @@ impl Array {
             Store::AnySize(array) => {
                 array.invalidate(asid, page..PageNumber::new(page.raw() + 1));
             }
+            Store::Groups(groups) => groups.take(asid, page),
+            Store::Ranges { ranges, .. } => {
+                ranges.invalidate(asid, &(page.raw()..page.raw() + 1));
+            }
         }
     }
 
@@ -142,6 +175,8 @@ impl Array {
             Store::AnySize(array) => {
                 array.invalidate(asid, PageNumber::new(pages.start)..PageNumber::new(pages.end))
             }
+            Store::Groups(groups) => groups.invalidate(asid, pages),
+            Store::Ranges { ranges, .. } => ranges.invalidate(asid, pages),
         }
     }
 
@@ -150,6 +185,8 @@ impl Array {
         match &mut self.store {
             Store::Sets { sets, .. } => sets.clear(),
             Store::AnySize(array) => array.clear(),
+            Store::Groups(groups) => groups.clear(),
+            Store::Ranges { ranges, .. } => ranges.clear(),
         }
     }
 }

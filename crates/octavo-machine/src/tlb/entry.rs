@@ -3,8 +3,9 @@
 use octavo_os::page_table::Leaf;
 use octavo_types::{FrameNumber, PageNumber, PageSize};
 
-/// Where a page, or a part of one, lies; how large the page is; and what may be done with it without
-/// asking the page table.
+/// Where a page, or a part of one, lies; how large the page is; what may be done with it without
+/// asking the page table; and how many of its neighbours continue it, which is the business of
+/// designs that coalesce.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Value(u64);
 
@@ -12,9 +13,16 @@ const WRITABLE: u64 = 1;
 const DIRTY: u64 = 2;
 const ORDER_SHIFT: u32 = 2;
 const ORDER_MASK: u64 = 31;
-const FRAME_SHIFT: u32 = 7;
+const BEFORE_SHIFT: u32 = 7;
+const AFTER_SHIFT: u32 = 10;
+/// Of the neighbours on either side.
+const RUN_MASK: u64 = 7;
+const FRAME_SHIFT: u32 = 13;
 
 impl Value {
+    /// Of no page.
+    pub(super) const NOTHING: Value = Value(0);
+
     /// A page of `size` whose first base frame is `frame`.
     pub const fn new(
         frame: FrameNumber,
@@ -28,8 +36,21 @@ impl Value {
     }
 
     /// The same of a page at another frame.
-    const fn at(self, frame: FrameNumber) -> Self {
+    pub(super) const fn at(self, frame: FrameNumber) -> Self {
         Value(frame.raw() << FRAME_SHIFT | self.0 & ((1 << FRAME_SHIFT) - 1))
+    }
+
+    /// The same of a base page that so many before it and after it continue, 7 at most.
+    pub(super) const fn in_run(self, before: u64, after: u64) -> Self {
+        let others = !(RUN_MASK << BEFORE_SHIFT | RUN_MASK << AFTER_SHIFT);
+        Value(self.0 & others | before << BEFORE_SHIFT | after << AFTER_SHIFT)
+    }
+
+    /// How many base pages before and after it continue it: they lie in memory as they lie in the
+    /// address space, and what may be done with them is the same.
+    #[inline(always)]
+    pub const fn run(self) -> (u64, u64) {
+        (self.0 >> BEFORE_SHIFT & RUN_MASK, self.0 >> AFTER_SHIFT & RUN_MASK)
     }
 
     /// Its first base frame.
@@ -67,9 +88,6 @@ pub struct Held {
 }
 
 impl Held {
-    /// No page.
-    pub(super) const NOTHING: Held = Held { size: PageSize::BASE, value: Value(0) };
-
     /// A page of a page table.
     pub fn of(leaf: &Leaf, is_dirty: bool) -> Self {
         let value = Value::new(leaf.frame, leaf.size, leaf.rights.write, is_dirty);
@@ -87,6 +105,35 @@ impl Held {
         let first = page.raw() >> size.base_shift() << size.base_shift();
         let frame = self.frame_of(PageNumber::new(first));
         Held { size, value: self.value.at(frame) }
+    }
+
+    /// This base page with so many before it and after it that [continue](Value::run) it.
+    pub fn in_run(&self, before: u64, after: u64) -> Held {
+        Held { value: self.value.in_run(before, after), ..*self }
+    }
+
+    /// This page with those of its run that lie in the same aligned group of 2^`group_log2` base
+    /// pages.
+    pub fn in_group(&self, page: PageNumber, group_log2: u8) -> Held {
+        let (before, after) = self.value.run();
+        let last = (1 << group_log2) - 1;
+        let at = page.raw() & last;
+        self.in_run(before.min(at), after.min(last - at))
+    }
+
+    /// Of a run that this page begins, another page.
+    #[inline(always)]
+    pub(super) fn following(&self, number: u64) -> Held {
+        let (before, after) = self.value.run();
+        let value = self.value.at(self.value.frame().plus(number));
+        Held { value: value.in_run(before + number, after - number), ..*self }
+    }
+
+    /// Of the run of this page, its first page: how many pages further down it is, and what is known of it.
+    pub(super) fn first_of_run(&self) -> (u64, Held) {
+        let (before, after) = self.value.run();
+        let value = self.value.at(FrameNumber::new(self.value.frame().raw() - before));
+        (before, Held { value: value.in_run(0, before + after), ..*self })
     }
 
     /// The whole page, of which this may be a part. It lies at a multiple of its size.

@@ -5,7 +5,7 @@ use octavo_hw::Asid;
 use octavo_os::vmas::Pages;
 use octavo_types::{Instructions, PageNumber};
 
-use super::{Held, Tlb};
+use super::{Coalescing, Held, Tlb};
 use crate::config::ConfigError;
 use crate::counters::Counters;
 use crate::front::{Kind, LineAccess};
@@ -17,7 +17,7 @@ pub struct FirstTlb {
     data: Option<Tlb>,
 }
 
-/// What the first level says of a reference.
+/// What a level says of a reference.
 pub enum First {
     /// It may go on.
     Serves(Held),
@@ -29,16 +29,25 @@ pub enum First {
 }
 
 impl FirstTlb {
-    /// An empty one.
-    pub fn new(config: &FirstLevel, instructions: Instructions) -> Result<Self, ConfigError> {
-        let new = |level, config: &TlbLevel| {
-            Tlb::new(config, instructions).map_err(|error| ConfigError::Tlb { level, error })
+    /// An empty one. The array of long runs, if there is one, is for data.
+    pub fn new(
+        config: &FirstLevel,
+        coalescing: Coalescing,
+        instructions: Instructions,
+    ) -> Result<Self, ConfigError> {
+        let new = |level, config: &TlbLevel, coalescing| {
+            Tlb::new(config, coalescing, instructions)
+                .map_err(|error| ConfigError::Tlb { level, error })
         };
+        let of_fetches = Coalescing { long_runs: None, ..coalescing };
         Ok(match config {
-            FirstLevel::Split { l1i, l1d } => {
-                FirstTlb { fetch: new("l1i", l1i)?, data: Some(new("l1d", l1d)?) }
+            FirstLevel::Split { l1i, l1d } => FirstTlb {
+                fetch: new("l1i", l1i, of_fetches)?,
+                data: Some(new("l1d", l1d, coalescing)?),
+            },
+            FirstLevel::Unified { l1 } => {
+                FirstTlb { fetch: new("l1", l1, coalescing)?, data: None }
             }
-            FirstLevel::Unified { l1 } => FirstTlb { fetch: new("l1", l1)?, data: None },
         })
     }
 
@@ -57,7 +66,10 @@ impl FirstTlb {
         let kind = access.kind();
         match self.of(kind).look_up(asid, page, access.lookups()) {
             Some(held) if held.value.serves(kind == Kind::Store) => First::Serves(held),
-            Some(_) => First::Insufficient,
+            Some(_) => {
+                self.of(kind).retract(access.lookups());
+                First::Insufficient
+            }
             None => First::Misses,
         }
     }
@@ -83,7 +95,7 @@ impl FirstTlb {
     ) -> Option<(Asid, PageNumber, Held)> {
         let tlb = self.of(access.kind());
         tlb.take(asid, page);
-        tlb.fill(asid, page, held, 0)
+        tlb.fill(asid, page, held, access.lookups())
     }
 
     /// Takes out all entries that cover any of these base pages.

@@ -3,19 +3,20 @@
 mod array;
 mod entry;
 mod first;
-mod recent;
+mod groups;
+mod ranges;
 
-use octavo_config::{Fill, PageSizes, TlbLevel};
+use octavo_config::{Fill, PageSizes, TlbArray, TlbLevel};
 use octavo_hw::{Asid, GeometryError};
 use octavo_os::vmas::Pages;
 use octavo_types::{Instructions, PageNumber, PageSize};
 
 use crate::counters::{Counters, Lookups};
 use array::Array;
-use recent::Recent;
 
 pub use entry::{Held, Value};
 pub use first::{First, FirstTlb};
+pub use ranges::Ranges;
 
 /// Orders of page sizes, from 4 KiB up.
 const ORDERS: usize = (PageSize::LARGEST.base_shift() + 1) as usize;
@@ -29,14 +30,58 @@ pub struct Tlb {
     /// By the order of a page's size, the array it goes to and the size that it has there.
     places: [Option<(u8, PageSize)>; ORDERS],
     lookups: Lookups,
-    recent: Recent,
+    last: Last,
+    /// Whether to look the same entry up again changes nothing.
+    keeps_last: bool,
     fill: Fill,
     hit_latency_cycles: u32,
+    coalescing: Coalescing,
+}
+
+/// How a level coalesces: nothing, unless told so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Coalescing {
+    /// The logarithm of the base pages of an aligned group, 3 at most: arrays of base pages that have
+    /// sets hold runs inside such groups, and the sets are those of groups. 0: they hold single pages.
+    pub group_log2: u8,
+    /// A further array, if there is one, for longer runs.
+    pub long_runs: Option<LongRuns>,
+}
+
+/// A fully associative array of runs of base pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LongRuns {
+    /// Its name.
+    pub name: &'static str,
+    /// How many runs it holds.
+    pub entries: usize,
+    /// Runs that have more pages than this go there, and to no other array of the level.
+    pub above_pages: u64,
+    /// The longest that runs are merged to.
+    pub limit_pages: u64,
+}
+
+/// The entry that was looked up or filled last.
+#[derive(Clone, Copy)]
+struct Last {
+    /// The first base page above `order` bits, and the address space; nobody's where there is none.
+    key: u64,
+    order: u8,
+    array: u8,
+    value: Value,
+}
+
+impl Last {
+    const NONE: Last = Last { key: u64::MAX, order: 0, array: 0, value: Value::NOTHING };
 }
 
 impl Tlb {
     /// An empty level.
-    pub fn new(config: &TlbLevel, instructions: Instructions) -> Result<Self, GeometryError> {
+    pub fn new(
+        config: &TlbLevel,
+        coalescing: Coalescing,
+        instructions: Instructions,
+    ) -> Result<Self, GeometryError> {
         let arrays = &config.arrays;
         let mut places = [None; ORDERS];
         for (order, place) in places.iter_mut().enumerate() {
@@ -55,16 +100,23 @@ impl Tlb {
                 }
             }
         }
+        let array = |(name, config): (&String, &TlbArray)| {
+            if coalescing.group_log2 > 0 && holds_base_pages(config) {
+                return Array::of_groups(name, config, coalescing.group_log2, instructions);
+            }
+            Array::new(name, config, instructions)
+        };
+        let long_runs = coalescing.long_runs.as_ref().map(|runs| Ok(Array::of_ranges(runs)));
         Ok(Tlb {
-            arrays: arrays
-                .iter()
-                .map(|(name, config)| Array::new(name, config, instructions))
-                .collect::<Result<_, _>>()?,
+            keeps_last: arrays.values().all(|config| !config.replacement.retouch_changes()),
+            // The array of long runs is the last.
+            arrays: arrays.iter().map(array).chain(long_runs).collect::<Result<_, _>>()?,
             places,
             lookups: Lookups::default(),
-            recent: Recent::new(),
+            last: Last::NONE,
             fill: config.fill,
             hit_latency_cycles: config.hit_latency_cycles,
+            coalescing,
         })
     }
 
@@ -84,12 +136,12 @@ impl Tlb {
     /// find it, once it has been filled.
     #[inline(always)]
     pub fn look_up(&mut self, asid: Asid, page: PageNumber, references: u32) -> Option<Held> {
-        if let Some(found) = self.recent.find(asid, page) {
-            let array = &mut self.arrays[usize::from(found.array)];
+        let last = &self.last;
+        if asid.tag(page.raw() >> last.order) == last.key {
             self.lookups.hits += u64::from(references);
-            array.hits += u64::from(references);
-            array.touch(found.slot);
-            return Some(found.held);
+            self.arrays[usize::from(last.array)].hits += u64::from(references);
+            let size = size_of(last.order);
+            return Some(Held { size, value: last.value });
         }
         self.search(asid, page, references)
     }
@@ -97,10 +149,10 @@ impl Tlb {
     #[inline(never)]
     fn search(&mut self, asid: Asid, page: PageNumber, references: u32) -> Option<Held> {
         for number in 0..self.arrays.len() {
-            if let Some((held, slot)) = self.arrays[number].look_up(asid, page) {
+            if let Some(held) = self.arrays[number].look_up(asid, page) {
                 self.arrays[number].hits += u64::from(references);
                 self.lookups.hits += u64::from(references);
-                self.recent.remember(asid, page, held, (number as u8, slot));
+                self.remember(asid, page, held, number);
                 return Some(held);
             }
         }
@@ -110,7 +162,15 @@ impl Tlb {
         None
     }
 
-    /// Fills a page in which a base page lies, after a look-up of so many references has missed.
+    /// The entry that was just found for so many references is not sufficient for the first of them;
+    /// the others will be served by what is filled, maybe in another array.
+    pub fn retract(&mut self, references: u32) {
+        if self.keeps_last {
+            self.arrays[usize::from(self.last.array)].hits -= u64::from(references.max(1) - 1);
+        }
+    }
+
+    /// Fills a page in which a base page lies, after a look-up of so many references has not sufficed.
     /// Returns what gave way to it, if anything did: a base page of it, and the page.
     pub fn fill(
         &mut self,
@@ -119,38 +179,37 @@ impl Tlb {
         held: Held,
         references: u32,
     ) -> Option<(Asid, PageNumber, Held)> {
-        let (number, size) = self.places[usize::from(held.size.base_shift())]?;
-        let held = if size < held.size { held.part(page, size) } else { held };
-        let array = &mut self.arrays[usize::from(number)];
+        let (before, after) = held.value.run();
+        let (number, held) = match self.coalescing.long_runs {
+            Some(runs) if before + 1 + after > runs.above_pages => (self.arrays.len() - 1, held),
+            _ => {
+                let (number, size) = self.places[usize::from(held.size.base_shift())]?;
+                let held = if size < held.size { held.part(page, size) } else { held };
+                (usize::from(number), held.in_group(page, self.coalescing.group_log2))
+            }
+        };
+        let array = &mut self.arrays[number];
         array.hits += u64::from(references.saturating_sub(1));
         let evicted = array.fill(asid, page, held);
-        // What covers more than one base page may come before what was found, or go from under it.
-        self.recent.forget(page);
-        match evicted {
-            None if size == PageSize::BASE => {}
-            Some((_, gone, of)) if size == PageSize::BASE && of.size == size => {
-                self.recent.forget(gone);
-            }
-            _ => self.recent.clear(),
-        }
+        self.remember(asid, page, held, number);
         evicted
     }
 
     /// Takes out all entries that cover any of these base pages, and returns how many.
     pub fn invalidate(&mut self, asid: Asid, pages: &Pages) -> usize {
-        self.recent.clear();
+        self.last = Last::NONE;
         self.arrays.iter_mut().map(|array| array.invalidate(asid, pages)).sum()
     }
 
     /// Takes out whatever covers a base page.
     pub fn take(&mut self, asid: Asid, page: PageNumber) {
-        self.recent.clear();
+        self.last = Last::NONE;
         self.arrays.iter_mut().for_each(|array| array.take(asid, page));
     }
 
     /// Takes all out.
     pub fn clear(&mut self) {
-        self.recent.clear();
+        self.last = Last::NONE;
         self.arrays.iter_mut().for_each(Array::clear);
     }
 
@@ -163,6 +222,20 @@ impl Tlb {
             lookups.tell(&format!("{component}.{}", array.name), counters);
         }
     }
+
+    #[inline(always)]
+    fn remember(&mut self, asid: Asid, page: PageNumber, held: Held, array: usize) {
+        if self.keeps_last {
+            let order = held.size.base_shift();
+            let key = asid.tag(page.raw() >> order);
+            self.last = Last { key, order, array: array as u8, value: held.value };
+        }
+    }
+}
+
+/// Whether an array has sets and holds base pages.
+fn holds_base_pages(config: &TlbArray) -> bool {
+    matches!(&config.page_sizes, PageSizes::List(sizes) if sizes.contains(&PageSize::BASE))
 }
 
 /// The size that is 2^`order` base pages.

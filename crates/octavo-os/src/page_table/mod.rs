@@ -196,6 +196,19 @@ impl PageTable {
         Some(leaf(page, self.nodes[node as usize].entries[index], level))
     }
 
+    /// The `count` entries (a power of two, up to [`ENTRIES`]) around that of a base page, from a
+    /// multiple of `count` on: what one read of memory shows beside it. None where no page of 4 KiB
+    /// is mapped there.
+    pub fn beside(&self, page: PageNumber, count: usize) -> Option<&[Entry]> {
+        let (node, index, level) = self.find(page)?;
+        let entries = &self.nodes[node as usize].entries;
+        if level > 1 || entries[index].size(level) > PageSize::BASE {
+            return None;
+        }
+        let first = index & !(count - 1);
+        Some(&entries[first..first + count])
+    }
+
     /// Notes that a page was used, and perhaps written to, in its true entry. Returns whether that
     /// changed it: hardware then stores the entry.
     pub fn mark(&mut self, page: PageNumber, written: bool) -> bool {

@@ -42,6 +42,16 @@ impl Ranges {
         self.map.get_key_value(&page.raw()).map(|(pages, way)| range(pages, way))
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+
     /// All ranges, in order.
     pub fn iter(&self) -> impl Iterator<Item = Range> + '_ {
         self.map.iter().map(|(pages, way)| range(pages, way))

@@ -1,106 +1,19 @@
-//! A machine with the conventional design as anybody would write it down: every reference by itself,
-//! every array a list. Only the operating system is the same.
+//! A machine as anybody would write it down: every reference by itself, every array a list. Only the
+//! operating system is the same. What designs have beside the conventional one is in [`beside`].
 
-use octavo_config::{Fill, FirstLevel, MachineConfig, PageSizes, TlbLevel, Ways};
-use octavo_machine::Counters;
-use octavo_oracle::{NaiveArray, NaiveCaches, NaiveReplacement, NaiveWalkCache, NaiveWalkCaches};
+mod beside;
+mod tlb;
+
+use octavo_config::{FirstLevel, MachineConfig};
+use octavo_machine::{Coalescing, Counters};
+use octavo_oracle::{NaiveCaches, NaiveReplacement, NaiveWalkCache, NaiveWalkCaches};
 use octavo_os::{Access, Os, ProcessId};
-use octavo_types::{
-    AddrRange, Consumer, Event, Item, ItemKind, PageNumber, PageSize, Segment, VirtAddr,
-};
+use octavo_types::{AddrRange, Consumer, Event, Item, ItemKind, PageNumber, Segment, VirtAddr};
+
+use beside::{RangeTlb, SegmentRegisters};
+use tlb::{Page, Tlb, ways};
 
 const PROCESS: ProcessId = ProcessId(0);
-
-/// What a TLB holds of a page: its first frame, whether stores are allowed, whether it is dirty.
-type Value = (u64, bool, bool);
-/// A size's logarithm, and a number of a page of it.
-type Key = (u8, u64);
-
-struct Array {
-    name: String,
-    sizes: Vec<PageSize>,
-    sets: u64,
-    entries: NaiveArray<Key, Value>,
-    hits: u64,
-}
-
-/// A level.
-struct Tlb {
-    name: &'static str,
-    arrays: Vec<Array>,
-    hits: u64,
-    misses: u64,
-    /// Whether it is filled by what the first level evicts.
-    victims: bool,
-}
-
-impl Tlb {
-    fn new(name: &'static str, level: &TlbLevel) -> Self {
-        let arrays = level.arrays.iter().map(|(name, config)| {
-            let PageSizes::List(sizes) = &config.page_sizes else { panic!("of given sizes") };
-            let mut sizes = sizes.clone();
-            sizes.sort();
-            let ways = ways(config.ways, config.entries);
-            let sets = config.entries / ways;
-            let policy = replacement(config.replacement);
-            let entries = NaiveArray::new(sets as usize, ways as usize, policy);
-            Array { name: name.clone(), sizes, sets, entries, hits: 0 }
-        });
-        let arrays = arrays.collect();
-        Tlb { name, arrays, hits: 0, misses: 0, victims: level.fill == Fill::Victim }
-    }
-
-    fn look_up(&mut self, page: u64) -> Option<(PageSize, Value)> {
-        for array in &mut self.arrays {
-            for size in array.sizes.clone() {
-                let number = page >> size.base_shift();
-                let set = (number % array.sets) as usize;
-                if let Some(value) = array.entries.look_up(set, &(size.log2(), number)) {
-                    array.hits += 1;
-                    self.hits += 1;
-                    return Some((size, *value));
-                }
-            }
-        }
-        self.misses += 1;
-        None
-    }
-
-    /// Puts in the part of a page that the largest fitting array can hold.
-    /// Returns what gave way.
-    fn fill(
-        &mut self,
-        page: u64,
-        size: PageSize,
-        (frame, write, dirty): Value,
-    ) -> Option<(Key, Value)> {
-        let best = self.arrays.iter_mut().flat_map(|array| {
-            let sizes = array.sizes.iter().filter(|of| **of <= size);
-            sizes.max().copied().map(|part| (part, array))
-        });
-        let (part, array) = best.max_by(|a, b| a.0.cmp(&b.0).then(std::cmp::Ordering::Greater))?;
-        let number = page >> part.base_shift();
-        let inside = (number << part.base_shift()) & ((1 << size.base_shift()) - 1);
-        let set = (number % array.sets) as usize;
-        array.entries.insert(set, (part.log2(), number), (frame + inside, write, dirty))
-    }
-
-    fn forget(&mut self, start: u64, end: u64) {
-        for array in &mut self.arrays {
-            array.entries.invalidate_if(|(log2, number), _| {
-                let shift = log2 - 12;
-                number << shift < end && start < (number + 1) << shift
-            });
-        }
-    }
-}
-
-fn ways(of: Ways, entries: u64) -> u64 {
-    match of {
-        Ways::Full => entries,
-        Ways::Of(ways) => ways,
-    }
-}
 
 fn replacement(of: octavo_hw::Replacement) -> NaiveReplacement {
     match of {
@@ -110,6 +23,15 @@ fn replacement(of: octavo_hw::Replacement) -> NaiveReplacement {
         octavo_hw::Replacement::Srrip => NaiveReplacement::Srrip,
         other => panic!("{other:?} is not compared"),
     }
+}
+
+/// What a machine has beside, or in place of, conventional TLBs.
+#[derive(Clone, Copy)]
+pub enum Beside {
+    Nothing,
+    Coalescing(Coalescing),
+    Ranges,
+    Segment,
 }
 
 /// The machine.
@@ -128,6 +50,9 @@ pub struct NaiveMachine {
     reads: u64,
     faulted: u64,
     marked: u64,
+    coalesces: bool,
+    ranges: Option<RangeTlb>,
+    segment: Option<SegmentRegisters>,
 }
 
 const LLC: usize = 0;
@@ -137,7 +62,7 @@ const L1I: usize = 3;
 
 impl NaiveMachine {
     /// One with an empty process.
-    pub fn new(config: &MachineConfig, mut os: Os) -> Self {
+    pub fn new(config: &MachineConfig, mut os: Os, beside: Beside) -> Self {
         os.memory_mut().spawn().unwrap();
         let mut caches = NaiveCaches::default();
         let line_bytes = config.cache.line_bytes;
@@ -156,17 +81,23 @@ impl NaiveMachine {
             let sets = (of.entries / ways) as usize;
             NaiveWalkCache::new(of.level, sets, ways as usize, replacement(of.replacement))
         });
+        let coalescing = match beside {
+            Beside::Coalescing(coalescing) => coalescing,
+            _ => Coalescing::default(),
+        };
+        let without_ranges = Coalescing { long_runs: None, ..coalescing };
         let (l1i, l1d) = match &config.tlb.first {
-            FirstLevel::Split { l1i, l1d } => {
-                (Tlb::new("tlb.l1i", l1i), Some(Tlb::new("tlb.l1d", l1d)))
-            }
-            FirstLevel::Unified { l1 } => (Tlb::new("tlb.l1", l1), None),
+            FirstLevel::Split { l1i, l1d } => (
+                Tlb::new("tlb.l1i", l1i, without_ranges),
+                Some(Tlb::new("tlb.l1d", l1d, coalescing)),
+            ),
+            FirstLevel::Unified { l1 } => (Tlb::new("tlb.l1", l1, coalescing), None),
         };
         NaiveMachine {
             os,
             l1i,
             l1d,
-            l2: config.tlb.l2.as_ref().map(|l2| Tlb::new("tlb.l2", l2)),
+            l2: config.tlb.l2.as_ref().map(|l2| Tlb::new("tlb.l2", l2, without_ranges)),
             walk_caches: NaiveWalkCaches(walk_caches.collect()),
             caches,
             line_bytes,
@@ -176,6 +107,9 @@ impl NaiveMachine {
             reads: 0,
             faulted: 0,
             marked: 0,
+            coalesces: matches!(beside, Beside::Coalescing(_)),
+            ranges: matches!(beside, Beside::Ranges).then(RangeTlb::default),
+            segment: matches!(beside, Beside::Segment).then(SegmentRegisters::default),
         }
     }
 
@@ -189,10 +123,16 @@ impl NaiveMachine {
         };
         for level in [Some(&self.l1i), self.l1d.as_ref(), self.l2.as_ref()].into_iter().flatten() {
             lookups(level.name, level.hits, level.misses);
-            for array in &level.arrays {
-                let misses = level.hits + level.misses - array.hits;
-                lookups(&format!("{}.{}", level.name, array.name), array.hits, misses);
+            for (name, hits) in level.arrays() {
+                let misses = level.hits + level.misses - hits;
+                lookups(&format!("{}.{name}", level.name), hits, misses);
             }
+        }
+        if let Some(ranges) = &self.ranges {
+            lookups("tlb.range", ranges.hits, ranges.misses);
+        }
+        if let Some(segment) = &self.segment {
+            lookups("segment", segment.hits, segment.misses);
         }
         for (number, name) in
             ["cache.llc", "cache.l2", "cache.l1d", "cache.l1i"].into_iter().enumerate()
@@ -204,6 +144,13 @@ impl NaiveMachine {
         counters.add("walker", "references", self.reads);
         counters.add("walker", "faulted", self.faulted);
         counters.add("walker", "marked", self.marked);
+        if let Some(ranges) = &self.ranges {
+            counters.add("range_walker", "walks", ranges.walks);
+            counters.add("range_walker", "references", ranges.reads);
+        }
+        if let Some(segment) = &self.segment {
+            counters.add("segment", "set", segment.set);
+        }
         counters.add("memory", "reads", self.caches.memory_reads);
         counters.add("memory", "writes", self.caches.memory_writes);
         counters
@@ -215,13 +162,13 @@ impl NaiveMachine {
         let mut looked_up = None;
         let mut line = first / self.line_bytes;
         loop {
-            let page = (line * self.line_bytes) >> 12;
+            let page = line * self.line_bytes >> 12;
             let frame = match looked_up {
                 Some((before, frame)) if before == page => frame,
                 _ => self.translate(kind, page & self.page_mask),
             };
             looked_up = Some((page, frame));
-            let physical = (frame << 12 | ((line * self.line_bytes) & 4095)) / self.line_bytes;
+            let physical = (frame << 12 | (line * self.line_bytes & 4095)) / self.line_bytes;
             let level = if kind == ItemKind::Fetch { L1I } else { L1D };
             self.caches.access(level, physical, kind == ItemKind::Store);
             if line == last / self.line_bytes {
@@ -240,46 +187,113 @@ impl NaiveMachine {
 
     fn translate(&mut self, kind: ItemKind, page: u64) -> u64 {
         let stores = kind == ItemKind::Store;
-        let serves = |(_, (_, write, dirty)): &(PageSize, Value)| !stores || (*write && *dirty);
-        let frame_in = |(size, (frame, ..)): (PageSize, Value)| {
-            frame + (page & ((1 << size.base_shift()) - 1))
-        };
-        let in_l1 = self.l1(kind).look_up(page);
-        if let Some(found) = in_l1.filter(serves) {
-            return frame_in(found);
-        }
-        if in_l1.is_none()
-            && let Some(l2) = &mut self.l2
-            && let Some(found) = l2.look_up(page).filter(serves)
+        if kind != ItemKind::Fetch
+            && let Some(segment) = &mut self.segment
+            && let Some(frame) = segment.look_up(page, stores)
         {
+            return frame;
+        }
+        let found = self.translate_by_pages(kind, page);
+        found.frame_of(page)
+    }
+
+    fn translate_by_pages(&mut self, kind: ItemKind, page: u64) -> Page {
+        let stores = kind == ItemKind::Store;
+        let in_l1 = self.l1(kind).look_up(page);
+        if let Some(found) = in_l1.filter(|found| found.serves(stores)) {
+            return found;
+        }
+        let in_l2 = match &mut self.l2 {
+            Some(l2) if in_l1.is_none() => l2.look_up(page),
+            _ => None,
+        };
+        let in_range = self.ranges.as_mut().is_some_and(|ranges| ranges.serves(page, stores));
+        if let Some(found) = in_l2.filter(|found| found.serves(stores)) {
+            let l2 = self.l2.as_mut().unwrap();
             if l2.victims {
                 l2.forget(page, page + 1);
             }
             self.fill_first(kind, page, found);
-            return frame_in(found);
+            return found;
         }
-        let found = self.walk(kind, page);
-        if let Some(l2) = &mut self.l2 {
-            l2.forget(page, page + 1);
-            if !l2.victims {
-                l2.fill(page, found.0, found.1);
+        let found = if in_range {
+            self.os.memory_mut().process_mut(PROCESS).table.mark(PageNumber::new(page), stores);
+            self.page(page)
+        } else {
+            let found = self.walk(kind, page);
+            if let Some(l2) = &mut self.l2 {
+                l2.forget(page, page + 1);
+                if !l2.victims {
+                    l2.fill(page, found);
+                }
             }
-        }
+            found
+        };
         self.l1(kind).forget(page, page + 1);
         self.fill_first(kind, page, found);
-        frame_in(found)
+        if !in_range {
+            let process = self.os.memory().process(PROCESS);
+            if let Some(ranges) = &mut self.ranges {
+                ranges.walk(process, page);
+            }
+            if kind != ItemKind::Fetch
+                && let Some(segment) = &mut self.segment
+            {
+                segment.walked(process, page);
+            }
+        }
+        found
     }
 
-    fn fill_first(&mut self, kind: ItemKind, page: u64, (size, value): (PageSize, Value)) {
-        let evicted = self.l1(kind).fill(page, size, value);
-        if let (Some(l2), Some(((log2, number), value))) = (&mut self.l2, evicted)
+    fn fill_first(&mut self, kind: ItemKind, page: u64, found: Page) {
+        let evicted = self.l1(kind).fill(page, found);
+        if let (Some(l2), Some(evicted)) = (&mut self.l2, evicted)
             && l2.victims
         {
-            l2.fill(number << (log2 - 12), PageSize::from_log2(log2).unwrap(), value);
+            l2.fill(evicted.first_base_page(), evicted);
         }
     }
 
-    fn walk(&mut self, kind: ItemKind, page: u64) -> (PageSize, Value) {
+    /// What the page table says of a base page that is mapped.
+    fn page(&self, page: u64) -> Page {
+        let table = &self.os.memory().process(PROCESS).table;
+        let leaf = table.leaf(PageNumber::new(page)).unwrap();
+        let (_, dirty) = table.used(PageNumber::new(page)).unwrap();
+        let first = leaf.page.raw() >> leaf.size.base_shift();
+        let (frame, write) = (leaf.frame.raw(), leaf.rights.write);
+        Page { size: leaf.size, first, count: 1, frame, write, dirty }
+    }
+
+    /// The same with the pages beside it that its walk has seen, and that are like it.
+    fn page_and_neighbours(&self, page: u64) -> Page {
+        let own = self.page(page);
+        if own.size.base_shift() > 0 {
+            return own;
+        }
+        let table = &self.os.memory().process(PROCESS).table;
+        let own_rights = table.leaf(PageNumber::new(page)).unwrap().rights;
+        let is_like_it = |other: u64| {
+            let number = PageNumber::new(other);
+            table.leaf(number).is_some_and(|leaf| {
+                leaf.size == own.size
+                    && leaf.rights == own_rights
+                    && leaf.frame.raw() + page == own.frame + other
+                    && table.used(number) == Some((true, own.dirty))
+            })
+        };
+        let seen = 8.min(self.line_bytes / 8);
+        let group = page / seen * seen;
+        let (mut first, mut end) = (page, page + 1);
+        while first > group && is_like_it(first - 1) {
+            first -= 1;
+        }
+        while end < group + seen && is_like_it(end) {
+            end += 1;
+        }
+        Page { first, count: end - first, frame: own.frame - (page - first), ..own }
+    }
+
+    fn walk(&mut self, kind: ItemKind, page: u64) -> Page {
         let addr = VirtAddr::new(page << 12);
         let number = PageNumber::new(page);
         loop {
@@ -298,14 +312,16 @@ impl NaiveMachine {
                     }
                 }
             }
-            if let Some(leaf) = walk.leaf.filter(|of| kind != ItemKind::Store || of.rights.write) {
+            if walk.leaf.is_some_and(|of| kind != ItemKind::Store || of.rights.write) {
                 let table = &mut self.os.memory_mut().process_mut(PROCESS).table;
                 if table.mark(number, kind == ItemKind::Store) {
                     self.marked += 1;
                     self.caches.access(L1D, last_line, true);
                 }
-                let (_, dirty) = self.os.memory().process(PROCESS).table.used(number).unwrap();
-                return (leaf.size, (leaf.frame.raw(), leaf.rights.write, dirty));
+                return match self.coalesces {
+                    true => self.page_and_neighbours(page),
+                    false => self.page(page),
+                };
             }
             self.faulted += 1;
             let access = match kind {
@@ -321,10 +337,16 @@ impl NaiveMachine {
     fn forget_stale(&mut self) {
         for stale in self.os.take_stale() {
             let (start, end) = (stale.pages.start, stale.pages.end.min(1 << 52));
-            for level in
-                [Some(&mut self.l1i), self.l1d.as_mut(), self.l2.as_mut()].into_iter().flatten()
-            {
-                level.forget(start, end);
+            for level in [Some(&mut self.l1i), self.l1d.as_mut(), self.l2.as_mut()] {
+                if let Some(level) = level {
+                    level.forget(start, end);
+                }
+            }
+            if let Some(ranges) = &mut self.ranges {
+                ranges.forget(start, end);
+            }
+            if let Some(segment) = &mut self.segment {
+                segment.forget(start, end);
             }
             let range = AddrRange::new(VirtAddr::new(start << 12), (end - start) << 12);
             self.walk_caches.invalidate(0, range);

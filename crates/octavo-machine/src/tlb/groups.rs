@@ -1,0 +1,135 @@
+//! Sets whose entries each hold a run of base pages inside an aligned group.
+
+use octavo_config::{PageSizes, TlbArray};
+use octavo_hw::{Asid, GeometryError, SetArray};
+use octavo_os::vmas::Pages;
+use octavo_types::{Instructions, PageNumber, PageSize};
+
+use super::array::{key, parts};
+use super::{Held, Value, size_of};
+
+/// Sets that are chosen by the group of a base page. An entry has the key of its run's first page;
+/// no two runs of an address space overlap. Larger pages are as they are elsewhere.
+pub struct Groups {
+    /// Above 4 KiB, smallest first.
+    larger: Vec<PageSize>,
+    group_log2: u8,
+    sets: SetArray<Value>,
+}
+
+impl Groups {
+    /// Empty sets of groups of 2^`group_log2` base pages, 8 at most.
+    ///
+    /// # Panics
+    /// Where the array holds any size: it has no sets.
+    pub fn new(
+        config: &TlbArray,
+        group_log2: u8,
+        instructions: Instructions,
+    ) -> Result<Self, GeometryError> {
+        let PageSizes::List(sizes) = &config.page_sizes else { panic!("an array with sets") };
+        let mut larger = sizes.clone();
+        larger.retain(|size| *size > PageSize::BASE);
+        larger.sort_unstable();
+        let sets = SetArray::new(config.geometry()?, config.replacement, instructions);
+        Ok(Groups { larger, group_log2, sets })
+    }
+
+    /// The set of a base page.
+    #[inline(always)]
+    fn set_of(&self, page: PageNumber) -> usize {
+        self.sets.geometry().set_of(page.raw() >> self.group_log2)
+    }
+
+    /// The first page of the run that holds a base page.
+    #[inline(always)]
+    fn find(&self, asid: Asid, page: PageNumber) -> Option<u64> {
+        let set = self.set_of(page);
+        let group = page.raw() >> self.group_log2 << self.group_log2;
+        // Whole groups are the most frequent, then single pages.
+        let others = (group + 1..page.raw() + 1).rev();
+        std::iter::once(group).chain(others).find(|first| {
+            let value = self.sets.probe(set, key(asid, PageNumber::new(*first), 0));
+            value.is_some_and(|value| page.raw() - first <= value.run().1)
+        })
+    }
+
+    /// The page that holds a base page, if it is here, which is a use of its entry.
+    #[inline(always)]
+    pub fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<Held> {
+        if self.sets.is_empty() {
+            return None;
+        }
+        if let Some(first) = self.find(asid, page) {
+            let set = self.set_of(page);
+            let value = *self.sets.look_up(set, key(asid, PageNumber::new(first), 0))?;
+            let held = Held { size: PageSize::BASE, value };
+            return Some(held.following(page.raw() - first));
+        }
+        self.larger.iter().find_map(|&size| {
+            let order = size.base_shift();
+            let set = self.sets.geometry().set_of(page.raw() >> order);
+            let value = *self.sets.look_up(set, key(asid, page, order))?;
+            Some(Held { size, value })
+        })
+    }
+
+    /// Puts in a larger page, or a run in the group of its base page, and returns what gave way.
+    /// What overlaps the run goes.
+    pub fn fill(
+        &mut self,
+        asid: Asid,
+        page: PageNumber,
+        held: Held,
+    ) -> Option<(Asid, PageNumber, Held)> {
+        let order = held.size.base_shift();
+        let evicted = if order > 0 {
+            let set = self.sets.geometry().set_of(page.raw() >> order);
+            self.sets.insert(set, key(asid, page, order), held.value)
+        } else {
+            let (before, first) = held.first_of_run();
+            let start = page.raw() - before;
+            for other in start..=start + first.value.run().1 {
+                // One that begins where this one does is replaced.
+                if let Some(old) = self.find(asid, PageNumber::new(other))
+                    && old != start
+                {
+                    let set = self.set_of(page);
+                    self.sets.invalidate(set, key(asid, PageNumber::new(old), 0));
+                }
+            }
+            self.sets.insert(self.set_of(page), key(asid, PageNumber::new(start), 0), first.value)
+        };
+        let (key, value) = evicted?;
+        let (first, order) = parts(key);
+        Some((Asid::of(key), first, Held { size: size_of(order), value }))
+    }
+
+    /// Takes out what covers a base page, all of its run.
+    pub fn take(&mut self, asid: Asid, page: PageNumber) {
+        if let Some(first) = self.find(asid, page) {
+            let set = self.set_of(page);
+            self.sets.invalidate(set, key(asid, PageNumber::new(first), 0));
+        }
+        for size in &self.larger {
+            let order = size.base_shift();
+            let set = self.sets.geometry().set_of(page.raw() >> order);
+            self.sets.invalidate(set, key(asid, page, order));
+        }
+    }
+
+    /// Takes out what covers any of these base pages, whole runs, and returns how many entries that
+    /// were.
+    pub fn invalidate(&mut self, asid: Asid, pages: &Pages) -> usize {
+        self.sets.invalidate_if(|key, value| {
+            let (first, order) = parts(key);
+            let end = first.raw() + (1 << order) + value.run().1;
+            Asid::of(key) == asid && first.raw() < pages.end && pages.start < end
+        })
+    }
+
+    /// Takes all out.
+    pub fn clear(&mut self) {
+        self.sets.clear();
+    }
+}

@@ -1,0 +1,124 @@
+//! A fully associative array of ranges of base pages.
+
+use octavo_hw::Asid;
+use octavo_os::vmas::Pages;
+use octavo_types::{FrameNumber, PageNumber, PageSize};
+
+use super::{Held, Value};
+
+/// Ranges of base pages of any length that begin anywhere, each with what is known of its first page.
+/// No two of an address space overlap. The one that was used longest ago gives way.
+#[derive(Clone, Debug)]
+pub struct Ranges {
+    /// The first page of each entry under its address space.
+    firsts: Vec<u64>,
+    /// How many pages each has.
+    pages: Vec<u64>,
+    values: Vec<Value>,
+    used_at: Vec<u64>,
+    now: u64,
+    entries: usize,
+}
+
+impl Ranges {
+    /// Room for so many, and none there.
+    pub fn new(entries: usize) -> Self {
+        Ranges {
+            firsts: Vec::with_capacity(entries),
+            pages: Vec::with_capacity(entries),
+            values: Vec::with_capacity(entries),
+            used_at: Vec::with_capacity(entries),
+            now: 0,
+            entries,
+        }
+    }
+
+    /// The base page, if a range holds it, which is a use of that.
+    #[inline]
+    pub fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<Held> {
+        let key = asid.tag(page.raw());
+        let mut entries = self.firsts.iter().zip(&self.pages);
+        let at = entries.position(|(first, pages)| key.wrapping_sub(*first) < *pages)?;
+        self.now += 1;
+        self.used_at[at] = self.now;
+        Some(base_page(self.values[at], key - self.firsts[at]))
+    }
+
+    /// Puts in a range of which this is the first page; what overlaps it goes.
+    pub fn put(&mut self, asid: Asid, pages: Pages, first: Value) {
+        self.merge(asid, pages, first, 0);
+    }
+
+    /// Puts in a range of which this is the first page; what overlaps it goes. Ranges that continue
+    /// it, alike in what may be done with them, are merged with it, the lowest first, as long as the
+    /// whole has at most `limit_pages`.
+    pub fn merge(&mut self, asid: Asid, pages: Pages, value: Value, limit_pages: u64) {
+        let (mut first, mut count, mut value) =
+            (asid.tag(pages.start), pages.end - pages.start, value.in_run(0, 0));
+        let continues = |this: &Self, at: usize, first: u64, count: u64, value: Value| {
+            let (other, others) = (this.firsts[at], this.pages[at]);
+            let hull = (other + others).max(first + count) - other.min(first);
+            let touches = other <= first + count && first <= other + others;
+            let frame = value.frame().raw().wrapping_add(other.wrapping_sub(first));
+            let is_alike = this.values[at] == value.at(FrameNumber::new(frame));
+            touches && is_alike && hull <= limit_pages
+        };
+        loop {
+            let fitting = (0..self.firsts.len())
+                .filter(|at| continues(self, *at, first, count, value))
+                .min_by_key(|at| self.firsts[*at]);
+            let Some(at) = fitting else { break };
+            let end = (self.firsts[at] + self.pages[at]).max(first + count);
+            if self.firsts[at] < first {
+                (first, value) = (self.firsts[at], self.values[at]);
+            }
+            count = end - first;
+            self.remove(at);
+        }
+        self.drop_overlapping(first, first + count);
+        if self.firsts.len() == self.entries {
+            let oldest = (0..self.entries).min_by_key(|at| self.used_at[*at]);
+            self.remove(oldest.expect("an array has entries"));
+        }
+        self.now += 1;
+        self.firsts.push(first);
+        self.pages.push(count);
+        self.values.push(value);
+        self.used_at.push(self.now);
+    }
+
+    /// Takes out what covers any of these base pages, whole ranges, and returns how many.
+    pub fn invalidate(&mut self, asid: Asid, pages: &Pages) -> usize {
+        let last = Asid::ONLY.tag(u64::MAX);
+        let (start, end) = (pages.start.min(last), pages.end.min(last));
+        self.drop_overlapping(asid.tag(start), asid.tag(end))
+    }
+
+    /// Takes all out.
+    pub fn clear(&mut self) {
+        self.drop_overlapping(0, u64::MAX);
+    }
+
+    fn drop_overlapping(&mut self, from: u64, to: u64) -> usize {
+        let before = self.firsts.len();
+        for at in (0..before).rev() {
+            if self.firsts[at] < to && from < self.firsts[at] + self.pages[at] {
+                self.remove(at);
+            }
+        }
+        before - self.firsts.len()
+    }
+
+    fn remove(&mut self, at: usize) {
+        self.firsts.swap_remove(at);
+        self.pages.swap_remove(at);
+        self.values.swap_remove(at);
+        self.used_at.swap_remove(at);
+    }
+}
+
+/// The page that is so many further than the first one of a range.
+fn base_page(first: Value, number: u64) -> Held {
+    let frame = FrameNumber::new(first.frame().raw() + number);
+    Held { size: PageSize::BASE, value: first.at(frame) }
+}

@@ -1,0 +1,110 @@
+//! What designs look up beside TLBs of pages.
+
+use octavo_os::Process;
+use octavo_types::PageNumber;
+
+/// The range TLB of Redundant Memory Mappings: 32 ranges, that which was used last at the end; and
+/// the walker of the range table.
+#[derive(Default)]
+pub struct RangeTlb {
+    entries: Vec<Range>,
+    pub hits: u64,
+    pub misses: u64,
+    pub walks: u64,
+    pub reads: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Range {
+    start: u64,
+    end: u64,
+    write: bool,
+}
+
+impl RangeTlb {
+    /// Looks a page up, and says whether a range serves it.
+    pub fn serves(&mut self, page: u64, stores: bool) -> bool {
+        let held = self.entries.iter().position(|range| (range.start..range.end).contains(&page));
+        let Some(at) = held else {
+            self.misses += 1;
+            return false;
+        };
+        self.hits += 1;
+        let range = self.entries.remove(at);
+        self.entries.push(range);
+        !stores || range.write
+    }
+
+    /// The range table is walked for a page; one entry of each level of the tree is read.
+    pub fn walk(&mut self, process: &Process, page: u64) {
+        let Some(ranges) = process.table.ranges() else { return };
+        self.walks += 1;
+        let count = ranges.iter().count() as u64;
+        let (mut levels, mut reached) = (1, 128);
+        while reached < count {
+            levels += 1;
+            reached *= 128;
+        }
+        self.reads += levels;
+        let range = ranges.find(PageNumber::new(page)).unwrap();
+        let (start, end) = (range.pages.start, range.pages.end);
+        if end - start > 1 {
+            self.forget(start, end);
+            if self.entries.len() == 32 {
+                self.entries.remove(0);
+            }
+            self.entries.push(Range { start, end, write: range.rights.write });
+        }
+    }
+
+    pub fn forget(&mut self, start: u64, end: u64) {
+        self.entries.retain(|range| range.end <= start || end <= range.start);
+    }
+}
+
+/// The registers of a direct segment.
+#[derive(Default)]
+pub struct SegmentRegisters {
+    /// First page, end, first frame, whether stores are allowed.
+    segment: Option<(u64, u64, u64, bool)>,
+    pub hits: u64,
+    pub misses: u64,
+    pub set: u64,
+}
+
+impl SegmentRegisters {
+    /// The frame of a page, if the segment serves it.
+    pub fn look_up(&mut self, page: u64, stores: bool) -> Option<u64> {
+        if let Some((start, end, frame, write)) = self.segment
+            && (start..end).contains(&page)
+            && (write || !stores)
+        {
+            self.hits += 1;
+            return Some(frame + page - start);
+        }
+        self.misses += 1;
+        None
+    }
+
+    /// A page has been walked: if it lies in a longer range of anonymous memory than the segment is,
+    /// that is the segment from now on.
+    pub fn walked(&mut self, process: &Process, page: u64) {
+        let number = PageNumber::new(page);
+        let Some(range) = process.table.ranges().and_then(|ranges| ranges.find(number)) else {
+            return;
+        };
+        let Some((mapping, vma)) = process.vmas.find(number) else { return };
+        let start = range.pages.start.max(mapping.start);
+        let end = range.pages.end.min(mapping.end);
+        let longest = self.segment.map_or(0, |(start, end, ..)| end - start);
+        if vma.is_anonymous() && end - start > longest {
+            let frame = range.frame.raw() + (start - range.pages.start);
+            self.segment = Some((start, end, frame, range.rights.write));
+            self.set += 1;
+        }
+    }
+
+    pub fn forget(&mut self, start: u64, end: u64) {
+        self.segment = self.segment.filter(|segment| segment.1 <= start || end <= segment.0);
+    }
+}

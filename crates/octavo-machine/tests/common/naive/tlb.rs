@@ -1,0 +1,239 @@
+//! Levels of TLBs as lists.
+
+use octavo_config::{Fill, PageSizes, TlbLevel, Ways};
+use octavo_machine::{Coalescing, LongRuns};
+use octavo_oracle::NaiveArray;
+use octavo_types::PageSize;
+
+/// A page as a TLB holds it, or several of its size side by side that are alike.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Page {
+    pub size: PageSize,
+    /// The number of the first, at its size.
+    pub first: u64,
+    /// How many there are.
+    pub count: u64,
+    /// The first's base frame.
+    pub frame: u64,
+    pub write: bool,
+    pub dirty: bool,
+}
+
+impl Page {
+    pub fn serves(&self, stores: bool) -> bool {
+        !stores || (self.write && self.dirty)
+    }
+
+    pub fn first_base_page(&self) -> u64 {
+        self.first << self.size.base_shift()
+    }
+
+    pub fn covers(&self, page: u64) -> bool {
+        (self.first..self.first + self.count).contains(&(page >> self.size.base_shift()))
+    }
+
+    pub fn overlaps(&self, start: u64, end: u64) -> bool {
+        let own_end = (self.first + self.count) << self.size.base_shift();
+        self.first_base_page() < end && start < own_end
+    }
+
+    pub fn frame_of(&self, page: u64) -> u64 {
+        self.frame + (page - self.first_base_page())
+    }
+
+    /// The part of a large page that has this smaller size.
+    fn part(&self, page: u64, size: PageSize) -> Page {
+        if size == self.size {
+            return *self;
+        }
+        let first = page >> size.base_shift();
+        Page { size, first, count: 1, frame: self.frame_of(first << size.base_shift()), ..*self }
+    }
+
+    /// Of base pages, those that lie in the same aligned group as one of them.
+    fn in_group(&self, page: u64, group: u64) -> Page {
+        if self.size != PageSize::BASE {
+            return *self;
+        }
+        let start = page / group * group;
+        let first = self.first.max(start);
+        let end = (self.first + self.count).min(start + group);
+        Page { first, count: end - first, frame: self.frame_of(first), ..*self }
+    }
+}
+
+struct Array {
+    name: String,
+    sizes: Vec<PageSize>,
+    sets: u64,
+    /// Base pages that share a set because they are in one group.
+    group: u64,
+    /// By the size and the number of the first page.
+    entries: NaiveArray<(u8, u64), Page>,
+    hits: u64,
+}
+
+impl Array {
+    fn set(&self, page: u64, size: PageSize) -> usize {
+        let number = page >> size.base_shift();
+        let grouped = if size == PageSize::BASE { number / self.group } else { number };
+        (grouped % self.sets) as usize
+    }
+
+    fn look_up(&mut self, page: u64) -> Option<Page> {
+        for size in self.sizes.clone() {
+            let all = self.entries.entries();
+            let found = all.iter().find(|(_, _, held)| held.size == size && held.covers(page));
+            if let Some((set, key, held)) = found {
+                assert_eq!(*set, self.set(page, size));
+                self.entries.look_up(*set, key);
+                self.hits += 1;
+                return Some(*held);
+            }
+        }
+        None
+    }
+
+    /// What overlaps what is put in goes, but for what begins where it does, which is replaced.
+    fn fill(&mut self, page: u64, new: Page) -> Option<Page> {
+        let (size, start) = (new.size, new.first_base_page());
+        if size == PageSize::BASE {
+            self.entries.invalidate_if(|_, old| {
+                old.size == size && old.overlaps(start, start + new.count) && old.first != new.first
+            });
+        }
+        let set = self.set(page, size);
+        let evicted = self.entries.insert(set, (size.log2(), new.first), new);
+        evicted.map(|(_, page)| page)
+    }
+}
+
+/// Ranges, that which was used last at the end.
+struct Ranges {
+    config: LongRuns,
+    entries: Vec<Page>,
+    hits: u64,
+}
+
+impl Ranges {
+    fn look_up(&mut self, page: u64) -> Option<Page> {
+        let at = self.entries.iter().position(|range| range.covers(page))?;
+        let range = self.entries.remove(at);
+        self.entries.push(range);
+        self.hits += 1;
+        Some(range)
+    }
+
+    /// Merges what continues the new one, the lowest first, while the whole is not too long.
+    fn fill(&mut self, mut new: Page) {
+        let limit = self.config.limit_pages;
+        loop {
+            let continues = |old: &&Page| {
+                let starts_at = (old.first.min(new.first), old.first.max(new.first));
+                let first_end = if old.first < new.first {
+                    old.first + old.count
+                } else {
+                    new.first + new.count
+                };
+                let end = (old.first + old.count).max(new.first + new.count);
+                starts_at.1 <= first_end
+                    && end - starts_at.0 <= limit
+                    && old.frame + new.first == new.frame + old.first
+                    && (old.write, old.dirty) == (new.write, new.dirty)
+            };
+            let lowest = self.entries.iter().filter(continues).min_by_key(|old| old.first);
+            let Some(old) = lowest.copied() else { break };
+            self.entries.retain(|entry| *entry != old);
+            let end = (old.first + old.count).max(new.first + new.count);
+            let (first, frame) = (old.first.min(new.first), old.frame.min(new.frame));
+            new = Page { first, count: end - first, frame, ..new };
+        }
+        self.entries.retain(|old| !old.overlaps(new.first, new.first + new.count));
+        if self.entries.len() == self.config.entries {
+            self.entries.remove(0);
+        }
+        self.entries.push(new);
+    }
+}
+
+/// A level.
+pub struct Tlb {
+    pub name: &'static str,
+    arrays: Vec<Array>,
+    ranges: Option<Ranges>,
+    pub hits: u64,
+    pub misses: u64,
+    /// Whether it is filled by what the first level evicts.
+    pub victims: bool,
+}
+
+impl Tlb {
+    pub fn new(name: &'static str, level: &TlbLevel, coalescing: Coalescing) -> Self {
+        let arrays = level.arrays.iter().map(|(name, config)| {
+            let PageSizes::List(sizes) = &config.page_sizes else { panic!("of given sizes") };
+            let mut sizes = sizes.clone();
+            sizes.sort();
+            let ways = ways(config.ways, config.entries);
+            let sets = config.entries / ways;
+            let policy = super::replacement(config.replacement);
+            let entries = NaiveArray::new(sets as usize, ways as usize, policy);
+            let group = 1 << coalescing.group_log2;
+            Array { name: name.clone(), sizes, sets, group, entries, hits: 0 }
+        });
+        let arrays = arrays.collect();
+        let ranges =
+            coalescing.long_runs.map(|config| Ranges { config, entries: Vec::new(), hits: 0 });
+        Tlb { name, arrays, ranges, hits: 0, misses: 0, victims: level.fill == Fill::Victim }
+    }
+
+    /// The name of each array, and the references that it served.
+    pub fn arrays(&self) -> Vec<(&str, u64)> {
+        let ranges = self.ranges.iter().map(|ranges| (ranges.config.name, ranges.hits));
+        self.arrays.iter().map(|array| (&*array.name, array.hits)).chain(ranges).collect()
+    }
+
+    pub fn look_up(&mut self, page: u64) -> Option<Page> {
+        let mut found = self.arrays.iter_mut().find_map(|array| array.look_up(page));
+        if found.is_none() {
+            found = self.ranges.as_mut().and_then(|ranges| ranges.look_up(page));
+        }
+        match found {
+            Some(_) => self.hits += 1,
+            None => self.misses += 1,
+        }
+        found
+    }
+
+    /// Puts in what holds a base page: a long run among the ranges; else the part of it that the
+    /// largest fitting array can hold. Returns what gave way.
+    pub fn fill(&mut self, page: u64, new: Page) -> Option<Page> {
+        if let Some(ranges) = &mut self.ranges
+            && new.count > ranges.config.above_pages
+        {
+            ranges.fill(new);
+            return None;
+        }
+        let best = self.arrays.iter_mut().flat_map(|array| {
+            let sizes = array.sizes.iter().filter(|of| **of <= new.size);
+            sizes.max().copied().map(|part| (part, array))
+        });
+        let (part, array) = best.max_by(|a, b| a.0.cmp(&b.0).then(std::cmp::Ordering::Greater))?;
+        array.fill(page, new.part(page, part).in_group(page, array.group))
+    }
+
+    pub fn forget(&mut self, start: u64, end: u64) {
+        for array in &mut self.arrays {
+            array.entries.invalidate_if(|_, held| held.overlaps(start, end));
+        }
+        if let Some(ranges) = &mut self.ranges {
+            ranges.entries.retain(|range| !range.overlaps(start, end));
+        }
+    }
+}
+
+pub fn ways(of: Ways, entries: u64) -> u64 {
+    match of {
+        Ways::Full => entries,
+        Ways::Of(ways) => ways,
+    }
+}
