@@ -135,6 +135,7 @@ impl Analysis {
         *, machine, settings, designs, layout, warm_up_instructions, interval_instructions, checked,
         processes
     ))]
+    #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
     fn sim(
         machine: &str,
         settings: Vec<String>,
