@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from octavo.machine_configs import machine, machines
     from octavo.recording import RecordedTrace, record
     from octavo.result import RunResult
+    from octavo.sim_result import SimResult
+    from octavo.sim_run import sim
 
     __version__: str
 
@@ -18,12 +20,14 @@ __all__ = [
     "OctavoError",
     "RecordedTrace",
     "RunResult",
+    "SimResult",
     "__version__",
     "curves",
     "machine",
     "machines",
     "record",
     "run",
+    "sim",
 ]
 
 _PLACES = {
@@ -37,6 +41,8 @@ _PLACES = {
     "machines": ("octavo.machine_configs", "machines"),
     "record": ("octavo.recording", "record"),
     "run": ("octavo.api", "run"),
+    "sim": ("octavo.sim_run", "sim"),
+    "SimResult": ("octavo.sim_result", "SimResult"),
 }
 
 

@@ -335,6 +335,39 @@ class TwoSizes(TypedDict):
     threshold_blocks: int
     window_refs: int
 
+# --- simulations -------------------------------------------------------------------------------
+
+class MachineCounts(TypedDict):
+    """What a machine of one design counted."""
+
+    design: str
+    counters: list[tuple[str, str, int]]
+    """Component, counter and value, in order; the warm-up left out."""
+    intervals: list[list[tuple[str, str, int]]]
+    """The same of each interval that is over."""
+    stopped: str | None
+    """Why it could not go on, where memory ran out: it counted nothing more."""
+    bound: bool
+    """Whether it is a bound that nobody can build, to compare others with."""
+
+class SimProcess(ProcessCounts):
+    """A process image with what each design did; the warm-up is in no count."""
+
+    machines: list[MachineCounts]
+    mapped: bool
+    """Whether anything was told of mappings; else all addresses were taken to be one."""
+
+class SimResult(RunEnd):
+    """The result of a simulation."""
+
+    processes: list[SimProcess]
+
+def policies() -> list[tuple[str, str, list[tuple[str, str]]]]:
+    """Every policy of page sizes: its name, what it is, its settings with their usual values."""
+
+def designs() -> list[tuple[str, str]]:
+    """Every translation design's name and what it is."""
+
 # --- runs --------------------------------------------------------------------------------------
 
 _Found = TypeVar("_Found", covariant=True)
@@ -369,6 +402,25 @@ class Analysis(Generic[_Found]):
         two page sizes are told for `windows_refs` too. Other processes than `apart` are for a
         trace of `Trace.take_turns`. Of fully associative TLBs and working sets, `sample` keeps
         pages with this probability, drawn from this seed. Raises ValueError."""
+
+    @staticmethod
+    def sim(
+        *,
+        machine: str,
+        settings: list[str],
+        designs: list[str],
+        layout: Literal["native", "as-traced"],
+        warm_up_instructions: int,
+        interval_instructions: int | None,
+        checked: bool,
+    ) -> Analysis[SimResult]:
+        """Designs on machines of their own: `machine` is a preset or a file that ends with
+        .toml, which settings `KEY=VALUE` change. `checked` compares each translation with the
+        page table's. Raises OctavoError, or ValueError."""
+
+    @property
+    def machine(self) -> tuple[str, str] | None:
+        """The machine of a simulation, as canonical JSON with every key, and its hash."""
 
 class LiveRun(Generic[_Found]):
     """A program under the tracer, consumed by background threads as it runs."""

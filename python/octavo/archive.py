@@ -9,21 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 from octavo.errors import CannotRun
 from octavo.output import failing_with, replace_file, replace_text, text_writer, to_json
-from octavo.report import curves_data
+from octavo.report import curves_data, sim_data
 from octavo.report.curves import curves_figures, render_curves
 from octavo.report.figures import figure_files
 from octavo.report.look import Spec
 from octavo.report.run import render_run, run_charts
+from octavo.report.sim import render_sim, sim_figures
 from octavo.result import SCHEMA, Finished, RunResult
 
 if TYPE_CHECKING:
     from octavo.curves_result import CurvesResult
+    from octavo.sim_result import SimResult
+
+    InFiles = CurvesResult | SimResult
+    """A result that has a place (`octavo.result_place`)."""
 
 ROWS = "rows.parquet"
 DOCUMENT = "result.json"
 """Of a run: what its report and anybody's program reads."""
 REPORT_DATA = "report.json"
-"""Of curves: what its report shows."""
+"""Of curves and simulations: what their reports show."""
 MANIFEST = "manifest.json"
 REPORT = "report.html"
 FIGURES = "figures"
@@ -34,6 +39,7 @@ Files = dict[str, Callable[[Path], None]]
 _MAKERS: dict[str, tuple[Callable[[Any], str], Callable[[Any], dict[str, Spec]]]] = {
     SCHEMA: (render_run, run_charts),
     curves_data.SCHEMA: (render_curves, curves_figures),
+    sim_data.SCHEMA: (render_sim, sim_figures),
 }
 """The page and the figures of a document, by its schema."""
 
@@ -60,7 +66,25 @@ def curves_files(result: CurvesResult) -> Files:
     }
 
 
-def rows_writer(result: RunResult | CurvesResult) -> Callable[[Path], None]:
+def sim_files(result: SimResult) -> Files:
+    """What `octavo sim --out` writes."""
+    data = sim_data.report_data(result)
+    return {
+        ROWS: rows_writer(result),
+        MANIFEST: _manifest_writer(result),
+        REPORT_DATA: text_writer(to_json(data)),
+        REPORT: text_writer(render_sim(data)),
+    }
+
+
+def files_of(result: InFiles) -> Files:
+    """What `--out` writes of a result, whatever it is."""
+    from octavo.curves_result import CurvesResult
+
+    return curves_files(result) if isinstance(result, CurvesResult) else sim_files(result)
+
+
+def rows_writer(result: RunResult | InFiles) -> Callable[[Path], None]:
     """A writer of every number, as Parquet."""
 
     def write(path: Path) -> None:
@@ -111,7 +135,7 @@ def _read_document(directory: Path) -> Mapping[str, Any]:
         raise CannotRun(f"`{path}` is not JSON.") from None
     if not isinstance(document, dict) or document.get("schema") not in _MAKERS:
         raise CannotRun(
-            f"`{path}` is no result of `octavo run` or `octavo curves` (its schema is none of "
+            f"`{path}` is no result of `octavo run`, `curves` or `sim` (its schema is none of "
             f"{', '.join(_MAKERS)})."
         )
     return document

@@ -53,6 +53,11 @@ class Scope:
     max_instructions: int | None
     between_marks: bool
 
+    @property
+    def uncounted(self) -> str | None:
+        """What comes before anything is counted, if anything does."""
+        return f"{self.skip_instructions} instructions to skip" if self.skip_instructions else None
+
     def resolved(self) -> dict[str, Any]:
         """Plain data, for the manifest."""
         return {

@@ -49,15 +49,12 @@ def machine(
     `settings` change it in order, such as `{"tlb.l2.main.entries": 2048, "tlb.l2.main.ways": 16}`.
     Raises OctavoError for what is no machine: a sentence that names the key and what is allowed.
     """
-    texts = [f"{key}={toml_value(value)}" for key, value in (settings or {}).items()]
-    return resolve_machine(os.fspath(name), texts).config
+    return resolve_machine(os.fspath(name), setting_texts(settings or {})).config
 
 
 def resolve_machine(name: str, settings: list[str]) -> ResolvedMachine:
     """As `machine`, of settings as the command line has them: `KEY=VALUE`."""
-    for text in (name, *settings):
-        if not _is_utf8(text):
-            raise UsageError(f"{text!a} is no text in UTF-8.")
+    check_texts(name, *settings)
     try:
         text, digest, toml = _core.resolve_machine(name, settings)
     except _core.OctavoError as error:
@@ -65,13 +62,18 @@ def resolve_machine(name: str, settings: list[str]) -> ResolvedMachine:
     return ResolvedMachine(json.loads(text), digest, toml)
 
 
-def _is_utf8(text: str) -> bool:
-    """Not what stands for other bytes of the command line's."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+def setting_texts(settings: Mapping[str, Setting]) -> list[str]:
+    """Settings as the command line has them: `KEY=VALUE`."""
+    return [f"{key}={toml_value(value)}" for key, value in settings.items()]
+
+
+def check_texts(*texts: str) -> None:
+    """Refuses what stands for other bytes of the command line's. Raises UsageError."""
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"{text!a} is no text in UTF-8.") from None
 
 
 def toml_value(value: Setting) -> str:

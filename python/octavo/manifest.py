@@ -16,7 +16,17 @@ from octavo.errors import FAILED
 from octavo.host import describe_host, versions
 
 if TYPE_CHECKING:
-    from octavo._core import CurvesResult, Exit, ProcessCounts, RecordedStream, Result
+    from octavo._core import (
+        CurvesResult,
+        Exit,
+        ProcessCounts,
+        RecordedStream,
+        Result,
+        SimResult,
+    )
+
+    Counted = Result | CurvesResult | SimResult
+    """What an engine has found out."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +121,7 @@ def trace_hash(processes: Sequence[ProcessCounts]) -> str:
     return hashlib.sha256(joined.encode()).hexdigest()
 
 
-def build_manifest(result: Result | CurvesResult, facts: Circumstances) -> dict[str, Any]:
+def build_manifest(result: Counted, facts: Circumstances) -> dict[str, Any]:
     """Plain data, ready for JSON."""
     configuration = facts.configuration
     ended, untraced = result["exit"], result["untraced_processes"]

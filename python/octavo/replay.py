@@ -19,7 +19,8 @@ from octavo.traces import manifest_of, open_trace
 from octavo.tracing import Found
 
 if TYPE_CHECKING:
-    from octavo._core import Analysis, CurvesResult, Facts, Result, TraceProgress
+    from octavo._core import Analysis, Facts, TraceProgress
+    from octavo.manifest import Counted
 
 
 def replay_trace(
@@ -99,9 +100,7 @@ def _refuse_samples(name: str, facts: Facts, said: dict[str, Any] | None) -> Non
     )
 
 
-def _check_counted(
-    name: str, result: Result | CurvesResult, scope: Scope, interrupted_by: int | None
-) -> None:
+def _check_counted(name: str, result: Counted, scope: Scope, interrupted_by: int | None) -> None:
     """Zero references are no result."""
     if any(process["references"] for process in result["processes"]):
         return
@@ -111,8 +110,8 @@ def _check_counted(
         raise CannotRun(f"{result['exit']['diagnostics'].rstrip('.')}.")
     if scope.between_marks:
         why = "it holds no begin mark (--marks wants the marks of octavo.h)"
-    elif scope.skip_instructions:
-        why = f"it ends within the {scope.skip_instructions} instructions to skip"
+    elif scope.uncounted is not None:
+        why = f"it ends within the {scope.uncounted}"
     else:
         why = "it holds none"
     raise CannotRun(f"no reference of `{name}` was counted: {why}.")

@@ -20,11 +20,12 @@ from octavo.traces import check_format, names_a_trace
 from octavo.valgrind import check_temporary_directory, find_tool_dir, find_valgrind
 
 if TYPE_CHECKING:
-    from octavo._core import Analysis, CurvesResult, Progress, Result
+    from octavo._core import Analysis, CurvesResult, Progress, Result, SimResult
+    from octavo.manifest import Counted
 
     MakeRun = Callable[..., Run[Result]]
 
-Found = TypeVar("Found", "Result", "CurvesResult")
+Found = TypeVar("Found", "Result", "CurvesResult", "SimResult")
 """What an engine has found out."""
 
 
@@ -134,14 +135,14 @@ def _counted_result(live: Run[Found], scope: Scope, interrupted_by: int | None) 
     return result
 
 
-def _check_counted(result: Result | CurvesResult, scope: Scope) -> None:
+def _check_counted(result: Counted, scope: Scope) -> None:
     """Zero references are no result."""
     if any(process["references"] for process in result["processes"]):
         return
     if scope.between_marks:
         why = "it met no begin mark (--marks wants the marks of octavo.h)"
-    elif scope.skip_instructions:
-        why = f"it ended within the {scope.skip_instructions} instructions to skip"
+    elif scope.uncounted is not None:
+        why = f"it ended within the {scope.uncounted}"
     else:
         why = first_line(result["exit"]["diagnostics"]) or "the tracer saw nothing"
     raise CannotRun(f"the program ran, but no reference was counted: {why}.")

@@ -27,6 +27,8 @@ class Grid:
     left_columns: int = 1
     spare_column: int | None = None
     """The left column that a narrow screen may go without."""
+    best: tuple[tuple[int, int], ...] = ()
+    """Cells that are better than the others of their row, by row and column."""
 
 
 def counters(rows: Sequence[Row]) -> dict[str, int]:

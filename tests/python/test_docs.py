@@ -13,6 +13,7 @@ RESULTS = {
     "run.md": "result/manifest.json",
     "traces.md": "result/manifest.json",
     "curves.md": "result/manifest.json",
+    "sim.md": "result/manifest.json",
     "snapshot.md": "now.json",
     "machines.md": "mine.toml",
     "workloads.md": "result/manifest.json",

@@ -14,6 +14,7 @@ mod walk_caches;
 
 pub use array::{
     AnySizeArray, Geometry, GeometryError, NO_KEY, ParseReplacementError, Replacement, SetArray,
+    Slot,
 };
 pub use asid::Asid;
 pub use caches::{

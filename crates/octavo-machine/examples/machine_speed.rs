@@ -4,9 +4,10 @@
 //!
 //! The first references of each trace (32M, unless told otherwise) are in memory as words; every
 //! round decodes and plays them by turns: the textbook, the front without a machine, each design alone, and all designs together
-//! on as many threads as there are cores. Prints JSON: medians in nanoseconds per reference, of
-//! processor time for one thread alone and of wall-clock time for all together. The textbook's
-//! misses and those of `base4k` must be the same.
+//! on as many threads as there are cores. Prints JSON, in nanoseconds per reference: of processor time
+//! for one thread alone, the sum over all batches of the least time that each took in any round (so
+//! that what others do on the machine counts little), and the least wall-clock time for all
+//! together. The textbook's misses and those of `base4k` must be the same.
 
 mod textbook;
 
@@ -67,10 +68,16 @@ impl Loaded {
         Loaded { batches, references: counted.0.references() }
     }
 
-    fn play(&self, consumer: &mut impl WordConsumer) {
+    /// Plays all; `least_ns` has the least time that each batch took so far.
+    fn play(&self, consumer: &mut impl WordConsumer, least_ns: &mut Vec<u64>) {
         let mut decoder = Decoder::default();
-        for words in &self.batches {
+        least_ns.resize(self.batches.len(), u64::MAX);
+        let mut from = thread_ns();
+        for (words, least) in self.batches.iter().zip(least_ns) {
             decoder.decode(words, consumer).expect("sound words");
+            let to = thread_ns();
+            *least = (to - from).min(*least);
+            from = to;
         }
     }
 }
@@ -92,48 +99,31 @@ fn main() {
     let mut programs = Vec::new();
     for file in &options.files {
         let loaded = Loaded::read(file, options.references);
-        let per_reference = |ns: u64| ns as f64 / loaded.references as f64;
-        let mut times = vec![Vec::new(); options.designs.len() + 4];
+        let mut times = vec![Vec::new(); options.designs.len() + 3];
+        let mut together = Vec::new();
         for _ in 0..options.rounds {
-            let mut counted = Counted::default();
-            let from = thread_ns();
-            loaded.play(&mut counted);
-            times[0].push(per_reference(thread_ns() - from));
+            loaded.play(&mut Counted::default(), &mut times[0]);
             let mut textbook = Textbook::new(&machine);
-            let from = thread_ns();
-            loaded.play(&mut textbook);
-            times[1].push(per_reference(thread_ns() - from));
+            loaded.play(&mut textbook, &mut times[1]);
             let mut front = Sim::new(&config(&[])).expect("no machines");
-            let from = thread_ns();
-            loaded.play(&mut front);
-            front.finish();
-            times[2].push(per_reference(thread_ns() - from));
-            for (number, design) in options.designs.iter().enumerate() {
-                let alone = || {
-                    let mut sim = Sim::new(&config(&[design.clone()])).expect("a machine");
-                    let from = thread_ns();
-                    loaded.play(&mut sim);
-                    sim.finish();
-                    (thread_ns() - from, sim)
-                };
-                let (ns, sim) = one_thread.install(alone);
-                times[3 + number].push(per_reference(ns));
+            loaded.play(&mut front, &mut times[2]);
+            for (design, times) in options.designs.iter().zip(&mut times[3..]) {
+                let mut sim = Sim::new(&config(std::slice::from_ref(design))).expect("a machine");
+                one_thread.install(|| loaded.play(&mut sim, times));
+                sim.finish();
                 if design == "base4k" {
                     compare(&textbook, &sim);
                 }
             }
             let mut sim = Sim::new(&config(&options.designs)).expect("machines");
             let from = Instant::now();
-            loaded.play(&mut sim);
+            loaded.play(&mut sim, &mut Vec::new());
             sim.finish();
-            let last = times.len() - 1;
-            times[last].push(per_reference(from.elapsed().as_nanos() as u64));
+            together.push(from.elapsed().as_nanos() as u64);
         }
-        let mut medians = times.iter_mut().map(|times| {
-            times.sort_by(f64::total_cmp);
-            times[times.len() / 2]
-        });
-        let mut next = || medians.next().expect("as many");
+        let per_reference = |ns: u64| ns as f64 / loaded.references as f64;
+        let mut sums = times.iter().map(|times| per_reference(times.iter().sum()));
+        let mut next = || sums.next().expect("as many");
         let (decoding, textbook, front) = (next(), next(), next());
         let designs: serde_json::Map<_, _> =
             options.designs.iter().map(|name| (name.clone(), json!(next()))).collect();
@@ -144,7 +134,7 @@ fn main() {
             "textbook": textbook,
             "front": front,
             "designs": designs,
-            "together": next(),
+            "together": per_reference(together.into_iter().min().expect("a round")),
         }));
         eprintln!("{}", programs[programs.len() - 1]);
     }

@@ -20,6 +20,6 @@ pub use counters::{Counters, Lookups};
 pub use design::Design;
 pub use env::{Env, Walked};
 pub use front::{Batch, Filter, Front, Image, ImageId, Kind, LineAccess, Lines, Mark};
-pub use machine::{Machine, Run};
+pub use machine::{Machine, Played, Run};
 pub use sim::{Sim, SimConfig, everything};
 pub use tlb::{Coalescing, First, FirstTlb, Held, LongRuns, Ranges, Tlb, Value};

@@ -1,13 +1,25 @@
 //! A design with an operating system, memory and caches of its own, playing a stream.
 
 use octavo_os::ProcessId;
-use octavo_types::{Compiled, Instructions};
+use octavo_os::page_table::Leaf;
+use octavo_types::{Compiled, Instructions, PageNumber};
 use rustc_hash::FxHashMap;
 
 use crate::counters::Counters;
 use crate::design::Design;
 use crate::env::Env;
 use crate::front::{Batch, ImageId, LineAccess, Mark};
+
+/// What a machine has when all is over.
+#[derive(Clone, Debug)]
+pub struct Played {
+    /// What it counted since its warm-up, and what there was at the end.
+    pub counters: Counters,
+    /// What it counted in each interval.
+    pub intervals: Vec<Counters>,
+    /// Why it could not go on, if it could not.
+    pub stopped: Option<String>,
+}
 
 /// A machine of any design: one call a batch.
 pub trait Run: Send {
@@ -20,6 +32,18 @@ pub trait Run: Send {
 
     /// What it counted in each interval that is over.
     fn intervals(&self) -> &[Counters];
+
+    /// The page of the running process that holds a base page, as its page table has it.
+    fn leaf(&self, page: PageNumber) -> Option<Leaf>;
+
+    /// Whether no frame was lost, and every page table says what memory holds; else what is wrong.
+    fn check(&self) -> Result<(), String>;
+
+    /// All of that.
+    fn played(&self) -> Played {
+        let intervals = self.intervals().to_vec();
+        Played { counters: self.counters(), intervals, stopped: self.stopped() }
+    }
 
     /// Why it could not go on, and after how many accesses of lines, if it could not.
     fn stopped(&self) -> Option<String>;
@@ -86,10 +110,7 @@ impl<D: Design> Machine<D> {
             }
             Mark::End(image) => {
                 if let Some(process) = self.processes.remove(image) {
-                    self.env.with_os(|os| {
-                        os.end(process);
-                        Ok(())
-                    });
+                    self.env.end(process);
                 }
             }
             Mark::Tick(instructions) => {
@@ -192,6 +213,14 @@ impl<D: Design> Run for Machine<D> {
 
     fn intervals(&self) -> &[Counters] {
         &self.intervals
+    }
+
+    fn leaf(&self, page: PageNumber) -> Option<Leaf> {
+        self.env.os().memory().process(self.env.process()).table.leaf(page)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.env.os().memory().check()
     }
 
     fn stopped(&self) -> Option<String> {

@@ -36,7 +36,7 @@ enum Config {
     Curves(CurvesConfig),
     /// All processes take turns on one core.
     SharedCurves(CurvesConfig),
-    Sim(SimConfig),
+    Sim(Box<SimConfig>),
 }
 
 #[pymethods]
@@ -141,7 +141,16 @@ impl Analysis {
         let interval = interval_instructions.map(NonZeroU64::get);
         let machine = (machine, settings);
         let config = read_sim(machine, designs, layout, warm_up_instructions, interval, checked)?;
-        Ok(Analysis { config: Config::Sim(config) })
+        Ok(Analysis { config: Config::Sim(Box::new(config)) })
+    }
+
+    /// The machine of a simulation, as JSON, and its hash.
+    #[getter]
+    fn machine(&self) -> Option<(String, String)> {
+        match &self.config {
+            Config::Sim(config) => Some((config.machine.to_json(), config.machine.hash())),
+            _ => None,
+        }
     }
 }
 
@@ -151,7 +160,7 @@ impl Analysis {
         match &self.config {
             Config::Study(config) => run(options, config, Study::new),
             Config::Curves(config) => run(options, config, Curves::new),
-            Config::Sim(config) => run(options, config, new_sim),
+            Config::Sim(config) => run(options, &**config, new_sim),
             Config::SharedCurves(_) => {
                 let error = "processes of a live program take turns by chance: record it first";
                 Err(OctavoError::new_err(error))
@@ -164,7 +173,7 @@ impl Analysis {
         match &self.config {
             Config::Study(config) => replay(source, limits, config, Study::new),
             Config::Curves(config) => replay(source, limits, config, Curves::new),
-            Config::Sim(config) => replay(source, limits, config, new_sim),
+            Config::Sim(config) => replay(source, limits, &**config, new_sim),
             Config::SharedCurves(config) => {
                 Box::new(Replay::start_together(source, limits, Curves::new(config)))
             }

@@ -42,6 +42,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(trace::trace_formats, m)?)?;
     m.add_function(wrap_pyfunction!(trace::trace_overview, m)?)?;
     m.add_function(wrap_pyfunction!(sim::designs, m)?)?;
+    m.add_function(wrap_pyfunction!(sim::policies, m)?)?;
     m.add_function(wrap_pyfunction!(snapshot::take_snapshot, m)?)?;
     m.add_function(wrap_pyfunction!(snapshot::read_snapshot, m)?)?;
     m.add_function(wrap_pyfunction!(machine::machine_presets, m)?)?;

@@ -3,6 +3,7 @@
 use octavo_config::resolve;
 use octavo_machine::designs::{DESIGNS, DesignSpec};
 use octavo_machine::{Sim, SimConfig};
+use octavo_os::policy::{POLICIES, PolicyEntry};
 use octavo_types::Instructions;
 use pyo3::prelude::*;
 
@@ -13,6 +14,16 @@ use crate::options::read_layout;
 #[pyfunction]
 pub fn designs() -> Vec<(&'static str, &'static str)> {
     DESIGNS.iter().map(|known| (known.name, known.about)).collect()
+}
+
+/// A name, what it is, and each setting with its usual value.
+type Policy = (&'static str, &'static str, Vec<(&'static str, String)>);
+
+/// Every policy of page sizes, in order.
+#[pyfunction]
+pub fn policies() -> Vec<Policy> {
+    let told = |entry: &PolicyEntry| (entry.name, entry.about, (entry.usual)().set_as());
+    POLICIES.iter().map(told).collect()
 }
 
 /// What is to be simulated, checked: machines of it can be made.

@@ -16,6 +16,7 @@ from octavo.cli import (
     report,
     reproduce,
     run,
+    sim,
     snapshot,
 )
 
@@ -48,6 +49,7 @@ def octavo(
 
 run.register(app)
 curves.register(app)
+sim.register(app)
 record.register(app)
 info.register(app)
 head.register(app)

@@ -7,6 +7,7 @@ import typer
 
 from octavo import units
 from octavo.cli import options
+from octavo.cli.ending import Files, end
 from octavo.cli.guard import guarded
 from octavo.curves_configuration import (
     DEFAULT_PAGE_SIZES,
@@ -18,15 +19,12 @@ from octavo.curves_configuration import (
     configure_curves,
     read_pairs,
 )
-from octavo.curves_files import CurvesOutput
 from octavo.curves_metrics import MISS_PENALTY_CYCLES, TWO_SIZES_PENALTY_CYCLES
 from octavo.curves_run import VERB, execute_curves, execute_curves_of_trace, means_traces
-from octavo.errors import CannotRun, choose
-from octavo.output import JsonFile
+from octavo.errors import choose
 from octavo.terminal.console import make_console
 from octavo.terminal.curves import show_curves
 from octavo.terminal.live import LiveLine, progress_text, trace_text
-from octavo.terminal.summary import say
 from octavo.tlb_presets import tlb_preset_names
 
 _EPILOG = """\b
@@ -195,19 +193,8 @@ def curves(
     skip_instructions: options.SkipInstructions = "0",
     max_instructions: options.MaxInstructions = None,
     marks: options.Marks = False,
-    out: Annotated[
-        str | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="DIR|FILE.parquet",
-            help="Write every number: rows.parquet, manifest.json, report.json and report.html "
-            "to DIR, or FILE alone.",
-        ),
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Overwrite FILE, or the results in DIR.")
-    ] = False,
+    out: options.ResultPlace = None,
+    force: options.Force = False,
     json: Annotated[
         str | None,
         typer.Option(
@@ -252,17 +239,9 @@ def curves(
             quantum=None if quantum is None else units.count(quantum),
             flush_every=None if flush_every is None else units.count(flush_every),
             sample_pages=sample_pages,
-            layout=layout,
-            tracer=tracer or "octavo",
-            follow_children=follow is not False,
-            skip_instructions=units.count(skip_instructions),
-            max_instructions=None if max_instructions is None else units.count(max_instructions),
-            between_marks=marks,
+            **options.scope(layout, tracer, follow, skip_instructions, max_instructions, marks),
         )
-        json_file = JsonFile(json) if json is not None else None
-        output = CurvesOutput(out, force=force) if out is not None else None
-        if output is not None:
-            stack.callback(output.close)
+        files = Files(stack, json=json, out=out, force=force)
         console = make_console()
         with LiveLine(console, quiet=quiet, text=trace_text if is_trace else progress_text) as line:
             if is_trace:
@@ -271,19 +250,9 @@ def curves(
                 result = execute_curves(command, configuration, line.show)
         if not quiet:
             show_curves(console, result)
-        if json_file is not None:
-            json_file.write(result.document())
-        if output is not None:
-            output.write(result)
-            if not quiet:
-                where = f"; open {out}/report.html for the figures" if output.has_report else ""
-                say(console, f"Written to {out}{where}.")
-        elif json_file is None and not quiet:
-            say(console, "These are a few TLBs; --out and --json have all.", "dim")
-        if result.manifest["exit"]["reason"] in ("tracer-failed", "trace-broken"):
-            raise CannotRun(f"{result.manifest['partial_reason']}; the result is partial.")
-        if result.status:
-            raise typer.Exit(result.status)
+        otherwise = "These are a few TLBs; --out and --json have all."
+        files.write(console, result, quiet=quiet, otherwise=otherwise)
+        end(result)
 
 
 def _names(text: str | None) -> list[str]:

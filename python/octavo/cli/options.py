@@ -1,8 +1,10 @@
 """Options that several commands share."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from octavo import units
 
 Layout = Annotated[
     str,
@@ -60,3 +62,33 @@ JsonName = Annotated[
     str | None,
     typer.Option("--json", metavar="FILE", help="Write everything as JSON; - is standard output."),
 ]
+ResultPlace = Annotated[
+    str | None,
+    typer.Option(
+        "--out",
+        "-o",
+        metavar="DIR|FILE.parquet",
+        help="Write every number: rows.parquet, manifest.json, report.json and report.html "
+        "to DIR, or FILE alone.",
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite FILE, or the results in DIR.")]
+
+
+def scope(
+    layout: str,
+    tracer: str | None,
+    follow: bool | None,
+    skip_instructions: str,
+    max_instructions: str | None,
+    marks: bool,
+) -> dict[str, Any]:
+    """What `octavo.configuration.resolve_scope` takes, from the options above."""
+    return {
+        "layout": layout,
+        "tracer": tracer or "octavo",
+        "follow_children": follow is not False,
+        "skip_instructions": units.count(skip_instructions),
+        "max_instructions": None if max_instructions is None else units.count(max_instructions),
+        "between_marks": marks,
+    }

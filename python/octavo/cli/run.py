@@ -8,9 +8,9 @@ import typer
 from octavo import units
 from octavo.api import execute, execute_trace
 from octavo.cli import options
+from octavo.cli.ending import end
 from octavo.cli.guard import guarded
 from octavo.configuration import configure
-from octavo.errors import CannotRun
 from octavo.output import JsonFile, OutputDirectory
 from octavo.result import RunResult
 from octavo.terminal.console import make_console
@@ -113,12 +113,7 @@ def run(
             sizes=units.page_sizes(page_sizes),
             entries=units.entries(entries) if entries is not None else None,
             tlb=tlb,
-            layout=layout,
-            tracer=tracer or "octavo",
-            follow_children=follow is not False,
-            skip_instructions=units.count(skip_instructions),
-            max_instructions=None if max_instructions is None else units.count(max_instructions),
-            between_marks=marks,
+            **options.scope(layout, tracer, follow, skip_instructions, max_instructions, marks),
         )
         json_file = JsonFile(json) if json is not None else None
         directory = OutputDirectory(out, force=force) if out is not None else None
@@ -135,10 +130,7 @@ def run(
         _write(result, json_file, directory)
         if directory is not None and not quiet:
             say(console, f"Written to {out}; open {out}/report.html for the curves.")
-        if result.manifest["exit"]["reason"] in ("tracer-failed", "trace-broken"):
-            raise CannotRun(f"{result.manifest['partial_reason']}; the result is partial.")
-        if result.status:
-            raise typer.Exit(result.status)
+        end(result)
 
 
 def _write(

@@ -28,11 +28,10 @@ def progress_text(progress: Progress, references_per_second: float) -> str:
     """`1.23 G references (240 M/s), 812 M instructions, 5.1 s, 45 MiB resident`."""
     if not progress["counting"]:
         return f"waiting for the region of interest, {progress['elapsed_seconds']:.1f} s"
-    text = (
-        f"{_counts(progress, references_per_second)}, "
-        f"{progress['elapsed_seconds']:.1f} s, "
-        f"{format_bytes(progress['resident_bytes'])} resident"
-    )
+    text = f"{_counts(progress, references_per_second)}, {progress['elapsed_seconds']:.1f} s"
+    # Not every engine knows.
+    if progress["resident_bytes"]:
+        text += f", {format_bytes(progress['resident_bytes'])} resident"
     return text + _processes(progress)
 
 

@@ -90,8 +90,9 @@ def _filled(grid: Grid, shown: int | None, *, ruled: bool) -> Table:
             overflow="fold",
             min_width=min(_NAME_WIDTH, _widest(grid, index)) if left else None,
         )
-    for cells in grid.rows[:shown]:
-        table.add_row(*cells)
+    for row, cells in enumerate(grid.rows[:shown]):
+        styles = ("bold green" if (row, at) in grid.best else "" for at in range(len(cells)))
+        table.add_row(*map(Text, cells, styles))
     return table
 
 

@@ -11,6 +11,9 @@ use super::{Geometry, NO_KEY, Replacement};
 pub(super) struct AnySets {
     stride: usize,
     finder: Finder,
+    /// The slot of each set that was used last, if anything was: to use it again changes nothing.
+    /// Empty where it does.
+    last: Box<[u32]>,
     policy: Policy,
     geometry: Geometry,
     replacement: Replacement,
@@ -36,9 +39,14 @@ impl AnySets {
             let free_from = vec![0; sets].into_boxed_slice();
             (ways, Finder::Index { index: Index::new(sets * ways), free_from })
         };
+        let last = match replacement.retouch_changes() {
+            true => Box::default(),
+            false => (0..sets).map(|set| (set * stride) as u32).collect(),
+        };
         AnySets {
             stride,
             finder,
+            last,
             policy: Policy::new(replacement, geometry),
             geometry,
             replacement,
@@ -64,8 +72,18 @@ impl AnySets {
     }
 
     /// The same, and uses it.
-    #[inline(never)]
+    #[inline(always)]
     pub fn look_up(&mut self, keys: &Keys, set: usize, key: u64) -> Option<usize> {
+        if let Some(last) = self.last.get(set)
+            && keys[*last as usize] == key
+        {
+            return Some(*last as usize);
+        }
+        self.search(keys, set, key)
+    }
+
+    #[inline(never)]
+    fn search(&mut self, keys: &Keys, set: usize, key: u64) -> Option<usize> {
         let slot = self.find(keys, set, key)?;
         self.touch(set, slot);
         Some(slot)
@@ -74,6 +92,12 @@ impl AnySets {
     /// A slot is used.
     #[inline(always)]
     pub fn touch(&mut self, set: usize, slot: usize) {
+        if let Some(last) = self.last.get_mut(set) {
+            if *last as usize == slot {
+                return;
+            }
+            *last = slot as u32;
+        }
         self.policy.touch(set, slot - set * self.stride);
     }
 
@@ -105,6 +129,9 @@ impl AnySets {
                 free_from[set] = self.stride as u32;
             }
             index.add(key, slot);
+        }
+        if let Some(last) = self.last.get_mut(set) {
+            *last = slot as u32;
         }
         slot
     }

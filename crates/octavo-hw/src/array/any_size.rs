@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use octavo_types::{Instructions, PageNumber, PageSize};
 
-use super::{Geometry, GeometryError, Replacement, SetArray};
+use super::{Geometry, GeometryError, Replacement, SetArray, Slot};
 use crate::Asid;
 
 /// Bits of a key that say the size.
@@ -76,6 +76,21 @@ impl<V: Copy + Default> AnySizeArray<V> {
         };
         let value = self.entries.look_up(0, key)?;
         Some((size(parts(key).1), value))
+    }
+
+    /// As [`AnySizeArray::look_up`]; says where the entry is, too.
+    #[inline(always)]
+    pub fn look_up_slot(&mut self, asid: Asid, page: PageNumber) -> Option<(PageSize, V, Slot)> {
+        let key = self.covering(asid, page)?;
+        let slot = self.entries.look_up_slot(0, key)?;
+        Some((size(parts(key).1), *self.entries.at(slot), slot))
+    }
+
+    /// Uses the entry at a slot again: what [`AnySizeArray::look_up`] would do with a page of which
+    /// it is the largest entry. It must still be there.
+    #[inline(always)]
+    pub fn touch(&mut self, slot: Slot) {
+        self.entries.touch(slot);
     }
 
     /// As [`AnySizeArray::look_up`], without a trace.

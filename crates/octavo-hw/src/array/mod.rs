@@ -27,9 +27,8 @@ pub const NO_KEY: u64 = u64::MAX;
 /// key in several sets has an entry in each. Sets are counted from 0; one that is not there panics.
 ///
 /// Entries stay in their ways, and what the policy remembers of them is apart, so that a look-up
-/// writes little. The entry of a set that was looked up or inserted last is compared first; behind
-/// it a set of up to 16 ways is scanned by the chosen instructions, and a larger one is asked for
-/// by a hash index.
+/// writes little. A set of up to 16 ways is scanned by the chosen instructions, without a branch on
+/// where the key is; a larger one is asked for by a hash index.
 ///
 /// A look-up is meant to be inlined into the caller's loop. Where that loop is compiled for the chosen
 /// instructions, the scan is inlined, too.
@@ -39,25 +38,30 @@ pub struct SetArray<V> {
     keys: Keys,
     /// By slot.
     values: Box<[V]>,
-    /// What was looked up or inserted last in each set, where to look it up again changes nothing.
-    last: Box<[Last]>,
-    retouch_changes: bool,
     engine: Engine,
     geometry: Geometry,
     replacement: Replacement,
     len: usize,
 }
 
-/// An entry that was used last.
-#[derive(Clone, Copy, Debug)]
-struct Last {
-    /// [`NO_KEY`] where there is none.
-    key: u64,
-    slot: u32,
+/// Where an entry is, for as long as it stays: an entry that was looked up or inserted can be used
+/// again without being searched for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Slot {
+    set: u32,
+    at: u32,
 }
 
-impl Last {
-    const NONE: Last = Last { key: NO_KEY, slot: 0 };
+impl Slot {
+    /// A place in an array of another kind that has only one set.
+    pub const fn of_only_set(at: u32) -> Self {
+        Slot { set: 0, at }
+    }
+
+    /// Its place among those of all sets.
+    pub const fn at(self) -> usize {
+        self.at as usize
+    }
 }
 
 /// What finds keys and chooses ways.
@@ -89,8 +93,6 @@ impl<V: Copy + Default> SetArray<V> {
         SetArray {
             keys: Keys::new(NO_KEY, slots),
             values: vec![V::default(); slots].into_boxed_slice(),
-            last: vec![Last::NONE; geometry.sets()].into_boxed_slice(),
-            retouch_changes: replacement.retouch_changes(),
             engine,
             geometry,
             replacement,
@@ -101,14 +103,35 @@ impl<V: Copy + Default> SetArray<V> {
     /// Looks `key` up in a set, which is a use of its entry to the policy.
     #[inline(always)]
     pub fn look_up(&mut self, set: usize, key: u64) -> Option<&mut V> {
+        let slot = self.look_up_slot(set, key)?;
+        Some(&mut self.values[slot.at as usize])
+    }
+
+    /// As [`SetArray::look_up`]; says where the entry is.
+    #[inline(always)]
+    pub fn look_up_slot(&mut self, set: usize, key: u64) -> Option<Slot> {
         debug_assert_ne!(key, NO_KEY, "nobody's key");
-        let last = self.last[set];
-        if last.key == key {
-            return Some(&mut self.values[last.slot as usize]);
-        }
         let slot = each!(&mut self.engine, sets => sets.look_up(&self.keys, set, key))?;
-        self.used(set, key, slot);
-        Some(&mut self.values[slot])
+        Some(Slot { set: set as u32, at: slot as u32 })
+    }
+
+    /// The payload of the entry at a slot.
+    ///
+    /// # Panics
+    ///
+    /// If no array of this shape has the slot.
+    #[inline(always)]
+    pub fn at(&self, slot: Slot) -> &V {
+        &self.values[slot.at as usize]
+    }
+
+    /// Uses the entry at a slot again: what [`SetArray::look_up`] would do with its key. The entry
+    /// must still be there.
+    #[inline(always)]
+    pub fn touch(&mut self, slot: Slot) {
+        let Slot { set, at } = slot;
+        debug_assert_ne!(self.keys[at as usize], NO_KEY, "its entry has gone");
+        each!(&mut self.engine, sets => sets.touch(set as usize, at as usize));
     }
 
     /// Looks `key` up without a trace: the policy does not hear of it.
@@ -134,7 +157,6 @@ impl<V: Copy + Default> SetArray<V> {
             assert_ne!(key, NO_KEY, "nobody's key");
             self.values[slot] = value;
             each!(&mut self.engine, sets => sets.touch(set, slot));
-            self.used(set, key, slot);
             return None;
         }
         self.insert_missed(set, key, value)
@@ -154,7 +176,6 @@ impl<V: Copy + Default> SetArray<V> {
             Engine::Lru(sets) => sets.take(set),
             Engine::Any(sets) => sets.take(&self.keys, set, key),
         };
-        self.used(set, key, slot);
         let held = std::mem::replace(&mut self.keys[slot], key);
         let value = std::mem::replace(&mut self.values[slot], value);
         if held == NO_KEY {
@@ -187,7 +208,6 @@ impl<V: Copy + Default> SetArray<V> {
     /// Takes all out. The array is as new then, except that a random policy goes on in its numbers.
     pub fn clear(&mut self) {
         self.keys.fill(NO_KEY);
-        self.last.fill(Last::NONE);
         self.len = 0;
         each!(&mut self.engine, sets => sets.clear());
     }
@@ -222,14 +242,6 @@ impl<V: Copy + Default> SetArray<V> {
         taken.map(move |(slot, (key, value))| (slot / stride, *key, value))
     }
 
-    /// A slot with this key was used last.
-    #[inline(always)]
-    fn used(&mut self, set: usize, key: u64, slot: usize) {
-        if !self.retouch_changes {
-            self.last[set] = Last { key, slot: slot as u32 };
-        }
-    }
-
     /// Slots of a set.
     fn stride(&self) -> usize {
         each!(&self.engine, sets => sets.stride())
@@ -248,9 +260,6 @@ impl<V: Copy + Default> SetArray<V> {
             Engine::Any(sets) => sets.give_back(&self.keys, set, slot),
         }
         self.keys[slot] = NO_KEY;
-        if self.last[set].slot as usize == slot {
-            self.last[set] = Last::NONE;
-        }
         self.len -= 1;
     }
 }

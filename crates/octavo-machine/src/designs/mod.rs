@@ -4,6 +4,7 @@
 pub mod colt;
 mod conventional;
 mod direct_segment;
+mod granule;
 mod perfect;
 mod rmm;
 mod spec;
@@ -11,7 +12,7 @@ mod tps;
 
 use octavo_config::MachineConfig;
 use octavo_os::frames::{Frames, MemoryShape, Order};
-use octavo_os::page_table::Format;
+use octavo_os::page_table::{Aliases, Format, SizeEncoding};
 use octavo_os::policy::PolicyConfig;
 use octavo_os::{Memory, Os};
 use octavo_types::{Instructions, PageSize};
@@ -39,6 +40,8 @@ pub struct Hardware {
     /// What it needs of an operating system, and what the paper's name for that is; else it is
     /// nothing but a conventional one.
     pub needs: Option<Need>,
+    /// Whether nobody can build it: others are compared with it, and it is no choice.
+    pub is_bound: bool,
     make: fn(&MachineConfig, &Setup, &PolicyConfig) -> Made,
 }
 
@@ -78,7 +81,7 @@ pub struct Known {
     pub name: &'static str,
     /// What translates.
     pub hardware: &'static str,
-    /// The policy of the operating system, by name.
+    /// The policy of the operating system, by name, and settings of it.
     pub policy: &'static str,
     /// What it is, in one line.
     pub about: &'static str,
@@ -87,15 +90,18 @@ pub struct Known {
 /// All that translates, a line each.
 #[rustfmt::skip]
 pub const HARDWARE: &[Hardware] = &[
-    Hardware { name: "conventional", about: "TLBs as the machine has them", sizes: Sizes::X86, needs: None, make: make_conventional },
-    Hardware { name: "tps", about: "an any-size first-level TLB in place of those for larger pages", sizes: Sizes::All, needs: Some(Need::TailoredPages), make: make_tps },
-    Hardware { name: "colt", about: "TLBs that coalesce base pages side by side, in sets and in ranges", sizes: Sizes::X86, needs: None, make: |config, setup, policy| make_colt(config, setup, policy, colt::ALL) },
-    Hardware { name: "colt_sa", about: "the same in sets alone", sizes: Sizes::X86, needs: None, make: |config, setup, policy| make_colt(config, setup, policy, colt::SETS) },
-    Hardware { name: "colt_fa", about: "the same in a fully associative array of ranges alone", sizes: Sizes::X86, needs: None, make: |config, setup, policy| make_colt(config, setup, policy, colt::FULLY_ASSOCIATIVE) },
-    Hardware { name: "rmm", about: "a range TLB beside the second level", sizes: Sizes::X86, needs: Some(Need::Ranges), make: make_rmm },
-    Hardware { name: "direct_segment", about: "one segment beside the TLBs", sizes: Sizes::X86, needs: Some(Need::Ranges), make: make_direct_segment },
-    Hardware { name: "perfect_l1", about: "a first-level TLB that never misses", sizes: Sizes::X86, needs: None, make: make_perfect_l1 },
-    Hardware { name: "perfect_l2", about: "a second-level TLB that never misses", sizes: Sizes::X86, needs: None, make: make_perfect_l2 },
+    Hardware { name: "conventional", about: "TLBs as the machine has them", sizes: Sizes::X86, needs: None, is_bound: false, make: make_conventional },
+    Hardware { name: "tps", about: "an any-size first-level TLB in place of those for larger pages", sizes: Sizes::All, needs: Some(Need::TailoredPages), is_bound: false, make: |config, setup, policy| make_tps(config, setup, policy, Format::default()) },
+    Hardware { name: "tps_copies", about: "the same, with page tables whose aliases are full copies", sizes: Sizes::All, needs: Some(Need::TailoredPages), is_bound: false, make: |config, setup, policy| make_tps(config, setup, policy, Format { aliases: Aliases::Copies, ..Format::default() }) },
+    Hardware { name: "tps_one_bit", about: "the same, with page tables that spend one bit on sizes", sizes: Sizes::All, needs: Some(Need::TailoredPages), is_bound: false, make: |config, setup, policy| make_tps(config, setup, policy, Format { encoding: SizeEncoding::OneBit, ..Format::default() }) },
+    Hardware { name: "granule", about: "arrays for 4 KiB pages that hold the policy's pages too, each in one entry", sizes: Sizes::All, needs: None, is_bound: false, make: make_granule },
+    Hardware { name: "colt", about: "TLBs that coalesce base pages side by side, in sets and in ranges", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, policy| make_colt(config, setup, policy, colt::ALL) },
+    Hardware { name: "colt_sa", about: "the same in sets alone", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, policy| make_colt(config, setup, policy, colt::SETS) },
+    Hardware { name: "colt_fa", about: "the same in a fully associative array of ranges alone", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, policy| make_colt(config, setup, policy, colt::FULLY_ASSOCIATIVE) },
+    Hardware { name: "rmm", about: "a range TLB beside the second level", sizes: Sizes::X86, needs: Some(Need::Ranges), is_bound: false, make: make_rmm },
+    Hardware { name: "direct_segment", about: "one segment beside the TLBs", sizes: Sizes::X86, needs: Some(Need::Ranges), is_bound: false, make: make_direct_segment },
+    Hardware { name: "perfect_l1", about: "a first-level TLB that never misses", sizes: Sizes::X86, needs: None, is_bound: true, make: make_perfect_l1 },
+    Hardware { name: "perfect_l2", about: "a second-level TLB that never misses", sizes: Sizes::X86, needs: None, is_bound: true, make: make_perfect_l2 },
 ];
 
 /// All designs with names of their own, in the order in which they are told of.
@@ -104,7 +110,11 @@ pub const DESIGNS: &[Known] = &[
     Known { name: "base4k", hardware: "conventional", policy: "base", about: "4 KiB pages, as they are touched" },
     Known { name: "thp", hardware: "conventional", policy: "thp", about: "Linux's transparent huge pages of 2 MiB" },
     Known { name: "reserved_thp", hardware: "conventional", policy: "reserved_thp", about: "huge pages by reservation, as FreeBSD has them" },
+    Known { name: "base16k", hardware: "granule", policy: "fixed:size=16KiB", about: "a base page of 16 KiB for anonymous memory" },
+    Known { name: "base64k", hardware: "granule", policy: "fixed:size=64KiB", about: "a base page of 64 KiB for anonymous memory" },
+    Known { name: "first_touch", hardware: "granule", policy: "first_touch", about: "256 KiB at the first touch where the mapping holds it, 4 KiB elsewhere" },
     Known { name: "tps", hardware: "tps", policy: "tps", about: "Tailored Page Sizes: pages of every power of two" },
+    Known { name: "tps_copies", hardware: "tps_copies", policy: "tps", about: "the same, with aliases that are full copies: walks are shorter, changes write more" },
     Known { name: "colt", hardware: "colt", policy: "base", about: "CoLT: entries that hold several pages of 4 KiB side by side" },
     Known { name: "colt_sa", hardware: "colt_sa", policy: "base", about: "the same in set-associative arrays alone" },
     Known { name: "colt_fa", hardware: "colt_fa", policy: "base", about: "the same in a fully associative array alone" },
@@ -143,9 +153,9 @@ fn make_conventional(config: &MachineConfig, setup: &Setup, policy: &PolicyConfi
     })
 }
 
-fn make_tps(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
+fn make_tps(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig, format: Format) -> Made {
     let tlbs = tps::tlbs(&config.tlb);
-    machine(config, setup, Sizes::All, policy, || {
+    machine_with(config, setup, (Sizes::All, format), policy, || {
         Ok(Conventional::new(&tlbs, setup.instructions)?.filling_whole_pages())
     })
 }
@@ -171,6 +181,15 @@ fn make_direct_segment(config: &MachineConfig, setup: &Setup, policy: &PolicyCon
     })
 }
 
+/// Each entry of a larger page is whole, as those of contiguous entries are.
+fn make_granule(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
+    let tlbs = granule::tlbs(&config.tlb, &policy.needs());
+    let format = Format { aliases: Aliases::Copies, ..Format::default() };
+    machine_with(config, setup, (Sizes::All, format), policy, || {
+        Conventional::new(&tlbs, setup.instructions)
+    })
+}
+
 fn make_perfect_l1(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
     machine(config, setup, Sizes::X86, policy, || Ok(PerfectL1::default()))
 }
@@ -187,11 +206,22 @@ fn machine<D: Design + 'static>(
     policy: &PolicyConfig,
     make: impl Fn() -> Result<D, ConfigError>,
 ) -> Made {
+    machine_with(config, setup, (sizes, Format::default()), policy, make)
+}
+
+/// The same, with page tables of such a format, but for its levels, which are the machine's.
+fn machine_with<D: Design + 'static>(
+    config: &MachineConfig,
+    setup: &Setup,
+    (sizes, format): (Sizes, Format),
+    policy: &PolicyConfig,
+    make: impl Fn() -> Result<D, ConfigError>,
+) -> Made {
     let configured = Order::of(config.memory.largest_block);
     let needed = policy.needs().into_iter().max().map_or(Order::BASE, Order::of);
     let frames = config.memory.bytes / PageSize::BASE.bytes();
     let shape = MemoryShape::new(frames, configured.max(needed))?;
-    let format = Format { levels: config.page_table.levels, ..Format::default() };
+    let format = Format { levels: config.page_table.levels, ..format };
     let memory = Memory::new(Frames::new(shape), &sizes.list(), format);
     let env = Env::new(config, Os::new(memory, policy.build()), setup.instructions)?;
     let mmus = (0..config.core.count).map(|_| make()).collect::<Result<_, _>>()?;

@@ -1,6 +1,7 @@
-//! Designs as users name them: one that has a name of its own, or `HARDWARE+POLICY`.
+//! Designs as users name them: one that has a name of its own, or `HARDWARE+POLICY`; and behind it
+//! settings of the policy, as in `tps:promotion_threshold_percent=50:span=round-up`.
 
-use octavo_os::policy::{self, POLICIES, PolicyConfig};
+use octavo_os::policy::{self, POLICIES, PolicyConfig, SettingError};
 use octavo_types::spelling::{nearest, quoted};
 
 use super::{DESIGNS, HARDWARE, Hardware, Need};
@@ -27,6 +28,24 @@ pub enum SpecError {
         allowed: String,
         /// What was probably meant, or nothing.
         meant: String,
+    },
+    /// A setting that the policy does not have, or not so.
+    #[error("{design}: policy {policy}: {error}")]
+    Setting {
+        /// As asked for.
+        design: String,
+        /// The policy.
+        policy: String,
+        /// What is wrong.
+        error: Box<SettingError>,
+    },
+    /// A setting without a value.
+    #[error("{design}: `{setting}`: give KEY=VALUE")]
+    NoValue {
+        /// As asked for.
+        design: String,
+        /// What stands for a setting.
+        setting: String,
     },
     /// Hardware that needs what the policy does not do.
     #[error(
@@ -85,11 +104,20 @@ impl Need {
 impl DesignSpec {
     /// The design of a name.
     pub fn parse(text: &str) -> Result<Self, SpecError> {
+        let (name, settings) = text.split_once(':').unwrap_or((text, ""));
+        let (hardware, policy) = Self::parts(name)?;
+        let (policy, usual) = policy.split_once(':').unwrap_or((policy, ""));
+        let all = usual.split(':').chain(settings.split(':')).filter(|setting| !setting.is_empty());
+        Self::of(text, hardware, policy, all)
+    }
+
+    /// The hardware and the policy of a design without settings.
+    fn parts(text: &str) -> Result<(&str, &str), SpecError> {
         if let Some(known) = DESIGNS.iter().find(|known| known.name == text) {
-            return Self::of(text, known.hardware, known.policy);
+            return Ok((known.hardware, known.policy));
         }
         match text.split_once('+') {
-            Some((hardware, policy)) => Self::of(text, hardware, policy),
+            Some(parts) => Ok(parts),
             None => {
                 let names: Vec<&str> = DESIGNS.iter().map(|known| known.name).collect();
                 Err(unknown("design", text, &names))
@@ -97,7 +125,12 @@ impl DesignSpec {
         }
     }
 
-    fn of(name: &str, hardware: &str, policy: &str) -> Result<Self, SpecError> {
+    fn of<'a>(
+        name: &str,
+        hardware: &str,
+        policy: &str,
+        settings: impl Iterator<Item = &'a str>,
+    ) -> Result<Self, SpecError> {
         let Some(hardware) = Hardware::by_name(hardware) else {
             let names: Vec<&str> = HARDWARE.iter().map(|known| known.name).collect();
             return Err(unknown("hardware", hardware, &names));
@@ -106,7 +139,18 @@ impl DesignSpec {
             let names: Vec<&str> = POLICIES.iter().map(|known| known.name).collect();
             return Err(unknown("policy", policy, &names));
         };
-        let config = (entry.usual)();
+        let mut config = (entry.usual)();
+        for setting in settings {
+            let Some((key, value)) = setting.split_once('=') else {
+                let (design, setting) = (quoted(name), quoted(setting));
+                return Err(SpecError::NoValue { design, setting });
+            };
+            config.set(key, value).map_err(|error| SpecError::Setting {
+                design: quoted(name),
+                policy: policy.to_owned(),
+                error: Box::new(error),
+            })?;
+        }
         if let Some(need) = hardware.needs.filter(|need| !need.is_served(&config)) {
             return Err(SpecError::Unserved {
                 hardware: hardware.name,
@@ -167,8 +211,14 @@ mod tests {
         for known in DESIGNS {
             assert_eq!(DesignSpec::parse(known.name).unwrap().name(), known.name);
         }
+        let larger = DesignSpec::parse("base16k:size=32KiB").unwrap();
+        assert_eq!(larger.policy().set_as(), [("size", "32KiB".to_owned())]);
         let parts = DesignSpec::parse("conventional+thp").unwrap();
         assert_eq!(parts.hardware().name, "conventional");
+        let half = DesignSpec::parse("tps:promotion_threshold_percent=50:span=round-up").unwrap();
+        let settings = half.policy().set_as();
+        assert_eq!(settings[0], ("promotion_threshold_percent", "50".to_owned()));
+        assert_eq!(settings[1], ("span", "round-up".to_owned()));
     }
 
     #[test]
@@ -176,6 +226,11 @@ mod tests {
         let sentence = |text| DesignSpec::parse(text).unwrap_err().to_string();
         assert!(sentence("tp").ends_with("; did you mean `tps`?"), "{}", sentence("tp"));
         assert!(sentence("tps+bse").starts_with("no policy `bse`: give one of base, thp, "));
+        assert_eq!(
+            sentence("tps:span=round"),
+            "tps:span=round: policy tps: span = round: give exact or round-up"
+        );
+        assert_eq!(sentence("tps:span"), "tps:span: `span`: give KEY=VALUE");
         assert_eq!(
             sentence("tps+base"),
             "tps+base: tps needs pages of all sizes, and the policy `base` makes none: give tps with \

@@ -10,6 +10,7 @@ use octavo_os::{Access, Os, ProcessId, Stale};
 use octavo_types::{
     AddrRange, FrameNumber, Instructions, PageNumber, PageSize, PhysAddr, VirtAddr,
 };
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::config::{self, ConfigError};
 use crate::front::{Kind, LineAccess, Lines};
@@ -24,6 +25,10 @@ pub struct Env {
     cores: Vec<Option<CoreParts>>,
     walk_caches: WalkCaches<()>,
     core: usize,
+    /// By process, the cores that may hold translations of it.
+    holders: FxHashMap<ProcessId, FxHashSet<usize>>,
+    /// Cores that shootdowns interrupted, other than the one that made them.
+    interrupted: u64,
     /// By core, the process that it ran last.
     ran: Vec<ProcessId>,
     process: ProcessId,
@@ -102,6 +107,8 @@ impl Env {
             cores,
             walk_caches: first.walk_caches,
             core: 0,
+            holders: FxHashMap::default(),
+            interrupted: 0,
             ran: vec![ProcessId::default(); config.core.count as usize],
             process: ProcessId::default(),
             asid: Asid::ONLY,
@@ -314,8 +321,19 @@ impl Env {
         let flushes = self.address_spaces == AddressSpaces::Flushed && before != process;
         if flushes {
             self.walk_caches.clear();
+            self.holders.entry(before).or_default().remove(&core);
         }
+        self.holders.entry(process).or_default().insert(core);
         flushes
+    }
+
+    /// A process is over.
+    pub(crate) fn end(&mut self, process: ProcessId) {
+        self.with_os(|os| {
+            os.end(process);
+            Ok(())
+        });
+        self.holders.remove(&process);
     }
 
     /// The core that runs.
@@ -333,6 +351,8 @@ impl Env {
             for core in self.cores.iter_mut().flatten() {
                 core.walk_caches.invalidate(asid, range);
             }
+            let holders = self.holders.get(&stale.process).into_iter().flatten();
+            self.interrupted += holders.filter(|core| **core != self.core).count() as u64;
             self.stale.push(stale);
         }
     }

@@ -19,6 +19,7 @@ impl Env {
         counters.add("core", "cycles_walks", walks);
         counters.add("core", "cycles_fetches", fetches);
         counters.add("core", "cycles_data", data);
+        counters.add("os", "cores_interrupted", self.interrupted);
         tell_os(&self.os, counters);
     }
 

@@ -17,8 +17,8 @@ use rayon::prelude::*;
 
 use crate::config::{self, ConfigError};
 use crate::designs::{DesignSpec, Setup};
-use crate::front::{Batch, Front, ImageId, Mark};
-use crate::machine::Run;
+use crate::front::{Batch, Filter, Front, Image, ImageId, Mark};
+use crate::machine::{Played, Run};
 use process::{Placement, Process};
 use schedule::Schedule;
 
@@ -56,9 +56,13 @@ pub struct Sim {
     /// How many there have been.
     begun: u32,
     machines: Vec<Box<dyn Run>>,
+    /// What they had, once all is over.
+    played: Vec<Played>,
     /// What those had that are no more.
     gone: Counts,
     schedule: Schedule,
+    /// Whether anything was told of mappings.
+    is_mapped: bool,
     emptied: Batch,
 }
 
@@ -77,13 +81,19 @@ impl Sim {
             waiting: BTreeMap::new(),
             begun: 0,
             machines,
+            played: Vec::new(),
             gone: Counts::default(),
             schedule: Schedule::new(config.warm_up_instructions, config.interval_instructions),
+            is_mapped: false,
             emptied: Batch::default(),
             config: config.clone(),
         };
         sim.running = sim.begin(None);
         sim.run();
+        if sim.schedule.is_due() {
+            // Without a warm-up what comes before the first instruction counts, too.
+            sim.mark();
+        }
         Ok(sim)
     }
 
@@ -103,9 +113,18 @@ impl Sim {
 
     /// What was counted of the stream, the warm-up left out; of all streams that took turns.
     pub fn counts(&self) -> Counts {
+        self.schedule.counted(&self.total())
+    }
+
+    /// What there was of all streams so far.
+    fn total(&self) -> Counts {
         let all = self.waiting.values().chain([&self.running]);
-        let total = all.fold(self.gone.clone(), |sum, process| sum.plus(&process.counts));
-        self.schedule.counted(&total)
+        all.fold(self.gone.clone(), |sum, process| sum.plus(&process.counts))
+    }
+
+    /// Whether any stream has told of a mapping. Else all addresses are taken to be one.
+    pub fn is_mapped(&self) -> bool {
+        self.is_mapped
     }
 
     /// The same with these machines instead, which have seen nothing.
@@ -123,7 +142,21 @@ impl Sim {
         &self.machines
     }
 
-    /// All is over: only results are asked for from now on.
+    /// What the machines have, in the order of their designs, once all is over.
+    pub fn played(&self) -> &[Played] {
+        &self.played
+    }
+
+    /// All is over, and the machines go: there may be hundreds of processes.
+    fn close(&mut self) {
+        self.finish();
+        self.played = self.machines.drain(..).map(|machine| machine.played()).collect();
+        self.running.image = Image::new(self.config.machine.page_table.levels);
+        self.emptied = Batch::default();
+        self.front = Front::new(config::lines(&self.config.machine), Filter::Nothing);
+    }
+
+    /// Whatever came has been played.
     pub fn finish(&mut self) {
         if self.schedule.is_due() {
             self.mark();
@@ -140,8 +173,7 @@ impl Sim {
 
     #[cold]
     fn mark(&mut self) {
-        let all = self.waiting.values().chain([&self.running]);
-        let total = all.fold(self.gone.clone(), |sum, process| sum.plus(&process.counts));
+        let total = self.total();
         self.schedule.due(&total, |mark| self.front.mark(mark));
     }
 
@@ -181,7 +213,9 @@ impl Consumer for Sim {
             self.run();
             return;
         }
-        process.is_mapped |= matches!(event, Event::Map { .. });
+        let maps = matches!(event, Event::Map { .. });
+        process.is_mapped |= maps;
+        self.is_mapped |= maps;
         if process.has_begun || !process.is_copy {
             self.front.event(&process.image, event);
         }
@@ -216,7 +250,7 @@ impl WordConsumer for Sim {
 
 impl Observer for Sim {
     fn ended(&mut self, _: &StreamIdentity, _: &StreamEnd) {
-        self.finish();
+        self.close();
     }
 
     fn progress(&self) -> StreamProgress {
@@ -270,6 +304,6 @@ impl TurnConsumer for Sim {
     }
 
     fn all_ended(&mut self) {
-        self.finish();
+        self.close();
     }
 }

@@ -10,10 +10,11 @@ use octavo_config::{
 };
 use octavo_hw::{PteEntry, Replacement};
 use octavo_machine::designs::DesignSpec;
-use octavo_machine::{Sim, SimConfig};
+use octavo_machine::{Counters, Sim, SimConfig};
 use octavo_oracle::strategies::{RandomStream, Step};
 use octavo_trace::WordConsumer;
 use octavo_types::{Consumer, Instructions, PageSize, VirtAddr};
+use proptest::prelude::*;
 
 /// A level of so many cycles with these arrays: name, entries, ways, sizes.
 pub fn level(hit_latency_cycles: u32, arrays: &[(&str, u64, u64, &[PageSize])]) -> TlbLevel {
@@ -105,4 +106,20 @@ pub fn play(sim: &mut Sim, stream: &RandomStream) {
         }
     }
     sim.finish();
+}
+
+/// accesses = hits + misses, and each level of caches is asked by the misses before it.
+pub fn check_laws(counters: &Counters) -> Result<(), TestCaseError> {
+    let get = |component: &str, counter| counters.get(component, counter).unwrap_or(0);
+    for (component, counter, value) in counters.iter() {
+        if counter == "accesses" {
+            let sum = get(component, "hits") + get(component, "misses");
+            prop_assert_eq!(value, sum, "{}", component);
+        }
+    }
+    let l1_misses = get("cache.l1i", "misses") + get("cache.l1d", "misses");
+    prop_assert_eq!(get("cache.l2", "accesses"), l1_misses);
+    prop_assert_eq!(get("cache.llc", "accesses"), get("cache.l2", "misses"));
+    prop_assert_eq!(get("memory", "reads"), get("cache.llc", "misses"));
+    Ok(())
 }

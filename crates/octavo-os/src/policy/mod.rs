@@ -10,6 +10,7 @@ mod mthp;
 mod registry;
 mod reserved_thp;
 mod reserving;
+mod settings;
 mod thp;
 mod tps;
 
@@ -22,6 +23,7 @@ pub use hugetlb::{Hugetlb, HugetlbConfig};
 pub use mthp::{Mthp, MthpConfig, MthpEnabled};
 pub use registry::{POLICIES, PolicyConfig, PolicyEntry, by_name};
 pub use reserved_thp::{ReservedThp, ReservedThpConfig};
+pub use settings::{Setting, SettingError};
 pub use thp::{FaultHuge, Thp, ThpConfig};
 pub use tps::{ReserveWhen, Span, Tps, TpsConfig};
 

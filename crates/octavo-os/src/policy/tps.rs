@@ -20,6 +20,7 @@
 //!   end, for the heap alone to grow into. Nothing of it is used before it is touched.
 //! - *A page outside of every reservation* (the mapping was moved, its reservation was broken, the
 //!   process was forked) reserves the largest block around it in which nothing is mapped yet.
+//! - *A mapping larger than memory* is reserved by parts when it is touched.
 //! - *Partial unmapping or protection* splits the page into the largest parts on both sides;
 //!   reservations are cut the same way. A page whose rights are made alike again does not grow back
 //!   before it faults, or before it is merged.
@@ -133,7 +134,9 @@ impl Policy for Tps {
         vma: &Vma,
     ) -> Result<(), OutOfMemory> {
         self.reserving.claim(memory, process, pages, vma);
-        if self.config.reserve == ReserveWhen::Mapped && vma.is_accessible() {
+        // Of a mapping that is larger than memory nobody can say where it will be used.
+        let fits = pages.end - pages.start <= memory.frames.shape().frames();
+        if self.config.reserve == ReserveWhen::Mapped && vma.is_accessible() && fits {
             let heap = self.reserving.reserve_heap(memory, process, pages.start, vma);
             let round_up = self.config.span == Span::RoundUp && !heap;
             self.reserving.cover(memory, process, pages, round_up);

@@ -15,19 +15,21 @@ impl Engine for Sim {
         let sim = &stream.consumer;
         let told = process(py, stream, &sim.counts())?;
         let machines = PyList::empty(py);
-        for (design, machine) in sim.designs().iter().zip(sim.machines()) {
+        for (design, played) in sim.designs().iter().zip(sim.played()) {
             let intervals = PyList::empty(py);
-            for interval in machine.intervals() {
+            for interval in &played.intervals {
                 intervals.append(counters(py, interval)?)?;
             }
             machines.append(dict!(py,
                 design: design.name(),
-                counters: counters(py, &machine.counters())?,
+                counters: counters(py, &played.counters)?,
                 intervals: intervals,
-                stopped: machine.stopped(),
+                stopped: played.stopped.as_deref(),
+                bound: design.hardware().is_bound,
             ))?;
         }
         told.set_item("machines", machines)?;
+        told.set_item("mapped", sim.is_mapped())?;
         Ok(told)
     }
 }

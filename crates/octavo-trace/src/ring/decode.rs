@@ -7,7 +7,7 @@ use octavo_types::{
     AddrRange, Consumer, Dependences, Event, Item, ItemKind, MapSource, PhysAddr, Protection,
     Segment, SegmentError, VirtAddr,
 };
-use xxhash_rust::xxh3::Xxh3;
+use twox_hash::xxhash3_128::Hasher;
 
 use super::format::{self, kind};
 use crate::relocation::Relocation;
@@ -105,7 +105,8 @@ pub struct Decoder {
     items: usize,
     room: SegmentRoom,
     start: Option<Start>,
-    hash: Xxh3,
+    /// By a crate that uses AVX2 where the processor has it: every word of every stream is hashed.
+    hash: Hasher,
 }
 
 impl Decoder {
@@ -128,7 +129,7 @@ impl Decoder {
 
     /// The xxh3-128 of every word so far.
     pub fn hash(&self) -> u128 {
-        self.hash.digest128()
+        self.hash.finish_128()
     }
 
     /// Decodes `words`, whole items only, into `consumer`.
@@ -139,7 +140,7 @@ impl Decoder {
     ) -> Result<(), DecodeError> {
         // SAFETY: any bytes of a slice of words may be read as bytes.
         let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), 8 * words.len()) };
-        self.hash.update(bytes);
+        self.hash.write(bytes);
         let mut rest = words;
         loop {
             rest = execute(&self.segments, rest, consumer)?;

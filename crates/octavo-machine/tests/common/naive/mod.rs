@@ -162,13 +162,13 @@ impl NaiveMachine {
         let mut looked_up = None;
         let mut line = first / self.line_bytes;
         loop {
-            let page = line * self.line_bytes >> 12;
+            let page = (line * self.line_bytes) >> 12;
             let frame = match looked_up {
                 Some((before, frame)) if before == page => frame,
                 _ => self.translate(kind, page & self.page_mask),
             };
             looked_up = Some((page, frame));
-            let physical = (frame << 12 | (line * self.line_bytes & 4095)) / self.line_bytes;
+            let physical = (frame << 12 | ((line * self.line_bytes) & 4095)) / self.line_bytes;
             let level = if kind == ItemKind::Fetch { L1I } else { L1D };
             self.caches.access(level, physical, kind == ItemKind::Store);
             if line == last / self.line_bytes {
@@ -337,10 +337,10 @@ impl NaiveMachine {
     fn forget_stale(&mut self) {
         for stale in self.os.take_stale() {
             let (start, end) = (stale.pages.start, stale.pages.end.min(1 << 52));
-            for level in [Some(&mut self.l1i), self.l1d.as_mut(), self.l2.as_mut()] {
-                if let Some(level) = level {
-                    level.forget(start, end);
-                }
+            for level in
+                [Some(&mut self.l1i), self.l1d.as_mut(), self.l2.as_mut()].into_iter().flatten()
+            {
+                level.forget(start, end);
             }
             if let Some(ranges) = &mut self.ranges {
                 ranges.forget(start, end);

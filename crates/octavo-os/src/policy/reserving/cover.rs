@@ -25,6 +25,9 @@ impl Reserving {
         pages: &Pages,
         round_up: bool,
     ) {
+        if self.rules.largest < self.rules.smallest {
+            return;
+        }
         let mut at = pages.start;
         while at < pages.end {
             if let Some((start, held)) = self.find(memory, process, PageNumber::new(at)) {

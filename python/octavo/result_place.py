@@ -1,16 +1,19 @@
-"""Curves in files: a directory, or one Parquet file."""
+"""Results in files: a directory, or one Parquet file."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from octavo.curves_result import CurvesResult
 from octavo.output import OutputDirectory, check_new_file, failing_with, replace_file
+
+if TYPE_CHECKING:
+    from octavo.archive import InFiles
 
 _SUFFIX = ".parquet"
 
 
-class CurvesOutput:
+class ResultPlace:
     """The place that `--out` names: a file where it ends in .parquet, else a directory."""
 
     def __init__(self, name: str, *, force: bool) -> None:
@@ -28,12 +31,12 @@ class CurvesOutput:
         """Whether a report is written too."""
         return self._directory is not None
 
-    def write(self, result: CurvesResult) -> None:
+    def write(self, result: InFiles) -> None:
         """Writes what was asked for, whole or not at all."""
-        from octavo.archive import curves_files, rows_writer
+        from octavo.archive import files_of, rows_writer
 
         if self._directory is not None:
-            self._directory.write(curves_files(result))
+            self._directory.write(files_of(result))
         elif self._file is not None:
             with failing_with(f"`{self._file}`"):
                 replace_file(self._file, rows_writer(result))

@@ -1,0 +1,309 @@
+//! Settings of policies by name, as texts: `promotion_threshold_percent=50`.
+
+use octavo_types::PageSize;
+use octavo_types::spelling::{nearest, quoted};
+
+use super::{
+    Defrag, EagerConfig, FaultHuge, FirstTouchConfig, FixedConfig, HugetlbConfig, MthpConfig,
+    PolicyConfig, ReserveWhen, ReservedThpConfig, Span, ThpConfig, TpsConfig,
+};
+
+/// A setting that cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SettingError {
+    /// A key that the policy does not have.
+    #[error("no setting `{key}`: {allowed}{meant}")]
+    Unknown {
+        /// As asked for.
+        key: String,
+        /// Which there are.
+        allowed: String,
+        /// What was probably meant, or nothing.
+        meant: String,
+    },
+    /// A value that it cannot have.
+    #[error("{key} = {value}: give {allowed}")]
+    Value {
+        /// Which.
+        key: String,
+        /// As asked for.
+        value: String,
+        /// What it may be.
+        allowed: String,
+    },
+    /// What would be asked for makes no policy.
+    #[error("{0}")]
+    Policy(String),
+}
+
+/// One setting of a policy.
+pub trait Setting {
+    /// Reads it; whether it could.
+    fn read(&mut self, text: &str) -> bool;
+    /// As it is read.
+    fn text(&self) -> String;
+    /// What it may be.
+    fn allowed(&self) -> String;
+}
+
+macro_rules! numbers {
+    ($($number:ty),+) => {$(
+        impl Setting for $number {
+            fn read(&mut self, text: &str) -> bool {
+                text.replace('_', "").parse().map(|number| *self = number).is_ok()
+            }
+
+            fn text(&self) -> String {
+                self.to_string()
+            }
+
+            fn allowed(&self) -> String {
+                format!("a whole number up to {}", <$number>::MAX)
+            }
+        }
+    )+};
+}
+
+numbers!(u8, u32, u64);
+
+/// The names of an enumeration's values.
+macro_rules! names {
+    ($kind:ty, $($name:literal => $value:path),+ $(,)?) => {
+        impl Setting for $kind {
+            fn read(&mut self, text: &str) -> bool {
+                *self = match text {
+                    $($name => $value,)+
+                    _ => return false,
+                };
+                true
+            }
+
+            fn text(&self) -> String {
+                match self {
+                    $($value => $name.to_owned(),)+
+                }
+            }
+
+            fn allowed(&self) -> String {
+                [$($name),+].join(" or ")
+            }
+        }
+    };
+}
+
+impl Setting for bool {
+    fn read(&mut self, text: &str) -> bool {
+        text.parse().map(|is| *self = is).is_ok()
+    }
+
+    fn text(&self) -> String {
+        self.to_string()
+    }
+
+    fn allowed(&self) -> String {
+        "true or false".to_owned()
+    }
+}
+
+names!(FaultHuge, "always" => FaultHuge::Always, "madvise" => FaultHuge::Madvise);
+names!(Span, "exact" => Span::Exact, "round-up" => Span::RoundUp);
+names!(ReserveWhen, "mapped" => ReserveWhen::Mapped, "touched" => ReserveWhen::Touched);
+names!(
+    Defrag,
+    "always" => Defrag::Always,
+    "defer" => Defrag::Defer,
+    "defer+madvise" => Defrag::DeferMadvise,
+    "madvise" => Defrag::Madvise,
+    "never" => Defrag::Never,
+);
+
+impl Setting for PageSize {
+    fn read(&mut self, text: &str) -> bool {
+        text.parse().map(|size| *self = size).is_ok()
+    }
+
+    fn text(&self) -> String {
+        self.to_string()
+    }
+
+    fn allowed(&self) -> String {
+        "a power of two from 4KiB to 1GiB, such as 64KiB".to_owned()
+    }
+}
+
+/// What may be none.
+trait Optional: Setting + Copy {
+    /// Any value.
+    const SOME: Self;
+}
+
+impl Optional for PageSize {
+    const SOME: Self = PageSize::BASE;
+}
+
+impl Optional for FaultHuge {
+    const SOME: Self = FaultHuge::Always;
+}
+
+impl<S: Optional> Setting for Option<S> {
+    fn read(&mut self, text: &str) -> bool {
+        if text == "none" {
+            *self = None;
+            return true;
+        }
+        let mut some = S::SOME;
+        let done = some.read(text);
+        if done {
+            *self = Some(some);
+        }
+        done
+    }
+
+    fn text(&self) -> String {
+        self.as_ref().map_or("none".to_owned(), Setting::text)
+    }
+
+    fn allowed(&self) -> String {
+        format!("{}, or none", S::SOME.allowed())
+    }
+}
+
+type Named<'a> = Vec<(&'static str, &'a mut dyn Setting)>;
+
+/// The settings of a kernel's daemon and of faults.
+fn thp(config: &mut ThpConfig) -> Named<'_> {
+    let ThpConfig { enabled, max_ptes_none, scan_every_instructions, pages_to_scan } = config;
+    vec![
+        ("enabled", enabled),
+        ("max_ptes_none", max_ptes_none),
+        ("scan_every_instructions", scan_every_instructions),
+        ("pages_to_scan", pages_to_scan),
+    ]
+}
+
+impl PolicyConfig {
+    /// Its settings by name. (The sizes of multi-size pages, a list, are not among them.)
+    fn settings(&mut self) -> Named<'_> {
+        match self {
+            PolicyConfig::Base => Vec::new(),
+            PolicyConfig::Thp(config) => thp(config),
+            PolicyConfig::Mthp(MthpConfig { enabled, sizes: _, defrag, khugepaged }) => {
+                let mut settings: Named<'_> = vec![("enabled", enabled), ("defrag", defrag)];
+                settings.extend(thp(khugepaged).into_iter().skip(1));
+                settings
+            }
+            PolicyConfig::ReservedThp(ReservedThpConfig {
+                promotion_threshold_percent,
+                beyond_heap,
+            }) => vec![
+                ("promotion_threshold_percent", promotion_threshold_percent),
+                ("beyond_heap", beyond_heap),
+            ],
+            PolicyConfig::Tps(TpsConfig {
+                promotion_threshold_percent,
+                span,
+                reserve,
+                largest,
+                heap,
+                defrag,
+                merge_every_instructions,
+            }) => vec![
+                ("promotion_threshold_percent", promotion_threshold_percent),
+                ("span", span),
+                ("reserve", reserve),
+                ("largest", largest),
+                ("heap", heap),
+                ("defrag", defrag),
+                ("merge_every_instructions", merge_every_instructions),
+            ],
+            PolicyConfig::Eager(EagerConfig { largest }) => vec![("largest", largest)],
+            PolicyConfig::Fixed(FixedConfig { size })
+            | PolicyConfig::FirstTouch(FirstTouchConfig { size }) => vec![("size", size)],
+            PolicyConfig::Hugetlb(HugetlbConfig {
+                nr_hugepages,
+                nr_gigantic_pages,
+                all_anonymous,
+            }) => vec![
+                ("nr_hugepages", nr_hugepages),
+                ("nr_gigantic_pages", nr_gigantic_pages),
+                ("all_anonymous", all_anonymous),
+            ],
+        }
+    }
+
+    /// All settings, as [`PolicyConfig::set`] takes them.
+    pub fn set_as(&self) -> Vec<(&'static str, String)> {
+        let mut copy = self.clone();
+        copy.settings().into_iter().map(|(name, setting)| (name, setting.text())).collect()
+    }
+
+    /// Changes a setting; on an error nothing has changed.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), SettingError> {
+        let mut changed = self.clone();
+        let settings = changed.settings();
+        let names: Vec<&str> = settings.iter().map(|(name, _)| *name).collect();
+        let Some((_, setting)) = settings.into_iter().find(|(name, _)| *name == key) else {
+            let meant = nearest(key, &names);
+            let allowed = match names.as_slice() {
+                [] => "the policy has none".to_owned(),
+                names => format!("give one of {}", names.join(", ")),
+            };
+            let meant = meant.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            return Err(SettingError::Unknown { key: quoted(key), allowed, meant });
+        };
+        if !setting.read(value) {
+            let allowed = setting.allowed();
+            return Err(SettingError::Value { key: key.to_owned(), value: quoted(value), allowed });
+        }
+        changed.check().map_err(SettingError::Policy)?;
+        *self = changed;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::POLICIES;
+
+    #[test]
+    fn every_setting_may_be_set_to_what_it_is() {
+        for policy in POLICIES {
+            let mut config = (policy.usual)();
+            for (key, value) in config.set_as() {
+                assert_eq!(config.set(key, &value), Ok(()), "{} {key}", policy.name);
+            }
+            assert_eq!(config, (policy.usual)());
+        }
+    }
+
+    #[test]
+    fn settings_change_what_they_name() {
+        let mut config = PolicyConfig::Tps(TpsConfig::default());
+        config.set("promotion_threshold_percent", "50").unwrap();
+        config.set("span", "round-up").unwrap();
+        config.set("heap", "none").unwrap();
+        let expected = TpsConfig {
+            promotion_threshold_percent: 50,
+            span: Span::RoundUp,
+            heap: None,
+            ..TpsConfig::default()
+        };
+        assert_eq!(config, PolicyConfig::Tps(expected));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_in_one_sentence() {
+        let mut config = PolicyConfig::Tps(TpsConfig::default());
+        let mut sentence = |key, value| config.set(key, value).unwrap_err().to_string();
+        assert_eq!(sentence("span", "round"), "span = round: give exact or round-up");
+        assert_eq!(
+            sentence("promotion_threshold_percent", "0"),
+            "promotion_threshold_percent = 0: give a share in percent, 1 to 100"
+        );
+        let unknown = sentence("promotion_treshold_percent", "50");
+        assert!(unknown.ends_with("did you mean `promotion_threshold_percent`?"), "{unknown}");
+        let none = PolicyConfig::Base.set("size", "4KiB").unwrap_err().to_string();
+        assert_eq!(none, "no setting `size`: the policy has none");
+    }
+}

@@ -1,0 +1,51 @@
+"""How commands that count end: files, what is said of them, and the exit status."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+
+from octavo.errors import CannotRun
+from octavo.output import JsonFile
+from octavo.result import Finished
+from octavo.result_place import ResultPlace
+from octavo.terminal.summary import say
+
+if TYPE_CHECKING:
+    from octavo.archive import InFiles
+
+
+class Files:
+    """What `--json` and `--out` name, checked before anything runs."""
+
+    def __init__(self, stack: ExitStack, *, json: str | None, out: str | None, force: bool) -> None:
+        """Where nothing is written in the end, `stack` removes what was in the making."""
+        self._json = JsonFile(json) if json is not None else None
+        self._out = out
+        self._place = ResultPlace(out, force=force) if out is not None else None
+        if self._place is not None:
+            stack.callback(self._place.close)
+
+    def write(self, console: Console, result: InFiles, *, quiet: bool, otherwise: str) -> None:
+        """Writes all; `otherwise` is said where nothing was asked for."""
+        if self._json is not None:
+            self._json.write(result.document())
+        if self._place is not None:
+            self._place.write(result)
+            report = f"; open {self._out}/report.html for the figures"
+            where = report if self._place.has_report else ""
+            if not quiet:
+                say(console, f"Written to {self._out}{where}.")
+        elif self._json is None and not quiet:
+            say(console, otherwise, "dim")
+
+
+def end(result: Finished) -> None:
+    """Leaves with the program's own status. Raises CannotRun where tracing failed."""
+    if result.manifest["exit"]["reason"] in ("tracer-failed", "trace-broken"):
+        raise CannotRun(f"{result.manifest['partial_reason']}; the result is partial.")
+    if result.status:
+        raise typer.Exit(result.status)

@@ -1,0 +1,135 @@
+"""What the report of a simulation shows, as plain data: `report.json`, from which pages and figures
+come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from octavo.sim_choice import sentence
+from octavo.sim_model import Counts, Simulated, added, translation_cycles
+from octavo.sim_result import SimResult
+from octavo.sim_view import grids, headline, remarks
+from octavo.units import MIB
+
+SCHEMA = "octavo/sim-report/1"
+MOST_POINTS = 400
+"""Of a line: more than an eye tells apart. Neighbours are put together."""
+
+Record = dict[str, Any]
+
+_LEVELS = (("l1i", "L1, code"), ("l1d", "L1, data"), ("l1", "L1"), ("l2", "L2"))
+_PARTS = {"base": "base CPI", "fetches": "caches, code", "data": "caches, data"}
+_MEMORY = (
+    ("peak_resident_bytes", "resident at most"),
+    ("page_table_bytes", "page tables"),
+    ("bytes_zeroed", "zeroed"),
+)
+_SERIES: tuple[tuple[str, Callable[[Counts, int], float]], ...] = (
+    (
+        "translation, cycles per instruction",
+        lambda counts, instructions: translation_cycles(counts) / instructions,
+    ),
+    (
+        "page walks, per 1000 instructions",
+        lambda counts, instructions: 1000 * counts.get(("walker", "walks"), 0) / instructions,
+    ),
+    (
+        "faults, per 1000 instructions",
+        lambda counts, instructions: 1000 * counts.get(("os", "faults"), 0) / instructions,
+    ),
+)
+
+
+def report_data(result: SimResult) -> Record:
+    """The document of report.json."""
+    told = result.total
+    ran = [one for one in told if one.stopped is None]
+    several = len(result.by_process) > 1
+    main = result.manifest["processes"][result.main]
+    return {
+        "schema": SCHEMA,
+        "run": result.manifest,
+        "headline": headline(result),
+        "answer": sentence(told),
+        "remarks": list(remarks(result)),
+        "designs": [one.design for one in told],
+        "unit": "instructions" if _has_instructions(told) else "references",
+        "grids": [
+            {**asdict(grid), "best": [list(cell) for cell in grid.best]}
+            for grid in grids(result)
+            if grid.rows
+        ],
+        "misses": list(_misses(ran)),
+        "cycles": list(_cycles(ran)) if _has_instructions(told) else [],
+        "memory": list(_memory(told)),
+        "lived": main["program"] if several else None,
+        "series": list(_series(result)),
+    }
+
+
+def _has_instructions(told: Sequence[Simulated]) -> bool:
+    return any(one.instructions for one in told)
+
+
+def _misses(ran: Sequence[Simulated]) -> Iterator[Record]:
+    """Misses of each TLB level, over instructions or references."""
+    for one in ran:
+        for level, name in _LEVELS:
+            misses = one.misses(level)
+            if misses is not None:
+                rate = 1000 * misses / (one.instructions or one.references)
+                yield {
+                    "design": one.design,
+                    "level": name,
+                    "misses": misses,
+                    "rate": _rounded(rate),
+                }
+
+
+def _cycles(ran: Sequence[Simulated]) -> Iterator[Record]:
+    """Cycles per instruction, by what they go to."""
+    for one in ran:
+        for place, (part, cycles) in enumerate(one.cycles_by_part.items()):
+            yield {
+                "design": one.design,
+                "part": _PARTS.get(part, part.replace("_", " ").replace("tlb l2", "L2 TLB")),
+                "place": place,
+                "cycles": cycles,
+                "rate": _rounded(cycles / one.instructions),
+            }
+
+
+def _memory(told: Sequence[Simulated]) -> Iterator[Record]:
+    for one in told:
+        for counter, name in _MEMORY:
+            size = one.count("os", counter)
+            yield {
+                "design": one.design,
+                "what": name,
+                "bytes": size,
+                "mib": _rounded(size / MIB),
+            }
+
+
+def _series(result: SimResult) -> Iterator[Record]:
+    """Each interval of the process that did most, or several intervals together."""
+    every = result.configuration.interval_instructions
+    if every is None:
+        return
+    for one in result.by_process[result.main]:
+        together = -(-len(one.intervals) // MOST_POINTS)
+        for first in range(0, len(one.intervals), together or 1):
+            part = one.intervals[first : first + together]
+            counts, instructions = added(part), every * len(part)
+            begun = result.configuration.warm_up_instructions + every * first
+            for what, of in _SERIES:
+                value = _rounded(of(counts, instructions))
+                yield {"design": one.design, "what": what, "at": begun, "value": value}
+
+
+def _rounded(value: float) -> float:
+    """Six digits: more than any pixel shows."""
+    return float(f"{value:.6g}")

@@ -1,0 +1,189 @@
+"""What a simulation is asked for, resolved to plain values and checked before anything starts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from octavo import _core
+from octavo.configuration import KERNEL_NOTE, SHARED_THREADS_NOTE, Scope, resolve_scope
+from octavo.errors import UsageError
+from octavo.execution_time import SIMULATED, Measured, read_measured
+from octavo.machine_configs import Setting, check_texts, setting_texts
+
+if TYPE_CHECKING:
+    from octavo._core import SimResult
+
+DEFAULT_MACHINE = "skylake"
+DEFAULT_DESIGNS = ("base4k", "thp")
+LEAST_INTERVAL_INSTRUCTIONS = 1000
+"""An interval ends where a straight run of instructions does, and those are some tens."""
+MOST_INSTRUCTIONS = 1 << 62
+
+ADDITIVE_NOTE = (
+    "Cycles are added up: the base CPI, what TLBs and walks cost, what misses of caches cost. What "
+    "an out-of-order core overlaps is not seen, so relative times are estimates, no predictions."
+)
+SYSTEM_NOTE = (
+    "The operating system's work (faults, zeroing, copying, promotions) is counted and costs no "
+    "cycles."
+)
+OWN_NOTE = (
+    "Each design has an operating system, a memory and caches of its own, and each process image "
+    "machines of its own, with memory as the machine says."
+)
+
+
+@dataclass(frozen=True)
+class SimConfiguration(Scope):
+    """Resolved: two equal configurations on the same stream give the same rows."""
+
+    designs: tuple[str, ...]
+    machine_json: str
+    """The machine with every key, as canonical JSON."""
+    machine_hash: str
+    warm_up_instructions: int
+    """Simulated and not counted."""
+    interval_instructions: int | None
+    checked: bool
+    """Whether each translation is compared with the page table's."""
+    measured: Measured | None
+    """What was measured of the program on a real machine."""
+    core_analysis: _core.Analysis[SimResult]
+    """What the extension is to find out."""
+
+    @property
+    def machine(self) -> dict[str, Any]:
+        """The machine with every key."""
+        machine: dict[str, Any] = json.loads(self.machine_json)
+        return machine
+
+    @property
+    def base_cpi(self) -> float:
+        """Cycles per instruction of a core that never waits."""
+        return float(self.machine["core"]["base_cpi"])
+
+    @property
+    def counts_instructions(self) -> str | None:
+        """The option that wants a trace to have instructions, if any does."""
+        if self.warm_up_instructions:
+            return "--warm-up"
+        return None if self.interval_instructions is None else "--interval"
+
+    @property
+    def uncounted(self) -> str | None:
+        """What comes before anything is counted."""
+        if not self.warm_up_instructions:
+            return super().uncounted
+        before = self.skip_instructions + self.warm_up_instructions
+        return f"{before} instructions to skip and to warm up with"
+
+    def resolved(self) -> dict[str, Any]:
+        """Plain data, for the manifest."""
+        return {
+            "designs": list(self.designs),
+            "machine": self.machine,
+            "machine_hash": self.machine_hash,
+            "warm_up_instructions": self.warm_up_instructions,
+            "interval_instructions": self.interval_instructions,
+            "checked": self.checked,
+            "measured": None if self.measured is None else self.measured.resolved(),
+            **super().resolved(),
+        }
+
+    def notes(self) -> list[str]:
+        """What is modelled and what is not, a sentence each."""
+        warm = (
+            f"The first {self.warm_up_instructions} instructions of each process image are "
+            "simulated and not counted."
+        )
+        return [
+            ADDITIVE_NOTE,
+            SIMULATED,
+            *([] if self.measured is None else [self.measured.note()]),
+            SYSTEM_NOTE,
+            OWN_NOTE,
+            self._threads_note(),
+            KERNEL_NOTE,
+            *([warm] if self.warm_up_instructions else []),
+        ]
+
+    def _threads_note(self) -> str:
+        cores = self.machine["core"]["count"]
+        if cores == 1:
+            return SHARED_THREADS_NOTE
+        return (
+            f"Threads of a process are placed on the {cores} cores one after another, as they are "
+            "first seen, and run one at a time, in the order in which they were traced."
+        )
+
+    def analysis(self) -> _core.Analysis[SimResult]:
+        """What the extension is to find out."""
+        return self.core_analysis
+
+
+def configure_sim(
+    *,
+    machine: str = DEFAULT_MACHINE,
+    designs: Sequence[str] = DEFAULT_DESIGNS,
+    settings: Mapping[str, Setting] | Sequence[str] = (),
+    warm_up: int = 0,
+    interval: int | None = None,
+    check: bool = False,
+    perf_4k: str | None = None,
+    perf_thp: str | None = None,
+    **scope: Any,
+) -> SimConfiguration:
+    """Checks the choices against each other and fills in the defaults. Raises UsageError.
+
+    `settings` change the machine, as `{"tlb.l2.main.entries": 2048}` or as `KEY=VALUE`. `scope` is
+    what `octavo.configuration.resolve_scope` takes.
+    """
+    resolved = resolve_scope(**scope)
+    measured = read_measured(perf_4k, perf_thp, designs)
+    if isinstance(settings, Mapping):
+        settings = setting_texts(settings)
+    chosen = tuple(dict.fromkeys(designs))
+    if not all(chosen) or not chosen:
+        names = ", ".join(name for name, _ in _core.designs())
+        raise UsageError(f"--design is empty: give some of {names}.")
+    check_texts(machine, *chosen, *settings)
+    if not 0 <= warm_up <= MOST_INSTRUCTIONS:
+        raise UsageError(f"--warm-up {warm_up}: give instructions from 0 to {MOST_INSTRUCTIONS}.")
+    if interval is not None and not LEAST_INTERVAL_INSTRUCTIONS <= interval <= MOST_INSTRUCTIONS:
+        raise UsageError(
+            f"--interval {interval}: give instructions from {LEAST_INTERVAL_INSTRUCTIONS} to "
+            f"{MOST_INSTRUCTIONS}."
+        )
+    try:
+        analysis = _core.Analysis.sim(
+            machine=machine,
+            settings=list(settings),
+            designs=list(chosen),
+            layout=resolved["layout"],
+            warm_up_instructions=warm_up,
+            interval_instructions=interval,
+            checked=check,
+        )
+    except (_core.OctavoError, ValueError) as error:
+        raise UsageError(str(error)) from None
+    assert analysis.machine is not None, "it is a simulation's"
+    text, digest = analysis.machine
+    return SimConfiguration(
+        designs=chosen,
+        machine_json=text,
+        machine_hash=digest,
+        warm_up_instructions=warm_up,
+        interval_instructions=interval,
+        checked=check,
+        measured=measured,
+        core_analysis=analysis,
+        **resolved,
+    )
+
+
+def names_in(texts: Iterable[str]) -> list[str]:
+    """The names in several texts, each with commas between some."""
+    return [name.strip() for text in texts for name in text.split(",")]

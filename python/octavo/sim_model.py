@@ -1,0 +1,148 @@
+"""What one design did: its counters, and what is told from them.
+
+Cycles are added up (`octavo.sim_configuration.ADDITIVE_NOTE`): instructions × base CPI, and the
+counters `cycles_…` of `core`, each of which says what its part costs beyond that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from octavo._core import MachineCounts
+
+Counts = Mapping[tuple[str, str], int]
+"""Values by component and counter."""
+
+_CORE = "core"
+_CYCLES = "cycles_"
+_CACHES = ("cycles_fetches", "cycles_data")
+"""What misses of the caches cost; all other cycles are translation's."""
+WALKS = "cycles_walks"
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What a design did with a process image, or with all of them."""
+
+    design: str
+    counts: Counts
+    instructions: int
+    references: int
+    base_cpi: float
+    stopped: str | None = None
+    """Why it could not go on: what it counted ends there, and nothing is told by instruction."""
+    intervals: tuple[Counts, ...] = ()
+    is_bound: bool = False
+    """Whether nobody can build it: others are compared with it, and it is never the best."""
+
+    @property
+    def can_be_chosen(self) -> bool:
+        """Whether it ran to its end, and can be built."""
+        return self.stopped is None and not self.is_bound
+
+    def count(self, component: str, counter: str) -> int:
+        """A counter, 0 where the machine has none."""
+        return self.counts.get((component, counter), 0)
+
+    @cached_property
+    def cycles_by_part(self) -> dict[str, float]:
+        """All cycles, by what they go to: `base`, then `fetches`, `data`, `tlb_l2`, `walks` …"""
+        parts = {"base": self.instructions * self.base_cpi}
+        for (component, counter), value in self.counts.items():
+            if component == _CORE and counter.startswith(_CYCLES):
+                parts[counter.removeprefix(_CYCLES)] = value
+        return parts
+
+    @property
+    def cycles(self) -> float:
+        """All cycles."""
+        return sum(self.cycles_by_part.values())
+
+    @property
+    def translation_cycles(self) -> int:
+        """What TLBs behind the first level, and walks, cost."""
+        return translation_cycles(self.counts)
+
+    @property
+    def walk_cycles(self) -> int:
+        """What walks alone cost."""
+        return self.count(_CORE, WALKS)
+
+    @property
+    def translation_share(self) -> float | None:
+        """The part of all cycles that is translation; None without instructions."""
+        return self.translation_cycles / self.cycles if self.instructions else None
+
+    @property
+    def walks(self) -> int:
+        """Page walks, those that end in a fault, and those after it, among them."""
+        return self.count("walker", "walks")
+
+    @property
+    def references_per_walk(self) -> float | None:
+        """Page-table entries that a walk reads."""
+        return self.count("walker", "references") / self.walks if self.walks else None
+
+    def misses(self, level: str) -> int | None:
+        """Misses of a level: `l1i`, `l1d`, `l1` (where it is one for both), `l2`. None where the
+        machine has no such level.
+        """
+        return self.counts.get((f"tlb.{level}", "misses"))
+
+
+def translation_cycles(counts: Counts) -> int:
+    """What TLBs behind the first level, and walks, cost."""
+    return sum(
+        value
+        for (component, counter), value in counts.items()
+        if component == _CORE and counter.startswith(_CYCLES) and counter not in _CACHES
+    )
+
+
+def simulated(
+    machine: MachineCounts, instructions: int, references: int, base_cpi: float
+) -> Simulated:
+    """What a design did with one process image."""
+    return Simulated(
+        design=machine["design"],
+        counts=_counts(machine["counters"]),
+        instructions=instructions,
+        references=references,
+        base_cpi=base_cpi,
+        stopped=machine["stopped"],
+        is_bound=machine["bound"],
+        intervals=tuple(_counts(interval) for interval in machine["intervals"]),
+    )
+
+
+def summed(of_processes: Sequence[Simulated]) -> Simulated:
+    """What a design did with all process images, each on machines of its own."""
+    first = of_processes[0]
+    return Simulated(
+        design=first.design,
+        counts=added(one.counts for one in of_processes),
+        instructions=sum(one.instructions for one in of_processes),
+        references=sum(one.references for one in of_processes),
+        base_cpi=first.base_cpi,
+        stopped=next((one.stopped for one in of_processes if one.stopped is not None), None),
+        is_bound=first.is_bound,
+    )
+
+
+def added(all_counts: Iterable[Counts]) -> Counts:
+    """Sums, counter for counter; what counts nothing stays, as 0."""
+    total: Counter[tuple[str, str]] = Counter()
+    for counts in all_counts:
+        # `update` would do, but for its signature.
+        for key, value in counts.items():
+            total[key] += value
+    return dict(total)
+
+
+def _counts(listed: Iterable[tuple[str, str, int]]) -> Counts:
+    return {(component, counter): value for component, counter, value in listed}

@@ -1,0 +1,88 @@
+"""What a simulation gives: the manifest, what each design did, and rows of everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from octavo.execution_time import (
+    HUGE,
+    MEASURED_SOURCE,
+    SIMULATED_SOURCE,
+    ExecutionTime,
+    simulated_time,
+)
+from octavo.result import Finished
+from octavo.sim_configuration import SimConfiguration
+from octavo.sim_model import Simulated, simulated, summed
+from octavo.sim_rows import SimRow, rows_of, time_rows, to_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from octavo._core import SimResult as CoreResult
+
+SCHEMA = "octavo/sim/1"
+
+
+@dataclass(frozen=True)
+class SimResult(Finished):
+    """A finished simulation."""
+
+    configuration: SimConfiguration
+    counted: CoreResult
+    """As the extension gave it."""
+
+    @cached_property
+    def by_process(self) -> list[list[Simulated]]:
+        """What each design did with each process image."""
+        cpi = self.configuration.base_cpi
+        return [
+            [
+                simulated(machine, process["instructions"], process["references"], cpi)
+                for machine in process["machines"]
+            ]
+            for process in self.counted["processes"]
+        ]
+
+    @cached_property
+    def total(self) -> list[Simulated]:
+        """What each design did with the whole program."""
+        if len(self.by_process) == 1:
+            return self.by_process[0]
+        return [summed(one) for one in zip(*self.by_process, strict=True)]
+
+    @property
+    def main(self) -> int:
+        """The place of the process image that did most."""
+        processes = self.counted["processes"]
+        return max(range(len(processes)), key=lambda at: processes[at]["references"])
+
+    def design(self, name: str) -> Simulated:
+        """What a design did with the whole program. Raises KeyError."""
+        return {one.design: one for one in self.total}[name]
+
+    def times(self) -> Iterator[tuple[str, list[ExecutionTime | None]]]:
+        """Execution times by design, by where they come from: `simulated`, then `measured`."""
+        yield SIMULATED_SOURCE, [simulated_time(one) for one in self.total]
+        measured = self.configuration.measured
+        if measured is not None:
+            yield MEASURED_SOURCE, [measured.time(one, self.design(HUGE)) for one in self.total]
+
+    @cached_property
+    def rows(self) -> list[SimRow]:
+        """Every number."""
+        counted = self.counted
+        untraced = counted["untraced_processes"]
+        rows = rows_of(counted["processes"], self.by_process, self.total, untraced)
+        return [*rows, *time_rows(self.configuration.designs, self.times())]
+
+    def table(self) -> pa.Table:
+        """The rows as an Arrow table (what rows.parquet holds)."""
+        return to_table(self.rows)
+
+    def document(self) -> dict[str, Any]:
+        """The JSON document; docs/sim.schema.json describes it."""
+        return {"schema": SCHEMA, "run": self.manifest, "rows": self.rows}

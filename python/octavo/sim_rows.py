@@ -1,0 +1,100 @@
+"""Rows of a simulation: one flat list of plain records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypedDict
+
+import pyarrow as pa
+
+from octavo.execution_time import ExecutionTime
+from octavo.rows import event_counts, summed_counters
+from octavo.sim_model import Counts, Simulated
+
+if TYPE_CHECKING:
+    from octavo._core import SimProcess
+
+
+class SimRow(TypedDict, total=False):
+    """One row; a column that does not apply is absent. Sizes are bytes."""
+
+    process: int
+    """Stream number of the process; absent where the row is about all of them."""
+    design: str
+    """Absent where the row is about the stream, which is one for all designs."""
+    interval: int
+    """From 0; absent where the row is about the whole."""
+    component: str
+    counter: str
+    value: int
+
+
+_COLUMNS: list[tuple[str, pa.DataType]] = [
+    ("process", pa.int32()),
+    ("design", pa.string()),
+    ("interval", pa.int32()),
+    ("component", pa.string()),
+    ("counter", pa.string()),
+    ("value", pa.int64()),
+]
+
+SCHEMA = pa.schema(_COLUMNS)
+
+
+def rows_of(
+    processes: Sequence[SimProcess],
+    by_process: Sequence[Sequence[Simulated]],
+    total: Sequence[Simulated],
+    untraced: int,
+) -> Iterator[SimRow]:
+    """The whole program's rows first; then each process's, when there were several. Intervals are
+    a process's own: where there is one, they are the program's.
+    """
+    yield from _stream_rows(processes)
+    yield SimRow(component="stream", counter="processes", value=len(processes))
+    yield SimRow(component="stream", counter="untraced_processes", value=untraced)
+    for one in total:
+        yield from _counter_rows(one.counts, SimRow(design=one.design))
+    several = len(processes) > 1
+    for process, designs in zip(processes, by_process, strict=True):
+        key = SimRow(process=process["stream"]) if several else SimRow()
+        if several:
+            for row in _stream_rows([process]):
+                yield {**key, **row}
+            for one in designs:
+                yield from _counter_rows(one.counts, {**key, "design": one.design})
+        for one in designs:
+            for number, counts in enumerate(one.intervals):
+                yield from _counter_rows(counts, {**key, "design": one.design, "interval": number})
+
+
+def time_rows(
+    designs: Sequence[str], times: Iterable[tuple[str, Sequence[ExecutionTime | None]]]
+) -> Iterator[SimRow]:
+    """Execution times in whole cycles, by where their terms come from."""
+    for source, of_designs in times:
+        for design, time in zip(designs, of_designs, strict=True):
+            for name, cycles in ({} if time is None else time.terms()).items():
+                yield SimRow(
+                    design=design,
+                    component=f"execution_time.{source}",
+                    counter=f"{name.lower()}_cycles",
+                    value=round(cycles),
+                )
+
+
+def _stream_rows(processes: Sequence[SimProcess]) -> Iterator[SimRow]:
+    for counter, value in summed_counters(processes).items():
+        yield SimRow(component="stream", counter=counter, value=value)
+    for name, number in event_counts(processes):
+        yield SimRow(component="stream.events", counter=name, value=number)
+
+
+def _counter_rows(counts: Counts, key: SimRow) -> Iterator[SimRow]:
+    for (component, counter), value in counts.items():
+        yield {**key, "component": component, "counter": counter, "value": value}
+
+
+def to_table(rows: Sequence[SimRow]) -> pa.Table:
+    """The rows in order; a column that does not apply to a row is null."""
+    return pa.Table.from_pylist(list(rows), schema=SCHEMA)

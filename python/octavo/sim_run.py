@@ -1,0 +1,123 @@
+"""`octavo.sim`: one call from a command line, or a trace, to what designs would make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from octavo._core import LiveRun
+from octavo.machine_configs import Setting
+from octavo.manifest import Circumstances, build_manifest
+from octavo.replay import replay_trace
+from octavo.sim_configuration import (
+    DEFAULT_DESIGNS,
+    DEFAULT_MACHINE,
+    SimConfiguration,
+    configure_sim,
+)
+from octavo.sim_result import SimResult
+from octavo.tracing import means_a_trace, trace_program
+
+if TYPE_CHECKING:
+    from octavo._core import Progress, TraceProgress
+    from octavo._core import SimResult as CoreResult
+    from octavo.session import Run
+
+VERB = "sim"
+NO_MAPPINGS_NOTE = (
+    "Nothing was told of mappings: all addresses are taken to be one mapping of anonymous memory, "
+    "which pages of any size suit."
+)
+
+
+def sim(
+    command: Sequence[str] | str,
+    machine: str = DEFAULT_MACHINE,
+    designs: Sequence[str] = DEFAULT_DESIGNS,
+    settings: Mapping[str, Setting] | Sequence[str] = (),
+    *,
+    warm_up: int = 0,
+    interval: int | None = None,
+    check: bool = False,
+    perf_4k: str | None = None,
+    perf_thp: str | None = None,
+    format: str | None = None,
+    tracer: str | None = None,
+    follow_children: bool | None = None,
+    on_progress: Callable[[Any], None] | None = None,
+    **scope: Any,
+) -> SimResult:
+    """Runs a program, or reads a trace, on machines of several designs side by side.
+
+    >>> result = octavo.sim("gzip.oct", "skylake", ["base4k", "thp"])  # doctest: +SKIP
+    >>> result.design("thp").translation_share  # doctest: +SKIP
+
+    `machine` is a preset or a TOML file, which `settings` change, as `{"memory.bytes": "8GiB"}`.
+    `warm_up` instructions are simulated and not counted; there is a row of each counter for every
+    `interval` instructions; `check` compares each translation with the page table's. `perf_4k` and
+    `perf_thp` are files of `perf stat -x,` of the program without and with transparent huge pages,
+    for an execution time from what was measured. `scope` is `layout`, `skip_instructions`,
+    `max_instructions` and `between_marks`, as of `octavo.run`.
+    Raises OctavoError with one clear sentence.
+    """
+    words = [command] if isinstance(command, str) else command
+    is_trace = means_a_trace(
+        words, format=format, tracer=tracer, follow_children=follow_children, verb=VERB
+    )
+    configuration = configure_sim(
+        machine=machine,
+        designs=designs,
+        settings=settings,
+        warm_up=warm_up,
+        interval=interval,
+        check=check,
+        perf_4k=perf_4k,
+        perf_thp=perf_thp,
+        tracer=tracer or "octavo",
+        follow_children=follow_children is not False,
+        **scope,
+    )
+    show = on_progress or (lambda progress: None)
+    if is_trace:
+        return execute_sim_of_trace(words[0], configuration, show, format)
+    return execute_sim(words, configuration, show)
+
+
+def execute_sim(
+    command: Sequence[str],
+    configuration: SimConfiguration,
+    on_progress: Callable[[Progress], None],
+    make_run: Callable[..., Run[CoreResult]] = LiveRun,
+) -> SimResult:
+    """Runs a resolved configuration; `make_run` lets tests put their own tracer in place."""
+    result, circumstances = trace_program(
+        command, configuration, configuration.analysis, on_progress, make_run=make_run, verb=VERB
+    )
+    return _finished(result, configuration, circumstances)
+
+
+def execute_sim_of_trace(
+    name: str,
+    configuration: SimConfiguration,
+    on_progress: Callable[[TraceProgress], None],
+    format: str | None = None,
+) -> SimResult:
+    """Reads a trace to its end, or as far as it can be read. Raises OctavoError."""
+    result, circumstances = replay_trace(
+        [name],
+        configuration,
+        configuration.analysis,
+        on_progress,
+        format,
+        counts_instructions=configuration.counts_instructions,
+    )
+    return _finished(result, configuration, circumstances)
+
+
+def _finished(
+    result: CoreResult, configuration: SimConfiguration, circumstances: Circumstances
+) -> SimResult:
+    manifest = build_manifest(result, circumstances)
+    if not any(process["mapped"] for process in result["processes"]):
+        manifest["notes"].append(NO_MAPPINGS_NOTE)
+    return SimResult(manifest, configuration, result)

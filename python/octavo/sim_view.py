@@ -1,0 +1,205 @@
+"""Tables of simulations that people read: a column for each design."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from octavo.execution_time import MEASURED_SOURCE, ExecutionTime
+from octavo.sim_model import Simulated
+from octavo.sim_result import SimResult
+from octavo.units import format_bytes, format_count, format_cpi, format_mpki, format_share
+from octavo.view import Grid
+
+Value = float | None
+"""None where a machine has no such thing."""
+
+_LEVELS = {
+    "l1i": "L1 TLB misses of code",
+    "l1d": "L1 TLB misses of data",
+    "l1": "L1 TLB misses",
+    "l2": "L2 TLB misses",
+}
+
+
+@dataclass(frozen=True)
+class _Measure:
+    """A row of the table."""
+
+    name: str
+    of: Callable[[Simulated], Value]
+    show: Callable[[float], str]
+    is_marked: bool = True
+    """Whether the least of the row is marked as the best."""
+    needs_end: bool = True
+    """Whether it says nothing of a machine that stopped on its way."""
+
+
+def headline(result: SimResult) -> str:
+    """What was simulated and how long it took."""
+    configuration = result.configuration
+    processes = result.counted["processes"]
+    references = sum(process["references"] for process in processes)
+    instructions = sum(process["instructions"] for process in processes)
+    warm = configuration.warm_up_instructions
+    parts = [
+        f"{format_count(references)} references",
+        f"{format_count(instructions) if instructions else 'no'} instructions",
+        *([f"{len(processes)} processes"] if len(processes) > 1 else []),
+        *([f"after {format_count(warm)} instructions of warm-up"] if warm else []),
+        f"{result.manifest['elapsed_seconds']:.1f} s",
+    ]
+    return ", ".join(parts)
+
+
+def grids(result: SimResult) -> Iterator[Grid]:
+    """All tables, in the order in which they are read."""
+    name = result.configuration.machine["name"]
+    if len(result.by_process) == 1:
+        yield _grid(name, result.total)
+    else:
+        main = result.counted["processes"][result.main]
+        program = Path(main["program"]).name
+        yield _grid(f"{name}, all processes, each alone on it", result.total)
+        which = f"process {main['stream']} ({program}), which did most"
+        yield _grid(f"{name}, {which}", result.by_process[result.main])
+    for source, times in result.times():
+        yield _time_grid(source, result.total, times)
+
+
+def remarks(result: SimResult) -> Iterator[str]:
+    """A sentence for whatever is missing from the tables, and why."""
+    for one in result.total:
+        if one.stopped is not None:
+            yield (
+                f"{one.design} stopped: {one.stopped}. What it counted ends there, and nothing is "
+                "concluded from it."
+            )
+    for source, times in result.times():
+        if source == MEASURED_SOURCE and not any(times):
+            yield (
+                "No execution time is told from what was measured: it does not go with what was "
+                "simulated, as that of another program, input or part would not."
+            )
+
+
+def _grid(machine: str, designs: Sequence[Simulated]) -> Grid:
+    """What is asked first, a row each."""
+    first = next((one for one in designs if one.stopped is None), designs[0])
+    body: list[tuple[str, ...]] = []
+    best: list[tuple[int, int]] = []
+    for measure in _measures(first):
+        values = [
+            None if one.stopped is not None and measure.needs_end else measure.of(one)
+            for one in designs
+        ]
+        buildable = [value for value, one in zip(values, designs, strict=True) if not one.is_bound]
+        if all(value is None for value in buildable or values):
+            continue
+        if measure.is_marked:
+            best += [(len(body), 1 + at) for at in _least(values, designs)]
+        cells = ("" if value is None else measure.show(value) for value in values)
+        body.append((measure.name, *cells))
+    heads = map(_head, designs)
+    return Grid(f"On {machine}", ("", *heads), tuple(body), best=tuple(best))
+
+
+def _head(one: Simulated) -> str:
+    if one.stopped is not None:
+        return f"{one.design}\n(stopped)"
+    return f"{one.design}\n(bound)" if one.is_bound else one.design
+
+
+def _least(values: Sequence[Value], designs: Sequence[Simulated]) -> list[int]:
+    """The places of the least values, where there is a difference."""
+    ran = [
+        (value, at)
+        for at, value in enumerate(values)
+        if value is not None and designs[at].can_be_chosen
+    ]
+    least = min((value for value, _ in ran), default=None)
+    if least is None or all(value == least for value, _ in ran):
+        return []
+    return [at for value, at in ran if value == least]
+
+
+def _measures(first: Simulated) -> Iterator[_Measure]:
+    """All rows; times are told over those of `first`."""
+    per = first.instructions or first.references
+    unit = "instructions" if first.instructions else "references"
+
+    def rate(of: Callable[[Simulated], Value]) -> Callable[[Simulated], Value]:
+        def per_thousand(one: Simulated) -> Value:
+            value = of(one)
+            return None if value is None or not per else 1000 * value / per
+
+        return per_thousand
+
+    if first.instructions:
+        yield _Measure(
+            "translation, cycles per instruction, added up",
+            lambda one: one.translation_cycles / per,
+            format_cpi,
+        )
+        yield _Measure(
+            "translation, share of all cycles",
+            lambda one: one.translation_share,
+            format_share,
+        )
+        yield _Measure(
+            f"execution time, over {first.design}, an estimate",
+            lambda one: one.cycles / first.cycles if first.cycles else None,
+            lambda value: f"{value:.3f}",
+        )
+    for level, name in _LEVELS.items():
+        misses = rate(_misses_of(level))
+        yield _Measure(f"{name}, per 1000 {unit}", misses, format_mpki)
+    yield _Measure(f"page walks, per 1000 {unit}", rate(lambda one: one.walks), format_mpki)
+    yield _Measure(
+        "references of a walk",
+        lambda one: one.references_per_walk,
+        lambda value: f"{value:.2f}",
+        is_marked=False,
+    )
+    yield _Measure("cycles of walks", lambda one: one.walk_cycles, format_count)
+    yield _bytes("memory, resident at most", "peak_resident_bytes")
+    yield _bytes("page tables, at the end", "page_table_bytes")
+    yield _os("faults", "faults")
+    yield _bytes("zeroed", "bytes_zeroed")
+    yield _os("promotions", "promotions", is_marked=False)
+
+
+def _misses_of(level: str) -> Callable[[Simulated], Value]:
+    return lambda one: one.misses(level)
+
+
+def _os(name: str, counter: str, *, is_marked: bool = True) -> _Measure:
+    return _Measure(
+        name,
+        lambda one: one.count("os", counter),
+        format_count,
+        is_marked=is_marked,
+        needs_end=False,
+    )
+
+
+def _bytes(name: str, counter: str) -> _Measure:
+    return _Measure(
+        name,
+        lambda one: one.count("os", counter),
+        lambda value: format_bytes(round(value)),
+        needs_end=False,
+    )
+
+
+def _time_grid(
+    source: str, designs: Sequence[Simulated], times: Sequence[ExecutionTime | None]
+) -> Grid:
+    """Execution time by what it goes to."""
+    terms = [{} if time is None else time.terms() for time in times]
+    names = next((list(of) for of in terms if of), [])
+    body = tuple((name, *(format_count(of[name]) if of else "" for of in terms)) for name in names)
+    heads = (one.design for one in designs)
+    title = f"Execution time T = T_IDEAL + T_L1DTLBM + T_PW in cycles, {source}"
+    return Grid(title, ("", *heads), body)

@@ -1,0 +1,25 @@
+"""The final word of `octavo sim` on the terminal."""
+
+from rich.console import Console
+
+from octavo.sim_choice import sentence
+from octavo.sim_result import SimResult
+from octavo.sim_view import grids, headline, remarks
+from octavo.terminal.summary import say, show_grid
+
+
+def show_sim(console: Console, result: SimResult) -> None:
+    """Prints what a reader wants first; the files have every number."""
+    manifest = result.manifest
+    say(console, f"{manifest['program']}: {headline(result)}", "bold")
+    if result.partial:
+        say(console, f"PARTIAL: {manifest['partial_reason']}; counts end there.", "bold yellow")
+    for grid in grids(result):
+        show_grid(console, grid)
+    measured = result.configuration.measured
+    if measured is not None:
+        say(console, measured.note(), "dim")
+    for text in remarks(result):
+        say(console, text, "bold yellow")
+    console.print()
+    say(console, sentence(result.total), "bold green")

@@ -1,0 +1,109 @@
+"""Simulations made up for tests: every number is chosen by the test that asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fakes import exited, process
+from octavo.manifest import Circumstances, build_manifest
+from octavo.sim_configuration import SimConfiguration, configure_sim
+from octavo.sim_model import Simulated
+from octavo.sim_result import SimResult
+
+if TYPE_CHECKING:
+    from octavo._core import MachineCounts, SimProcess
+
+Counts = Mapping[tuple[str, str], int]
+
+
+def counts(
+    *, walk_cycles: int = 0, tlb_cycles: int = 0, resident: int = 0, **more: int
+) -> dict[tuple[str, str], int]:
+    """Counters of a design; `more` are those of `os`."""
+    return {
+        ("core", "cycles_data"): 500,
+        ("core", "cycles_fetches"): 100,
+        ("core", "cycles_tlb_l2"): tlb_cycles,
+        ("core", "cycles_walks"): walk_cycles,
+        ("os", "peak_resident_bytes"): resident,
+        ("os", "page_table_bytes"): 4096,
+        **{("os", name): value for name, value in more.items()},
+    }
+
+
+def design(
+    name: str = "one",
+    of: Counts | None = None,
+    *,
+    instructions: int = 1000,
+    references: int = 1400,
+    stopped: str | None = None,
+    is_bound: bool = False,
+) -> Simulated:
+    """A design on a core of one cycle per instruction."""
+    return Simulated(
+        design=name,
+        counts=counts() if of is None else of,
+        instructions=instructions,
+        references=references,
+        base_cpi=1.0,
+        stopped=stopped,
+        is_bound=is_bound,
+    )
+
+
+def machine(
+    name: str, of: Counts, *, intervals: Sequence[Counts] = (), stopped: str | None = None
+) -> MachineCounts:
+    """As the extension gives it."""
+
+    def listed(some: Counts) -> list[tuple[str, str, int]]:
+        return [(component, counter, value) for (component, counter), value in some.items()]
+
+    return {
+        "design": name,
+        "counters": listed(of),
+        "intervals": [listed(interval) for interval in intervals],
+        "stopped": stopped,
+        "bound": False,
+    }
+
+
+def sim_process(
+    machines: Sequence[MachineCounts],
+    number: int = 0,
+    *,
+    instructions: int = 1000,
+    data_references: int = 400,
+) -> SimProcess:
+    made = process(number, instructions=instructions, data_references=data_references)
+    whole: Any = {
+        key: value for key, value in made.items() if key not in ("curves", "footprints", "regions")
+    }
+    return {**whole, "machines": list(machines), "mapped": True}  # type: ignore[no-any-return]
+
+
+def sim_result(
+    processes: Sequence[SimProcess], configuration: SimConfiguration | None = None
+) -> SimResult:
+    """A finished simulation of made-up processes."""
+    chosen = configuration or configure_sim(settings={"core.base_cpi": 1.0})
+    counted: Any = {
+        "exit": exited(),
+        "elapsed_seconds": 1.5,
+        "processes": list(processes),
+        "untraced_processes": 0,
+    }
+    facts = Circumstances(
+        command=["prog"],
+        program=Path("/usr/bin/prog"),
+        directory="/tmp",
+        started_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc),
+        valgrind_version="3.19.0",
+        configuration=chosen,
+        interrupted_by=None,
+    )
+    return SimResult(build_manifest(counted, facts), chosen, counted)

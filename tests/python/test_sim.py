@@ -1,0 +1,300 @@
+"""`octavo.sim` on streams whose counts are worked out by hand, and what is made of counters."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import octavo
+from octavo.errors import UsageError
+from octavo.sim_choice import sentence
+from octavo.sim_configuration import configure_sim
+from octavo.sim_model import added
+from octavo.sim_result import SimResult
+from octavo.sim_view import grids, remarks
+from sim_fakes import counts, design, machine, sim_process, sim_result
+from traces_made import write_csv
+
+STRIDED = "synth:strided?bytes=4MiB&stride=4KiB&references=10240&base=0x7f0000000000"
+"""Ten rounds over 1024 pages, a load each, with four instructions of one page of code. The table
+begins where two large pages do."""
+
+
+@pytest.fixture(scope="module")
+def strided() -> SimResult:
+    return octavo.sim(STRIDED, check=True)
+
+
+def told(result: SimResult, name: str, component: str, *counters: str) -> list[int]:
+    return [result.design(name).counts[component, counter] for counter in counters]
+
+
+def test_base_pages_by_hand(strided: SimResult) -> None:
+    """64 entries hold nothing of a round of 1024 pages, 1536 in sets of 12 all: 8 to a set."""
+    assert told(strided, "base4k", "tlb.l1d", "accesses", "misses") == [10240, 10240]
+    assert told(strided, "base4k", "tlb.l1i", "accesses", "misses") == [40960, 1]
+    assert told(strided, "base4k", "tlb.l2", "accesses", "misses") == [10241, 1025]
+    assert told(strided, "base4k", "core", "cycles_tlb_l2") == [9 * (10241 - 1025)]
+    faults = ["faults", "bytes_zeroed", "bytes_read", "promotions", "peak_resident_bytes"]
+    assert told(strided, "base4k", "os", *faults) == [1025, 4 << 20, 4096, 0, 1025 * 4096]
+    # The root; three tables for the code; for the data two, and two of the last level.
+    assert told(strided, "base4k", "os", "page_table_bytes") == [8 * 4096]
+    # Each page is walked to for its fault, and again. What faults reads down to the entry that is
+    # missing: of code and of data first the root's, then all four. Then the entry of the last level
+    # is all that is not in a walk cache, but for the page that begins the second table.
+    assert told(strided, "base4k", "walker", "walks", "faulted") == [2050, 1025]
+    assert told(strided, "base4k", "walker", "references") == [2 * (1 + 4) + (1 + 2) + 2 * 1022]
+
+
+def test_huge_pages_by_hand(strided: SimResult) -> None:
+    """Two huge pages, and one base page of code."""
+    assert told(strided, "thp", "tlb.l1d", "accesses", "misses") == [10240, 2]
+    assert told(strided, "thp", "tlb.l2", "accesses", "misses") == [3, 3]
+    assert told(strided, "thp", "core", "cycles_tlb_l2") == [0]
+    assert told(strided, "thp", "os", "faults", "bytes_zeroed") == [3, 4 << 20]
+    assert told(strided, "thp", "walker", "walks", "faulted") == [6, 3]
+    # Code as before; of data the root's, then three; then one and one.
+    assert told(strided, "thp", "walker", "references") == [(1 + 4) + (1 + 3) + (1 + 1)]
+
+
+def test_the_table_by_hand(strided: SimResult) -> None:
+    grid = next(grids(strided))
+    assert grid.head == ("", "base4k", "thp")
+    rows = {cells[0]: cells[1:] for cells in grid.rows}
+    assert rows["L1 TLB misses of data, per 1000 instructions"] == ("250.000", "0.049")
+    assert rows["L1 TLB misses of code, per 1000 instructions"] == ("0.024", "0.024")
+    assert rows["L2 TLB misses, per 1000 instructions"] == ("25.024", "0.073")
+    assert rows["page walks, per 1000 instructions"] == ("50.049", "0.146")
+    assert rows["references of a walk"] == ("1.00", "1.83")
+    assert rows["memory, resident at most"] == ("4.00 MiB", "4.00 MiB")
+    assert rows["zeroed"] == ("4 MiB", "4 MiB")
+    assert rows["faults"] == ("1025", "3")
+    base = strided.design("base4k")
+    cpi = base.translation_cycles / 40960
+    assert rows["translation, cycles per instruction, added up"][0] == f"{cpi:.3f}"
+    assert rows["execution time, over base4k, an estimate"][0] == "1.000"
+    best = {(grid.rows[row][0], grid.head[column]) for row, column in grid.best}
+    assert ("faults", "thp") in best
+    assert ("translation, share of all cycles", "thp") in best
+    assert not any(name.startswith("L1 TLB misses of code") for name, _ in best)
+
+
+def test_cycles_are_all_accounted_for(strided: SimResult) -> None:
+    for one in strided.total:
+        core = {name: value for (of, name), value in one.counts.items() if of == "core"}
+        assert one.cycles == 40960 * strided.configuration.base_cpi + sum(core.values())
+        assert one.translation_cycles == core["cycles_tlb_l2"] + core["cycles_walks"]
+        assert one.walk_cycles == core["cycles_walks"]
+    for _, times in strided.times():
+        for one, time in zip(strided.total, times, strict=True):
+            assert time is not None
+            assert time.cycles == one.cycles
+            assert time.walk_cycles + time.tlb_cycles == one.translation_cycles
+
+
+def test_every_machine_that_ships_simulates() -> None:
+    for preset in octavo.machines():
+        result = octavo.sim("synth:gups?table=1MiB&updates=2k", preset["name"], check=True)
+        for one in result.total:
+            assert one.stopped is None
+            assert one.translation_cycles > 0
+            for (component, counter), value in one.counts.items():
+                if counter == "accesses":
+                    parts = (one.count(component, part) for part in ("hits", "misses"))
+                    assert value == sum(parts), (preset["name"], component)
+        (unified,) = {one.misses("l1") is not None for one in result.total}
+        assert unified == ("l1" in result.configuration.machine["tlb"])
+        assert next(grids(result)).rows
+
+
+def test_settings_change_the_machine() -> None:
+    settings = {"tlb.l2.main.entries": 768, "tlb.l2.main.ways": 6, "memory.bytes": "1GiB"}
+    result = octavo.sim(STRIDED, settings=settings, designs=["base4k"])
+    machine = result.manifest["configuration"]["machine"]
+    assert machine == octavo.machine("skylake", settings)
+    # Eight pages to a set of six: nothing is left of a round but the page of code, used once.
+    assert told(result, "base4k", "tlb.l2", "misses") == [10241]
+    other = configure_sim()
+    assert other.machine_hash != result.configuration.machine_hash
+    assert other.sha256() != result.configuration.sha256()
+
+
+def test_a_warm_up_is_simulated_and_not_counted(strided: SimResult) -> None:
+    """The first of ten rounds: 4096 instructions."""
+    result = octavo.sim(STRIDED, warm_up=4096)
+    assert result.rows[0]["value"] == 9 * 5120
+    assert told(result, "base4k", "tlb.l1d", "accesses", "misses") == [9216, 9216]
+    assert told(result, "base4k", "tlb.l2", "misses") == [0]
+    assert told(result, "base4k", "os", "faults", "peak_resident_bytes") == [0, 1025 * 4096]
+    assert told(result, "thp", "walker", "walks") == [0]
+    for name in ("base4k", "thp"):
+        whole = told(strided, name, "tlb.l1d", "accesses", "hits")
+        assert told(result, name, "tlb.l1d", "accesses", "hits")[0] == whole[0] - 1024
+
+
+def test_what_ends_within_its_warm_up_is_no_result() -> None:
+    with pytest.raises(octavo.OctavoError, match="within the 50000 instructions to skip and to"):
+        octavo.sim(STRIDED, warm_up=40_000, skip_instructions=10_000)
+
+
+def test_intervals_add_up_to_the_whole(strided: SimResult) -> None:
+    result = octavo.sim(STRIDED, interval=4096)
+    for one, whole in zip(result.total, strided.total, strict=True):
+        assert len(one.intervals) == 10
+        total = added(one.intervals)
+        for key in (("tlb.l1d", "misses"), ("walker", "walks"), ("os", "faults")):
+            assert total[key] == whole.counts[key]
+        assert one.counts == whole.counts
+    first, second, *_ = result.design("base4k").intervals
+    assert (first["os", "faults"], second["os", "faults"]) == (1025, 0)
+    assert second["os", "resident_bytes"] == 1025 * 4096
+    rows = [row for row in result.rows if row.get("interval") == 9]
+    assert {row["design"] for row in rows} == {"base4k", "thp"}
+
+
+def test_a_trace_without_mappings_says_so(tmp_path: Path) -> None:
+    plain = write_csv(tmp_path / "data.csv", [("load", 4096 * page, 8) for page in range(50)])
+    result = octavo.sim(plain)
+    assert any("one mapping of anonymous memory" in note for note in result.manifest["notes"])
+    assert not any("one mapping" in note for note in octavo.sim(STRIDED).manifest["notes"])
+    # And without instructions nothing is told of time.
+    rows = {cells[0] for cells in next(grids(result)).rows}
+    assert "L1 TLB misses of data, per 1000 references" in rows
+    assert not any("instruction" in name or "time" in name for name in rows)
+    assert "runs" not in sentence(result.total)
+    assert "cycles to translation" in sentence(result.total)
+
+
+@pytest.mark.parametrize("option", ["warm_up", "interval"])
+def test_what_goes_by_instructions_wants_some(tmp_path: Path, option: str) -> None:
+    plain = write_csv(tmp_path / "data.csv", [("load", 4096, 8)])
+    with pytest.raises(octavo.OctavoError, match=f"--{option.replace('_', '-')} goes by instr"):
+        octavo.sim(plain, **{option: 5000})
+
+
+def test_memory_that_runs_out_is_a_result() -> None:
+    result = octavo.sim(STRIDED, settings=["memory.bytes=4MiB"])
+    assert all(one.stopped is not None for one in result.total)
+    assert sentence(result.total).startswith("Which design? None")
+    assert [text.split()[0:2] for text in remarks(result)] == [
+        ["base4k", "stopped:"],
+        ["thp", "stopped:"],
+    ]
+    grid, *others = [grid for grid in grids(result) if grid.rows]
+    assert grid.head == ("", "base4k\n(stopped)", "thp\n(stopped)")
+    assert not others
+    assert not grid.best
+    assert {cells[0] for cells in grid.rows} == {
+        "memory, resident at most",
+        "page tables, at the end",
+        "faults",
+        "zeroed",
+        "promotions",
+    }
+
+
+def test_the_engine_says_what_is_a_bound() -> None:
+    result = octavo.sim(STRIDED, designs=["base4k", "conventional+mthp", "perfect_l2"])
+    assert [one.is_bound for one in result.total] == [False, False, True]
+    assert result.design("perfect_l2").walk_cycles == 0
+    assert "perfect_l2" not in sentence(result.total)
+
+
+def test_notes_are_of_this_machine() -> None:
+    notes = configure_sim(settings={"core.count": 4}, warm_up=7).notes()
+    assert any("on the 4 cores one after another" in note for note in notes)
+    assert any(note.startswith("The first 7 instructions") for note in notes)
+    assert any("share its TLBs" in note for note in configure_sim().notes())
+
+
+def test_processes_are_told_apart_and_added_up() -> None:
+    wrapper = sim_process(
+        [machine("base4k", counts(walk_cycles=10)), machine("thp", counts(walk_cycles=5))],
+        instructions=100,
+        data_references=10,
+    )
+    worker = sim_process(
+        [
+            machine("base4k", counts(walk_cycles=400, faults=7), intervals=[counts()]),
+            machine("thp", counts(walk_cycles=1), stopped="no block is free"),
+        ],
+        number=1,
+    )
+    result = sim_result([wrapper, worker])
+    assert result.main == 1
+    total = result.design("base4k")
+    assert (total.instructions, total.walk_cycles, total.count("os", "faults")) == (1100, 410, 7)
+    assert result.design("thp").stopped == "no block is free"
+    wanted = {"component": "core", "counter": "cycles_walks", "design": "base4k"}
+    values = {
+        (row.get("process"), row.get("interval")): row["value"]
+        for row in result.rows
+        if wanted.items() <= row.items()
+    }
+    assert values == {(None, None): 410, (0, None): 10, (1, None): 400, (1, 0): 0}
+    whole, main, *_ = grids(result)
+    assert whole.title == "On skylake, all processes, each alone on it"
+    assert main.title == "On skylake, process 1 (true), which did most"
+    assert whole.rows[0][1:] == ("0.373", "")
+    assert main.rows[0][1:] == ("0.400", "")
+    with pytest.raises(KeyError):
+        result.design("tps")
+
+
+def test_rows_are_a_table(strided: SimResult, tmp_path: Path) -> None:
+    table = strided.table()
+    assert table.num_rows == len(strided.rows)
+    assert table.column_names == [
+        "process",
+        "design",
+        "interval",
+        "component",
+        "counter",
+        "value",
+    ]
+    back = [
+        {name: value for name, value in row.items() if value is not None}
+        for row in table.to_pylist()
+    ]
+    assert back == strided.rows
+    seen = [tuple(row.get(name) for name in table.column_names[:-1]) for row in strided.rows]
+    assert len(set(seen)) == len(seen)
+
+
+@pytest.mark.parametrize(
+    ("choices", "said"),
+    [
+        ({"designs": ["base4"]}, "no design `base4`: give one of base4k, .*; did you mean `base4k"),
+        ({"designs": []}, "--design is empty: give some of base4k, thp"),
+        ({"designs": ["thp", ""]}, "--design is empty"),
+        ({"designs": ["tps+base"]}, r"tps\+base: tps needs pages of all sizes"),
+        ({"machine": "skylark"}, "there is no machine `skylark`: .*did you mean `skylake`"),
+        ({"machine": "sky\udcff"}, "is no text in UTF-8"),
+        ({"designs": ["\udcff"]}, "is no text in UTF-8"),
+        ({"settings": {"tlb.l2.main.entires": 5}}, "main.entires: .*did you mean `entries`"),
+        ({"settings": ["tlb.l2.main.entries=1537"]}, "give a multiple of 12"),
+        ({"warm_up": -1}, "--warm-up -1: give instructions from 0"),
+        ({"interval": 999}, "--interval 999: give instructions from 1000"),
+        ({"layout": "nativ"}, "did you mean `native`"),
+        ({"perf_4k": "x"}, "--perf-4k and --perf-thp go together"),
+        ({"perf_4k": "x", "perf_thp": "y", "designs": ["base4k"]}, "give it to --design, too"),
+    ],
+)
+def test_what_cannot_be_is_refused(choices: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        configure_sim(**choices)
+
+
+def test_a_design_named_twice_is_simulated_once() -> None:
+    assert configure_sim(designs=["thp", "base4k", "thp"]).designs == ("thp", "base4k")
+
+
+def test_shares_are_of_all_cycles() -> None:
+    one = design(of=counts(walk_cycles=300, tlb_cycles=100))
+    assert one.translation_share == 0.2
+    assert math.isclose(sum(one.cycles_by_part.values()), 2000)
+    assert design(instructions=0).translation_share is None
+    assert one.references_per_walk is None

@@ -1,0 +1,284 @@
+"""`octavo sim` on the command line, and what it writes."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
+from typer.testing import CliRunner
+
+import octavo
+from octavo._core import designs
+from octavo.cli import app
+from octavo.report.look import UNORDERED
+from octavo.report.sim import render_sim, sim_figures
+from octavo.report.sim_data import MOST_POINTS, report_data
+from octavo.sim_configuration import configure_sim
+from octavo.sim_result import SimResult
+from octavo.sim_rows import SCHEMA
+from pages import assert_loads_nothing, charts_of
+from sim_fakes import counts, machine, sim_process, sim_result
+from traces_made import write_csv
+
+DOCS = Path(__file__).parents[2] / "docs"
+COUNTED = {"accesses", "hits", "misses"}
+TRACE = "synth:zipf?table=16MiB&references=20k"
+
+
+def octavo_sim(*words: str) -> tuple[int, str]:
+    """The exit status, and what was said on standard error."""
+    done = CliRunner().invoke(app, ["sim", *words])
+    return done.exit_code, done.stderr
+
+
+@pytest.fixture(scope="module")
+def validator() -> Draft202012Validator:
+    sim, run = (json.loads((DOCS / f"{name}.schema.json").read_text()) for name in ("sim", "run"))
+    Draft202012Validator.check_schema(sim)
+    known: Registry[Any] = Registry().with_resource(run["$id"], Resource.from_contents(run))
+    return Draft202012Validator(sim, registry=known)
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("documents")
+    plain = write_csv(folder / "data.csv", [("load", 4096 * page, 8) for page in range(50)])
+    several = [sim_process([machine("base4k", counts())], number) for number in range(3)]
+    made = {
+        "real": octavo.sim(TRACE, interval=5000, warm_up=3000),
+        "all designs": octavo.sim(TRACE, designs=[name for name, _ in designs()]),
+        "unified": octavo.sim(TRACE, "r3000", ["base4k"]),
+        "measured": octavo.sim(TRACE, **measured_files(folder)),
+        "no instructions": octavo.sim(plain),
+        "stopped": octavo.sim(TRACE, settings=["memory.bytes=4MiB"]),
+        "several processes": sim_result(several, configure_sim(designs=["base4k"])),
+    }
+    return {name: json.loads(json.dumps(result.document())) for name, result in made.items()}
+
+
+def measured_files(folder: Path) -> dict[str, str]:
+    base, huge = folder / "4k", folder / "thp"
+    base.write_text("9000000,,cycles,1,100,,\n700000,,dtlb_load_misses.walk_active,1,100,,\n")
+    huge.write_text("8800000,,cycles,1,100,,\n200000,,dtlb_load_misses.walk_active,1,100,,\n")
+    return {"perf_4k": str(base), "perf_thp": str(huge)}
+
+
+def test_documents_keep_to_the_schema(
+    documents: dict[str, Any], validator: Draft202012Validator
+) -> None:
+    for name, document in documents.items():
+        wrong = next(validator.iter_errors(document), None)
+        assert wrong is None, (name, list(wrong.absolute_path), wrong.message[:300])
+    components = {row["component"] for row in documents["measured"]["rows"]}
+    assert {"execution_time.simulated", "execution_time.measured"} <= components
+
+
+def test_the_schema_refuses_what_is_none(
+    documents: dict[str, Any], validator: Draft202012Validator
+) -> None:
+    document = documents["real"]
+
+    def accepts(row: dict[str, Any]) -> bool:
+        return validator.is_valid({**document, "rows": [row]})
+
+    by_kind = {tuple(row): row for row in document["rows"]}
+    assert len(by_kind) == 3
+    for row in by_kind.values():
+        assert accepts(row)
+        assert not accepts({**row, "surprise": 1})
+        assert not accepts({**row, "value": -1})
+        assert not accepts({**row, "component": "elsewhere"})
+        for column in row.keys() - {"interval"}:
+            assert not accepts({name: of for name, of in row.items() if name != column}), column
+    assert not accepts({**by_kind["component", "counter", "value"], "design": "thp"})
+    configuration = document["run"]["configuration"]
+    for column in configuration:
+        less = copy.deepcopy(document)
+        del less["run"]["configuration"][column]
+        assert not validator.is_valid(less), column
+    more = copy.deepcopy(document)
+    more["run"]["configuration"]["surprise"] = 1
+    assert not validator.is_valid(more)
+
+
+def test_every_counter_is_explained(documents: dict[str, Any]) -> None:
+    lines = [line.split(" | ") for line in (DOCS / "sim.md").read_text().splitlines()]
+    explained = {
+        (component, counter)
+        for components, counters, *_ in (line for line in lines if len(line) == 3)
+        for component in re.findall(r"`([^`]+)`", components)
+        for counter in re.findall(r"`([^`]+)`", counters)
+    }
+    told = {
+        (row["component"], row["counter"])
+        for document in documents.values()
+        for row in document["rows"]
+        if "design" in row
+    }
+    named = {
+        (re.sub(r"^walker\.cache\.l\d$", "walker.cache.lN", component), counter)
+        for component, counter in told
+    }
+    arrays = {of for of in named if re.fullmatch(r"tlb\.l\w+\.\w+", of[0])}
+    assert {counter for _, counter in arrays} == COUNTED
+    assert not named - arrays - explained
+    some_designs_have = {"bytes_mapped_untouched", "fallbacks", "compactions", "frames_compacted"}
+    never_told = explained - named - {("tlb.l1d.ARRAY", name) for name in COUNTED}
+    assert {counter for _, counter in never_told} <= some_designs_have
+
+
+def test_every_row_has_columns_of_the_table(documents: dict[str, Any]) -> None:
+    told = {column for document in documents.values() for row in document["rows"] for column in row}
+    assert told == set(SCHEMA.names)
+
+
+def test_the_command_writes_what_the_call_gives(tmp_path: Path) -> None:
+    place, file, json_file = tmp_path / "out", tmp_path / "rows.parquet", tmp_path / "it.json"
+    options = ["--interval", "5k", "--set", "memory.bytes=1GiB", "--design", "thp,base4k"]
+    status, said = octavo_sim(*options, "--check", "-o", str(place), TRACE)
+    assert (status, "open" in said, "Which design? " in said) == (0, True, True)
+    assert octavo_sim(*options, "-q", "-o", str(file), "--json", str(json_file), TRACE) == (0, "")
+    called = octavo.sim(
+        TRACE, designs=["thp", "base4k"], settings={"memory.bytes": "1GiB"}, interval=5000
+    )
+    document = json.loads(json_file.read_text())
+    assert document["schema"] == "octavo/sim/1"
+    assert document["rows"] == called.rows
+    assert pq.read_table(file) == called.table()
+    assert pq.read_table(place / "rows.parquet") == called.table()
+    files = {path.name for path in place.iterdir()}
+    assert files == {"rows.parquet", "manifest.json", "report.json", "report.html"}
+    status, said = octavo_sim(*options, "-o", str(place), TRACE)
+    assert (status, "--force overwrites" in said) == (2, True)
+
+
+def test_designs_are_told_by_several_options_too() -> None:
+    status, said = octavo_sim("--design", "thp", "--design", "base4k", TRACE)
+    assert status == 0
+    assert "thp  base4k" in " ".join(line for line in said.splitlines() if "base4k" in line)
+
+
+def test_help_names_the_designs() -> None:
+    done = CliRunner().invoke(app, ["sim", "--help"])
+    assert done.exit_code == 0
+    assert "base4k" in done.stdout
+    assert "transparent huge pages of 2 MiB" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--design", "tph", TRACE], "octavo: no design `tph`: give one of base4k, thp"),
+        (["--machine", "skylak", TRACE], "did you mean `skylake`?"),
+        (["--set", "tlb", TRACE], "--set: tlb: give KEY=VALUE"),
+        (["--interval", "5", TRACE], "--interval 5: give instructions from 1000"),
+        (["--interval", "much", TRACE], "`much` is no count"),
+        (["--perf-4k", "/nowhere", "--perf-thp", "/nowhere", TRACE], "cannot read `/nowhere`"),
+        (["--format", "csv", "prog", "arg"], "octavo sim TRACE"),
+        (["--no-follow", TRACE], "is for a program"),
+        ([TRACE, TRACE], "is a trace; give it alone"),
+    ],
+)
+def test_what_is_refused(words: list[str], said: str, tmp_path: Path) -> None:
+    json_file = tmp_path / "it.json"
+    status, error = octavo_sim("--json", str(json_file), *words)
+    assert status == 2
+    assert error.startswith("octavo: ")
+    assert said in error
+    assert error.count("\n") == 1
+    assert not json_file.exists()
+
+
+def test_the_report_is_a_page_that_stands_alone() -> None:
+    data = json.loads(json.dumps(report_data(octavo.sim(TRACE, interval=5000))))
+    page = render_sim(data)
+    assert_loads_nothing(page)
+    charts = charts_of(page)
+    panels = [f"{what}-{number}" for what in ("misses", "memory") for number in range(3)]
+    series = [f"series-{number}" for number in range(3)]
+    assert list(charts) == [*panels[:3], "cycles", *panels[3:], *series]
+    # Several panels in one have no size in a page.
+    assert all(chart["spec"]["width"] == "container" for chart in charts.values())
+    assert data["answer"] in page.replace("&#39;", "'")
+    assert '<td class="best">' in page
+    for figure in sim_figures(data).values():
+        assert "base4k" in json.dumps(figure)
+
+
+def test_what_the_report_draws_is_what_was_counted() -> None:
+    result = octavo.sim(TRACE, interval=5000, warm_up=2000)
+    data = report_data(result)
+    base = result.design("base4k")
+    (drawn,) = (
+        value["misses"]
+        for value in data["misses"]
+        if (value["design"], value["level"]) == ("base4k", "L1, data")
+    )
+    assert drawn == base.misses("l1d")
+    parts = [value["cycles"] for value in data["cycles"] if value["design"] == "base4k"]
+    assert sum(parts) == base.cycles
+    walks = [
+        value
+        for value in data["series"]
+        if value["design"] == "base4k" and value["what"].startswith("page walks")
+    ]
+    assert [value["at"] for value in walks] == [
+        2000 + 5000 * number for number in range(len(base.intervals))
+    ]
+    for value, counted in zip(walks, base.intervals, strict=True):
+        assert value["value"] == counted["walker", "walks"] / 5
+    assert {value["bytes"] for value in data["memory"] if value["design"] == "thp"} == {
+        result.design("thp").count("os", name)
+        for name in ("peak_resident_bytes", "page_table_bytes", "bytes_zeroed")
+    }
+
+
+def of_intervals(number: int) -> SimResult:
+    """Each interval has as many walks as its number says."""
+    intervals = [{("walker", "walks"): at} for at in range(number)]
+    made = machine("base4k", counts(), intervals=intervals)
+    return sim_result([sim_process([made])], configure_sim(designs=["base4k"], interval=1000))
+
+
+@pytest.mark.parametrize("number", [1, MOST_POINTS, MOST_POINTS + 1, 5 * MOST_POINTS - 3])
+def test_long_series_are_put_together(number: int) -> None:
+    series = report_data(of_intervals(number))["series"]
+    walks = [value for value in series if value["what"].startswith("page walks")]
+    assert len(walks) <= MOST_POINTS
+    assert len(walks) >= min(number, MOST_POINTS // 2)
+    ends = [*(value["at"] for value in walks[1:]), 1000 * number]
+    widths = [end - value["at"] for value, end in zip(walks, ends, strict=True)]
+    told = sum(value["value"] * width / 1000 for value, width in zip(walks, widths, strict=True))
+    assert told == pytest.approx(sum(range(number)), rel=1e-4)
+
+
+def test_a_report_without_much() -> None:
+    """Stopped designs are in no figure but that of memory; a trace may have no instructions."""
+    data = report_data(octavo.sim(TRACE, settings=["memory.bytes=4MiB"]))
+    assert list(sim_figures(data)) == ["memory"]
+    assert data["remarks"][0] in render_sim(data).replace("&#39;", "'")
+
+
+def test_colours_are_enough_for_many_designs() -> None:
+    many = [machine(f"d{at}", counts()) for at in range(len(UNORDERED) + 2)]
+    data = report_data(sim_result([sim_process(many)]))
+    assert render_sim(data).count("<td") > 9
+
+
+def test_a_report_is_made_anew(tmp_path: Path) -> None:
+    place = tmp_path / "out"
+    assert octavo_sim("-q", "-o", str(place), TRACE)[0] == 0
+    page = (place / "report.html").read_text()
+    (place / "report.html").unlink()
+    done = CliRunner().invoke(app, ["report", str(place), "--figures", "svg"])
+    assert done.exit_code == 0, done.stderr
+    assert (place / "report.html").read_text() == page
+    drawn = {path.name for path in (place / "figures").iterdir()}
+    assert drawn == {"misses.svg", "cycles.svg", "memory.svg"}

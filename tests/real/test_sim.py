@@ -1,0 +1,110 @@
+"""`octavo sim` with real programs."""
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from .conftest import OCTAVO, TIMEOUT_SECONDS, Octavo, natively, read_document, workload
+
+DESIGNS = ("base4k", "thp")
+
+
+def test_huge_pages_serve_a_table_of_random_updates(octavo: Octavo):
+    """GUPS over 32 MiB: each update misses with base pages, and hardly any with huge ones."""
+    argv = workload("gups", "--table", "32MiB", "--updates", "100k")
+    traced = octavo(argv, "--check", "--machine", "skylake", verb="sim")
+    assert traced.status == 0, traced.stderr.decode()
+
+    def count(design: str, component: str, counter: str) -> int:
+        return int(traced.row(design=design, component=component, counter=counter)["value"])
+
+    misses = {design: count(design, "tlb.l1d", "misses") for design in DESIGNS}
+    assert misses["base4k"] > 90_000
+    assert misses["thp"] < misses["base4k"] / 10
+    assert count("thp", "os", "faults") < count("base4k", "os", "faults") - 8000
+    for design in DESIGNS:
+        assert count(design, "os", "peak_resident_bytes") > 32 << 20
+        assert count(design, "walker", "walks") >= count(design, "tlb.l2", "misses")
+    for row in traced.rows(counter="accesses"):
+        of = {"design": row["design"], "component": row["component"]}
+        hits, missed = (traced.row(**of, counter=name)["value"] for name in ("hits", "misses"))
+        assert row["value"] == hits + missed
+
+
+def test_a_trace_gives_what_the_program_gave(octavo: Octavo, tmp_path: Path):
+    trace, result = tmp_path / "gzip.oct", tmp_path / "replayed.json"
+    argv = ["gzip", "-9", "--stdout", "/etc/services"]
+    assert natively([OCTAVO, "record", "-q", "-o", trace, "--", *argv]).status == 0
+    options = ("--interval", "100k", "--warm-up", "10k")
+    live = octavo(argv, *options, verb="sim")
+    assert natively([OCTAVO, "sim", "-q", *options, "--json", result, trace]).status == 0
+    replayed = read_document(result)
+    assert live.document is not None
+    assert replayed is not None
+    assert replayed["run"]["trace_hash"] == live.run["trace_hash"]
+    assert replayed["rows"] == live.document["rows"]
+    assert replayed["run"]["configuration"]["machine_hash"]
+
+
+def test_every_kind_of_instructions_gives_the_same(tmp_path: Path):
+    trace = tmp_path / "bfs.oct"
+    argv = workload("bfs", 2000, 8)
+    assert natively([OCTAVO, "record", "-q", "-o", trace, "--", *argv]).status == 0
+    rows = []
+    for name in ("portable", "avx2", ""):
+        result = tmp_path / f"{name}.json"
+        env = {"OCTAVO_INSTRUCTIONS": name}
+        assert natively([OCTAVO, "sim", "-q", "--json", result, trace], env=env).status == 0
+        document = read_document(result)
+        assert document is not None
+        rows.append(document["rows"])
+    assert rows[0] == rows[1] == rows[2]
+
+
+@pytest.mark.parametrize("layout", ["native", "as-traced"])
+def test_processes_are_simulated_apart(octavo: Octavo, layout: str):
+    traced = octavo(workload("forks", 3), "--check", "--layout", layout, verb="sim")
+    assert traced.status == 0, traced.stderr.decode()
+    processes = [process["stream"] for process in traced.run["processes"]]
+    assert len(processes) > 3
+    wanted = {"design": "base4k", "component": "os", "counter": "faults"}
+    each = [traced.row(process=process, **wanted)["value"] for process in processes]
+    assert sum(each) == traced.row(**wanted)["value"]
+
+
+def test_the_status_is_the_programs(octavo: Octavo):
+    traced = octavo(["sh", "-c", "exit 7"], verb="sim")
+    assert traced.status == 7
+    assert traced.count("references") > 0
+
+
+def test_a_wrong_option_starts_nothing(tmp_path: Path):
+    left = tmp_path / "left"
+    ended = natively([OCTAVO, "sim", "--design", "tph", "--", "touch", left])
+    assert ended.status == 2
+    assert b"no design `tph`" in ended.stderr
+    assert not left.exists()
+
+
+def test_an_interrupt_keeps_what_was_counted(tmp_path: Path):
+    result = tmp_path / "result.json"
+    process = subprocess.Popen(
+        [OCTAVO, "sim", "--json", result, "--", *workload("signals", "spin")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(1)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=TIMEOUT_SECONDS)
+    assert process.returncode == 143
+    assert b"PARTIAL: interrupted by SIGTERM" in said
+    assert b"Which design? " in said
+    document = read_document(result)
+    assert document is not None
+    assert document["run"]["partial"]
+    assert any(row["counter"] == "misses" and row["value"] > 0 for row in document["rows"])
