@@ -53,19 +53,15 @@ impl Player {
             source: MapSource::File { path: "code".to_owned(), offset_bytes: 0 },
             flags: 2,
         });
-        let item = |kind, size_bytes, addr| Item {
-            kind,
-            guarded: false,
-            atomic: false,
-            size_bytes,
-            addr,
-        };
+        let item =
+            |kind, size_bytes, addr| Item { kind, guarded: false, atomic: false, size_bytes, addr };
         let segment = |data: Option<ItemKind>| {
             let data = data.map(|kind| item(kind, 8, VirtAddr::NULL));
             let items = [item(ItemKind::Fetch, 4, CODE)].into_iter().chain(data).collect();
             Segment::new(items, Vec::new()).unwrap()
         };
-        let segments = [segment(None), segment(Some(ItemKind::Load)), segment(Some(ItemKind::Store))];
+        let segments =
+            [segment(None), segment(Some(ItemKind::Load)), segment(Some(ItemKind::Store))];
         let mut player = Player { sim, segments, before: Counters::default() };
         player.execute(0, None);
         player
@@ -152,7 +148,8 @@ fn told(counted: &Counters, expected: &[String], player: &Player, numbers: &[u64
             let page = PageNumber::new(numbers[0] >> 12);
             let size = machine.leaf(page).map_or("none".to_owned(), |leaf| leaf.size.to_string());
             told.push(format!("page {size}"));
-        } else if let Some((array, _)) = asked.strip_prefix("in ").and_then(|of| of.split_once(' ')) {
+        } else if let Some((array, _)) = asked.strip_prefix("in ").and_then(|of| of.split_once(' '))
+        {
             let hits = get(&format!("tlb.l1d.{array}"), "hits");
             told.push(format!("in {array} {hits}"));
         } else if asked.starts_with("resident ") {
@@ -206,13 +203,12 @@ fn every_case_does_what_it_says() {
     assert!(checked > 60, "only {checked} lines");
 }
 
-/// A wrong number, a missing word and one too many are found.
+/// A hit that a line does not name.
 #[test]
 #[should_panic(expected = "line 11: load")]
 fn what_a_case_does_not_say_is_an_error() {
     let text = "# One\n\n```machine\nmachine = skylake\ndesign = base4k\n```\n\n```steps\n\
-                map 0x10000000 4KiB\nload 0x10000000 | l1 miss, l2 miss, walks 2, references 7, faults 1\n\
-                load 0x10000000\nload 0x10000000 |\n```\n";
-    let text = text.replace("load 0x10000000\nload", "load");
-    cases(&text).iter().for_each(|case| check(Path::new("here"), case));
+                map 0x10000000 4KiB\nload 0x10000000 | l1 miss, l2 miss, walks 2, references 3, faults 1\n\
+                load 0x10000000 |\n```\n";
+    cases(text).iter().for_each(|case| check(Path::new("here"), case));
 }

@@ -59,7 +59,9 @@ pub fn cases(text: &str) -> Vec<Case> {
                     _ => panic!("line {}: no key `{key}`", number + 1),
                 }
             }
-            (Some("steps"), None) if !line.trim().is_empty() => case.steps.push(step(number + 1, line)),
+            (Some("steps"), None) if !line.trim().is_empty() => {
+                case.steps.push(step(number + 1, line))
+            }
             _ => {}
         }
     }
