@@ -1,4 +1,4 @@
-"""The long fuzz of the simulated operating system, which is written in Rust."""
+"""The long fuzzes of the simulated operating system and of all machines, which are written in Rust."""
 
 import subprocess
 from pathlib import Path
@@ -9,6 +9,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.long
-def test_memory_holds_what_was_stored_after_millions_of_steps() -> None:
-    fuzz = ["cargo", "test", "-q", "--locked", "-p", "octavo-os", "--test", "fuzz"]
+@pytest.mark.parametrize("crate", ["octavo-os", "octavo-machine"])
+def test_memory_holds_what_was_stored_after_millions_of_steps(crate: str) -> None:
+    fuzz = ["cargo", "test", "-q", "--locked", "-p", crate, "--test", "fuzz"]
     subprocess.run([*fuzz, "--", "--ignored"], cwd=ROOT, check=True)

@@ -1,7 +1,8 @@
 //! A design with an operating system, memory and caches of its own, playing a stream.
 
 use octavo_os::ProcessId;
-use octavo_types::{Compiled, Instructions};
+use octavo_os::page_table::Leaf;
+use octavo_types::{Compiled, Instructions, PageNumber};
 use rustc_hash::FxHashMap;
 
 use crate::counters::Counters;
@@ -31,6 +32,9 @@ pub trait Run: Send {
 
     /// What it counted in each interval that is over.
     fn intervals(&self) -> &[Counters];
+
+    /// The page of the running process that holds a base page, as its page table has it.
+    fn leaf(&self, page: PageNumber) -> Option<Leaf>;
 
     /// Whether no frame was lost, and every page table says what memory holds; else what is wrong.
     fn check(&self) -> Result<(), String>;
@@ -209,6 +213,10 @@ impl<D: Design> Run for Machine<D> {
 
     fn intervals(&self) -> &[Counters] {
         &self.intervals
+    }
+
+    fn leaf(&self, page: PageNumber) -> Option<Leaf> {
+        self.env.os().memory().process(self.env.process()).table.leaf(page)
     }
 
     fn check(&self) -> Result<(), String> {

@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{config, tiny};
+use common::{config, identity, tiny};
 use octavo_config::AddressSpaces;
 use octavo_machine::{Counters, Sim};
-use octavo_trace::{Began, StreamEnd, StreamIdentity, TurnConsumer, WordConsumer};
+use octavo_trace::{StreamEnd, TurnConsumer, WordConsumer};
 use octavo_types::{
     AddrRange, Consumer, Event, Item, ItemKind, MapSource, Protection, Segment, VirtAddr,
 };
@@ -67,11 +67,6 @@ fn each_core_has_tlbs_of_its_own_and_is_told_of_shootdowns() {
     assert_eq!(get(&counters, "os", "shootdowns"), 1);
     assert_eq!(get(&counters, "os", "cores_interrupted"), 1);
     assert_eq!(sim.machines()[0].check(), Ok(()));
-}
-
-fn identity(stream: u32, parent: Option<u32>) -> StreamIdentity {
-    let began = if parent.is_some() { Began::Fork } else { Began::Start };
-    StreamIdentity { stream, parent, pid: stream, began, program: String::new() }
 }
 
 /// A child shares its parent's page until it stores to it; where address spaces are not told apart,

@@ -3,11 +3,14 @@
 mod common;
 
 use common::{config, play, tiny};
-use octavo_config::MachineConfig;
-use octavo_machine::designs::{Hardware, Setup};
-use octavo_machine::{Counters, Run, Sim};
+use octavo_config::{FirstLevel, MachineConfig, Ways};
+use octavo_machine::designs::{Conventional, Hardware, Setup};
+use octavo_machine::{Counters, Env, Machine, Run, Sim};
 use octavo_oracle::strategies::{RandomStream, stream};
+use octavo_os::frames::{Frames, MemoryShape, Order};
+use octavo_os::page_table::Format;
 use octavo_os::policy::{PolicyConfig, TpsConfig};
+use octavo_os::{Memory, Os};
 use octavo_types::{Instructions, PageSize};
 use proptest::prelude::*;
 
@@ -20,9 +23,25 @@ fn machine(config: &MachineConfig, hardware: &str, policy: &PolicyConfig) -> Box
 
 /// What machines count of a stream.
 fn played(stream: &RandomStream, machines: Vec<Box<dyn Run>>) -> Vec<Counters> {
-    let mut sim = Sim::new(&config(tiny(), &[])).unwrap().with_machines(machines);
+    played_on(tiny(), stream, machines)
+}
+
+/// The same of machines of this kind.
+fn played_on(
+    kind: MachineConfig,
+    stream: &RandomStream,
+    machines: Vec<Box<dyn Run>>,
+) -> Vec<Counters> {
+    let mut sim = Sim::new(&config(kind, &[])).unwrap().with_machines(machines);
     play(&mut sim, stream);
     sim.machines().iter().map(|machine| machine.counters()).collect()
+}
+
+/// What one machine has counted of components that another one has, too.
+fn shared(counters: &Counters, other: &Counters) -> Vec<(String, &'static str, u64)> {
+    let is_shared = |component: &str, counter| other.get(component, counter).is_some();
+    let all = counters.iter().filter(|(component, counter, _)| is_shared(component, counter));
+    all.map(|(component, counter, value)| (component.to_owned(), counter, value)).collect()
 }
 
 /// All that is counted by components which all designs have.
@@ -76,5 +95,79 @@ proptest! {
         }
         prop_assert_eq!(of(0, "tlb.l1i"), of(2, "tlb.l1i"));
         prop_assert_eq!(of(0, "tlb.l1d"), of(2, "tlb.l1d"));
+    }
+
+    /// CoLT where a walk sees no entry but its own, and groups choose no set.
+    #[test]
+    fn what_coalesces_nothing_is_conventional(stream in stream(1..150)) {
+        let mut config = tiny();
+        // A line of one page-table entry.
+        config.cache.line_bytes = 8;
+        let usual = |name| (octavo_os::policy::by_name(name).unwrap().usual)();
+        for policy in ["base", "thp", "eager"] {
+            let counted = played_on(config.clone(), &stream, vec![
+                machine(&config, "conventional", &usual(policy)),
+                machine(&config, "colt_fa", &usual(policy)),
+            ]);
+            prop_assert_eq!(shared(&counted[1], &counted[0]), shared(&counted[0], &counted[1]));
+            let mut config = config.clone();
+            let FirstLevel::Split { l1i, l1d } = &mut config.tlb.first else { unreachable!() };
+            for level in [l1i, l1d, config.tlb.l2.as_mut().unwrap()] {
+                level.arrays.values_mut().for_each(|array| array.ways = Ways::Full);
+            }
+            let counted = played_on(config.clone(), &stream, vec![
+                machine(&config, "conventional", &usual(policy)),
+                machine(&config, "colt", &usual(policy)),
+                machine(&config, "colt_sa", &usual(policy)),
+            ]);
+            for other in &counted[1..] {
+                prop_assert_eq!(shared(other, &counted[0]), shared(&counted[0], other));
+            }
+        }
+    }
+
+    /// Redundant Memory Mappings and direct segments where the operating system makes no ranges.
+    #[test]
+    fn without_ranges_all_are_the_same(stream in stream(1..150)) {
+        let config = tiny();
+        for policy in ["base", "thp"] {
+            let policy = (octavo_os::policy::by_name(policy).unwrap().usual)();
+            let counted = played(&stream, vec![
+                machine(&config, "conventional", &policy),
+                machine(&config, "rmm", &policy),
+                machine(&config, "direct_segment", &policy),
+            ]);
+            for other in &counted[1..] {
+                prop_assert_eq!(shared(other, &counted[0]), shared(&counted[0], other));
+            }
+            prop_assert_eq!(counted[1].get("tlb.range", "hits"), Some(0));
+            prop_assert_eq!(counted[2].get("segment", "hits"), Some(0));
+        }
+    }
+
+    /// Transparent huge pages in a memory that has no block of 2 MiB.
+    #[test]
+    fn without_free_huge_blocks_pages_are_small(stream in stream(1..150)) {
+        let config = tiny();
+        let setup = Setup { instructions: Instructions::PORTABLE, is_checked: true };
+        let small_blocks = |policy: &PolicyConfig| -> Box<dyn Run> {
+            let largest = Order::of(PageSize::from_bytes(1 << 20).unwrap());
+            let shape = MemoryShape::new(config.memory.bytes >> 12, largest).unwrap();
+            let format = Format { levels: config.page_table.levels, ..Format::default() };
+            let memory = Memory::new(Frames::new(shape), &[PageSize::HUGE], format);
+            let env = Env::new(&config, Os::new(memory, policy.build()), setup.instructions).unwrap();
+            let mmu = Conventional::new(&config.tlb, setup.instructions).unwrap();
+            Box::new(Machine::new(env, vec![mmu], setup.instructions, setup.is_checked))
+        };
+        let thp = (octavo_os::policy::by_name("thp").unwrap().usual)();
+        let mut counted = played(&stream, vec![small_blocks(&PolicyConfig::Base), small_blocks(&thp)]);
+        let thp = counted.pop().unwrap();
+        // That huge pages were tried is all that is told apart.
+        let tried = ["fallbacks", "compactions", "frames_compacted"];
+        let others = |counters: &Counters| -> Vec<_> {
+            let all = counters.iter().filter(|(_, counter, _)| !tried.contains(counter));
+            all.map(|(component, counter, value)| (component.to_owned(), counter, value)).collect()
+        };
+        prop_assert_eq!(others(&counted[0]), others(&thp));
     }
 }

@@ -52,6 +52,18 @@ pub struct Slot {
     at: u32,
 }
 
+impl Slot {
+    /// A place in an array of another kind that has only one set.
+    pub const fn of_only_set(at: u32) -> Self {
+        Slot { set: 0, at }
+    }
+
+    /// Its place among those of all sets.
+    pub const fn at(self) -> usize {
+        self.at as usize
+    }
+}
+
 /// What finds keys and chooses ways.
 #[derive(Clone, Debug)]
 enum Engine {

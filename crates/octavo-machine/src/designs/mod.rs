@@ -13,7 +13,7 @@ mod tps;
 use octavo_config::MachineConfig;
 use octavo_os::frames::fragmentation::Fragmentation;
 use octavo_os::frames::{MemoryShape, Order};
-use octavo_os::page_table::{Aliases, Format};
+use octavo_os::page_table::{Aliases, Format, SizeEncoding};
 use octavo_os::policy::PolicyConfig;
 use octavo_os::{Memory, Os};
 use octavo_types::{Instructions, PageSize};
@@ -94,7 +94,9 @@ pub struct Known {
 #[rustfmt::skip]
 pub const HARDWARE: &[Hardware] = &[
     Hardware { name: "conventional", about: "TLBs as the machine has them", sizes: Sizes::X86, needs: None, is_bound: false, make: make_conventional },
-    Hardware { name: "tps", about: "an any-size first-level TLB in place of those for larger pages", sizes: Sizes::All, needs: Some(Need::TailoredPages), is_bound: false, make: make_tps },
+    Hardware { name: "tps", about: "an any-size first-level TLB in place of those for larger pages", sizes: Sizes::All, needs: Some(Need::TailoredPages), is_bound: false, make: |config, setup, policy| make_tps(config, setup, policy, Format::default()) },
+    Hardware { name: "tps_copies", about: "the same, with page tables whose aliases are full copies", sizes: Sizes::All, needs: Some(Need::TailoredPages), is_bound: false, make: |config, setup, policy| make_tps(config, setup, policy, Format { aliases: Aliases::Copies, ..Format::default() }) },
+    Hardware { name: "tps_one_bit", about: "the same, with page tables that spend one bit on sizes", sizes: Sizes::All, needs: Some(Need::TailoredPages), is_bound: false, make: |config, setup, policy| make_tps(config, setup, policy, Format { encoding: SizeEncoding::OneBit, ..Format::default() }) },
     Hardware { name: "granule", about: "arrays for 4 KiB pages that hold the policy's pages too, each in one entry", sizes: Sizes::All, needs: None, is_bound: false, make: make_granule },
     Hardware { name: "colt", about: "TLBs that coalesce base pages side by side, in sets and in ranges", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, policy| make_colt(config, setup, policy, colt::ALL) },
     Hardware { name: "colt_sa", about: "the same in sets alone", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, policy| make_colt(config, setup, policy, colt::SETS) },
@@ -115,6 +117,7 @@ pub const DESIGNS: &[Known] = &[
     Known { name: "base64k", hardware: "granule", policy: "fixed:size=64KiB", about: "a base page of 64 KiB for anonymous memory" },
     Known { name: "first_touch", hardware: "granule", policy: "first_touch", about: "256 KiB at the first touch where the mapping holds it, 4 KiB elsewhere" },
     Known { name: "tps", hardware: "tps", policy: "tps", about: "Tailored Page Sizes: pages of every power of two" },
+    Known { name: "tps_copies", hardware: "tps_copies", policy: "tps", about: "the same, with aliases that are full copies: walks are shorter, changes write more" },
     Known { name: "colt", hardware: "colt", policy: "base", about: "CoLT: entries that hold several pages of 4 KiB side by side" },
     Known { name: "colt_sa", hardware: "colt_sa", policy: "base", about: "the same in set-associative arrays alone" },
     Known { name: "colt_fa", hardware: "colt_fa", policy: "base", about: "the same in a fully associative array alone" },
@@ -153,19 +156,10 @@ fn make_conventional(config: &MachineConfig, setup: &Setup, policy: &PolicyConfi
     })
 }
 
-fn make_tps(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
+fn make_tps(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig, format: Format) -> Made {
     let tlbs = tps::tlbs(&config.tlb);
-    machine(config, setup, Sizes::All, policy, || {
-        Ok(Conventional::new(&tlbs, setup.instructions)?.filling_whole_pages())
-    })
-}
-
-/// Each entry of a larger page is whole, as those of contiguous entries are.
-fn make_granule(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
-    let tlbs = granule::tlbs(&config.tlb, &policy.needs());
-    let format = Format { aliases: Aliases::Copies, ..Format::default() };
     machine_with(config, setup, (Sizes::All, format), policy, || {
-        Conventional::new(&tlbs, setup.instructions)
+        Ok(Conventional::new(&tlbs, setup.instructions)?.filling_whole_pages())
     })
 }
 
@@ -187,6 +181,15 @@ fn make_rmm(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Mad
 fn make_direct_segment(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
     machine(config, setup, Sizes::X86, policy, || {
         DirectSegment::new(&config.tlb, setup.instructions)
+    })
+}
+
+/// Each entry of a larger page is whole, as those of contiguous entries are.
+fn make_granule(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
+    let tlbs = granule::tlbs(&config.tlb, &policy.needs());
+    let format = Format { aliases: Aliases::Copies, ..Format::default() };
+    machine_with(config, setup, (Sizes::All, format), policy, || {
+        Conventional::new(&tlbs, setup.instructions)
     })
 }
 

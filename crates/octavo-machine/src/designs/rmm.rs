@@ -101,7 +101,7 @@ impl Rmm {
         let held = self.ranges.look_up(asid, page);
         self.lookups.hits += u64::from(held.is_some());
         self.lookups.misses += u64::from(held.is_none());
-        held.is_some_and(|held| held.value.serves(access.kind() == Kind::Store))
+        held.is_some_and(|(held, _)| held.value.serves(access.kind() == Kind::Store))
     }
 
     /// Walks the page table, and behind it the range table.

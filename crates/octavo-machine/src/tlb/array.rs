@@ -1,7 +1,7 @@
 //! One array of a TLB.
 
 use octavo_config::{PageSizes, TlbArray};
-use octavo_hw::{AnySizeArray, Asid, GeometryError, SetArray};
+use octavo_hw::{AnySizeArray, Asid, GeometryError, SetArray, Slot};
 use octavo_os::vmas::Pages;
 use octavo_types::{Instructions, PageNumber, PageSize};
 
@@ -87,9 +87,9 @@ impl Array {
         Array { name: name.to_owned(), hits: 0, store }
     }
 
-    /// The page that holds a base page, if it is here, which is a use of it.
+    /// The page that holds a base page, and where it is, if it is here, which is a use of it.
     #[inline(always)]
-    pub fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<Held> {
+    pub fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<(Held, Slot)> {
         match &mut self.store {
             Store::Sets { sizes, sets } => {
                 if sets.is_empty() {
@@ -98,16 +98,30 @@ impl Array {
                 sizes.iter().find_map(|&size| {
                     let order = size.base_shift();
                     let set = sets.geometry().set_of(page.raw() >> order);
-                    let value = *sets.look_up(set, key(asid, page, order))?;
-                    Some(Held { size, value })
+                    let slot = sets.look_up_slot(set, key(asid, page, order))?;
+                    Some((Held { size, value: *sets.at(slot) }, slot))
                 })
             }
             Store::AnySize(array) => {
-                let (size, value) = array.look_up(asid, page)?;
-                Some(Held { size, value: *value })
+                let (size, value, slot) = array.look_up_slot(asid, page)?;
+                Some((Held { size, value }, slot))
             }
             Store::Groups(groups) => groups.look_up(asid, page),
-            Store::Ranges { ranges, .. } => ranges.look_up(asid, page),
+            Store::Ranges { ranges, .. } => {
+                let (held, at) = ranges.look_up(asid, page)?;
+                Some((held, Slot::of_only_set(at as u32)))
+            }
+        }
+    }
+
+    /// Uses again what a look-up found at a slot; it must still be there.
+    #[inline(always)]
+    pub fn touch(&mut self, slot: Slot) {
+        match &mut self.store {
+            Store::Sets { sets, .. } => sets.touch(slot),
+            Store::AnySize(array) => array.touch(slot),
+            Store::Groups(groups) => groups.touch(slot),
+            Store::Ranges { ranges, .. } => ranges.touch(slot.at()),
         }
     }
 

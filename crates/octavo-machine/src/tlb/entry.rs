@@ -20,9 +20,6 @@ const RUN_MASK: u64 = 7;
 const FRAME_SHIFT: u32 = 13;
 
 impl Value {
-    /// Of no page.
-    pub(super) const NOTHING: Value = Value(0);
-
     /// A page of `size` whose first base frame is `frame`.
     pub const fn new(
         frame: FrameNumber,
@@ -88,6 +85,9 @@ pub struct Held {
 }
 
 impl Held {
+    /// No page.
+    pub(super) const NOTHING: Held = Held { size: PageSize::BASE, value: Value(0) };
+
     /// A page of a page table.
     pub fn of(leaf: &Leaf, is_dirty: bool) -> Self {
         let value = Value::new(leaf.frame, leaf.size, leaf.rights.write, is_dirty);

@@ -67,7 +67,7 @@ impl FirstTlb {
         match self.of(kind).look_up(asid, page, access.lookups()) {
             Some(held) if held.value.serves(kind == Kind::Store) => First::Serves(held),
             Some(_) => {
-                self.of(kind).retract(access.lookups());
+                self.of(kind).retract(asid, page, access.lookups());
                 First::Insufficient
             }
             None => First::Misses,

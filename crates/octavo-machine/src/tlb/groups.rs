@@ -1,7 +1,7 @@
 //! Sets whose entries each hold a run of base pages inside an aligned group.
 
 use octavo_config::{PageSizes, TlbArray};
-use octavo_hw::{Asid, GeometryError, SetArray};
+use octavo_hw::{Asid, GeometryError, SetArray, Slot};
 use octavo_os::vmas::Pages;
 use octavo_types::{Instructions, PageNumber, PageSize};
 
@@ -54,24 +54,30 @@ impl Groups {
         })
     }
 
-    /// The page that holds a base page, if it is here, which is a use of its entry.
+    /// The page that holds a base page, and where it is, if it is here, which is a use of its entry.
     #[inline(always)]
-    pub fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<Held> {
+    pub fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<(Held, Slot)> {
         if self.sets.is_empty() {
             return None;
         }
         if let Some(first) = self.find(asid, page) {
             let set = self.set_of(page);
-            let value = *self.sets.look_up(set, key(asid, PageNumber::new(first), 0))?;
-            let held = Held { size: PageSize::BASE, value };
-            return Some(held.following(page.raw() - first));
+            let slot = self.sets.look_up_slot(set, key(asid, PageNumber::new(first), 0))?;
+            let held = Held { size: PageSize::BASE, value: *self.sets.at(slot) };
+            return Some((held.following(page.raw() - first), slot));
         }
         self.larger.iter().find_map(|&size| {
             let order = size.base_shift();
             let set = self.sets.geometry().set_of(page.raw() >> order);
-            let value = *self.sets.look_up(set, key(asid, page, order))?;
-            Some(Held { size, value })
+            let slot = self.sets.look_up_slot(set, key(asid, page, order))?;
+            Some((Held { size, value: *self.sets.at(slot) }, slot))
         })
+    }
+
+    /// Uses again what a look-up found at a slot; it must still be there.
+    #[inline(always)]
+    pub fn touch(&mut self, slot: Slot) {
+        self.sets.touch(slot);
     }
 
     /// Puts in a larger page, or a run in the group of its base page, and returns what gave way.

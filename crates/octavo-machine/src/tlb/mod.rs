@@ -5,6 +5,7 @@ mod entry;
 mod first;
 mod groups;
 mod ranges;
+mod recent;
 
 use octavo_config::{Fill, PageSizes, TlbArray, TlbLevel};
 use octavo_hw::{Asid, GeometryError};
@@ -13,6 +14,7 @@ use octavo_types::{Instructions, PageNumber, PageSize};
 
 use crate::counters::{Counters, Lookups};
 use array::Array;
+use recent::Recent;
 
 pub use entry::{Held, Value};
 pub use first::{First, FirstTlb};
@@ -30,9 +32,7 @@ pub struct Tlb {
     /// By the order of a page's size, the array it goes to and the size that it has there.
     places: [Option<(u8, PageSize)>; ORDERS],
     lookups: Lookups,
-    last: Last,
-    /// Whether to look the same entry up again changes nothing.
-    keeps_last: bool,
+    recent: Recent,
     fill: Fill,
     hit_latency_cycles: u32,
     coalescing: Coalescing,
@@ -59,20 +59,6 @@ pub struct LongRuns {
     pub above_pages: u64,
     /// The longest that runs are merged to.
     pub limit_pages: u64,
-}
-
-/// The entry that was looked up or filled last.
-#[derive(Clone, Copy)]
-struct Last {
-    /// The first base page above `order` bits, and the address space; nobody's where there is none.
-    key: u64,
-    order: u8,
-    array: u8,
-    value: Value,
-}
-
-impl Last {
-    const NONE: Last = Last { key: u64::MAX, order: 0, array: 0, value: Value::NOTHING };
 }
 
 impl Tlb {
@@ -108,12 +94,11 @@ impl Tlb {
         };
         let long_runs = coalescing.long_runs.as_ref().map(|runs| Ok(Array::of_ranges(runs)));
         Ok(Tlb {
-            keeps_last: arrays.values().all(|config| !config.replacement.retouch_changes()),
             // The array of long runs is the last.
             arrays: arrays.iter().map(array).chain(long_runs).collect::<Result<_, _>>()?,
             places,
             lookups: Lookups::default(),
-            last: Last::NONE,
+            recent: Recent::new(),
             fill: config.fill,
             hit_latency_cycles: config.hit_latency_cycles,
             coalescing,
@@ -136,12 +121,12 @@ impl Tlb {
     /// find it, once it has been filled.
     #[inline(always)]
     pub fn look_up(&mut self, asid: Asid, page: PageNumber, references: u32) -> Option<Held> {
-        let last = &self.last;
-        if asid.tag(page.raw() >> last.order) == last.key {
+        if let Some(found) = self.recent.find(asid, page) {
+            let array = &mut self.arrays[usize::from(found.array)];
             self.lookups.hits += u64::from(references);
-            self.arrays[usize::from(last.array)].hits += u64::from(references);
-            let size = size_of(last.order);
-            return Some(Held { size, value: last.value });
+            array.hits += u64::from(references);
+            array.touch(found.slot);
+            return Some(found.held);
         }
         self.search(asid, page, references)
     }
@@ -149,10 +134,10 @@ impl Tlb {
     #[inline(never)]
     fn search(&mut self, asid: Asid, page: PageNumber, references: u32) -> Option<Held> {
         for number in 0..self.arrays.len() {
-            if let Some(held) = self.arrays[number].look_up(asid, page) {
+            if let Some((held, slot)) = self.arrays[number].look_up(asid, page) {
                 self.arrays[number].hits += u64::from(references);
                 self.lookups.hits += u64::from(references);
-                self.remember(asid, page, held, number);
+                self.recent.remember(asid, page, held, (number as u8, slot));
                 return Some(held);
             }
         }
@@ -164,9 +149,9 @@ impl Tlb {
 
     /// The entry that was just found for so many references is not sufficient for the first of them;
     /// the others will be served by what is filled, maybe in another array.
-    pub fn retract(&mut self, references: u32) {
-        if self.keeps_last {
-            self.arrays[usize::from(self.last.array)].hits -= u64::from(references.max(1) - 1);
+    pub fn retract(&mut self, asid: Asid, page: PageNumber, references: u32) {
+        if let Some(found) = self.recent.find(asid, page) {
+            self.arrays[usize::from(found.array)].hits -= u64::from(references.max(1) - 1);
         }
     }
 
@@ -179,37 +164,83 @@ impl Tlb {
         held: Held,
         references: u32,
     ) -> Option<(Asid, PageNumber, Held)> {
+        if self.coalescing != Coalescing::default() {
+            return self.fill_coalescing(asid, page, held, references);
+        }
+        let (number, size) = self.places[usize::from(held.size.base_shift())]?;
+        let held = if size < held.size { held.part(page, size) } else { held };
+        // It may come of a level that coalesces.
+        let held = held.in_group(page, 0);
+        let array = &mut self.arrays[usize::from(number)];
+        array.hits += u64::from(references.saturating_sub(1));
+        let evicted = array.fill(asid, page, held);
+        // What covers more than one base page may come before what was found, or go from under it.
+        self.recent.forget(page);
+        match evicted {
+            None if size == PageSize::BASE => {}
+            Some((_, gone, of)) if size == PageSize::BASE && of.size == size => {
+                self.recent.forget(gone);
+            }
+            _ => self.recent.clear(),
+        }
+        evicted
+    }
+
+    /// The same of a level that coalesces.
+    fn fill_coalescing(
+        &mut self,
+        asid: Asid,
+        page: PageNumber,
+        held: Held,
+        references: u32,
+    ) -> Option<(Asid, PageNumber, Held)> {
         let (before, after) = held.value.run();
-        let (number, held) = match self.coalescing.long_runs {
-            Some(runs) if before + 1 + after > runs.above_pages => (self.arrays.len() - 1, held),
+        let group_log2 = self.coalescing.group_log2;
+        let (number, held, is_long) = match self.coalescing.long_runs {
+            Some(runs) if before + 1 + after > runs.above_pages => {
+                (self.arrays.len() - 1, held, true)
+            }
             _ => {
                 let (number, size) = self.places[usize::from(held.size.base_shift())]?;
                 let held = if size < held.size { held.part(page, size) } else { held };
-                (usize::from(number), held.in_group(page, self.coalescing.group_log2))
+                (usize::from(number), held.in_group(page, group_log2), false)
             }
         };
         let array = &mut self.arrays[number];
         array.hits += u64::from(references.saturating_sub(1));
         let evicted = array.fill(asid, page, held);
-        self.remember(asid, page, held, number);
+        // What is put in may replace what overlaps it, in its group.
+        match &evicted {
+            _ if is_long || held.size > PageSize::BASE => self.recent.clear(),
+            Some((_, _, gone)) if gone.size > PageSize::BASE => self.recent.clear(),
+            evicted => {
+                let gone = evicted.as_ref().map(|(_, first, _)| *first);
+                for of in [Some(page), gone].into_iter().flatten() {
+                    let first = of.raw() >> group_log2 << group_log2;
+                    for page in first..first + (1 << group_log2) {
+                        self.recent.forget(PageNumber::new(page));
+                    }
+                }
+            }
+        }
         evicted
     }
 
     /// Takes out all entries that cover any of these base pages, and returns how many.
     pub fn invalidate(&mut self, asid: Asid, pages: &Pages) -> usize {
-        self.last = Last::NONE;
+        self.recent.clear();
         self.arrays.iter_mut().map(|array| array.invalidate(asid, pages)).sum()
     }
 
     /// Takes out whatever covers a base page.
     pub fn take(&mut self, asid: Asid, page: PageNumber) {
-        self.last = Last::NONE;
+        self.recent.clear();
         self.arrays.iter_mut().for_each(|array| array.take(asid, page));
     }
 
     /// Takes all out.
     pub fn clear(&mut self) {
-        self.last = Last::NONE;
+        self.recent.clear();
         self.arrays.iter_mut().for_each(Array::clear);
     }
 
@@ -220,15 +251,6 @@ impl Tlb {
         for array in &self.arrays {
             let lookups = Lookups { hits: array.hits, misses: accesses - array.hits };
             lookups.tell(&format!("{component}.{}", array.name), counters);
-        }
-    }
-
-    #[inline(always)]
-    fn remember(&mut self, asid: Asid, page: PageNumber, held: Held, array: usize) {
-        if self.keeps_last {
-            let order = held.size.base_shift();
-            let key = asid.tag(page.raw() >> order);
-            self.last = Last { key, order, array: array as u8, value: held.value };
         }
     }
 }

@@ -33,15 +33,22 @@ impl Ranges {
         }
     }
 
-    /// The base page, if a range holds it, which is a use of that.
+    /// The base page, and where its range is until any goes, if a range holds it, which is a use of
+    /// that.
     #[inline]
-    pub fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<Held> {
+    pub fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<(Held, usize)> {
         let key = asid.tag(page.raw());
         let mut entries = self.firsts.iter().zip(&self.pages);
         let at = entries.position(|(first, pages)| key.wrapping_sub(*first) < *pages)?;
+        self.touch(at);
+        Some((base_page(self.values[at], key - self.firsts[at]), at))
+    }
+
+    /// Uses a range again.
+    #[inline(always)]
+    pub fn touch(&mut self, at: usize) {
         self.now += 1;
         self.used_at[at] = self.now;
-        Some(base_page(self.values[at], key - self.firsts[at]))
     }
 
     /// Puts in a range of which this is the first page; what overlaps it goes.

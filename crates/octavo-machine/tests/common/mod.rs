@@ -12,7 +12,7 @@ use octavo_hw::{PteEntry, Replacement};
 use octavo_machine::designs::DesignSpec;
 use octavo_machine::{Counters, Sim, SimConfig};
 use octavo_oracle::strategies::{RandomStream, Step};
-use octavo_trace::WordConsumer;
+use octavo_trace::{Began, StreamIdentity, WordConsumer};
 use octavo_types::{Consumer, Instructions, PageSize, VirtAddr};
 use proptest::prelude::*;
 
@@ -124,4 +124,10 @@ pub fn check_laws(counters: &Counters) -> Result<(), TestCaseError> {
     prop_assert_eq!(get("cache.llc", "accesses"), get("cache.l2", "misses"));
     prop_assert_eq!(get("memory", "reads"), get("cache.llc", "misses"));
     Ok(())
+}
+
+/// A process image, perhaps forked.
+pub fn identity(stream: u32, parent: Option<u32>) -> StreamIdentity {
+    let began = if parent.is_some() { Began::Fork } else { Began::Start };
+    StreamIdentity { stream, parent, pid: stream, began, program: String::new() }
 }

@@ -2,28 +2,20 @@
 //! operating system is the same. What designs have beside the conventional one is in [`beside`].
 
 mod beside;
+mod pages;
+mod stream;
 mod tlb;
 
 use octavo_config::{FirstLevel, MachineConfig};
 use octavo_machine::{Coalescing, Counters};
-use octavo_oracle::{NaiveCaches, NaiveReplacement, NaiveWalkCache, NaiveWalkCaches};
+use octavo_oracle::{NaiveCaches, NaiveWalkCache, NaiveWalkCaches};
 use octavo_os::{Access, Os, ProcessId};
-use octavo_types::{AddrRange, Consumer, Event, Item, ItemKind, PageNumber, Segment, VirtAddr};
+use octavo_types::{AddrRange, ItemKind, PageNumber, VirtAddr};
 
 use beside::{RangeTlb, SegmentRegisters};
-use tlb::{Page, Tlb, ways};
+use tlb::{Page, Tlb, replacement, ways};
 
 const PROCESS: ProcessId = ProcessId(0);
-
-fn replacement(of: octavo_hw::Replacement) -> NaiveReplacement {
-    match of {
-        octavo_hw::Replacement::Lru => NaiveReplacement::Lru,
-        octavo_hw::Replacement::TreePlru => NaiveReplacement::TreePlru,
-        octavo_hw::Replacement::Fifo => NaiveReplacement::Fifo,
-        octavo_hw::Replacement::Srrip => NaiveReplacement::Srrip,
-        other => panic!("{other:?} is not compared"),
-    }
-}
 
 /// What a machine has beside, or in place of, conventional TLBs.
 #[derive(Clone, Copy)]
@@ -254,45 +246,6 @@ impl NaiveMachine {
         }
     }
 
-    /// What the page table says of a base page that is mapped.
-    fn page(&self, page: u64) -> Page {
-        let table = &self.os.memory().process(PROCESS).table;
-        let leaf = table.leaf(PageNumber::new(page)).unwrap();
-        let (_, dirty) = table.used(PageNumber::new(page)).unwrap();
-        let first = leaf.page.raw() >> leaf.size.base_shift();
-        let (frame, write) = (leaf.frame.raw(), leaf.rights.write);
-        Page { size: leaf.size, first, count: 1, frame, write, dirty }
-    }
-
-    /// The same with the pages beside it that its walk has seen, and that are like it.
-    fn page_and_neighbours(&self, page: u64) -> Page {
-        let own = self.page(page);
-        if own.size.base_shift() > 0 {
-            return own;
-        }
-        let table = &self.os.memory().process(PROCESS).table;
-        let own_rights = table.leaf(PageNumber::new(page)).unwrap().rights;
-        let is_like_it = |other: u64| {
-            let number = PageNumber::new(other);
-            table.leaf(number).is_some_and(|leaf| {
-                leaf.size == own.size
-                    && leaf.rights == own_rights
-                    && leaf.frame.raw() + page == own.frame + other
-                    && table.used(number) == Some((true, own.dirty))
-            })
-        };
-        let seen = 8.min(self.line_bytes / 8);
-        let group = page / seen * seen;
-        let (mut first, mut end) = (page, page + 1);
-        while first > group && is_like_it(first - 1) {
-            first -= 1;
-        }
-        while end < group + seen && is_like_it(end) {
-            end += 1;
-        }
-        Page { first, count: end - first, frame: own.frame - (page - first), ..own }
-    }
-
     fn walk(&mut self, kind: ItemKind, page: u64) -> Page {
         let addr = VirtAddr::new(page << 12);
         let number = PageNumber::new(page);
@@ -358,50 +311,4 @@ impl NaiveMachine {
         self.os.background(instructions);
         self.forget_stale();
     }
-}
-
-impl Consumer for NaiveMachine {
-    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
-        let mut addresses = addresses.iter();
-        for Item { kind, guarded, size_bytes, addr, .. } in segment.items() {
-            if *kind == ItemKind::Fetch {
-                self.reference(*kind, *addr, *size_bytes);
-                continue;
-            }
-            let addr = *addresses.next().unwrap();
-            if *guarded && addr == VirtAddr::NULL {
-                continue;
-            }
-            if *kind != ItemKind::Store {
-                self.reference(ItemKind::Load, addr, *size_bytes);
-            }
-            if *kind != ItemKind::Load {
-                self.reference(ItemKind::Store, addr, *size_bytes);
-            }
-        }
-    }
-
-    fn event(&mut self, event: &Event) {
-        self.os.event(PROCESS, &masked(event, self.page_mask)).unwrap();
-        self.forget_stale();
-    }
-}
-
-/// The event with addresses that the page table can translate.
-fn masked(event: &Event, page_mask: u64) -> Event {
-    let mask = page_mask << 12 | 4095;
-    let cut = |range: &AddrRange| {
-        let start = range.start().raw() & mask;
-        AddrRange::new(VirtAddr::new(start), range.bytes().min(mask - start + 1))
-    };
-    let mut event = event.clone();
-    match &mut event {
-        Event::Map { range, .. }
-        | Event::Unmap { range }
-        | Event::Protect { range, .. }
-        | Event::Advise { range, .. } => *range = cut(range),
-        Event::Remap { from, to } => (*from, *to) = (cut(from), cut(to)),
-        _ => {}
-    }
-    event
 }

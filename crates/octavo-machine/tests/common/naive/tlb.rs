@@ -2,7 +2,7 @@
 
 use octavo_config::{Fill, PageSizes, TlbLevel, Ways};
 use octavo_machine::{Coalescing, LongRuns};
-use octavo_oracle::NaiveArray;
+use octavo_oracle::{NaiveArray, NaiveReplacement};
 use octavo_types::PageSize;
 
 /// A page as a TLB holds it, or several of its size side by side that are alike.
@@ -175,7 +175,7 @@ impl Tlb {
             sizes.sort();
             let ways = ways(config.ways, config.entries);
             let sets = config.entries / ways;
-            let policy = super::replacement(config.replacement);
+            let policy = replacement(config.replacement);
             let entries = NaiveArray::new(sets as usize, ways as usize, policy);
             let group = 1 << coalescing.group_log2;
             Array { name: name.clone(), sizes, sets, group, entries, hits: 0 }
@@ -235,5 +235,15 @@ pub fn ways(of: Ways, entries: u64) -> u64 {
     match of {
         Ways::Full => entries,
         Ways::Of(ways) => ways,
+    }
+}
+
+pub fn replacement(of: octavo_hw::Replacement) -> NaiveReplacement {
+    match of {
+        octavo_hw::Replacement::Lru => NaiveReplacement::Lru,
+        octavo_hw::Replacement::TreePlru => NaiveReplacement::TreePlru,
+        octavo_hw::Replacement::Fifo => NaiveReplacement::Fifo,
+        octavo_hw::Replacement::Srrip => NaiveReplacement::Srrip,
+        other => panic!("{other:?} is not compared"),
     }
 }

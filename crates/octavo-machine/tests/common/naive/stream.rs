@@ -1,0 +1,51 @@
+//! What a naive machine does with a stream.
+
+use octavo_types::{AddrRange, Consumer, Event, Item, ItemKind, Segment, VirtAddr};
+
+use super::{NaiveMachine, PROCESS};
+
+impl Consumer for NaiveMachine {
+    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
+        let mut addresses = addresses.iter();
+        for Item { kind, guarded, size_bytes, addr, .. } in segment.items() {
+            if *kind == ItemKind::Fetch {
+                self.reference(*kind, *addr, *size_bytes);
+                continue;
+            }
+            let addr = *addresses.next().unwrap();
+            if *guarded && addr == VirtAddr::NULL {
+                continue;
+            }
+            if *kind != ItemKind::Store {
+                self.reference(ItemKind::Load, addr, *size_bytes);
+            }
+            if *kind != ItemKind::Load {
+                self.reference(ItemKind::Store, addr, *size_bytes);
+            }
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        self.os.event(PROCESS, &masked(event, self.page_mask)).unwrap();
+        self.forget_stale();
+    }
+}
+
+/// The event with addresses that the page table can translate.
+fn masked(event: &Event, page_mask: u64) -> Event {
+    let mask = page_mask << 12 | 4095;
+    let cut = |range: &AddrRange| {
+        let start = range.start().raw() & mask;
+        AddrRange::new(VirtAddr::new(start), range.bytes().min(mask - start + 1))
+    };
+    let mut event = event.clone();
+    match &mut event {
+        Event::Map { range, .. }
+        | Event::Unmap { range }
+        | Event::Protect { range, .. }
+        | Event::Advise { range, .. } => *range = cut(range),
+        Event::Remap { from, to } => (*from, *to) = (cut(from), cut(to)),
+        _ => {}
+    }
+    event
+}
