@@ -149,7 +149,8 @@ proptest! {
     #[test]
     fn without_free_huge_blocks_pages_are_small(stream in stream(1..150)) {
         let config = tiny();
-        let setup = Setup { instructions: Instructions::PORTABLE, is_checked: true };
+        let start = config.memory.start().unwrap();
+        let setup = Setup { instructions: Instructions::PORTABLE, is_checked: true, start };
         let small_blocks = |policy: &PolicyConfig| -> Box<dyn Run> {
             let largest = Order::of(PageSize::from_bytes(1 << 20).unwrap());
             let shape = MemoryShape::new(config.memory.bytes >> 12, largest).unwrap();
