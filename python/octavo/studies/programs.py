@@ -24,6 +24,8 @@ class Program:
 
     name: str
     command: tuple[str, ...]
+    max_instructions: int | None = None
+    """After how many it is ended at the latest, where it is recorded; None: never."""
 
 
 def load_programs(table: Path) -> list[Program]:
@@ -66,7 +68,9 @@ def record_programs(
             continue
         on_program(program.name)
         trace = directory / "trace.oct"
-        arguments = ["record", "--force", "-o", str(trace), *_limit(max_instructions)]
+        limits = [n for n in (max_instructions, program.max_instructions) if n is not None]
+        limit = _limit(min(limits, default=None))
+        arguments = ["record", "--force", "-o", str(trace), *limit]
         done = document([*arguments, "--", *command], directory)
         yield program, done if isinstance(done, str) else trace
         trace.unlink(missing_ok=True)
@@ -104,14 +108,18 @@ def fill_in(program: Program, inputs: dict[str, str]) -> list[str]:
     return command
 
 
-def document(arguments: Sequence[str], directory: Path) -> dict[str, Any] | str:
+def document(
+    arguments: Sequence[str], directory: Path, *, quiet: bool = True
+) -> dict[str, Any] | str:
     """The document of one run of octavo, whose files go to a directory; or why there is none.
+    `quiet` is for commands that would show how far they are.
 
     Output goes to a file: some programs (grep, tar) do next to nothing when it is /dev/null.
     """
     path = directory / "run.json"
     command, *rest = arguments
-    octavo = [sys.executable, "-m", "octavo", command, "-q", "--json", str(path), *rest]
+    options = [*(["-q"] if quiet else []), "--json", str(path)]
+    octavo = [sys.executable, "-m", "octavo", command, *options, *rest]
     with (directory / "output").open("wb") as output:
         done = subprocess.run(
             octavo,

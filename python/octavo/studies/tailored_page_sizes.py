@@ -6,40 +6,41 @@ is one number here, so that the text (tailored_page_sizes_text) and the JSON say
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from octavo import _core
 from octavo.execution_time import ExecutionTime, simulated_time
 from octavo.machine_configs import setting_texts
 from octavo.sim_model import Simulated
-from octavo.studies.base_page_size import PROGRAMS
-from octavo.studies.programs import Program, document, load_programs, record_programs
+from octavo.studies.programs import document, record_programs
 from octavo.studies.tailored_memory import Coverage, coverages, fragmented
-from octavo.tlb_levels import read_toml
+from octavo.studies.tailored_subjects import Kind, Subject, subjects
 from octavo.units import BASE_PAGE, MIB, byte_size
 from octavo.view import counters, main_process, whole_program
 
 SCHEMA = "octavo/tailored-page-sizes/1"
-WORKLOADS = Path(__file__).with_suffix(".toml")
-BUILT = Path(__file__).resolve().parents[3] / "build" / "workloads"
-"""Where `make workloads` puts them in a clone."""
 
 MACHINE = "skylake"
 BASE, BASELINE, TPS = "base4k", "reserved_thp", "tps"
-RIVALS = ("colt", "rmm")
-"""What the paper sets beside it, where this Octavo has it."""
+COLT, RMM = f"colt+{BASELINE}", "rmm"
+RIVALS = (COLT, RMM)
+"""What the paper sets beside it, where this Octavo has it. CoLT changes the hardware alone: it has
+the baseline's operating system."""
 INTENSE_MPKI = 5.0
 """Section IV-A: of programs that are no workloads, those with more misses than that count."""
 
+FEW_MPKI = 0.1
+"""Below this per 1000 instructions the baseline has next to nothing that could be eliminated."""
+
+_MOST_EVENTS = 100_000
+"""Events of a workload, at most."""
+_EVERYTHING = 1 << 60
+"""More instructions than a trace has."""
 _PAGES = "os.pages."
 """Before the size: components that count pages."""
-
-Kind = Literal["workload", "program"]
 
 
 @dataclass(frozen=True)
@@ -86,11 +87,20 @@ class Measurement:
     def misses_gone(self, design: str, *, fragmented: bool = False) -> float | None:
         """The share of the baseline's first-level misses of data that is gone (Figures 10, 16)."""
         of = self.fragmented if fragmented else self.designs
-        return _gone(of, design, lambda counted: counted.misses)
+        return self._gone(of, design, lambda counted: counted.misses)
 
     def references_gone(self, design: str) -> float | None:
         """The share of the baseline's references of walks that are gone (Figure 11)."""
-        return _gone(self.designs, design, lambda counted: counted.walk_references)
+        return self._gone(self.designs, design, lambda counted: counted.walk_references)
+
+    def _gone(
+        self, of: Mapping[str, Counted], design: str, what: Callable[[Counted], int]
+    ) -> float | None:
+        """None where the baseline has too few of them."""
+        base, one = of.get(BASELINE), of.get(design)
+        if base is None or one is None or what(base) * 1000 < FEW_MPKI * self.instructions:
+            return None
+        return 1 - what(one) / what(base)
 
     def time(self, design: str) -> ExecutionTime | None:
         """Section IV-B: the baseline's time, its T_L1DTLBM scaled by the ratio of first-level
@@ -148,13 +158,6 @@ def _ratio(value: int, base: int) -> float:
     return value / base if base else 1.0
 
 
-def _gone(of: Mapping[str, Counted], design: str, what: Callable[[Counted], int]) -> float | None:
-    base, one = of.get(BASELINE), of.get(design)
-    if base is None or one is None or not what(base):
-        return None
-    return 1 - what(one) / what(base)
-
-
 @dataclass(frozen=True)
 class Study:
     """All measurements, and what was left out and why."""
@@ -175,41 +178,15 @@ class Study:
         return tuple(m for m in self.measurements if m.counts)
 
 
-@dataclass(frozen=True)
-class Subject:
-    """A program and how it is simulated."""
-
-    program: Program
-    kind: Kind
-    settings: dict[str, Any]
-    """Of the machine."""
-
-
-def subjects(*, large: bool) -> list[Subject]:
-    """The workloads of one size, and the real programs of the other studies."""
-    table = read_toml(WORKLOADS)
-    settings = {} if large else table["usual_machine"]
-    size = "large" if large else "usual"
-    made = [
-        Subject(Program(entry["name"], _found(entry[size])), "workload", settings)
-        for entry in table["workload"]
-    ]
-    return [*made, *(Subject(program, "program", {}) for program in load_programs(PROGRAMS))]
-
-
-def _found(command: Sequence[str]) -> tuple[str, ...]:
-    """A workload's command: from where it was built, unless it is installed. Nothing is checked."""
-    name, *arguments = command
-    built = BUILT / name
-    if shutil.which(name) is None and os.access(built, os.X_OK):
-        name = str(built)
-    return (name, *arguments, "--check", "no")
+def label(design: str) -> str:
+    """A design's name as the tables have it: without its policy."""
+    return design.partition("+")[0]
 
 
 def known_designs() -> tuple[str, ...]:
     """The designs of the study that this Octavo has, the baseline first."""
     known = {name for name, _ in _core.designs()}
-    return (BASELINE, BASE, TPS, *(name for name in RIVALS if name in known))
+    return (BASELINE, BASE, TPS, *(name for name in RIVALS if label(name) in known))
 
 
 def run_study(
@@ -242,13 +219,13 @@ def _measured(subject: Subject, designs: Sequence[str], trace: Path) -> Measurem
     touched = document(["run", "--page-sizes", "4KiB,2MiB", str(trace)], place)
     if isinstance(touched, str):
         return touched
-    warm_up = 0
+    simulate = ["sim", "--machine", MACHINE]
     if subject.kind == "workload":
-        inside = document(["run", "--marks", "--page-sizes", "4KiB", str(trace)], place)
-        if isinstance(inside, str):
-            return f"it was ended before its region of interest: {inside}"
-        warm_up = _instructions(touched) - _instructions(inside)
-    simulate = ["sim", "--machine", MACHINE, "--warm-up", str(warm_up)]
+        region = _region(trace)
+        if isinstance(region, str):
+            return region
+        begin, end = region
+        simulate += ["--warm-up", str(begin), "--max-instructions", str(end)]
     simulate += to_settings(subject.settings)
     empty = document([*simulate, "--design", ",".join(designs), str(trace)], place)
     if isinstance(empty, str):
@@ -262,6 +239,22 @@ def _measured(subject: Subject, designs: Sequence[str], trace: Path) -> Measurem
     if isinstance(short, str):
         return short
     return measure(subject, touched, empty, short, designs)
+
+
+def _region(trace: Path) -> tuple[int, int] | str:
+    """The instructions at which a workload's region of interest begins and ends, or why not.
+    Where it was ended inside, the region ends with the trace.
+    """
+    listing = ["head", "--events", "--lines", str(_MOST_EVENTS), str(trace)]
+    told = document(listing, trace.parent, quiet=False)
+    if isinstance(told, str):
+        return told
+    at = {
+        of["event"]: of["instruction"] for of in told["entries"] if of["event"].startswith("mark ")
+    }
+    if "mark 1" not in at:
+        return "it was ended before its region of interest"
+    return at["mark 1"], at.get("mark 2", _EVERYTHING)
 
 
 def measure(

@@ -6,10 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from octavo.studies.tailored_page_sizes import BASE, TPS, Measurement, Study
+from octavo.studies.tailored_page_sizes import (
+    BASE,
+    COLT,
+    RMM,
+    TPS,
+    Measurement,
+    Study,
+    label,
+)
 from octavo.units import KIB, MIB, format_share
 
-COLT, RMM = "colt", "rmm"
 LOCAL = ("xsbench", "graph500")
 """The paper's benchmarks that keep some locality under fragmentation."""
 
@@ -119,7 +126,7 @@ def faster_in_order(study: Study) -> Found | None:
         if not values:
             return None
         averages[design] = mean(values)
-    text = ", ".join(f"{name} {format_share(value)}" for name, value in averages.items())
+    text = ", ".join(f"{label(name)} {format_share(value)}" for name, value in averages.items())
     return Found(text, averages[TPS] > averages[RMM] > averages[COLT])
 
 

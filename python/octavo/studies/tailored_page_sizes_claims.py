@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from octavo.studies.tailored_page_sizes import BASELINE, TPS
+from octavo.studies.tailored_page_sizes import BASELINE, COLT, RMM, TPS
 from octavo.studies.tailored_page_sizes_answers import (
-    COLT,
-    RMM,
     Finder,
     all_sizes,
     faster_in_order,

@@ -16,7 +16,15 @@ from octavo.report.look import (
     size_axis,
     wide_legend,
 )
-from octavo.studies.tailored_page_sizes import BASE, BASELINE, RIVALS, TPS, Measurement, Study
+from octavo.studies.tailored_page_sizes import (
+    BASE,
+    BASELINE,
+    RIVALS,
+    TPS,
+    Measurement,
+    Study,
+    label,
+)
 from octavo.units import KIB, format_bytes
 
 _WIDTH, _HEIGHT = 560, 300
@@ -65,11 +73,12 @@ def _bars(
 ) -> Spec:
     """Bars of each design, by program; what nobody knows has none."""
     values: Values = [
-        {"program": m.program, "design": name, "value": value}
+        {"program": m.program, "design": label(name), "value": value}
         for m in measured
         for name in designs
         if (value := of(m, name)) is not None
     ]
+    names = [label(name) for name in designs]
     chart = (
         inline(values)
         .mark_bar()
@@ -81,7 +90,7 @@ def _bars(
                 scale=alt.Scale(paddingInner=0.25),
                 axis=alt.Axis(labelAngle=-45, grid=False, labelOverlap=False),
             ),
-            xOffset=alt.XOffset("design:N", sort=None, scale=alt.Scale(domain=list(designs))),
+            xOffset=alt.XOffset("design:N", sort=None, scale=alt.Scale(domain=names)),
             y=alt.Y(
                 "value:Q",
                 title=title,
@@ -90,7 +99,7 @@ def _bars(
             color=alt.Color(
                 "design:N",
                 sort=None,
-                scale=alt.Scale(domain=list(designs), range=list(UNORDERED[: len(designs)])),
+                scale=alt.Scale(domain=names, range=list(UNORDERED[: len(names)])),
                 legend=alt.Legend(title=None, orient="top", direction="horizontal"),
             ),
         )

@@ -11,6 +11,7 @@ from octavo.studies.tailored_memory import ROOM, SIZES
 from octavo.studies.tailored_page_sizes import (
     BASE,
     BASELINE,
+    FEW_MPKI,
     INTENSE_MPKI,
     MACHINE,
     RIVALS,
@@ -18,6 +19,7 @@ from octavo.studies.tailored_page_sizes import (
     TPS,
     Measurement,
     Study,
+    label,
 )
 from octavo.studies.tailored_page_sizes_answers import (
     Of,
@@ -28,6 +30,7 @@ from octavo.studies.tailored_page_sizes_answers import (
     values_of,
 )
 from octavo.studies.tailored_page_sizes_claims import CLAIMS, NOT_TOLD
+from octavo.studies.tailored_subjects import usual_instructions
 from octavo.units import (
     format_bytes,
     format_count,
@@ -94,7 +97,7 @@ def _heading(study: Study) -> Iterator[str]:
         yield (
             "Workloads take some 100 MiB, not gigabytes, and for them the second-level TLB has 48 "
             "entries instead of 1536; the first level, by which Figures 8, 10 and 16 are made, is "
-            "as it was."
+            f"as it was. Real programs end after {format_count(usual_instructions())} instructions."
         )
 
 
@@ -149,16 +152,17 @@ def _eliminated(study: Study) -> Iterator[str]:
     yield ""
     yield (
         "First-level TLB misses of data, references of page walks, and those misses with memory "
-        f"fragmented, {ROOM:g} times of it free as the program takes, the baseline's too."
+        f"fragmented, {ROOM:g} times of it free as the program takes, the baseline's too. A dash: "
+        f"the baseline has fewer than {FEW_MPKI:g} in 1000 instructions, or memory ran out."
     )
     yield ""
     rivals = _rivals(study)
     yield from _with_averages(
         study,
         {
-            **{f"misses, {name}": misses_gone(name) for name in rivals},
-            **{f"walks, {name}": references_gone(name) for name in rivals},
-            **{f"fragm., {name}": misses_gone(name, fragmented=True) for name in rivals},
+            **{f"misses, {label(name)}": misses_gone(name) for name in rivals},
+            **{f"walks, {label(name)}": references_gone(name) for name in rivals},
+            **{f"fragm., {label(name)}": misses_gone(name, fragmented=True) for name in rivals},
         },
     )
 
@@ -172,9 +176,9 @@ def _time(study: Study) -> Iterator[str]:
     )
     yield ""
     rivals = _rivals(study)
-    faster = {name: speedup(name) for name in rivals}
+    faster = {label(name): speedup(name) for name in rivals}
     yield from _with_averages(
-        study, {**faster, **{f"of ideal, {name}": of_ideal(name) for name in rivals}}
+        study, {**faster, **{f"of ideal, {label(name)}": of_ideal(name) for name in rivals}}
     )
 
 
@@ -222,11 +226,13 @@ def _notes(study: Study) -> Iterator[str]:
         yield f"- {sentence}"
     for name in RIVALS:
         if name not in study.designs:
-            yield f"- `{name}`: this Octavo has no such design."
+            yield f"- `{label(name)}`: this Octavo has no such design."
     for m in study.measurements:
         for where, of in (("", m.designs), (" when it is fragmented", m.fragmented)):
             gone = [
-                name for name in study.designs if name not in of and not (where and name == BASE)
+                label(name)
+                for name in study.designs
+                if name not in of and not (where and name == BASE)
             ]
             if gone:
                 yield f"- {m.program} with {', '.join(gone)}: memory ran out{where}."
