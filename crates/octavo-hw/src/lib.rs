@@ -13,7 +13,8 @@ mod caches;
 mod walk_caches;
 
 pub use array::{
-    AnySizeArray, Geometry, GeometryError, NO_KEY, ParseReplacementError, Replacement, SetArray, Slot,
+    AnySizeArray, Geometry, GeometryError, NO_KEY, ParseReplacementError, Replacement, SetArray,
+    Slot,
 };
 pub use asid::Asid;
 pub use caches::{

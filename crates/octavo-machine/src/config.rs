@@ -4,7 +4,7 @@ use octavo_config::{FirstLevel, MachineConfig, TlbConfig};
 use octavo_hw::{CacheError, GeometryError, WalkCacheError};
 use octavo_os::frames::MemorySizeError;
 
-use crate::front::{Filter, Lines};
+use crate::front::{FetchSets, Filter, Lines};
 
 /// A machine that cannot be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -31,6 +31,13 @@ pub enum ConfigError {
 /// Where lines lie.
 pub fn lines(config: &MachineConfig) -> Lines {
     Lines::of_bytes(config.cache.line_bytes)
+}
+
+/// How the front sorts fetched lines.
+pub fn fetch_sets(config: &MachineConfig) -> FetchSets {
+    let l1i = &config.cache.l1i;
+    let lines = l1i.bytes / config.cache.line_bytes;
+    FetchSets::new((lines / l1i.ways.of(lines)).max(1), self::lines(config))
 }
 
 /// Which repeats the front may leave out.

@@ -42,7 +42,7 @@ impl Conventional {
     fn missed(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Held> {
         let asid = env.asid();
         if let Some(l2) = &mut self.l2
-            && let Some(held) = l2.look_up(asid, page, 1)
+            && let Some(held) = l2.search(asid, page, 1)
         {
             env.add_tlb_cycles(l2.hit_latency_cycles());
             if held.value.serves(access.kind() == Kind::Store) {

@@ -70,7 +70,11 @@ impl Sim {
         let make = |spec: &DesignSpec| spec.hardware().make(machine, &setup, spec.policy());
         let machines = designs.iter().map(make).collect::<Result<Vec<_>, _>>()?;
         let mut sim = Sim {
-            front: Front::new(config::lines(machine), config::filter(machine)),
+            front: Front::new(
+                config::lines(machine),
+                config::filter(machine),
+                config::fetch_sets(machine),
+            ),
             placement: Placement::new(machine.core.count as usize),
             running: Process::new(ImageId(0), machine.page_table.levels, false),
             stream: None,

@@ -28,7 +28,9 @@ pub struct Tlb {
     arrays: Vec<Array>,
     /// By the order of a page's size, the array it goes to and the size that it has there.
     places: [Option<(u8, PageSize)>; ORDERS],
-    lookups: Lookups,
+    misses: u64,
+    /// References that repeated one whose page no array can hold.
+    unheld: u64,
     recent: Recent,
     fill: Fill,
     hit_latency_cycles: u32,
@@ -61,7 +63,8 @@ impl Tlb {
                 .map(|(name, config)| Array::new(name, config, instructions))
                 .collect::<Result<_, _>>()?,
             places,
-            lookups: Lookups::default(),
+            misses: 0,
+            unheld: 0,
             recent: Recent::new(),
             fill: config.fill,
             hit_latency_cycles: config.hit_latency_cycles,
@@ -86,7 +89,6 @@ impl Tlb {
     pub fn look_up(&mut self, asid: Asid, page: PageNumber, references: u32) -> Option<Held> {
         if let Some(found) = self.recent.find(asid, page) {
             let array = &mut self.arrays[usize::from(found.array)];
-            self.lookups.hits += u64::from(references);
             array.hits += u64::from(references);
             array.touch(found.slot);
             return Some(found.held);
@@ -94,19 +96,19 @@ impl Tlb {
         self.search(asid, page, references)
     }
 
+    /// The same for a level that is rarely asked for the same page soon: where it was found last is
+    /// not looked up first.
     #[inline(never)]
-    fn search(&mut self, asid: Asid, page: PageNumber, references: u32) -> Option<Held> {
+    pub fn search(&mut self, asid: Asid, page: PageNumber, references: u32) -> Option<Held> {
         for number in 0..self.arrays.len() {
             if let Some((held, slot)) = self.arrays[number].look_up(asid, page) {
                 self.arrays[number].hits += u64::from(references);
-                self.lookups.hits += u64::from(references);
                 self.recent.remember(asid, page, held, (number as u8, slot));
                 return Some(held);
             }
         }
         // The first of them misses; the others will find what is filled.
-        self.lookups.misses += u64::from(references.min(1));
-        self.lookups.hits += u64::from(references.saturating_sub(1));
+        self.misses += u64::from(references.min(1));
         None
     }
 
@@ -119,7 +121,10 @@ impl Tlb {
         held: Held,
         references: u32,
     ) -> Option<(Asid, PageNumber, Held)> {
-        let (number, size) = self.places[usize::from(held.size.base_shift())]?;
+        let Some((number, size)) = self.places[usize::from(held.size.base_shift())] else {
+            self.unheld += u64::from(references.saturating_sub(1));
+            return None;
+        };
         let held = if size < held.size { held.part(page, size) } else { held };
         let array = &mut self.arrays[usize::from(number)];
         array.hits += u64::from(references.saturating_sub(1));
@@ -156,8 +161,9 @@ impl Tlb {
 
     /// Adds what was counted: of the level by its name, of each array below it.
     pub fn tell(&self, component: &str, counters: &mut Counters) {
-        self.lookups.tell(component, counters);
-        let accesses = self.lookups.hits + self.lookups.misses;
+        let hits = self.unheld + self.arrays.iter().map(|array| array.hits).sum::<u64>();
+        Lookups { hits, misses: self.misses }.tell(component, counters);
+        let accesses = hits + self.misses;
         for array in &self.arrays {
             let lookups = Lookups { hits: array.hits, misses: accesses - array.hits };
             lookups.tell(&format!("{component}.{}", array.name), counters);

@@ -47,7 +47,13 @@ impl Recent {
 
     /// A page was found.
     #[inline(always)]
-    pub fn remember(&mut self, asid: Asid, page: PageNumber, held: Held, (array, slot): (u8, Slot)) {
+    pub fn remember(
+        &mut self,
+        asid: Asid,
+        page: PageNumber,
+        held: Held,
+        (array, slot): (u8, Slot),
+    ) {
         let key = self.key(asid, page);
         self.found[(page.raw() & LOW) as usize] = Found { key, held, slot, array };
     }
