@@ -37,7 +37,17 @@ Times = dict[str, float]
 
 def measure(trace: Path, designs: Sequence[str], rounds: int, references: int) -> Times:
     """Nanoseconds per reference of one program."""
-    command = "cargo run -q --release -p octavo-machine --example machine_speed --".split()
+    command = [
+        "cargo",
+        "run",
+        "-q",
+        "--release",
+        "-p",
+        "octavo-machine",
+        "--example",
+        "machine_speed",
+        "--",
+    ]
     options = ["--rounds", str(rounds), "--references", str(references), "--machine", MACHINE]
     done = subprocess.run(
         [*command, *options, "--designs", ",".join(designs), str(trace)],
