@@ -109,7 +109,7 @@ fn main() {
             let mut front = Sim::new(&config(&[])).expect("no machines");
             loaded.play(&mut front, &mut times[2]);
             for (design, times) in options.designs.iter().zip(&mut times[3..]) {
-                let mut sim = Sim::new(&config(&[design.clone()])).expect("a machine");
+                let mut sim = Sim::new(&config(std::slice::from_ref(design))).expect("a machine");
                 one_thread.install(|| loaded.play(&mut sim, times));
                 sim.finish();
                 if design == "base4k" {
