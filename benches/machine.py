@@ -89,7 +89,9 @@ def times_table(names: Sequence[str], times: Sequence[Times]) -> list[list[str]]
     return lines
 
 
-def page(lines: list[list[str]], times: list[list[str]], rounds: int, references: int) -> str:
+def page(
+    lines: list[list[str]], times: list[list[str]], rounds: int, references: int, load: float
+) -> str:
     """The results as they are kept."""
     of_rounds = "one round" if rounds == 1 else f"{rounds} interleaved rounds"
     return f"""# Machines: speed
@@ -98,7 +100,8 @@ Made by `benches/machine.py`: {of_rounds} on {os.cpu_count()} shared cores. Seve
 {references / 1e6:g} million references of each after its start-up, decoded in memory, on the \
 machine `{MACHINE}`. Times are of one thread's processor time, the sum over all batches of a trace \
 of the least time that each took in any round, so that what others do on the machine counts \
-little; but "together" is the least wall-clock time of a whole pass on all cores.
+little; but "together" is the least wall-clock time of a whole pass on all cores, which tells \
+something only where nobody else uses them: the load average was {load:.1f} at the end.
 
 {table(lines)}
 
@@ -143,7 +146,9 @@ def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     (OUT / "machine.json").write_text(json.dumps(measured, indent=2) + "\n")
     if not arguments.program:
-        RESULTS.write_text(page(goals, all_times, arguments.rounds, arguments.references))
+        load = os.getloadavg()[0]
+        results = page(goals, all_times, arguments.rounds, arguments.references, load)
+        RESULTS.write_text(results)
 
 
 if __name__ == "__main__":
