@@ -72,9 +72,10 @@ lint: setup  ## format, clippy, ruff, types, C warnings
 	$(CC) -Wall -Wextra -Werror -fsyntax-only -Itracer workloads/*.c
 
 # PEER=… names a Python that has libcachesim.
-bench: setup workloads  ## speed beside cachegrind, Lackey and libCacheSim, and memory over a long run
+bench: setup workloads  ## speed beside cachegrind, Lackey, libCacheSim and a textbook, and memory over a long run
 	.venv/bin/python benches/run.py
 	.venv/bin/python benches/curves.py $(if $(PEER),--peer $(PEER))
+	.venv/bin/python benches/machine.py
 	.venv/bin/python benches/memory.py
 
 clean:  ## remove everything that was built

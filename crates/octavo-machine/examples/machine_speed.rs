@@ -3,11 +3,12 @@
 //!     machine_speed [--references N] [--rounds N] [--designs base4k,thp,…] [--machine NAME] FILE.oct …
 //!
 //! The first references of each trace (32M, unless told otherwise) are in memory as words; every
-//! round decodes and plays them by turns: the textbook, the front without a machine, each design alone, and all designs together
-//! on as many threads as there are cores. Prints JSON, in nanoseconds per reference: of processor time
-//! for one thread alone, the sum over all batches of the least time that each took in any round (so
-//! that what others do on the machine counts little), and the least wall-clock time for all
-//! together. The textbook's misses and those of `base4k` must be the same.
+//! round decodes and plays them by turns: the textbook, the front without a machine, each design
+//! alone, and all designs together on as many threads as there are cores. Prints JSON, in
+//! nanoseconds per reference: of processor time for one thread alone, the sum over all batches of
+//! the least time that each took in any round (so that what others do on the machine counts
+//! little), and the least wall-clock time for all together. The textbook's misses and those of
+//! `base4k` must be the same.
 
 mod textbook;
 

@@ -5,7 +5,7 @@ use octavo_hw::{CacheError, GeometryError, WalkCacheError};
 use octavo_os::frames::MemorySizeError;
 use octavo_os::frames::fragmentation::FragmentationError;
 
-use crate::front::{Filter, Lines};
+use crate::front::{FetchSets, Filter, Front, Lines};
 
 /// A machine that cannot be.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -37,8 +37,20 @@ pub fn lines(config: &MachineConfig) -> Lines {
     Lines::of_bytes(config.cache.line_bytes)
 }
 
-/// Which repeats the front may leave out.
-pub fn filter(config: &MachineConfig) -> Filter {
+/// The front of such machines.
+pub fn front(config: &MachineConfig) -> Front {
+    Front::new(lines(config), filter(config), fetch_sets(config))
+}
+
+/// How it sorts fetched lines.
+fn fetch_sets(config: &MachineConfig) -> FetchSets {
+    let l1i = &config.cache.l1i;
+    let lines = l1i.bytes / config.cache.line_bytes;
+    FetchSets::new((lines / l1i.ways.of(lines)).max(1), self::lines(config))
+}
+
+/// Which repeats it may leave out.
+fn filter(config: &MachineConfig) -> Filter {
     let TlbConfig { first, .. } = &config.tlb;
     let levels = [config.tlb.fetch(), config.tlb.data()];
     let arrays = levels.into_iter().flat_map(|level| level.arrays.values());

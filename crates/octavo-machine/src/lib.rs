@@ -19,7 +19,7 @@ pub use config::ConfigError;
 pub use counters::{Counters, Lookups};
 pub use design::Design;
 pub use env::{Env, Walked};
-pub use front::{Batch, Filter, Front, Image, ImageId, Kind, LineAccess, Lines, Mark};
+pub use front::{Batch, FetchSets, Filter, Front, Image, ImageId, Kind, LineAccess, Lines, Mark};
 pub use machine::{Machine, Played, Run};
 pub use sim::{Sim, SimConfig, everything};
 pub use tlb::{Coalescing, First, FirstTlb, Held, LongRuns, Ranges, Tlb, Value};

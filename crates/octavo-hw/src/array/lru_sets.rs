@@ -1,4 +1,4 @@
-//! Sets of few ways with LRU, the hot case: nothing but keys and an order.
+//! Sets of few ways with LRU, the hot case: nothing but keys and times, or keys and an order.
 
 use octavo_types::Instructions;
 
@@ -6,18 +6,83 @@ use super::Geometry;
 use super::find::{Keys, scan, stride_log2};
 use super::replacement::Packed;
 
+/// The most ways whose times are kept: a use is one store then. Larger sets have an order, which is
+/// smaller and takes no search for the oldest.
+const MAX_TIMED: usize = 8;
+
 /// What is beside the keys of such sets.
 #[derive(Clone, Debug)]
 pub(super) struct LruSets {
-    order: Packed,
+    uses: Uses,
     stride_log2: u32,
     instructions: Instructions,
+}
+
+/// What is known of uses.
+#[derive(Clone, Debug)]
+enum Uses {
+    Timed(Times),
+    Ordered(Packed),
+}
+
+/// By slot, when it was used last: 0 where it is free, [`u64::MAX`] behind the ways of a set.
+#[derive(Clone, Debug)]
+struct Times {
+    times: Box<[u64]>,
+    now: u64,
+    ways: usize,
+}
+
+impl Times {
+    fn new(geometry: Geometry, stride: usize) -> Self {
+        let (ways, slots) = (geometry.ways(), geometry.sets() * stride);
+        let mut times = Times { times: vec![0; slots].into(), now: 0, ways };
+        times.clear(stride);
+        times
+    }
+
+    fn clear(&mut self, stride: usize) {
+        for (slot, time) in self.times.iter_mut().enumerate() {
+            *time = if slot % stride < self.ways { 0 } else { u64::MAX };
+        }
+    }
+
+    #[inline(always)]
+    fn touch(&mut self, slot: usize) {
+        self.now += 1;
+        self.times[slot] = self.now;
+    }
+
+    /// The slot used longest ago of a set, which is used now.
+    #[inline(always)]
+    fn take(&mut self, first: usize, stride: usize) -> usize {
+        let oldest = |from: usize, times: &[u64; 4]| {
+            let least = |a: (u64, usize), b: (u64, usize)| if b.0 < a.0 { b } else { a };
+            let [a, b, c, d] = *times;
+            least(least((a, from), (b, from + 1)), least((c, from + 2), (d, from + 3)))
+        };
+        let (fours, _) = self.times[first..first + stride].as_chunks::<4>();
+        let slot = match fours {
+            [only] => oldest(first, only).1,
+            [low, high] => {
+                let (low, high) = (oldest(first, low), oldest(first + 4, high));
+                if high.0 < low.0 { high.1 } else { low.1 }
+            }
+            _ => unreachable!("sets of at most {MAX_TIMED} ways"),
+        };
+        self.touch(slot);
+        slot
+    }
 }
 
 impl LruSets {
     pub fn new(geometry: Geometry, instructions: Instructions) -> Self {
         let stride_log2 = stride_log2(geometry.ways());
-        LruSets { order: Packed::new(geometry), stride_log2, instructions }
+        let uses = match geometry.ways() <= MAX_TIMED {
+            true => Uses::Timed(Times::new(geometry, 1 << stride_log2)),
+            false => Uses::Ordered(Packed::new(geometry)),
+        };
+        LruSets { uses, stride_log2, instructions }
     }
 
     /// Slots of a set.
@@ -45,22 +110,38 @@ impl LruSets {
     /// A slot is used.
     #[inline(always)]
     pub fn touch(&mut self, set: usize, slot: usize) {
-        self.order.move_to_front(set, slot - (set << self.stride_log2));
+        match &mut self.uses {
+            Uses::Timed(times) => times.touch(slot),
+            Uses::Ordered(order) => {
+                order.move_to_front(set, slot - (set << self.stride_log2));
+            }
+        }
     }
 
     /// The slot to fill next, which is filled.
     #[inline(always)]
     pub fn take(&mut self, set: usize) -> usize {
-        (set << self.stride_log2) + self.order.turn(set)
+        let (first, stride) = (set << self.stride_log2, self.stride());
+        match &mut self.uses {
+            Uses::Timed(times) => times.take(first, stride),
+            Uses::Ordered(order) => first + order.turn(set),
+        }
     }
 
     /// A slot is free again.
     pub fn give_back(&mut self, set: usize, slot: usize) {
-        self.order.move_to_end(set, slot - (set << self.stride_log2));
+        match &mut self.uses {
+            Uses::Timed(times) => times.times[slot] = 0,
+            Uses::Ordered(order) => order.move_to_end(set, slot - (set << self.stride_log2)),
+        }
     }
 
     /// All slots are free.
     pub fn clear(&mut self) {
-        self.order.clear();
+        let stride = self.stride();
+        match &mut self.uses {
+            Uses::Timed(times) => times.clear(stride),
+            Uses::Ordered(order) => order.clear(),
+        }
     }
 }

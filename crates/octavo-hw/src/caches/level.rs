@@ -62,6 +62,19 @@ impl Level {
         }
     }
 
+    /// An access, and so many that find what it finds or brings: whether it hit.
+    #[inline(always)]
+    pub fn hits(&mut self, line: u64, is_write: bool, repeats: u32) -> bool {
+        let set = self.lines.geometry().set_of(line);
+        let found = self.lines.look_up(set, line);
+        let is_hit = found.is_some();
+        if let Some(dirty) = found {
+            *dirty |= is_write;
+        }
+        self.counters.hits += u64::from(repeats) + u64::from(is_hit);
+        is_hit
+    }
+
     /// A line that was missed comes in. Returns the line that has to be written back for it.
     #[inline]
     pub fn fill(&mut self, line: u64, dirty: bool) -> Option<u64> {

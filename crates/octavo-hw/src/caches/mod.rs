@@ -79,6 +79,12 @@ impl Caches {
         self.private.fetch(&mut self.shared, line)
     }
 
+    /// As [`PrivateCaches::missed`].
+    #[inline(always)]
+    pub fn missed(&mut self, side: usize, line: u64, is_write: bool) -> Served {
+        self.private.missed(&mut self.shared, side, line, is_write)
+    }
+
     /// As [`PrivateCaches::load`].
     #[inline(always)]
     pub fn load(&mut self, line: u64) -> Served {

@@ -7,6 +7,9 @@ use super::level::{CacheCounters, Level};
 use super::shared::SharedCache;
 use super::{Served, ServedBy};
 
+const L1I: usize = 0;
+const L1D: usize = 1;
+
 /// What the caches of a core counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PrivateCounters {
@@ -22,8 +25,8 @@ pub struct PrivateCounters {
 /// line.
 #[derive(Clone, Debug)]
 pub struct PrivateCaches {
-    l1i: Level,
-    l1d: Level,
+    /// For instructions, for data.
+    l1: [Level; 2],
     l2: Level,
     pte_entry: PteEntry,
 }
@@ -45,8 +48,7 @@ impl PrivateCaches {
             Ok(level)
         };
         Ok(PrivateCaches {
-            l1i: level("l1i", &config.l1i)?,
-            l1d: level("l1d", &config.l1d)?,
+            l1: [level("l1i", &config.l1i)?, level("l1d", &config.l1d)?],
             l2: level("l2", &config.l2)?,
             pte_entry: config.pte_entry,
         })
@@ -55,10 +57,10 @@ impl PrivateCaches {
     /// An instruction is fetched.
     #[inline(always)]
     pub fn fetch(&mut self, shared: &mut SharedCache, line: u64) -> Served {
-        if self.l1i.access(line, false) {
-            return Served { by: ServedBy::L1, latency_cycles: self.l1i.latency_cycles };
+        if self.l1[L1I].access(line, false) {
+            return Served { by: ServedBy::L1, latency_cycles: self.l1[L1I].latency_cycles };
         }
-        missed(&mut self.l1i, &mut self.l2, shared, line, false)
+        missed(&mut self.l1[L1I], &mut self.l2, shared, line, false)
     }
 
     /// Data are loaded.
@@ -85,36 +87,57 @@ impl PrivateCaches {
         self.pte(shared, line, true)
     }
 
+    /// An access to the first level of a side, and so many that repeat it: whether the first one hit.
+    /// If it did not, [`Caches::missed`](super::Caches::missed) has to be told.
+    #[inline(always)]
+    pub fn hits(&mut self, side: usize, line: u64, is_write: bool, repeats: u32) -> bool {
+        self.l1[side].hits(line, is_write, repeats)
+    }
+
+    /// What a side's first level has [missed](Self::hits) comes in.
+    pub fn missed(
+        &mut self,
+        shared: &mut SharedCache,
+        side: usize,
+        line: u64,
+        is_write: bool,
+    ) -> Served {
+        let first = &mut self.l1[side];
+        first.counters.misses += 1;
+        missed(first, &mut self.l2, shared, line, is_write)
+    }
+
     /// The line that was fetched last is fetched again, so many times.
     #[inline(always)]
     pub fn repeat_fetch(&mut self, times: u32) {
-        self.l1i.counters.hits += u64::from(times);
+        self.l1[L1I].counters.hits += u64::from(times);
     }
 
     /// The data line that was used last is used again, so many times.
     #[inline(always)]
     pub fn repeat_data(&mut self, times: u32) {
-        self.l1d.counters.hits += u64::from(times);
+        self.l1[L1D].counters.hits += u64::from(times);
     }
 
     /// What they counted.
     pub fn counters(&self) -> PrivateCounters {
-        PrivateCounters { l1i: self.l1i.counters, l1d: self.l1d.counters, l2: self.l2.counters }
+        let [l1i, l1d] = &self.l1;
+        PrivateCounters { l1i: l1i.counters, l1d: l1d.counters, l2: self.l2.counters }
     }
 
     /// Sets all counters to 0; lines stay.
     pub fn reset_counters(&mut self) {
-        for level in [&mut self.l1i, &mut self.l1d, &mut self.l2] {
+        for level in self.l1.iter_mut().chain([&mut self.l2]) {
             level.counters = CacheCounters::default();
         }
     }
 
     #[inline(always)]
     fn data(&mut self, shared: &mut SharedCache, line: u64, is_write: bool) -> Served {
-        if self.l1d.access(line, is_write) {
-            return Served { by: ServedBy::L1, latency_cycles: self.l1d.latency_cycles };
+        if self.l1[L1D].access(line, is_write) {
+            return Served { by: ServedBy::L1, latency_cycles: self.l1[L1D].latency_cycles };
         }
-        missed(&mut self.l1d, &mut self.l2, shared, line, is_write)
+        missed(&mut self.l1[L1D], &mut self.l2, shared, line, is_write)
     }
 
     #[inline(always)]

@@ -69,8 +69,8 @@ struct WalkerCounters {
 struct Cycles {
     tlb_l2: u64,
     walks: u64,
-    fetches: u64,
-    data: u64,
+    /// Of fetches, of data.
+    beyond_l1: [u64; 2],
 }
 
 /// What a walk found.
@@ -235,24 +235,19 @@ impl Env {
     #[inline(always)]
     pub fn access_line(&mut self, access: LineAccess, frame: FrameNumber) {
         let line = self.lines.physical(access.line(), frame.raw());
-        match access.kind() {
-            Kind::Fetch => {
-                let served = self.caches.fetch(line);
-                self.caches.private.repeat_fetch(access.repeats());
-                let beyond = served.latency_cycles - self.l1_latency_cycles[0];
-                self.cycles.fetches += u64::from(beyond);
-            }
-            Kind::Load => {
-                let served = self.caches.load(line);
-                self.caches.private.repeat_data(access.repeats());
-                self.cycles.data += u64::from(served.latency_cycles - self.l1_latency_cycles[1]);
-            }
-            Kind::Store => {
-                let served = self.caches.store(line);
-                self.caches.private.repeat_data(access.repeats());
-                self.cycles.data += u64::from(served.latency_cycles - self.l1_latency_cycles[1]);
-            }
+        let side = access.side();
+        if !self.caches.private.hits(side, line, access.is_store(), access.repeats()) {
+            self.missed_line(access, line);
         }
+    }
+
+    /// The first-level cache has missed.
+    #[inline(never)]
+    fn missed_line(&mut self, access: LineAccess, line: u64) {
+        let side = access.side();
+        let served = self.caches.missed(side, line, access.is_store());
+        self.cycles.beyond_l1[side] +=
+            u64::from(served.latency_cycles - self.l1_latency_cycles[side]);
     }
 
     /// The base page of an access.

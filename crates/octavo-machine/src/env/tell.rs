@@ -14,7 +14,7 @@ impl Env {
     pub(crate) fn tell(&self, counters: &mut Counters) {
         self.tell_walker(counters);
         self.tell_caches(counters);
-        let Cycles { tlb_l2, walks, fetches, data } = self.cycles;
+        let Cycles { tlb_l2, walks, beyond_l1: [fetches, data] } = self.cycles;
         counters.add("core", "cycles_tlb_l2", tlb_l2);
         counters.add("core", "cycles_walks", walks);
         counters.add("core", "cycles_fetches", fetches);

@@ -60,6 +60,18 @@ impl LineAccess {
         }
     }
 
+    /// 0 for a fetch, 1 for data; no branch.
+    #[inline(always)]
+    pub(crate) fn side(self) -> usize {
+        usize::from(self.packed & (HALF - 1) != Kind::Fetch as u64)
+    }
+
+    /// Whether it stores; no branch.
+    #[inline(always)]
+    pub(crate) fn is_store(self) -> bool {
+        self.packed & Kind::Store as u64 != 0
+    }
+
     /// How many references follow that nothing can tell from it.
     #[inline(always)]
     pub fn repeats(self) -> u32 {

@@ -83,12 +83,18 @@ impl Image {
     /// Where a base page is to lie.
     #[inline(always)]
     pub(super) fn page(&mut self, traced: PageNumber) -> PageNumber {
-        let recent = &mut self.recent[traced.raw() as usize % RECENT];
-        if recent.0 != traced.raw() {
-            let native = self.relocation.page(traced).raw() & self.page_mask;
-            *recent = (traced.raw(), native);
+        let recent = &self.recent[traced.raw() as usize % RECENT];
+        match recent.0 == traced.raw() {
+            true => PageNumber::new(recent.1),
+            false => self.find(traced),
         }
-        PageNumber::new(recent.1)
+    }
+
+    #[cold]
+    fn find(&mut self, traced: PageNumber) -> PageNumber {
+        let native = self.relocation.page(traced).raw() & self.page_mask;
+        self.recent[traced.raw() as usize % RECENT] = (traced.raw(), native);
+        PageNumber::new(native)
     }
 
     /// An event as it is seen from where addresses are to lie; none for one that does nothing to

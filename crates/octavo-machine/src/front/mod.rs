@@ -8,6 +8,10 @@
 //! that entry away between the two; if somebody does (another core's shootdown), the core goes on
 //! with what it holds until it leaves the line. What the machine is like says how much may be left
 //! out: see [`Filter`].
+//!
+//! A fetch repeats the one before it, too, where both are in one page and nothing else of its set of
+//! the instruction cache has been fetched since its line was: loops of several lines. (Data do not:
+//! between two uses of a line a walk may have read page tables through the data cache.)
 
 mod batch;
 mod image;
@@ -33,6 +37,30 @@ pub enum Filter {
 /// No line has this number.
 const NO_LINE: u64 = u64::MAX;
 
+/// Into how many sets the front sorts fetched lines, at most.
+const MAX_SETS: usize = 64;
+
+/// How fetched lines are sorted into sets: so that each of them has only lines of whole sets of the
+/// instruction cache, whatever the frames are that their pages lie in.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct FetchSets {
+    mask: u64,
+}
+
+impl FetchSets {
+    /// For an instruction cache of so many sets.
+    pub fn new(cache_sets: u64, lines: Lines) -> Self {
+        let in_page = 1 << (PageSize::BASE.log2() - lines.log2());
+        let shared = 1 << cache_sets.trailing_zeros();
+        FetchSets { mask: (MAX_SETS as u64).min(in_page).min(shared) - 1 }
+    }
+
+    #[inline(always)]
+    fn of(self, line: u64) -> usize {
+        (line & self.mask) as usize % MAX_SETS
+    }
+}
+
 /// What a side did last.
 #[derive(Clone, Copy)]
 struct Last {
@@ -56,6 +84,9 @@ pub struct Front {
     batch: Batch,
     fetch: Last,
     data: Last,
+    /// By the low bits of a line's number, the one that was fetched last, as traced.
+    fetched: [u64; MAX_SETS],
+    sets: FetchSets,
     /// Whether the last access to data was a store: its repeats may store, too.
     is_dirty: bool,
     /// Whether the page of the code has changed since data were referenced last.
@@ -64,13 +95,15 @@ pub struct Front {
 
 impl Front {
     /// One that has seen nothing.
-    pub fn new(lines: Lines, filter: Filter) -> Self {
+    pub fn new(lines: Lines, filter: Filter, sets: FetchSets) -> Self {
         Front {
             lines,
             filter,
             batch: Batch::default(),
             fetch: Last::NOTHING,
             data: Last::NOTHING,
+            fetched: [NO_LINE; MAX_SETS],
+            sets,
             is_dirty: false,
             has_moved: false,
         }
@@ -103,6 +136,7 @@ impl Front {
     fn forget(&mut self) {
         self.fetch = Last::NOTHING;
         self.data = Last::NOTHING;
+        self.fetched = [NO_LINE; MAX_SETS];
     }
 
     /// An execution of a segment of a process image: its number in the stream, and its addresses.
@@ -153,6 +187,14 @@ impl Front {
             self.data.line = NO_LINE;
         }
         let page = self.lines.page(line).raw();
+        let fetched = &mut self.fetched[self.sets.of(line)];
+        if page == self.fetch.page && line == *fetched && !is_half && self.filter == Filter::BySide
+        {
+            self.fetch.line = line;
+            self.batch.access_mut(self.fetch.place).repeat(1 + repeats);
+            return;
+        }
+        *fetched = line;
         if page != self.fetch.page {
             self.has_moved = true;
             (self.fetch.page, self.fetch.moved) = (page, self.moved(image, page));
@@ -213,6 +255,7 @@ impl Front {
     }
 
     /// What is added to the numbers of a page's lines to relocate them.
+    #[inline(always)]
     fn moved(&self, image: &mut Image, page: u64) -> u64 {
         let native = image.page(PageNumber::new(page)).raw();
         native.wrapping_sub(page) << (PageSize::BASE.log2() - self.lines.log2())

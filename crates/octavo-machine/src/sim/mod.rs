@@ -18,7 +18,7 @@ use rayon::prelude::*;
 
 use crate::config::{self, ConfigError};
 use crate::designs::{DesignSpec, Setup};
-use crate::front::{Batch, Filter, Front, Image, ImageId, Mark};
+use crate::front::{Batch, Front, Image, ImageId, Mark};
 use crate::machine::{Played, Run};
 use process::{Placement, Process};
 use schedule::Schedule;
@@ -78,7 +78,7 @@ impl Sim {
         let make = |spec: &DesignSpec| spec.hardware().make(machine, &setup, spec.policy());
         let machines = designs.iter().map(make).collect::<Result<Vec<_>, _>>()?;
         let mut sim = Sim {
-            front: Front::new(config::lines(machine), config::filter(machine)),
+            front: config::front(machine),
             placement: Placement::new(machine.core.count as usize),
             running: Process::new(ImageId(0), machine.page_table.levels, false),
             stream: None,
@@ -157,7 +157,7 @@ impl Sim {
         self.played = self.machines.drain(..).map(|machine| machine.played()).collect();
         self.running.image = Image::new(self.config.machine.page_table.levels);
         self.emptied = Batch::default();
-        self.front = Front::new(config::lines(&self.config.machine), Filter::Nothing);
+        self.front = config::front(&self.config.machine);
     }
 
     /// Whatever came has been played.

@@ -12,9 +12,10 @@ use crate::front::{Kind, LineAccess};
 
 /// The first level.
 pub struct FirstTlb {
-    /// For both, where there is no other.
-    fetch: Tlb,
-    data: Option<Tlb>,
+    /// For instructions and for data, or one for both.
+    tlbs: Box<[Tlb]>,
+    /// Which of them is that of data.
+    data: usize,
 }
 
 /// What a level says of a reference.
@@ -42,11 +43,11 @@ impl FirstTlb {
         let of_fetches = Coalescing { long_runs: None, ..coalescing };
         Ok(match config {
             FirstLevel::Split { l1i, l1d } => FirstTlb {
-                fetch: new("l1i", l1i, of_fetches)?,
-                data: Some(new("l1d", l1d, coalescing)?),
+                tlbs: [new("l1i", l1i, of_fetches)?, new("l1d", l1d, coalescing)?].into(),
+                data: 1,
             },
             FirstLevel::Unified { l1 } => {
-                FirstTlb { fetch: new("l1", l1, coalescing)?, data: None }
+                FirstTlb { tlbs: [new("l1", l1, coalescing)?].into(), data: 0 }
             }
         })
     }
@@ -54,20 +55,22 @@ impl FirstTlb {
     /// The one that a reference looks up.
     #[inline(always)]
     fn of(&mut self, kind: Kind) -> &mut Tlb {
-        match &mut self.data {
-            Some(data) if !kind.is_fetch() => data,
-            _ => &mut self.fetch,
-        }
+        &mut self.tlbs[self.side_of(kind)]
+    }
+
+    #[inline(always)]
+    fn side_of(&self, kind: Kind) -> usize {
+        if kind.is_fetch() { 0 } else { self.data }
     }
 
     /// Looks up the page of a reference and of those that repeat it.
     #[inline(always)]
     pub fn look_up(&mut self, asid: Asid, page: PageNumber, access: LineAccess) -> First {
-        let kind = access.kind();
-        match self.of(kind).look_up(asid, page, access.lookups()) {
-            Some(held) if held.value.serves(kind == Kind::Store) => First::Serves(held),
+        let side = access.side() & self.data;
+        match self.tlbs[side].look_up(asid, page, access.lookups()) {
+            Some(held) if held.value.serves(access.is_store()) => First::Serves(held),
             Some(_) => {
-                self.of(kind).retract(asid, page, access.lookups());
+                self.tlbs[side].retract(asid, page, access.lookups());
                 First::Insufficient
             }
             None => First::Misses,
@@ -100,24 +103,21 @@ impl FirstTlb {
 
     /// Takes out all entries that cover any of these base pages.
     pub fn forget(&mut self, asid: Asid, pages: &Pages) {
-        for tlb in [Some(&mut self.fetch), self.data.as_mut()].into_iter().flatten() {
+        for tlb in &mut self.tlbs {
             tlb.invalidate(asid, pages);
         }
     }
 
     /// Takes all out.
     pub fn clear(&mut self) {
-        [Some(&mut self.fetch), self.data.as_mut()].into_iter().flatten().for_each(Tlb::clear);
+        self.tlbs.iter_mut().for_each(Tlb::clear);
     }
 
     /// Adds what was counted.
     pub fn tell(&self, counters: &mut Counters) {
-        match &self.data {
-            Some(data) => {
-                self.fetch.tell("tlb.l1i", counters);
-                data.tell("tlb.l1d", counters);
-            }
-            None => self.fetch.tell("tlb.l1", counters),
+        let names: &[&str] = if self.data == 0 { &["tlb.l1"] } else { &["tlb.l1i", "tlb.l1d"] };
+        for (tlb, name) in self.tlbs.iter().zip(names) {
+            tlb.tell(name, counters);
         }
     }
 }

@@ -31,7 +31,9 @@ pub struct Tlb {
     arrays: Vec<Array>,
     /// By the order of a page's size, the array it goes to and the size that it has there.
     places: [Option<(u8, PageSize)>; ORDERS],
-    lookups: Lookups,
+    misses: u64,
+    /// References that repeated one whose page no array can hold.
+    unheld: u64,
     recent: Recent,
     fill: Fill,
     hit_latency_cycles: u32,
@@ -97,7 +99,8 @@ impl Tlb {
             // The array of long runs is the last.
             arrays: arrays.iter().map(array).chain(long_runs).collect::<Result<_, _>>()?,
             places,
-            lookups: Lookups::default(),
+            misses: 0,
+            unheld: 0,
             recent: Recent::new(),
             fill: config.fill,
             hit_latency_cycles: config.hit_latency_cycles,
@@ -123,7 +126,6 @@ impl Tlb {
     pub fn look_up(&mut self, asid: Asid, page: PageNumber, references: u32) -> Option<Held> {
         if let Some(found) = self.recent.find(asid, page) {
             let array = &mut self.arrays[usize::from(found.array)];
-            self.lookups.hits += u64::from(references);
             array.hits += u64::from(references);
             array.touch(found.slot);
             return Some(found.held);
@@ -131,19 +133,19 @@ impl Tlb {
         self.search(asid, page, references)
     }
 
+    /// The same for a level that is rarely asked for the same page soon: where it was found last is
+    /// not looked up first.
     #[inline(never)]
-    fn search(&mut self, asid: Asid, page: PageNumber, references: u32) -> Option<Held> {
+    pub fn search(&mut self, asid: Asid, page: PageNumber, references: u32) -> Option<Held> {
         for number in 0..self.arrays.len() {
             if let Some((held, slot)) = self.arrays[number].look_up(asid, page) {
                 self.arrays[number].hits += u64::from(references);
-                self.lookups.hits += u64::from(references);
                 self.recent.remember(asid, page, held, (number as u8, slot));
                 return Some(held);
             }
         }
         // The first of them misses; the others will find what is filled.
-        self.lookups.misses += u64::from(references.min(1));
-        self.lookups.hits += u64::from(references.saturating_sub(1));
+        self.misses += u64::from(references.min(1));
         None
     }
 
@@ -167,7 +169,10 @@ impl Tlb {
         if self.coalescing != Coalescing::default() {
             return self.fill_coalescing(asid, page, held, references);
         }
-        let (number, size) = self.places[usize::from(held.size.base_shift())]?;
+        let Some((number, size)) = self.places[usize::from(held.size.base_shift())] else {
+            self.unheld += u64::from(references.saturating_sub(1));
+            return None;
+        };
         let held = if size < held.size { held.part(page, size) } else { held };
         // It may come of a level that coalesces.
         let held = held.in_group(page, 0);
@@ -201,7 +206,10 @@ impl Tlb {
                 (self.arrays.len() - 1, held, true)
             }
             _ => {
-                let (number, size) = self.places[usize::from(held.size.base_shift())]?;
+                let Some((number, size)) = self.places[usize::from(held.size.base_shift())] else {
+                    self.unheld += u64::from(references.saturating_sub(1));
+                    return None;
+                };
                 let held = if size < held.size { held.part(page, size) } else { held };
                 (usize::from(number), held.in_group(page, group_log2), false)
             }
@@ -246,8 +254,9 @@ impl Tlb {
 
     /// Adds what was counted: of the level by its name, of each array below it.
     pub fn tell(&self, component: &str, counters: &mut Counters) {
-        self.lookups.tell(component, counters);
-        let accesses = self.lookups.hits + self.lookups.misses;
+        let hits = self.unheld + self.arrays.iter().map(|array| array.hits).sum::<u64>();
+        Lookups { hits, misses: self.misses }.tell(component, counters);
+        let accesses = hits + self.misses;
         for array in &self.arrays {
             let lookups = Lookups { hits: array.hits, misses: accesses - array.hits };
             lookups.tell(&format!("{component}.{}", array.name), counters);

@@ -386,6 +386,20 @@ mod tests {
         words.words().to_vec()
     }
 
+    /// However the words are cut into chunks, and whoever computes it.
+    #[test]
+    fn the_hash_is_xxh3_of_all_words() {
+        for definitions_each in [1, 7, 100] {
+            let (mut decoder, mut all) = (Decoder::default(), Vec::new());
+            for _ in 0..3 {
+                let words = definitions(definitions_each);
+                decoder.decode(&words, &mut Nothing).unwrap();
+                all.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+                assert_eq!(decoder.hash(), xxhash_rust::xxh3::xxh3_128(&all));
+            }
+        }
+    }
+
     #[test]
     fn the_streams_of_a_trace_share_the_room_for_segments() {
         let (words, room) = (definitions(1000), SegmentRoom::default());

@@ -1,0 +1,155 @@
+"""Machines: what the simulation of one costs, beside a textbook's, and of several at once.
+
+    .venv/bin/python benches/machine.py [--rounds N] [--references N] [--designs A,B,…]
+                                        [--traces DIRECTORY] [PROGRAM …]
+
+For each of seven programs it takes a trace of the first 32 million references after the start-up
+(that of benches/curves.py; recorded where DIRECTORY does not have it yet) and plays it, by turns,
+round after round, to the textbook implementation that is kept beside the engine, to each design
+alone, and to all of them at once (the example machine_speed, which also sees to it that the
+textbook misses what the engine misses). Prints the ratios and writes build/bench/machine.json and,
+of all programs, docs/results/machine.md.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from curves import REFERENCES, geometric_mean, record, table
+from run import OUT, ROOT
+from traces import all_programs
+
+MACHINE = "skylake"
+# The first one is what the others are compared with.
+DESIGNS = ("base4k", "thp", "tps", "perfect_l1", "perfect_l2")
+LEAST_SPEED = 10
+MOST_OF_OTHERS = 1.5
+MOST_TOGETHER = 3
+RESULTS = ROOT / "docs/results/machine.md"
+
+Times = dict[str, float]
+
+
+def measure(trace: Path, designs: Sequence[str], rounds: int, references: int) -> Times:
+    """Nanoseconds per reference of one program."""
+    command = [
+        "cargo",
+        "run",
+        "-q",
+        "--release",
+        "-p",
+        "octavo-machine",
+        "--example",
+        "machine_speed",
+        "--",
+    ]
+    options = ["--rounds", str(rounds), "--references", str(references), "--machine", MACHINE]
+    done = subprocess.run(
+        [*command, *options, "--designs", ",".join(designs), str(trace)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=True,
+    )
+    (of,) = json.loads(done.stdout)
+    parts = {name: of[name] for name in ("decoding", "front", "textbook", "together")}
+    return {**parts, **of["designs"]}
+
+
+def ratios(names: Sequence[str], times: Sequence[Times], designs: Sequence[str]) -> list[list[str]]:
+    """The table of what was to be shown."""
+    base, *others = designs
+    wanted = [
+        (f"textbook : {base}", "textbook", base, "≥", LEAST_SPEED),
+        *((f"{name} : {base}", name, base, "≤", MOST_OF_OTHERS) for name in others),
+        (f"{len(designs)} designs at once : {base}", "together", base, "<", MOST_TOGETHER),
+    ]
+    lines = [["ratio", *names, "geometric mean", "goal", "met"]]
+    for name, over, under, sign, bound in wanted:
+        each = [of[over] / of[under] for of in times]
+        mean = geometric_mean(each)
+        is_met = mean >= bound if sign == "≥" else mean <= bound if sign == "≤" else mean < bound
+        cells = [f"{ratio:.2f}" for ratio in (*each, mean)]
+        lines.append([name, *cells, f"{sign} {bound:g}", "yes" if is_met else "no"])
+    return lines
+
+
+def times_table(names: Sequence[str], times: Sequence[Times]) -> list[list[str]]:
+    """Nanoseconds per reference, by program."""
+    lines = [["ns per reference", *names, "geometric mean"]]
+    for key in times[0]:
+        each = [of[key] for of in times]
+        lines.append([key, *(f"{ns:.2f}" for ns in (*each, geometric_mean(each)))])
+    return lines
+
+
+def page(
+    lines: list[list[str]], times: list[list[str]], rounds: int, references: int, load: float
+) -> str:
+    """The results as they are kept."""
+    of_rounds = "one round" if rounds == 1 else f"{rounds} interleaved rounds"
+    return f"""# Machines: speed
+
+Made by `benches/machine.py`: {of_rounds} on {os.cpu_count()} shared cores. Seven programs, \
+{references / 1e6:g} million references of each after its start-up, decoded in memory, on the \
+machine `{MACHINE}`. Times are of one thread's processor time, the sum over all batches of a trace \
+of the least time that each took in any round, so that what others do on the machine counts \
+little; but "together" is the least wall-clock time of a whole pass on all cores, which tells \
+something only where nobody else uses them: the load average was {load:.1f} at the end.
+
+{table(lines)}
+
+Ratios are of whole passes, decoding included. The textbook looks every reference up in the \
+first-level TLB and the first-level cache, the second levels and the walk caches behind them, in \
+sets whose entries know when they were used last; its misses are those of `base4k`, at every level.
+
+- `decoding`: words become executions of segments, which are counted and hashed.
+- `front`: the same, and what all designs share: accesses to lines, without repeats.
+- `together`: all designs at once, on all cores.
+
+{table(times)}
+"""
+
+
+def main() -> None:
+    """Measures, and says what is met."""
+    parser = argparse.ArgumentParser(description="Speed of machines")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--references", type=int, default=REFERENCES)
+    parser.add_argument("--designs", default=",".join(DESIGNS))
+    parser.add_argument("--traces", type=Path, default=OUT / "curves")
+    parser.add_argument("program", nargs="*", help="only these")
+    arguments = parser.parse_args()
+    designs = arguments.designs.split(",")
+    arguments.traces.mkdir(parents=True, exist_ok=True)
+    names, times = [], []
+    for program in all_programs():
+        if arguments.program and program.name not in arguments.program:
+            continue
+        trace = arguments.traces / f"{program.name}.oct"
+        if not trace.exists():
+            record(program, trace)
+        times.append(measure(trace, designs, arguments.rounds, arguments.references))
+        names.append(program.name)
+        print(f"measured: {program.name}", file=sys.stderr, flush=True)
+    goals, all_times = ratios(names, times, designs), times_table(names, times)
+    print(table(goals))
+    print()
+    print(table(all_times))
+    measured: dict[str, Any] = dict(zip(names, times, strict=True))
+    OUT.mkdir(parents=True, exist_ok=True)
+    (OUT / "machine.json").write_text(json.dumps(measured, indent=2) + "\n")
+    if not arguments.program:
+        load = os.getloadavg()[0]
+        results = page(goals, all_times, arguments.rounds, arguments.references, load)
+        RESULTS.write_text(results)
+
+
+if __name__ == "__main__":
+    main()
