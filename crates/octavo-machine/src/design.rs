@@ -35,21 +35,25 @@ pub trait Design: Send {
 
     /// [`Env::walk`]; what has become stale by it is forgotten here. The machine tells other cores.
     fn walk(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Walked> {
-        let told = env.stale().len();
-        let walked = env.walk(page, access.kind());
-        for stale in &env.stale()[told..] {
-            self.forget(env.asid_of(stale.process), &stale.pages);
-        }
-        walked
+        forgetting(self, env, |env| env.walk(page, access.kind()))
     }
 
     /// [`Env::resolve`]; what has become stale by it is forgotten here.
     fn resolve(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Held> {
-        let told = env.stale().len();
-        let held = env.resolve(page, access.kind());
-        for stale in &env.stale()[told..] {
-            self.forget(env.asid_of(stale.process), &stale.pages);
-        }
-        held
+        forgetting(self, env, |env| env.resolve(page, access.kind()))
     }
+}
+
+/// Asks something of the rest of the machine; the design forgets what has become stale by that.
+fn forgetting<D: Design + ?Sized, T>(
+    design: &mut D,
+    env: &mut Env,
+    ask: impl FnOnce(&mut Env) -> T,
+) -> T {
+    let told = env.stale().len();
+    let answer = ask(env);
+    for stale in &env.stale()[told..] {
+        design.forget(env.asid_of(stale.process), &stale.pages);
+    }
+    answer
 }

@@ -44,7 +44,7 @@ pub fn read_sim(
     let start = start.map_err(|error| failed(format!("memory.fragmentation: {error}")))?;
     let config = SimConfig {
         machine,
-        start,
+        start: start.into(),
         designs,
         native_layout: read_layout(layout)?,
         warm_up_instructions,

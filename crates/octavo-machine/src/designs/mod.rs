@@ -10,6 +10,8 @@ mod rmm;
 mod spec;
 mod tps;
 
+use std::sync::Arc;
+
 use octavo_config::MachineConfig;
 use octavo_os::frames::fragmentation::Fragmentation;
 use octavo_os::frames::{MemoryShape, Order};
@@ -75,7 +77,7 @@ pub struct Setup {
     /// Whether each translation is compared with what the page table says.
     pub is_checked: bool,
     /// What memory is like at the start: [`octavo_config::MemoryConfig::start`], read once for all.
-    pub start: Fragmentation,
+    pub start: Arc<Fragmentation>,
 }
 
 /// A design with a name of its own.
@@ -228,7 +230,8 @@ fn machine_with<D: Design + 'static>(
     // The same frames are free whatever the largest block is, and so for all designs.
     let frames = setup.start.build(shape, config.memory.seed())?;
     let memory = Memory::new(frames, &sizes.list(), format);
-    let env = Env::new(config, Os::new(memory, policy.build()), setup.instructions)?;
+    let env = Env::new(config, Os::new(memory, policy.build()), setup.instructions)?
+        .checked(setup.is_checked);
     let mmus = (0..config.core.count).map(|_| make()).collect::<Result<_, _>>()?;
-    Ok(Box::new(Machine::new(env, mmus, setup.instructions, setup.is_checked)))
+    Ok(Box::new(Machine::new(env, mmus, setup.instructions)))
 }

@@ -4,6 +4,7 @@ mod process;
 mod schedule;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use octavo_config::MachineConfig;
 use octavo_os::frames::fragmentation::Fragmentation;
@@ -32,7 +33,7 @@ pub struct SimConfig {
     /// The machine, the same for all designs.
     pub machine: MachineConfig,
     /// What its memory is like at the start: [`octavo_config::MemoryConfig::start`].
-    pub start: Fragmentation,
+    pub start: Arc<Fragmentation>,
     /// The designs.
     pub designs: Vec<DesignSpec>,
     /// Whether addresses are moved to where Linux would have put them.
@@ -73,7 +74,7 @@ impl Sim {
     /// Machines that have seen nothing.
     pub fn new(config: &SimConfig) -> Result<Self, ConfigError> {
         let SimConfig { machine, start, designs, instructions, is_checked, .. } = config;
-        let start = start.clone();
+        let start = Arc::clone(start);
         let setup = Setup { instructions: *instructions, is_checked: *is_checked, start };
         let make = |spec: &DesignSpec| spec.hardware().make(machine, &setup, spec.policy());
         let machines = designs.iter().map(make).collect::<Result<Vec<_>, _>>()?;

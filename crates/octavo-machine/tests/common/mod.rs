@@ -82,7 +82,7 @@ pub fn tiny() -> MachineConfig {
 
 /// Designs on a machine, all that can be checked checked.
 pub fn config(machine: MachineConfig, designs: &[&str]) -> SimConfig {
-    let start = machine.memory.start().expect("no snapshot, or one that can be read");
+    let start = machine.memory.start().expect("no snapshot, or one that can be read").into();
     SimConfig {
         machine,
         start,
