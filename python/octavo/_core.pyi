@@ -357,10 +357,19 @@ class SimProcess(ProcessCounts):
     mapped: bool
     """Whether anything was told of mappings; else all addresses were taken to be one."""
 
+class SharedMachines(TypedDict):
+    """What each design did with processes that took turns on it; the warm-up is in no count."""
+
+    instructions: int
+    references: int
+    machines: list[MachineCounts]
+
 class SimResult(RunEnd):
     """The result of a simulation."""
 
     processes: list[SimProcess]
+    shared: NotRequired[SharedMachines]
+    """Where processes took turns; they have no machines of their own then."""
 
 def policies() -> list[tuple[str, str, list[tuple[str, str]]]]:
     """Every policy of page sizes: its name, what it is, its settings with their usual values."""
@@ -413,6 +422,7 @@ class Analysis(Generic[_Found]):
         warm_up_instructions: int,
         interval_instructions: int | None,
         checked: bool,
+        processes: str,
     ) -> Analysis[SimResult]:
         """Designs on machines of their own: `machine` is a preset or a file that ends with
         .toml, which settings `KEY=VALUE` change. `checked` compares each translation with the

@@ -23,6 +23,7 @@ from octavo.miss_classes import Classified, read_classified
 from octavo.page_sampling import NOTE as SAMPLE_NOTE
 from octavo.page_sampling import PageSample, parse_page_sample
 from octavo.tlb_presets import TlbMachine, load_tlb_presets, tlb_preset_names
+from octavo.turns import MOST_INSTRUCTIONS, Processes, choose_processes, turns_note
 from octavo.units import KIB, count, format_bytes, page_size, page_sizes
 
 if TYPE_CHECKING:
@@ -41,9 +42,6 @@ DEFAULT_POLICY_WINDOW_REFS = 10**7
 MOST_PENALTY_CYCLES = 10**6
 
 Threads = Literal["shared", "private"]
-Processes = Literal["apart", "asid", "flush"]
-DEFAULT_QUANTUM_INSTRUCTIONS = 10**6
-MOST_INSTRUCTIONS = 1 << 62
 
 NOTES = (
     "TLBs have true LRU replacement, and are empty at the start; each stream has its own.",
@@ -151,10 +149,7 @@ class CurvesConfiguration(Scope):
         return [*NOTES, *sampled, *self._notes_on_sharing()]
 
     def _notes_on_sharing(self) -> Iterator[str]:
-        turns = (
-            "Processes take turns, round robin, of "
-            f"{self.quantum_instructions} instructions each; waiting is not seen."
-        )
+        turns = turns_note(self.quantum_instructions)
         if self.processes == "apart":
             yield "Each process image has TLBs of its own."
         elif self.processes == "asid":
@@ -251,14 +246,11 @@ def configure_curves(
         if not 0 <= penalty <= MOST_PENALTY_CYCLES:
             raise UsageError(f"{option} {penalty:g}: give cycles from 0 to {MOST_PENALTY_CYCLES}.")
     choose(threads, get_args(Threads), "--threads")
-    choose(processes, get_args(Processes), "--processes")
-    for option, instructions in (("--quantum", quantum), ("--flush-every", flush_every)):
-        if instructions is not None and not 1 <= instructions <= MOST_INSTRUCTIONS:
-            raise UsageError(
-                f"{option} {instructions}: give instructions from 1 to {MOST_INSTRUCTIONS}."
-            )
-    if quantum is not None and processes == "apart":
-        raise UsageError("--quantum is how long a turn is: give --processes asid or flush with it.")
+    at_turns, quantum_instructions = choose_processes(processes, quantum)
+    if flush_every is not None and not 1 <= flush_every <= MOST_INSTRUCTIONS:
+        raise UsageError(
+            f"--flush-every {flush_every}: give instructions from 1 to {MOST_INSTRUCTIONS}."
+        )
     if threads == "private" and processes != "apart":
         raise UsageError(
             f"--threads private gives each thread a core, and --processes {processes} one to all "
@@ -301,8 +293,8 @@ def configure_curves(
         machines=machines,
         classified=classified,
         threads=cast("Threads", threads),
-        processes=cast("Processes", processes),
-        quantum_instructions=DEFAULT_QUANTUM_INSTRUCTIONS if quantum is None else quantum,
+        processes=at_turns,
+        quantum_instructions=quantum_instructions,
         flush_every_instructions=flush_every,
         sample=sample,
         **resolved,

@@ -10,7 +10,7 @@ from octavo.curves_configuration import CurvesConfiguration, configure_curves
 from octavo.curves_result import CurvesResult
 from octavo.manifest import Circumstances, build_manifest
 from octavo.replay import replay_trace
-from octavo.tracing import means_a_trace, trace_program, traces_in_turn
+from octavo.tracing import means_traces, trace_program
 
 if TYPE_CHECKING:
     from octavo._core import CurvesResult as CoreResult
@@ -50,6 +50,7 @@ def curves(
         format=format,
         tracer=tracer,
         follow_children=follow_children,
+        verb=VERB,
     )
     configuration = configure_curves(
         sizes=page_sizes,
@@ -61,26 +62,6 @@ def curves(
     if is_trace:
         return execute_curves_of_trace(words, configuration, show, format)
     return execute_curves(words, configuration, show)
-
-
-def means_traces(
-    command: Sequence[str],
-    *,
-    processes: str,
-    format: str | None,
-    tracer: str | None,
-    follow_children: bool | None,
-) -> bool:
-    """Whether `command` is a trace, or several; refuses options that are not for what it is."""
-    several = traces_in_turn(command, processes=processes, format=format)
-    return means_a_trace(
-        command,
-        format=format,
-        tracer=tracer,
-        follow_children=follow_children,
-        verb=VERB,
-        several=several,
-    )
 
 
 def execute_curves(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from octavo.configuration import KERNEL_NOTE, SHARED_THREADS_NOTE, Scope, resolv
 from octavo.errors import UsageError
 from octavo.execution_time import SIMULATED, Measured, read_measured
 from octavo.machine_configs import Setting, check_texts, setting_texts
+from octavo.turns import Processes, choose_processes, turns_note
 
 if TYPE_CHECKING:
     from octavo._core import SimResult
@@ -49,6 +50,10 @@ class SimConfiguration(Scope):
     interval_instructions: int | None
     checked: bool
     """Whether each translation is compared with the page table's."""
+    processes: Processes
+    """Each has machines of its own, or they take turns on the same."""
+    quantum_instructions: int
+    """How long a turn is."""
     measured: Measured | None
     """What was measured of the program on a real machine."""
     core_analysis: _core.Analysis[SimResult]
@@ -66,8 +71,15 @@ class SimConfiguration(Scope):
         return float(self.machine["core"]["base_cpi"])
 
     @property
+    def takes_turns(self) -> bool:
+        """Whether processes do."""
+        return self.processes != "apart"
+
+    @property
     def counts_instructions(self) -> str | None:
         """The option that wants a trace to have instructions, if any does."""
+        if self.takes_turns:
+            return f"--processes {self.processes}"
         if self.warm_up_instructions:
             return "--warm-up"
         return None if self.interval_instructions is None else "--interval"
@@ -89,6 +101,8 @@ class SimConfiguration(Scope):
             "warm_up_instructions": self.warm_up_instructions,
             "interval_instructions": self.interval_instructions,
             "checked": self.checked,
+            "processes": self.processes,
+            "quantum_instructions": self.quantum_instructions if self.takes_turns else None,
             "measured": None if self.measured is None else self.measured.resolved(),
             **super().resolved(),
         }
@@ -104,7 +118,7 @@ class SimConfiguration(Scope):
             SIMULATED,
             *([] if self.measured is None else [self.measured.note()]),
             SYSTEM_NOTE,
-            OWN_NOTE,
+            *self._sharing_notes(),
             self._threads_note(),
             KERNEL_NOTE,
             *([warm] if self.warm_up_instructions else []),
@@ -118,6 +132,16 @@ class SimConfiguration(Scope):
             f"Threads of a process are placed on the {cores} cores one after another, as they are "
             "first seen, and run one at a time, in the order in which they were traced."
         )
+
+    def _sharing_notes(self) -> Iterator[str]:
+        if self.takes_turns:
+            told = (
+                "told apart by identifiers" if self.processes == "asid" else "emptied at a switch"
+            )
+            yield turns_note(self.quantum_instructions)
+            yield f"Each design has one machine for all of them, whose translations are {told}."
+        else:
+            yield OWN_NOTE
 
     def analysis(self) -> _core.Analysis[SimResult]:
         """What the extension is to find out."""
@@ -134,6 +158,8 @@ def configure_sim(
     check: bool = False,
     perf_4k: str | None = None,
     perf_thp: str | None = None,
+    processes: str = "apart",
+    quantum: int | None = None,
     **scope: Any,
 ) -> SimConfiguration:
     """Checks the choices against each other and fills in the defaults. Raises UsageError.
@@ -142,6 +168,7 @@ def configure_sim(
     what `octavo.configuration.resolve_scope` takes.
     """
     resolved = resolve_scope(**scope)
+    at_turns, quantum_instructions = choose_processes(processes, quantum)
     measured = read_measured(perf_4k, perf_thp, designs)
     if isinstance(settings, Mapping):
         settings = setting_texts(settings)
@@ -166,6 +193,7 @@ def configure_sim(
             warm_up_instructions=warm_up,
             interval_instructions=interval,
             checked=check,
+            processes=at_turns,
         )
     except (_core.OctavoError, ValueError) as error:
         raise UsageError(str(error)) from None
@@ -178,6 +206,8 @@ def configure_sim(
         warm_up_instructions=warm_up,
         interval_instructions=interval,
         checked=check,
+        processes=at_turns,
+        quantum_instructions=quantum_instructions,
         measured=measured,
         core_analysis=analysis,
         **resolved,

@@ -37,8 +37,10 @@ class SimResult(Finished):
 
     @cached_property
     def by_process(self) -> list[list[Simulated]]:
-        """What each design did with each process image."""
+        """What each design did with each process image: nothing where they took turns."""
         cpi = self.configuration.base_cpi
+        if "shared" in self.counted:
+            return [[] for _ in self.counted["processes"]]
         return [
             [
                 simulated(machine, process["instructions"], process["references"], cpi)
@@ -50,6 +52,13 @@ class SimResult(Finished):
     @cached_property
     def total(self) -> list[Simulated]:
         """What each design did with the whole program."""
+        if "shared" in self.counted:
+            shared = self.counted["shared"]
+            cpi = self.configuration.base_cpi
+            return [
+                simulated(machine, shared["instructions"], shared["references"], cpi)
+                for machine in shared["machines"]
+            ]
         if len(self.by_process) == 1:
             return self.by_process[0]
         return [summed(one) for one in zip(*self.by_process, strict=True)]

@@ -48,7 +48,7 @@ def rows_of(
     untraced: int,
 ) -> Iterator[SimRow]:
     """The whole program's rows first; then each process's, when there were several. Intervals are
-    a process's own: where there is one, they are the program's.
+    a process's own: where there is one, they are the program's; so they are where all took turns.
     """
     yield from _stream_rows(processes)
     yield SimRow(component="stream", counter="processes", value=len(processes))
@@ -56,6 +56,8 @@ def rows_of(
     for one in total:
         yield from _counter_rows(one.counts, SimRow(design=one.design))
     several = len(processes) > 1
+    if not any(by_process):
+        yield from _interval_rows(total, SimRow())
     for process, designs in zip(processes, by_process, strict=True):
         key = SimRow(process=process["stream"]) if several else SimRow()
         if several:
@@ -63,9 +65,13 @@ def rows_of(
                 yield {**key, **row}
             for one in designs:
                 yield from _counter_rows(one.counts, {**key, "design": one.design})
-        for one in designs:
-            for number, counts in enumerate(one.intervals):
-                yield from _counter_rows(counts, {**key, "design": one.design, "interval": number})
+        yield from _interval_rows(designs, key)
+
+
+def _interval_rows(designs: Sequence[Simulated], key: SimRow) -> Iterator[SimRow]:
+    for one in designs:
+        for number, counts in enumerate(one.intervals):
+            yield from _counter_rows(counts, {**key, "design": one.design, "interval": number})
 
 
 def time_rows(

@@ -16,7 +16,7 @@ from octavo.sim_configuration import (
     configure_sim,
 )
 from octavo.sim_result import SimResult
-from octavo.tracing import means_a_trace, trace_program
+from octavo.tracing import means_traces, trace_program
 
 if TYPE_CHECKING:
     from octavo._core import Progress, TraceProgress
@@ -56,13 +56,19 @@ def sim(
     `warm_up` instructions are simulated and not counted; there is a row of each counter for every
     `interval` instructions; `check` compares each translation with the page table's. `perf_4k` and
     `perf_thp` are files of `perf stat -x,` of the program without and with transparent huge pages,
-    for an execution time from what was measured. `scope` is `layout`, `skip_instructions`,
-    `max_instructions` and `between_marks`, as of `octavo.run`.
+    for an execution time from what was measured. `scope` is `processes` ("apart", or "asid" or
+    "flush": the processes of the traces take turns) and `quantum` (instructions), and `layout`,
+    `skip_instructions`, `max_instructions` and `between_marks`, as of `octavo.run`.
     Raises OctavoError with one clear sentence.
     """
     words = [command] if isinstance(command, str) else command
-    is_trace = means_a_trace(
-        words, format=format, tracer=tracer, follow_children=follow_children, verb=VERB
+    is_trace = means_traces(
+        words,
+        processes=scope.get("processes", "apart"),
+        format=format,
+        tracer=tracer,
+        follow_children=follow_children,
+        verb=VERB,
     )
     configuration = configure_sim(
         machine=machine,
@@ -79,7 +85,7 @@ def sim(
     )
     show = on_progress or (lambda progress: None)
     if is_trace:
-        return execute_sim_of_trace(words[0], configuration, show, format)
+        return execute_sim_of_trace(words, configuration, show, format)
     return execute_sim(words, configuration, show)
 
 
@@ -97,18 +103,21 @@ def execute_sim(
 
 
 def execute_sim_of_trace(
-    name: str,
+    names: Sequence[str],
     configuration: SimConfiguration,
     on_progress: Callable[[TraceProgress], None],
     format: str | None = None,
 ) -> SimResult:
-    """Reads a trace to its end, or as far as it can be read. Raises OctavoError."""
+    """Reads a trace, or several, to the end, or as far as it can be read. Raises OctavoError."""
     result, circumstances = replay_trace(
-        [name],
+        names,
         configuration,
         configuration.analysis,
         on_progress,
         format,
+        quantum_instructions=(
+            configuration.quantum_instructions if configuration.takes_turns else None
+        ),
         counts_instructions=configuration.counts_instructions,
     )
     return _finished(result, configuration, circumstances)

@@ -7,16 +7,17 @@ import tempfile
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, get_args
 
 from octavo._core import LiveRun, OctavoError
 from octavo.configuration import Scope
 from octavo.diagnosis import first_line
-from octavo.errors import CannotRun, Interrupted, UsageError
+from octavo.errors import CannotRun, Interrupted, UsageError, choose
 from octavo.manifest import Circumstances
 from octavo.program import find_program
 from octavo.session import Run, drive
 from octavo.traces import check_format, names_a_trace
+from octavo.turns import Processes
 from octavo.valgrind import check_temporary_directory, find_tool_dir, find_valgrind
 
 if TYPE_CHECKING:
@@ -72,6 +73,28 @@ def traces_in_turn(command: Sequence[str], *, processes: str, format: str | None
     raise UsageError(
         f"--processes {processes} is for traces: in a live run chance would decide whose turn it "
         "is; record the program first: octavo record -o FILE -- PROGRAM."
+    )
+
+
+def means_traces(
+    command: Sequence[str],
+    *,
+    processes: str,
+    format: str | None,
+    tracer: str | None,
+    follow_children: bool | None,
+    verb: str,
+) -> bool:
+    """Whether `command` is a trace, or several; refuses options that are not for what it is."""
+    choose(processes, get_args(Processes), "--processes")
+    several = traces_in_turn(command, processes=processes, format=format)
+    return means_a_trace(
+        command,
+        format=format,
+        tracer=tracer,
+        follow_children=follow_children,
+        verb=verb,
+        several=several,
     )
 
 

@@ -1,4 +1,4 @@
-"""The long fuzzes of the simulated operating system and of all machines, which are written in Rust."""
+"""The long fuzzes of the simulated operating system and of all machines, written in Rust."""
 
 import subprocess
 from pathlib import Path

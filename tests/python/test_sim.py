@@ -298,3 +298,28 @@ def test_shares_are_of_all_cycles() -> None:
     assert math.isclose(sum(one.cycles_by_part.values()), 2000)
     assert design(instructions=0).translation_share is None
     assert one.references_per_walk is None
+
+
+def test_processes_that_take_turns_share_a_machine(strided: SimResult) -> None:
+    """Two processes of 1024 pages each, in turns of a whole round: as many faults as both have, and
+    where a switch empties all, everything is walked for again after each.
+    """
+    one = "synth:strided?bytes=4MiB&stride=4KiB&references=10240&base=0x7f0000000000"
+    results = {
+        kind: octavo.sim([one, one], designs=["base4k"], check=True, processes=kind, quantum=4096)
+        for kind in ("asid", "flush")
+    }
+    for result in results.values():
+        assert told(result, "base4k", "os", "faults", "out_of_memory") == [2 * 1025, 0]
+        assert told(result, "base4k", "tlb.l1d", "accesses", "misses") == [20480, 20480]
+        assert result.by_process == [[], []]
+    walks = {kind: told(result, "base4k", "walker", "walks")[0] for kind, result in results.items()}
+    assert walks["asid"] < walks["flush"]
+    assert results["flush"].total[0].count("tlb.l2", "misses") == 20 * 1025
+
+
+def test_turns_are_for_traces() -> None:
+    with pytest.raises(UsageError, match="--processes asid is for traces"):
+        octavo.sim(["true"], processes="asid")
+    with pytest.raises(UsageError, match="give --processes asid or flush with it"):
+        octavo.sim(STRIDED, quantum=5)

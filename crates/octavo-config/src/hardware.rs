@@ -56,10 +56,10 @@ impl MemoryConfig {
     pub fn start(&self) -> Result<Fragmentation, SnapshotError> {
         Ok(match &self.fragmentation {
             FragmentationConfig::Empty => Fragmentation::Empty,
-            &FragmentationConfig::Holes { portion, fraction, layout, holes } => {
+            &FragmentationConfig::Holes { portion, fraction, layout, holes, .. } => {
                 Fragmentation::Holes(Holes { portion, fraction, layout, kind: holes })
             }
-            FragmentationConfig::OrderMix { free_blocks, movable_share } => {
+            FragmentationConfig::OrderMix { free_blocks, movable_share, .. } => {
                 let mut by_order = [0; Order::COUNT];
                 for (size, blocks) in free_blocks {
                     by_order[Order::of(*size).index()] = *blocks;
@@ -70,10 +70,21 @@ impl MemoryConfig {
                     movable_share: *movable_share,
                 })
             }
-            FragmentationConfig::Snapshot { file } => {
+            FragmentationConfig::Snapshot { file, .. } => {
                 Fragmentation::Snapshot(Arc::new(Snapshot::read(Path::new(file))?))
             }
         })
+    }
+
+    /// What the random places of [`MemoryConfig::start`] come from.
+    pub fn seed(&self) -> u64 {
+        match self.fragmentation {
+            // Nothing is random.
+            FragmentationConfig::Empty => 0,
+            FragmentationConfig::Holes { seed, .. }
+            | FragmentationConfig::OrderMix { seed, .. }
+            | FragmentationConfig::Snapshot { seed, .. } => seed,
+        }
     }
 }
 

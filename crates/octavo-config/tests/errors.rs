@@ -201,10 +201,14 @@ fn parts_that_do_not_fit() {
     assert_eq!(
         told("skylake", &["memory.fragmentation.kind=holes"]),
         "--set: memory.fragmentation: of kind \"holes\", it has the keys portion, fraction, layout \
-         and holes"
+         and holes, and may have seed"
     );
     assert_eq!(
         told("skylake", &["memory.fragmentation.portion=0.5"]),
+        "--set: memory.fragmentation: of kind \"empty\", it has no other key"
+    );
+    assert_eq!(
+        told("skylake", &["memory.fragmentation.seed=1"]),
         "--set: memory.fragmentation: of kind \"empty\", it has no other key"
     );
     let mix =

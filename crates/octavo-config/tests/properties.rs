@@ -73,19 +73,33 @@ fn tlb() -> impl Strategy<Value = TlbConfig> {
     (first, option::of(l2)).prop_map(|(first, l2)| TlbConfig { first, l2 })
 }
 
+/// As large as a number of TOML is.
+fn seed() -> impl Strategy<Value = u64> {
+    0..=i64::MAX as u64
+}
+
 fn fragmentation() -> impl Strategy<Value = FragmentationConfig> {
     let layout = select(vec![HoleLayout::Clustered, HoleLayout::Dispersed]);
     let kind = select(vec![HoleKind::Immovable, HoleKind::Movable, HoleKind::Unallocated]);
     prop_oneof![
         Just(FragmentationConfig::Empty),
-        (0.0..=1.0, 0.0..=1.0, layout, kind).prop_map(|(portion, fraction, layout, holes)| {
-            FragmentationConfig::Holes { portion, fraction, layout, holes }
-        }),
-        (vec((page_size(20), 0u64..16), 0..4), 0.0..=1.0).prop_map(|(blocks, movable_share)| {
-            let free_blocks = blocks.into_iter().collect();
-            FragmentationConfig::OrderMix { free_blocks, movable_share }
-        }),
-        "\\PC{1,20}".prop_map(|file| FragmentationConfig::Snapshot { file }),
+        (0.0..=1.0, 0.0..=1.0, layout, kind, seed()).prop_map(
+            |(portion, fraction, layout, holes, seed)| FragmentationConfig::Holes {
+                portion,
+                fraction,
+                layout,
+                holes,
+                seed
+            }
+        ),
+        (vec((page_size(20), 0u64..16), 0..4), 0.0..=1.0, seed()).prop_map(
+            |(blocks, movable_share, seed)| {
+                let free_blocks = blocks.into_iter().collect();
+                FragmentationConfig::OrderMix { free_blocks, movable_share, seed }
+            }
+        ),
+        ("\\PC{1,20}", seed())
+            .prop_map(|(file, seed)| FragmentationConfig::Snapshot { file, seed }),
     ]
 }
 

@@ -38,6 +38,19 @@ fn holes_and_mixes_are_as_they_are_written() {
 }
 
 #[test]
+fn a_seed_is_1_unless_it_is_given_and_is_told() {
+    let holes = "memory.fragmentation={kind = 'holes', portion = 0.5, fraction = 0.25, \
+                 layout = 'dispersed', holes = 'movable'}";
+    let resolved = |settings: &[&str]| resolve("skylake", settings).unwrap();
+    let usual = resolved(&[holes]);
+    assert!(usual.json().contains("\"seed\":1}"), "{}", usual.json());
+    assert_eq!(usual.hash(), resolved(&[holes, "memory.fragmentation.seed=1"]).hash());
+    let other = resolved(&[holes, "memory.fragmentation.seed=2"]);
+    assert_ne!(usual.hash(), other.hash());
+    assert_eq!((usual.into_config().memory.seed(), other.into_config().memory.seed()), (1, 2));
+}
+
+#[test]
 fn a_snapshot_that_is_none_is_told() {
     let error = start("{kind = 'snapshot', file = 'nothing.octmem'}").unwrap_err();
     assert!(error.contains("nothing.octmem"), "{error}");

@@ -3,11 +3,12 @@
 use octavo_config::{FirstLevel, MachineConfig, TlbConfig};
 use octavo_hw::{CacheError, GeometryError, WalkCacheError};
 use octavo_os::frames::MemorySizeError;
+use octavo_os::frames::fragmentation::FragmentationError;
 
 use crate::front::{Filter, Lines};
 
 /// A machine that cannot be.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ConfigError {
     /// A cache.
     #[error("cache.{0}")]
@@ -26,6 +27,9 @@ pub enum ConfigError {
     /// The memory.
     #[error("memory: {0}")]
     Memory(#[from] MemorySizeError),
+    /// What memory is like at the start.
+    #[error("memory.fragmentation: {0}")]
+    Fragmentation(#[from] FragmentationError),
 }
 
 /// Where lines lie.

@@ -37,8 +37,10 @@ impl Player {
         let machine = machine.unwrap_or_else(|error| panic!("{}: {error}", case.title));
         let design = DesignSpec::parse(&case.design);
         let design = design.unwrap_or_else(|error| panic!("{}: {error}", case.title));
+        let machine = machine.into_config();
         let config = SimConfig {
-            machine: machine.into_config(),
+            start: machine.memory.start().expect("no snapshot"),
+            machine,
             designs: vec![design],
             native_layout: false,
             warm_up_instructions: 0,

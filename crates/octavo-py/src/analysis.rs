@@ -2,13 +2,16 @@
 
 use std::num::NonZeroU64;
 
+use octavo_config::AddressSpaces;
 use octavo_curves::{
     AtTurns, Counts, Curves, CurvesConfig, MAX_ENTRIES, MAX_SETS_LOG2, Sizes, Study, StudyConfig,
     TwoSizesConfig,
 };
 use octavo_machine::{Sim, SimConfig};
 use octavo_trace::source::{Progress, Source};
-use octavo_trace::{Limits, Live, LiveOptions, Observer, Replay, RunProgress, StreamResult};
+use octavo_trace::{
+    Limits, Live, LiveOptions, Observer, Replay, RunProgress, RunResult, StreamResult,
+};
 use octavo_types::Instructions;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -37,6 +40,8 @@ enum Config {
     /// All processes take turns on one core.
     SharedCurves(CurvesConfig),
     Sim(Box<SimConfig>),
+    /// All processes take turns on the cores of one machine a design.
+    SharedSim(Box<SimConfig>),
 }
 
 #[pymethods]
@@ -127,8 +132,10 @@ impl Analysis {
 
     #[staticmethod]
     #[pyo3(signature = (
-        *, machine, settings, designs, layout, warm_up_instructions, interval_instructions, checked
+        *, machine, settings, designs, layout, warm_up_instructions, interval_instructions, checked,
+        processes
     ))]
+    #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
     fn sim(
         machine: &str,
         settings: Vec<String>,
@@ -137,10 +144,20 @@ impl Analysis {
         warm_up_instructions: u64,
         interval_instructions: Option<NonZeroU64>,
         checked: bool,
+        processes: &str,
     ) -> PyResult<Self> {
         let interval = interval_instructions.map(NonZeroU64::get);
         let machine = (machine, settings);
-        let config = read_sim(machine, designs, layout, warm_up_instructions, interval, checked)?;
+        let mut config =
+            read_sim(machine, designs, layout, warm_up_instructions, interval, checked)?;
+        let at_turns = read_processes(processes)?;
+        if let Some(at_turns) = at_turns {
+            config.machine.core.address_spaces = match at_turns {
+                AtTurns::Keep => AddressSpaces::Tagged,
+                AtTurns::Flush => AddressSpaces::Flushed,
+            };
+            return Ok(Analysis { config: Config::SharedSim(Box::new(config)) });
+        }
         Ok(Analysis { config: Config::Sim(Box::new(config)) })
     }
 
@@ -148,7 +165,9 @@ impl Analysis {
     #[getter]
     fn machine(&self) -> Option<(String, String)> {
         match &self.config {
-            Config::Sim(config) => Some((config.machine.to_json(), config.machine.hash())),
+            Config::Sim(config) | Config::SharedSim(config) => {
+                Some((config.machine.to_json(), config.machine.hash()))
+            }
             _ => None,
         }
     }
@@ -161,7 +180,7 @@ impl Analysis {
             Config::Study(config) => run(options, config, Study::new),
             Config::Curves(config) => run(options, config, Curves::new),
             Config::Sim(config) => run(options, &**config, new_sim),
-            Config::SharedCurves(_) => {
+            Config::SharedCurves(_) | Config::SharedSim(_) => {
                 let error = "processes of a live program take turns by chance: record it first";
                 Err(OctavoError::new_err(error))
             }
@@ -174,6 +193,9 @@ impl Analysis {
             Config::Study(config) => replay(source, limits, config, Study::new),
             Config::Curves(config) => replay(source, limits, config, Curves::new),
             Config::Sim(config) => replay(source, limits, &**config, new_sim),
+            Config::SharedSim(config) => {
+                Box::new(Replay::start_together(source, limits, new_sim(config)))
+            }
             Config::SharedCurves(config) => {
                 Box::new(Replay::start_together(source, limits, Curves::new(config)))
             }
@@ -211,6 +233,12 @@ pub trait Engine: Observer {
     fn process<'py>(py: Python<'py>, stream: &StreamResult<Self>) -> Dict<'py>
     where
         Self: Sized;
+}
+
+/// An engine on which all processes take turns, whose results Python can have.
+pub trait SharedEngine: Send + 'static {
+    /// What all had together, and what each process image consisted of.
+    fn result<'py>(py: Python<'py>, run: &RunResult<Counts>, shared: &Self) -> Dict<'py>;
 }
 
 /// A live run of some engine.
@@ -288,7 +316,7 @@ impl<C: Engine> Replaying for Replay<C> {
     }
 }
 
-impl Replaying for Replay<Counts, Curves> {
+impl<C: SharedEngine> Replaying for Replay<Counts, C> {
     fn wait(&self, timeout: Duration) -> (RunProgress, Progress) {
         Replay::wait(self, timeout)
     }
@@ -302,7 +330,7 @@ impl Replaying for Replay<Counts, Curves> {
         py: Python<'py>,
     ) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
         let replayed = py.detach(|| self.finish()).map_err(|error| failed(&error))?;
-        let result = results::shared_result(py, &replayed.run, &replayed.shared)?;
+        let result = C::result(py, &replayed.run, &replayed.shared)?;
         Ok((result, facts(py, &replayed.facts)?))
     }
 }

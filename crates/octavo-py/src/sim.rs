@@ -39,8 +39,12 @@ pub fn read_sim(
     let resolved = resolve(machine, &settings).map_err(|error| failed(error.to_string()))?;
     let designs = designs.iter().map(|name| DesignSpec::parse(name));
     let designs = designs.collect::<Result<_, _>>().map_err(|error| failed(error.to_string()))?;
+    let machine = resolved.into_config();
+    let start = machine.memory.start();
+    let start = start.map_err(|error| failed(format!("memory.fragmentation: {error}")))?;
     let config = SimConfig {
-        machine: resolved.into_config(),
+        machine,
+        start,
         designs,
         native_layout: read_layout(layout)?,
         warm_up_instructions,

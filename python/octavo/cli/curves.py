@@ -1,7 +1,7 @@
 """`octavo curves`: what every TLB would do with a program or a trace, all at once."""
 
 from contextlib import ExitStack
-from typing import Annotated, get_args
+from typing import Annotated
 
 import typer
 
@@ -15,17 +15,16 @@ from octavo.curves_configuration import (
     DEFAULT_WINDOWS,
     PARTS,
     STREAMS,
-    Processes,
     configure_curves,
     read_pairs,
 )
 from octavo.curves_metrics import MISS_PENALTY_CYCLES, TWO_SIZES_PENALTY_CYCLES
-from octavo.curves_run import VERB, execute_curves, execute_curves_of_trace, means_traces
-from octavo.errors import choose
+from octavo.curves_run import VERB, execute_curves, execute_curves_of_trace
 from octavo.terminal.console import make_console
 from octavo.terminal.curves import show_curves
 from octavo.terminal.live import LiveLine, progress_text, trace_text
 from octavo.tlb_presets import tlb_preset_names
+from octavo.tracing import means_traces
 
 _EPILOG = """\b
 Examples:
@@ -153,19 +152,8 @@ def curves(
             "core, and TLBs, of its own.",
         ),
     ] = "shared",
-    processes: Annotated[
-        str,
-        typer.Option(
-            metavar="apart|asid|flush",
-            help="Whether each process has TLBs of its own (the default), or all processes of "
-            "the traces given take turns in the same: tagged with their process, or flushed "
-            "whenever another one has its turn.",
-        ),
-    ] = "apart",
-    quantum: Annotated[
-        str | None,
-        typer.Option(metavar="N", help="How many instructions a turn is (default 1M)."),
-    ] = None,
+    processes: options.ProcessesTogether = "apart",
+    quantum: options.Quantum = None,
     flush_every: Annotated[
         str | None,
         typer.Option(
@@ -213,10 +201,11 @@ def curves(
     with guarded(), ExitStack() as stack:
         is_trace = means_traces(
             command,
-            processes=choose(processes, get_args(Processes), "--processes"),
+            processes=processes,
             format=format,
             tracer=tracer,
             follow_children=follow,
+            verb=VERB,
         )
         configuration = configure_curves(
             sizes=units.page_sizes(page_sizes),

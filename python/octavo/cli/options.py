@@ -92,3 +92,18 @@ def scope(
         "max_instructions": None if max_instructions is None else units.count(max_instructions),
         "between_marks": marks,
     }
+
+
+ProcessesTogether = Annotated[
+    str,
+    typer.Option(
+        metavar="apart|asid|flush",
+        help="Whether each process has TLBs of its own (the default), or all processes of the "
+        "traces given take turns in the same: tagged with their process, or flushed whenever "
+        "another one has its turn.",
+    ),
+]
+Quantum = Annotated[
+    str | None,
+    typer.Option(metavar="N", help="How many instructions a turn is (default 1M)."),
+]

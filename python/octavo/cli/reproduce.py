@@ -10,7 +10,7 @@ import typer
 
 from octavo import units
 from octavo.cli.guard import guarded
-from octavo.errors import choose
+from octavo.errors import UsageError, choose
 from octavo.output import OutputDirectory, text_writer, to_json, write_standard_output
 from octavo.terminal.console import make_console
 from octavo.terminal.summary import say
@@ -55,24 +55,49 @@ class Reproduced:
         return "\n".join(["", "## Figures", "", *pictures])
 
 
-def _base_page_size(on_program: Callable[[str], None], max_instructions: int | None) -> Reproduced:
+@dataclass(frozen=True)
+class Wanted:
+    """What a study is asked for."""
+
+    on_program: Callable[[str], None]
+    """Hears the name of each program as it starts."""
+    max_instructions: int | None
+    large: bool
+
+
+def _base_page_size(wanted: Wanted) -> Reproduced:
     from octavo.studies.base_page_size import run_study, to_markdown
 
-    study = run_study(on_program, max_instructions)
+    study = run_study(wanted.on_program, wanted.max_instructions)
     return Reproduced(to_markdown(study), study.document(), study.records())
 
 
-def _two_page_sizes(on_program: Callable[[str], None], max_instructions: int | None) -> Reproduced:
+def _two_page_sizes(wanted: Wanted) -> Reproduced:
     from octavo.studies.two_page_sizes import run_study
     from octavo.studies.two_page_sizes_figures import figures_of
     from octavo.studies.two_page_sizes_text import to_document, to_markdown
 
-    study = run_study(on_program, max_instructions)
+    study = run_study(wanted.on_program, wanted.max_instructions)
     records = [measured.flat() for measured in study.measurements]
     return Reproduced(to_markdown(study), to_document(study), records, figures_of(study))
 
 
-STUDIES = {"base-page-size": _base_page_size, "two-page-sizes": _two_page_sizes}
+def _tailored_page_sizes(wanted: Wanted) -> Reproduced:
+    from octavo.studies.tailored_page_sizes import run_study
+    from octavo.studies.tailored_page_sizes_figures import figures_of
+    from octavo.studies.tailored_page_sizes_text import to_document, to_markdown
+
+    study = run_study(wanted.on_program, wanted.max_instructions, large=wanted.large)
+    records = [measured.flat() for measured in study.measurements]
+    return Reproduced(to_markdown(study), to_document(study), records, figures_of(study))
+
+
+_TAILORED = "tailored-page-sizes"
+STUDIES = {
+    "base-page-size": _base_page_size,
+    "two-page-sizes": _two_page_sizes,
+    _TAILORED: _tailored_page_sizes,
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -94,6 +119,13 @@ def reproduce(
         str | None,
         typer.Option(metavar="N", help="End each program after so many instructions."),
     ] = None,
+    large: Annotated[
+        bool,
+        typer.Option(
+            "--large",
+            help=f"Of {_TAILORED}: workloads of gigabytes, as in the paper. Takes hours.",
+        ),
+    ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Overwrite the results in a DIR that is not empty.")
     ] = False,
@@ -101,16 +133,19 @@ def reproduce(
     """Run STUDY over the real programs found here; the tables go to standard output.
 
     Each traces about a dozen programs: minutes in all, and with two page sizes most of an hour.
+    Tailored page sizes want those of `make workloads`, too.
     `--max-instructions 500M` makes it quicker.
     """
     with guarded(), ExitStack() as stack:
         choose(study, STUDIES, "study")
+        if large and study != _TAILORED:
+            raise UsageError(f"--large: {study} has one size only; {_TAILORED} has a larger one.")
         directory = OutputDirectory(out, force=force) if out is not None else None
         if directory is not None:
             stack.callback(directory.close)
         console = make_console()
         most = None if max_instructions is None else units.count(max_instructions)
-        done = STUDIES[study](lambda name: say(console, f"tracing {name}"), most)
+        done = STUDIES[study](Wanted(lambda name: say(console, f"tracing {name}"), most, large))
         write_standard_output(done.markdown)
         if directory is not None:
             directory.write(done.files(study))

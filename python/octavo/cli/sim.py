@@ -16,7 +16,7 @@ from octavo.sim_run import VERB, execute_sim, execute_sim_of_trace
 from octavo.terminal.console import make_console
 from octavo.terminal.live import LiveLine, progress_text, trace_text
 from octavo.terminal.sim import show_sim
-from octavo.tracing import means_a_trace
+from octavo.tracing import means_traces
 
 _WIDTH = max(len(name) for name, _ in known_designs())
 _NAMES = "\n".join(f"  {name:<{_WIDTH}} {about}" for name, about in known_designs())
@@ -39,6 +39,7 @@ Examples:
   octavo sim --machine zen4 --design base4k --design thp -- ./server --once
   octavo sim --design tps,tps:promotion_threshold_percent=50,conventional+mthp gzip.oct
   octavo sim --set tlb.l2.main.entries=2048 --set tlb.l2.main.ways=16 gzip.oct
+  octavo sim --processes asid --quantum 100k shell.oct gzip.oct
   octavo sim --warm-up 10M --interval 1M --out result gzip.oct
 
 \b
@@ -102,6 +103,8 @@ def sim(
         str | None,
         typer.Option("--perf-thp", metavar="FILE", help="The same with transparent huge pages."),
     ] = None,
+    processes: options.ProcessesTogether = "apart",
+    quantum: options.Quantum = None,
     layout: options.Layout = "native",
     tracer: options.Tracer = None,
     follow: options.Follow = None,
@@ -121,8 +124,13 @@ def sim(
     error.
     """
     with guarded(), ExitStack() as stack:
-        is_trace = means_a_trace(
-            command, format=format, tracer=tracer, follow_children=follow, verb=VERB
+        is_trace = means_traces(
+            command,
+            processes=processes,
+            format=format,
+            tracer=tracer,
+            follow_children=follow,
+            verb=VERB,
         )
         configuration = configure_sim(
             machine=machine,
@@ -133,13 +141,15 @@ def sim(
             check=check,
             perf_4k=perf_4k,
             perf_thp=perf_thp,
+            processes=processes,
+            quantum=None if quantum is None else units.count(quantum),
             **options.scope(layout, tracer, follow, skip_instructions, max_instructions, marks),
         )
         files = Files(stack, json=json, out=out, force=force)
         console = make_console()
         with LiveLine(console, quiet=quiet, text=trace_text if is_trace else progress_text) as line:
             if is_trace:
-                result = execute_sim_of_trace(command[0], configuration, line.show, format)
+                result = execute_sim_of_trace(command, configuration, line.show, format)
             else:
                 result = execute_sim(command, configuration, line.show)
         if not quiet:

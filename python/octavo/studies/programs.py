@@ -24,6 +24,8 @@ class Program:
 
     name: str
     command: tuple[str, ...]
+    max_instructions: int | None = None
+    """After how many it is ended at the latest, where it is recorded; None: never."""
 
 
 def load_programs(table: Path) -> list[Program]:
@@ -43,17 +45,53 @@ def run_programs(
     `arguments` are a command of octavo and its options; `on_program` hears the name of each
     program as it starts. With `max_instructions`, each ends after so many.
     """
-    if max_instructions is not None:
-        arguments = [*arguments, "--max-instructions", str(max_instructions)]
+    arguments = [*arguments, *_limit(max_instructions)]
+    for program, command, directory in _installed(programs):
+        if command is None:
+            yield program.name, "not installed"
+            continue
+        on_program(program.name)
+        yield program.name, document([*arguments, "--", *command], directory)
+
+
+def record_programs(
+    programs: Sequence[Program],
+    on_program: Callable[[str], None],
+    max_instructions: int | None,
+) -> Iterator[tuple[Program, Path | str]]:
+    """Records every program that is installed; gives its trace, which is there until the next one
+    is asked for, or why there is none. `document` says what a command makes of it.
+    """
+    for program, command, directory in _installed(programs):
+        if command is None:
+            yield program, "not installed"
+            continue
+        on_program(program.name)
+        trace = directory / "trace.oct"
+        limits = [n for n in (max_instructions, program.max_instructions) if n is not None]
+        limit = _limit(min(limits, default=None))
+        arguments = ["record", "--force", "-o", str(trace), *limit]
+        done = document([*arguments, "--", *command], directory)
+        yield program, done if isinstance(done, str) else trace
+        trace.unlink(missing_ok=True)
+
+
+def _limit(max_instructions: int | None) -> list[str]:
+    return [] if max_instructions is None else ["--max-instructions", str(max_instructions)]
+
+
+def _installed(
+    programs: Sequence[Program],
+) -> Iterator[tuple[Program, list[str] | None, Path]]:
+    """Each program, its command with its inputs made, and where its files go; no command where it
+    is not installed.
+    """
     with tempfile.TemporaryDirectory(prefix="octavo-study-") as name:
         directory = Path(name)
         inputs = {key: str(path) for key, path in make_inputs(directory).items()}
         for program in programs:
-            if shutil.which(program.command[0]) is None:
-                yield program.name, "not installed"
-                continue
-            on_program(program.name)
-            yield program.name, _run(fill_in(program, inputs), arguments, directory)
+            is_there = shutil.which(program.command[0]) is not None
+            yield program, fill_in(program, inputs) if is_there else None, directory
 
 
 def extent_note(max_instructions: int | None) -> Iterator[str]:
@@ -70,16 +108,21 @@ def fill_in(program: Program, inputs: dict[str, str]) -> list[str]:
     return command
 
 
-def _run(command: Sequence[str], arguments: Sequence[str], directory: Path) -> dict[str, Any] | str:
-    """The document of one run, or why there is none.
+def document(
+    arguments: Sequence[str], directory: Path, *, quiet: bool = True
+) -> dict[str, Any] | str:
+    """The document of one run of octavo, whose files go to a directory; or why there is none.
+    `quiet` is for commands that would show how far they are.
 
     Output goes to a file: some programs (grep, tar) do next to nothing when it is /dev/null.
     """
     path = directory / "run.json"
-    octavo = [sys.executable, "-m", "octavo", *arguments, "-q", "--json", str(path)]
+    command, *rest = arguments
+    options = [*(["-q"] if quiet else []), "--json", str(path)]
+    octavo = [sys.executable, "-m", "octavo", command, *options, *rest]
     with (directory / "output").open("wb") as output:
         done = subprocess.run(
-            [*octavo, "--", *command],
+            octavo,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.PIPE,
@@ -89,5 +132,5 @@ def _run(command: Sequence[str], arguments: Sequence[str], directory: Path) -> d
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().splitlines()
         return said[-1] if said else f"ended with status {done.returncode}"
-    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return document
+    told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return told

@@ -24,7 +24,7 @@ pub fn check(memory: &MemoryConfig, is_later: &IsLater<'_>) -> Result<(), WrongV
             check_share("portion", *portion)?;
             check_share("fraction", *fraction)
         }
-        FragmentationConfig::OrderMix { free_blocks, movable_share } => {
+        FragmentationConfig::OrderMix { free_blocks, movable_share, .. } => {
             check_share("movable_share", *movable_share)?;
             check_blocks(
                 memory,
@@ -32,7 +32,7 @@ pub fn check(memory: &MemoryConfig, is_later: &IsLater<'_>) -> Result<(), WrongV
                 is_later,
             )
         }
-        FragmentationConfig::Snapshot { file } if file.is_empty() => {
+        FragmentationConfig::Snapshot { file, .. } if file.is_empty() => {
             let advice = "give the name of a file that `octavo snapshot -o` wrote";
             Err(WrongValue::new(format!("{STATE}.file"), "\"\"", advice))
         }

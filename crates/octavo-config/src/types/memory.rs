@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::written;
 
+/// The seed of a start state that says none.
+const USUAL_SEED: u64 = 1;
+
 /// Physical memory.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -38,6 +41,8 @@ pub enum FragmentationConfig {
         layout: HoleLayout,
         /// What is in them.
         holes: HoleKind,
+        /// Of the random places of holes and of the regions that have them.
+        seed: u64,
     },
     /// So many free blocks of each size, and the rest held by others.
     OrderMix {
@@ -45,11 +50,15 @@ pub enum FragmentationConfig {
         free_blocks: IndexMap<PageSize, u64>,
         /// The share of 2 MiB regions, 0 to 1, in which what is held may be moved.
         movable_share: f64,
+        /// Of the random places of all these.
+        seed: u64,
     },
     /// As a real machine's was, which `octavo snapshot` has kept.
     Snapshot {
         /// The file.
         file: String,
+        /// Of the random places of what the file does not tell the place of.
+        seed: u64,
     },
 }
 
@@ -73,6 +82,8 @@ struct State {
     movable_share: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -89,31 +100,43 @@ impl TryFrom<State> for FragmentationConfig {
     type Error = &'static str;
 
     fn try_from(state: State) -> Result<Self, Self::Error> {
-        let State { kind, portion, fraction, layout, holes, free_blocks, movable_share, file } =
-            state;
+        let State {
+            kind,
+            portion,
+            fraction,
+            layout,
+            holes,
+            free_blocks,
+            movable_share,
+            file,
+            seed: given_seed,
+        } = state;
+        let seed = given_seed.unwrap_or(USUAL_SEED);
         match (kind, (portion, fraction, layout, holes), (free_blocks, movable_share), file) {
-            (Kind::Empty, (None, None, None, None), (None, None), None) => {
+            (Kind::Empty, (None, None, None, None), (None, None), None) if given_seed.is_none() => {
                 Ok(FragmentationConfig::Empty)
             }
             (Kind::Holes, (Some(p), Some(f), Some(l), Some(h)), (None, None), None) => {
                 let (layout, holes) = (l.0, h.0);
-                Ok(FragmentationConfig::Holes { portion: p, fraction: f, layout, holes })
+                Ok(FragmentationConfig::Holes { portion: p, fraction: f, layout, holes, seed })
             }
             (Kind::OrderMix, (None, None, None, None), (Some(blocks), Some(share)), None) => {
                 let free_blocks = blocks.into_iter().map(|(size, n)| (size.0, n)).collect();
-                Ok(FragmentationConfig::OrderMix { free_blocks, movable_share: share })
+                Ok(FragmentationConfig::OrderMix { free_blocks, movable_share: share, seed })
             }
             (Kind::Snapshot, (None, None, None, None), (None, None), Some(file)) => {
-                Ok(FragmentationConfig::Snapshot { file })
+                Ok(FragmentationConfig::Snapshot { file, seed })
             }
             (Kind::Empty, ..) => Err("of kind \"empty\", it has no other key"),
-            (Kind::Holes, ..) => {
-                Err("of kind \"holes\", it has the keys portion, fraction, layout and holes")
+            (Kind::Holes, ..) => Err(
+                "of kind \"holes\", it has the keys portion, fraction, layout and holes, and may have seed",
+            ),
+            (Kind::OrderMix, ..) => Err(
+                "of kind \"order-mix\", it has the keys free_blocks and movable_share, and may have seed",
+            ),
+            (Kind::Snapshot, ..) => {
+                Err("of kind \"snapshot\", it has the key file, and may have seed")
             }
-            (Kind::OrderMix, ..) => {
-                Err("of kind \"order-mix\", it has the keys free_blocks and movable_share")
-            }
-            (Kind::Snapshot, ..) => Err("of kind \"snapshot\", it has the key file"),
         }
     }
 }
@@ -123,23 +146,25 @@ impl From<FragmentationConfig> for State {
         let of = |kind| State { kind, ..State::default() };
         match config {
             FragmentationConfig::Empty => of(Kind::Empty),
-            FragmentationConfig::Holes { portion, fraction, layout, holes } => State {
+            FragmentationConfig::Holes { portion, fraction, layout, holes, seed } => State {
                 portion: Some(portion),
                 fraction: Some(fraction),
                 layout: Some(written::Layout(layout)),
                 holes: Some(written::Holes(holes)),
+                seed: Some(seed),
                 ..of(Kind::Holes)
             },
-            FragmentationConfig::OrderMix { free_blocks, movable_share } => {
+            FragmentationConfig::OrderMix { free_blocks, movable_share, seed } => {
                 let keyed = |(size, blocks)| (written::SizeKey(size), blocks);
                 State {
                     free_blocks: Some(free_blocks.into_iter().map(keyed).collect()),
                     movable_share: Some(movable_share),
+                    seed: Some(seed),
                     ..of(Kind::OrderMix)
                 }
             }
-            FragmentationConfig::Snapshot { file } => {
-                State { file: Some(file), ..of(Kind::Snapshot) }
+            FragmentationConfig::Snapshot { file, seed } => {
+                State { file: Some(file), seed: Some(seed), ..of(Kind::Snapshot) }
             }
         }
     }

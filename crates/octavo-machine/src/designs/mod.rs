@@ -11,7 +11,8 @@ mod spec;
 mod tps;
 
 use octavo_config::MachineConfig;
-use octavo_os::frames::{Frames, MemoryShape, Order};
+use octavo_os::frames::fragmentation::Fragmentation;
+use octavo_os::frames::{MemoryShape, Order};
 use octavo_os::page_table::{Aliases, Format, SizeEncoding};
 use octavo_os::policy::PolicyConfig;
 use octavo_os::{Memory, Os};
@@ -67,12 +68,14 @@ pub enum Need {
 type Made = Result<Box<dyn Run>, ConfigError>;
 
 /// How machines are made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Setup {
     /// What kernels are compiled for.
     pub instructions: Instructions,
     /// Whether each translation is compared with what the page table says.
     pub is_checked: bool,
+    /// What memory is like at the start: [`octavo_config::MemoryConfig::start`], read once for all.
+    pub start: Fragmentation,
 }
 
 /// A design with a name of its own.
@@ -222,7 +225,9 @@ fn machine_with<D: Design + 'static>(
     let frames = config.memory.bytes / PageSize::BASE.bytes();
     let shape = MemoryShape::new(frames, configured.max(needed))?;
     let format = Format { levels: config.page_table.levels, ..format };
-    let memory = Memory::new(Frames::new(shape), &sizes.list(), format);
+    // The same frames are free whatever the largest block is, and so for all designs.
+    let frames = setup.start.build(shape, config.memory.seed())?;
+    let memory = Memory::new(frames, &sizes.list(), format);
     let env = Env::new(config, Os::new(memory, policy.build()), setup.instructions)?;
     let mmus = (0..config.core.count).map(|_| make()).collect::<Result<_, _>>()?;
     Ok(Box::new(Machine::new(env, mmus, setup.instructions, setup.is_checked)))

@@ -113,6 +113,12 @@ fn tell_os(os: &Os, counters: &mut Counters) {
     counters.level("os", "page_table_bytes", held(Holder::PageTable));
     counters.level("os", "reserved_bytes", held(Holder::Reserved));
     counters.level("os", "shadow_bytes", held(Holder::Shadow));
+    let others = [true, false].map(|movable| held(Holder::Foreign { movable }));
+    counters.level("os", "foreign_bytes", others.iter().sum());
+    counters.level("os", "free_bytes", bytes(memory.frames.free_frames()));
     let peak = bytes(memory.frames.peak_frames(Holder::Data));
     counters.level("os", "peak_resident_bytes", peak);
+    for size in memory.sizes() {
+        counters.level(&format!("os.pages.{size}"), "mapped", memory.pages(*size));
+    }
 }

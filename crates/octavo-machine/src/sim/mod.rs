@@ -6,6 +6,7 @@ mod schedule;
 use std::collections::BTreeMap;
 
 use octavo_config::MachineConfig;
+use octavo_os::frames::fragmentation::Fragmentation;
 use octavo_trace::{
     Began, Counts, Observer, Start, StreamEnd, StreamIdentity, StreamProgress, TurnConsumer,
     WordConsumer,
@@ -30,6 +31,8 @@ const BATCH_ACCESSES: usize = 1 << 14;
 pub struct SimConfig {
     /// The machine, the same for all designs.
     pub machine: MachineConfig,
+    /// What its memory is like at the start: [`octavo_config::MemoryConfig::start`].
+    pub start: Fragmentation,
     /// The designs.
     pub designs: Vec<DesignSpec>,
     /// Whether addresses are moved to where Linux would have put them.
@@ -69,8 +72,9 @@ pub struct Sim {
 impl Sim {
     /// Machines that have seen nothing.
     pub fn new(config: &SimConfig) -> Result<Self, ConfigError> {
-        let SimConfig { machine, designs, instructions, is_checked, .. } = config;
-        let setup = Setup { instructions: *instructions, is_checked: *is_checked };
+        let SimConfig { machine, start, designs, instructions, is_checked, .. } = config;
+        let start = start.clone();
+        let setup = Setup { instructions: *instructions, is_checked: *is_checked, start };
         let make = |spec: &DesignSpec| spec.hardware().make(machine, &setup, spec.policy());
         let machines = designs.iter().map(make).collect::<Result<Vec<_>, _>>()?;
         let mut sim = Sim {

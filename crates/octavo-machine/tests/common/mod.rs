@@ -82,8 +82,10 @@ pub fn tiny() -> MachineConfig {
 
 /// Designs on a machine, all that can be checked checked.
 pub fn config(machine: MachineConfig, designs: &[&str]) -> SimConfig {
+    let start = machine.memory.start().expect("no snapshot, or one that can be read");
     SimConfig {
         machine,
+        start,
         designs: designs.iter().map(|name| DesignSpec::parse(name).unwrap()).collect(),
         native_layout: false,
         warm_up_instructions: 0,

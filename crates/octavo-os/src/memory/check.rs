@@ -1,10 +1,10 @@
 //! The law of conservation: every frame is held as often as it is counted.
 
-use octavo_types::FrameNumber;
+use octavo_types::{FrameNumber, PageSize};
 use rustc_hash::FxHashMap;
 
 use super::{EVERYTHING, Memory, frames_of};
-use crate::frames::Holder;
+use crate::frames::{Holder, Order};
 
 impl Memory {
     /// Frames that page tables map or objects keep, each once.
@@ -40,7 +40,31 @@ impl Memory {
             held => Err(format!("{held} frames are held as {holder}, and {used} are used")),
         };
         held(Holder::Data, references.len() as u64)?;
-        held(Holder::PageTable, self.nodes())
+        held(Holder::PageTable, self.nodes())?;
+        self.check_pages()
+    }
+
+    /// Whether page tables have counted their pages by size.
+    fn check_pages(&self) -> Result<(), String> {
+        for process in self.live() {
+            let mut counted = [0; Order::COUNT];
+            for leaf in self.leaves(process, &EVERYTHING) {
+                counted[Order::of(leaf.size).index()] += 1;
+            }
+            for (order, counted) in Order::all().zip(counted) {
+                let size = order.page_size();
+                let told = self.process(process).table.pages(size);
+                if told != counted {
+                    return Err(format!("{counted} pages of {size} are mapped, not {told}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How many pages of a size all processes have mapped.
+    pub fn pages(&self, size: PageSize) -> u64 {
+        self.processes.iter().flatten().map(|process| process.table.pages(size)).sum()
     }
 
     /// Frames of all page tables.

@@ -6,7 +6,7 @@ use super::entry::{Entry, level_of};
 use super::{
     INDEX_BITS, Leaf, MAX_LEVELS, PageTable, ROOT, Used, Written, aliases_of, index, leaf,
 };
-use crate::frames::{Frames, OutOfMemory};
+use crate::frames::{Frames, Order, OutOfMemory};
 
 impl PageTable {
     /// Maps a page of `size` from base page `page` on at `frame`; what its range held before is
@@ -176,8 +176,10 @@ impl PageTable {
         let count = aliases_of(size, level);
         for index in first..first + count {
             self.drop_child(node, index, level, frames);
+            self.forget_entry(node, index, level);
             self.nodes[node as usize].set(index, entry);
         }
+        self.entries_by_order[Order::of(size).index()] += count as u64;
         self.nodes[node as usize].entries[first] = entry.with_used(used);
         Written { entries: count as u64, aliases: count as u64 - 1 }
     }
@@ -218,6 +220,7 @@ impl PageTable {
         let (node, first, level) = self.find(page)?;
         let leaf = leaf(page, self.nodes[node as usize].entries[first], level);
         for index in first..first + aliases_of(leaf.size, level) {
+            self.forget_entry(node, index, level);
             self.nodes[node as usize].set(index, Entry::NONE);
         }
         if let Some(ranges) = &mut self.ranges {

@@ -117,6 +117,8 @@ pub struct PageTable {
     format: Format,
     nodes: Vec<Node>,
     free: Vec<u32>,
+    /// Entries that map pages, aliases included, by the order of the page.
+    entries_by_order: [u64; Order::COUNT],
     /// Kept where somebody asked for them.
     ranges: Option<Ranges>,
 }
@@ -126,7 +128,13 @@ const ROOT: u32 = 0;
 impl PageTable {
     /// An empty one: a root that leads nowhere.
     pub fn new(format: Format, frames: &mut Frames) -> Result<Self, OutOfMemory> {
-        let mut table = PageTable { format, nodes: Vec::new(), free: Vec::new(), ranges: None };
+        let mut table = PageTable {
+            format,
+            nodes: Vec::new(),
+            free: Vec::new(),
+            entries_by_order: [0; Order::COUNT],
+            ranges: None,
+        };
         table.new_node(format.levels, frames)?;
         Ok(table)
     }
@@ -144,6 +152,12 @@ impl PageTable {
     /// How many frames it takes.
     pub fn nodes(&self) -> u64 {
         (self.nodes.len() - self.free.len()) as u64
+    }
+
+    /// How many pages of a size are mapped.
+    pub fn pages(&self, size: PageSize) -> u64 {
+        let aliases = aliases_of(size, level_of(size)) as u64;
+        self.entries_by_order[Order::of(size).index()] / aliases
     }
 
     /// The ranges that all pages make up, where they are kept.

@@ -49,6 +49,14 @@ impl PageTable {
         })
     }
 
+    /// An entry of a node of `level` is about to be written over: it maps a page no more.
+    pub(super) fn forget_entry(&mut self, number: u32, index: usize, level: u8) {
+        let entry = self.nodes[number as usize].entries[index];
+        if entry.is_page(level) {
+            self.entries_by_order[Order::of(entry.size(level)).index()] -= 1;
+        }
+    }
+
     /// Gives back the nodes below an entry of `level`.
     pub(super) fn drop_child(&mut self, number: u32, index: usize, level: u8, frames: &mut Frames) {
         if level == 1 {
@@ -60,6 +68,7 @@ impl PageTable {
         }
         for below in 0..ENTRIES {
             self.drop_child(child, below, level - 1, frames);
+            self.forget_entry(child, below, level - 1);
         }
         frames.free(self.nodes[child as usize].frame, Order::BASE);
         self.free.push(child);

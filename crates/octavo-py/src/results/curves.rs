@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use super::{Dict, dict, process, run_result, stream_name};
-use crate::analysis::Engine;
+use crate::analysis::{Engine, SharedEngine};
 use crate::columns::bytes;
 
 type List<'py> = PyResult<Bound<'py, PyList>>;
@@ -24,19 +24,16 @@ impl Engine for Curves {
     }
 }
 
-/// What processes have had that took turns: each its counts, and all together the curves.
-pub fn shared_result<'py>(
-    py: Python<'py>,
-    result: &RunResult<Counts>,
-    curves: &Curves,
-) -> Dict<'py> {
-    let dict = run_result(py, result, |py, stream| {
-        let dict = process(py, stream, &stream.consumer)?;
-        dict.set_item("streams", PyList::empty(py))?;
+impl SharedEngine for Curves {
+    fn result<'py>(py: Python<'py>, run: &RunResult<Counts>, curves: &Self) -> Dict<'py> {
+        let dict = run_result(py, run, |py, stream| {
+            let dict = process(py, stream, &stream.consumer)?;
+            dict.set_item("streams", PyList::empty(py))?;
+            Ok(dict)
+        })?;
+        dict.set_item("shared", list(py, curves.results(), stream_curves)?)?;
         Ok(dict)
-    })?;
-    dict.set_item("shared", list(py, curves.results(), stream_curves)?)?;
-    Ok(dict)
+    }
 }
 
 fn stream_curves<'py>(py: Python<'py>, of: &StreamCurves) -> Dict<'py> {

@@ -4,8 +4,6 @@ mod curves;
 mod sim;
 mod study;
 
-pub use curves::shared_result;
-
 use octavo_curves::{Counts, Stream};
 use octavo_trace::{ExitReason, RunExit, RunProgress, RunResult, StreamResult};
 use pyo3::prelude::*;

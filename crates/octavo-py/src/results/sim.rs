@@ -1,12 +1,12 @@
 //! What machines have counted.
 
 use octavo_machine::{Counters, Sim};
-use octavo_trace::StreamResult;
+use octavo_trace::{Counts, RunResult, StreamResult};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use super::{dict, process};
-use crate::analysis::Engine;
+use super::{dict, process, run_result};
+use crate::analysis::{Engine, SharedEngine};
 
 type Dict<'py> = PyResult<Bound<'py, PyDict>>;
 
@@ -14,24 +14,48 @@ impl Engine for Sim {
     fn process<'py>(py: Python<'py>, stream: &StreamResult<Self>) -> Dict<'py> {
         let sim = &stream.consumer;
         let told = process(py, stream, &sim.counts())?;
-        let machines = PyList::empty(py);
-        for (design, played) in sim.designs().iter().zip(sim.played()) {
-            let intervals = PyList::empty(py);
-            for interval in &played.intervals {
-                intervals.append(counters(py, interval)?)?;
-            }
-            machines.append(dict!(py,
-                design: design.name(),
-                counters: counters(py, &played.counters)?,
-                intervals: intervals,
-                stopped: played.stopped.as_deref(),
-                bound: design.hardware().is_bound,
-            ))?;
-        }
-        told.set_item("machines", machines)?;
+        told.set_item("machines", machines(py, sim)?)?;
         told.set_item("mapped", sim.is_mapped())?;
         Ok(told)
     }
+}
+
+impl SharedEngine for Sim {
+    fn result<'py>(py: Python<'py>, run: &RunResult<Counts>, sim: &Self) -> Dict<'py> {
+        let told = run_result(py, run, |py, stream| {
+            let told = process(py, stream, &stream.consumer)?;
+            told.set_item("machines", PyList::empty(py))?;
+            told.set_item("mapped", sim.is_mapped())?;
+            Ok(told)
+        })?;
+        let counts = sim.counts();
+        let shared = dict!(py,
+            instructions: counts.instructions,
+            references: counts.references(),
+            machines: machines(py, sim)?,
+        );
+        told.set_item("shared", shared)?;
+        Ok(told)
+    }
+}
+
+/// What each design's machine has counted.
+fn machines<'py>(py: Python<'py>, sim: &Sim) -> PyResult<Bound<'py, PyList>> {
+    let machines = PyList::empty(py);
+    for (design, played) in sim.designs().iter().zip(sim.played()) {
+        let intervals = PyList::empty(py);
+        for interval in &played.intervals {
+            intervals.append(counters(py, interval)?)?;
+        }
+        machines.append(dict!(py,
+            design: design.name(),
+            counters: counters(py, &played.counters)?,
+            intervals: intervals,
+            stopped: played.stopped.as_deref(),
+            bound: design.hardware().is_bound,
+        ))?;
+    }
+    Ok(machines)
 }
 
 /// A list of (component, counter, value).

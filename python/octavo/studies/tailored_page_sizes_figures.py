@@ -1,0 +1,163 @@
+"""The figures of the study of Tailored Page Sizes, drawn: 8 to 11, 13, 15, 16 and 18."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import altair as alt
+
+from octavo.report.look import (
+    MARKS,
+    UNORDERED,
+    Spec,
+    Values,
+    finished,
+    inline,
+    size_axis,
+    wide_legend,
+)
+from octavo.studies.tailored_page_sizes import (
+    BASE,
+    BASELINE,
+    RIVALS,
+    TPS,
+    Measurement,
+    Study,
+    label,
+)
+from octavo.units import KIB, format_bytes
+
+_WIDTH, _HEIGHT = 560, 300
+_PROGRAM_WIDTH, _BARS_HEIGHT = 42, 220
+
+_Of = Callable[[Measurement, str], float | None]
+
+
+def figures_of(study: Study) -> dict[str, Spec]:
+    """Every figure, by the name of its file; those without anything in them are left out."""
+    figures: dict[str, Spec] = {}
+    rivals = [name for name in (TPS, *RIVALS) if name in study.designs]
+    counting = study.counting
+    if study.measurements:
+        every = study.measurements
+        figures["figure-8"] = _bars(
+            every, [BASE, BASELINE], lambda m, name: m.mpki(name), "L1 DTLB misses per 1000 instr."
+        )
+        figures["figure-9"] = _bars(
+            every, ["2 MiB alone"], lambda m, _: m.growth_2m, "growth of memory", "%"
+        )
+    if counting:
+        figures["figure-10"] = _bars(
+            counting, rivals, lambda m, name: m.misses_gone(name), "L1 DTLB misses gone", "%"
+        )
+        figures["figure-11"] = _bars(
+            counting, rivals, lambda m, name: m.references_gone(name), "walk references gone", "%"
+        )
+        figures["figure-13"] = _bars(
+            counting, rivals, lambda m, name: m.speedup(name), "speed-up", "%"
+        )
+        figures["figure-16"] = _bars(
+            counting,
+            rivals,
+            lambda m, name: m.misses_gone(name, fragmented=True),
+            "L1 DTLB misses gone, fragmented",
+            "%",
+        )
+        figures["figure-18"] = _page_counts(counting)
+    figures["figure-15"] = _coverage(study)
+    return dict(sorted(figures.items(), key=lambda of: int(of[0].removeprefix("figure-"))))
+
+
+def _bars(
+    measured: Sequence[Measurement], designs: Sequence[str], of: _Of, title: str, unit: str = ""
+) -> Spec:
+    """Bars of each design, by program; what nobody knows has none."""
+    values: Values = [
+        {"program": m.program, "design": label(name), "value": value}
+        for m in measured
+        for name in designs
+        if (value := of(m, name)) is not None
+    ]
+    names = [label(name) for name in designs]
+    chart = (
+        inline(values)
+        .mark_bar()
+        .encode(
+            x=alt.X(
+                "program:N",
+                title=None,
+                sort=None,
+                scale=alt.Scale(paddingInner=0.25),
+                axis=alt.Axis(labelAngle=-45, grid=False, labelOverlap=False),
+            ),
+            xOffset=alt.XOffset("design:N", sort=None, scale=alt.Scale(domain=names)),
+            y=alt.Y(
+                "value:Q",
+                title=title,
+                axis=alt.Axis(tickCount=5, minExtent=44, format=".0%" if unit else "~g"),
+            ),
+            color=alt.Color(
+                "design:N",
+                sort=None,
+                scale=alt.Scale(domain=names, range=list(UNORDERED[: len(names)])),
+                legend=alt.Legend(title=None, orient="top", direction="horizontal"),
+            ),
+        )
+        .properties(width=_PROGRAM_WIDTH * max(len(measured), 4), height=_BARS_HEIGHT)
+    )
+    return finished(chart)
+
+
+def _page_counts(measured: Sequence[Measurement]) -> Spec:
+    """Figure 18: a line a program, both axes logarithmic."""
+    values: Values = [
+        {"of": m.program, "size": size, "value": number}
+        for m in measured
+        if TPS in m.designs
+        for size, number in m.designs[TPS].pages.items()
+    ]
+    y = alt.Y("value:Q", title="pages", scale=alt.Scale(type="log", nice=False, padding=8))
+    return _lines(values, [m.program for m in measured], y)
+
+
+def _coverage(study: Study) -> Spec:
+    """Figure 15: what each page size could use of what is free."""
+    values: Values = [
+        {"of": of.memory, "size": size, "value": share}
+        for of in study.memory
+        for size, share in of.shares.items()
+        if share is not None
+    ]
+    y = alt.Y("value:Q", title="of free memory", axis=alt.Axis(format=".0%"))
+    return _lines(values, [of.memory for of in study.memory], y)
+
+
+def _lines(values: Values, names: Sequence[str], y: alt.Y) -> Spec:
+    """A line of each, over the page size."""
+    count = len(UNORDERED)
+    colours = [UNORDERED[number % count] for number in range(len(names))]
+    marks = [MARKS[(number // count) % len(MARKS)] for number in range(len(names))]
+    legend = wide_legend(None)
+    sizes = sorted({int(value["size"]) for value in values})
+    ticks = [(size, format_bytes(size)) for size in sizes if (size // (4 * KIB)).bit_length() % 2]
+    chart = (
+        inline(values)
+        .mark_line(strokeWidth=1.6, point={"size": 45, "filled": True})
+        .encode(
+            x=alt.X(
+                "size:Q",
+                title="page size",
+                scale=alt.Scale(type="log", base=2, nice=False, padding=12),
+                axis=size_axis(ticks),
+            ),
+            y=y,
+            color=alt.Color(
+                "of:N", sort=None, scale=alt.Scale(domain=list(names), range=colours), legend=legend
+            ),
+            shape=alt.Shape(
+                "of:N", sort=None, scale=alt.Scale(domain=list(names), range=marks), legend=legend
+            ),
+        )
+        .properties(width=_WIDTH, height=_HEIGHT)
+    )
+    return finished(chart)

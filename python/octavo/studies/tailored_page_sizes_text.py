@@ -1,0 +1,242 @@
+"""The study of Tailored Page Sizes as a page of text and as a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from octavo.studies.markdown import table
+from octavo.studies.programs import extent_note
+from octavo.studies.tailored_memory import ROOM, SIZES
+from octavo.studies.tailored_page_sizes import (
+    BASE,
+    BASELINE,
+    FEW_MPKI,
+    INTENSE_MPKI,
+    MACHINE,
+    RIVALS,
+    SCHEMA,
+    TPS,
+    Measurement,
+    Study,
+    label,
+)
+from octavo.studies.tailored_page_sizes_answers import (
+    Of,
+    misses_gone,
+    of_ideal,
+    references_gone,
+    speedup,
+    values_of,
+)
+from octavo.studies.tailored_page_sizes_claims import CLAIMS, NOT_TOLD
+from octavo.studies.tailored_subjects import usual_instructions
+from octavo.units import (
+    format_bytes,
+    format_count,
+    format_growth,
+    format_mpki,
+    format_share,
+)
+
+FEWEST_PROGRAMS = 6
+
+
+def to_document(study: Study) -> dict[str, Any]:
+    """Plain data for the JSON."""
+    claims = []
+    for claim in CLAIMS:
+        found = claim.find(study)
+        claims.append(
+            {
+                "key": claim.key,
+                "where": claim.where,
+                "paper": claim.paper,
+                "line": claim.line,
+                "ours": None if found is None else found.ours,
+                "agrees": None if found is None else found.agrees,
+            }
+        )
+    return {
+        "schema": SCHEMA,
+        "claims": claims,
+        "not_told": list(NOT_TOLD),
+        "designs": list(study.designs),
+        "large": study.large,
+        "max_instructions": study.max_instructions,
+        "programs": [measured.record() for measured in study.measurements],
+        "free_memory": [
+            {"memory": of.memory, "shares": {str(size): of.shares[size] for size in SIZES}}
+            for of in study.memory
+        ],
+        "skipped": study.skipped,
+    }
+
+
+def to_markdown(study: Study) -> str:
+    """Every figure as a table, beside what the paper says."""
+    parts = [_heading(study), extent_note(study.max_instructions)]
+    if study.measurements:
+        parts += [_programs(study), _eliminated(study), _time(study), _page_counts(study)]
+    parts += [_free_memory(study), _claims(study), _notes(study)]
+    return "\n".join(line for part in map(list, parts) if part for line in (*part, ""))
+
+
+def _heading(study: Study) -> Iterator[str]:
+    yield "# Tailored Page Sizes, on workloads and real programs"
+    yield ""
+    yield (
+        f"Each design has a `{MACHINE}` of its own: TPS at the threshold of 100%, the baseline "
+        f"`{BASELINE}`, huge pages by reservation. Of a workload the start-up is simulated and not "
+        "counted; of a real program everything counts. Averages are over the workloads, and those "
+        f"real programs that with 4 KiB pages miss the first-level TLB for data more than "
+        f"{INTENSE_MPKI:g} times in 1000 instructions; these are marked by a `*`."
+    )
+    if not study.large:
+        yield ""
+        yield (
+            "Workloads take some 100 MiB, not gigabytes, and for them the second-level TLB has 48 "
+            "entries instead of 1536; the first level, by which Figures 8, 10 and 16 are made, is "
+            f"as it was. Real programs end after {format_count(usual_instructions())} instructions."
+        )
+
+
+def _name(m: Measurement) -> str:
+    return f"{m.program} *" if m.counts else m.program
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else format_share(value)
+
+
+def _programs(study: Study) -> Iterator[str]:
+    yield "## Figures 8 and 9: first-level misses of data, and memory"
+    yield ""
+    head = ["program", "instr.", "MPKI, 4K", "MPKI, baseline", "memory, 4K", "2M alone", "TPS"]
+    body = [
+        [
+            _name(m),
+            format_count(m.instructions),
+            format_mpki(m.mpki(BASE)),
+            "–" if m.mpki(BASELINE) is None else format_mpki(m.mpki(BASELINE)),
+            format_bytes(m.touched_bytes),
+            format_growth(m.growth_2m),
+            _memory(m),
+        ]
+        for m in study.measurements
+    ]
+    yield from table(head, body)
+
+
+def _memory(m: Measurement) -> str:
+    """What TPS takes beside 4 KiB pages."""
+    if not {BASE, TPS} <= set(m.designs):
+        return "–"
+    base, tps = m.designs[BASE].resident_bytes, m.designs[TPS].resident_bytes
+    return "the same" if base == tps else format_growth(tps / base - 1)
+
+
+def _with_averages(study: Study, columns: dict[str, Of]) -> Iterator[str]:
+    body = [[_name(m), *(_percent(of(m)) for of in columns.values())] for m in study.measurements]
+    averages = [values_of(study.counting, of) for of in columns.values()]
+    cells = [_percent(sum(all_) / len(all_) if all_ else None) for all_ in averages]
+    yield from table(["program", *columns], [*body, ["average of *", *cells]])
+
+
+def _rivals(study: Study) -> list[str]:
+    return [name for name in (TPS, *RIVALS) if name in study.designs]
+
+
+def _eliminated(study: Study) -> Iterator[str]:
+    yield "## Figures 10, 11 and 16: what is eliminated of the baseline's"
+    yield ""
+    yield (
+        "First-level TLB misses of data, references of page walks, and those misses with memory "
+        f"fragmented, {ROOM:g} times of it free as the program takes, the baseline's too. A dash: "
+        f"the baseline has fewer than {FEW_MPKI:g} in 1000 instructions, or memory ran out."
+    )
+    yield ""
+    rivals = _rivals(study)
+    yield from _with_averages(
+        study,
+        {
+            **{f"misses, {label(name)}": misses_gone(name) for name in rivals},
+            **{f"walks, {label(name)}": references_gone(name) for name in rivals},
+            **{f"fragm., {label(name)}": misses_gone(name, fragmented=True) for name in rivals},
+        },
+    )
+
+
+def _time(study: Study) -> Iterator[str]:
+    yield "## Figure 13: how much faster, and how much of the ideal"
+    yield ""
+    yield (
+        "T = T_IDEAL + T_L1DTLBM + T_PW of the simulated baseline; T_L1DTLBM scaled by first-level "
+        "misses, T_PW by references of walks. The ideal is T_IDEAL."
+    )
+    yield ""
+    rivals = _rivals(study)
+    faster = {label(name): speedup(name) for name in rivals}
+    yield from _with_averages(
+        study, {**faster, **{f"of ideal, {label(name)}": of_ideal(name) for name in rivals}}
+    )
+
+
+def _page_counts(study: Study) -> Iterator[str]:
+    yield "## Figure 18: pages of TPS by their size, at the end"
+    yield ""
+    told = [m for m in study.measurements if TPS in m.designs]
+    sizes = sorted({size for m in told for size in m.designs[TPS].pages})
+    head = ["page size", *(m.program for m in told)]
+    body = [
+        [format_bytes(size), *(str(m.designs[TPS].pages.get(size, "")) for m in told)]
+        for size in sizes
+    ]
+    yield from table(head, body)
+
+
+def _free_memory(study: Study) -> Iterator[str]:
+    yield "## Figure 15: free memory that each page size could use"
+    yield ""
+    body = [
+        [format_bytes(size), *(_percent(of.shares[size]) for of in study.memory)] for size in SIZES
+    ]
+    yield from table(["page size", *(of.memory for of in study.memory)], body)
+
+
+def _claims(study: Study) -> Iterator[str]:
+    yield "## What the paper says"
+    yield ""
+    for number, claim in enumerate(CLAIMS, start=1):
+        found = claim.find(study)
+        yield f"{number}. {claim.where[0].upper()}{claim.where[1:]}: {claim.paper}."
+        if found is None:
+            yield "   Here: nothing that was measured can tell."
+            continue
+        verdict = "Agrees" if found.agrees else "Differs"
+        yield f"   Here: {found.ours}. **{verdict}** ({claim.line})."
+        if not found.agrees:
+            yield f"   Why it may: {claim.why}."
+
+
+def _notes(study: Study) -> Iterator[str]:
+    yield "Not told:"
+    yield ""
+    for sentence in NOT_TOLD:
+        yield f"- {sentence}"
+    for name in RIVALS:
+        if name not in study.designs:
+            yield f"- `{label(name)}`: this Octavo has no such design."
+    for m in study.measurements:
+        for where, of in (("", m.designs), (" when it is fragmented", m.fragmented)):
+            gone = [
+                label(name)
+                for name in study.designs
+                if name not in of and not (where and name == BASE)
+            ]
+            if gone:
+                yield f"- {m.program} with {', '.join(gone)}: memory ran out{where}."
+    for name, why in study.skipped.items():
+        yield f"- Left out: {name} ({why})."
+    if len(study.measurements) < FEWEST_PROGRAMS:
+        yield f"- Only {len(study.measurements)} programs ran; the study wants {FEWEST_PROGRAMS}."
