@@ -149,3 +149,40 @@ impl Groups {
         self.sets.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use octavo_config::Ways;
+    use octavo_hw::Replacement;
+    use octavo_types::FrameNumber;
+
+    /// What a TLB for code keeps of a run, of which a store has changed one page since.
+    #[test]
+    fn runs_never_overlap() {
+        let config = TlbArray {
+            entries: 8,
+            ways: Ways::Of(4),
+            page_sizes: PageSizes::List(vec![PageSize::BASE]),
+            replacement: Replacement::Lru,
+        };
+        let mut groups = Groups::new(&config, 2, false, Instructions::PORTABLE).unwrap();
+        let page = PageNumber::new;
+        let held = |number: u64, before, after| {
+            let value = Value::new(FrameNumber::new(100 + number), PageSize::BASE, true, false);
+            Held { size: PageSize::BASE, value }.in_run(before, after)
+        };
+        let mut frame = |groups: &mut Groups, number: u64| {
+            let (held, _) = groups.look_up(Asid::ONLY, page(number))?;
+            Some(held.frame_of(page(number)).raw())
+        };
+        groups.fill(Asid::ONLY, page(8), held(8, 0, 1));
+        assert_eq!([8, 9, 10].map(|at| frame(&mut groups, at)), [Some(108), Some(109), None]);
+        groups.fill(Asid::ONLY, page(10), held(10, 1, 1));
+        let all = [8, 9, 10, 11].map(|at| frame(&mut groups, at));
+        assert_eq!(all, [None, Some(109), Some(110), Some(111)]);
+        groups.fill(Asid::ONLY, page(8), held(8, 0, 3));
+        groups.take(Asid::ONLY, page(11));
+        assert!(groups.sets.is_empty());
+    }
+}
