@@ -172,7 +172,7 @@ mod tests {
             let value = Value::new(FrameNumber::new(100 + number), PageSize::BASE, true, false);
             Held { size: PageSize::BASE, value }.in_run(before, after)
         };
-        let mut frame = |groups: &mut Groups, number: u64| {
+        let frame = |groups: &mut Groups, number: u64| {
             let (held, _) = groups.look_up(Asid::ONLY, page(number))?;
             Some(held.frame_of(page(number)).raw())
         };
