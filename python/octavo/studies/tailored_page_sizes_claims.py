@@ -52,8 +52,9 @@ _COLD = (
     "runs of hours"
 )
 _LITTLE_LOST = (
-    "the baseline itself may lose less here than on the paper's machine, so that less can be gained: "
-    "cache misses are added up in full, and the page tables of smaller memories stay in the caches"
+    "the baseline itself may lose less here than on the paper's machine, so that less can be "
+    "gained: cache misses are added up in full, and the page tables of smaller memories stay in "
+    "the caches"
 )
 
 CLAIMS = (
@@ -167,7 +168,8 @@ CLAIMS = (
         "so that TPS is before RMM, and RMM before CoLT",
         "by the averages",
         faster_in_order,
-        "CoLT saves first-level misses and RMM saves walks, and where there are few walks that is less",
+        "CoLT saves first-level misses and RMM saves walks, and where there are few walks that is "
+        "less",
     ),
     Claim(
         "of_ideal",
