@@ -110,7 +110,8 @@ class SimConfiguration(Scope):
     def notes(self) -> list[str]:
         """What is modelled and what is not, a sentence each."""
         warm = (
-            f"The first {self.warm_up_instructions} instructions of each process image are "
+            f"The first {self.warm_up_instructions} instructions of "
+            f"{'each process image' if self.processes == 'apart' else 'all of them together'} are "
             "simulated and not counted."
         )
         return [

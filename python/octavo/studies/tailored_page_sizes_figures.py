@@ -1,4 +1,4 @@
-"""The figures of the study of Tailored Page Sizes, drawn: 8 to 11, 13, 15, 16 and 18."""
+"""The figures of the study of Tailored Page Sizes, drawn: 8 to 11, 13 to 16 and 18."""
 
 from __future__ import annotations
 
@@ -17,15 +17,8 @@ from octavo.report.look import (
     wide_legend,
 )
 from octavo.studies.bars import bars
-from octavo.studies.tailored_page_sizes import (
-    BASE,
-    BASELINE,
-    RIVALS,
-    TPS,
-    Measurement,
-    Study,
-    label,
-)
+from octavo.studies.tailored_measurement import BASE, BASELINE, RIVALS, TPS, Measurement, label
+from octavo.studies.tailored_page_sizes import Study
 from octavo.units import KIB, format_bytes
 
 _WIDTH, _HEIGHT = 560, 300
@@ -56,6 +49,9 @@ def figures_of(study: Study) -> dict[str, Spec]:
         )
         figures["figure-13"] = _bars(
             counting, rivals, lambda m, name: m.speedup(name), "speed-up", "%"
+        )
+        figures["figure-14"] = _bars(
+            counting, rivals, lambda m, name: m.speedup(name, smt=True), "speed-up", "%"
         )
         figures["figure-16"] = _bars(
             counting,
