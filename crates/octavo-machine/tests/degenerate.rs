@@ -9,7 +9,7 @@ use octavo_machine::{Counters, Env, Machine, Run, Sim};
 use octavo_oracle::strategies::{RandomStream, stream};
 use octavo_os::frames::{Frames, MemoryShape, Order};
 use octavo_os::page_table::Format;
-use octavo_os::policy::{PolicyConfig, TpsConfig};
+use octavo_os::policy::{OsConfig, PolicyConfig, TpsConfig};
 use octavo_os::{Memory, Os};
 use octavo_types::{Instructions, PageSize};
 use proptest::prelude::*;
@@ -18,7 +18,10 @@ use proptest::prelude::*;
 fn machine(config: &MachineConfig, hardware: &str, policy: &PolicyConfig) -> Box<dyn Run> {
     let start = config.memory.start().unwrap().into();
     let setup = Setup { instructions: Instructions::PORTABLE, is_checked: true, start };
-    Hardware::by_name(hardware).unwrap().make(config, &setup, policy).unwrap()
+    Hardware::by_name(hardware)
+        .unwrap()
+        .make(config, &setup, &OsConfig::new(policy.clone()))
+        .unwrap()
 }
 
 /// What machines count of a stream.

@@ -76,7 +76,7 @@ impl Sim {
         let SimConfig { machine, start, designs, instructions, is_checked, .. } = config;
         let start = Arc::clone(start);
         let setup = Setup { instructions: *instructions, is_checked: *is_checked, start };
-        let make = |spec: &DesignSpec| spec.hardware().make(machine, &setup, spec.policy());
+        let make = |spec: &DesignSpec| spec.hardware().make(machine, &setup, spec.os());
         let machines = designs.iter().map(make).collect::<Result<Vec<_>, _>>()?;
         let mut sim = Sim {
             front: config::front(machine),
