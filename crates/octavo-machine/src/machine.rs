@@ -39,6 +39,9 @@ pub trait Run: Send {
     /// Whether no frame was lost, and every page table says what memory holds; else what is wrong.
     fn check(&self) -> Result<(), String>;
 
+    /// As [`Design::INTERLEAVES`].
+    fn interleaves(&self) -> bool;
+
     /// All of that.
     fn played(&self) -> Played {
         let intervals = self.intervals().to_vec();
@@ -173,14 +176,13 @@ impl<D: Design> Compiled for Part<'_, D> {
 fn run_checked<D: Design>(machine: &mut Machine<D>, accesses: &[LineAccess]) -> Option<()> {
     let core = machine.env.core();
     for access in accesses {
-        let frame = machine.mmus[core].translate(&mut machine.env, *access)?;
+        let frame = machine.mmus[core].access(&mut machine.env, *access)?;
         let page = machine.env.page(*access);
         let table = &machine.env.os().memory().process(machine.env.process()).table;
         let leaf = table.leaf(page).expect("what was translated is mapped");
         assert_eq!(frame, leaf.frame_of(page), "page {:#x} lies elsewhere", page.raw());
         let stores = access.kind() == crate::front::Kind::Store;
         assert!(!stores || leaf.rights.write, "page {:#x} is not to be stored to", page.raw());
-        machine.env.access_line(*access, frame);
         machine.tell_cores(Some(core));
     }
     Some(())
@@ -221,6 +223,10 @@ impl<D: Design> Run for Machine<D> {
 
     fn check(&self) -> Result<(), String> {
         self.env.os().memory().check()
+    }
+
+    fn interleaves(&self) -> bool {
+        D::INTERLEAVES
     }
 
     fn stopped(&self) -> Option<String> {
