@@ -7,6 +7,7 @@ mod direct_segment;
 mod granule;
 mod perfect;
 mod rmm;
+mod softvm;
 mod spec;
 mod tps;
 
@@ -30,6 +31,7 @@ pub use conventional::Conventional;
 pub use direct_segment::DirectSegment;
 pub use perfect::{PerfectL1, PerfectL2};
 pub use rmm::Rmm;
+pub use softvm::Softvm;
 pub use spec::{DesignSpec, SpecError};
 
 /// What translates.
@@ -105,6 +107,7 @@ pub const HARDWARE: &[Hardware] = &[
     Hardware { name: "colt_fa", about: "the same in a fully associative array of ranges alone", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, os| make_colt(config, setup, os, colt::FULLY_ASSOCIATIVE) },
     Hardware { name: "rmm", about: "a range TLB beside the second level", sizes: Sizes::X86, needs: Some(Need::Ranges), is_bound: false, make: make_rmm },
     Hardware { name: "direct_segment", about: "one segment beside the TLBs", sizes: Sizes::X86, needs: Some(Need::Ranges), is_bound: false, make: make_direct_segment },
+    Hardware { name: "softvm", about: "virtual caches, and a handler in software behind them", sizes: Sizes::X86, needs: None, is_bound: false, make: make_softvm },
     Hardware { name: "perfect_l1", about: "a first-level TLB that never misses", sizes: Sizes::X86, needs: None, is_bound: true, make: make_perfect_l1 },
     Hardware { name: "perfect_l2", about: "a second-level TLB that never misses", sizes: Sizes::X86, needs: None, is_bound: true, make: make_perfect_l2 },
 ];
@@ -125,6 +128,7 @@ pub const DESIGNS: &[Known] = &[
     Known { name: "colt_fa", hardware: "colt_fa", policy: "base", about: "the same in a fully associative array alone" },
     Known { name: "rmm", hardware: "rmm", policy: "eager", about: "Redundant Memory Mappings: ranges of any length beside the second level" },
     Known { name: "direct_segment", hardware: "direct_segment", policy: "eager", about: "a direct segment for the longest range, pages for the rest" },
+    Known { name: "softvm", hardware: "softvm", policy: "base", about: "no TLB: virtual caches, and translation in software of what misses them" },
     Known { name: "perfect_l1", hardware: "perfect_l1", policy: "base", about: "a bound: first-level TLBs that never miss" },
     Known { name: "perfect_l2", hardware: "perfect_l2", policy: "base", about: "a bound: a second-level TLB that never misses" },
 ];
@@ -175,6 +179,10 @@ fn make_rmm(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
 
 fn make_direct_segment(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
     machine(config, setup, Sizes::X86, os, || DirectSegment::new(&config.tlb, setup.instructions))
+}
+
+fn make_softvm(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+    machine(config, setup, Sizes::X86, os, || Softvm::new(config, setup.instructions))
 }
 
 /// Each entry of a larger page is whole, as those of contiguous entries are.

@@ -107,6 +107,12 @@ impl Env {
         Env { is_checked, ..self }
     }
 
+    /// Whether it is.
+    #[inline(always)]
+    pub(crate) fn is_checked(&self) -> bool {
+        self.is_checked
+    }
+
     /// The operating system.
     pub fn os(&self) -> &Os {
         &self.os
@@ -138,9 +144,6 @@ impl Env {
     /// it.
     #[inline(always)]
     pub fn access_line(&mut self, access: LineAccess, frame: FrameNumber) {
-        if self.is_checked {
-            self.check(access, frame);
-        }
         let line = self.lines.physical(access.line(), frame.raw());
         let side = access.side();
         if !self.caches.private.hits(side, line, access.is_store(), access.repeats()) {
@@ -162,7 +165,7 @@ impl Env {
     /// # Panics
     /// Where it is not.
     #[inline(never)]
-    fn check(&self, access: LineAccess, frame: FrameNumber) {
+    pub(crate) fn check(&self, access: LineAccess, frame: FrameNumber) {
         let page = self.page(access);
         let table = &self.os.memory().process(self.process).table;
         let leaf = table.leaf(page).expect("what was translated is mapped");
