@@ -71,7 +71,9 @@ impl Value {
     /// Whether a reference needs nothing more: a store needs both.
     #[inline(always)]
     pub const fn serves(self, stores: bool) -> bool {
-        !stores || self.0 & (WRITABLE | DIRTY) == WRITABLE | DIRTY
+        // No branch on whether it stores, which is hard to foretell.
+        let needed = if stores { WRITABLE | DIRTY } else { 0 };
+        self.0 & needed == needed
     }
 }
 
