@@ -66,8 +66,9 @@ impl Memory {
     ) -> Result<bool, OutOfMemory> {
         let pages = around(page, PageSize::HUGE);
         let in_hole = |leaf: &Leaf| holes.contains(leaf.page.raw() - pages.start);
-        let old: Vec<Leaf> =
-            self.leaves(process, &pages).into_iter().filter(|leaf| !in_hole(leaf)).collect();
+        let mut old = self.leaves(process, &pages);
+        let had_any = !old.is_empty();
+        old.retain(|leaf| !in_hole(leaf));
         let table = &self.process(process).table;
         let used = old.iter().filter_map(|leaf| table.used(leaf.page));
         let used = used.fold((false, false), |all, one| (all.0 | one.0, all.1 | one.1));
@@ -86,7 +87,7 @@ impl Memory {
             }
         }
         old.iter().for_each(|leaf| self.drop_frames(leaf));
-        if !old.is_empty() {
+        if had_any {
             self.counters.promotions += 1;
             self.forget(process, pages);
         }
@@ -128,6 +129,28 @@ impl Memory {
         }
         self.counters.entries_written += patched;
         patched
+    }
+
+    /// Maps a hole at its place in the region, whose frame the caller has taken as data, and clears it: it
+    /// is patched, where its rights are those of the region.
+    ///
+    /// # Errors
+    /// Never where the page is a hole.
+    ///
+    /// # Panics
+    /// Where there is no perforated page.
+    pub fn fill_hole(
+        &mut self,
+        process: ProcessId,
+        page: PageNumber,
+        rights: Protection,
+    ) -> Result<(), OutOfMemory> {
+        let (region, _) = self.process(process).table.perforation(page).expect("a perforated page");
+        let place = region.frame_of(page);
+        self.map(process, page, PageSize::BASE, place, rights)?;
+        self.zeroed(place, 1);
+        self.patch_holes(process, &(page.raw()..page.raw() + 1));
+        Ok(())
     }
 
     /// Moves the page of a hole to its place in the region, where that frame is free, and patches it.
