@@ -70,9 +70,8 @@ struct Perforating {
 }
 
 impl Perforating {
-    fn new(state: u64) -> Box<dyn Policy> {
-        let compactor = Compactor::default();
-        Box::new(Perforating { random: AnySize { state }, compactor })
+    fn new(state: u64) -> Self {
+        Perforating { random: AnySize { state }, compactor: Compactor::default() }
     }
 
     /// Tries to make one around a page, whose process it is alone.
@@ -228,14 +227,14 @@ proptest! {
     fn perforated_pages_hold_what_was_stored(
         ops in ops(), how in copies(), levels in 4u8..=5, state in any::<u64>(),
     ) {
-        prop_assert_eq!(play(&perforated(ROOMY, how, levels), Perforating::new(state), &ops), 0);
+        prop_assert_eq!(play(&perforated(ROOMY, how, levels), Box::new(Perforating::new(state)), &ops), 0);
     }
 
     #[test]
     fn perforated_pages_survive_without_memory(
         ops in ops(), frames in short(), how in copies(), state in any::<u64>(),
     ) {
-        play(&perforated(frames, how, 4), Perforating::new(state), &ops);
+        play(&perforated(frames, how, 4), Box::new(Perforating::new(state)), &ops);
     }
 
     #[test]
@@ -276,7 +275,7 @@ fn run(steps: u64, every: u64) {
         let mut machine = match number / 2 % 4 {
             0 => Machine::new(&conventional(frames, how), Box::new(BasePages)),
             1 => Machine::new(&conventional(frames, how), thp()),
-            2 => Machine::new(&perforated(frames, how, 4), Perforating::new(number)),
+            2 => Machine::new(&perforated(frames, how, 4), Box::new(Perforating::new(number))),
             _ => {
                 let setup = tailored(frames, how, Aliases::Pointers);
                 Machine::new(&setup, Box::new(AnySize { state: number }))

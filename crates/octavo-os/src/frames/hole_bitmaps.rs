@@ -88,12 +88,13 @@ impl HoleBitmaps {
 
     /// All holes, each as often as it is counted.
     pub fn counted(&self) -> FxHashMap<FrameNumber, u16> {
-        let frames = |(region, holes): (&u64, &Box<[u16; REGION as usize]>)| {
+        let mut counted = FxHashMap::default();
+        for (region, holes) in &self.holes {
             let first = FrameNumber::new(region * REGION);
-            let counts = **holes;
-            (0..REGION).map(move |at| (first.plus(at), counts[at as usize]))
-        };
-        self.holes.iter().flat_map(frames).filter(|(_, count)| *count > 0).collect()
+            let numbered = (0..REGION).map(|at| first.plus(at)).zip(holes.iter().copied());
+            counted.extend(numbered.filter(|(_, count)| *count > 0));
+        }
+        counted
     }
 }
 

@@ -30,7 +30,7 @@ impl Held {
     /// Whether the filter of a perforated page says that there may be a hole at a base page.
     pub fn may_be_hole(&self, page: PageNumber) -> bool {
         let filter = (self.value.0 & FILTER_MASK) >> FRAME_SHIFT;
-        filter >> (page.raw() % 512 >> FILTERED_LOG2) & 1 != 0
+        filter >> ((page.raw() % 512) >> FILTERED_LOG2) & 1 != 0
     }
 
     /// A base page of a perforated page, where it is no hole.
