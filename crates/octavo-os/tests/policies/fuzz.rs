@@ -29,14 +29,13 @@ fn policy(which: usize, choice: u8) -> PolicyConfig {
             defrag,
             ..TpsConfig::default()
         }),
-        PolicyConfig::Perforated(config) => PolicyConfig::Perforated(PerforatedConfig {
+        PolicyConfig::Perforated(_) => PolicyConfig::Perforated(PerforatedConfig {
             max_immovable_percent: [25, 60, 100][usize::from(choice) % 3],
             max_filter_bits: 8,
             hole_pages: [ReserveWhen::Mapped, ReserveWhen::Touched][usize::from(choice) / 3 % 2],
-            unused_are_holes: choice / 6 % 2 == 0,
+            unused_are_holes: (choice / 6).is_multiple_of(2),
             min_parts: u32::from(choice / 12 % 2) * 40,
             huge: khugepaged,
-            ..config
         }),
         PolicyConfig::Hugetlb(config) => PolicyConfig::Hugetlb(HugetlbConfig {
             nr_hugepages: u64::from(choice % 12),
