@@ -27,7 +27,8 @@ impl KeptHoles {
         self.pages.insert(key, (region.frame, perforated.filter, region.rights.write));
         self.nodes.insert(key, perforated.hole_steps.map(|step| step.at.frame()));
         let word = memory.frames.hole_bitmaps().word(region.frame_of(page));
-        self.words.insert((process, page.raw() / 32), word);
+        // What is kept is not read again.
+        let word = *self.words.entry((process, page.raw() / 32)).or_insert(word);
         let bit = word >> (page.raw() % 32) & 1 != 0;
         let filtered = perforated.filter >> (page.raw() % 512 / 64) & 1 == 0;
         assert!(bit || !perforated.is_hole, "a hole has its bit");
@@ -59,7 +60,10 @@ impl KeptHoles {
                 let word = self.words.get(&(*process, page.raw() / 32));
                 let is_part = word.is_some_and(|word| word >> (at % 32) & 1 == 0);
                 if filtered || is_part {
-                    let leaf = memory.process(*process).table.leaf(page);
+                    let table = &memory.process(*process).table;
+                    // Else a store that it may not serve would come to it again and again.
+                    assert!(table.is_part(page), "{page:?} is stale: it is a hole now");
+                    let leaf = table.leaf(page);
                     let leaf = leaf.unwrap_or_else(|| panic!("{page:?} is stale: no hole"));
                     assert_eq!(leaf.frame_of(page), frame.plus(at), "{page:?} is stale: no hole");
                     assert!(leaf.rights.write || !write, "{page:?} is stale: no stores now");
