@@ -50,7 +50,7 @@ pub trait Design: Send {
 }
 
 /// Asks something of the rest of the machine; the design forgets what has become stale by that.
-fn forgetting<D: Design + ?Sized, T>(
+pub(crate) fn forgetting<D: Design + ?Sized, T>(
     design: &mut D,
     env: &mut Env,
     ask: impl FnOnce(&mut Env) -> T,

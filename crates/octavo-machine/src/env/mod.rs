@@ -1,6 +1,7 @@
 //! What a design reaches the rest of its machine through: page walks, the operating system, the
 //! data caches.
 
+mod perforated;
 mod tell;
 mod walk;
 
@@ -13,6 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::config::{self, ConfigError};
 use crate::front::{LineAccess, Lines};
+pub use perforated::Answer;
 pub use walk::Walked;
 use walk::WalkerCounters;
 
@@ -266,9 +268,13 @@ impl Env {
             let start = VirtAddr::new(stale.pages.start << PageSize::BASE.log2());
             let pages = stale.pages.end.min(1 << 52) - stale.pages.start;
             let range = AddrRange::new(start, pages << PageSize::BASE.log2());
-            self.walk_caches.invalidate(asid, range);
-            for core in self.cores.iter_mut().flatten() {
-                core.walk_caches.invalidate(asid, range);
+            let has_shadows = self.os.memory().frames.hole_bitmaps().are_there();
+            let others = self.cores.iter_mut().flatten().map(|core| &mut core.walk_caches);
+            for caches in others.chain([&mut self.walk_caches]) {
+                caches.invalidate(asid, range);
+                if has_shadows {
+                    caches.invalidate(asid, perforated::of_shadow(range));
+                }
             }
             let holders = self.holders.get(&stale.process).into_iter().flatten();
             self.interrupted += holders.filter(|core| **core != self.core).count() as u64;
