@@ -10,6 +10,7 @@
 mod check;
 mod error;
 mod hardware;
+mod host;
 mod node;
 mod presets;
 mod resolve;
@@ -22,6 +23,6 @@ pub use presets::preset_names;
 pub use resolve::{Resolved, resolve, resolve_text};
 pub use types::{
     AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
-    MachineConfig, MemoryConfig, PageSizes, PageTableConfig, TlbArray, TlbConfig, TlbLevel,
-    WalkCache, WalkerConfig, Ways,
+    HostConfig, MachineConfig, MemoryConfig, PageSizes, PageTableConfig, TlbArray, TlbConfig,
+    TlbLevel, TlbsHold, WalkCache, WalkerConfig, Ways,
 };

@@ -38,8 +38,10 @@ impl Player {
         let design = DesignSpec::parse(&case.design);
         let design = design.unwrap_or_else(|error| panic!("{}: {error}", case.title));
         let machine = machine.into_config();
+        let host = machine.host.as_ref().map(|host| host.memory.start().expect("no snapshot"));
         let config = SimConfig {
             start: machine.memory.start().expect("no snapshot").into(),
+            host_start: host.map(Into::into),
             machine,
             designs: vec![design],
             native_layout: false,

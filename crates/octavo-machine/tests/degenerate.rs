@@ -17,7 +17,9 @@ use proptest::prelude::*;
 /// A machine, however well its parts fit.
 fn machine(config: &MachineConfig, hardware: &str, policy: &PolicyConfig) -> Box<dyn Run> {
     let start = config.memory.start().unwrap().into();
-    let setup = Setup { instructions: Instructions::PORTABLE, is_checked: true, start };
+    let host = config.host.as_ref().map(|host| host.memory.start().unwrap().into());
+    let instructions = Instructions::PORTABLE;
+    let setup = Setup { instructions, is_checked: true, start, host_start: host };
     Hardware::by_name(hardware).unwrap().make(config, &setup, policy).unwrap()
 }
 
@@ -150,7 +152,8 @@ proptest! {
     fn without_free_huge_blocks_pages_are_small(stream in stream(1..150)) {
         let config = tiny();
         let start = config.memory.start().unwrap().into();
-        let setup = Setup { instructions: Instructions::PORTABLE, is_checked: true, start };
+        let instructions = Instructions::PORTABLE;
+        let setup = Setup { instructions, is_checked: true, start, host_start: None };
         let small_blocks = |policy: &PolicyConfig| -> Box<dyn Run> {
             let largest = Order::of(PageSize::from_bytes(1 << 20).unwrap());
             let shape = MemoryShape::new(config.memory.bytes >> 12, largest).unwrap();

@@ -1,6 +1,7 @@
 //! What a machine is, as plain data.
 
 mod cache;
+mod host;
 mod level;
 mod memory;
 mod tlb;
@@ -9,6 +10,7 @@ mod walker;
 use serde::{Deserialize, Serialize};
 
 pub use cache::{CacheConfigs, CacheLevel};
+pub use host::{HostConfig, TlbsHold};
 pub use memory::{FragmentationConfig, MemoryConfig};
 pub use tlb::{Fill, FirstLevel, PageSizes, TlbArray, TlbConfig, TlbLevel, Ways};
 pub use walker::{PageTableConfig, WalkCache, WalkerConfig};
@@ -35,6 +37,9 @@ pub struct MachineConfig {
     pub walker: WalkerConfig,
     /// The data caches.
     pub cache: CacheConfigs,
+    /// The host, if programs run in a guest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostConfig>,
 }
 
 /// The cores, all alike.

@@ -77,15 +77,18 @@ pub fn tiny() -> MachineConfig {
             l2: cache(24, 3, 12),
             llc: cache(64, 4, 40),
         },
+        host: None,
     }
 }
 
 /// Designs on a machine, all that can be checked checked.
 pub fn config(machine: MachineConfig, designs: &[&str]) -> SimConfig {
     let start = machine.memory.start().expect("no snapshot, or one that can be read").into();
+    let host = machine.host.as_ref().map(|host| host.memory.start().expect("no snapshot"));
     SimConfig {
         machine,
         start,
+        host_start: host.map(Into::into),
         designs: designs.iter().map(|name| DesignSpec::parse(name).unwrap()).collect(),
         native_layout: false,
         warm_up_instructions: 0,
