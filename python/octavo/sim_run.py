@@ -39,6 +39,8 @@ def sim(
     warm_up: int = 0,
     interval: int | None = None,
     check: bool = False,
+    virtualised: bool = False,
+    host_policy: str | None = None,
     perf_4k: str | None = None,
     perf_thp: str | None = None,
     format: str | None = None,
@@ -54,7 +56,9 @@ def sim(
 
     `machine` is a preset or a TOML file, which `settings` change, as `{"memory.bytes": "8GiB"}`.
     `warm_up` instructions are simulated and not counted; there is a row of each counter for every
-    `interval` instructions; `check` compares each translation with the page table's. `perf_4k` and
+    `interval` instructions; `check` compares each translation with the page table's. `virtualised`
+    runs programs in the guest of a virtual machine, and so does `host_policy`, which is the policy
+    of page sizes of its host, as "thp"; else that is each design's own. `perf_4k` and
     `perf_thp` are files of `perf stat -x,` of the program without and with transparent huge pages,
     for an execution time from what was measured. `scope` is `processes` ("apart", or "asid" or
     "flush": the processes of the traces take turns) and `quantum` (instructions), and `layout`,
@@ -77,6 +81,8 @@ def sim(
         warm_up=warm_up,
         interval=interval,
         check=check,
+        virtualised=virtualised,
+        host_policy=host_policy,
         perf_4k=perf_4k,
         perf_thp=perf_thp,
         tracer=tracer or "octavo",

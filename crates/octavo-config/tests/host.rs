@@ -76,8 +76,8 @@ fn what_cannot_be_is_refused_in_one_sentence() {
          there"
     );
     assert_eq!(
-        told(&["host.tlbs_hold=half"]),
-        "--set: host.tlbs_hold = \"half\": give final or halves; did you mean `halves`?"
+        told(&["host.tlbs_hold=finl"]),
+        "--set: host.tlbs_hold = \"finl\": give final or halves; did you mean `final`?"
     );
     assert!(
         told(&["host.memory.bytes=5"]).starts_with("--set: host.memory.bytes = \"5\": give a mul")

@@ -113,10 +113,15 @@ impl Player {
 }
 
 /// What a line may say of a TLB, and the component of each.
-const TLBS: [(&str, &str); 4] =
-    [("l1", "tlb.l1d"), ("l2", "tlb.l2"), ("range", "tlb.range"), ("segment", "segment")];
+const TLBS: [(&str, &str); 5] = [
+    ("l1", "tlb.l1d"),
+    ("l2", "tlb.l2"),
+    ("nested", "tlb.nested"),
+    ("range", "tlb.range"),
+    ("segment", "segment"),
+];
 /// What a line may count, and the component and counter of each. What it does not name is 0.
-const COUNTS: [(&str, &str, &str); 8] = [
+const COUNTS: [(&str, &str, &str); 15] = [
     ("walks", "walker", "walks"),
     ("references", "walker", "references"),
     ("faults", "os", "faults"),
@@ -125,6 +130,13 @@ const COUNTS: [(&str, &str, &str); 8] = [
     ("shootdowns", "os", "shootdowns"),
     ("range walks", "range_walker", "walks"),
     ("range references", "range_walker", "references"),
+    ("splintered", "walker", "splintered"),
+    ("guest references", "walker.guest", "references"),
+    ("host walks", "walker.host", "walks"),
+    ("host references", "walker.host", "references"),
+    ("host faults", "host.os", "faults"),
+    ("host promotions", "host.os", "promotions"),
+    ("invepts", "host.os", "invepts"),
 ];
 
 /// What a step did, in the words of a case: all that happened, in the order of the lists above, and of the

@@ -2,9 +2,11 @@
 
 mod common;
 
-use common::{config, play, tiny};
-use octavo_config::{FirstLevel, MachineConfig, Ways};
-use octavo_machine::designs::{Conventional, Hardware, Setup};
+use common::{config, level, play, tiny};
+use octavo_config::{
+    FirstLevel, FragmentationConfig, HostConfig, MachineConfig, MemoryConfig, TlbsHold, Ways,
+};
+use octavo_machine::designs::{Conventional, DESIGNS, Hardware, Need, Setup};
 use octavo_machine::{Counters, Env, Machine, Run, Sim};
 use octavo_oracle::strategies::{RandomStream, stream};
 use octavo_os::frames::{Frames, MemoryShape, Order};
@@ -144,6 +146,58 @@ proptest! {
             }
             prop_assert_eq!(counted[1].get("tlb.range", "hits"), Some(0));
             prop_assert_eq!(counted[2].get("segment", "hits"), Some(0));
+        }
+    }
+
+    /// A guest all of whose memory is in pages of 1 GiB, which the nested TLB always has.
+    #[test]
+    fn above_pages_of_a_gigabyte_a_guest_is_as_if_it_were_alone(stream in stream(1..150)) {
+        let mut alone = tiny();
+        alone.memory.bytes = 2 << 30;
+        let largest = [PageSize::LARGEST];
+        let guest = |policy: &str| {
+            let host = HostConfig {
+                policy: policy.to_owned(),
+                tlbs_hold: TlbsHold::Final,
+                memory: MemoryConfig {
+                    bytes: 4 << 30,
+                    largest_block: PageSize::LARGEST,
+                    fragmentation: FragmentationConfig::Empty,
+                },
+                page_table: alone.page_table,
+                tlb: Some(level(0, &[("1g", 2, 2, &largest)])),
+                walk_caches: alone.walker.caches.clone(),
+            };
+            MachineConfig { host: Some(host), ..alone.clone() }
+        };
+        for known in DESIGNS {
+            let ranged = Hardware::by_name(known.hardware).unwrap().needs == Some(Need::Ranges);
+            let guest = guest(match ranged {
+                false => "hugetlb:all_anonymous=1GiB:nr_gigantic_pages=2",
+                true => "eager:largest=1GiB",
+            });
+            let policy = PolicyConfig::parse(known.policy).unwrap();
+            let counted = played_on(guest.clone(), &stream, vec![
+                machine(&alone, known.hardware, &policy),
+                machine(&guest, known.hardware, &policy),
+            ]);
+            let of = |counters: &Counters| -> Vec<_> {
+                let is_same = |component: &str, counter: &str| match component {
+                    "walker" => ["walks", "faulted"].contains(&counter),
+                    "range_walker" => counter == "walks",
+                    "tlb.nested" | "tlb.nested.1g" => false,
+                    other => ["tlb", "os", "segment"].contains(&other.split('.').next().unwrap()),
+                };
+                let all = counters.iter().filter(|(component, counter, _)| is_same(component, counter));
+                all.map(|(component, counter, value)| (component.to_owned(), counter, value)).collect()
+            };
+            prop_assert_eq!(of(&counted[0]), of(&counted[1]), "{}", known.name);
+            for counter in ["references", "marked"] {
+                let alone = counted[0].get("walker", counter);
+                prop_assert_eq!(alone, counted[1].get("walker.guest", counter), "{}", known.name);
+            }
+            prop_assert!(counted[1].get("tlb.nested", "misses") <= Some(2), "{}", known.name);
+            prop_assert_eq!(counted[1].get("walker", "splintered"), Some(0));
         }
     }
 

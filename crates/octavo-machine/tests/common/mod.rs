@@ -5,8 +5,8 @@ pub mod naive;
 
 use octavo_config::{
     AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
-    MachineConfig, MemoryConfig, PageSizes, PageTableConfig, TlbArray, TlbConfig, TlbLevel,
-    WalkCache, WalkerConfig, Ways,
+    HostConfig, MachineConfig, MemoryConfig, PageSizes, PageTableConfig, TlbArray, TlbConfig,
+    TlbLevel, TlbsHold, WalkCache, WalkerConfig, Ways,
 };
 use octavo_hw::{PteEntry, Replacement};
 use octavo_machine::designs::DesignSpec;
@@ -79,6 +79,20 @@ pub fn tiny() -> MachineConfig {
         },
         host: None,
     }
+}
+
+/// The same machine as a guest of a small host with so much memory, under the policy of each design.
+pub fn hosted(machine: MachineConfig, memory_log2: u8, keeps_halves: bool) -> MachineConfig {
+    let sizes = [PageSize::BASE, PageSize::HUGE];
+    let host = HostConfig {
+        policy: HostConfig::OF_DESIGN.to_owned(),
+        tlbs_hold: if keeps_halves { TlbsHold::Halves } else { TlbsHold::Final },
+        memory: MemoryConfig { bytes: 1 << memory_log2, ..machine.memory.clone() },
+        page_table: machine.page_table,
+        tlb: Some(level(1, &[("main", 6, 3, &sizes)])),
+        walk_caches: machine.walker.caches.clone(),
+    };
+    MachineConfig { host: Some(host), ..machine }
 }
 
 /// Designs on a machine, all that can be checked checked.
