@@ -178,7 +178,8 @@ def configure_sim(
     """Checks the choices against each other and fills in the defaults. Raises UsageError.
 
     `settings` change the machine, as `{"tlb.l2.main.entries": 2048}` or as `KEY=VALUE`.
-    `virtualised` gives it a host, and so does `host_policy`, which is that host's. `scope` is what `octavo.configuration.resolve_scope` takes.
+    `virtualised` gives it a host, and so does `host_policy`, which is that host's. `scope` is what
+    `octavo.configuration.resolve_scope` takes.
     """
     resolved = resolve_scope(**scope)
     at_turns, quantum_instructions = choose_processes(processes, quantum)

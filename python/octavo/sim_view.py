@@ -178,9 +178,7 @@ def _misses_of(level: str) -> Callable[[Simulated], Value]:
     return lambda one: one.misses(level)
 
 
-def _os(
-    name: str, counter: str, *, component: str = "os", is_marked: bool = True
-) -> _Measure:
+def _os(name: str, counter: str, *, component: str = "os", is_marked: bool = True) -> _Measure:
     return _Measure(
         name,
         lambda one: one.count(component, counter),

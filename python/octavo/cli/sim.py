@@ -103,8 +103,8 @@ def sim(
         str | None,
         typer.Option(
             metavar="POLICY",
-            help="The policy of page sizes of the host, such as thp; makes the machine --virtualised "
-            "(default: each design's own).",
+            help="The policy of page sizes of the host, such as thp; makes the machine "
+            "--virtualised (default: each design's own).",
         ),
     ] = None,
     perf_4k: Annotated[
