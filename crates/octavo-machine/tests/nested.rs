@@ -9,13 +9,13 @@ mod play;
 #[path = "nested/policies.rs"]
 mod policies;
 
-use common::check_laws;
+use common::{check_laws, config};
 use machines::{Kind, Translates, kind, machine};
 use octavo_config::TlbsHold;
-use octavo_machine::Counters;
 use octavo_machine::designs::colt;
+use octavo_machine::{Batch, Counters, FetchSets, Filter, Front, Image, ImageId, Lines, Mark, Sim};
 use octavo_oracle::strategies::{RandomStream, Step, stream};
-use octavo_types::Instructions;
+use octavo_types::{Consumer, Instructions};
 use play::{Aside, Asides, asides, play, play_naively};
 use policies::HostPolicy;
 use proptest::prelude::*;
@@ -39,17 +39,25 @@ fn compare(
         play(&mut *machine, (&config, kind.policy), stream, asides);
         prop_assert_eq!(machine.stopped(), None);
         prop_assert_eq!(machine.check(), Ok(()));
-        let ours = machine.counters();
-        let differ = expected.iter().filter_map(|(component, counter, value)| {
-            let told = ours.get(component, counter);
-            let is_right = told == Some(value);
-            (!is_right).then(|| format!("{component} {counter}: {told:?}, not {value}"))
-        });
-        let differ: Vec<String> = differ.collect();
-        prop_assert!(differ.is_empty(), "{instructions}, {translates:?}, {kind:?}: {differ:#?}");
-        check_laws(&ours)?;
+        are_equal(
+            &machine.counters(),
+            &expected,
+            &format!("{instructions}, {translates:?}, {kind:?}"),
+        )?;
     }
     Ok(expected)
+}
+
+/// Whether a machine has counted what was expected.
+fn are_equal(ours: &Counters, expected: &Counters, of: &str) -> Result<(), TestCaseError> {
+    let differ = expected.iter().filter_map(|(component, counter, value)| {
+        let told = ours.get(component, counter);
+        let is_right = told == Some(value);
+        (!is_right).then(|| format!("{component} {counter}: {told:?}, not {value}"))
+    });
+    let differ: Vec<String> = differ.collect();
+    prop_assert!(differ.is_empty(), "{of}: {differ:#?}");
+    check_laws(ours)
 }
 
 /// That a stream of one kind makes all of this happen.
@@ -87,6 +95,74 @@ proptest! {
         compare(Translates::Ranges, kind, &stream, &asides)?;
         compare(Translates::Segment, kind, &stream, &asides)?;
     }
+
+    /// What the front of a simulation leaves out is what nobody can tell apart, halves or not.
+    #[test]
+    fn so_do_simulations(stream in stream(1..120), kind in kind()) {
+        let kind = Kind { policy: HostPolicy::Base, is_fragmented: false, ..kind };
+        let mut machine = machine(kind);
+        machine.host.as_mut().unwrap().policy = "base".to_owned();
+        let mut sim = Sim::new(&config(machine.clone(), &["base4k", "thp"])).unwrap();
+        sim.event(&octavo_machine::everything());
+        common::play(&mut sim, &stream);
+        for (of, policy) in sim.machines().iter().zip(["base", "thp"]) {
+            let mut naive = Translates::Conventional(policy).naive(&machine, kind.policy);
+            play_naively(&mut naive, &stream, &Vec::new());
+            are_equal(&of.counters(), &naive.counters(), &format!("{policy}, {kind:?}"))?;
+        }
+    }
+}
+
+/// Two cores load a page each of the same guest; the host forks the virtual machine, so that both have to
+/// forget it all, and the one that does not run is interrupted for that.
+#[test]
+fn an_invept_reaches_all_cores() {
+    let kind = Kind {
+        machine: 0,
+        host: 2,
+        policy: HostPolicy::Snapshots,
+        tlbs_hold: TlbsHold::Final,
+        is_fragmented: false,
+    };
+    let mut config = machine(kind);
+    config.core.count = 2;
+    let mut machine =
+        Translates::Conventional("base").machine(&config, kind.policy, Instructions::PORTABLE);
+    let lines = Lines::of_bytes(64);
+    let mut front = Front::new(lines, Filter::Nothing, FetchSets::new(4, lines));
+    let mut image = Image::new(4);
+    let stream = octavo_oracle::strategies::loads(&[(0, 1, false)]);
+    let Step::Segment(number, addresses) = &stream.steps[0] else { unreachable!() };
+    let mut load = |front: &mut Front| {
+        front.execution(&mut image, *number, &stream.segments[*number], addresses);
+    };
+    front.mark(Mark::Begin { image: ImageId(0), copy_of: None });
+    for core in [0, 1] {
+        front.run(core, ImageId(0));
+        load(&mut front);
+    }
+    front.mark(Mark::Warm);
+    front.mark(Mark::Tick(1));
+    for core in [1, 0] {
+        front.run(core, ImageId(0));
+        load(&mut front);
+    }
+    machine.take(&front.take(Batch::default()));
+    assert_eq!(machine.check(), Ok(()));
+    let counters = machine.counters();
+    let get = |component, counter| counters.get(component, counter).unwrap();
+    // The fork; and as walkers may write to the guest's nodes, a copy of the node of the code and of that of
+    // the data, when the first core walks.
+    assert_eq!((get("host.os", "invepts"), get("host.os", "cores_interrupted")), (3, 3));
+    assert_eq!(get("host.os", "copy_on_write_faults"), 2);
+    for side in ["tlb.l1i", "tlb.l1d", "tlb.l2"] {
+        let walked = if side == "tlb.l2" { 4 } else { 2 };
+        assert_eq!((side, get(side, "misses")), (side, walked));
+    }
+    // The guest's walk caches stay: each walk of the four reads one entry of the guest's. For that and for the
+    // page the host's table is walked, and once more after each copy.
+    assert_eq!(get("walker.guest", "references"), 4);
+    assert_eq!(get("walker.host", "walks"), 4 * 2 + 2);
 }
 
 /// Stores that go through many pages of a heap twice, with work of the operating systems in between:

@@ -6,7 +6,7 @@ use octavo_config::{
 };
 use octavo_hw::Replacement;
 use octavo_machine::designs::{Conventional, DirectSegment, Rmm, Sizes};
-use octavo_machine::{Coalescing, Design, Env, Machine, Run};
+use octavo_machine::{Coalescing, ConfigError, Design, Env, Machine, Run};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
 use octavo_os::page_table::Format;
 use octavo_os::policy::{Policy, PolicyConfig};
@@ -157,22 +157,22 @@ impl Translates {
         let env = Env::new(config, guest, instructions).unwrap();
         let env = env.in_guest(config, host, host_os(config, policy), instructions).unwrap();
         let env = env.checked(instructions == Instructions::PORTABLE);
-        fn boxed<D: Design + 'static>(env: Env, design: D, on: Instructions) -> Box<dyn Run> {
-            Box::new(Machine::new(env, vec![design], on))
+        fn boxed<D: Design + 'static>(
+            (env, cores): (Env, u32),
+            instructions: Instructions,
+            make: impl Fn() -> Result<D, ConfigError>,
+        ) -> Box<dyn Run> {
+            let mmus = (0..cores).map(|_| make().unwrap()).collect();
+            Box::new(Machine::new(env, mmus, instructions))
         }
-        let tlb = &config.tlb;
+        let (tlb, parts, on) = (&config.tlb, (env, config.core.count), instructions);
         match self {
-            Translates::Conventional(_) => {
-                boxed(env, Conventional::new(tlb, instructions).unwrap(), instructions)
-            }
+            Translates::Conventional(_) => boxed(parts, on, || Conventional::new(tlb, on)),
             Translates::Coalescing(_, coalescing) => {
-                let design = Conventional::coalescing(tlb, coalescing, instructions).unwrap();
-                boxed(env, design, instructions)
+                boxed(parts, on, || Conventional::coalescing(tlb, coalescing, on))
             }
-            Translates::Ranges => boxed(env, Rmm::new(tlb, instructions).unwrap(), instructions),
-            Translates::Segment => {
-                boxed(env, DirectSegment::new(tlb, instructions).unwrap(), instructions)
-            }
+            Translates::Ranges => boxed(parts, on, || Rmm::new(tlb, on)),
+            Translates::Segment => boxed(parts, on, || DirectSegment::new(tlb, on)),
         }
     }
 
