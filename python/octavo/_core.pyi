@@ -351,7 +351,9 @@ class MachineCounts(TypedDict):
     """Whether it is a bound that nobody can build, to compare others with."""
 
 class SimProcess(ProcessCounts):
-    """A process image with what each design did; the warm-up is in no count."""
+    """A process image with what each design did; the warm-up is in no count, but where processes
+    took turns: nobody's own it is.
+    """
 
     machines: list[MachineCounts]
     mapped: bool
@@ -361,6 +363,10 @@ class SharedMachines(TypedDict):
     """What each design did with processes that took turns on it; the warm-up is in no count."""
 
     instructions: int
+    fetches: int
+    loads: int
+    stores: int
+    modifies: int
     references: int
     machines: list[MachineCounts]
 

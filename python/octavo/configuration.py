@@ -58,6 +58,16 @@ class Scope:
         """What comes before anything is counted, if anything does."""
         return f"{self.skip_instructions} instructions to skip" if self.skip_instructions else None
 
+    @property
+    def turn_instructions(self) -> int | None:
+        """How long a turn is, where the processes of all traces take turns."""
+        return None
+
+    @property
+    def counts_instructions(self) -> str | None:
+        """The option that wants a trace to have instructions, if any does."""
+        return None
+
     def resolved(self) -> dict[str, Any]:
         """Plain data, for the manifest."""
         return {

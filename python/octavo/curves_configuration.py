@@ -109,14 +109,14 @@ class CurvesConfiguration(Scope):
     """Fully associative TLBs and working sets from some of the pages."""
 
     @property
-    def takes_turns(self) -> bool:
-        """Whether processes do, and which of them runs when matters."""
-        return self.processes != "apart"
+    def turn_instructions(self) -> int | None:
+        """How long a turn is, where the processes of all traces take turns."""
+        return None if self.processes == "apart" else self.quantum_instructions
 
     @property
     def counts_instructions(self) -> str | None:
         """The option that wants a trace to have instructions, if any does."""
-        if self.takes_turns:
+        if self.processes != "apart":
             return f"--processes {self.processes}"
         return None if self.flush_every_instructions is None else "--flush-every"
 
@@ -136,7 +136,7 @@ class CurvesConfiguration(Scope):
             "classified": None if self.classified is None else self.classified.core(),
             "threads": self.threads,
             "processes": self.processes,
-            "quantum_instructions": self.quantum_instructions if self.takes_turns else None,
+            "quantum_instructions": self.turn_instructions,
             "flush_every_instructions": self.flush_every_instructions,
             # Only where there is one: what is exact says nothing of samples.
             **({} if self.sample is None else {"sample_pages": self.sample.resolved()}),
@@ -163,7 +163,7 @@ class CurvesConfiguration(Scope):
             )
         else:
             yield SHARED_THREADS_NOTE
-        if self.takes_turns:
+        if self.processes != "apart":
             yield "The kernel's own references are not seen."
         else:
             yield KERNEL_NOTE

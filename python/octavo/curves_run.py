@@ -72,12 +72,7 @@ def execute_curves(
 ) -> CurvesResult:
     """Runs a resolved configuration; `make_run` lets tests put their own tracer in place."""
     result, circumstances = trace_program(
-        command,
-        configuration,
-        configuration.analysis,
-        on_progress,
-        make_run=make_run,
-        verb=VERB,
+        command, configuration, configuration.analysis, on_progress, make_run=make_run, verb=VERB
     )
     return _finished(result, configuration, circumstances)
 
@@ -90,15 +85,7 @@ def execute_curves_of_trace(
 ) -> CurvesResult:
     """Reads a trace, or several, to the end, or as far as it can be read. Raises OctavoError."""
     result, circumstances = replay_trace(
-        names,
-        configuration,
-        configuration.analysis,
-        on_progress,
-        format,
-        quantum_instructions=(
-            configuration.quantum_instructions if configuration.takes_turns else None
-        ),
-        counts_instructions=configuration.counts_instructions,
+        names, configuration, configuration.analysis, on_progress, format
     )
     return _finished(result, configuration, circumstances)
 

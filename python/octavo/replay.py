@@ -29,26 +29,21 @@ def replay_trace(
     make_analysis: Callable[[], Analysis[Found]],
     on_progress: Callable[[TraceProgress], None],
     format: str | None = None,
-    *,
-    quantum_instructions: int | None = None,
-    counts_instructions: str | None = None,
 ) -> tuple[Found, Circumstances]:
-    """Reads a trace to its end, or as far as it can be read. Raises OctavoError.
-
-    With `quantum_instructions` the processes of all of the traces take turns, so long each; and
-    `counts_instructions` is an option that cannot do without instructions.
+    """Reads a trace, or several whose processes take turns, to the end, or as far as can be read.
+    Raises OctavoError.
     """
     started_at = datetime.now(timezone.utc)
     traces = [open_trace(name, format=format) for name in names]
     all_said = [manifest_of(name, trace) for name, trace in zip(names, traces, strict=True)]
     for name, trace, said in zip(names, traces, all_said, strict=True):
         _refuse_samples(name, trace.facts(), said)
-        _refuse_without_instructions(name, trace.facts(), counts_instructions)
+        _refuse_without_instructions(name, trace.facts(), scope.counts_instructions)
     name, said = ", ".join(names), all_said[0]
-    if quantum_instructions is None:
+    if scope.turn_instructions is None:
         (trace,) = traces
     else:
-        trace = _taking_turns(traces, quantum_instructions)
+        trace = _taking_turns(traces, scope.turn_instructions)
     try:
         run = TraceRun(
             trace,
@@ -65,7 +60,7 @@ def replay_trace(
     result, facts = run.result()
     result["elapsed_seconds"] = time.monotonic() - began
     _refuse_samples(name, facts, said)
-    _refuse_without_instructions(name, facts, counts_instructions)
+    _refuse_without_instructions(name, facts, scope.counts_instructions)
     _check_counted(name, result, scope, interrupted_by)
     about: dict[str, Any] = {} if said is None else said["about"]
     return result, Circumstances(

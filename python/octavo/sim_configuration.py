@@ -71,14 +71,14 @@ class SimConfiguration(Scope):
         return float(self.machine["core"]["base_cpi"])
 
     @property
-    def takes_turns(self) -> bool:
-        """Whether processes do."""
-        return self.processes != "apart"
+    def turn_instructions(self) -> int | None:
+        """How long a turn is, where the processes of all traces take turns."""
+        return None if self.processes == "apart" else self.quantum_instructions
 
     @property
     def counts_instructions(self) -> str | None:
         """The option that wants a trace to have instructions, if any does."""
-        if self.takes_turns:
+        if self.processes != "apart":
             return f"--processes {self.processes}"
         if self.warm_up_instructions:
             return "--warm-up"
@@ -102,7 +102,7 @@ class SimConfiguration(Scope):
             "interval_instructions": self.interval_instructions,
             "checked": self.checked,
             "processes": self.processes,
-            "quantum_instructions": self.quantum_instructions if self.takes_turns else None,
+            "quantum_instructions": self.turn_instructions,
             "measured": None if self.measured is None else self.measured.resolved(),
             **super().resolved(),
         }
@@ -110,7 +110,8 @@ class SimConfiguration(Scope):
     def notes(self) -> list[str]:
         """What is modelled and what is not, a sentence each."""
         warm = (
-            f"The first {self.warm_up_instructions} instructions of each process image are "
+            f"The first {self.warm_up_instructions} instructions of "
+            f"{'each process image' if self.processes == 'apart' else 'all of them together'} are "
             "simulated and not counted."
         )
         return [
@@ -134,7 +135,7 @@ class SimConfiguration(Scope):
         )
 
     def _sharing_notes(self) -> Iterator[str]:
-        if self.takes_turns:
+        if self.processes != "apart":
             told = (
                 "told apart by identifiers" if self.processes == "asid" else "emptied at a switch"
             )

@@ -85,7 +85,8 @@ class SimResult(Finished):
         """Every number."""
         counted = self.counted
         untraced = counted["untraced_processes"]
-        rows = rows_of(counted["processes"], self.by_process, self.total, untraced)
+        shared = counted.get("shared")
+        rows = rows_of(counted["processes"], self.by_process, self.total, untraced, shared)
         return [*rows, *time_rows(self.configuration.designs, self.times())]
 
     def table(self) -> pa.Table:

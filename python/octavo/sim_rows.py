@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import pyarrow as pa
 
@@ -12,7 +12,7 @@ from octavo.rows import event_counts, summed_counters
 from octavo.sim_model import Counts, Simulated
 
 if TYPE_CHECKING:
-    from octavo._core import SimProcess
+    from octavo._core import SharedMachines, SimProcess
 
 
 class SimRow(TypedDict, total=False):
@@ -46,11 +46,13 @@ def rows_of(
     by_process: Sequence[Sequence[Simulated]],
     total: Sequence[Simulated],
     untraced: int,
+    shared: SharedMachines | None = None,
 ) -> Iterator[SimRow]:
     """The whole program's rows first; then each process's, when there were several. Intervals are
-    a process's own: where there is one, they are the program's; so they are where all took turns.
+    a process's own: where there is one, they are the program's; so they are where all took turns,
+    and where `shared` tells what all of them did after the warm-up.
     """
-    yield from _stream_rows(processes)
+    yield from _stream_rows(processes, shared)
     yield SimRow(component="stream", counter="processes", value=len(processes))
     yield SimRow(component="stream", counter="untraced_processes", value=untraced)
     for one in total:
@@ -89,9 +91,12 @@ def time_rows(
                 )
 
 
-def _stream_rows(processes: Sequence[SimProcess]) -> Iterator[SimRow]:
+def _stream_rows(
+    processes: Sequence[SimProcess], shared: SharedMachines | None = None
+) -> Iterator[SimRow]:
+    warm: Mapping[str, Any] = shared or {}
     for counter, value in summed_counters(processes).items():
-        yield SimRow(component="stream", counter=counter, value=value)
+        yield SimRow(component="stream", counter=counter, value=warm.get(counter, value))
     for name, number in event_counts(processes):
         yield SimRow(component="stream.events", counter=name, value=number)
 

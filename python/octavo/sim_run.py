@@ -36,16 +36,11 @@ def sim(
     designs: Sequence[str] = DEFAULT_DESIGNS,
     settings: Mapping[str, Setting] | Sequence[str] = (),
     *,
-    warm_up: int = 0,
-    interval: int | None = None,
-    check: bool = False,
-    perf_4k: str | None = None,
-    perf_thp: str | None = None,
     format: str | None = None,
     tracer: str | None = None,
     follow_children: bool | None = None,
     on_progress: Callable[[Any], None] | None = None,
-    **scope: Any,
+    **choices: Any,
 ) -> SimResult:
     """Runs a program, or reads a trace, on machines of several designs side by side.
 
@@ -53,18 +48,18 @@ def sim(
     >>> result.design("thp").translation_share  # doctest: +SKIP
 
     `machine` is a preset or a TOML file, which `settings` change, as `{"memory.bytes": "8GiB"}`.
-    `warm_up` instructions are simulated and not counted; there is a row of each counter for every
-    `interval` instructions; `check` compares each translation with the page table's. `perf_4k` and
-    `perf_thp` are files of `perf stat -x,` of the program without and with transparent huge pages,
-    for an execution time from what was measured. `scope` is `processes` ("apart", or "asid" or
-    "flush": the processes of the traces take turns) and `quantum` (instructions), and `layout`,
-    `skip_instructions`, `max_instructions` and `between_marks`, as of `octavo.run`.
+    Of the `choices`, `warm_up` instructions are simulated and not counted; there is a row of each
+    counter for every `interval` instructions; `check` compares each translation with the page
+    table's; `perf_4k` and `perf_thp` are files of `perf stat -x,` of the program without and with
+    transparent huge pages, for an execution time from what was measured; with `processes` "asid" or
+    "flush" the processes of the traces take turns of `quantum` instructions. `layout`,
+    `skip_instructions`, `max_instructions` and `between_marks` are as of `octavo.run`.
     Raises OctavoError with one clear sentence.
     """
     words = [command] if isinstance(command, str) else command
     is_trace = means_traces(
         words,
-        processes=scope.get("processes", "apart"),
+        processes=choices.get("processes", "apart"),
         format=format,
         tracer=tracer,
         follow_children=follow_children,
@@ -74,14 +69,9 @@ def sim(
         machine=machine,
         designs=designs,
         settings=settings,
-        warm_up=warm_up,
-        interval=interval,
-        check=check,
-        perf_4k=perf_4k,
-        perf_thp=perf_thp,
         tracer=tracer or "octavo",
         follow_children=follow_children is not False,
-        **scope,
+        **choices,
     )
     show = on_progress or (lambda progress: None)
     if is_trace:
@@ -110,15 +100,7 @@ def execute_sim_of_trace(
 ) -> SimResult:
     """Reads a trace, or several, to the end, or as far as it can be read. Raises OctavoError."""
     result, circumstances = replay_trace(
-        names,
-        configuration,
-        configuration.analysis,
-        on_progress,
-        format,
-        quantum_instructions=(
-            configuration.quantum_instructions if configuration.takes_turns else None
-        ),
-        counts_instructions=configuration.counts_instructions,
+        names, configuration, configuration.analysis, on_progress, format
     )
     return _finished(result, configuration, circumstances)
 

@@ -318,6 +318,20 @@ def test_processes_that_take_turns_share_a_machine(strided: SimResult) -> None:
     assert results["flush"].total[0].count("tlb.l2", "misses") == 20 * 1025
 
 
+def test_a_warm_up_of_processes_that_take_turns_is_theirs_together() -> None:
+    """Two processes of 51200 instructions each, four to a load: a quarter of all is warm-up."""
+    one = "synth:strided?bytes=4MiB&stride=4KiB&references=10240&base=0x7f0000000000"
+    result = octavo.sim(
+        [one, one], designs=["base4k"], processes="asid", quantum=4096, warm_up=20480
+    )
+    assert result.total[0].instructions == 2 * 40960 - 20480
+    rows = [row for row in result.rows if row["component"] == "stream" and "process" not in row]
+    stream = {row["counter"]: row["value"] for row in rows}
+    assert stream["instructions"] == stream["fetches"] == 2 * 40960 - 20480
+    assert stream["references"] == stream["fetches"] + stream["loads"] + stream["stores"]
+    assert told(result, "base4k", "tlb.l1d", "accesses") == [stream["loads"]]
+
+
 def test_turns_are_for_traces() -> None:
     with pytest.raises(UsageError, match="--processes asid is for traces"):
         octavo.sim(["true"], processes="asid")

@@ -17,19 +17,9 @@ from octavo.execution_time import ExecutionTime
 from octavo.report.figures import figure_files
 from octavo.studies import tailored_page_sizes
 from octavo.studies.programs import Program, document
+from octavo.studies.tailored_measurement import BASE, BASELINE, COLT, TPS, Counted, Measurement
 from octavo.studies.tailored_memory import SHARES, SIZES, Coverage, coverages, fragmented
-from octavo.studies.tailored_page_sizes import (
-    BASE,
-    BASELINE,
-    COLT,
-    TPS,
-    Counted,
-    Measurement,
-    Study,
-    known_designs,
-    measure,
-    to_settings,
-)
+from octavo.studies.tailored_page_sizes import Study, known_designs, measure, to_settings
 from octavo.studies.tailored_page_sizes_claims import CLAIMS
 from octavo.studies.tailored_page_sizes_figures import figures_of
 from octavo.studies.tailored_page_sizes_text import to_document, to_markdown
@@ -38,7 +28,7 @@ from octavo.units import KIB, MIB
 
 TRACE = "synth:gups?table=8MiB&updates=20k"
 ALL = (BASELINE, BASE, TPS, COLT, "rmm")
-FIGURES = [f"figure-{number}" for number in (8, 9, 10, 11, 13, 15, 16, 18)]
+FIGURES = [f"figure-{number}" for number in (8, 9, 10, 11, 13, 14, 15, 16, 18)]
 
 
 def counted(misses: int, references: int, pages: dict[int, int] | None = None) -> Counted:
@@ -63,6 +53,12 @@ def like_the_paper(name: str, kind: Any = "workload") -> Measurement:
             "rmm": counted(1000, 15),
         },
         fragmented={BASELINE: counted(1000, 1000), TPS: counted(990 if name == "gups" else 500, 9)},
+        smt={
+            BASELINE: counted(1000, 1000),
+            TPS: counted(20, 20),
+            COLT: counted(700, 900),
+            "rmm": counted(1000, 100),
+        },
     )
 
 
@@ -78,7 +74,9 @@ def unlike_the_paper(name: str) -> Measurement:
         "rmm": counted(700, 990),
     }
     gains = {BASELINE: counted(1000, 1000), TPS: counted(100 if name == "gups" else 999, 900)}
-    return replace(like_the_paper(name), growth_2m=2.0, designs=designs, fragmented=gains)
+    return replace(
+        like_the_paper(name), growth_2m=2.0, designs=designs, fragmented=gains, smt=designs
+    )
 
 
 def memory(middle: float) -> tuple[Coverage, ...]:
@@ -136,7 +134,7 @@ def test_the_page_and_the_document(study: Study) -> None:
     for wanted in (
         "Figures 8 and 9", "Figures 10, 11 and 16", "Figure 13", "Figure 15", "Figure 18",
         "Left out: xz (not installed).", "Only 3 programs ran", "`colt`: this Octavo has no such",
-        "gups with rmm: memory ran out when it is fragmented", "Figure 14 (with SMT",
+        "gups with rmm: memory ran out when it is fragmented", "Figure 14: the same with a second",
         "the same to the byte for 3 of 3 programs",
     ):  # fmt: skip
         assert wanted in text
@@ -206,15 +204,22 @@ def test_what_is_simulated_is_what_is_measured(tmp_path: Path) -> None:
     assert not isinstance(touched, str), touched
     assert not isinstance(empty, str), empty
     assert not isinstance(short, str), short
+    turns = ["--processes", "asid", "--quantum", "100"]
+    shared = document(["sim", *turns, "--design", f"{BASELINE},{TPS}", TRACE, TRACE], tmp_path)
+    assert not isinstance(shared, str), shared
     subject = Subject(Program("updates", (TRACE,)), "workload", {})
-    m = measure(subject, touched, empty, short, designs)
+    m = measure(subject, touched, empty, short, shared, designs)
     direct = sim(TRACE, designs=list(designs))
     for one in direct.total:
         mine = m.designs[one.design]
         assert mine.misses == one.misses("l1d")
         assert mine.time.cycles == pytest.approx(one.cycles)
         assert sum(size * n for size, n in mine.pages.items()) == one.count("os", "resident_bytes")
-    assert set(m.fragmented) == {BASELINE, TPS}
+    assert set(m.fragmented) == set(m.smt) == {BASELINE, TPS}
+    both = sim([TRACE, TRACE], designs=[TPS], processes="asid", quantum=100).design(TPS)
+    assert m.smt[TPS].misses == both.misses("l1d")
+    assert m.smt[TPS].time.cycles == pytest.approx(both.cycles)
+    assert m.smt[BASELINE].misses > 2 * m.designs[BASELINE].misses, "they share its entries"
     assert m.designs[TPS].resident_bytes == m.designs[BASE].resident_bytes
     assert max(m.designs[TPS].pages) > 2 * MIB >= max(m.fragmented[TPS].pages)
     assert m.touched_bytes >= 8 * MIB

@@ -89,7 +89,7 @@ fn main() {
     let machine = resolved.unwrap_or_else(|error| panic!("{error}")).into_config();
     let config = |designs: &[String]| SimConfig {
         machine: machine.clone(),
-        start: machine.memory.start().expect("a preset's"),
+        start: machine.memory.start().expect("a preset's").into(),
         designs: designs.iter().map(|name| parse(name)).collect(),
         native_layout: false,
         warm_up_instructions: 0,

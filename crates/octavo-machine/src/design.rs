@@ -12,6 +12,10 @@ use crate::tlb::Held;
 /// The memory-management unit of one core: how a reference finds where its page lies. It reaches
 /// page walks, the operating system and the caches only through its [`Env`].
 pub trait Design: Send {
+    /// Whether what one side misses may change what the other finds: then the front leaves out only what
+    /// follows right behind that which it repeats.
+    const INTERLEAVES: bool = false;
+
     /// Translates a reference and [those that repeat it](LineAccess::lookups): the base frame in
     /// which its base page lies, or none where memory has run out.
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber>;
@@ -25,31 +29,36 @@ pub trait Design: Send {
     /// Adds what it counted.
     fn tell(&self, counters: &mut Counters);
 
-    /// A reference: here the page is translated before any cache is asked.
+    /// A reference: here the page is translated before any cache is asked. Says what
+    /// [`Design::translate`] does.
     #[inline(always)]
-    fn access(&mut self, env: &mut Env, access: LineAccess) -> Option<()> {
+    fn access(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
         let frame = self.translate(env, access)?;
         env.access_line(access, frame);
-        Some(())
+        Some(frame)
     }
 
     /// [`Env::walk`]; what has become stale by it is forgotten here. The machine tells other cores.
     fn walk(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Walked> {
-        let told = env.stale().len();
-        let walked = env.walk(page, access.kind());
-        for stale in &env.stale()[told..] {
-            self.forget(env.asid_of(stale.process), &stale.pages);
-        }
-        walked
+        forgetting(self, env, |env| env.walk(page, access.kind()))
     }
 
     /// [`Env::resolve`]; what has become stale by it is forgotten here.
     fn resolve(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Held> {
-        let told = env.stale().len();
-        let held = env.resolve(page, access.kind());
-        for stale in &env.stale()[told..] {
-            self.forget(env.asid_of(stale.process), &stale.pages);
-        }
-        held
+        forgetting(self, env, |env| env.resolve(page, access.kind()))
     }
+}
+
+/// Asks something of the rest of the machine; the design forgets what has become stale by that.
+fn forgetting<D: Design + ?Sized, T>(
+    design: &mut D,
+    env: &mut Env,
+    ask: impl FnOnce(&mut Env) -> T,
+) -> T {
+    let told = env.stale().len();
+    let answer = ask(env);
+    for stale in &env.stale()[told..] {
+        design.forget(env.asid_of(stale.process), &stale.pages);
+    }
+    answer
 }

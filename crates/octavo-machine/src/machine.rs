@@ -39,14 +39,17 @@ pub trait Run: Send {
     /// Whether no frame was lost, and every page table says what memory holds; else what is wrong.
     fn check(&self) -> Result<(), String>;
 
-    /// All of that.
+    /// Why it could not go on, if it could not.
+    fn stopped(&self) -> Option<String>;
+
+    /// As [`Design::INTERLEAVES`].
+    fn interleaves(&self) -> bool;
+
+    /// What it counted, and why it stopped if it did.
     fn played(&self) -> Played {
         let intervals = self.intervals().to_vec();
         Played { counters: self.counters(), intervals, stopped: self.stopped() }
     }
-
-    /// Why it could not go on, and after how many accesses of lines, if it could not.
-    fn stopped(&self) -> Option<String>;
 }
 
 /// A machine.
@@ -57,8 +60,6 @@ pub struct Machine<D> {
     /// Those that live.
     processes: FxHashMap<ImageId, ProcessId>,
     instructions: Instructions,
-    /// Whether each translation is compared with what the page table says.
-    is_checked: bool,
     /// What the warm-up had, once it is over.
     warm: Option<Counters>,
     interval: Counters,
@@ -67,13 +68,12 @@ pub struct Machine<D> {
 
 impl<D: Design> Machine<D> {
     /// A machine whose cores have these units, one each.
-    pub fn new(env: Env, mmus: Vec<D>, instructions: Instructions, is_checked: bool) -> Self {
+    pub fn new(env: Env, mmus: Vec<D>, instructions: Instructions) -> Self {
         Machine {
             env,
             mmus,
             processes: FxHashMap::default(),
             instructions,
-            is_checked,
             warm: None,
             interval: Counters::default(),
             intervals: Vec::new(),
@@ -102,7 +102,7 @@ impl<D: Design> Machine<D> {
                 let parent = copy_of.map(|parent| self.processes[&parent]);
                 let began = self.env.with_os(|os| match parent {
                     Some(parent) => os.fork(parent),
-                    None => os.memory_mut().spawn(),
+                    None => os.spawn(),
                 });
                 if let Some(process) = began {
                     self.processes.insert(*image, process);
@@ -160,7 +160,10 @@ impl<D: Design> Compiled for Part<'_, D> {
         let Part { machine, accesses } = self;
         let core = machine.env.core();
         for access in accesses {
-            machine.mmus[core].access(&mut machine.env, *access)?;
+            let frame = machine.mmus[core].access(&mut machine.env, *access)?;
+            if machine.env.is_checked() {
+                machine.env.check(*access, frame);
+            }
             if !machine.env.stale().is_empty() {
                 machine.tell_cores(Some(core));
             }
@@ -169,35 +172,13 @@ impl<D: Design> Compiled for Part<'_, D> {
     }
 }
 
-/// The same, each translation compared with the page table.
-fn run_checked<D: Design>(machine: &mut Machine<D>, accesses: &[LineAccess]) -> Option<()> {
-    let core = machine.env.core();
-    for access in accesses {
-        let frame = machine.mmus[core].translate(&mut machine.env, *access)?;
-        let page = machine.env.page(*access);
-        let table = &machine.env.os().memory().process(machine.env.process()).table;
-        let leaf = table.leaf(page).expect("what was translated is mapped");
-        assert_eq!(frame, leaf.frame_of(page), "page {:#x} lies elsewhere", page.raw());
-        let stores = access.kind() == crate::front::Kind::Store;
-        assert!(!stores || leaf.rights.write, "page {:#x} is not to be stored to", page.raw());
-        machine.env.access_line(*access, frame);
-        machine.tell_cores(Some(core));
-    }
-    Some(())
-}
-
 impl<D: Design> Run for Machine<D> {
     fn take(&mut self, batch: &Batch) {
         for (accesses, mark) in batch.parts() {
             if self.env.out_of_memory().is_some() {
                 return;
             }
-            let played = if self.is_checked {
-                run_checked(self, accesses)
-            } else {
-                self.instructions.run(Part { machine: self, accesses })
-            };
-            if played.is_none() {
+            if self.instructions.run(Part { machine: self, accesses }).is_none() {
                 return;
             }
             if let Some(mark) = mark {
@@ -221,6 +202,10 @@ impl<D: Design> Run for Machine<D> {
 
     fn check(&self) -> Result<(), String> {
         self.env.os().memory().check()
+    }
+
+    fn interleaves(&self) -> bool {
+        D::INTERLEAVES
     }
 
     fn stopped(&self) -> Option<String> {

@@ -39,7 +39,7 @@ impl Player {
         let design = design.unwrap_or_else(|error| panic!("{}: {error}", case.title));
         let machine = machine.into_config();
         let config = SimConfig {
-            start: machine.memory.start().expect("no snapshot"),
+            start: machine.memory.start().expect("no snapshot").into(),
             machine,
             designs: vec![design],
             native_layout: false,

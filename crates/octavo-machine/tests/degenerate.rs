@@ -9,16 +9,19 @@ use octavo_machine::{Counters, Env, Machine, Run, Sim};
 use octavo_oracle::strategies::{RandomStream, stream};
 use octavo_os::frames::{Frames, MemoryShape, Order};
 use octavo_os::page_table::Format;
-use octavo_os::policy::{PolicyConfig, TpsConfig};
+use octavo_os::policy::{OsConfig, PolicyConfig, TpsConfig};
 use octavo_os::{Memory, Os};
 use octavo_types::{Instructions, PageSize};
 use proptest::prelude::*;
 
 /// A machine, however well its parts fit.
 fn machine(config: &MachineConfig, hardware: &str, policy: &PolicyConfig) -> Box<dyn Run> {
-    let start = config.memory.start().unwrap();
+    let start = config.memory.start().unwrap().into();
     let setup = Setup { instructions: Instructions::PORTABLE, is_checked: true, start };
-    Hardware::by_name(hardware).unwrap().make(config, &setup, policy).unwrap()
+    Hardware::by_name(hardware)
+        .unwrap()
+        .make(config, &setup, &OsConfig::new(policy.clone()))
+        .unwrap()
 }
 
 /// What machines count of a stream.
@@ -149,7 +152,7 @@ proptest! {
     #[test]
     fn without_free_huge_blocks_pages_are_small(stream in stream(1..150)) {
         let config = tiny();
-        let start = config.memory.start().unwrap();
+        let start = config.memory.start().unwrap().into();
         let setup = Setup { instructions: Instructions::PORTABLE, is_checked: true, start };
         let small_blocks = |policy: &PolicyConfig| -> Box<dyn Run> {
             let largest = Order::of(PageSize::from_bytes(1 << 20).unwrap());
@@ -158,7 +161,7 @@ proptest! {
             let memory = Memory::new(Frames::new(shape), &[PageSize::HUGE], format);
             let env = Env::new(&config, Os::new(memory, policy.build()), setup.instructions).unwrap();
             let mmu = Conventional::new(&config.tlb, setup.instructions).unwrap();
-            Box::new(Machine::new(env, vec![mmu], setup.instructions, setup.is_checked))
+            Box::new(Machine::new(env.checked(setup.is_checked), vec![mmu], setup.instructions))
         };
         let thp = (octavo_os::policy::by_name("thp").unwrap().usual)();
         let mut counted = played(&stream, vec![small_blocks(&PolicyConfig::Base), small_blocks(&thp)]);

@@ -8,7 +8,7 @@ use octavo_config::{Fill, FirstLevel, MachineConfig};
 use octavo_hw::Replacement;
 use octavo_machine::Sim;
 use octavo_machine::designs::{Sizes, colt};
-use octavo_oracle::strategies::{RandomStream, Step, stream};
+use octavo_oracle::strategies::{RandomStream, Step, loads, stream};
 use octavo_os::frames::{Frames, MemoryShape, Order};
 use octavo_os::page_table::Format;
 use octavo_os::policy::{PolicyConfig, by_name};
@@ -135,6 +135,24 @@ proptest! {
     #[test]
     fn so_do_those_that_coalesce(stream in stream(1..120)) {
         compare(&tiny(), &stream, COLT)?;
+    }
+
+    /// Pages that were touched in order lie side by side, and are gone through twice.
+    #[test]
+    fn so_do_those_that_have_much_to_coalesce(
+        pages in 20u64..80,
+        then in prop::collection::vec((0u64..80, 1usize..4, prop::bool::weighted(0.1)), 1..150),
+        kind in 0..=KINDS,
+    ) {
+        let in_order = (0..pages).map(|page| (page, 1, false));
+        let steps: Vec<_> = in_order.clone().chain(in_order).chain(then).collect();
+        let machine = if kind == KINDS { tiny() } else { other(kind) };
+        compare(&machine, &loads(&steps), COLT)?;
+        let mut sim = Sim::new(&config(machine, &["colt_fa"])).unwrap();
+        play(&mut sim, &loads(&steps));
+        let counters = sim.machines()[0].counters();
+        let side = if kind == 0 { "tlb.l1.ranges" } else { "tlb.l1d.ranges" };
+        prop_assert!(counters.get(side, "hits") > Some(0));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use octavo_config::resolve;
 use octavo_machine::designs::{DESIGNS, DesignSpec};
 use octavo_machine::{Sim, SimConfig};
-use octavo_os::policy::{POLICIES, PolicyEntry};
+use octavo_os::policy::{OsConfig, POLICIES, PolicyEntry};
 use octavo_types::Instructions;
 use pyo3::prelude::*;
 
@@ -22,7 +22,8 @@ type Policy = (&'static str, &'static str, Vec<(&'static str, String)>);
 /// Every policy of page sizes, in order.
 #[pyfunction]
 pub fn policies() -> Vec<Policy> {
-    let told = |entry: &PolicyEntry| (entry.name, entry.about, (entry.usual)().set_as());
+    let told =
+        |entry: &PolicyEntry| (entry.name, entry.about, OsConfig::new((entry.usual)()).set_as());
     POLICIES.iter().map(told).collect()
 }
 
@@ -44,7 +45,7 @@ pub fn read_sim(
     let start = start.map_err(|error| failed(format!("memory.fragmentation: {error}")))?;
     let config = SimConfig {
         machine,
-        start,
+        start: start.into(),
         designs,
         native_layout: read_layout(layout)?,
         warm_up_instructions,

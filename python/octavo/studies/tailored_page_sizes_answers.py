@@ -6,15 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from octavo.studies.tailored_page_sizes import (
-    BASE,
-    COLT,
-    RMM,
-    TPS,
-    Measurement,
-    Study,
-    label,
-)
+from octavo.studies.tailored_measurement import BASE, COLT, RMM, TPS, Measurement, label
+from octavo.studies.tailored_page_sizes import Study
 from octavo.units import KIB, MIB, format_share
 
 LOCAL = ("xsbench", "graph500")
@@ -50,14 +43,14 @@ def references_gone(design: str) -> Of:
     return lambda m: m.references_gone(design)
 
 
-def speedup(design: str) -> Of:
-    """Of a design: Figure 13."""
-    return lambda m: m.speedup(design)
+def speedup(design: str, *, smt: bool = False) -> Of:
+    """Of a design: Figures 13 and 14."""
+    return lambda m: m.speedup(design, smt=smt)
 
 
-def of_ideal(design: str) -> Of:
+def of_ideal(design: str, *, smt: bool = False) -> Of:
     """Of a design: what it gains of the ideal."""
-    return lambda m: m.of_ideal(design)
+    return lambda m: m.of_ideal(design, smt=smt)
 
 
 def on_average(of: Of, low: float, high: float) -> Finder:

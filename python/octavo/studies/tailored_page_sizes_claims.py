@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from octavo.studies.tailored_page_sizes import BASELINE, COLT, RMM, TPS
+from octavo.studies.tailored_measurement import BASELINE, COLT, RMM, TPS
 from octavo.studies.tailored_page_sizes_answers import (
     Finder,
     all_sizes,
@@ -51,9 +51,15 @@ _COLD = (
     "runs are short: first touches, which no design saves, are a larger part of all misses than in "
     "runs of hours"
 )
-_ADDITIVE = (
-    "cycles are added up and none overlap, where the paper scales what it measured on a machine; "
-    "and memory is smaller"
+_LITTLE_LOST = (
+    "the baseline itself may lose less here than on the paper's machine, so that less can be "
+    "gained: cache misses are added up in full, and the page tables of smaller memories stay in "
+    "the caches"
+)
+
+_OTHER_THREAD = (
+    f"{_LITTLE_LOST}; and the second thread does the same here, where the paper does not say what "
+    "it did"
 )
 
 CLAIMS = (
@@ -143,7 +149,7 @@ CLAIMS = (
         "TPS makes programs 15.7% faster",
         "by 8% to 31%, on average",
         on_average(speedup(TPS), 0.08, 0.31),
-        _ADDITIVE,
+        _LITTLE_LOST,
     ),
     Claim(
         "speedup_rmm",
@@ -151,7 +157,7 @@ CLAIMS = (
         "RMM 9.4%",
         "by 5% to 19%, on average",
         on_average(speedup(RMM), 0.05, 0.19),
-        _ADDITIVE,
+        _LITTLE_LOST,
     ),
     Claim(
         "speedup_colt",
@@ -159,7 +165,7 @@ CLAIMS = (
         "CoLT 2.7%",
         "by 1% to 6%, on average",
         on_average(speedup(COLT), 0.01, 0.06),
-        _ADDITIVE,
+        _LITTLE_LOST,
     ),
     Claim(
         "order",
@@ -167,7 +173,8 @@ CLAIMS = (
         "so that TPS is before RMM, and RMM before CoLT",
         "by the averages",
         faster_in_order,
-        _ADDITIVE,
+        "CoLT saves first-level misses and RMM saves walks, and where there are few walks that is "
+        "less",
     ),
     Claim(
         "of_ideal",
@@ -175,6 +182,38 @@ CLAIMS = (
         "TPS gains 99.2% of what an ideal translation would",
         "at least 90%, on average",
         on_average(of_ideal(TPS), 0.90, 1.0),
+        _COLD,
+    ),
+    Claim(
+        "speedup_tps_smt",
+        "Figure 14",
+        "with a second thread TPS makes programs 21.6% faster",
+        "by 11% to 43%, on average",
+        on_average(speedup(TPS, smt=True), 0.11, 0.43),
+        _OTHER_THREAD,
+    ),
+    Claim(
+        "speedup_rmm_smt",
+        "Figure 14",
+        "RMM 15.2%",
+        "by 8% to 30%, on average",
+        on_average(speedup(RMM, smt=True), 0.08, 0.30),
+        _OTHER_THREAD,
+    ),
+    Claim(
+        "speedup_colt_smt",
+        "Figure 14",
+        "CoLT 4.7%",
+        "by 2% to 10%, on average",
+        on_average(speedup(COLT, smt=True), 0.02, 0.10),
+        _OTHER_THREAD,
+    ),
+    Claim(
+        "of_ideal_smt",
+        "Figure 14",
+        "TPS gains 97.7% of what an ideal translation would",
+        "at least 90%, on average",
+        on_average(of_ideal(TPS, smt=True), 0.90, 1.0),
         _COLD,
     ),
     Claim(
@@ -231,8 +270,6 @@ NOT_TOLD = (
     "Figures 2, 3, 12 and 17 (page walks with SMT and virtual machines, the first level in a "
     "cycle-based core, walk cycles that are lost time, 0.16% of system time) are measured on a "
     "machine or in another simulator: `octavo sim --perf-4k --perf-thp` takes such measurements.",
-    "Figure 14 (with SMT: TPS 21.6%, RMM 15.2%, CoLT 4.7%, 97.7% of the ideal) needs a second "
-    "stream that shares the TLBs.",
     f"The baseline of all is `{BASELINE}`, as in the paper.",
 )
 """What is left out, and why."""

@@ -1,4 +1,4 @@
-"""The figures of the study of Tailored Page Sizes, drawn: 8 to 11, 13, 15, 16 and 18."""
+"""The figures of the study of Tailored Page Sizes, drawn: 8 to 11, 13 to 16 and 18."""
 
 from __future__ import annotations
 
@@ -16,15 +16,9 @@ from octavo.report.look import (
     size_axis,
     wide_legend,
 )
-from octavo.studies.tailored_page_sizes import (
-    BASE,
-    BASELINE,
-    RIVALS,
-    TPS,
-    Measurement,
-    Study,
-    label,
-)
+from octavo.studies.bars import bars
+from octavo.studies.tailored_measurement import BASE, BASELINE, RIVALS, TPS, Measurement, label
+from octavo.studies.tailored_page_sizes import Study
 from octavo.units import KIB, format_bytes
 
 _WIDTH, _HEIGHT = 560, 300
@@ -56,6 +50,9 @@ def figures_of(study: Study) -> dict[str, Spec]:
         figures["figure-13"] = _bars(
             counting, rivals, lambda m, name: m.speedup(name), "speed-up", "%"
         )
+        figures["figure-14"] = _bars(
+            counting, rivals, lambda m, name: m.speedup(name, smt=True), "speed-up", "%"
+        )
         figures["figure-16"] = _bars(
             counting,
             rivals,
@@ -79,31 +76,14 @@ def _bars(
         if (value := of(m, name)) is not None
     ]
     names = [label(name) for name in designs]
-    chart = (
-        inline(values)
-        .mark_bar()
-        .encode(
-            x=alt.X(
-                "program:N",
-                title=None,
-                sort=None,
-                scale=alt.Scale(paddingInner=0.25),
-                axis=alt.Axis(labelAngle=-45, grid=False, labelOverlap=False),
-            ),
-            xOffset=alt.XOffset("design:N", sort=None, scale=alt.Scale(domain=names)),
-            y=alt.Y(
-                "value:Q",
-                title=title,
-                axis=alt.Axis(tickCount=5, minExtent=44, format=".0%" if unit else "~g"),
-            ),
-            color=alt.Color(
-                "design:N",
-                sort=None,
-                scale=alt.Scale(domain=names, range=list(UNORDERED[: len(names)])),
-                legend=alt.Legend(title=None, orient="top", direction="horizontal"),
-            ),
-        )
-        .properties(width=_PROGRAM_WIDTH * max(len(measured), 4), height=_BARS_HEIGHT)
+    chart = bars(
+        values,
+        title,
+        "design",
+        dict(zip(names, UNORDERED, strict=False)),
+        programs=max(len(measured), 4),
+        size=(_PROGRAM_WIDTH, _BARS_HEIGHT),
+        format=".0%" if unit else "~g",
     )
     return finished(chart)
 

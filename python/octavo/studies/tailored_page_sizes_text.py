@@ -7,20 +7,18 @@ from typing import Any
 
 from octavo.studies.markdown import table
 from octavo.studies.programs import extent_note
-from octavo.studies.tailored_memory import ROOM, SIZES
-from octavo.studies.tailored_page_sizes import (
+from octavo.studies.tailored_measurement import (
     BASE,
     BASELINE,
     FEW_MPKI,
     INTENSE_MPKI,
-    MACHINE,
     RIVALS,
-    SCHEMA,
     TPS,
     Measurement,
-    Study,
     label,
 )
+from octavo.studies.tailored_memory import ROOM, SIZES
+from octavo.studies.tailored_page_sizes import MACHINE, SCHEMA, SMT_TURN_INSTRUCTIONS, Study
 from octavo.studies.tailored_page_sizes_answers import (
     Of,
     misses_gone,
@@ -77,7 +75,8 @@ def to_markdown(study: Study) -> str:
     """Every figure as a table, beside what the paper says."""
     parts = [_heading(study), extent_note(study.max_instructions)]
     if study.measurements:
-        parts += [_programs(study), _eliminated(study), _time(study), _page_counts(study)]
+        parts += [_programs(study), _eliminated(study), _time(study), _time(study, smt=True)]
+        parts += [_page_counts(study)]
     parts += [_free_memory(study), _claims(study), _notes(study)]
     return "\n".join(line for part in map(list, parts) if part for line in (*part, ""))
 
@@ -167,19 +166,26 @@ def _eliminated(study: Study) -> Iterator[str]:
     )
 
 
-def _time(study: Study) -> Iterator[str]:
-    yield "## Figure 13: how much faster, and how much of the ideal"
-    yield ""
-    yield (
-        "T = T_IDEAL + T_L1DTLBM + T_PW of the simulated baseline; T_L1DTLBM scaled by first-level "
-        "misses, T_PW by references of walks. The ideal is T_IDEAL."
-    )
+def _time(study: Study, *, smt: bool = False) -> Iterator[str]:
+    if smt:
+        yield "## Figure 14: the same with a second thread"
+        yield ""
+        yield (
+            "Two threads of the core run the program, each with memory of its own; they share TLBs "
+            f"and caches by turns of {SMT_TURN_INSTRUCTIONS} instructions."
+        )
+    else:
+        yield "## Figure 13: how much faster, and how much of the ideal"
+        yield ""
+        yield (
+            "T = T_IDEAL + T_L1DTLBM + T_PW of the simulated baseline; T_L1DTLBM scaled by "
+            "first-level misses, T_PW by references of walks. The ideal is T_IDEAL."
+        )
     yield ""
     rivals = _rivals(study)
-    faster = {label(name): speedup(name) for name in rivals}
-    yield from _with_averages(
-        study, {**faster, **{f"of ideal, {label(name)}": of_ideal(name) for name in rivals}}
-    )
+    faster = {label(name): speedup(name, smt=smt) for name in rivals}
+    ideal = {f"of ideal, {label(name)}": of_ideal(name, smt=smt) for name in rivals}
+    yield from _with_averages(study, {**faster, **ideal})
 
 
 def _page_counts(study: Study) -> Iterator[str]:
@@ -228,7 +234,11 @@ def _notes(study: Study) -> Iterator[str]:
         if name not in study.designs:
             yield f"- `{label(name)}`: this Octavo has no such design."
     for m in study.measurements:
-        for where, of in (("", m.designs), (" when it is fragmented", m.fragmented)):
+        for where, of in (
+            ("", m.designs),
+            (" when it is fragmented", m.fragmented),
+            (" with a second thread", m.smt),
+        ):
             gone = [
                 label(name)
                 for name in study.designs

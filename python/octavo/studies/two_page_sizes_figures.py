@@ -18,6 +18,7 @@ from octavo.report.look import (
     size_axis,
     wide_legend,
 )
+from octavo.studies.bars import bars
 from octavo.studies.two_page_sizes import (
     FULL_ENTRIES,
     LARGE,
@@ -142,26 +143,11 @@ def _bars(values: Values, title: str, sizes: Sequence[int]) -> alt.Chart:
     names = [*map(format_bytes, sizes), pair_name(SMALL, LARGE)]
     known = dict(zip(SIZES, ordered_colours(len(SIZES)), strict=True))
     colours = [*(known[size] for size in sizes), PAIR_COLOURS[PAIRS.index(LARGE)]]
-    chart: alt.Chart = (
-        inline(values)
-        .mark_bar()
-        .encode(
-            x=alt.X(
-                "program:N",
-                title=None,
-                sort=None,
-                scale=alt.Scale(paddingInner=0.25),
-                axis=alt.Axis(labelAngle=-45, grid=False, labelOverlap=False),
-            ),
-            xOffset=alt.XOffset("pages:N", sort=None, scale=alt.Scale(domain=names)),
-            y=alt.Y("value:Q", title=title, axis=alt.Axis(tickCount=5, minExtent=44)),
-            color=alt.Color(
-                "pages:N",
-                sort=None,
-                scale=alt.Scale(domain=names, range=colours),
-                legend=alt.Legend(title=None, orient="top", direction="horizontal"),
-            ),
-        )
-        .properties(width=_PROGRAM_WIDTH * len(values) // len(names), height=_BARS_HEIGHT)
+    return bars(
+        values,
+        title,
+        "pages",
+        dict(zip(names, colours, strict=True)),
+        programs=len(values) // len(names),
+        size=(_PROGRAM_WIDTH, _BARS_HEIGHT),
     )
-    return chart

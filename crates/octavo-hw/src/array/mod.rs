@@ -146,6 +146,13 @@ impl<V: Copy + Default> SetArray<V> {
         self.find(set, key).map(|slot| &self.values[slot])
     }
 
+    /// As [`SetArray::probe`]; says where the entry is.
+    #[inline(always)]
+    pub fn probe_slot(&self, set: usize, key: u64) -> Option<Slot> {
+        let at = self.find(set, key)?;
+        Some(Slot { set: set as u32, at: at as u32 })
+    }
+
     /// As [`SetArray::probe`], for a payload that is to change.
     #[inline(always)]
     pub fn probe_mut(&mut self, set: usize, key: u64) -> Option<&mut V> {

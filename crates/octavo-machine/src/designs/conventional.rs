@@ -54,10 +54,11 @@ impl Conventional {
     /// The first level has missed.
     #[inline(never)]
     fn missed(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Held> {
-        if let First::Serves(held) = self.second(env, page, access) {
+        let in_second = self.second(env, page, access);
+        if let First::Serves(held) = in_second {
             return Some(held);
         }
-        let held = self.walk_and_fill_second(env, page, access)?;
+        let held = self.walk_and_fill_second(env, page, access, in_second)?;
         self.fill_first(env.asid(), page, held, access);
         Some(held)
     }
@@ -70,7 +71,8 @@ impl Conventional {
         page: PageNumber,
         access: LineAccess,
     ) -> Option<Held> {
-        let held = self.walk_and_fill_second(env, page, access)?;
+        // The second level may have it, too.
+        let held = self.walk_and_fill_second(env, page, access, First::Insufficient)?;
         self.replace_first(env.asid(), page, held, access);
         Some(held)
     }
@@ -80,10 +82,11 @@ impl Conventional {
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
+        in_second: First,
     ) -> Option<Held> {
         let held = self.walk(env, page, access)?.held;
         let held = if self.coalesces { with_run(env, page, held) } else { held };
-        self.fill_second(env.asid(), page, held);
+        self.fill_second(env.asid(), page, held, in_second);
         Some(held)
     }
 
@@ -116,10 +119,19 @@ impl Conventional {
         self.l2.as_ref().map_or(0, Tlb::hit_latency_cycles)
     }
 
-    /// A walk has found a page: the second level has it from now on, unless it holds victims.
-    pub(super) fn fill_second(&mut self, asid: Asid, page: PageNumber, held: Held) {
+    /// A walk has found a page: the second level, which was found to have it or not, has it from now
+    /// on, unless it holds victims.
+    pub(super) fn fill_second(
+        &mut self,
+        asid: Asid,
+        page: PageNumber,
+        held: Held,
+        in_second: First,
+    ) {
         if let Some(l2) = &mut self.l2 {
-            l2.take(asid, page);
+            if !matches!(in_second, First::Misses) {
+                l2.take(asid, page);
+            }
             if !l2.holds_victims() {
                 l2.fill(asid, page, held, 1);
             }

@@ -7,15 +7,18 @@ mod direct_segment;
 mod granule;
 mod perfect;
 mod rmm;
+mod softvm;
 mod spec;
 mod tps;
 
+use std::sync::Arc;
+
 use octavo_config::MachineConfig;
+use octavo_os::Memory;
 use octavo_os::frames::fragmentation::Fragmentation;
 use octavo_os::frames::{MemoryShape, Order};
 use octavo_os::page_table::{Aliases, Format, SizeEncoding};
-use octavo_os::policy::PolicyConfig;
-use octavo_os::{Memory, Os};
+use octavo_os::policy::OsConfig;
 use octavo_types::{Instructions, PageSize};
 
 use crate::config::ConfigError;
@@ -28,6 +31,7 @@ pub use conventional::Conventional;
 pub use direct_segment::DirectSegment;
 pub use perfect::{PerfectL1, PerfectL2};
 pub use rmm::Rmm;
+pub use softvm::Softvm;
 pub use spec::{DesignSpec, SpecError};
 
 /// What translates.
@@ -43,7 +47,7 @@ pub struct Hardware {
     pub needs: Option<Need>,
     /// Whether nobody can build it: others are compared with it, and it is no choice.
     pub is_bound: bool,
-    make: fn(&MachineConfig, &Setup, &PolicyConfig) -> Made,
+    make: fn(&MachineConfig, &Setup, &OsConfig) -> Made,
 }
 
 /// The page sizes that page tables can say.
@@ -75,7 +79,7 @@ pub struct Setup {
     /// Whether each translation is compared with what the page table says.
     pub is_checked: bool,
     /// What memory is like at the start: [`octavo_config::MemoryConfig::start`], read once for all.
-    pub start: Fragmentation,
+    pub start: Arc<Fragmentation>,
 }
 
 /// A design with a name of its own.
@@ -94,15 +98,16 @@ pub struct Known {
 #[rustfmt::skip]
 pub const HARDWARE: &[Hardware] = &[
     Hardware { name: "conventional", about: "TLBs as the machine has them", sizes: Sizes::X86, needs: None, is_bound: false, make: make_conventional },
-    Hardware { name: "tps", about: "an any-size first-level TLB in place of those for larger pages", sizes: Sizes::All, needs: Some(Need::TailoredPages), is_bound: false, make: |config, setup, policy| make_tps(config, setup, policy, Format::default()) },
-    Hardware { name: "tps_copies", about: "the same, with page tables whose aliases are full copies", sizes: Sizes::All, needs: Some(Need::TailoredPages), is_bound: false, make: |config, setup, policy| make_tps(config, setup, policy, Format { aliases: Aliases::Copies, ..Format::default() }) },
-    Hardware { name: "tps_one_bit", about: "the same, with page tables that spend one bit on sizes", sizes: Sizes::All, needs: Some(Need::TailoredPages), is_bound: false, make: |config, setup, policy| make_tps(config, setup, policy, Format { encoding: SizeEncoding::OneBit, ..Format::default() }) },
+    Hardware { name: "tps", about: "an any-size first-level TLB in place of those for larger pages", sizes: Sizes::All, needs: Some(Need::TailoredPages), is_bound: false, make: |config, setup, os| make_tps(config, setup, os, Format::default()) },
+    Hardware { name: "tps_copies", about: "the same, with page tables whose aliases are full copies", sizes: Sizes::All, needs: Some(Need::TailoredPages), is_bound: false, make: |config, setup, os| make_tps(config, setup, os, Format { aliases: Aliases::Copies, ..Format::default() }) },
+    Hardware { name: "tps_one_bit", about: "the same, with page tables that spend one bit on sizes", sizes: Sizes::All, needs: Some(Need::TailoredPages), is_bound: false, make: |config, setup, os| make_tps(config, setup, os, Format { encoding: SizeEncoding::OneBit, ..Format::default() }) },
     Hardware { name: "granule", about: "arrays for 4 KiB pages that hold the policy's pages too, each in one entry", sizes: Sizes::All, needs: None, is_bound: false, make: make_granule },
-    Hardware { name: "colt", about: "TLBs that coalesce base pages side by side, in sets and in ranges", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, policy| make_colt(config, setup, policy, colt::ALL) },
-    Hardware { name: "colt_sa", about: "the same in sets alone", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, policy| make_colt(config, setup, policy, colt::SETS) },
-    Hardware { name: "colt_fa", about: "the same in a fully associative array of ranges alone", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, policy| make_colt(config, setup, policy, colt::FULLY_ASSOCIATIVE) },
+    Hardware { name: "colt", about: "TLBs that coalesce base pages side by side, in sets and in ranges", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, os| make_colt(config, setup, os, colt::ALL) },
+    Hardware { name: "colt_sa", about: "the same in sets alone", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, os| make_colt(config, setup, os, colt::SETS) },
+    Hardware { name: "colt_fa", about: "the same in a fully associative array of ranges alone", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, os| make_colt(config, setup, os, colt::FULLY_ASSOCIATIVE) },
     Hardware { name: "rmm", about: "a range TLB beside the second level", sizes: Sizes::X86, needs: Some(Need::Ranges), is_bound: false, make: make_rmm },
     Hardware { name: "direct_segment", about: "one segment beside the TLBs", sizes: Sizes::X86, needs: Some(Need::Ranges), is_bound: false, make: make_direct_segment },
+    Hardware { name: "softvm", about: "virtual caches, and a handler in software behind them", sizes: Sizes::X86, needs: None, is_bound: false, make: make_softvm },
     Hardware { name: "perfect_l1", about: "a first-level TLB that never misses", sizes: Sizes::X86, needs: None, is_bound: true, make: make_perfect_l1 },
     Hardware { name: "perfect_l2", about: "a second-level TLB that never misses", sizes: Sizes::X86, needs: None, is_bound: true, make: make_perfect_l2 },
 ];
@@ -123,6 +128,7 @@ pub const DESIGNS: &[Known] = &[
     Known { name: "colt_fa", hardware: "colt_fa", policy: "base", about: "the same in a fully associative array alone" },
     Known { name: "rmm", hardware: "rmm", policy: "eager", about: "Redundant Memory Mappings: ranges of any length beside the second level" },
     Known { name: "direct_segment", hardware: "direct_segment", policy: "eager", about: "a direct segment for the longest range, pages for the rest" },
+    Known { name: "softvm", hardware: "softvm", policy: "base", about: "no TLB: virtual caches, and translation in software of what misses them" },
     Known { name: "perfect_l1", hardware: "perfect_l1", policy: "base", about: "a bound: first-level TLBs that never miss" },
     Known { name: "perfect_l2", hardware: "perfect_l2", policy: "base", about: "a bound: a second-level TLB that never misses" },
 ];
@@ -144,61 +150,56 @@ impl Hardware {
         HARDWARE.iter().find(|hardware| hardware.name == name)
     }
 
-    /// A machine with it under a policy, however well the two fit.
-    pub fn make(&self, config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
-        (self.make)(config, setup, policy)
+    /// A machine with it and an operating system, however well the two fit.
+    pub fn make(&self, config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+        (self.make)(config, setup, os)
     }
 }
 
-fn make_conventional(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
-    machine(config, setup, Sizes::X86, policy, || {
-        Conventional::new(&config.tlb, setup.instructions)
-    })
+fn make_conventional(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+    machine(config, setup, Sizes::X86, os, || Conventional::new(&config.tlb, setup.instructions))
 }
 
-fn make_tps(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig, format: Format) -> Made {
+fn make_tps(config: &MachineConfig, setup: &Setup, os: &OsConfig, format: Format) -> Made {
     let tlbs = tps::tlbs(&config.tlb);
-    machine_with(config, setup, (Sizes::All, format), policy, || {
+    machine_with(config, setup, (Sizes::All, format), os, || {
         Ok(Conventional::new(&tlbs, setup.instructions)?.filling_whole_pages())
     })
 }
 
-fn make_colt(
-    config: &MachineConfig,
-    setup: &Setup,
-    policy: &PolicyConfig,
-    coalescing: Coalescing,
-) -> Made {
-    machine(config, setup, Sizes::X86, policy, || {
+fn make_colt(config: &MachineConfig, setup: &Setup, os: &OsConfig, coalescing: Coalescing) -> Made {
+    machine(config, setup, Sizes::X86, os, || {
         Conventional::coalescing(&config.tlb, coalescing, setup.instructions)
     })
 }
 
-fn make_rmm(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
-    machine(config, setup, Sizes::X86, policy, || Rmm::new(&config.tlb, setup.instructions))
+fn make_rmm(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+    machine(config, setup, Sizes::X86, os, || Rmm::new(&config.tlb, setup.instructions))
 }
 
-fn make_direct_segment(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
-    machine(config, setup, Sizes::X86, policy, || {
-        DirectSegment::new(&config.tlb, setup.instructions)
-    })
+fn make_direct_segment(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+    machine(config, setup, Sizes::X86, os, || DirectSegment::new(&config.tlb, setup.instructions))
+}
+
+fn make_softvm(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+    machine(config, setup, Sizes::X86, os, || Softvm::new(config, setup.instructions))
 }
 
 /// Each entry of a larger page is whole, as those of contiguous entries are.
-fn make_granule(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
-    let tlbs = granule::tlbs(&config.tlb, &policy.needs());
+fn make_granule(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+    let tlbs = granule::tlbs(&config.tlb, &os.policy.needs());
     let format = Format { aliases: Aliases::Copies, ..Format::default() };
-    machine_with(config, setup, (Sizes::All, format), policy, || {
+    machine_with(config, setup, (Sizes::All, format), os, || {
         Conventional::new(&tlbs, setup.instructions)
     })
 }
 
-fn make_perfect_l1(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
-    machine(config, setup, Sizes::X86, policy, || Ok(PerfectL1::default()))
+fn make_perfect_l1(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+    machine(config, setup, Sizes::X86, os, || Ok(PerfectL1::default()))
 }
 
-fn make_perfect_l2(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
-    machine(config, setup, Sizes::X86, policy, || PerfectL2::new(&config.tlb, setup.instructions))
+fn make_perfect_l2(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+    machine(config, setup, Sizes::X86, os, || PerfectL2::new(&config.tlb, setup.instructions))
 }
 
 /// A machine whose page tables can say these sizes.
@@ -206,10 +207,10 @@ fn machine<D: Design + 'static>(
     config: &MachineConfig,
     setup: &Setup,
     sizes: Sizes,
-    policy: &PolicyConfig,
+    os: &OsConfig,
     make: impl Fn() -> Result<D, ConfigError>,
 ) -> Made {
-    machine_with(config, setup, (sizes, Format::default()), policy, make)
+    machine_with(config, setup, (sizes, Format::default()), os, make)
 }
 
 /// The same, with page tables of such a format, but for its levels, which are the machine's.
@@ -217,18 +218,18 @@ fn machine_with<D: Design + 'static>(
     config: &MachineConfig,
     setup: &Setup,
     (sizes, format): (Sizes, Format),
-    policy: &PolicyConfig,
+    os: &OsConfig,
     make: impl Fn() -> Result<D, ConfigError>,
 ) -> Made {
     let configured = Order::of(config.memory.largest_block);
-    let needed = policy.needs().into_iter().max().map_or(Order::BASE, Order::of);
+    let needed = os.policy.needs().into_iter().max().map_or(Order::BASE, Order::of);
     let frames = config.memory.bytes / PageSize::BASE.bytes();
     let shape = MemoryShape::new(frames, configured.max(needed))?;
     let format = Format { levels: config.page_table.levels, ..format };
     // The same frames are free whatever the largest block is, and so for all designs.
     let frames = setup.start.build(shape, config.memory.seed())?;
     let memory = Memory::new(frames, &sizes.list(), format);
-    let env = Env::new(config, Os::new(memory, policy.build()), setup.instructions)?;
+    let env = Env::new(config, os.build(memory), setup.instructions)?.checked(setup.is_checked);
     let mmus = (0..config.core.count).map(|_| make()).collect::<Result<_, _>>()?;
-    Ok(Box::new(Machine::new(env, mmus, setup.instructions, setup.is_checked)))
+    Ok(Box::new(Machine::new(env, mmus, setup.instructions)))
 }

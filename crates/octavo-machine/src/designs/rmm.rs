@@ -72,7 +72,7 @@ impl Rmm {
             }
             self.resolve(env, page, access)?
         } else {
-            self.walk_both(env, page, access)?
+            self.walk_both(env, page, access, in_second)?
         };
         self.paged.fill_first(env.asid(), page, held, access);
         Some(held)
@@ -90,7 +90,7 @@ impl Rmm {
             env.add_tlb_cycles(self.paged.second_latency_cycles());
             self.resolve(env, page, access)?
         } else {
-            self.walk_both(env, page, access)?
+            self.walk_both(env, page, access, First::Insufficient)?
         };
         self.paged.replace_first(env.asid(), page, held, access);
         Some(held)
@@ -105,10 +105,16 @@ impl Rmm {
     }
 
     /// Walks the page table, and behind it the range table.
-    fn walk_both(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Held> {
+    fn walk_both(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+        in_second: First,
+    ) -> Option<Held> {
         let held = self.walk(env, page, access)?.held;
         let asid = env.asid();
-        self.paged.fill_second(asid, page, held);
+        self.paged.fill_second(asid, page, held, in_second);
         if let Some(ranges) = env.os().memory().process(env.process()).table.ranges() {
             self.walks += 1;
             self.reads += levels(ranges.len() as u64);

@@ -1,7 +1,7 @@
 //! Designs as users name them: one that has a name of its own, or `HARDWARE+POLICY`; and behind it
 //! settings of the policy, as in `tps:promotion_threshold_percent=50:span=round-up`.
 
-use octavo_os::policy::{self, POLICIES, PolicyConfig, SettingError};
+use octavo_os::policy::{self, OsConfig, POLICIES, PolicyConfig, SettingError};
 use octavo_types::spelling::{nearest, quoted};
 
 use super::{DESIGNS, HARDWARE, Hardware, Need};
@@ -11,7 +11,7 @@ use super::{DESIGNS, HARDWARE, Hardware, Need};
 pub struct DesignSpec {
     name: String,
     hardware: &'static Hardware,
-    policy: PolicyConfig,
+    os: OsConfig,
 }
 
 /// What is no design.
@@ -139,19 +139,19 @@ impl DesignSpec {
             let names: Vec<&str> = POLICIES.iter().map(|known| known.name).collect();
             return Err(unknown("policy", policy, &names));
         };
-        let mut config = (entry.usual)();
+        let mut os = OsConfig::new((entry.usual)());
         for setting in settings {
             let Some((key, value)) = setting.split_once('=') else {
                 let (design, setting) = (quoted(name), quoted(setting));
                 return Err(SpecError::NoValue { design, setting });
             };
-            config.set(key, value).map_err(|error| SpecError::Setting {
+            os.set(key, value).map_err(|error| SpecError::Setting {
                 design: quoted(name),
                 policy: policy.to_owned(),
                 error: Box::new(error),
             })?;
         }
-        if let Some(need) = hardware.needs.filter(|need| !need.is_served(&config)) {
+        if let Some(need) = hardware.needs.filter(|need| !need.is_served(&os.policy)) {
             return Err(SpecError::Unserved {
                 hardware: hardware.name,
                 policy: policy.to_owned(),
@@ -160,14 +160,14 @@ impl DesignSpec {
             });
         }
         let said = hardware.sizes.list();
-        if let Some(size) = config.needs().into_iter().find(|size| !said.contains(size)) {
+        if let Some(size) = os.policy.needs().into_iter().find(|size| !said.contains(size)) {
             return Err(SpecError::Unsaid {
                 hardware: hardware.name,
                 policy: policy.to_owned(),
                 size: size.to_string(),
             });
         }
-        Ok(DesignSpec { name: name.to_owned(), hardware, policy: config })
+        Ok(DesignSpec { name: name.to_owned(), hardware, os })
     }
 
     /// As it was asked for.
@@ -180,9 +180,9 @@ impl DesignSpec {
         self.hardware
     }
 
-    /// The operating system's policy.
-    pub fn policy(&self) -> &PolicyConfig {
-        &self.policy
+    /// The operating system.
+    pub fn os(&self) -> &OsConfig {
+        &self.os
     }
 }
 
@@ -204,6 +204,8 @@ fn unknown(what: &'static str, name: &str, allowed: &[&str]) -> SpecError {
 
 #[cfg(test)]
 mod tests {
+    use octavo_os::CopyOnWrite;
+
     use super::*;
 
     #[test]
@@ -212,11 +214,13 @@ mod tests {
             assert_eq!(DesignSpec::parse(known.name).unwrap().name(), known.name);
         }
         let larger = DesignSpec::parse("base16k:size=32KiB").unwrap();
-        assert_eq!(larger.policy().set_as(), [("size", "32KiB".to_owned())]);
+        assert_eq!(larger.os().set_as()[0], ("size", "32KiB".to_owned()));
+        let whole = DesignSpec::parse("thp:copy_on_write=whole").unwrap();
+        assert_eq!(whole.os().copy_on_write, CopyOnWrite::Whole);
         let parts = DesignSpec::parse("conventional+thp").unwrap();
         assert_eq!(parts.hardware().name, "conventional");
         let half = DesignSpec::parse("tps:promotion_threshold_percent=50:span=round-up").unwrap();
-        let settings = half.policy().set_as();
+        let settings = half.os().set_as();
         assert_eq!(settings[0], ("promotion_threshold_percent", "50".to_owned()));
         assert_eq!(settings[1], ("span", "round-up".to_owned()));
     }

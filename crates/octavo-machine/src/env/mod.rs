@@ -2,19 +2,19 @@
 //! data caches.
 
 mod tell;
+mod walk;
 
 use octavo_config::{AddressSpaces, MachineConfig};
-use octavo_hw::{Asid, Caches, PrivateCaches, ServedBy, SharedCache, WalkCaches};
+use octavo_hw::{Asid, Caches, PrivateCaches, SharedCache, WalkCaches};
 use octavo_os::frames::OutOfMemory;
-use octavo_os::{Access, Os, ProcessId, Stale};
-use octavo_types::{
-    AddrRange, FrameNumber, Instructions, PageNumber, PageSize, PhysAddr, VirtAddr,
-};
+use octavo_os::{Os, ProcessId, Stale};
+use octavo_types::{AddrRange, FrameNumber, Instructions, PageNumber, PageSize, VirtAddr};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::config::{self, ConfigError};
-use crate::front::{Kind, LineAccess, Lines};
-use crate::tlb::Held;
+use crate::front::{LineAccess, Lines};
+pub use walk::Walked;
+use walk::WalkerCounters;
 
 /// What a machine has beside its design: one for each design that is simulated.
 pub struct Env {
@@ -42,26 +42,13 @@ pub struct Env {
     /// What a walk costs beside its reads.
     walk_overhead_cycles: u32,
     address_spaces: AddressSpaces,
+    is_checked: bool,
 }
 
 /// What belongs to a core that does not run.
 struct CoreParts {
     caches: PrivateCaches,
     walk_caches: WalkCaches<()>,
-}
-
-/// What page walkers counted.
-#[derive(Clone, Copy, Default)]
-struct WalkerCounters {
-    /// Walks, those that ended in a fault among them.
-    walks: u64,
-    /// Of those, such that ended in a fault.
-    faulted: u64,
-    /// Entries read, by where they were.
-    reads: u64,
-    reads_by: [u64; 4],
-    /// Entries whose accessed or dirty bit was set.
-    marked: u64,
 }
 
 /// Cycles beyond those of a machine whose TLBs and first-level caches always hit, added up.
@@ -71,15 +58,6 @@ struct Cycles {
     walks: u64,
     /// Of fetches, of data.
     beyond_l1: [u64; 2],
-}
-
-/// What a walk found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Walked {
-    /// The page.
-    pub held: Held,
-    /// What it cost.
-    pub latency_cycles: u32,
 }
 
 impl Env {
@@ -119,8 +97,20 @@ impl Env {
             cycles: Cycles::default(),
             walk_overhead_cycles: config.walker.overhead_cycles,
             address_spaces: config.core.address_spaces,
+            is_checked: false,
             l1_latency_cycles: [private.l1i.latency_cycles, private.l1d.latency_cycles],
         })
+    }
+
+    /// The same; whether each translation is compared with what the page table says.
+    pub fn checked(self, is_checked: bool) -> Self {
+        Env { is_checked, ..self }
+    }
+
+    /// Whether it is.
+    #[inline(always)]
+    pub(crate) fn is_checked(&self) -> bool {
+        self.is_checked
     }
 
     /// The operating system.
@@ -142,86 +132,6 @@ impl Env {
     /// Why the machine cannot go on, if it cannot.
     pub fn out_of_memory(&self) -> Option<OutOfMemory> {
         self.out_of_memory
-    }
-
-    /// Walks the page table for a base page that runs, until it may be used as asked: a page that
-    /// is not there, or may not be stored to, faults, and is walked again. None where memory has
-    /// run out: the machine stops then.
-    ///
-    /// What has become [stale](Env::stale) by that is to be forgotten before the page is filled
-    /// anywhere.
-    #[inline(never)]
-    pub fn walk(&mut self, page: PageNumber, kind: Kind) -> Option<Walked> {
-        let stores = kind == Kind::Store;
-        let mut latency_cycles = 0;
-        loop {
-            let at = self.walk_once(page, &mut latency_cycles);
-            let table = &mut self.os.memory_mut().process_mut(self.process).table;
-            if let Some(leaf) = table.leaf(page)
-                && (!stores || leaf.rights.write)
-            {
-                if table.mark(page, stores) {
-                    self.walker.marked += 1;
-                    latency_cycles += self.caches.write_pte(line_of(at, self.lines)).latency_cycles;
-                }
-                let table = &self.os.memory().process(self.process).table;
-                let is_dirty = table.used(page).is_some_and(|(_, dirty)| dirty);
-                self.cycles.walks += u64::from(latency_cycles);
-                return Some(Walked { held: Held::of(&leaf, is_dirty), latency_cycles });
-            }
-            self.walker.faulted += 1;
-            self.fault(page, kind)?;
-        }
-    }
-
-    /// What the page table says of a base page, and the operating system where that does not
-    /// suffice; but nothing is read for it, or counted of a walker. For bounds.
-    pub fn resolve(&mut self, page: PageNumber, kind: Kind) -> Option<Held> {
-        let stores = kind == Kind::Store;
-        loop {
-            let table = &mut self.os.memory_mut().process_mut(self.process).table;
-            if let Some(leaf) = table.leaf(page)
-                && (!stores || leaf.rights.write)
-            {
-                table.mark(page, stores);
-                let is_dirty = table.used(page).is_some_and(|(_, dirty)| dirty);
-                return Some(Held::of(&leaf, is_dirty));
-            }
-            self.fault(page, kind)?;
-        }
-    }
-
-    /// The operating system maps a page, or lets it be stored to; none where memory has run out.
-    fn fault(&mut self, page: PageNumber, kind: Kind) -> Option<()> {
-        let access = match kind {
-            Kind::Fetch => Access::Fetch,
-            Kind::Load => Access::Load,
-            Kind::Store => Access::Store,
-        };
-        let process = self.process;
-        self.with_os(|os| os.fault(process, page, access))
-    }
-
-    /// One walk; returns where the last entry lies that it read.
-    fn walk_once(&mut self, page: PageNumber, latency_cycles: &mut u32) -> PhysAddr {
-        self.walker.walks += 1;
-        *latency_cycles += self.walk_overhead_cycles;
-        let addr = VirtAddr::new(page.raw() << PageSize::BASE.log2());
-        let walk = self.os.memory().process(self.process).table.walk(page);
-        let known = self.walk_caches.deepest(self.asid, addr);
-        let from = known.map_or(self.levels + 1, |(level, ())| level);
-        let steps = walk.steps();
-        debug_assert!(steps.last().is_some_and(|last| last.level < from), "a stale walk cache");
-        for (number, step) in steps.iter().enumerate().filter(|(_, step)| step.level < from) {
-            let served = self.caches.read_pte(line_of(step.at, self.lines));
-            self.walker.reads += 1;
-            self.walker.reads_by[place(served.by)] += 1;
-            *latency_cycles += served.latency_cycles;
-            if steps.get(number + 1).is_some_and(|next| next.level < step.level) {
-                self.walk_caches.fill(self.asid, addr, step.level, ());
-            }
-        }
-        steps.last().expect("a walk reads the root's entry").at
     }
 
     /// A second-level TLB has served a reference.
@@ -248,6 +158,20 @@ impl Env {
         let served = self.caches.missed(side, line, access.is_store());
         self.cycles.beyond_l1[side] +=
             u64::from(served.latency_cycles - self.l1_latency_cycles[side]);
+    }
+
+    /// That the page of an access lies in `frame` is what the page table says, too.
+    ///
+    /// # Panics
+    /// Where it is not.
+    #[inline(never)]
+    pub(crate) fn check(&self, access: LineAccess, frame: FrameNumber) {
+        let page = self.page(access);
+        let table = &self.os.memory().process(self.process).table;
+        let leaf = table.leaf(page).expect("what was translated is mapped");
+        assert_eq!(frame, leaf.frame_of(page), "page {:#x} lies elsewhere", page.raw());
+        let may_store = leaf.rights.write || !access.is_store();
+        assert!(may_store, "page {:#x} is not to be stored to", page.raw());
     }
 
     /// The base page of an access.
@@ -351,17 +275,4 @@ impl Env {
             self.stale.push(stale);
         }
     }
-}
-
-fn place(by: ServedBy) -> usize {
-    match by {
-        ServedBy::L1 => 0,
-        ServedBy::L2 => 1,
-        ServedBy::Llc => 2,
-        ServedBy::Memory => 3,
-    }
-}
-
-fn line_of(at: PhysAddr, lines: Lines) -> u64 {
-    at.raw() >> lines.log2()
 }

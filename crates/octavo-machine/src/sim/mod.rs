@@ -4,6 +4,7 @@ mod process;
 mod schedule;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use octavo_config::MachineConfig;
 use octavo_os::frames::fragmentation::Fragmentation;
@@ -32,7 +33,7 @@ pub struct SimConfig {
     /// The machine, the same for all designs.
     pub machine: MachineConfig,
     /// What its memory is like at the start: [`octavo_config::MemoryConfig::start`].
-    pub start: Fragmentation,
+    pub start: Arc<Fragmentation>,
     /// The designs.
     pub designs: Vec<DesignSpec>,
     /// Whether addresses are moved to where Linux would have put them.
@@ -73,12 +74,13 @@ impl Sim {
     /// Machines that have seen nothing.
     pub fn new(config: &SimConfig) -> Result<Self, ConfigError> {
         let SimConfig { machine, start, designs, instructions, is_checked, .. } = config;
-        let start = start.clone();
+        let start = Arc::clone(start);
         let setup = Setup { instructions: *instructions, is_checked: *is_checked, start };
-        let make = |spec: &DesignSpec| spec.hardware().make(machine, &setup, spec.policy());
+        let make = |spec: &DesignSpec| spec.hardware().make(machine, &setup, spec.os());
         let machines = designs.iter().map(make).collect::<Result<Vec<_>, _>>()?;
+        let interleaves = machines.iter().any(|machine| machine.interleaves());
         let mut sim = Sim {
-            front: config::front(machine),
+            front: config::front(machine, interleaves),
             placement: Placement::new(machine.core.count as usize),
             running: Process::new(ImageId(0), machine.page_table.levels, false),
             stream: None,
@@ -157,7 +159,7 @@ impl Sim {
         self.played = self.machines.drain(..).map(|machine| machine.played()).collect();
         self.running.image = Image::new(self.config.machine.page_table.levels);
         self.emptied = Batch::default();
-        self.front = config::front(&self.config.machine);
+        self.front = config::front(&self.config.machine, false);
     }
 
     /// Whatever came has been played.

@@ -71,14 +71,15 @@ impl Array {
     }
 
     /// An array that has an entry for a run of base pages inside an aligned group of 2^`group_log2`,
-    /// whose sets are those of groups.
+    /// whose sets are those of groups. It holds victims or what was missed.
     pub fn of_groups(
         name: &str,
         config: &TlbArray,
-        group_log2: u8,
+        (group_log2, holds_victims): (u8, bool),
         instructions: Instructions,
     ) -> Result<Self, GeometryError> {
-        let store = Store::Groups(Groups::new(config, group_log2, instructions)?);
+        let groups = Groups::new(config, group_log2, holds_victims, instructions)?;
+        let store = Store::Groups(groups);
         let retouch_changes = config.replacement.retouch_changes();
         Ok(Array { name: name.to_owned(), retouch_changes, store })
     }

@@ -15,6 +15,9 @@ pub struct Groups {
     larger: Vec<PageSize>,
     group_log2: u8,
     sets: SetArray<Value>,
+    /// Whether what is put in may be here: what a level before evicts, but nothing that has just been
+    /// missed.
+    holds_victims: bool,
 }
 
 impl Groups {
@@ -25,6 +28,7 @@ impl Groups {
     pub fn new(
         config: &TlbArray,
         group_log2: u8,
+        holds_victims: bool,
         instructions: Instructions,
     ) -> Result<Self, GeometryError> {
         let PageSizes::List(sizes) = &config.page_sizes else { panic!("an array with sets") };
@@ -32,7 +36,7 @@ impl Groups {
         larger.retain(|size| *size > PageSize::BASE);
         larger.sort_unstable();
         let sets = SetArray::new(config.geometry()?, config.replacement, instructions);
-        Ok(Groups { larger, group_log2, sets })
+        Ok(Groups { larger, group_log2, sets, holds_victims })
     }
 
     /// The set of a base page.
@@ -41,16 +45,16 @@ impl Groups {
         self.sets.geometry().set_of(page.raw() >> self.group_log2)
     }
 
-    /// The first page of the run that holds a base page.
+    /// The first page of the run that holds a base page, and where it is.
     #[inline(always)]
-    fn find(&self, asid: Asid, page: PageNumber) -> Option<u64> {
+    fn find(&self, asid: Asid, page: PageNumber) -> Option<(u64, Slot)> {
         let set = self.set_of(page);
         let group = page.raw() >> self.group_log2 << self.group_log2;
         // Whole groups are the most frequent, then single pages.
         let others = (group + 1..page.raw() + 1).rev();
-        std::iter::once(group).chain(others).find(|first| {
-            let value = self.sets.probe(set, key(asid, PageNumber::new(*first), 0));
-            value.is_some_and(|value| page.raw() - first <= value.run().1)
+        std::iter::once(group).chain(others).find_map(|first| {
+            let slot = self.sets.probe_slot(set, key(asid, PageNumber::new(first), 0))?;
+            (page.raw() - first <= self.sets.at(slot).run().1).then_some((first, slot))
         })
     }
 
@@ -60,9 +64,8 @@ impl Groups {
         if self.sets.is_empty() {
             return None;
         }
-        if let Some(first) = self.find(asid, page) {
-            let set = self.set_of(page);
-            let slot = self.sets.look_up_slot(set, key(asid, PageNumber::new(first), 0))?;
+        if let Some((first, slot)) = self.find(asid, page) {
+            self.sets.touch(slot);
             let held = Held { size: PageSize::BASE, value: *self.sets.at(slot) };
             return Some((held.following(page.raw() - first), slot));
         }
@@ -94,17 +97,24 @@ impl Groups {
             self.sets.insert(set, key(asid, page, order), held.value)
         } else {
             let (before, first) = held.first_of_run();
-            let start = page.raw() - before;
-            for other in start..=start + first.value.run().1 {
+            let (set, start) = (self.set_of(page), page.raw() - before);
+            let last = start + first.value.run().1;
+            // A page that was missed is in no run; its neighbours may be.
+            let from = match start == last && !self.holds_victims {
+                true => start,
+                false => start >> self.group_log2 << self.group_log2,
+            };
+            for old in from..=last {
+                let old_key = key(asid, PageNumber::new(old), 0);
                 // One that begins where this one does is replaced.
-                if let Some(old) = self.find(asid, PageNumber::new(other))
-                    && old != start
+                if old != start
+                    && let Some(value) = self.sets.probe(set, old_key)
+                    && old + value.run().1 >= start
                 {
-                    let set = self.set_of(page);
-                    self.sets.invalidate(set, key(asid, PageNumber::new(old), 0));
+                    self.sets.invalidate(set, old_key);
                 }
             }
-            self.sets.insert(self.set_of(page), key(asid, PageNumber::new(start), 0), first.value)
+            self.sets.insert(set, key(asid, PageNumber::new(start), 0), first.value)
         };
         let (key, value) = evicted?;
         let (first, order) = parts(key);
@@ -113,7 +123,7 @@ impl Groups {
 
     /// Takes out what covers a base page, all of its run.
     pub fn take(&mut self, asid: Asid, page: PageNumber) {
-        if let Some(first) = self.find(asid, page) {
+        if let Some((first, _)) = self.find(asid, page) {
             let set = self.set_of(page);
             self.sets.invalidate(set, key(asid, PageNumber::new(first), 0));
         }
@@ -137,5 +147,42 @@ impl Groups {
     /// Takes all out.
     pub fn clear(&mut self) {
         self.sets.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use octavo_config::Ways;
+    use octavo_hw::Replacement;
+    use octavo_types::FrameNumber;
+
+    /// What a TLB for code keeps of a run, of which a store has changed one page since.
+    #[test]
+    fn runs_never_overlap() {
+        let config = TlbArray {
+            entries: 8,
+            ways: Ways::Of(4),
+            page_sizes: PageSizes::List(vec![PageSize::BASE]),
+            replacement: Replacement::Lru,
+        };
+        let mut groups = Groups::new(&config, 2, false, Instructions::PORTABLE).unwrap();
+        let page = PageNumber::new;
+        let held = |number: u64, before, after| {
+            let value = Value::new(FrameNumber::new(100 + number), PageSize::BASE, true, false);
+            Held { size: PageSize::BASE, value }.in_run(before, after)
+        };
+        let frame = |groups: &mut Groups, number: u64| {
+            let (held, _) = groups.look_up(Asid::ONLY, page(number))?;
+            Some(held.frame_of(page(number)).raw())
+        };
+        groups.fill(Asid::ONLY, page(8), held(8, 0, 1));
+        assert_eq!([8, 9, 10].map(|at| frame(&mut groups, at)), [Some(108), Some(109), None]);
+        groups.fill(Asid::ONLY, page(10), held(10, 1, 1));
+        let all = [8, 9, 10, 11].map(|at| frame(&mut groups, at));
+        assert_eq!(all, [None, Some(109), Some(110), Some(111)]);
+        groups.fill(Asid::ONLY, page(8), held(8, 0, 3));
+        groups.take(Asid::ONLY, page(11));
+        assert!(groups.sets.is_empty());
     }
 }

@@ -90,9 +90,11 @@ impl Tlb {
                 }
             }
         }
+        let holds_victims = config.fill == Fill::Victim;
         let array = |(name, config): (&String, &TlbArray)| {
             if coalescing.group_log2 > 0 && holds_base_pages(config) {
-                return Array::of_groups(name, config, coalescing.group_log2, instructions);
+                let kind = (coalescing.group_log2, holds_victims);
+                return Array::of_groups(name, config, kind, instructions);
             }
             Array::new(name, config, instructions)
         };

@@ -89,6 +89,8 @@ pub struct Walk {
     len: u8,
     /// The page; none where the last entry read maps nothing.
     pub leaf: Option<Leaf>,
+    /// How its true entry says that the page was used.
+    pub used: Used,
 }
 
 impl Walk {
@@ -181,7 +183,12 @@ impl PageTable {
     /// What a walk for a base page reads, from the root on.
     pub fn walk(&self, page: PageNumber) -> Walk {
         let none = Step { at: PhysAddr::new(0), level: 0 };
-        let mut walk = Walk { steps: [none; MAX_LEVELS as usize + 1], len: 0, leaf: None };
+        let mut walk = Walk {
+            steps: [none; MAX_LEVELS as usize + 1],
+            len: 0,
+            leaf: None,
+            used: (false, false),
+        };
         let (mut number, mut level) = (ROOT, self.format.levels);
         loop {
             let node = &self.nodes[number as usize];
@@ -194,7 +201,8 @@ impl PageTable {
                 if index != first && self.format.aliases == Aliases::Pointers {
                     walk.read(node.entry_addr(first), level);
                 }
-                walk.leaf = Some(leaf(page, node.entries[first], level));
+                let entry = node.entries[first];
+                (walk.leaf, walk.used) = (Some(leaf(page, entry, level)), entry.used());
                 return walk;
             }
             if !entry.is_present() {

@@ -218,7 +218,9 @@ proptest! {
                 leaf.map(|leaf| (leaf.page.raw(), leaf.size, leaf.frame.raw())),
                 expected.map(|(first, of)| (first, size(of.0), of.1))
             );
-            prop_assert_eq!(table.walk(page(at)).leaf, leaf);
+            let walk = table.walk(page(at));
+            prop_assert_eq!(walk.leaf, leaf);
+            prop_assert_eq!(walk.leaf.map(|_| walk.used), table.used(page(at)));
             prop_assert_eq!(table.used(page(at)), expected.map(|(_, of)| (of.2, of.3)));
             let next = table.next(page(at), page(1 << 13)).map(|leaf| leaf.page.raw());
             let after = pages.range(at..).next().map(|(first, _)| *first);

@@ -23,7 +23,7 @@ pub use hugetlb::{Hugetlb, HugetlbConfig};
 pub use mthp::{Mthp, MthpConfig, MthpEnabled};
 pub use registry::{POLICIES, PolicyConfig, PolicyEntry, by_name};
 pub use reserved_thp::{ReservedThp, ReservedThpConfig};
-pub use settings::{Setting, SettingError};
+pub use settings::{OsConfig, Setting, SettingError};
 pub use thp::{FaultHuge, Thp, ThpConfig};
 pub use tps::{ReserveWhen, Span, Tps, TpsConfig};
 

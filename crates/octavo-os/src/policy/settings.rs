@@ -1,4 +1,4 @@
-//! Settings of policies by name, as texts: `promotion_threshold_percent=50`.
+//! Settings of an operating system and its policy by name, as texts: `promotion_threshold_percent=50`.
 
 use octavo_types::PageSize;
 use octavo_types::spelling::{nearest, quoted};
@@ -7,11 +7,13 @@ use super::{
     Defrag, EagerConfig, FaultHuge, FirstTouchConfig, FixedConfig, HugetlbConfig, MthpConfig,
     PolicyConfig, ReserveWhen, ReservedThpConfig, Span, ThpConfig, TpsConfig,
 };
+use crate::memory::{CopyOnWrite, Memory};
+use crate::os::Os;
 
 /// A setting that cannot be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
-    /// A key that the policy does not have.
+    /// A key that there is not, under this policy.
     #[error("no setting `{key}`: {allowed}{meant}")]
     Unknown {
         /// As asked for.
@@ -106,6 +108,7 @@ impl Setting for bool {
 }
 
 names!(FaultHuge, "always" => FaultHuge::Always, "madvise" => FaultHuge::Madvise);
+names!(CopyOnWrite, "split" => CopyOnWrite::Split, "whole" => CopyOnWrite::Whole);
 names!(Span, "exact" => Span::Exact, "round-up" => Span::RoundUp);
 names!(ReserveWhen, "mapped" => ReserveWhen::Mapped, "touched" => ReserveWhen::Touched);
 names!(
@@ -230,8 +233,36 @@ impl PolicyConfig {
             ],
         }
     }
+}
 
-    /// All settings, as [`PolicyConfig::set`] takes them.
+/// What is set of an operating system: its policy, and what every policy may be told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OsConfig {
+    /// Which page sizes it chooses.
+    pub policy: PolicyConfig,
+    /// What it copies of a large page that is stored to.
+    pub copy_on_write: CopyOnWrite,
+}
+
+impl OsConfig {
+    /// A policy, and what is usual.
+    pub fn new(policy: PolicyConfig) -> Self {
+        OsConfig { policy, copy_on_write: CopyOnWrite::default() }
+    }
+
+    /// The operating system with its memory.
+    pub fn build(&self, memory: Memory) -> Os {
+        Os::new(memory, self.policy.build()).with_copy_on_write(self.copy_on_write)
+    }
+
+    /// The policy's settings, then those that all have.
+    fn settings(&mut self) -> Named<'_> {
+        let mut settings = self.policy.settings();
+        settings.push(("copy_on_write", &mut self.copy_on_write));
+        settings
+    }
+
+    /// All settings, as [`OsConfig::set`] takes them.
     pub fn set_as(&self) -> Vec<(&'static str, String)> {
         let mut copy = self.clone();
         copy.settings().into_iter().map(|(name, setting)| (name, setting.text())).collect()
@@ -244,10 +275,7 @@ impl PolicyConfig {
         let names: Vec<&str> = settings.iter().map(|(name, _)| *name).collect();
         let Some((_, setting)) = settings.into_iter().find(|(name, _)| *name == key) else {
             let meant = nearest(key, &names);
-            let allowed = match names.as_slice() {
-                [] => "the policy has none".to_owned(),
-                names => format!("give one of {}", names.join(", ")),
-            };
+            let allowed = format!("give one of {}", names.join(", "));
             let meant = meant.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
             return Err(SettingError::Unknown { key: quoted(key), allowed, meant });
         };
@@ -255,7 +283,7 @@ impl PolicyConfig {
             let allowed = setting.allowed();
             return Err(SettingError::Value { key: key.to_owned(), value: quoted(value), allowed });
         }
-        changed.check().map_err(SettingError::Policy)?;
+        changed.policy.check().map_err(SettingError::Policy)?;
         *self = changed;
         Ok(())
     }
@@ -269,32 +297,34 @@ mod tests {
     #[test]
     fn every_setting_may_be_set_to_what_it_is() {
         for policy in POLICIES {
-            let mut config = (policy.usual)();
+            let mut config = OsConfig::new((policy.usual)());
             for (key, value) in config.set_as() {
                 assert_eq!(config.set(key, &value), Ok(()), "{} {key}", policy.name);
             }
-            assert_eq!(config, (policy.usual)());
+            assert_eq!(config, OsConfig::new((policy.usual)()));
         }
     }
 
     #[test]
     fn settings_change_what_they_name() {
-        let mut config = PolicyConfig::Tps(TpsConfig::default());
+        let mut config = OsConfig::new(PolicyConfig::Tps(TpsConfig::default()));
         config.set("promotion_threshold_percent", "50").unwrap();
         config.set("span", "round-up").unwrap();
         config.set("heap", "none").unwrap();
+        config.set("copy_on_write", "whole").unwrap();
         let expected = TpsConfig {
             promotion_threshold_percent: 50,
             span: Span::RoundUp,
             heap: None,
             ..TpsConfig::default()
         };
-        assert_eq!(config, PolicyConfig::Tps(expected));
+        assert_eq!(config.policy, PolicyConfig::Tps(expected));
+        assert_eq!(config.copy_on_write, CopyOnWrite::Whole);
     }
 
     #[test]
     fn what_cannot_be_is_refused_in_one_sentence() {
-        let mut config = PolicyConfig::Tps(TpsConfig::default());
+        let mut config = OsConfig::new(PolicyConfig::Tps(TpsConfig::default()));
         let mut sentence = |key, value| config.set(key, value).unwrap_err().to_string();
         assert_eq!(sentence("span", "round"), "span = round: give exact or round-up");
         assert_eq!(
@@ -303,7 +333,7 @@ mod tests {
         );
         let unknown = sentence("promotion_treshold_percent", "50");
         assert!(unknown.ends_with("did you mean `promotion_threshold_percent`?"), "{unknown}");
-        let none = PolicyConfig::Base.set("size", "4KiB").unwrap_err().to_string();
-        assert_eq!(none, "no setting `size`: the policy has none");
+        let none = OsConfig::new(PolicyConfig::Base).set("size", "4KiB").unwrap_err().to_string();
+        assert_eq!(none, "no setting `size`: give one of copy_on_write");
     }
 }

@@ -31,6 +31,10 @@ impl SharedEngine for Sim {
         let counts = sim.counts();
         let shared = dict!(py,
             instructions: counts.instructions,
+            fetches: counts.instructions,
+            loads: counts.loads,
+            stores: counts.stores,
+            modifies: counts.modifies,
             references: counts.references(),
             machines: machines(py, sim)?,
         );

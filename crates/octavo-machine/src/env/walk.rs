@@ -1,0 +1,143 @@
+//! Page walks, and the faults that they end in.
+
+use octavo_hw::ServedBy;
+use octavo_os::Access;
+use octavo_os::page_table::Walk;
+use octavo_types::{PageNumber, PageSize, PhysAddr, VirtAddr};
+
+use super::Env;
+use crate::front::{Kind, Lines};
+use crate::tlb::Held;
+
+/// What page walkers counted.
+#[derive(Clone, Copy, Default)]
+pub(super) struct WalkerCounters {
+    /// Walks, those that ended in a fault among them.
+    pub walks: u64,
+    /// Of those, such that ended in a fault.
+    pub faulted: u64,
+    /// Entries read, by where they were.
+    pub reads: u64,
+    pub reads_by: [u64; 4],
+    /// Entries whose accessed or dirty bit was set.
+    pub marked: u64,
+}
+
+/// What a walk found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Walked {
+    /// The page.
+    pub held: Held,
+    /// What it cost.
+    pub latency_cycles: u32,
+}
+
+/// A page that may be used as asked.
+struct Found {
+    held: Held,
+    /// Whether its entry had to be written to say that it is used so.
+    is_marked: bool,
+}
+
+impl Env {
+    /// Walks the page table for a base page that runs, until it may be used as asked: a page that
+    /// is not there, or may not be stored to, faults, and is walked again. None where memory has
+    /// run out: the machine stops then.
+    ///
+    /// What has become [stale](Env::stale) by that is to be forgotten before the page is filled
+    /// anywhere.
+    #[inline(never)]
+    pub fn walk(&mut self, page: PageNumber, kind: Kind) -> Option<Walked> {
+        let mut latency_cycles = 0;
+        loop {
+            let walk = self.table_walk(page);
+            let at = self.read(&walk, page, &mut latency_cycles);
+            if let Some(Found { held, is_marked }) = self.found(&walk, page, kind) {
+                if is_marked {
+                    self.walker.marked += 1;
+                    latency_cycles += self.caches.write_pte(line_of(at, self.lines)).latency_cycles;
+                }
+                self.cycles.walks += u64::from(latency_cycles);
+                return Some(Walked { held, latency_cycles });
+            }
+            self.walker.faulted += 1;
+            self.fault(page, kind)?;
+        }
+    }
+
+    /// What the page table says of a base page, and the operating system where that does not
+    /// suffice; but nothing is read for it, or counted of a walker. For bounds.
+    pub fn resolve(&mut self, page: PageNumber, kind: Kind) -> Option<Held> {
+        loop {
+            let walk = self.table_walk(page);
+            if let Some(found) = self.found(&walk, page, kind) {
+                return Some(found.held);
+            }
+            self.fault(page, kind)?;
+        }
+    }
+
+    /// All that a walk without walk caches reads.
+    fn table_walk(&self, page: PageNumber) -> Walk {
+        self.os.memory().process(self.process).table.walk(page)
+    }
+
+    /// The page that a walk has found, if it may be used as asked; it is marked as used so.
+    fn found(&mut self, walk: &Walk, page: PageNumber, kind: Kind) -> Option<Found> {
+        let stores = kind == Kind::Store;
+        let (leaf, (was_used, was_dirty)) = (walk.leaf?, walk.used);
+        if stores && !leaf.rights.write {
+            return None;
+        }
+        let is_marked = !was_used || stores && !was_dirty;
+        if is_marked {
+            self.os.memory_mut().process_mut(self.process).table.mark(page, stores);
+        }
+        Some(Found { held: Held::of(&leaf, stores || was_dirty), is_marked })
+    }
+
+    /// The operating system maps a page, or lets it be stored to; none where memory has run out.
+    fn fault(&mut self, page: PageNumber, kind: Kind) -> Option<()> {
+        let access = match kind {
+            Kind::Fetch => Access::Fetch,
+            Kind::Load => Access::Load,
+            Kind::Store => Access::Store,
+        };
+        let process = self.process;
+        self.with_os(|os| os.fault(process, page, access))
+    }
+
+    /// Reads what a walk reads beyond what walk caches know; returns where the last entry lies.
+    fn read(&mut self, walk: &Walk, page: PageNumber, latency_cycles: &mut u32) -> PhysAddr {
+        self.walker.walks += 1;
+        *latency_cycles += self.walk_overhead_cycles;
+        let addr = VirtAddr::new(page.raw() << PageSize::BASE.log2());
+        let known = self.walk_caches.deepest(self.asid, addr);
+        let from = known.map_or(self.levels + 1, |(level, ())| level);
+        let steps = walk.steps();
+        debug_assert!(steps.last().is_some_and(|last| last.level < from), "a stale walk cache");
+        for (number, step) in steps.iter().enumerate().filter(|(_, step)| step.level < from) {
+            let served = self.caches.read_pte(line_of(step.at, self.lines));
+            self.walker.reads += 1;
+            self.walker.reads_by[place(served.by)] += 1;
+            *latency_cycles += served.latency_cycles;
+            if steps.get(number + 1).is_some_and(|next| next.level < step.level) {
+                self.walk_caches.fill(self.asid, addr, step.level, ());
+            }
+        }
+        steps.last().expect("a walk reads the root's entry").at
+    }
+}
+
+fn place(by: ServedBy) -> usize {
+    match by {
+        ServedBy::L1 => 0,
+        ServedBy::L2 => 1,
+        ServedBy::Llc => 2,
+        ServedBy::Memory => 3,
+    }
+}
+
+fn line_of(at: PhysAddr, lines: Lines) -> u64 {
+    at.raw() >> lines.log2()
+}

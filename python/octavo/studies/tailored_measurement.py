@@ -1,0 +1,150 @@
+"""What the study of Tailored Page Sizes tells of one program: every figure of the paper's charts is
+one number here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from octavo.execution_time import ExecutionTime
+from octavo.studies.tailored_subjects import Kind
+
+BASE, BASELINE, TPS = "base4k", "reserved_thp", "tps"
+COLT, RMM = f"colt+{BASELINE}", "rmm"
+RIVALS = (COLT, RMM)
+"""What the paper sets beside it, where this Octavo has it. CoLT changes the hardware alone: it has
+the baseline's operating system."""
+INTENSE_MPKI = 5.0
+"""Section IV-A: of programs that are no workloads, those with more misses than that count."""
+
+FEW_MPKI = 0.1
+"""Below this per 1000 instructions the baseline has next to nothing that could be eliminated."""
+
+
+def label(design: str) -> str:
+    """A design's name as the tables have it: without its policy."""
+    return design.partition("+")[0]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What one design did with one program."""
+
+    accesses: int
+    """Look-ups of the first-level TLB for data."""
+    misses: int
+    """Those of them that missed."""
+    walk_references: int
+    resident_bytes: int
+    """Data, at most."""
+    time: ExecutionTime
+    pages: dict[int, int]
+    """Mapped at the end, by their size in bytes."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one program did: on a memory that was empty, on one that was fragmented, and beside a
+    second thread.
+    """
+
+    program: str
+    kind: Kind
+    instructions: int
+    touched_bytes: int
+    """In pages of 4 KiB."""
+    growth_2m: float
+    """Of that in pages of 2 MiB alone (Figure 9)."""
+    designs: dict[str, Counted]
+    """By name; a design that ran out of memory is not there."""
+    fragmented: dict[str, Counted]
+    smt: dict[str, Counted]
+    """With a second thread beside it that does the same, both together."""
+
+    def mpki(self, design: str) -> float | None:
+        """Misses of the first-level TLB for data per 1000 instructions (Figure 8)."""
+        counted = self.designs.get(design)
+        return None if counted is None else counted.misses * 1000 / self.instructions
+
+    @property
+    def counts(self) -> bool:
+        """Whether the paper would have evaluated it: a workload, or one that misses much."""
+        return self.kind == "workload" or (self.mpki(BASE) or 0.0) > INTENSE_MPKI
+
+    def misses_gone(self, design: str, *, fragmented: bool = False) -> float | None:
+        """The share of the baseline's first-level misses of data that is gone (Figures 10, 16)."""
+        of = self.fragmented if fragmented else self.designs
+        return self._gone(of, design, lambda counted: counted.misses)
+
+    def references_gone(self, design: str) -> float | None:
+        """The share of the baseline's references of walks that are gone (Figure 11)."""
+        return self._gone(self.designs, design, lambda counted: counted.walk_references)
+
+    def _gone(
+        self, of: Mapping[str, Counted], design: str, what: Callable[[Counted], int]
+    ) -> float | None:
+        """None where the baseline has too few of them."""
+        base, one = of.get(BASELINE), of.get(design)
+        if base is None or one is None or what(base) * 1000 < FEW_MPKI * self.instructions:
+            return None
+        return 1 - what(one) / what(base)
+
+    def time(self, design: str, *, smt: bool = False) -> ExecutionTime | None:
+        """Section IV-B: the baseline's time, its T_L1DTLBM scaled by the ratio of first-level
+        misses and its T_PW by that of references of walks.
+        """
+        of = self.smt if smt else self.designs
+        base, one = of.get(BASELINE), of.get(design)
+        if base is None or one is None:
+            return None
+        return ExecutionTime(
+            base.time.ideal_cycles,
+            base.time.tlb_cycles * _ratio(one.misses, base.misses),
+            base.time.walk_cycles * _ratio(one.walk_references, base.walk_references),
+        )
+
+    def speedup(self, design: str, *, smt: bool = False) -> float | None:
+        """How much faster than the baseline: 0.157 for 15.7% (Figures 13 and 14)."""
+        base, time = self.time(BASELINE, smt=smt), self.time(design, smt=smt)
+        return None if base is None or time is None else base.cycles / time.cycles - 1
+
+    def of_ideal(self, design: str, *, smt: bool = False) -> float | None:
+        """The part of the time that is lost to misses which is saved."""
+        base, time = self.time(BASELINE, smt=smt), self.time(design, smt=smt)
+        if base is None or time is None or base.cycles == base.ideal_cycles:
+            return None
+        return (base.cycles - time.cycles) / (base.cycles - base.ideal_cycles)
+
+    def record(self) -> dict[str, Any]:
+        """Plain data: what was counted, and what is told of it."""
+        designs = list(self.designs)
+        return {
+            **asdict(self),
+            "counts": self.counts,
+            "mpki": {name: self.mpki(name) for name in designs},
+            "misses_gone": {name: self.misses_gone(name) for name in designs},
+            "references_gone": {name: self.references_gone(name) for name in designs},
+            "speedup": {name: self.speedup(name) for name in designs},
+            "of_ideal": {name: self.of_ideal(name) for name in designs},
+            "speedup_smt": {name: self.speedup(name, smt=True) for name in self.smt},
+            "of_ideal_smt": {name: self.of_ideal(name, smt=True) for name in self.smt},
+            "misses_gone_fragmented": {
+                name: self.misses_gone(name, fragmented=True) for name in self.fragmented
+            },
+        }
+
+    def flat(self) -> dict[str, Any]:
+        """One flat record, without the counts of pages: `misses_gone.tps`."""
+        told = {}
+        for key, value in self.record().items():
+            if not isinstance(value, dict):
+                told[key] = value
+            elif key not in ("designs", "fragmented", "smt"):
+                told.update({f"{key}.{name}": of for name, of in value.items()})
+        return told
+
+
+def _ratio(value: int, base: int) -> float:
+    return value / base if base else 1.0

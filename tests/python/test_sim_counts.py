@@ -1,0 +1,120 @@
+"""Misses of TLBs counted here, as Dinero counts those of caches with lines of a page: one list a
+set, the most recent page last. The streams lie above 2^32, in regions that are alike in their low
+32 bits, so that who cuts addresses off counts otherwise."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import octavo
+from traces_made import Reference, write_csv
+
+PAGE = 4096
+REGIONS = [0x1_2345_0000_0000, 0x5_0000_0000, 0x7FFF_0000_0000, 0x7F00_0000_0000]
+
+
+class Sets:
+    """A set-associative array of pages, least recently used first out."""
+
+    def __init__(self, entries: int, ways: int) -> None:
+        self.ways = ways
+        self.sets: list[list[int]] = [[] for _ in range(entries // ways)]
+        self.accesses = self.misses = 0
+
+    def look_up(self, page: int) -> bool:
+        self.accesses += 1
+        held = page in self.sets[page % len(self.sets)]
+        self.misses += not held
+        if held:
+            self.fill(page)
+        return held
+
+    def fill(self, page: int) -> None:
+        of = self.sets[page % len(self.sets)]
+        if page in of:
+            of.remove(page)
+        elif len(of) == self.ways:
+            del of[0]
+        of.append(page)
+
+
+def count(references: list[Reference]) -> dict[str, Sets]:
+    """Two first levels before one second level. The first store to a page that was only loaded has
+    its dirty bit set by a walk, after which both levels hold it anew."""
+    fetch, data, second = Sets(128, 8), Sets(64, 4), Sets(1536, 12)
+    dirty = set()
+    for kind, address, _ in references:
+        page, first = address // PAGE, fetch if kind == "fetch" else data
+        is_known = first.look_up(page) or second.look_up(page)
+        if not is_known or (kind == "store" and page not in dirty):
+            second.fill(page)
+        first.fill(page)
+        if kind == "store":
+            dirty.add(page)
+    return {"tlb.l1i": fetch, "tlb.l1d": data, "tlb.l2": second}
+
+
+def uniform(draw: random.Random, pages: int) -> Iterator[int]:
+    while True:
+        yield draw.randrange(pages)
+
+
+def skewed(draw: random.Random, pages: int) -> Iterator[int]:
+    while True:
+        yield int(pages * draw.random() ** 4)
+
+
+def strided(draw: random.Random, pages: int) -> Iterator[int]:
+    stride = draw.choice([1, 3, 16, 128])
+    at = 0
+    while True:
+        yield at
+        at = (at + stride) % pages
+
+
+def phased(draw: random.Random, pages: int) -> Iterator[int]:
+    while True:
+        first = draw.randrange(pages)
+        for _ in range(draw.randrange(1, 3000)):
+            yield (first + draw.randrange(90)) % pages
+
+
+@pytest.mark.parametrize("pattern", [uniform, skewed, strided, phased])
+@pytest.mark.parametrize("pages", [50, 400, 6000])
+def test_misses_are_those_that_dinero_would_count(
+    pattern: Callable[[random.Random, int], Iterator[int]], pages: int, tmp_path: Path
+) -> None:
+    draw = random.Random(pages)
+    data, code = pattern(draw, pages), pattern(draw, pages // 10)
+    references: list[Reference] = []
+    for _ in range(30_000):
+        kind = draw.choices(["fetch", "load", "store"], [4, 4, 2])[0]
+        page = next(code) if kind == "fetch" else next(data)
+        region = REGIONS[page % 4] + (0x4000_0000 if kind == "fetch" else 0)
+        references.append((kind, region + page // 4 * PAGE + draw.randrange(512) * 8, 4))
+    compare(references, tmp_path)
+
+
+def test_a_first_store_makes_its_page_the_most_recent_in_the_second_level(tmp_path: Path) -> None:
+    """13 pages of one set of both levels. The first is stored to while the first level has it, so
+    that the second level gives up the second of them for the last."""
+    one_set = [REGIONS[0] + number * 128 * PAGE for number in range(13)]
+    references: list[Reference] = [("load", address, 4) for address in one_set]
+    references.insert(4, ("store", one_set[0], 4))
+    references += [("load", one_set[0], 4)]
+    assert compare(references, tmp_path)["tlb.l2"].misses == 13
+
+
+def compare(references: list[Reference], directory: Path) -> dict[str, Sets]:
+    trace = write_csv(directory / "stream.csv", references)
+    result = octavo.sim(trace, machine="skylake", designs=["base4k"])
+    told = result.design("base4k").counts
+    counted = count(references)
+    for component, expected in counted.items():
+        assert told[component, "accesses"] == expected.accesses, component
+        assert told[component, "misses"] == expected.misses, component
+    return counted
