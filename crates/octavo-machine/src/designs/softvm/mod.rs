@@ -161,7 +161,7 @@ impl Softvm {
     ) -> Option<((PageOf, GlobalAddr), FrameNumber, bool)> {
         let page = env.page(access);
         let held = self.resolve(env, page, access)?;
-        self.sweep_stale(env);
+        self.settle(env);
         let process = env.process();
         let at = self.space.of_page(process, page);
         Some(((PageOf { process, page }, at), held.frame_of(page), held.value.is_writable()))
@@ -231,9 +231,6 @@ impl Design for Softvm {
 
     #[inline(always)]
     fn access(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
-        if !self.stale.is_empty() {
-            self.sweep_stale(env);
-        }
         let addr = self.space.of_access(env.process(), access);
         let side = access.side();
         let is_rest = access.lookups() == access.repeats();
@@ -252,6 +249,12 @@ impl Design for Softvm {
 
     fn forget(&mut self, asid: Asid, pages: &vmas::Pages) {
         self.stale.push((asid, pages.clone()));
+    }
+
+    fn settle(&mut self, env: &Env) {
+        if !self.stale.is_empty() {
+            self.sweep_stale(env);
+        }
     }
 
     /// Segments tell processes apart: lines stay.

@@ -91,8 +91,13 @@ impl Space {
     #[inline(never)]
     fn enter(&mut self, side: usize, key: Key) -> u64 {
         let register = &mut self.registers[key.0 as usize % REGISTERS];
-        self.reloads += u64::from(*register != key);
-        *register = key;
+        if *register != key {
+            self.reloads += 1;
+            let lost = std::mem::replace(register, key);
+            for recent in self.recent.iter_mut().filter(|recent| recent.0 == lost) {
+                recent.0 = NOBODY;
+            }
+        }
         let base = u64::from(self.segment(key).0) << SEGMENT_LOG2;
         self.recent[side] = (key, base);
         base
