@@ -156,7 +156,7 @@ fn caches() -> impl Strategy<Value = CacheConfigs> {
 fn softvm(least_bytes: u64) -> impl Strategy<Value = SoftvmConfig> {
     let level = || (geometry(), replacement(), 0u32..=2);
     let kernel = (1u32..=1024, any::<bool>(), any::<bool>());
-    let cycles = prop::array::uniform7(0u32..1000);
+    let cycles = prop::array::uniform8(0u32..1000);
     let tlb = (2u64..100, 1u64..100);
     (level(), level(), any::<bool>(), kernel, cycles, tlb).prop_map(
         move |(l1, l2, says_lines, kernel, cycles, (reserved, others))| {
@@ -167,8 +167,8 @@ fn softvm(least_bytes: u64) -> impl Strategy<Value = SoftvmConfig> {
                 line_bytes: (says_lines || line_bytes != least_bytes).then_some(line_bytes),
                 replacement,
             };
-            let [l2_cycles, memory_cycles, handler_cycles, check_l1_cycles, ..] = cycles;
-            let [.., change_l1_cycles, check_l2_cycles, change_l2_cycles] = cycles;
+            let [l2_cycles, memory_cycles, handler_cycles, step_cycles, ..] = cycles;
+            let [.., check_l1_cycles, change_l1_cycles, check_l2_cycles, change_l2_cycles] = cycles;
             SoftvmConfig {
                 l1: level(l1, lines[0]),
                 l2: level(l2, lines[1]),
@@ -183,6 +183,7 @@ fn softvm(least_bytes: u64) -> impl Strategy<Value = SoftvmConfig> {
                     l2_cycles,
                     memory_cycles,
                     handler_cycles,
+                    step_cycles,
                     check_l1_cycles,
                     change_l1_cycles,
                     check_l2_cycles,

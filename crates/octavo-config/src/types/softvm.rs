@@ -78,6 +78,9 @@ pub struct SoftvmCycles {
     pub memory_cycles: u32,
     /// The handler runs, and what it loads is in the first level.
     pub handler_cycles: u32,
+    /// Hardware that translates behind the caches makes an address and looks for it in them: one step. The
+    /// paper says nothing of it; 2 is assumed.
+    pub step_cycles: u32,
     /// A sweep asks the first level for a line, and it is not there.
     pub check_l1_cycles: u32,
     /// It is there, and is changed.
@@ -130,6 +133,7 @@ impl Default for SoftvmCycles {
             l2_cycles: 20,
             memory_cycles: 90,
             handler_cycles: 10,
+            step_cycles: 2,
             check_l1_cycles: 3,
             change_l1_cycles: 5,
             check_l2_cycles: 20,

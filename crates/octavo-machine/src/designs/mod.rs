@@ -29,7 +29,7 @@ pub use conventional::Conventional;
 pub use direct_segment::DirectSegment;
 pub use perfect::{PerfectL1, PerfectL2};
 pub use rmm::Rmm;
-pub use softvm::Softvm;
+pub use softvm::{InCache, Physical, Softvm, Software, Tlb as SoftTlb};
 pub use spec::{DesignSpec, SpecError};
 
 /// What translates.
@@ -106,6 +106,9 @@ pub const HARDWARE: &[Hardware] = &[
     Hardware { name: "rmm", about: "a range TLB beside the second level", sizes: Sizes::X86, needs: Some(Need::Ranges), is_bound: false, make: make_rmm },
     Hardware { name: "direct_segment", about: "one segment beside the TLBs", sizes: Sizes::X86, needs: Some(Need::Ranges), is_bound: false, make: make_direct_segment },
     Hardware { name: "softvm", about: "virtual caches, and a handler in software behind them", sizes: Sizes::X86, needs: None, is_bound: false, make: make_softvm },
+    Hardware { name: "spur", about: "virtual caches, and a state machine behind them that looks for page-table entries in them", sizes: Sizes::X86, needs: None, is_bound: false, make: make_spur },
+    Hardware { name: "mips_virtual", about: "virtual caches, and a TLB beside them that software refills", sizes: Sizes::X86, needs: None, is_bound: false, make: make_mips_virtual },
+    Hardware { name: "mips_physical", about: "the same caches by physical addresses, behind that TLB", sizes: Sizes::X86, needs: None, is_bound: false, make: make_mips_physical },
     Hardware { name: "perfect_l1", about: "a first-level TLB that never misses", sizes: Sizes::X86, needs: None, is_bound: true, make: make_perfect_l1 },
     Hardware { name: "perfect_l2", about: "a second-level TLB that never misses", sizes: Sizes::X86, needs: None, is_bound: true, make: make_perfect_l2 },
 ];
@@ -127,6 +130,9 @@ pub const DESIGNS: &[Known] = &[
     Known { name: "rmm", hardware: "rmm", policy: "eager", about: "Redundant Memory Mappings: ranges of any length beside the second level" },
     Known { name: "direct_segment", hardware: "direct_segment", policy: "eager", about: "a direct segment for the longest range, pages for the rest" },
     Known { name: "softvm", hardware: "softvm", policy: "base", about: "no TLB: virtual caches, and translation in software of what misses them" },
+    Known { name: "spur", hardware: "spur", policy: "base", about: "the same caches, and translation in hardware of what misses them: SPUR's" },
+    Known { name: "mips_virtual", hardware: "mips_virtual", policy: "base", about: "the same caches, and a TLB of 64 entries that software refills" },
+    Known { name: "mips_physical", hardware: "mips_physical", policy: "base", about: "that TLB before physical caches of the same sizes" },
     Known { name: "perfect_l1", hardware: "perfect_l1", policy: "base", about: "a bound: first-level TLBs that never miss" },
     Known { name: "perfect_l2", hardware: "perfect_l2", policy: "base", about: "a bound: a second-level TLB that never misses" },
 ];
@@ -190,6 +196,18 @@ fn make_direct_segment(config: &MachineConfig, setup: &Setup, policy: &PolicyCon
 
 fn make_softvm(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
     machine(config, setup, Sizes::X86, policy, || Softvm::new(config, setup.instructions))
+}
+
+fn make_spur(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
+    machine(config, setup, Sizes::X86, policy, || Softvm::in_cache(config, setup.instructions))
+}
+
+fn make_mips_virtual(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
+    machine(config, setup, Sizes::X86, policy, || Softvm::with_tlb(config, setup.instructions))
+}
+
+fn make_mips_physical(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
+    machine(config, setup, Sizes::X86, policy, || Physical::new(config, setup.instructions))
 }
 
 /// Each entry of a larger page is whole, as those of contiguous entries are.
