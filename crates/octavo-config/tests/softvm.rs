@@ -69,7 +69,7 @@ fn what_cannot_be_is_refused_in_one_sentence() {
         "--set: softvm.l2.bytes = \"100\": give a multiple of 16 (softvm.l2.line_bytes)"
     );
     assert_eq!(
-        told(&["softvm.l1.ways=3"]),
+        resolve("puma", &["softvm.l1.ways=3"]).unwrap_err().to_string(),
         "--set: softvm.l1.ways = 3: give a number by which bytes (\"8KiB\") can be divided, such as 2, \
          or \"full\""
     );
