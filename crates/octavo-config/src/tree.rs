@@ -212,8 +212,22 @@ fn merge(base: &mut Table, over: &Table, prefix: &str, given: &mut Vec<String>) 
             }
             (None, _) => {
                 base.insert(key, item.clone());
-                given.push(path);
+                match item {
+                    Item::Table(table) if !table.is_empty() => values(table, &path, given),
+                    _ => given.push(path),
+                }
             }
+        }
+    }
+}
+
+/// Notes the keys of all values of a table that was not there.
+fn values(table: &Table, prefix: &str, given: &mut Vec<String>) {
+    for (key, item) in table.iter() {
+        let path = format!("{prefix}.{key}");
+        match item {
+            Item::Table(inner) if !inner.is_empty() => values(inner, &path, given),
+            _ => given.push(path),
         }
     }
 }
