@@ -23,6 +23,6 @@ pub use resolve::{Resolved, resolve, resolve_text};
 pub use types::{
     AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
     IncreasedRights, KernelConfig, MachineConfig, MemoryConfig, PageSizes, PageTableConfig,
-    SoftTlbConfig, SoftvmConfig, SoftvmCycles, TlbArray, TlbConfig, TlbLevel, VirtualCacheLevel,
-    WalkCache, WalkerConfig, Ways, WriteBackTranslation,
+    SoftTlbConfig, SoftvmConfig, SoftvmCycles, TableKind, TlbArray, TlbConfig, TlbLevel,
+    VirtualCacheLevel, WalkCache, WalkerConfig, Ways, WriteBackTranslation,
 };

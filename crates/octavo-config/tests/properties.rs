@@ -3,8 +3,9 @@
 use octavo_config::{
     AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
     IncreasedRights, KernelConfig, MachineConfig, MemoryConfig, PageSizes, PageTableConfig,
-    SoftTlbConfig, SoftvmConfig, SoftvmCycles, TlbArray, TlbConfig, TlbLevel, VirtualCacheLevel,
-    WalkCache, WalkerConfig, Ways, WriteBackTranslation, preset_names, resolve_text,
+    SoftTlbConfig, SoftvmConfig, SoftvmCycles, TableKind, TlbArray, TlbConfig, TlbLevel,
+    VirtualCacheLevel, WalkCache, WalkerConfig, Ways, WriteBackTranslation, preset_names,
+    resolve_text,
 };
 use octavo_hw::{PteEntry, Replacement};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
@@ -155,7 +156,8 @@ fn caches() -> impl Strategy<Value = CacheConfigs> {
 /// Virtual caches before which the machine's lines have so many bytes.
 fn softvm(least_bytes: u64) -> impl Strategy<Value = SoftvmConfig> {
     let level = || (geometry(), replacement(), 0u32..=2);
-    let kernel = (1u32..=1024, any::<bool>(), any::<bool>());
+    let tables = select(vec![TableKind::TwoTier, TableKind::Hierarchical, TableKind::Inverted]);
+    let kernel = (1u32..=1024, any::<bool>(), any::<bool>(), tables);
     let cycles = prop::array::uniform8(0u32..1000);
     let tlb = (2u64..100, 1u64..100);
     (level(), level(), any::<bool>(), kernel, cycles, tlb).prop_map(
@@ -174,6 +176,7 @@ fn softvm(least_bytes: u64) -> impl Strategy<Value = SoftvmConfig> {
                 l2: level(l2, lines[1]),
                 kernel: KernelConfig {
                     handler_instructions: kernel.0,
+                    table: kernel.3,
                     write_back: [WriteBackTranslation::Again, WriteBackTranslation::Kept]
                         [usize::from(kernel.1)],
                     increase: [IncreasedRights::Lazy, IncreasedRights::Eager]

@@ -42,10 +42,24 @@ pub struct VirtualCacheLevel {
 pub struct KernelConfig {
     /// Instructions of the handler of a miss, of four bytes each, its loads among them.
     pub handler_instructions: u32,
+    /// How the page tables are organised that the handler of a cache miss reads.
+    pub table: TableKind,
     /// How the frame of a dirty line is known that is written back.
     pub write_back: WriteBackTranslation,
     /// When the lines of a page get a right that the page has got.
     pub increase: IncreasedRights,
+}
+
+/// How page tables are organised that the handler of a cache miss reads (sections 4.2 and 4.3).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TableKind {
+    /// A global linear table, and root tables for its pages.
+    TwoTier,
+    /// Top-down tables of the operating system's own.
+    Hierarchical,
+    /// An entry for each frame, found by a hash.
+    Inverted,
 }
 
 /// How the frame of a dirty line is known that is written back (section 5.3).
@@ -121,6 +135,7 @@ impl Default for KernelConfig {
     fn default() -> Self {
         KernelConfig {
             handler_instructions: 10,
+            table: TableKind::TwoTier,
             write_back: WriteBackTranslation::Again,
             increase: IncreasedRights::Lazy,
         }

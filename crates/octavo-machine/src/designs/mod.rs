@@ -29,7 +29,7 @@ pub use conventional::Conventional;
 pub use direct_segment::DirectSegment;
 pub use perfect::{PerfectL1, PerfectL2};
 pub use rmm::Rmm;
-pub use softvm::{InCache, Physical, Softvm, Software, Tlb as SoftTlb};
+pub use softvm::{Free, InCache, Physical, Softvm, Software, Tlb as SoftTlb};
 pub use spec::{DesignSpec, SpecError};
 
 /// What translates.
@@ -107,6 +107,7 @@ pub const HARDWARE: &[Hardware] = &[
     Hardware { name: "direct_segment", about: "one segment beside the TLBs", sizes: Sizes::X86, needs: Some(Need::Ranges), is_bound: false, make: make_direct_segment },
     Hardware { name: "softvm", about: "virtual caches, and a handler in software behind them", sizes: Sizes::X86, needs: None, is_bound: false, make: make_softvm },
     Hardware { name: "spur", about: "virtual caches, and a state machine behind them that looks for page-table entries in them", sizes: Sizes::X86, needs: None, is_bound: false, make: make_spur },
+    Hardware { name: "softvm_free", about: "virtual caches whose misses are translated at no cost", sizes: Sizes::X86, needs: None, is_bound: true, make: make_softvm_free },
     Hardware { name: "mips_virtual", about: "virtual caches, and a TLB beside them that software refills", sizes: Sizes::X86, needs: None, is_bound: false, make: make_mips_virtual },
     Hardware { name: "mips_physical", about: "the same caches by physical addresses, behind that TLB", sizes: Sizes::X86, needs: None, is_bound: false, make: make_mips_physical },
     Hardware { name: "perfect_l1", about: "a first-level TLB that never misses", sizes: Sizes::X86, needs: None, is_bound: true, make: make_perfect_l1 },
@@ -131,6 +132,7 @@ pub const DESIGNS: &[Known] = &[
     Known { name: "direct_segment", hardware: "direct_segment", policy: "eager", about: "a direct segment for the longest range, pages for the rest" },
     Known { name: "softvm", hardware: "softvm", policy: "base", about: "no TLB: virtual caches, and translation in software of what misses them" },
     Known { name: "spur", hardware: "spur", policy: "base", about: "the same caches, and translation in hardware of what misses them: SPUR's" },
+    Known { name: "softvm_free", hardware: "softvm_free", policy: "base", about: "a bound: virtual caches whose misses are translated at no cost" },
     Known { name: "mips_virtual", hardware: "mips_virtual", policy: "base", about: "the same caches, and a TLB of 64 entries that software refills" },
     Known { name: "mips_physical", hardware: "mips_physical", policy: "base", about: "that TLB before physical caches of the same sizes" },
     Known { name: "perfect_l1", hardware: "perfect_l1", policy: "base", about: "a bound: first-level TLBs that never miss" },
@@ -200,6 +202,10 @@ fn make_softvm(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> 
 
 fn make_spur(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
     machine(config, setup, Sizes::X86, policy, || Softvm::in_cache(config, setup.instructions))
+}
+
+fn make_softvm_free(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {
+    machine(config, setup, Sizes::X86, policy, || Softvm::free(config, setup.instructions))
 }
 
 fn make_mips_virtual(config: &MachineConfig, setup: &Setup, policy: &PolicyConfig) -> Made {

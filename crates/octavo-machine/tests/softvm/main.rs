@@ -8,7 +8,7 @@ mod naive;
 
 use common::{config, identity, tiny, virtual_cache};
 use naive::{Kind, Naive};
-use octavo_config::{IncreasedRights, MachineConfig, WriteBackTranslation};
+use octavo_config::{IncreasedRights, MachineConfig, TableKind, WriteBackTranslation};
 use octavo_machine::designs::Sizes;
 use octavo_machine::{Counters, Sim};
 use octavo_os::frames::{Frames, MemoryShape, Order};
@@ -115,6 +115,12 @@ fn machine(kind: u32) -> MachineConfig {
             softvm.l2.line_bytes = Some(64);
             softvm.l2.bytes = 1 << 15;
         }
+        4 => softvm.kernel.table = TableKind::Hierarchical,
+        5 => {
+            softvm.kernel.table = TableKind::Inverted;
+            // Few anchors, so that chains have several pages.
+            machine.memory.bytes = 4 << 20;
+        }
         _ => {
             // The first level's lines are larger than those of accesses.
             machine.cache.line_bytes = 16;
@@ -127,7 +133,7 @@ fn machine(kind: u32) -> MachineConfig {
     machine
 }
 
-const KINDS: u32 = 5;
+const KINDS: u32 = 7;
 
 fn naive(config: &MachineConfig) -> Naive {
     let shape = MemoryShape::new(config.memory.bytes >> 12, Order::LINUX).unwrap();
@@ -264,6 +270,8 @@ fn everything_happens() {
         "softvm.lazy.l2_written_back",
         "softvm.synonyms.whole",
         "softvm.write_back.fetch_misses",
+        // The handler that runs for a write-back has just run for a miss.
+        "softvm.write_back.handler_l2i_misses",
     ];
     for (name, value) in of_softvm {
         assert_eq!(*value == 0, never.contains(&name.as_str()), "{name} = {value}");

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use octavo_config::{
-    IncreasedRights, MachineConfig, SoftvmConfig, VirtualCacheLevel, WriteBackTranslation,
+    IncreasedRights, MachineConfig, SoftvmConfig, TableKind, VirtualCacheLevel,
+    WriteBackTranslation,
 };
 use octavo_oracle::{NaiveChange, NaiveFound, NaiveReplacement, NaiveVirtualSide};
 use octavo_os::{Access, Content, Os, ProcessId};
@@ -49,6 +50,8 @@ pub struct Naive {
     /// By frame and line, what was stored last.
     truth: HashMap<(u64, u64), u64>,
     stores: u64,
+    anchors: u64,
+    inverted: Vec<(u64, u64)>,
     counts: BTreeMap<(&'static str, &'static str), u64>,
 }
 
@@ -77,6 +80,8 @@ impl Naive {
             kept: BTreeMap::new(),
             truth: HashMap::new(),
             stores: 0,
+            anchors: (config.memory.bytes >> 12).next_power_of_two(),
+            inverted: Vec::new(),
             counts: BTreeMap::new(),
         }
     }
@@ -373,9 +378,24 @@ impl Naive {
         }
     }
 
-    /// Figure 7.
+    /// Figure 7, or other tables.
     fn translate(&mut self, component: &'static str, global: u64) {
         self.fetch_routine(component, 0);
+        match self.softvm.kernel.table {
+            TableKind::TwoTier => {}
+            TableKind::Hierarchical => {
+                let (process, page) = self.page_of(global);
+                let walk = self.os.memory().process(process).table.walk(PageNumber::new(page));
+                for step in walk.steps() {
+                    self.load_physical(component, PHYSICAL + step.at.raw());
+                }
+                return;
+            }
+            TableKind::Inverted => {
+                self.search_chain(component, global);
+                return;
+            }
+        }
         let entry = TABLE + (global >> 12) * 4;
         let is_here = self.holds(1, 1, entry);
         if !self.holds(1, 0, entry) {
@@ -383,17 +403,46 @@ impl Naive {
             if !is_here {
                 self.count(component, "data_misses", 1);
                 self.fetch_routine(component, 1);
-                let root = PHYSICAL + ROOT_TABLES + (global >> 22) * 4;
-                if !self.holds(1, 0, root) {
-                    self.count(component, "handler_l1d_misses", 1);
-                    let hits = self.holds(1, 1, root);
-                    self.count(component, "handler_l2d_misses", u64::from(!hits));
-                }
-                self.sides[1].access(root, None, (0, false));
+                self.load_physical(component, PHYSICAL + ROOT_TABLES + (global >> 22) * 4);
                 self.count(component, "entry_loads", 1);
             }
         }
         self.sides[1].access(entry, None, (0, false));
+    }
+
+    fn load_physical(&mut self, component: &'static str, addr: u64) {
+        let (found, _) = self.sides[1].access(addr, None, (0, false));
+        self.count(component, "handler_l1d_misses", u64::from(found != NaiveFound::First));
+        self.count(component, "handler_l2d_misses", u64::from(found == NaiveFound::Memory));
+    }
+
+    fn page_of(&self, global: u64) -> Page {
+        let (process, segment) = self.segments[(global >> 28) as usize];
+        (process, (segment << 28 | global & 0xfff_ffff) >> 12)
+    }
+
+    /// One list of pages and frames, what was put there last first: a chain is those with the same hash.
+    fn search_chain(&mut self, component: &'static str, global: u64) {
+        let (process, page) = self.page_of(global);
+        let leaf = self.os.memory().process(process).table.leaf(PageNumber::new(page)).unwrap();
+        let frame = leaf.frame_of(PageNumber::new(page)).raw();
+        let hash = |page: u64| ((page % 65536) ^ (page / 65536)) % self.anchors;
+        let of_page = hash(global >> 12);
+        let mut loads = vec![(1 << 43) + of_page * 4];
+        let mut found = false;
+        for (held, at) in &self.inverted {
+            if hash(*held) == of_page && !found {
+                loads.push((1 << 44) + at * 16);
+                found = *held == global >> 12 && *at == frame;
+            }
+        }
+        for addr in loads {
+            self.load_physical(component, PHYSICAL + addr);
+        }
+        if !found {
+            self.inverted.retain(|(_, at)| *at != frame);
+            self.inverted.insert(0, (global >> 12, frame));
+        }
     }
 
     fn fetch_routine(&mut self, component: &'static str, routine: usize) {

@@ -59,6 +59,19 @@ impl Handler {
         }
     }
 
+    /// The same where the entries that are loaded have physical addresses.
+    pub fn load_all(
+        &self,
+        caches: &mut VirtualCaches,
+        events: &mut Events,
+        entries: impl IntoIterator<Item = PhysAddr>,
+    ) {
+        fetch(&self.of_programs, caches, events);
+        for entry in entries {
+            load_physical(caches, events, space::physical(entry));
+        }
+    }
+
     /// The same by hardware, which fetches nothing: the root's entry is read from memory, and not cached
     /// (section 3.4).
     pub fn search(&self, caches: &mut VirtualCaches, events: &mut Events, addr: GlobalAddr) {

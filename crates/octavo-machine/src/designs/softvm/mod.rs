@@ -25,6 +25,7 @@ mod physical;
 mod rows;
 mod space;
 mod sweeps;
+mod tables;
 mod tlb;
 mod translator;
 
@@ -33,7 +34,7 @@ use octavo_config::{
 };
 use octavo_hw::{Asid, First, GlobalAddr, Second, VirtualCaches};
 use octavo_os::vmas;
-use octavo_types::{FrameNumber, Instructions};
+use octavo_types::{FrameNumber, Instructions, PageSize};
 
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
@@ -46,9 +47,10 @@ use pages::{PageOf, Pages};
 pub use physical::Physical;
 use rows::Rows;
 use space::Space;
+use tables::Tables;
 use tlb::{Entry, SoftTlb};
 use translator::Translator;
-pub use translator::{InCache, Software, Tlb};
+pub use translator::{Free, InCache, Software, Tlb};
 
 /// The side of data.
 const DATA: usize = 1;
@@ -59,6 +61,7 @@ pub struct Softvm<T> {
     caches: VirtualCaches,
     space: Space,
     handler: Handler,
+    tables: Tables,
     pages: Pages,
     /// What has become stale since the caches were swept last.
     stale: Vec<(Asid, vmas::Pages)>,
@@ -91,6 +94,13 @@ impl Softvm<Software> {
     /// The paper's.
     pub fn new(machine: &MachineConfig, instructions: Instructions) -> Result<Self, ConfigError> {
         Self::with(Software, machine, instructions)
+    }
+}
+
+impl Softvm<Free> {
+    /// The caches alone.
+    pub fn free(machine: &MachineConfig, instructions: Instructions) -> Result<Self, ConfigError> {
+        Self::with(Free, machine, instructions)
     }
 }
 
@@ -130,6 +140,7 @@ impl<T: Translator> Softvm<T> {
             translator,
             space: Space::new(line_bytes),
             handler: Handler::new(config.kernel.handler_instructions, caches.line_log2(0)),
+            tables: Tables::new(config.kernel.table, machine.memory.bytes / PageSize::BASE.bytes()),
             pages: Pages::default(),
             stale: Vec::new(),
             has_wider_lines: virtual_caches.l1[0].line_bytes > line_bytes,
@@ -164,7 +175,7 @@ impl<T: Translator> Softvm<T> {
                     self.cache_miss(env, access, addr)?;
                 }
             }
-            self.write_back();
+            self.write_back(env);
             if second != Second::Denies {
                 // The program goes on, where the handler of write-backs has left its line.
                 if let Some(line) = self.caches.probe(side, addr) {
@@ -182,8 +193,9 @@ impl<T: Translator> Softvm<T> {
         let (side, stores) = (access.side(), access.is_store());
         let (page, frame, may_store) = self.resolve_page(env, access)?;
         let may_store = self.claim(page, (frame, may_store), (side, stores));
+        let loads = self.tables.loads(env.os().memory(), addr, page.0, frame);
         let parts = (&mut self.caches, &self.handler, &mut self.counts.events);
-        self.translator.missed(parts, side, addr);
+        self.translator.missed(parts, side, addr, loads);
         self.caches.load_and_map(side, addr, (frame, may_store), stores, 0);
         Some(())
     }
@@ -226,13 +238,15 @@ impl<T: Translator> Softvm<T> {
     }
 
     /// Dirty lines that gave way go to memory. (Instructions are never dirty.)
-    fn write_back(&mut self) {
+    fn write_back(&mut self, env: &Env) {
         while let Some(line) = self.caches.next_write_back(DATA) {
             self.counts.lines_written += 1;
             if self.config.kernel.write_back == WriteBackTranslation::Again {
-                let entry = Entry::new(self.space.page_of(line.at), line.frame, true);
+                let page = self.space.page_of(line.at);
+                let entry = Entry::new(page, line.frame, true);
+                let loads = self.tables.loads(env.os().memory(), line.at, page, line.frame);
                 let parts = (&mut self.caches, &self.handler, &mut self.counts.write_backs);
-                self.translator.write_back(parts, line.at, entry);
+                self.translator.write_back(parts, line.at, entry, loads);
             }
         }
     }
@@ -266,7 +280,7 @@ impl<T: Translator> Softvm<T> {
         let entry = Entry::new(page, frame, may_store);
         let parts = (&mut self.caches, &self.handler, &mut self.counts.events);
         self.translator.refill(parts, access.side(), addr, entry);
-        self.write_back();
+        self.write_back(env);
         Some(())
     }
 

@@ -1,7 +1,9 @@
-//! What translates for virtual caches: software behind them, hardware behind them, or a TLB before them.
+//! What translates for virtual caches: software behind them, hardware behind them, a TLB before them, or, as
+//! a bound, nothing.
 
 use octavo_hw::{GlobalAddr, VirtualCaches};
 use octavo_os::{ProcessId, vmas};
+use octavo_types::PhysAddr;
 
 use super::events::Events;
 use super::handler::Handler;
@@ -10,6 +12,9 @@ use crate::counters::Counters;
 
 /// What a translator works with.
 pub type Parts<'a> = (&'a mut VirtualCaches, &'a Handler, &'a mut Events);
+
+/// As [`super::tables::Tables::loads`].
+pub type Loads = Option<Vec<PhysAddr>>;
 
 /// What translates for virtual caches.
 pub trait Translator: Send {
@@ -27,12 +32,13 @@ pub trait Translator: Send {
     /// The page that was not known comes in.
     fn refill(&mut self, _parts: Parts<'_>, _side: usize, _addr: GlobalAddr, _entry: Entry) {}
 
-    /// An address is translated whose line both levels have missed.
-    fn missed(&mut self, parts: Parts<'_>, side: usize, addr: GlobalAddr);
+    /// An address is translated whose line both levels have missed, by loads of these physical addresses,
+    /// if the tables are not the paper's.
+    fn missed(&mut self, parts: Parts<'_>, side: usize, addr: GlobalAddr, loads: Loads);
 
     /// The address of a dirty line is translated that goes to memory; the page is known to whoever asks.
-    fn write_back(&mut self, parts: Parts<'_>, addr: GlobalAddr, _entry: Entry) {
-        self.missed(parts, 1, addr);
+    fn write_back(&mut self, parts: Parts<'_>, addr: GlobalAddr, _entry: Entry, loads: Loads) {
+        self.missed(parts, 1, addr, loads);
     }
 
     /// Forgets pages.
@@ -56,10 +62,27 @@ pub trait Translator: Send {
 pub struct Software;
 
 impl Translator for Software {
-    fn missed(&mut self, (caches, handler, events): Parts<'_>, side: usize, addr: GlobalAddr) {
+    fn missed(
+        &mut self,
+        (caches, handler, events): Parts<'_>,
+        side: usize,
+        addr: GlobalAddr,
+        loads: Loads,
+    ) {
         *if side == 0 { &mut events.fetch_misses } else { &mut events.data_misses } += 1;
-        handler.translate(caches, events, addr);
+        match loads {
+            None => handler.translate(caches, events, addr),
+            Some(entries) => handler.load_all(caches, events, entries),
+        }
     }
+}
+
+/// A bound: what misses the caches is translated at no cost, and nothing is loaded or fetched for it.
+#[derive(Default)]
+pub struct Free;
+
+impl Translator for Free {
+    fn missed(&mut self, _: Parts<'_>, _: usize, _: GlobalAddr, _: Loads) {}
 }
 
 /// SPUR's in-cache translation (section 3.4): "a hardware state machine generates the virtual address for
@@ -72,7 +95,13 @@ pub struct InCache;
 impl Translator for InCache {
     const IS_HARDWARE: bool = true;
 
-    fn missed(&mut self, (caches, handler, events): Parts<'_>, side: usize, addr: GlobalAddr) {
+    fn missed(
+        &mut self,
+        (caches, handler, events): Parts<'_>,
+        side: usize,
+        addr: GlobalAddr,
+        _: Loads,
+    ) {
         *if side == 0 { &mut events.fetch_misses } else { &mut events.data_misses } += 1;
         handler.search(caches, events, addr);
     }
@@ -94,9 +123,9 @@ impl Translator for Tlb {
     }
 
     /// The TLB has the page.
-    fn missed(&mut self, _: Parts<'_>, _: usize, _: GlobalAddr) {}
+    fn missed(&mut self, _: Parts<'_>, _: usize, _: GlobalAddr, _: Loads) {}
 
-    fn write_back(&mut self, parts: Parts<'_>, addr: GlobalAddr, entry: Entry) {
+    fn write_back(&mut self, parts: Parts<'_>, addr: GlobalAddr, entry: Entry, _: Loads) {
         if !self.0.has(addr) {
             self.0.refill(parts, 1, addr, entry);
         }
