@@ -268,7 +268,7 @@ fn machines_that_are_not() {
     assert_eq!(
         told("skylke", &[]),
         "there is no machine `skylke`: give skylake, ice-lake, golden-cove, zen2, zen3, zen4, zen5, \
-         neoverse-n1, neoverse-v2, apple-m1, sifive-p550, r3000 or a file that ends with .toml; did \
+         neoverse-n1, neoverse-v2, apple-m1, sifive-p550, r3000, puma or a file that ends with .toml; did \
          you mean `skylake`?"
     );
     assert!(told("nothing.toml", &[]).starts_with("nothing.toml: cannot read it: "));

@@ -23,8 +23,8 @@ pub use batch::{Batch, ImageId, Kind, LineAccess, Lines, Mark};
 pub use image::Image;
 use plan::Step;
 
-/// Which repeats are left out.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+/// Which repeats are left out; what leaves out less comes first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Filter {
     /// None: there is a policy to which a second use of the same entry means something.
     Nothing,
