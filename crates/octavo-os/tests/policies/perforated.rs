@@ -184,3 +184,29 @@ fn stores_after_a_fork_and_unmapped_parts_punch_holes() {
     assert_eq!(os.memory().leaves(process, &(512..1024)).len(), 17);
     assert_eq!((os.memory().counters.splits, os.memory().check()), (1, Ok(())));
 }
+
+/// Pages that were there before come into the region, but for those in holes.
+#[test]
+fn base_pages_become_perforated_ones() {
+    let scan = ThpConfig { scan_every_instructions: 1, ..ThpConfig::default() };
+    let config = PerforatedConfig { huge: scan, ..PerforatedConfig::default() };
+    let (mut os, process) = fragmented(&holes(0..8, STAYS), config);
+    let protect = |os: &mut Os, bits| {
+        let range = AddrRange::new(VirtAddr::new(512 << 12), 1 << 12);
+        let protection = Protection::from_bits(bits);
+        os.event(process, &Event::Protect { range, protection }).unwrap();
+    };
+    // The mapping does not hold the huge page yet.
+    protect(&mut os, 1);
+    for at in [514, 600, 601] {
+        assert_eq!(touch(&mut os, process, at), None);
+    }
+    protect(&mut os, 3);
+    os.background(1);
+    let table = &os.memory().process(process).table;
+    let (region, holes) = table.perforation(page(512)).unwrap();
+    let lies_in_place = |at| table.leaf(page(at)).unwrap().frame == region.frame_of(page(at));
+    assert_eq!([514, 600, 601].map(lies_in_place), [false, true, true]);
+    assert_eq!((holes.count(), os.memory().counters.bytes_copied), (8, 2 * 4096));
+    assert_eq!(os.memory().check(), Ok(()));
+}
