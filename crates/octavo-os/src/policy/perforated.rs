@@ -13,11 +13,12 @@
 //! - Beside the programs, base pages become huge pages or perforated ones, pages of holes move into their places where those are free or can be vacated,
 //!   and pages without holes become whole. A page with too few parts that are no holes is split.
 //!
-//! What is assumed: frames with data of processes count as such that cannot be moved.
+//! What is assumed: base pages and the pages of holes come from the end of memory, as Linux keeps what is
+//! alike together, so that they do not wear away the regions to be chosen. Frames with data of processes count as such that cannot be moved.
 
 mod regions;
 
-use octavo_types::{PageNumber, PageSize};
+use octavo_types::{PageNumber, PageSize, Protection};
 use rustc_hash::FxHashMap;
 
 use super::{Fault, Policy, ReserveWhen, Thp, ThpConfig};
@@ -119,7 +120,7 @@ impl Perforated {
             for at in (0..PAGES).filter(|at| holes.contains(*at)) {
                 let page = PageNumber::new(first.raw() + at);
                 // A page for which there is no memory is tried again when it is touched.
-                let _ = memory.place_new(process, page, PageSize::BASE, fault.vma.rights);
+                let _ = place_base(memory, process, page, fault.vma.rights);
             }
         }
         Some(())
@@ -158,7 +159,7 @@ impl Perforated {
         if place.is_some_and(|at| memory.frames.allocate_at(at, Order::BASE, Holder::Data)) {
             return memory.fill_hole(process, page, fault.vma.rights);
         }
-        memory.place_new(process, page, PageSize::BASE, fault.vma.rights)
+        place_base(memory, process, page, fault.vma.rights)
     }
 
     /// Looks after all perforated pages.
@@ -200,6 +201,21 @@ impl Perforated {
                 memory.frames.end_reservation(id);
             }
         }
+    }
+}
+
+/// Maps a base page, in the last free frame that is in no free block of 2 MiB: regions are chosen from the
+/// other end, and stay as whole as they are.
+fn place_base(
+    memory: &mut Memory,
+    process: ProcessId,
+    page: PageNumber,
+    rights: Protection,
+) -> Result<(), OutOfMemory> {
+    let last = memory.frames.buddy().last_in_smaller(Order::HUGE);
+    match last.filter(|at| memory.frames.allocate_at(*at, Order::BASE, Holder::Data)) {
+        Some(frame) => memory.place_at(process, page, frame, rights),
+        None => memory.place_new(process, page, PageSize::BASE, rights),
     }
 }
 
