@@ -56,6 +56,9 @@ impl Regions {
             let mut holes = Holes::default();
             let (mut immovable, mut free) = (Holes::default(), 0u64);
             for at in 0..PAGES {
+                if at % 64 == 0 && u64::from(immovable.count()) * 100 >= most {
+                    break;
+                }
                 match frames.holder(region.plus(at)) {
                     None => free += 1,
                     Some(Holder::Foreign { movable: true }) => holes.insert(at),
