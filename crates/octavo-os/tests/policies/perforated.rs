@@ -210,3 +210,26 @@ fn base_pages_become_perforated_ones() {
     assert_eq!((holes.count(), os.memory().counters.bytes_copied), (8, 2 * 4096));
     assert_eq!(os.memory().check(), Ok(()));
 }
+
+/// `mremap` by whole pages moves perforated ones as they are.
+#[test]
+fn perforated_pages_move_with_their_holes() {
+    let (mut os, process) = fragmented(&holes(0..8, STAYS), PerforatedConfig::default());
+    assert_eq!(touch(&mut os, process, 512 + 3), Some(8));
+    let before = os.memory().process(process).table.perforation(page(512)).unwrap();
+    let hole = os.memory().process(process).table.leaf(page(512 + 3)).unwrap().frame;
+    let range = |at: u64| AddrRange::new(VirtAddr::new(at << 12), 512 << 12);
+    os.event(process, &Event::Remap { from: range(512), to: range(2048) }).unwrap();
+    let table = &os.memory().process(process).table;
+    let after = table.perforation(page(2048)).unwrap();
+    assert_eq!((after.0.frame, after.1), (before.0.frame, before.1));
+    assert_eq!(table.leaf(page(2048 + 3)).unwrap().frame, hole);
+    assert_eq!((table.perforation(page(512)), table.perforated_pages()), (None, 1));
+    assert_eq!(os.memory().check(), Ok(()));
+    // By parts of its size it becomes base pages.
+    os.event(process, &Event::Remap { from: range(2048), to: range(1024 + 64) }).unwrap();
+    let table = &os.memory().process(process).table;
+    assert_eq!(table.perforated_pages(), 0);
+    assert_eq!(table.leaf(page(1024 + 67)).unwrap().frame, hole);
+    assert_eq!(os.memory().check(), Ok(()));
+}
