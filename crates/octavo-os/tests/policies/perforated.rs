@@ -233,3 +233,14 @@ fn perforated_pages_move_with_their_holes() {
     assert_eq!(table.leaf(page(1024 + 67)).unwrap().frame, hole);
     assert_eq!(os.memory().check(), Ok(()));
 }
+
+/// A node and its shadow node are a block of two frames: where there is none, nothing is perforated, and
+/// nothing is moved for it.
+#[test]
+fn without_a_pair_of_frames_there_is_no_shadow_node() {
+    let (mut os, process) =
+        fragmented(&holes((0..512).step_by(2), MOVES), PerforatedConfig::default());
+    assert_eq!(touch(&mut os, process, 512), None);
+    assert_eq!(os.memory().frames.used_frames(Holder::Shadow), 0);
+    assert_eq!(os.memory().counters.frames_compacted, 0);
+}

@@ -34,6 +34,9 @@ impl Regions {
         first: PageNumber,
         rights: Protection,
     ) -> Option<Holes> {
+        if !memory.process(process).table.may_perforate(first, &memory.frames) {
+            return None;
+        }
         let (region, held) = self.choose(&memory.frames)?;
         let holes = vacate(memory, region, &held);
         let made = memory.perforate(process, first, region, &holes, rights);
