@@ -74,8 +74,8 @@ fn what_cannot_be_is_refused_in_one_sentence() {
          or \"full\""
     );
     assert_eq!(
-        told(&["softvm.kernel.write_back=keep"]),
-        "--set: softvm.kernel.write_back = \"keep\": give again or kept; did you mean `kept`?"
+        told(&["softvm.kernel.write_back=kep"]),
+        "--set: softvm.kernel.write_back = \"kep\": give again or kept; did you mean `kept`?"
     );
     assert_eq!(
         told(&["softvm.kernel.handler_instructions=0"]),

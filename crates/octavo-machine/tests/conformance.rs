@@ -38,8 +38,10 @@ impl Player {
         let design = DesignSpec::parse(&case.design);
         let design = design.unwrap_or_else(|error| panic!("{}: {error}", case.title));
         let machine = machine.into_config();
+        let host = machine.host.as_ref().map(|host| host.memory.start().expect("no snapshot"));
         let config = SimConfig {
             start: machine.memory.start().expect("no snapshot").into(),
+            host_start: host.map(Into::into),
             machine,
             designs: vec![design],
             native_layout: false,
@@ -111,10 +113,16 @@ impl Player {
 }
 
 /// What a line may say of a TLB, and the component of each.
-const TLBS: [(&str, &str); 4] =
-    [("l1", "tlb.l1d"), ("l2", "tlb.l2"), ("range", "tlb.range"), ("segment", "segment")];
+const TLBS: [(&str, &str); 6] = [
+    ("l1", "tlb.l1d"),
+    ("l2", "tlb.l2"),
+    ("bitmap", "tlb.l2.bitmap"),
+    ("nested", "tlb.nested"),
+    ("range", "tlb.range"),
+    ("segment", "segment"),
+];
 /// What a line may count, and the component and counter of each. What it does not name is 0.
-const COUNTS: [(&str, &str, &str); 8] = [
+const COUNTS: [(&str, &str, &str); 21] = [
     ("walks", "walker", "walks"),
     ("references", "walker", "references"),
     ("faults", "os", "faults"),
@@ -123,6 +131,19 @@ const COUNTS: [(&str, &str, &str); 8] = [
     ("shootdowns", "os", "shootdowns"),
     ("range walks", "range_walker", "walks"),
     ("range references", "range_walker", "references"),
+    ("filtered", "tlb.l2.perforated", "filtered"),
+    ("hole walks", "walker", "hole_walks"),
+    ("bitmap references", "walker", "bitmap_references"),
+    ("punches", "os", "punches"),
+    ("patches", "os", "patches"),
+    ("flushes", "tlb.flushes", "made"),
+    ("splintered", "walker", "splintered"),
+    ("guest references", "walker.guest", "references"),
+    ("host walks", "walker.host", "walks"),
+    ("host references", "walker.host", "references"),
+    ("host faults", "host.os", "faults"),
+    ("host promotions", "host.os", "promotions"),
+    ("invepts", "host.os", "invepts"),
 ];
 
 /// What a step did, in the words of a case: all that happened, in the order of the lists above, and of the
@@ -154,6 +175,14 @@ fn told(counted: &Counters, expected: &[String], player: &Player, numbers: &[u64
         {
             let hits = get(&format!("tlb.l1d.{array}"), "hits");
             told.push(format!("in {array} {hits}"));
+        } else if let Some((kind, _)) =
+            asked.strip_prefix("entries ").and_then(|of| of.split_once(' '))
+        {
+            let kinds = ["4k", "2m", "perforated", "bitmap"];
+            let counters = ["entries_4k", "entries_2m", "entries_perforated", "entries_bitmap"];
+            let at = kinds.iter().position(|of| *of == kind).expect("a kind of entry");
+            let entries = machine.counters().get("tlb.l2.content", counters[at]).unwrap();
+            told.push(format!("entries {kind} {entries}"));
         } else if asked.starts_with("resident ") {
             let bytes = machine.counters().get("os", "resident_bytes").unwrap();
             told.push(format!("resident {}KiB", bytes >> 10));

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{check_laws, config, identity, tiny};
+use common::{check_laws, config, hosted, identity, tiny};
 use octavo_config::AddressSpaces;
 use octavo_machine::Sim;
 use octavo_machine::designs::DESIGNS;
@@ -16,7 +16,10 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 /// Beside those that have names.
-const OTHERS: [&str; 7] = [
+const OTHERS: [&str; 10] = [
+    "perforated:scan_every_instructions=1:unused_are_holes=true",
+    "perforated_all:scan_every_instructions=1:min_parts=0",
+    "perforated_on_demand:scan_every_instructions=1:hole_pages=mapped:max_immovable_percent=100",
     "conventional+thp:scan_every_instructions=1",
     "colt+thp:scan_every_instructions=1",
     "colt_fa+reserved_thp:promotion_threshold_percent=50",
@@ -49,6 +52,7 @@ struct Seen {
     stopped: u64,
     promotions: u64,
     copies: u64,
+    invepts: u64,
 }
 
 fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut Seen) {
@@ -58,6 +62,10 @@ fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut Seen) {
     machine.core.address_spaces = address_spaces[(number / 3 % 2) as usize];
     if number % 4 == 3 {
         machine.memory.bytes = 6 << 20;
+    }
+    if number % 2 == 1 {
+        // The host has little, too, now and then.
+        machine = hosted(machine, if number % 8 == 5 { 23 } else { 33 }, number % 4 == 1);
     }
     let named = DESIGNS.iter().map(|design| design.name);
     let names: Vec<&str> = named.chain(OTHERS).collect();
@@ -107,6 +115,7 @@ fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut Seen) {
         let get = |counter| counters.get("os", counter).unwrap();
         seen.promotions += get("promotions");
         seen.copies += get("copy_on_write_faults");
+        seen.invepts += counters.get("host.os", "invepts").unwrap_or(0);
         seen.stopped += u64::from(machine.stopped().is_some());
     }
 }
@@ -119,8 +128,11 @@ fn run(machines: u64, steps: u64) {
         play(number, &mut runner, steps, &mut seen);
         println!("{number}: {seen:?}");
     }
-    let Seen { forks, stopped, promotions, copies } = seen;
-    assert!([forks, stopped, promotions, copies].iter().all(|count| *count > 0), "{seen:?}");
+    let Seen { forks, stopped, promotions, copies, invepts } = seen;
+    assert!(
+        [forks, stopped, promotions, copies, invepts].iter().all(|count| *count > 0),
+        "{seen:?}"
+    );
 }
 
 #[test]

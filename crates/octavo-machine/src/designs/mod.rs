@@ -1,11 +1,13 @@
 //! All designs, a file each: [`HARDWARE`] says what a machine can be made of, and [`DESIGNS`] which
 //! operating system each usually has.
 
+mod build;
 pub mod colt;
 mod conventional;
 mod direct_segment;
 mod granule;
 mod perfect;
+mod perforated;
 mod rmm;
 mod softvm;
 mod spec;
@@ -14,22 +16,20 @@ mod tps;
 use std::sync::Arc;
 
 use octavo_config::MachineConfig;
-use octavo_os::Memory;
 use octavo_os::frames::fragmentation::Fragmentation;
-use octavo_os::frames::{MemoryShape, Order};
 use octavo_os::page_table::{Aliases, Format, SizeEncoding};
 use octavo_os::policy::OsConfig;
 use octavo_types::{Instructions, PageSize};
 
 use crate::config::ConfigError;
 use crate::design::Design;
-use crate::env::Env;
 use crate::machine::{Machine, Run};
 use crate::tlb::Coalescing;
 
 pub use conventional::Conventional;
 pub use direct_segment::DirectSegment;
 pub use perfect::{PerfectL1, PerfectL2};
+pub use perforated::{Perforated, Variant};
 pub use rmm::Rmm;
 pub use softvm::Softvm;
 pub use spec::{DesignSpec, SpecError};
@@ -64,6 +64,8 @@ pub enum Sizes {
 pub enum Need {
     /// Pages of sizes that x86-64 does not have.
     TailoredPages,
+    /// Pages of 2 MiB with holes.
+    PerforatedPages,
     /// Ranges of pages that lie side by side in memory, known from when they are mapped.
     Ranges,
 }
@@ -80,6 +82,8 @@ pub struct Setup {
     pub is_checked: bool,
     /// What memory is like at the start: [`octavo_config::MemoryConfig::start`], read once for all.
     pub start: Arc<Fragmentation>,
+    /// The same of the host's memory, if there is a host.
+    pub host_start: Option<Arc<Fragmentation>>,
 }
 
 /// A design with a name of its own.
@@ -108,6 +112,10 @@ pub const HARDWARE: &[Hardware] = &[
     Hardware { name: "rmm", about: "a range TLB beside the second level", sizes: Sizes::X86, needs: Some(Need::Ranges), is_bound: false, make: make_rmm },
     Hardware { name: "direct_segment", about: "one segment beside the TLBs", sizes: Sizes::X86, needs: Some(Need::Ranges), is_bound: false, make: make_direct_segment },
     Hardware { name: "softvm", about: "virtual caches, and a handler in software behind them", sizes: Sizes::X86, needs: None, is_bound: false, make: make_softvm },
+    Hardware { name: "perforated", about: "a second-level TLB that holds pages of 2 MiB with holes, and hole bitmaps where a filter does not answer", sizes: Sizes::X86, needs: Some(Need::PerforatedPages), is_bound: false, make: |config, setup, os| make_perforated(config, setup, os, Variant::Filtered) },
+    Hardware { name: "perforated_on_demand", about: "the same without a filter", sizes: Sizes::X86, needs: Some(Need::PerforatedPages), is_bound: false, make: |config, setup, os| make_perforated(config, setup, os, Variant::OnDemand) },
+    Hardware { name: "perforated_all", about: "the same, and all of a page's bitmap is filled at once", sizes: Sizes::X86, needs: Some(Need::PerforatedPages), is_bound: false, make: |config, setup, os| make_perforated(config, setup, os, Variant::AllAtOnce) },
+    Hardware { name: "unfragmented", about: "TLBs as the machine has them, and a memory that is all free at the start", sizes: Sizes::X86, needs: None, is_bound: true, make: make_unfragmented },
     Hardware { name: "perfect_l1", about: "a first-level TLB that never misses", sizes: Sizes::X86, needs: None, is_bound: true, make: make_perfect_l1 },
     Hardware { name: "perfect_l2", about: "a second-level TLB that never misses", sizes: Sizes::X86, needs: None, is_bound: true, make: make_perfect_l2 },
 ];
@@ -129,6 +137,10 @@ pub const DESIGNS: &[Known] = &[
     Known { name: "rmm", hardware: "rmm", policy: "eager", about: "Redundant Memory Mappings: ranges of any length beside the second level" },
     Known { name: "direct_segment", hardware: "direct_segment", policy: "eager", about: "a direct segment for the longest range, pages for the rest" },
     Known { name: "softvm", hardware: "softvm", policy: "base", about: "no TLB: virtual caches, and translation in software of what misses them" },
+    Known { name: "perforated", hardware: "perforated", policy: "perforated", about: "perforated pages: 2 MiB with holes of 4 KiB that lie elsewhere" },
+    Known { name: "perforated_on_demand", hardware: "perforated_on_demand", policy: "perforated", about: "the same without a filter of hole bitmaps" },
+    Known { name: "perforated_all", hardware: "perforated_all", policy: "perforated", about: "the same, and all of a page's hole bitmap comes at once" },
+    Known { name: "ideal2m", hardware: "unfragmented", policy: "thp", about: "a bound: huge pages of 2 MiB as if no memory were fragmented" },
     Known { name: "perfect_l1", hardware: "perfect_l1", policy: "base", about: "a bound: first-level TLBs that never miss" },
     Known { name: "perfect_l2", hardware: "perfect_l2", policy: "base", about: "a bound: a second-level TLB that never misses" },
 ];
@@ -150,8 +162,14 @@ impl Hardware {
         HARDWARE.iter().find(|hardware| hardware.name == name)
     }
 
-    /// A machine with it and an operating system, however well the two fit.
+    /// A machine with it and an operating system, however well the two fit. A host has to fit both.
     pub fn make(&self, config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+        if let Some(host) = &config.host {
+            if self.needs == Some(Need::PerforatedPages) {
+                return Err(ConfigError::NoGuest { hardware: self.name });
+            }
+            self.check_host(host).map_err(|wrong| ConfigError::Host(Box::new(wrong)))?;
+        }
         (self.make)(config, setup, os)
     }
 }
@@ -194,6 +212,18 @@ fn make_granule(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
     })
 }
 
+fn make_perforated(config: &MachineConfig, setup: &Setup, os: &OsConfig, variant: Variant) -> Made {
+    let format = Format { has_perforated: true, ..Format::default() };
+    machine_with(config, setup, (Sizes::X86, format), os, || {
+        Perforated::new(&config.tlb, variant, setup.instructions)
+    })
+}
+
+fn make_unfragmented(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+    let setup = Setup { start: Arc::default(), ..setup.clone() };
+    make_conventional(config, &setup, os)
+}
+
 fn make_perfect_l1(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
     machine(config, setup, Sizes::X86, os, || Ok(PerfectL1::default()))
 }
@@ -221,15 +251,7 @@ fn machine_with<D: Design + 'static>(
     os: &OsConfig,
     make: impl Fn() -> Result<D, ConfigError>,
 ) -> Made {
-    let configured = Order::of(config.memory.largest_block);
-    let needed = os.policy.needs().into_iter().max().map_or(Order::BASE, Order::of);
-    let frames = config.memory.bytes / PageSize::BASE.bytes();
-    let shape = MemoryShape::new(frames, configured.max(needed))?;
-    let format = Format { levels: config.page_table.levels, ..format };
-    // The same frames are free whatever the largest block is, and so for all designs.
-    let frames = setup.start.build(shape, config.memory.seed())?;
-    let memory = Memory::new(frames, &sizes.list(), format);
-    let env = Env::new(config, os.build(memory), setup.instructions)?.checked(setup.is_checked);
+    let env = build::env(config, setup, (sizes, format), os)?;
     let mmus = (0..config.core.count).map(|_| make()).collect::<Result<_, _>>()?;
     Ok(Box::new(Machine::new(env, mmus, setup.instructions)))
 }

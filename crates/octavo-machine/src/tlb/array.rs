@@ -1,5 +1,7 @@
 //! One array of a TLB.
 
+mod perforated;
+
 use octavo_config::{PageSizes, TlbArray};
 use octavo_hw::{AnySizeArray, Asid, GeometryError, SetArray, Slot};
 use octavo_os::vmas::Pages;

@@ -4,6 +4,7 @@ mod array;
 mod entry;
 mod first;
 mod groups;
+mod perforated;
 mod ranges;
 mod recent;
 
@@ -18,6 +19,7 @@ use recent::Recent;
 
 pub use entry::{Held, Value};
 pub use first::{First, FirstTlb};
+pub use perforated::Content;
 pub use ranges::Ranges;
 
 /// Orders of page sizes, from 4 KiB up.

@@ -2,18 +2,24 @@
 //! operating system is the same. What designs have beside the conventional one is in [`beside`].
 
 mod beside;
+mod nested;
 mod pages;
+mod perforated;
 mod stream;
 mod tlb;
 
 use octavo_config::{FirstLevel, MachineConfig};
+use octavo_machine::designs::Variant;
 use octavo_machine::{Coalescing, Counters};
 use octavo_oracle::{NaiveCaches, NaiveWalkCache, NaiveWalkCaches};
+use octavo_os::page_table::Walk;
 use octavo_os::{Access, Os, ProcessId};
 use octavo_types::{AddrRange, ItemKind, PageNumber, VirtAddr};
 
 use beside::{RangeTlb, SegmentRegisters};
-use tlb::{Page, Tlb, replacement, ways};
+use nested::NaiveHost;
+use perforated::Perforated;
+use tlb::{Page, Tlb, replacement, tell, ways};
 
 const PROCESS: ProcessId = ProcessId(0);
 
@@ -24,6 +30,7 @@ pub enum Beside {
     Coalescing(Coalescing),
     Ranges,
     Segment,
+    Perforated(Variant),
 }
 
 /// The machine.
@@ -45,6 +52,8 @@ pub struct NaiveMachine {
     coalesces: bool,
     ranges: Option<RangeTlb>,
     segment: Option<SegmentRegisters>,
+    perforated: Option<Perforated>,
+    host: Option<NaiveHost>,
 }
 
 const LLC: usize = 0;
@@ -102,35 +111,40 @@ impl NaiveMachine {
             coalesces: matches!(beside, Beside::Coalescing(_)),
             ranges: matches!(beside, Beside::Ranges).then(RangeTlb::default),
             segment: matches!(beside, Beside::Segment).then(SegmentRegisters::default),
+            perforated: match beside {
+                Beside::Perforated(variant) => Some(Perforated::new(variant)),
+                _ => None,
+            },
+            host: None,
         }
+    }
+
+    /// The same in a guest of a host with this operating system.
+    pub fn in_guest(self, config: &MachineConfig, os: Os) -> Self {
+        let host = NaiveHost::new(config.host.as_ref().unwrap(), os, config.memory.bytes);
+        NaiveMachine { host: Some(host), ..self }
     }
 
     /// What it counted, as far as it counts.
     pub fn counters(&self) -> Counters {
         let mut counters = Counters::default();
-        let mut lookups = |component: &str, hits, misses| {
-            counters.add(component, "accesses", hits + misses);
-            counters.add(component, "hits", hits);
-            counters.add(component, "misses", misses);
-        };
         for level in [Some(&self.l1i), self.l1d.as_ref(), self.l2.as_ref()].into_iter().flatten() {
-            lookups(level.name, level.hits, level.misses);
-            for (name, hits) in level.arrays() {
-                let misses = level.hits + level.misses - hits;
-                lookups(&format!("{}.{name}", level.name), hits, misses);
-            }
+            level.tell(&mut counters);
         }
         if let Some(ranges) = &self.ranges {
-            lookups("tlb.range", ranges.hits, ranges.misses);
+            tell("tlb.range", ranges.hits, ranges.misses, &mut counters);
+        }
+        if let Some(perforated) = self.perforated.as_ref().filter(|_| self.l2.is_some()) {
+            tell("tlb.l2.bitmap", perforated.bitmap_hits, perforated.bitmap_misses, &mut counters);
         }
         if let Some(segment) = &self.segment {
-            lookups("segment", segment.hits, segment.misses);
+            tell("segment", segment.hits, segment.misses, &mut counters);
         }
         for (number, name) in
             ["cache.llc", "cache.l2", "cache.l1d", "cache.l1i"].into_iter().enumerate()
         {
             let counts = self.caches.counts(number);
-            lookups(name, counts.hits, counts.accesses - counts.hits);
+            tell(name, counts.hits, counts.accesses - counts.hits, &mut counters);
         }
         counters.add("walker", "walks", self.walks);
         counters.add("walker", "references", self.reads);
@@ -140,11 +154,18 @@ impl NaiveMachine {
             counters.add("range_walker", "walks", ranges.walks);
             counters.add("range_walker", "references", ranges.reads);
         }
+        if let (Some(perforated), Some(l2)) = (&self.perforated, &self.l2) {
+            perforated.tell(l2, &mut counters);
+        }
         if let Some(segment) = &self.segment {
             counters.add("segment", "set", segment.set);
         }
         counters.add("memory", "reads", self.caches.memory_reads);
         counters.add("memory", "writes", self.caches.memory_writes);
+        tell_walk_caches("walker.cache", &self.walk_caches, &mut counters);
+        if let Some(host) = &self.host {
+            host.tell(self, &mut counters);
+        }
         counters
     }
 
@@ -153,10 +174,14 @@ impl NaiveMachine {
         let last = addr.wrapping_add(u64::from(bytes) - 1).raw();
         let mut looked_up = None;
         let mut line = first / self.line_bytes;
+        let invepts = self.invepts();
         loop {
             let page = (line * self.line_bytes) >> 12;
             let frame = match looked_up {
-                Some((before, frame)) if before == page => frame,
+                Some((before, frame)) if before == page => {
+                    self.note_torn(invepts);
+                    frame
+                }
                 _ => self.translate(kind, page & self.page_mask),
             };
             looked_up = Some((page, frame));
@@ -185,8 +210,11 @@ impl NaiveMachine {
         {
             return frame;
         }
-        let found = self.translate_by_pages(kind, page);
-        found.frame_of(page)
+        let found = match self.perforated.is_some() {
+            true => self.translate_perforated(kind, page),
+            false => self.translate_by_pages(kind, page),
+        };
+        self.reached(found, page, stores)
     }
 
     fn translate_by_pages(&mut self, kind: ItemKind, page: u64) -> Page {
@@ -210,6 +238,7 @@ impl NaiveMachine {
         }
         let found = if in_range {
             self.os.memory_mut().process_mut(PROCESS).table.mark(PageNumber::new(page), stores);
+            self.use_behind(page, stores);
             self.page(page)
         } else {
             let found = self.walk(kind, page);
@@ -224,14 +253,14 @@ impl NaiveMachine {
         self.l1(kind).forget(page, page + 1);
         self.fill_first(kind, page, found);
         if !in_range {
-            let process = self.os.memory().process(PROCESS);
+            let Some((range, lines)) = self.range(page) else { return found };
             if let Some(ranges) = &mut self.ranges {
-                ranges.walk(process, page);
+                ranges.walk(range, lines);
             }
             if kind != ItemKind::Fetch
                 && let Some(segment) = &mut self.segment
             {
-                segment.walked(process, page);
+                segment.walked(&self.os.memory().process(PROCESS).vmas, range, page);
             }
         }
         found
@@ -247,68 +276,88 @@ impl NaiveMachine {
     }
 
     fn walk(&mut self, kind: ItemKind, page: u64) -> Page {
-        let addr = VirtAddr::new(page << 12);
         let number = PageNumber::new(page);
         loop {
-            self.walks += 1;
-            let known =
-                self.walk_caches.deepest(0, addr).map_or(self.levels + 1, |(level, ())| level);
-            let walk = self.os.memory().process(PROCESS).table.walk(number);
-            let mut last_line = 0;
-            for (place, step) in walk.steps().iter().enumerate() {
-                if step.level < known {
-                    last_line = step.at.raw() / self.line_bytes;
-                    self.caches.access(L1D, last_line, false);
-                    self.reads += 1;
-                    if walk.steps().get(place + 1).is_some_and(|next| next.level < step.level) {
-                        self.walk_caches.fill(0, addr, step.level, ());
-                    }
-                }
-            }
+            let (walk, last_line) = self.read_walk(page);
             if walk.leaf.is_some_and(|of| kind != ItemKind::Store || of.rights.write) {
                 let table = &mut self.os.memory_mut().process_mut(PROCESS).table;
                 if table.mark(number, kind == ItemKind::Store) {
                     self.marked += 1;
                     self.caches.access(L1D, last_line, true);
                 }
-                return match self.coalesces {
+                let stores = kind == ItemKind::Store;
+                let found = self.through_host(self.own_page(page), page, stores);
+                return match self.coalesces && !found.half {
                     true => self.page_and_neighbours(page),
-                    false => self.page(page),
+                    false => found,
                 };
             }
-            self.faulted += 1;
-            let access = match kind {
-                ItemKind::Fetch => Access::Fetch,
-                ItemKind::Load => Access::Load,
-                _ => Access::Store,
-            };
-            self.os.fault(PROCESS, number, access).unwrap();
-            self.forget_stale();
+            self.fault(kind, page);
         }
+    }
+
+    /// Reads what a walk reads; returns it, and the line of the last entry.
+    fn read_walk(&mut self, page: u64) -> (Walk, u64) {
+        let addr = VirtAddr::new(page << 12);
+        self.walks += 1;
+        let known = self.walk_caches.deepest(0, addr).map_or(self.levels + 1, |(level, ())| level);
+        let walk = self.os.memory().process(PROCESS).table.walk(PageNumber::new(page));
+        let mut last_line = 0;
+        for (place, step) in walk.steps().iter().enumerate() {
+            if step.level < known {
+                last_line = step.at.raw() / self.line_bytes;
+                self.caches.access(L1D, last_line, false);
+                self.reads += 1;
+                if walk.steps().get(place + 1).is_some_and(|next| next.level < step.level) {
+                    self.walk_caches.fill(0, addr, step.level, ());
+                }
+            }
+        }
+        (walk, last_line)
+    }
+
+    fn fault(&mut self, kind: ItemKind, page: u64) {
+        self.faulted += 1;
+        let access = match kind {
+            ItemKind::Fetch => Access::Fetch,
+            ItemKind::Load => Access::Load,
+            _ => Access::Store,
+        };
+        self.os.fault(PROCESS, PageNumber::new(page), access).unwrap();
+        self.forget_stale();
     }
 
     fn forget_stale(&mut self) {
         for stale in self.os.take_stale() {
             let (start, end) = (stale.pages.start, stale.pages.end.min(1 << 52));
-            for level in
-                [Some(&mut self.l1i), self.l1d.as_mut(), self.l2.as_mut()].into_iter().flatten()
-            {
-                level.forget(start, end);
-            }
-            if let Some(ranges) = &mut self.ranges {
-                ranges.forget(start, end);
-            }
-            if let Some(segment) = &mut self.segment {
-                segment.forget(start, end);
-            }
+            self.flush_perforated(start, end);
+            self.forget(start, end);
             let range = AddrRange::new(VirtAddr::new(start << 12), (end - start) << 12);
             self.walk_caches.invalidate(0, range);
+            self.walk_caches.invalidate(perforated::SHADOW, range);
         }
     }
 
-    /// After so many instructions in all.
-    pub fn background(&mut self, instructions: u64) {
-        self.os.background(instructions);
-        self.forget_stale();
+    /// All that translates forgets these pages.
+    fn forget(&mut self, start: u64, end: u64) {
+        for level in
+            [Some(&mut self.l1i), self.l1d.as_mut(), self.l2.as_mut()].into_iter().flatten()
+        {
+            level.forget(start, end);
+        }
+        if let Some(ranges) = &mut self.ranges {
+            ranges.forget(start, end);
+        }
+        if let Some(segment) = &mut self.segment {
+            segment.forget(start, end);
+        }
+    }
+}
+
+/// Look-ups of walk caches, by level.
+fn tell_walk_caches(component: &str, caches: &NaiveWalkCaches<()>, counters: &mut Counters) {
+    for cache in &caches.0 {
+        let component = format!("{component}.l{}", cache.level());
+        tell(&component, cache.hits, cache.accesses - cache.hits, counters);
     }
 }
