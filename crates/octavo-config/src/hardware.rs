@@ -12,8 +12,8 @@ use octavo_os::frames::{MemoryShape, MemorySizeError, Order};
 use octavo_types::PageSize;
 
 use crate::types::{
-    CacheConfigs, CacheLevel, FirstLevel, FragmentationConfig, MachineConfig, MemoryConfig,
-    TlbArray, TlbConfig, TlbLevel, WalkCache, WalkerConfig,
+    CacheConfigs, CacheLevel, FirstLevel, FragmentationConfig, HoleGroup, MachineConfig,
+    MemoryConfig, TlbArray, TlbConfig, TlbLevel, WalkCache, WalkerConfig,
 };
 
 impl MachineConfig {
@@ -59,6 +59,13 @@ impl MemoryConfig {
             &FragmentationConfig::Holes { portion, fraction, layout, holes, .. } => {
                 Fragmentation::Holes(Holes { portion, fraction, layout, kind: holes })
             }
+            FragmentationConfig::MixedHoles { groups, .. } => {
+                let holes = |group: &HoleGroup| {
+                    let HoleGroup { portion, fraction, layout, holes } = *group;
+                    Holes { portion, fraction, layout, kind: holes }
+                };
+                Fragmentation::MixedHoles(groups.values().map(holes).collect())
+            }
             FragmentationConfig::OrderMix { free_blocks, movable_share, .. } => {
                 let mut by_order = [0; Order::COUNT];
                 for (size, blocks) in free_blocks {
@@ -82,6 +89,7 @@ impl MemoryConfig {
             // Nothing is random.
             FragmentationConfig::Empty => 0,
             FragmentationConfig::Holes { seed, .. }
+            | FragmentationConfig::MixedHoles { seed, .. }
             | FragmentationConfig::OrderMix { seed, .. }
             | FragmentationConfig::Snapshot { seed, .. } => seed,
         }

@@ -22,6 +22,6 @@ pub use presets::preset_names;
 pub use resolve::{Resolved, resolve, resolve_text};
 pub use types::{
     AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
-    MachineConfig, MemoryConfig, PageSizes, PageTableConfig, TlbArray, TlbConfig, TlbLevel,
-    WalkCache, WalkerConfig, Ways,
+    HoleGroup, MachineConfig, MemoryConfig, PageSizes, PageTableConfig, TlbArray, TlbConfig,
+    TlbLevel, WalkCache, WalkerConfig, Ways,
 };

@@ -1,12 +1,13 @@
 //! What memory must be like.
 
+use indexmap::IndexMap;
 use octavo_os::frames::MemoryShape;
 use octavo_types::PageSize;
 use octavo_types::values::size_text;
 
 use super::IsLater;
 use crate::error::WrongValue;
-use crate::types::{FragmentationConfig, MemoryConfig};
+use crate::types::{FragmentationConfig, HoleGroup, MemoryConfig};
 
 const STATE: &str = "memory.fragmentation";
 
@@ -24,6 +25,7 @@ pub fn check(memory: &MemoryConfig, is_later: &IsLater<'_>) -> Result<(), WrongV
             check_share("portion", *portion)?;
             check_share("fraction", *fraction)
         }
+        FragmentationConfig::MixedHoles { groups, .. } => check_groups(groups),
         FragmentationConfig::OrderMix { free_blocks, movable_share, .. } => {
             check_share("movable_share", *movable_share)?;
             check_blocks(
@@ -45,6 +47,22 @@ fn check_share(what: &str, share: f64) -> Result<(), WrongValue> {
         return Ok(());
     }
     Err(WrongValue::new(format!("{STATE}.{what}"), share, "give a share from 0 to 1"))
+}
+
+fn check_groups(groups: &IndexMap<String, HoleGroup>) -> Result<(), WrongValue> {
+    let mut portions = 0.0;
+    for (name, group) in groups {
+        check_share(&format!("groups.{name}.fraction"), group.fraction)?;
+        let key = format!("groups.{name}.portion");
+        check_share(&key, group.portion)?;
+        portions += group.portion;
+        // Portions are seldom exact in binary.
+        if portions > 1.0 + 1e-9 {
+            let advice = "give less: the portions of all groups come to more than 1";
+            return Err(WrongValue::new(format!("{STATE}.{key}"), group.portion, advice));
+        }
+    }
+    Ok(())
 }
 
 fn check_blocks(

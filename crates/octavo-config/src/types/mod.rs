@@ -9,7 +9,7 @@ mod walker;
 use serde::{Deserialize, Serialize};
 
 pub use cache::{CacheConfigs, CacheLevel};
-pub use memory::{FragmentationConfig, MemoryConfig};
+pub use memory::{FragmentationConfig, HoleGroup, MemoryConfig};
 pub use tlb::{Fill, FirstLevel, PageSizes, TlbArray, TlbConfig, TlbLevel, Ways};
 pub use walker::{PageTableConfig, WalkCache, WalkerConfig};
 
