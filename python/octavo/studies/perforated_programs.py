@@ -1,0 +1,204 @@
+"""Figures 9 and 11 of the study of perforated pages: programs, each recorded once, on memories
+that are fragmented by what the program itself takes; native, and in a virtual machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from octavo import _core
+from octavo.studies.passes import Done, Pass, Say, run_passes
+from octavo.studies.perforated_grid import MACHINE
+from octavo.studies.perforated_measurement import (
+    BASE,
+    BASELINE,
+    PERFORATED,
+    Counted,
+    all_counted,
+    gain,
+)
+from octavo.studies.perforated_memory import (
+    LAYOUTS,
+    REGION_PAGES,
+    Fragments,
+    always,
+    fragmented,
+)
+from octavo.studies.programs import document, record_programs, region_of, scope, to_settings
+from octavo.studies.tailored_subjects import Subject
+from octavo.units import BASE_PAGE
+
+PORTIONS = (0.25, 0.5, 1.0)
+FRACTIONS = (0.25, 0.5)
+LEAST_GAIN = 0.01
+"""What large pages gain over 4 KiB at least, where a program depends on the TLB at all."""
+_EMPTY = "unfragmented"
+
+
+@dataclass(frozen=True)
+class ProgramRow:
+    """What one program did on one memory."""
+
+    fragments: Fragments
+    designs: dict[str, Counted]
+
+    def gain(self, *, overlapped: bool = False) -> float | None:
+        """How much faster perforated pages are than large and base pages."""
+        return gain(self.designs, PERFORATED, BASELINE, overlapped=overlapped)
+
+
+@dataclass(frozen=True)
+class ProgramMeasurement:
+    """What one program did, native or in a virtual machine."""
+
+    program: str
+    is_virtual: bool
+    regions: int
+    """Of 2 MiB that large pages took where nothing was in the way."""
+    ideal: dict[str, Counted]
+    """By design, on a memory that is not fragmented."""
+    rows: tuple[ProgramRow, ...]
+
+    @property
+    def large_gain(self) -> float | None:
+        """How much faster than 4 KiB pages large pages are, unfragmented."""
+        return gain(self.ideal, BASELINE, BASE)
+
+    def of_ideal(self, row: ProgramRow) -> float | None:
+        """The IPC of perforated pages over that of large pages on a memory without holes."""
+        ideal, one = self.ideal.get(BASELINE), row.designs.get(PERFORATED)
+        return None if ideal is None or one is None else one.ipc / ideal.ipc
+
+    def relative(self, row: ProgramRow, design: str) -> float | None:
+        """IPC over that of 4 KiB pages on the same memory."""
+        more = gain(row.designs, design, BASE)
+        return None if more is None else 1 + more
+
+    def record(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "program": self.program,
+            "is_virtual": self.is_virtual,
+            "regions": self.regions,
+            "large_gain": self.large_gain,
+            "ideal": {name: of.record() for name, of in self.ideal.items()},
+            "rows": [
+                {
+                    **asdict(row.fragments),
+                    "gain": row.gain(),
+                    "gain_overlapped": row.gain(overlapped=True),
+                    "of_ideal": self.of_ideal(row),
+                    "designs": {name: of.record() for name, of in row.designs.items()},
+                }
+                for row in self.rows
+            ],
+        }
+
+
+def memories() -> Iterator[Fragments]:
+    """Those that each program runs on."""
+    for layout in LAYOUTS:
+        for fraction in FRACTIONS:
+            for portion in PORTIONS:
+                yield Fragments(portion, fraction, layout)
+
+
+def measure_programs(
+    subjects: Sequence[Subject],
+    on_program: Callable[[str], None],
+    say: Say,
+    max_instructions: int | None,
+) -> tuple[list[ProgramMeasurement], dict[str, str], bool]:
+    """All measurements, what was left out and why, and whether somebody stopped it."""
+    measured: list[ProgramMeasurement] = []
+    skipped: dict[str, str] = {}
+    traces = record_programs([of.program for of in subjects], on_program, max_instructions)
+    try:
+        for subject, (program, trace) in zip(subjects, traces, strict=True):
+            if isinstance(trace, str):
+                skipped[program.name] = trace
+                continue
+            for is_virtual in (False, True) if can_virtualise() else (False,):
+                done, is_partial = _measured(subject, trace, say, is_virtual=is_virtual)
+                if isinstance(done, str):
+                    skipped[program.name] = done
+                else:
+                    measured.append(done)
+                if is_partial:
+                    return measured, skipped, True
+                if isinstance(done, str):
+                    break
+    except KeyboardInterrupt:
+        return measured, skipped, True
+    return measured, skipped, False
+
+
+def can_virtualise() -> bool:
+    """Whether this Octavo simulates virtual machines."""
+    return "virtualised" in getattr(_core, "FEATURES", ())
+
+
+def _measured(
+    subject: Subject, trace: Path, say: Say, *, is_virtual: bool
+) -> tuple[ProgramMeasurement | str, bool]:
+    begin, end = 0, None
+    if subject.kind == "workload":
+        region = region_of(trace)
+        if isinstance(region, str):
+            return region, False
+        begin, end = region
+    common = ["sim", "--machine", MACHINE, *to_settings(subject.settings), *scope(begin, end)]
+    designs = ["--design", f"{BASE},{BASELINE}"]
+    told = document([*common, *designs, str(trace)], trace.parent)
+    if isinstance(told, str):
+        return told, False
+    ideal = all_counted(told)
+    if not {BASE, BASELINE} <= set(ideal):
+        return "memory ran out", False
+    if (gain(ideal, BASELINE, BASE) or 0.0) < LEAST_GAIN:
+        return f"large pages gain less than {LEAST_GAIN:.0%}", False
+    regions = ideal[BASELINE].large_pages
+    passes = [
+        Pass(_EMPTY, (*common, *_virtual({}, is_virtual), *designs, str(trace))),
+        *(Pass(_key(of), (*common, *_on(of, ideal, is_virtual), str(trace))) for of in memories()),
+    ]
+    where = "in a virtual machine" if is_virtual else "native"
+    done = run_passes(passes, f"{subject.program.name}, {where}", say)
+    return _collected(subject.program.name, is_virtual, regions, done), done.is_partial
+
+
+def _on(of: Fragments, ideal: dict[str, Counted], is_virtual: bool) -> list[str]:
+    """Options of one memory, fragmented by what the program takes."""
+    large = ideal[BASELINE].large_pages
+    resident = max(one.resident_bytes for one in ideal.values())
+    others = max(resident // BASE_PAGE - large * REGION_PAGES, 0)
+    settings = fragmented(of, large, others)
+    perforated = f"{PERFORATED}:{always(of)}:min_parts=0"
+    return [*_virtual(settings, is_virtual), "--design", f"{BASE},{BASELINE},{perforated}"]
+
+
+def _virtual(settings: dict[str, Any], is_virtual: bool) -> list[str]:
+    """Options of a memory; of a virtual machine's, the host's is the same."""
+    options = list(to_settings(settings))
+    return [*options, "--virtualised"] if is_virtual else options
+
+
+def _key(of: Fragments) -> str:
+    return f"{of.portion:g} {of.fraction:g} {of.layout}"
+
+
+def _collected(
+    program: str, is_virtual: bool, regions: int, done: Done
+) -> ProgramMeasurement | str:
+    told = done.documents.get(_EMPTY)
+    if told is None:
+        return done.failed[_EMPTY]
+    rows = [
+        ProgramRow(of, all_counted(done.documents[_key(of)]))
+        for of in memories()
+        if _key(of) in done.documents
+    ]
+    return ProgramMeasurement(program, is_virtual, regions, all_counted(told), tuple(rows))
