@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from octavo import _core
+from octavo._core import OctavoError
+from octavo.machine_configs import machine
 from octavo.studies.passes import Done, Pass, Say, run_passes
 from octavo.studies.perforated_grid import MACHINE
 from octavo.studies.perforated_measurement import (
@@ -22,6 +23,7 @@ from octavo.studies.perforated_measurement import (
 )
 from octavo.studies.perforated_memory import (
     LAYOUTS,
+    REGION,
     REGION_PAGES,
     Fragments,
     always,
@@ -122,15 +124,19 @@ def measure_programs(
                 skipped[program.name] = trace
                 continue
             for is_virtual in (False, True) if can_virtualise() else (False,):
-                done, is_partial = _measured(subject, trace, say, is_virtual=is_virtual)
+                name = f"{program.name}{', in a virtual machine' if is_virtual else ''}"
+                done = _measured(subject, trace, say, is_virtual=is_virtual)
                 if isinstance(done, str):
-                    skipped[program.name] = done
-                else:
-                    measured.append(done)
-                if is_partial:
-                    return measured, skipped, True
-                if isinstance(done, str):
+                    skipped[name] = done
                     break
+                one, passes = done
+                if one is not None:
+                    measured.append(one)
+                if passes.failed:
+                    # Each memory fails for the same reason, mostly.
+                    skipped[name] = next(iter(passes.failed.values()))
+                if passes.is_partial:
+                    return measured, skipped, True
     except KeyboardInterrupt:
         return measured, skipped, True
     return measured, skipped, False
@@ -138,36 +144,41 @@ def measure_programs(
 
 def can_virtualise() -> bool:
     """Whether this Octavo simulates virtual machines."""
-    return "virtualised" in getattr(_core, "FEATURES", ())
+    try:
+        machine(MACHINE, {"host.policy": BASELINE})
+    except OctavoError:
+        return False
+    return True
 
 
 def _measured(
     subject: Subject, trace: Path, say: Say, *, is_virtual: bool
-) -> tuple[ProgramMeasurement | str, bool]:
+) -> tuple[ProgramMeasurement | None, Done] | str:
+    """All passes over one trace, or why there can be none."""
     begin, end = 0, None
     if subject.kind == "workload":
         region = region_of(trace)
         if isinstance(region, str):
-            return region, False
+            return region
         begin, end = region
     common = ["sim", "--machine", MACHINE, *to_settings(subject.settings), *scope(begin, end)]
     designs = ["--design", f"{BASE},{BASELINE}"]
     told = document([*common, *designs, str(trace)], trace.parent)
     if isinstance(told, str):
-        return told, False
+        return told
     ideal = all_counted(told)
     if not {BASE, BASELINE} <= set(ideal):
-        return "memory ran out", False
+        return "memory ran out"
     if (gain(ideal, BASELINE, BASE) or 0.0) < LEAST_GAIN:
-        return f"large pages gain less than {LEAST_GAIN:.0%}", False
+        return f"large pages gain less than {LEAST_GAIN:.0%}"
     regions = ideal[BASELINE].large_pages
     passes = [
-        Pass(_EMPTY, (*common, *_virtual({}, is_virtual), *designs, str(trace))),
+        Pass(_EMPTY, (*common, *_empty(ideal, is_virtual), *designs, str(trace))),
         *(Pass(_key(of), (*common, *_on(of, ideal, is_virtual), str(trace))) for of in memories()),
     ]
     where = "in a virtual machine" if is_virtual else "native"
     done = run_passes(passes, f"{subject.program.name}, {where}", say)
-    return _collected(subject.program.name, is_virtual, regions, done), done.is_partial
+    return _collected(subject.program.name, is_virtual, regions, done), done
 
 
 def _on(of: Fragments, ideal: dict[str, Counted], is_virtual: bool) -> list[str]:
@@ -176,14 +187,21 @@ def _on(of: Fragments, ideal: dict[str, Counted], is_virtual: bool) -> list[str]
     resident = max(one.resident_bytes for one in ideal.values())
     others = max(resident // BASE_PAGE - large * REGION_PAGES, 0)
     settings = fragmented(of, large, others)
+    if is_virtual:
+        # The host gives the guest's memory, dense regions too, from one that is like the guest's.
+        host = fragmented(of, settings["memory.bytes"] // REGION)
+        settings |= {f"host.{key}": value for key, value in host.items()}
     perforated = f"{PERFORATED}:{always(of)}:min_parts=0"
-    return [*_virtual(settings, is_virtual), "--design", f"{BASE},{BASELINE},{perforated}"]
+    return [*to_settings(settings), "--design", f"{BASE},{BASELINE},{perforated}"]
 
 
-def _virtual(settings: dict[str, Any], is_virtual: bool) -> list[str]:
-    """Options of a memory; of a virtual machine's, the host's is the same."""
-    options = list(to_settings(settings))
-    return [*options, "--virtualised"] if is_virtual else options
+def _empty(ideal: dict[str, Counted], is_virtual: bool) -> list[str]:
+    """Options of memories that are not fragmented."""
+    if not is_virtual:
+        return []
+    resident = max(one.resident_bytes for one in ideal.values())
+    enough = (resident // REGION + 64) * REGION * 2
+    return list(to_settings({"memory.bytes": enough, "host.memory.bytes": 2 * enough}))
 
 
 def _key(of: Fragments) -> str:
@@ -192,10 +210,10 @@ def _key(of: Fragments) -> str:
 
 def _collected(
     program: str, is_virtual: bool, regions: int, done: Done
-) -> ProgramMeasurement | str:
+) -> ProgramMeasurement | None:
     told = done.documents.get(_EMPTY)
     if told is None:
-        return done.failed[_EMPTY]
+        return None
     rows = [
         ProgramRow(of, all_counted(done.documents[_key(of)]))
         for of in memories()

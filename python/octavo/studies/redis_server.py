@@ -10,6 +10,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from io import BufferedRWPair
 from pathlib import Path
 from typing import IO
 
@@ -109,14 +110,14 @@ def _connect(client: socket.socket, address: Path, server: subprocess.Popen[byte
             return
 
 
-def _send(stream: IO[bytes], *words: bytes) -> None:
+def _send(stream: BufferedRWPair, *words: bytes) -> None:
     """A command, as Redis reads it."""
     parts = (b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
     stream.write(b"*%d\r\n%s" % (len(words), b"".join(parts)))
     stream.flush()
 
 
-def _command(stream: IO[bytes], *words: bytes) -> None:
+def _command(stream: BufferedRWPair, *words: bytes) -> None:
     """The same, and its answer."""
     _send(stream, *words)
     answer = stream.readline()

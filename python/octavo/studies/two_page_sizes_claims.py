@@ -138,7 +138,7 @@ def _large_index_alone(measured: Sequence[Measurement]) -> Found | None:
 
 _SCATTERED = "programs of today map many libraries, whose parts in use are small and far apart"
 
-CLAIMS = (
+CLAIMS: tuple[Claim[Sequence[Measurement]], ...] = (
     Claim(
         "rpi",
         "Table 3.1",
