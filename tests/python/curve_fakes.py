@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime, timezone
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from fakes import exited, process
+from fakes import finished, process
 from octavo._core import MAX_WAYS
 from octavo.curves_configuration import CurvesConfiguration, configure_curves
 from octavo.curves_result import CurvesResult
-from octavo.manifest import Circumstances, build_manifest
 
 if TYPE_CHECKING:
     from octavo._core import CurvesProcess, TwoSizesSets
@@ -166,19 +163,5 @@ def curves_result(
     processes: Sequence[CurvesProcess],
 ) -> CurvesResult:
     """Finished curves of made-up processes."""
-    counted: Any = {
-        "exit": exited(),
-        "elapsed_seconds": 1.5,
-        "processes": list(processes),
-        "untraced_processes": 0,
-    }
-    facts = Circumstances(
-        command=["prog"],
-        program=Path("/usr/bin/prog"),
-        directory="/tmp",
-        started_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc),
-        valgrind_version="3.19.0",
-        configuration=configuration,
-        interrupted_by=None,
-    )
-    return CurvesResult(build_manifest(counted, facts), configuration, counted)
+    manifest, counted = finished(processes, configuration)
+    return CurvesResult(manifest, configuration, counted)

@@ -3,8 +3,12 @@
 import itertools
 import stat
 from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+from octavo.configuration import Scope
+from octavo.manifest import Circumstances, build_manifest
 
 if TYPE_CHECKING:
     from octavo._core import Curve, Exit, Footprint, Process, Progress, Region, Result
@@ -211,3 +215,23 @@ def write_script(path: Path, body: str) -> None:
     """An executable shell script."""
     path.write_text(f"#!/bin/sh\n{body}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+
+
+def finished(processes: Sequence[Any], scope: Scope) -> tuple[dict[str, Any], Any]:
+    """The manifest of a run of made-up processes, and the run as the extension would give it."""
+    counted: Any = {
+        "exit": exited(),
+        "elapsed_seconds": 1.5,
+        "processes": list(processes),
+        "untraced_processes": 0,
+    }
+    facts = Circumstances(
+        command=["prog"],
+        program=Path("/usr/bin/prog"),
+        directory="/tmp",
+        started_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc),
+        valgrind_version="3.19.0",
+        configuration=scope,
+        interrupted_by=None,
+    )
+    return build_manifest(counted, facts), counted

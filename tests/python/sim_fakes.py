@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timezone
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fakes import exited, process
-from octavo.manifest import Circumstances, build_manifest
+from fakes import finished, process
 from octavo.sim_configuration import SimConfiguration, configure_sim
 from octavo.sim_model import Simulated
 from octavo.sim_result import SimResult
@@ -91,19 +88,5 @@ def sim_result(
 ) -> SimResult:
     """A finished simulation of made-up processes."""
     chosen = configuration or configure_sim(settings={"core.base_cpi": 1.0})
-    counted: Any = {
-        "exit": exited(),
-        "elapsed_seconds": 1.5,
-        "processes": list(processes),
-        "untraced_processes": 0,
-    }
-    facts = Circumstances(
-        command=["prog"],
-        program=Path("/usr/bin/prog"),
-        directory="/tmp",
-        started_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc),
-        valgrind_version="3.19.0",
-        configuration=chosen,
-        interrupted_by=None,
-    )
-    return SimResult(build_manifest(counted, facts), chosen, counted)
+    manifest, counted = finished(processes, chosen)
+    return SimResult(manifest, chosen, counted)

@@ -14,6 +14,7 @@ RESULTS = {
     "traces.md": "result/manifest.json",
     "curves.md": "result/manifest.json",
     "sim.md": "result/manifest.json",
+    "perforated.md": "result/manifest.json",
     "snapshot.md": "now.json",
     "machines.md": "mine.toml",
     "workloads.md": "result/manifest.json",

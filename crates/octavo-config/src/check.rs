@@ -2,6 +2,7 @@
 
 mod arrays;
 mod memory;
+mod softvm;
 
 use octavo_types::PageSize;
 
@@ -50,7 +51,8 @@ impl MachineConfig {
         }
         check_tlb(&self.tlb, is_later)?;
         check_walker(&self.walker, levels, is_later)?;
-        check_caches(&self.cache, is_later)
+        check_caches(&self.cache, is_later)?;
+        softvm::check(self, is_later)
     }
 }
 

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use octavo_hw::{
-    CacheConfig, Geometry, GeometryError, PrivateConfig, SharedConfig, WalkCacheConfig,
+    CacheConfig, Geometry, GeometryError, PrivateConfig, SharedConfig, VirtualCacheConfig,
+    WalkCacheConfig,
 };
 use octavo_os::frames::fragmentation::{Fragmentation, Holes, OrderMix};
 use octavo_os::frames::snapshot::{Snapshot, SnapshotError};
@@ -13,7 +14,7 @@ use octavo_types::PageSize;
 
 use crate::types::{
     CacheConfigs, CacheLevel, FirstLevel, FragmentationConfig, HoleGroup, MachineConfig,
-    MemoryConfig, TlbArray, TlbConfig, TlbLevel, WalkCache, WalkerConfig,
+    MemoryConfig, TlbArray, TlbConfig, TlbLevel, VirtualCacheLevel, WalkCache, WalkerConfig,
 };
 
 impl MachineConfig {
@@ -34,6 +35,31 @@ impl MachineConfig {
             llc: self.cache.llc.with_lines(self.cache.line_bytes),
             memory_latency_cycles: self.cache.memory_latency_cycles,
         }
+    }
+}
+
+impl MachineConfig {
+    /// The virtual caches of each core, of a design that has them.
+    pub fn virtual_caches(&self) -> VirtualCacheConfig {
+        let [l1, l2] = self.virtual_lines();
+        VirtualCacheConfig {
+            l1: [self.softvm.l1.with_lines(l1); 2],
+            l2: [self.softvm.l2.with_lines(l2); 2],
+        }
+    }
+
+    /// Bytes of a line of the first level of virtual caches, and of the second.
+    pub(crate) fn virtual_lines(&self) -> [u64; 2] {
+        let l1 = self.softvm.l1.line_bytes.unwrap_or(self.cache.line_bytes);
+        [l1, self.softvm.l2.line_bytes.unwrap_or(l1)]
+    }
+}
+
+impl VirtualCacheLevel {
+    /// The cache with lines of so many bytes. What a hit costs is said elsewhere.
+    fn with_lines(&self, line_bytes: u64) -> CacheConfig {
+        let VirtualCacheLevel { bytes, ways, replacement, .. } = *self;
+        CacheLevel { bytes, ways, latency_cycles: 0, replacement }.with_lines(line_bytes)
     }
 }
 

@@ -22,6 +22,7 @@ pub use presets::preset_names;
 pub use resolve::{Resolved, resolve, resolve_text};
 pub use types::{
     AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
-    HoleGroup, MachineConfig, MemoryConfig, PageSizes, PageTableConfig, TlbArray, TlbConfig,
-    TlbLevel, WalkCache, WalkerConfig, Ways,
+    HoleGroup, IncreasedRights, KernelConfig, MachineConfig, MemoryConfig, PageSizes,
+    PageTableConfig, SoftTlbConfig, SoftvmConfig, SoftvmCycles, TlbArray, TlbConfig, TlbLevel,
+    VirtualCacheLevel, WalkCache, WalkerConfig, Ways, WriteBackTranslation,
 };

@@ -212,9 +212,19 @@ fn merge(base: &mut Table, over: &Table, prefix: &str, given: &mut Vec<String>) 
             }
             (None, _) => {
                 base.insert(key, item.clone());
-                given.push(path);
+                note_values(item, path, given);
             }
         }
+    }
+}
+
+/// Notes the keys of a new table's values, or that of a value itself.
+fn note_values(item: &Item, path: String, given: &mut Vec<String>) {
+    match item {
+        Item::Table(table) if !table.is_empty() => {
+            table.iter().for_each(|(key, item)| note_values(item, format!("{path}.{key}"), given));
+        }
+        _ => given.push(path),
     }
 }
 

@@ -2,8 +2,10 @@
 
 use octavo_config::{
     AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
-    HoleGroup, MachineConfig, MemoryConfig, PageSizes, PageTableConfig, TlbArray, TlbConfig,
-    TlbLevel, WalkCache, WalkerConfig, Ways, preset_names, resolve_text,
+    HoleGroup, IncreasedRights, KernelConfig, MachineConfig, MemoryConfig, PageSizes,
+    PageTableConfig, SoftTlbConfig, SoftvmConfig, SoftvmCycles, TlbArray, TlbConfig, TlbLevel,
+    VirtualCacheLevel, WalkCache, WalkerConfig, Ways, WriteBackTranslation, preset_names,
+    resolve_text,
 };
 use octavo_hw::{PteEntry, Replacement};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
@@ -159,6 +161,48 @@ fn caches() -> impl Strategy<Value = CacheConfigs> {
     )
 }
 
+/// Virtual caches before which the machine's lines have so many bytes.
+fn softvm(least_bytes: u64) -> impl Strategy<Value = SoftvmConfig> {
+    let level = || (geometry(), replacement(), 0u32..=2);
+    let kernel = (1u32..=1024, any::<bool>(), any::<bool>());
+    let cycles = prop::array::uniform7(0u32..1000);
+    let tlb = (2u64..100, 1u64..100);
+    (level(), level(), any::<bool>(), kernel, cycles, tlb).prop_map(
+        move |(l1, l2, says_lines, kernel, cycles, (reserved, others))| {
+            let lines = [least_bytes, (least_bytes << l2.2).min(4096)];
+            let level = |((lines, ways), replacement, _), line_bytes| VirtualCacheLevel {
+                bytes: lines * line_bytes,
+                ways,
+                line_bytes: (says_lines || line_bytes != least_bytes).then_some(line_bytes),
+                replacement,
+            };
+            let [l2_cycles, memory_cycles, handler_cycles, check_l1_cycles, ..] = cycles;
+            let [.., change_l1_cycles, check_l2_cycles, change_l2_cycles] = cycles;
+            SoftvmConfig {
+                l1: level(l1, lines[0]),
+                l2: level(l2, lines[1]),
+                kernel: KernelConfig {
+                    handler_instructions: kernel.0,
+                    write_back: [WriteBackTranslation::Again, WriteBackTranslation::Kept]
+                        [usize::from(kernel.1)],
+                    increase: [IncreasedRights::Lazy, IncreasedRights::Eager]
+                        [usize::from(kernel.2)],
+                },
+                cycles: SoftvmCycles {
+                    l2_cycles,
+                    memory_cycles,
+                    handler_cycles,
+                    check_l1_cycles,
+                    change_l1_cycles,
+                    check_l2_cycles,
+                    change_l2_cycles,
+                },
+                tlb: SoftTlbConfig { entries: reserved + others, reserved },
+            }
+        },
+    )
+}
+
 fn machine() -> impl Strategy<Value = MachineConfig> {
     let core = (1u32..=256, 0.001f64..1000.0, any::<bool>()).prop_map(|(count, base_cpi, tags)| {
         let address_spaces = if tags { AddressSpaces::Tagged } else { AddressSpaces::Flushed };
@@ -166,17 +210,24 @@ fn machine() -> impl Strategy<Value = MachineConfig> {
     });
     let walks = (4u8..=5).prop_flat_map(|levels| (Just(levels), walker(levels)));
     let texts = ("\\PC{1,20}", "\\PC{0,40}", ".{0,40}");
-    (texts, core, memory(), walks, tlb(), caches()).prop_map(
-        |((name, description, source), core, memory, (levels, walker), tlb, cache)| MachineConfig {
-            name,
-            description,
-            source,
-            core,
-            memory,
-            page_table: PageTableConfig { levels },
-            tlb,
-            walker,
-            cache,
+    let caches = caches().prop_flat_map(|cache| {
+        let line_bytes = cache.line_bytes;
+        (Just(cache), softvm(line_bytes))
+    });
+    (texts, core, memory(), walks, tlb(), caches).prop_map(
+        |((name, description, source), core, memory, (levels, walker), tlb, (cache, softvm))| {
+            MachineConfig {
+                name,
+                description,
+                source,
+                core,
+                memory,
+                page_table: PageTableConfig { levels },
+                tlb,
+                walker,
+                cache,
+                softvm,
+            }
         },
     )
 }

@@ -3,13 +3,15 @@
 //! Nothing here knows an operating system or a page table. [`SetArray`] is the set-associative
 //! array of keys that all others are made of, with a [`Replacement`] policy; [`AnySizeArray`] is a
 //! TLB whose entries each have a page size of their own; [`Caches`] are the data caches of a core;
-//! [`WalkCaches`] hold what page walks found above the leaves.
+//! [`WalkCaches`] hold what page walks found above the leaves; [`VirtualCaches`] are data caches by
+//! virtual address.
 //!
 //! Each is compared with a plain model in `octavo-oracle`, exactly, access by access.
 
 mod array;
 mod asid;
 mod caches;
+mod virtual_caches;
 mod walk_caches;
 
 pub use array::{
@@ -20,5 +22,9 @@ pub use asid::Asid;
 pub use caches::{
     CacheConfig, CacheCounters, CacheError, Caches, MemoryCounters, PrivateCaches, PrivateConfig,
     PrivateCounters, PteEntry, Served, ServedBy, SharedCache, SharedConfig,
+};
+pub use virtual_caches::{
+    Change, First, GlobalAddr, Line, Second, SideNumber, Swept, VirtualCacheConfig,
+    VirtualCacheError, VirtualCaches, WriteBack,
 };
 pub use walk_caches::{WalkCacheConfig, WalkCacheCounters, WalkCacheError, WalkCaches};

@@ -17,7 +17,7 @@ const LATENCIES_CYCLES: [u32; 5] = [3, 4, 12, 40, 200];
 const CORES: usize = 2;
 
 fn level() -> impl Strategy<Value = (u64, u64, Replacement)> {
-    (1u64..=4, prop::sample::select(vec![1u64, 2, 4, 11, 17]), replacement())
+    (1u64..=4, prop::sample::select(vec![1u64, 2, 4, 7, 8, 11, 16, 17]), replacement())
 }
 
 fn config(level: (u64, u64, Replacement), latency_cycles: u32) -> CacheConfig {

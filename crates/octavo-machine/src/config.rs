@@ -1,7 +1,7 @@
 //! What the engine makes of a machine's description.
 
-use octavo_config::{FirstLevel, MachineConfig, TlbConfig};
-use octavo_hw::{CacheError, GeometryError, WalkCacheError};
+use octavo_config::{FirstLevel, MachineConfig, SoftvmConfig, TlbConfig};
+use octavo_hw::{CacheError, GeometryError, VirtualCacheError, WalkCacheError};
 use octavo_os::frames::MemorySizeError;
 use octavo_os::frames::fragmentation::FragmentationError;
 
@@ -13,6 +13,9 @@ pub enum ConfigError {
     /// A cache.
     #[error("cache.{0}")]
     Cache(#[from] CacheError),
+    /// A virtual cache.
+    #[error("softvm: {0}")]
+    VirtualCache(#[from] VirtualCacheError),
     /// A TLB.
     #[error("tlb.{level}: {error}")]
     Tlb {
@@ -37,9 +40,13 @@ pub fn lines(config: &MachineConfig) -> Lines {
     Lines::of_bytes(config.cache.line_bytes)
 }
 
-/// The front of such machines.
-pub fn front(config: &MachineConfig) -> Front {
-    Front::new(lines(config), filter(config), fetch_sets(config))
+/// The front of such machines, for designs of which some [interleave](crate::Design::INTERLEAVES).
+pub fn front(config: &MachineConfig, interleaves: bool) -> Front {
+    let filter = match filter(config) {
+        Filter::BySide if interleaves => Filter::Adjacent,
+        filter => filter,
+    };
+    Front::new(lines(config), filter, fetch_sets(config))
 }
 
 /// How it sorts fetched lines.
@@ -54,7 +61,9 @@ fn filter(config: &MachineConfig) -> Filter {
     let TlbConfig { first, .. } = &config.tlb;
     let levels = [config.tlb.fetch(), config.tlb.data()];
     let arrays = levels.into_iter().flat_map(|level| level.arrays.values());
-    let caches = [config.cache.l1i.replacement, config.cache.l1d.replacement];
+    let SoftvmConfig { l1: virtual_l1, .. } = config.softvm;
+    let caches =
+        [config.cache.l1i.replacement, config.cache.l1d.replacement, virtual_l1.replacement];
     let mut policies = arrays.map(|array| array.replacement).chain(caches);
     if policies.any(|policy| policy.retouch_changes()) {
         return Filter::Nothing;

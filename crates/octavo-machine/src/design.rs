@@ -12,6 +12,10 @@ use crate::tlb::Held;
 /// The memory-management unit of one core: how a reference finds where its page lies. It reaches
 /// page walks, the operating system and the caches only through its [`Env`].
 pub trait Design: Send {
+    /// Whether what one side misses may change what the other finds: then the front leaves out only what
+    /// follows right behind that which it repeats.
+    const INTERLEAVES: bool = false;
+
     /// Translates a reference and [those that repeat it](LineAccess::lookups): the base frame in
     /// which its base page lies, or none where memory has run out.
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber>;
@@ -25,12 +29,13 @@ pub trait Design: Send {
     /// Adds what it counted.
     fn tell(&self, counters: &mut Counters);
 
-    /// A reference: here the page is translated before any cache is asked.
+    /// A reference: here the page is translated before any cache is asked. Says what
+    /// [`Design::translate`] does.
     #[inline(always)]
-    fn access(&mut self, env: &mut Env, access: LineAccess) -> Option<()> {
+    fn access(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
         let frame = self.translate(env, access)?;
         env.access_line(access, frame);
-        Some(())
+        Some(frame)
     }
 
     /// [`Env::walk`]; what has become stale by it is forgotten here. The machine tells other cores.
@@ -45,7 +50,7 @@ pub trait Design: Send {
 }
 
 /// Asks something of the rest of the machine; the design forgets what has become stale by that.
-fn forgetting<D: Design + ?Sized, T>(
+pub(crate) fn forgetting<D: Design + ?Sized, T>(
     design: &mut D,
     env: &mut Env,
     ask: impl FnOnce(&mut Env) -> T,

@@ -42,6 +42,9 @@ pub trait Run: Send {
     /// Why it could not go on, if it could not.
     fn stopped(&self) -> Option<String>;
 
+    /// As [`Design::INTERLEAVES`].
+    fn interleaves(&self) -> bool;
+
     /// What it counted, and why it stopped if it did.
     fn played(&self) -> Played {
         let intervals = self.intervals().to_vec();
@@ -157,7 +160,10 @@ impl<D: Design> Compiled for Part<'_, D> {
         let Part { machine, accesses } = self;
         let core = machine.env.core();
         for access in accesses {
-            machine.mmus[core].access(&mut machine.env, *access)?;
+            let frame = machine.mmus[core].access(&mut machine.env, *access)?;
+            if machine.env.is_checked() {
+                machine.env.check(*access, frame);
+            }
             if !machine.env.stale().is_empty() {
                 machine.tell_cores(Some(core));
             }
@@ -196,6 +202,10 @@ impl<D: Design> Run for Machine<D> {
 
     fn check(&self) -> Result<(), String> {
         self.env.os().memory().check()
+    }
+
+    fn interleaves(&self) -> bool {
+        D::INTERLEAVES
     }
 
     fn stopped(&self) -> Option<String> {

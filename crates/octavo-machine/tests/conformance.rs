@@ -111,10 +111,15 @@ impl Player {
 }
 
 /// What a line may say of a TLB, and the component of each.
-const TLBS: [(&str, &str); 4] =
-    [("l1", "tlb.l1d"), ("l2", "tlb.l2"), ("range", "tlb.range"), ("segment", "segment")];
+const TLBS: [(&str, &str); 5] = [
+    ("l1", "tlb.l1d"),
+    ("l2", "tlb.l2"),
+    ("bitmap", "tlb.l2.bitmap"),
+    ("range", "tlb.range"),
+    ("segment", "segment"),
+];
 /// What a line may count, and the component and counter of each. What it does not name is 0.
-const COUNTS: [(&str, &str, &str); 8] = [
+const COUNTS: [(&str, &str, &str); 14] = [
     ("walks", "walker", "walks"),
     ("references", "walker", "references"),
     ("faults", "os", "faults"),
@@ -123,6 +128,12 @@ const COUNTS: [(&str, &str, &str); 8] = [
     ("shootdowns", "os", "shootdowns"),
     ("range walks", "range_walker", "walks"),
     ("range references", "range_walker", "references"),
+    ("filtered", "tlb.l2.perforated", "filtered"),
+    ("hole walks", "walker", "hole_walks"),
+    ("bitmap references", "walker", "bitmap_references"),
+    ("punches", "os", "punches"),
+    ("patches", "os", "patches"),
+    ("flushes", "tlb.flushes", "made"),
 ];
 
 /// What a step did, in the words of a case: all that happened, in the order of the lists above, and of the
@@ -154,6 +165,14 @@ fn told(counted: &Counters, expected: &[String], player: &Player, numbers: &[u64
         {
             let hits = get(&format!("tlb.l1d.{array}"), "hits");
             told.push(format!("in {array} {hits}"));
+        } else if let Some((kind, _)) =
+            asked.strip_prefix("entries ").and_then(|of| of.split_once(' '))
+        {
+            let kinds = ["4k", "2m", "perforated", "bitmap"];
+            let counters = ["entries_4k", "entries_2m", "entries_perforated", "entries_bitmap"];
+            let at = kinds.iter().position(|of| *of == kind).expect("a kind of entry");
+            let entries = machine.counters().get("tlb.l2.content", counters[at]).unwrap();
+            told.push(format!("entries {kind} {entries}"));
         } else if asked.starts_with("resident ") {
             let bytes = machine.counters().get("os", "resident_bytes").unwrap();
             told.push(format!("resident {}KiB", bytes >> 10));

@@ -16,7 +16,10 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 /// Beside those that have names.
-const OTHERS: [&str; 7] = [
+const OTHERS: [&str; 10] = [
+    "perforated:scan_every_instructions=1:unused_are_holes=true",
+    "perforated_all:scan_every_instructions=1:min_parts=0",
+    "perforated_on_demand:scan_every_instructions=1:hole_pages=mapped:max_immovable_percent=100",
     "conventional+thp:scan_every_instructions=1",
     "colt+thp:scan_every_instructions=1",
     "colt_fa+reserved_thp:promotion_threshold_percent=50",

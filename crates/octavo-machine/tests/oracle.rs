@@ -4,37 +4,44 @@ mod common;
 
 use common::naive::{Beside, NaiveMachine};
 use common::{check_laws, config, play, tiny};
-use octavo_config::{Fill, FirstLevel, MachineConfig};
+use octavo_config::{Fill, FirstLevel, FragmentationConfig, MachineConfig};
 use octavo_hw::Replacement;
 use octavo_machine::Sim;
-use octavo_machine::designs::{Sizes, colt};
+use octavo_machine::designs::{DesignSpec, Sizes, Variant, colt};
 use octavo_oracle::strategies::{RandomStream, Step, loads, stream};
-use octavo_os::frames::{Frames, MemoryShape, Order};
+use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
+use octavo_os::frames::{MemoryShape, Order};
 use octavo_os::page_table::Format;
-use octavo_os::policy::{PolicyConfig, by_name};
+use octavo_os::policy::PolicyConfig;
 use octavo_os::{Memory, Os};
 use octavo_types::{Consumer, Event, Instructions};
 use proptest::prelude::*;
 
 /// What stands beside the conventional TLBs of a design, and its policy, by name.
 fn parts(design: &str) -> (Beside, PolicyConfig) {
-    let (hardware, policy) = design.split_once('+').unwrap();
+    let (hardware, _) = design.split_once('+').unwrap();
     let beside = match hardware {
         "conventional" => Beside::Nothing,
         "colt" => Beside::Coalescing(colt::ALL),
         "colt_sa" => Beside::Coalescing(colt::SETS),
         "colt_fa" => Beside::Coalescing(colt::FULLY_ASSOCIATIVE),
+        "perforated" => Beside::Perforated(Variant::Filtered),
+        "perforated_on_demand" => Beside::Perforated(Variant::OnDemand),
+        "perforated_all" => Beside::Perforated(Variant::AllAtOnce),
         "rmm" => Beside::Ranges,
         "direct_segment" => Beside::Segment,
         _ => panic!("no naive {hardware}"),
     };
-    (beside, (by_name(policy).unwrap().usual)())
+    (beside, DesignSpec::parse(design).unwrap().os().policy.clone())
 }
 
 fn naive(config: &MachineConfig, beside: Beside, policy: &PolicyConfig) -> NaiveMachine {
     let shape = MemoryShape::new(config.memory.bytes >> 12, Order::LINUX).unwrap();
-    let format = Format { levels: config.page_table.levels, ..Format::default() };
-    let memory = Memory::new(Frames::new(shape), &Sizes::X86.list(), format);
+    let has_perforated = matches!(beside, Beside::Perforated(_));
+    let levels = config.page_table.levels;
+    let format = Format { levels, has_perforated, ..Format::default() };
+    let frames = config.memory.start().unwrap().build(shape, config.memory.seed()).unwrap();
+    let memory = Memory::new(frames, &Sizes::X86.list(), format);
     NaiveMachine::new(config, Os::new(memory, policy.build()), beside)
 }
 
@@ -117,6 +124,12 @@ const KINDS: u32 = 6;
 const CONVENTIONAL: &[&str] = &["conventional+base", "conventional+thp"];
 const COLT: &[&str] =
     &["colt+base", "colt_sa+base", "colt_fa+base", "colt+thp", "colt_sa+eager", "colt_fa+eager"];
+const PERFORATED: &[&str] = &[
+    "perforated+perforated",
+    "perforated+perforated:unused_are_holes=true",
+    "perforated_on_demand+perforated:max_filter_bits=8:hole_pages=mapped",
+    "perforated_all+perforated:max_filter_bits=8:max_immovable_percent=60",
+];
 const RANGES: &[&str] = &["rmm+eager", "direct_segment+eager"];
 
 proptest! {
@@ -158,6 +171,29 @@ proptest! {
     #[test]
     fn so_do_other_kinds_that_coalesce(stream in stream(1..120), kind in 0..KINDS) {
         compare(&other(kind), &stream, COLT)?;
+    }
+
+    #[test]
+    fn so_do_those_with_perforated_pages(
+        stream in stream(1..120),
+        kind in 0..=KINDS,
+        portion in prop_oneof![Just(0.0), Just(1.0)],
+        is_clustered in any::<bool>(),
+    ) {
+        let mut machine = if kind == KINDS { tiny() } else { other(kind) };
+        // Levels that are filled with victims elsewhere are filled by walks.
+        if let Some(l2) = &mut machine.tlb.l2 {
+            l2.fill = Fill::All;
+        }
+        machine.memory.bytes = 256 << 20;
+        machine.memory.fragmentation = FragmentationConfig::Holes {
+            portion,
+            fraction: 0.2,
+            layout: if is_clustered { HoleLayout::Clustered } else { HoleLayout::Dispersed },
+            holes: HoleKind::Immovable,
+            seed: 1,
+        };
+        compare(&machine, &stream, PERFORATED)?;
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod study;
 mod tlb;
 mod turns;
 mod two_sizes;
+mod virtual_caches;
 mod walk_caches;
 mod working_set;
 
@@ -38,6 +39,7 @@ pub use study::{Lookups, NaiveStudy, ReferenceCounts, Stream};
 pub use tlb::{NaiveHierarchy, NaiveTlb};
 pub use turns::{NaiveCame, NaiveProcess, NaiveStep, round_robin};
 pub use two_sizes::{NaiveTwoSizes, NaiveTwoSizesIndex, NaiveTwoSizesTlb};
+pub use virtual_caches::{NaiveChange, NaiveFound, NaiveVirtualSide, NaiveWriteBack};
 pub use walk_caches::{NaiveWalkCache, NaiveWalkCaches};
 pub use working_set::NaiveWorkingSet;
 

@@ -52,6 +52,21 @@ impl<V: Clone> NaiveWalkCaches<V> {
         None
     }
 
+    /// The same, of a level and those above it alone.
+    pub fn deepest_from(&mut self, asid: u16, addr: VirtAddr, level: u8) -> Option<(u8, V)> {
+        (level..=5).find_map(|of| Some((of, self.at(asid, addr, of)?)))
+    }
+
+    /// The entry of one level, if a cache is for it and has it.
+    pub fn at(&mut self, asid: u16, addr: VirtAddr, level: u8) -> Option<V> {
+        let cache = self.0.iter_mut().find(|cache| cache.level == level)?;
+        let (set, path) = cache.place(asid, addr);
+        cache.accesses += 1;
+        let found = cache.entries.look_up(set, &path).map(|value| value.clone());
+        cache.hits += u64::from(found.is_some());
+        found
+    }
+
     /// Keeps an entry, where a cache is for its level.
     pub fn fill(&mut self, asid: u16, addr: VirtAddr, level: u8, value: V) {
         for cache in self.0.iter_mut().filter(|cache| cache.level == level) {

@@ -35,6 +35,14 @@ pub struct Counters {
     pub bytes_mapped_untouched: u64,
     /// Pages or reservations that were smaller than wanted, since no block was free.
     pub fallbacks: u64,
+    /// Perforated pages made.
+    pub perforations: u64,
+    /// Holes punched in perforated pages.
+    pub punches: u64,
+    /// Holes patched: what lay in their place is a part of the page again.
+    pub patches: u64,
+    /// Of those and of the punched ones, such that no shootdown took place for which was due anyway.
+    pub hole_shootdowns: u64,
     /// How often memory was compacted.
     pub compactions: u64,
     /// Frames that compaction moved, foreign ones included.

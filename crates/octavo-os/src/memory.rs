@@ -14,6 +14,7 @@ mod grow;
 mod merge;
 mod objects;
 mod parts;
+mod perforated;
 mod ranges;
 mod references;
 mod run;
@@ -60,6 +61,10 @@ pub struct Memory {
     references: References,
     objects: FxHashMap<ObjectId, Object>,
     stale: Vec<Stale>,
+    /// Whether a page of 2 MiB is perforated where it would be split.
+    pub punches: bool,
+    /// Base pages whose bit in the bitmap of holes has changed, and which nobody has been told of yet.
+    holes_changed: Vec<(ProcessId, PageNumber)>,
     contents: Option<Vec<Content>>,
 }
 
@@ -79,11 +84,14 @@ pub const fn around(page: PageNumber, size: PageSize) -> Pages {
 
 impl Memory {
     /// Memory with no process. Pages are of one of `sizes`, of which 4 KiB is one always.
-    pub fn new(frames: Frames, sizes: &[PageSize], format: Format) -> Self {
+    pub fn new(mut frames: Frames, sizes: &[PageSize], format: Format) -> Self {
         let mut sizes = sizes.to_vec();
         sizes.push(PageSize::BASE);
         sizes.sort_unstable();
         sizes.dedup();
+        if format.has_perforated {
+            frames.reserve_hole_bitmaps();
+        }
         let references = References::new(frames.shape().frames());
         Memory {
             frames,
@@ -94,6 +102,8 @@ impl Memory {
             references,
             objects: FxHashMap::default(),
             stale: Vec::new(),
+            punches: false,
+            holes_changed: Vec::new(),
             contents: None,
         }
     }

@@ -5,8 +5,8 @@
 mod machine;
 
 use machine::{Machine, Op, Setup, op, play};
-use octavo_os::frames::OutOfMemory;
-use octavo_os::page_table::{Aliases, Format, SizeEncoding};
+use octavo_os::frames::{CompactionLimits, Compactor, Holder, Order, OutOfMemory};
+use octavo_os::page_table::{Aliases, Format, Holes, Leaf, SizeEncoding};
 use octavo_os::policy::{BasePages, Fault, Policy, Thp, ThpConfig};
 use octavo_os::{CopyOnWrite, Memory, around};
 use octavo_types::{PageNumber, PageSize};
@@ -63,6 +63,105 @@ impl Policy for AnySize {
     }
 }
 
+/// Perforated pages with holes drawn at random, which are punched, patched, made whole and split.
+struct Perforating {
+    random: AnySize,
+    compactor: Compactor,
+}
+
+impl Perforating {
+    fn new(state: u64) -> Self {
+        Perforating { random: AnySize { state }, compactor: Compactor::default() }
+    }
+
+    /// Tries to make one around a page, whose process it is alone.
+    fn perforate(&mut self, memory: &mut Memory, fault: &Fault) -> Option<()> {
+        let block = memory.frames.allocate_free(Order::HUGE, Holder::Data).ok()?;
+        let mut holes = Holes::default();
+        let most = [1, 8, 64, 400][self.random.draw(4) as usize];
+        for _ in 0..self.random.draw(most) {
+            holes.insert(self.random.draw(512));
+        }
+        let made = memory.perforate(fault.process, fault.page, block, &holes, fault.vma.rights);
+        let is_made = made.unwrap_or(false);
+        for at in (0..512).filter(|at| !is_made || holes.contains(*at)) {
+            memory.frames.free(block.plus(at), Order::BASE);
+        }
+        is_made.then_some(())
+    }
+}
+
+impl Policy for Perforating {
+    fn start(&mut self, memory: &mut Memory) {
+        memory.punches = true;
+    }
+
+    fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
+        let pages = around(fault.page, PageSize::HUGE);
+        let fits = fault.mapping.start <= pages.start && pages.end <= fault.mapping.end;
+        let is_new = memory.is_untouched(fault.process, &pages);
+        match self.random.draw(3) {
+            0 if fits && is_new => {
+                let first = PageNumber::new(pages.start);
+                let rights = fault.vma.rights;
+                if memory.place_new(fault.process, first, PageSize::HUGE, rights).is_ok() {
+                    return Ok(());
+                }
+            }
+            1 if fits && is_new => {
+                let made = self.perforate(memory, fault);
+                let table = &memory.process(fault.process).table;
+                if made.is_some() && table.leaf(fault.page).is_some() {
+                    return Ok(());
+                }
+            }
+            _ => {}
+        }
+        memory.place_new(fault.process, fault.page, PageSize::BASE, fault.vma.rights)
+    }
+
+    fn background(&mut self, memory: &mut Memory, _instructions: u64) {
+        let live: Vec<_> = memory.live().collect();
+        let what = self.random.draw(6);
+        if what == 5 {
+            let limits = CompactionLimits::ONE_BLOCK;
+            memory.compact_for(&mut self.compactor, Order::HUGE, limits, |_| false);
+            return;
+        }
+        for process in live {
+            for (region, _) in memory.perforated_in(process, &(0..u64::MAX)) {
+                let pages = around(region.page, PageSize::HUGE);
+                match what {
+                    0 => {
+                        memory.split_perforated(process, region.page);
+                    }
+                    1 => {
+                        for page in pages {
+                            memory.move_into_place(process, PageNumber::new(page));
+                        }
+                        memory.make_whole(process, region.page);
+                    }
+                    _ => {
+                        let patched = memory.patch_holes(process, &pages);
+                        memory.make_whole(process, region.page);
+                        assert!(patched <= 512);
+                    }
+                }
+            }
+            let page = PageNumber::new(self.random.draw(machine::PAGES));
+            let Some((mapping, vma)) = memory.process(process).vmas.find(page) else { continue };
+            let pages = around(page, PageSize::HUGE);
+            let inside = mapping.start <= pages.start && pages.end <= mapping.end;
+            let leaves = memory.leaves(process, &pages);
+            let is_own = |leaf: &Leaf| leaf.size == PageSize::BASE && !memory.is_shared(leaf);
+            let is_perforated = memory.process(process).table.perforation(page).is_some();
+            if inside && vma.is_anonymous() && leaves.iter().all(is_own) && !is_perforated {
+                self.perforate(memory, &Fault { process, page, mapping, vma });
+            }
+        }
+    }
+}
+
 fn sizes(log2: &[u8]) -> Vec<PageSize> {
     log2.iter().map(|log2| PageSize::from_log2(*log2).unwrap()).collect()
 }
@@ -72,8 +171,13 @@ fn conventional(frames: u64, copy_on_write: CopyOnWrite) -> Setup {
 }
 
 fn tailored(frames: u64, copy_on_write: CopyOnWrite, aliases: Aliases) -> Setup {
-    let format = Format { levels: 5, encoding: SizeEncoding::OneBit, aliases };
+    let format = Format { levels: 5, encoding: SizeEncoding::OneBit, aliases, ..Format::default() };
     Setup { frames, sizes: sizes(&[13, 14, 16, 19, 21, 22]), format, copy_on_write }
+}
+
+fn perforated(frames: u64, copy_on_write: CopyOnWrite, levels: u8) -> Setup {
+    let format = Format { levels, has_perforated: true, ..Format::default() };
+    Setup { frames, sizes: sizes(&[21]), format, copy_on_write }
 }
 
 fn thp() -> Box<dyn Policy> {
@@ -120,6 +224,20 @@ proptest! {
     }
 
     #[test]
+    fn perforated_pages_hold_what_was_stored(
+        ops in ops(), how in copies(), levels in 4u8..=5, state in any::<u64>(),
+    ) {
+        prop_assert_eq!(play(&perforated(ROOMY, how, levels), Box::new(Perforating::new(state)), &ops), 0);
+    }
+
+    #[test]
+    fn perforated_pages_survive_without_memory(
+        ops in ops(), frames in short(), how in copies(), state in any::<u64>(),
+    ) {
+        play(&perforated(frames, how, 4), Box::new(Perforating::new(state)), &ops);
+    }
+
+    #[test]
     fn base_pages_survive_without_memory(ops in ops(), frames in short(), how in copies()) {
         play(&conventional(frames, how), Box::new(BasePages), &ops);
     }
@@ -149,14 +267,15 @@ fn run(steps: u64, every: u64) {
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
     let ops = op();
-    let mut failures = [0; 6];
+    let mut failures = [0; 8];
     for number in 0..steps / STEPS_OF_A_MACHINE {
         let short = number % 2 == 1;
         let frames = if short { 600 + number * 397 % 1200 } else { ROOMY };
-        let how = [CopyOnWrite::Split, CopyOnWrite::Whole][(number / 6 % 2) as usize];
-        let mut machine = match number / 2 % 3 {
+        let how = [CopyOnWrite::Split, CopyOnWrite::Whole][(number / 8 % 2) as usize];
+        let mut machine = match number / 2 % 4 {
             0 => Machine::new(&conventional(frames, how), Box::new(BasePages)),
             1 => Machine::new(&conventional(frames, how), thp()),
+            2 => Machine::new(&perforated(frames, how, 4), Box::new(Perforating::new(number))),
             _ => {
                 let setup = tailored(frames, how, Aliases::Pointers);
                 Machine::new(&setup, Box::new(AnySize { state: number }))
@@ -168,7 +287,7 @@ fn run(steps: u64, every: u64) {
                 machine.check();
             }
         }
-        failures[(number % 6) as usize] += machine.failures;
+        failures[(number % 8) as usize] += machine.failures;
         println!(
             "{number}: {} without memory, {:?}",
             machine.failures,
@@ -176,12 +295,13 @@ fn run(steps: u64, every: u64) {
         );
         machine.finish();
     }
-    assert_eq!(failures.map(|count| count > 0), [false, true, false, true, false, true]);
+    let is_short = [false, true, false, true, false, true, false, true];
+    assert_eq!(failures.map(|count| count > 0), is_short);
 }
 
 #[test]
 fn thousands_of_steps() {
-    run(12 * STEPS_OF_A_MACHINE, 250);
+    run(16 * STEPS_OF_A_MACHINE, 250);
 }
 
 /// Three million, or as many as `OCTAVO_FUZZ_STEPS` says.

@@ -113,7 +113,10 @@ impl Segment {
     /// A segment of `items`; `dependences` has one entry per fetch, or none where unknown. Entries
     /// that all say nothing are the same as none.
     pub fn new(items: Vec<Item>, mut dependences: Vec<Dependences>) -> Result<Self, SegmentError> {
-        let (mut data, mut fetch_pages) = (Vec::new(), Vec::<FetchPage>::new());
+        // Programs have tens of thousands of segments: as much room as is needed, and no more.
+        let fetches = items.iter().filter(|item| item.kind == ItemKind::Fetch).count();
+        let mut data = Vec::with_capacity(items.len() - fetches);
+        let mut fetch_pages = Vec::<FetchPage>::with_capacity(usize::from(fetches > 0));
         let (mut instructions, mut loads, mut stores, mut modifies) = (0u32, 0u32, 0u32, 0u32);
         let mut has_guarded = false;
         for (index, item) in items.iter().enumerate() {

@@ -15,18 +15,27 @@ pub struct Sized<'k> {
     amount: u64,
     /// Bytes of an entry, where bytes are what is said.
     unit: Option<u64>,
+    /// Which key says that.
+    unit_key: String,
     ways: Ways,
 }
 
 impl<'k> Sized<'k> {
     /// An array of so many entries.
     pub fn entries(key: &'k str, entries: u64, ways: Ways) -> Self {
-        Sized { key, what: "entries", amount: entries, unit: None, ways }
+        Sized { key, what: "entries", amount: entries, unit: None, unit_key: String::new(), ways }
     }
 
     /// A cache of so many bytes.
     pub fn lines(key: &'k str, bytes: u64, line_bytes: u64, ways: Ways) -> Self {
-        Sized { key, what: "bytes", amount: bytes, unit: Some(line_bytes), ways }
+        let unit_key = "cache.line_bytes".to_owned();
+        Sized { key, what: "bytes", amount: bytes, unit: Some(line_bytes), unit_key, ways }
+    }
+
+    /// The same of a cache whose lines are not those of all others.
+    pub fn of_own_lines(self) -> Self {
+        let unit_key = format!("{}.line_bytes", self.key);
+        Sized { unit_key, ..self }
     }
 
     fn count(&self) -> u64 {
@@ -89,7 +98,7 @@ pub fn check_geometry(array: &Sized<'_>, is_later: &IsLater<'_>) -> Result<(), W
         return Err(array.wrong_ways("give at least 1, or \"full\"".to_owned()));
     }
     if let Some(unit) = array.unit.filter(|unit| !array.amount.is_multiple_of(*unit)) {
-        return Err(array.wrong_amount(format!("give a multiple of {unit} (cache.line_bytes)")));
+        return Err(array.wrong_amount(format!("give a multiple of {unit} ({})", array.unit_key)));
     }
     match Geometry::of_entries(array.count(), ways) {
         Ok(_) => Ok(()),

@@ -3,6 +3,7 @@
 mod cache;
 mod level;
 mod memory;
+mod softvm;
 mod tlb;
 mod walker;
 
@@ -10,6 +11,10 @@ use serde::{Deserialize, Serialize};
 
 pub use cache::{CacheConfigs, CacheLevel};
 pub use memory::{FragmentationConfig, HoleGroup, MemoryConfig};
+pub use softvm::{
+    IncreasedRights, KernelConfig, SoftTlbConfig, SoftvmConfig, SoftvmCycles, VirtualCacheLevel,
+    WriteBackTranslation,
+};
 pub use tlb::{Fill, FirstLevel, PageSizes, TlbArray, TlbConfig, TlbLevel, Ways};
 pub use walker::{PageTableConfig, WalkCache, WalkerConfig};
 
@@ -35,6 +40,14 @@ pub struct MachineConfig {
     pub walker: WalkerConfig,
     /// The data caches.
     pub cache: CacheConfigs,
+    /// What designs with virtual caches have beside that; as in their paper, where nothing is given.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub softvm: SoftvmConfig,
+}
+
+/// Whether a machine says nothing of virtual caches: it is written as one that knows none.
+fn is_usual(softvm: &SoftvmConfig) -> bool {
+    *softvm == SoftvmConfig::default()
 }
 
 /// The cores, all alike.

@@ -58,6 +58,12 @@ impl Slot {
         Slot { set: 0, at }
     }
 
+    /// Its set.
+    #[inline(always)]
+    pub const fn set(self) -> usize {
+        self.set as usize
+    }
+
     /// Its place among those of all sets.
     pub const fn at(self) -> usize {
         self.at as usize

@@ -3,7 +3,8 @@
 use octavo_types::Instructions;
 
 use super::config::{CacheConfig, CacheError};
-use crate::SetArray;
+use super::rows::Rows;
+use crate::{Replacement, SetArray};
 
 /// What a cache counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -26,9 +27,35 @@ impl CacheCounters {
 /// A cache: lines that are dirty or not.
 #[derive(Clone, Debug)]
 pub(super) struct Level {
-    lines: SetArray<bool>,
+    lines: Lines,
     pub latency_cycles: u32,
     pub counters: CacheCounters,
+}
+
+/// The lines of a cache.
+#[derive(Clone, Debug)]
+enum Lines {
+    /// With LRU and few ways: what most caches are.
+    Four(Rows<4>),
+    Eight(Rows<8>),
+    Sixteen(Rows<16>),
+    /// With any policy, and any lines.
+    Sets(Box<SetArray<bool>>),
+}
+
+/// The same of rows of any length, where a line fits into them, or of sets.
+macro_rules! each {
+    ($level:expr, $line:expr, $rows:ident => $in_rows:expr, $sets:ident => $in_sets:expr) => {
+        match &mut $level.lines {
+            Lines::Four($rows) if $rows.fits($line) => $in_rows,
+            Lines::Eight($rows) if $rows.fits($line) => $in_rows,
+            Lines::Sixteen($rows) if $rows.fits($line) => $in_rows,
+            _ => {
+                let $sets = $level.sets();
+                $in_sets
+            }
+        }
+    };
 }
 
 impl Level {
@@ -38,7 +65,14 @@ impl Level {
         name: &'static str,
         instructions: Instructions,
     ) -> Result<Self, CacheError> {
-        let lines = SetArray::new(config.geometry(name)?, config.replacement, instructions);
+        let (geometry, replacement) = (config.geometry(name)?, config.replacement);
+        let rows = replacement == Replacement::Lru && geometry.sets().is_power_of_two();
+        let lines = match geometry.ways() {
+            ..=4 if rows => Lines::Four(Rows::new(geometry, instructions)),
+            ..=8 if rows => Lines::Eight(Rows::new(geometry, instructions)),
+            ..=16 if rows => Lines::Sixteen(Rows::new(geometry, instructions)),
+            _ => Lines::Sets(Box::new(SetArray::new(geometry, replacement, instructions))),
+        };
         let latency_cycles = config.latency_cycles;
         Ok(Level { lines, latency_cycles, counters: CacheCounters::default() })
     }
@@ -46,40 +80,35 @@ impl Level {
     /// An access: whether it hit. A write makes a line that is here dirty.
     #[inline(always)]
     pub fn access(&mut self, line: u64, is_write: bool) -> bool {
-        let set = self.lines.geometry().set_of(line);
-        match self.lines.look_up(set, line) {
-            Some(dirty) => {
-                if is_write {
-                    *dirty = true;
-                }
-                self.counters.hits += 1;
-                true
-            }
-            None => {
-                self.counters.misses += 1;
-                false
-            }
-        }
+        let is_hit = self.look_up(line, is_write);
+        self.counters.hits += u64::from(is_hit);
+        self.counters.misses += u64::from(!is_hit);
+        is_hit
     }
 
     /// An access, and so many that find what it finds or brings: whether it hit.
     #[inline(always)]
     pub fn hits(&mut self, line: u64, is_write: bool, repeats: u32) -> bool {
-        let set = self.lines.geometry().set_of(line);
-        let found = self.lines.look_up(set, line);
-        let is_hit = found.is_some();
-        if let Some(dirty) = found {
-            *dirty |= is_write;
-        }
+        let is_hit = self.look_up(line, is_write);
         self.counters.hits += u64::from(repeats) + u64::from(is_hit);
         is_hit
+    }
+
+    #[inline(always)]
+    fn look_up(&mut self, line: u64, is_write: bool) -> bool {
+        each!(self, line, rows => rows.look_up(line, is_write), sets => {
+            let found = sets.look_up(sets.geometry().set_of(line), line);
+            found.map(|dirty| *dirty |= is_write).is_some()
+        })
     }
 
     /// A line that was missed comes in. Returns the line that has to be written back for it.
     #[inline]
     pub fn fill(&mut self, line: u64, dirty: bool) -> Option<u64> {
-        let set = self.lines.geometry().set_of(line);
-        let (evicted, was_dirty) = self.lines.insert_missed(set, line, dirty)?;
+        let gone = each!(self, line, rows => rows.insert(line, dirty), sets => {
+            sets.insert_missed(sets.geometry().set_of(line), line, dirty)
+        });
+        let (evicted, was_dirty) = gone?;
         self.counters.write_backs += u64::from(was_dirty);
         was_dirty.then_some(evicted)
     }
@@ -87,13 +116,27 @@ impl Level {
     /// A line is written back from the level before. Returns the line that has to be written back
     /// for it, in turn.
     pub fn write_back(&mut self, line: u64) -> Option<u64> {
-        let set = self.lines.geometry().set_of(line);
-        match self.lines.probe_mut(set, line) {
-            Some(dirty) => {
-                *dirty = true;
-                None
-            }
-            None => self.fill(line, true),
+        let is_here = each!(self, line, rows => rows.dirty(line), sets => {
+            sets.probe_mut(sets.geometry().set_of(line), line).map(|dirty| *dirty = true).is_some()
+        });
+        if is_here { None } else { self.fill(line, true) }
+    }
+
+    /// The lines as sets. Rows into which some line does not fit become sets now, for good.
+    #[cold]
+    fn sets(&mut self) -> &mut SetArray<bool> {
+        let sets = match &self.lines {
+            Lines::Four(rows) => Some(rows.to_sets()),
+            Lines::Eight(rows) => Some(rows.to_sets()),
+            Lines::Sixteen(rows) => Some(rows.to_sets()),
+            Lines::Sets(_) => None,
+        };
+        if let Some(sets) = sets {
+            self.lines = Lines::Sets(Box::new(sets));
+        }
+        match &mut self.lines {
+            Lines::Sets(sets) => sets,
+            _ => unreachable!("they are sets now"),
         }
     }
 }

@@ -21,6 +21,7 @@
 mod config;
 mod level;
 mod private;
+mod rows;
 mod shared;
 
 use octavo_types::Instructions;

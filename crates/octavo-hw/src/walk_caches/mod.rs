@@ -44,6 +44,16 @@ impl<V: Copy + Default> Level<V> {
         let number = addr.raw() >> self.reach_log2;
         (self.entries.geometry().set_of(number), asid.tag(number))
     }
+
+    /// Looks an address up, and says of which level it is.
+    #[inline(always)]
+    fn find(&mut self, asid: Asid, addr: VirtAddr) -> Option<(u8, V)> {
+        let (set, key) = self.place(asid, addr);
+        let found = self.entries.look_up(set, key).copied();
+        self.counters.hits += u64::from(found.is_some());
+        self.counters.misses += u64::from(found.is_none());
+        found.map(|value| (self.level, value))
+    }
 }
 
 /// The page-walk caches of a core: a small array for each of some levels of the page table, with a
@@ -83,15 +93,19 @@ impl<V: Copy + Default> WalkCaches<V> {
     /// goes on one level below it.
     #[inline(always)]
     pub fn deepest(&mut self, asid: Asid, addr: VirtAddr) -> Option<(u8, V)> {
-        for level in &mut self.levels {
-            let (set, key) = level.place(asid, addr);
-            if let Some(value) = level.entries.look_up(set, key) {
-                level.counters.hits += 1;
-                return Some((level.level, *value));
-            }
-            level.counters.misses += 1;
-        }
-        None
+        self.levels.iter_mut().find_map(|level| level.find(asid, addr))
+    }
+
+    /// As [`WalkCaches::deepest`], of the caches of a level and those above it alone.
+    pub fn deepest_from(&mut self, asid: Asid, addr: VirtAddr, level: u8) -> Option<(u8, V)> {
+        let from = self.levels.partition_point(|of| of.level < level);
+        (from..self.levels.len()).find_map(|at| self.levels[at].find(asid, addr))
+    }
+
+    /// The entry of one level for an address; none where no cache is for the level.
+    pub fn at(&mut self, asid: Asid, addr: VirtAddr, level: u8) -> Option<V> {
+        let of = self.levels.iter_mut().find(|of| of.level == level)?;
+        of.find(asid, addr).map(|(_, value)| value)
     }
 
     /// A walk found an entry of this level that leads to a table, not to a page. Where no cache is for

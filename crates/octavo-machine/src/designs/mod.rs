@@ -6,7 +6,9 @@ mod conventional;
 mod direct_segment;
 mod granule;
 mod perfect;
+mod perforated;
 mod rmm;
+mod softvm;
 mod spec;
 mod tps;
 
@@ -29,7 +31,9 @@ use crate::tlb::Coalescing;
 pub use conventional::Conventional;
 pub use direct_segment::DirectSegment;
 pub use perfect::{PerfectL1, PerfectL2};
+pub use perforated::{Perforated, Variant};
 pub use rmm::Rmm;
+pub use softvm::Softvm;
 pub use spec::{DesignSpec, SpecError};
 
 /// What translates.
@@ -62,6 +66,8 @@ pub enum Sizes {
 pub enum Need {
     /// Pages of sizes that x86-64 does not have.
     TailoredPages,
+    /// Pages of 2 MiB with holes.
+    PerforatedPages,
     /// Ranges of pages that lie side by side in memory, known from when they are mapped.
     Ranges,
 }
@@ -105,6 +111,11 @@ pub const HARDWARE: &[Hardware] = &[
     Hardware { name: "colt_fa", about: "the same in a fully associative array of ranges alone", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, os| make_colt(config, setup, os, colt::FULLY_ASSOCIATIVE) },
     Hardware { name: "rmm", about: "a range TLB beside the second level", sizes: Sizes::X86, needs: Some(Need::Ranges), is_bound: false, make: make_rmm },
     Hardware { name: "direct_segment", about: "one segment beside the TLBs", sizes: Sizes::X86, needs: Some(Need::Ranges), is_bound: false, make: make_direct_segment },
+    Hardware { name: "softvm", about: "virtual caches, and a handler in software behind them", sizes: Sizes::X86, needs: None, is_bound: false, make: make_softvm },
+    Hardware { name: "perforated", about: "a second-level TLB that holds pages of 2 MiB with holes, and hole bitmaps where a filter does not answer", sizes: Sizes::X86, needs: Some(Need::PerforatedPages), is_bound: false, make: |config, setup, os| make_perforated(config, setup, os, Variant::Filtered) },
+    Hardware { name: "perforated_on_demand", about: "the same without a filter", sizes: Sizes::X86, needs: Some(Need::PerforatedPages), is_bound: false, make: |config, setup, os| make_perforated(config, setup, os, Variant::OnDemand) },
+    Hardware { name: "perforated_all", about: "the same, and all of a page's bitmap is filled at once", sizes: Sizes::X86, needs: Some(Need::PerforatedPages), is_bound: false, make: |config, setup, os| make_perforated(config, setup, os, Variant::AllAtOnce) },
+    Hardware { name: "unfragmented", about: "TLBs as the machine has them, and a memory that is all free at the start", sizes: Sizes::X86, needs: None, is_bound: true, make: make_unfragmented },
     Hardware { name: "perfect_l1", about: "a first-level TLB that never misses", sizes: Sizes::X86, needs: None, is_bound: true, make: make_perfect_l1 },
     Hardware { name: "perfect_l2", about: "a second-level TLB that never misses", sizes: Sizes::X86, needs: None, is_bound: true, make: make_perfect_l2 },
 ];
@@ -125,6 +136,11 @@ pub const DESIGNS: &[Known] = &[
     Known { name: "colt_fa", hardware: "colt_fa", policy: "base", about: "the same in a fully associative array alone" },
     Known { name: "rmm", hardware: "rmm", policy: "eager", about: "Redundant Memory Mappings: ranges of any length beside the second level" },
     Known { name: "direct_segment", hardware: "direct_segment", policy: "eager", about: "a direct segment for the longest range, pages for the rest" },
+    Known { name: "softvm", hardware: "softvm", policy: "base", about: "no TLB: virtual caches, and translation in software of what misses them" },
+    Known { name: "perforated", hardware: "perforated", policy: "perforated", about: "perforated pages: 2 MiB with holes of 4 KiB that lie elsewhere" },
+    Known { name: "perforated_on_demand", hardware: "perforated_on_demand", policy: "perforated", about: "the same without a filter of hole bitmaps" },
+    Known { name: "perforated_all", hardware: "perforated_all", policy: "perforated", about: "the same, and all of a page's hole bitmap comes at once" },
+    Known { name: "ideal2m", hardware: "unfragmented", policy: "thp", about: "a bound: huge pages of 2 MiB as if no memory were fragmented" },
     Known { name: "perfect_l1", hardware: "perfect_l1", policy: "base", about: "a bound: first-level TLBs that never miss" },
     Known { name: "perfect_l2", hardware: "perfect_l2", policy: "base", about: "a bound: a second-level TLB that never misses" },
 ];
@@ -177,6 +193,10 @@ fn make_direct_segment(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> 
     machine(config, setup, Sizes::X86, os, || DirectSegment::new(&config.tlb, setup.instructions))
 }
 
+fn make_softvm(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+    machine(config, setup, Sizes::X86, os, || Softvm::new(config, setup.instructions))
+}
+
 /// Each entry of a larger page is whole, as those of contiguous entries are.
 fn make_granule(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
     let tlbs = granule::tlbs(&config.tlb, &os.policy.needs());
@@ -184,6 +204,18 @@ fn make_granule(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
     machine_with(config, setup, (Sizes::All, format), os, || {
         Conventional::new(&tlbs, setup.instructions)
     })
+}
+
+fn make_perforated(config: &MachineConfig, setup: &Setup, os: &OsConfig, variant: Variant) -> Made {
+    let format = Format { has_perforated: true, ..Format::default() };
+    machine_with(config, setup, (Sizes::X86, format), os, || {
+        Perforated::new(&config.tlb, variant, setup.instructions)
+    })
+}
+
+fn make_unfragmented(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+    let setup = Setup { start: Arc::default(), ..setup.clone() };
+    make_conventional(config, &setup, os)
 }
 
 fn make_perfect_l1(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {

@@ -82,6 +82,7 @@ impl Need {
     fn is_served(self, policy: &PolicyConfig) -> bool {
         match self {
             Need::TailoredPages => matches!(policy, PolicyConfig::Tps(_)),
+            Need::PerforatedPages => matches!(policy, PolicyConfig::Perforated(_)),
             Need::Ranges => matches!(policy, PolicyConfig::Eager(_)),
         }
     }
@@ -89,6 +90,7 @@ impl Need {
     fn name(self) -> &'static str {
         match self {
             Need::TailoredPages => "pages of all sizes",
+            Need::PerforatedPages => "pages of 2 MiB with holes",
             Need::Ranges => "ranges that are backed when they are mapped",
         }
     }
@@ -96,6 +98,7 @@ impl Need {
     fn instead(self) -> &'static str {
         match self {
             Need::TailoredPages => "the policy tps",
+            Need::PerforatedPages => "the policy perforated",
             Need::Ranges => "the policy eager",
         }
     }

@@ -1,6 +1,7 @@
 //! What a design reaches the rest of its machine through: page walks, the operating system, the
 //! data caches.
 
+mod perforated;
 mod tell;
 mod walk;
 
@@ -13,6 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::config::{self, ConfigError};
 use crate::front::{LineAccess, Lines};
+pub use perforated::Answer;
 pub use walk::Walked;
 use walk::WalkerCounters;
 
@@ -107,6 +109,12 @@ impl Env {
         Env { is_checked, ..self }
     }
 
+    /// Whether it is.
+    #[inline(always)]
+    pub(crate) fn is_checked(&self) -> bool {
+        self.is_checked
+    }
+
     /// The operating system.
     pub fn os(&self) -> &Os {
         &self.os
@@ -138,9 +146,6 @@ impl Env {
     /// it.
     #[inline(always)]
     pub fn access_line(&mut self, access: LineAccess, frame: FrameNumber) {
-        if self.is_checked {
-            self.check(access, frame);
-        }
         let line = self.lines.physical(access.line(), frame.raw());
         let side = access.side();
         if !self.caches.private.hits(side, line, access.is_store(), access.repeats()) {
@@ -162,7 +167,7 @@ impl Env {
     /// # Panics
     /// Where it is not.
     #[inline(never)]
-    fn check(&self, access: LineAccess, frame: FrameNumber) {
+    pub(crate) fn check(&self, access: LineAccess, frame: FrameNumber) {
         let page = self.page(access);
         let table = &self.os.memory().process(self.process).table;
         let leaf = table.leaf(page).expect("what was translated is mapped");
@@ -263,9 +268,13 @@ impl Env {
             let start = VirtAddr::new(stale.pages.start << PageSize::BASE.log2());
             let pages = stale.pages.end.min(1 << 52) - stale.pages.start;
             let range = AddrRange::new(start, pages << PageSize::BASE.log2());
-            self.walk_caches.invalidate(asid, range);
-            for core in self.cores.iter_mut().flatten() {
-                core.walk_caches.invalidate(asid, range);
+            let has_shadows = self.os.memory().frames.hole_bitmaps().are_there();
+            let others = self.cores.iter_mut().flatten().map(|core| &mut core.walk_caches);
+            for caches in others.chain([&mut self.walk_caches]) {
+                caches.invalidate(asid, range);
+                if has_shadows {
+                    caches.invalidate(asid, perforated::of_shadow(range));
+                }
             }
             let holders = self.holders.get(&stale.process).into_iter().flatten();
             self.interrupted += holders.filter(|core| **core != self.core).count() as u64;

@@ -86,6 +86,10 @@ fn tell_os(os: &Os, counters: &mut Counters) {
         fallbacks,
         compactions,
         frames_compacted,
+        perforations,
+        punches,
+        patches,
+        hole_shootdowns,
     } = memory.counters;
     let counts = [
         ("faults", faults),
@@ -104,7 +108,16 @@ fn tell_os(os: &Os, counters: &mut Counters) {
         ("compactions", compactions),
         ("frames_compacted", frames_compacted),
     ];
-    for (name, value) in counts {
+    let of_holes = [
+        ("perforations", perforations),
+        ("punches", punches),
+        ("patches", patches),
+        ("hole_shootdowns", hole_shootdowns),
+    ];
+    // What only perforated pages have, only machines with them tell.
+    let of_holes = of_holes.into_iter().filter(|_| memory.frames.hole_bitmaps().are_there());
+
+    for (name, value) in counts.into_iter().chain(of_holes) {
         counters.add("os", name, value);
     }
     let bytes = |frames: u64| frames * PageSize::BASE.bytes();
@@ -115,6 +128,10 @@ fn tell_os(os: &Os, counters: &mut Counters) {
     counters.level("os", "shadow_bytes", held(Holder::Shadow));
     let others = [true, false].map(|movable| held(Holder::Foreign { movable }));
     counters.level("os", "foreign_bytes", others.iter().sum());
+    if memory.frames.hole_bitmaps().are_there() {
+        counters.level("os", "bitmap_bytes", held(Holder::HoleBitmap));
+        counters.level("os.pages.perforated", "mapped", memory.perforated_pages());
+    }
     counters.level("os", "free_bytes", bytes(memory.frames.free_frames()));
     let peak = bytes(memory.frames.peak_frames(Holder::Data));
     counters.level("os", "peak_resident_bytes", peak);

@@ -33,16 +33,19 @@ pub struct Walked {
 }
 
 /// A page that may be used as asked.
-struct Found {
-    held: Held,
+pub(super) struct Found {
+    pub held: Held,
     /// Whether its entry had to be written to say that it is used so.
-    is_marked: bool,
+    pub is_marked: bool,
 }
 
 impl Env {
     /// Walks the page table for a base page that runs, until it may be used as asked: a page that
     /// is not there, or may not be stored to, faults, and is walked again. None where memory has
     /// run out: the machine stops then.
+    ///
+    /// Of a perforated page, the walk ends at the page's entry: whether the base page is a hole, and may
+    /// be used so, is asked for then ([`Env::use_part`], [`Env::walk_hole`]).
     ///
     /// What has become [stale](Env::stale) by that is to be forgotten before the page is filled
     /// anywhere.
@@ -52,6 +55,11 @@ impl Env {
         loop {
             let walk = self.table_walk(page);
             let at = self.read(&walk, page, &mut latency_cycles);
+            if let Some(perforated) = &walk.perforated {
+                self.cycles.walks += u64::from(latency_cycles);
+                let held = Held::perforated(perforated, perforated.used.1);
+                return Some(Walked { held, latency_cycles });
+            }
             if let Some(Found { held, is_marked }) = self.found(&walk, page, kind) {
                 if is_marked {
                     self.walker.marked += 1;
@@ -78,12 +86,12 @@ impl Env {
     }
 
     /// All that a walk without walk caches reads.
-    fn table_walk(&self, page: PageNumber) -> Walk {
+    pub(super) fn table_walk(&self, page: PageNumber) -> Walk {
         self.os.memory().process(self.process).table.walk(page)
     }
 
     /// The page that a walk has found, if it may be used as asked; it is marked as used so.
-    fn found(&mut self, walk: &Walk, page: PageNumber, kind: Kind) -> Option<Found> {
+    pub(super) fn found(&mut self, walk: &Walk, page: PageNumber, kind: Kind) -> Option<Found> {
         let stores = kind == Kind::Store;
         let (leaf, (was_used, was_dirty)) = (walk.leaf?, walk.used);
         if stores && !leaf.rights.write {
@@ -97,7 +105,7 @@ impl Env {
     }
 
     /// The operating system maps a page, or lets it be stored to; none where memory has run out.
-    fn fault(&mut self, page: PageNumber, kind: Kind) -> Option<()> {
+    pub(super) fn fault(&mut self, page: PageNumber, kind: Kind) -> Option<()> {
         let access = match kind {
             Kind::Fetch => Access::Fetch,
             Kind::Load => Access::Load,
@@ -117,15 +125,20 @@ impl Env {
         let steps = walk.steps();
         debug_assert!(steps.last().is_some_and(|last| last.level < from), "a stale walk cache");
         for (number, step) in steps.iter().enumerate().filter(|(_, step)| step.level < from) {
-            let served = self.caches.read_pte(line_of(step.at, self.lines));
-            self.walker.reads += 1;
-            self.walker.reads_by[place(served.by)] += 1;
-            *latency_cycles += served.latency_cycles;
+            *latency_cycles += self.read_entry(step.at);
             if steps.get(number + 1).is_some_and(|next| next.level < step.level) {
                 self.walk_caches.fill(self.asid, addr, step.level, ());
             }
         }
         steps.last().expect("a walk reads the root's entry").at
+    }
+
+    /// Reads an entry of a page table; returns what that costs.
+    pub(super) fn read_entry(&mut self, at: PhysAddr) -> u32 {
+        let served = self.caches.read_pte(line_of(at, self.lines));
+        self.walker.reads += 1;
+        self.walker.reads_by[place(served.by)] += 1;
+        served.latency_cycles
     }
 }
 
@@ -138,6 +151,6 @@ fn place(by: ServedBy) -> usize {
     }
 }
 
-fn line_of(at: PhysAddr, lines: Lines) -> u64 {
+pub(super) fn line_of(at: PhysAddr, lines: Lines) -> u64 {
     at.raw() >> lines.log2()
 }

@@ -78,8 +78,9 @@ impl Sim {
         let setup = Setup { instructions: *instructions, is_checked: *is_checked, start };
         let make = |spec: &DesignSpec| spec.hardware().make(machine, &setup, spec.os());
         let machines = designs.iter().map(make).collect::<Result<Vec<_>, _>>()?;
+        let interleaves = machines.iter().any(|machine| machine.interleaves());
         let mut sim = Sim {
-            front: config::front(machine),
+            front: config::front(machine, interleaves),
             placement: Placement::new(machine.core.count as usize),
             running: Process::new(ImageId(0), machine.page_table.levels, false),
             stream: None,
@@ -158,7 +159,7 @@ impl Sim {
         self.played = self.machines.drain(..).map(|machine| machine.played()).collect();
         self.running.image = Image::new(self.config.machine.page_table.levels);
         self.emptied = Batch::default();
-        self.front = config::front(&self.config.machine);
+        self.front = config::front(&self.config.machine, false);
     }
 
     /// Whatever came has been played.

@@ -1,5 +1,7 @@
 //! One array of a TLB.
 
+mod perforated;
+
 use octavo_config::{PageSizes, TlbArray};
 use octavo_hw::{AnySizeArray, Asid, GeometryError, SetArray, Slot};
 use octavo_os::vmas::Pages;
@@ -9,10 +11,11 @@ use super::groups::Groups;
 use super::ranges::Ranges;
 use super::{Held, LongRuns, Value, size_of};
 
-/// An array, its name and the references that it served.
+/// An array and its name.
 pub struct Array {
     pub name: String,
-    pub hits: u64,
+    /// Whether it changes anything to use again what was used last in its set.
+    pub retouch_changes: bool,
     store: Store,
 }
 
@@ -65,7 +68,8 @@ impl Array {
                 Store::Sets { sizes, sets }
             }
         };
-        Ok(Array { name: name.to_owned(), hits: 0, store })
+        let retouch_changes = config.replacement.retouch_changes();
+        Ok(Array { name: name.to_owned(), retouch_changes, store })
     }
 
     /// An array that has an entry for a run of base pages inside an aligned group of 2^`group_log2`,
@@ -78,14 +82,15 @@ impl Array {
     ) -> Result<Self, GeometryError> {
         let groups = Groups::new(config, group_log2, holds_victims, instructions)?;
         let store = Store::Groups(groups);
-        Ok(Array { name: name.to_owned(), hits: 0, store })
+        let retouch_changes = config.replacement.retouch_changes();
+        Ok(Array { name: name.to_owned(), retouch_changes, store })
     }
 
     /// An array of runs of any length, which are merged as they continue one another.
     pub fn of_ranges(config: &LongRuns) -> Self {
         let LongRuns { name, entries, limit_pages, .. } = *config;
         let store = Store::Ranges { ranges: Ranges::new(entries), limit_pages };
-        Array { name: name.to_owned(), hits: 0, store }
+        Array { name: name.to_owned(), retouch_changes: false, store }
     }
 
     /// The page that holds a base page, and where it is, if it is here, which is a use of it.

@@ -1,5 +1,7 @@
 //! What a TLB holds of a page.
 
+mod perforated;
+
 use octavo_os::page_table::Leaf;
 use octavo_types::{FrameNumber, PageNumber, PageSize};
 
@@ -30,6 +32,16 @@ impl Value {
         let writable = if is_writable { WRITABLE } else { 0 };
         let flags = writable | if is_dirty { DIRTY } else { 0 };
         Value(frame.raw() << FRAME_SHIFT | (size.base_shift() as u64) << ORDER_SHIFT | flags)
+    }
+
+    /// What an entry is that holds 32 bits of a bitmap, and no page.
+    pub(super) const fn of_bits(bits: u32) -> Self {
+        Value(bits as u64)
+    }
+
+    /// The bits of such an entry.
+    pub(super) const fn bits(self) -> u32 {
+        self.0 as u32
     }
 
     /// The same of a page at another frame.
@@ -71,7 +83,9 @@ impl Value {
     /// Whether a reference needs nothing more: a store needs both.
     #[inline(always)]
     pub const fn serves(self, stores: bool) -> bool {
-        !stores || self.0 & (WRITABLE | DIRTY) == WRITABLE | DIRTY
+        // No branch on whether it stores, which is hard to foretell.
+        let needed = if stores { WRITABLE | DIRTY } else { 0 };
+        self.0 & needed == needed
     }
 }
 

@@ -101,11 +101,9 @@ impl FirstTlb {
         tlb.fill(asid, page, held, access.lookups())
     }
 
-    /// Takes out all entries that cover any of these base pages.
-    pub fn forget(&mut self, asid: Asid, pages: &Pages) {
-        for tlb in &mut self.tlbs {
-            tlb.invalidate(asid, pages);
-        }
+    /// Takes out all entries that cover any of these base pages, and returns how many.
+    pub fn forget(&mut self, asid: Asid, pages: &Pages) -> usize {
+        self.tlbs.iter_mut().map(|tlb| tlb.invalidate(asid, pages)).sum()
     }
 
     /// Takes all out.

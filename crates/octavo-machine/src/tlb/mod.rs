@@ -4,11 +4,12 @@ mod array;
 mod entry;
 mod first;
 mod groups;
+mod perforated;
 mod ranges;
 mod recent;
 
 use octavo_config::{Fill, PageSizes, TlbArray, TlbLevel};
-use octavo_hw::{Asid, GeometryError};
+use octavo_hw::{Asid, GeometryError, Slot};
 use octavo_os::vmas::Pages;
 use octavo_types::{Instructions, PageNumber, PageSize};
 
@@ -18,6 +19,7 @@ use recent::Recent;
 
 pub use entry::{Held, Value};
 pub use first::{First, FirstTlb};
+pub use perforated::Content;
 pub use ranges::Ranges;
 
 /// Orders of page sizes, from 4 KiB up.
@@ -29,6 +31,8 @@ const ORDERS: usize = (PageSize::LARGEST.base_shift() + 1) as usize;
 /// the part goes in that was asked for.
 pub struct Tlb {
     arrays: Vec<Array>,
+    /// By array, the references that it served.
+    hits: Box<[u64]>,
     /// By the order of a page's size, the array it goes to and the size that it has there.
     places: [Option<(u8, PageSize)>; ORDERS],
     misses: u64,
@@ -97,9 +101,11 @@ impl Tlb {
             Array::new(name, config, instructions)
         };
         let long_runs = coalescing.long_runs.as_ref().map(|runs| Ok(Array::of_ranges(runs)));
+        // The array of long runs is the last.
+        let arrays = arrays.iter().map(array).chain(long_runs).collect::<Result<Vec<_>, _>>()?;
         Ok(Tlb {
-            // The array of long runs is the last.
-            arrays: arrays.iter().map(array).chain(long_runs).collect::<Result<_, _>>()?,
+            hits: vec![0; arrays.len()].into(),
+            arrays,
             places,
             misses: 0,
             unheld: 0,
@@ -127,12 +133,25 @@ impl Tlb {
     #[inline(always)]
     pub fn look_up(&mut self, asid: Asid, page: PageNumber, references: u32) -> Option<Held> {
         if let Some(found) = self.recent.find(asid, page) {
-            let array = &mut self.arrays[usize::from(found.array)];
-            array.hits += u64::from(references);
-            array.touch(found.slot);
-            return Some(found.held);
+            let held = found.held();
+            self.hits[usize::from(found.array)] += u64::from(references);
+            if !self.recent.is_latest(page, found) {
+                let (array, slot) = (found.array, found.slot);
+                self.touch(page, array, slot);
+            }
+            return Some(held);
         }
         self.search(asid, page, references)
+    }
+
+    /// Uses the entry of a page that was found again where it was before.
+    #[inline(always)]
+    fn touch(&mut self, page: PageNumber, array: u8, slot: Slot) {
+        let array = &mut self.arrays[usize::from(array)];
+        array.touch(slot);
+        if !array.retouch_changes {
+            self.recent.used(page);
+        }
     }
 
     /// The same for a level that is rarely asked for the same page soon: where it was found last is
@@ -141,8 +160,11 @@ impl Tlb {
     pub fn search(&mut self, asid: Asid, page: PageNumber, references: u32) -> Option<Held> {
         for number in 0..self.arrays.len() {
             if let Some((held, slot)) = self.arrays[number].look_up(asid, page) {
-                self.arrays[number].hits += u64::from(references);
+                self.hits[number] += u64::from(references);
                 self.recent.remember(asid, page, held, (number as u8, slot));
+                if !self.arrays[number].retouch_changes {
+                    self.recent.used(page);
+                }
                 return Some(held);
             }
         }
@@ -155,7 +177,7 @@ impl Tlb {
     /// the others will be served by what is filled, maybe in another array.
     pub fn retract(&mut self, asid: Asid, page: PageNumber, references: u32) {
         if let Some(found) = self.recent.find(asid, page) {
-            self.arrays[usize::from(found.array)].hits -= u64::from(references.max(1) - 1);
+            self.hits[usize::from(found.array)] -= u64::from(references.max(1) - 1);
         }
     }
 
@@ -178,9 +200,10 @@ impl Tlb {
         let held = if size < held.size { held.part(page, size) } else { held };
         // It may come of a level that coalesces.
         let held = held.in_group(page, 0);
-        let array = &mut self.arrays[usize::from(number)];
-        array.hits += u64::from(references.saturating_sub(1));
-        let evicted = array.fill(asid, page, held);
+        let number = usize::from(number);
+        self.hits[number] += u64::from(references.saturating_sub(1));
+        let evicted = self.arrays[number].fill(asid, page, held);
+        self.recent.used_elsewhere();
         // What covers more than one base page may come before what was found, or go from under it.
         self.recent.forget(page);
         match evicted {
@@ -216,9 +239,9 @@ impl Tlb {
                 (usize::from(number), held.in_group(page, group_log2), false)
             }
         };
-        let array = &mut self.arrays[number];
-        array.hits += u64::from(references.saturating_sub(1));
-        let evicted = array.fill(asid, page, held);
+        self.hits[number] += u64::from(references.saturating_sub(1));
+        let evicted = self.arrays[number].fill(asid, page, held);
+        self.recent.used_elsewhere();
         // What is put in may replace what overlaps it, in its group.
         match &evicted {
             _ if is_long || held.size > PageSize::BASE => self.recent.clear(),
@@ -256,11 +279,11 @@ impl Tlb {
 
     /// Adds what was counted: of the level by its name, of each array below it.
     pub fn tell(&self, component: &str, counters: &mut Counters) {
-        let hits = self.unheld + self.arrays.iter().map(|array| array.hits).sum::<u64>();
+        let hits = self.unheld + self.hits.iter().sum::<u64>();
         Lookups { hits, misses: self.misses }.tell(component, counters);
         let accesses = hits + self.misses;
-        for array in &self.arrays {
-            let lookups = Lookups { hits: array.hits, misses: accesses - array.hits };
+        for (array, &hits) in self.arrays.iter().zip(&self.hits) {
+            let lookups = Lookups { hits, misses: accesses - hits };
             lookups.tell(&format!("{component}.{}", array.name), counters);
         }
     }

@@ -1,13 +1,18 @@
 //! Which entry of a TLB a base page was found in last: most look-ups are answered here.
 
 use octavo_hw::{Asid, Slot};
-use octavo_types::PageNumber;
+use octavo_types::{PageNumber, PageSize};
 
-use super::Held;
+use super::{Held, Value};
 
 /// How many base pages are remembered, as a logarithm.
 const PAGES_LOG2: u32 = 8;
 const LOW: u64 = (1 << PAGES_LOG2) - 1;
+
+/// How many groups of sets are told apart.
+const GROUPS: usize = 64;
+/// No place of a page.
+const NOWHERE: u16 = u16::MAX;
 
 /// By the low bits of a base page, where it was found last; for as long as the same search would
 /// find it there.
@@ -15,37 +20,76 @@ pub struct Recent {
     found: Box<[Found; 1 << PAGES_LOG2]>,
     /// Told apart from what was remembered before everything was forgotten.
     generation: u64,
+    /// By group of sets, the place of the page whose entry was the last one there to be used.
+    latest: [u16; GROUPS],
 }
 
 /// Where a base page was found.
 #[derive(Clone, Copy)]
+#[repr(align(32))]
 pub struct Found {
     /// The address space and the page, whose low bits are replaced by the generation.
     key: u64,
-    pub held: Held,
+    value: Value,
     pub slot: Slot,
+    size: PageSize,
     pub array: u8,
+    /// That of its set, and maybe of others.
+    group: u8,
+}
+
+impl Found {
+    /// The page that holds it.
+    #[inline(always)]
+    pub fn held(&self) -> Held {
+        Held { size: self.size, value: self.value }
+    }
 }
 
 impl Recent {
     pub fn new() -> Self {
-        let nothing = Found { key: u64::MAX, held: Held::NOTHING, slot: Slot::default(), array: 0 };
-        Recent { found: Box::new([nothing; 1 << PAGES_LOG2]), generation: 0 }
+        let Held { size, value } = Held::NOTHING;
+        let slot = Slot::default();
+        let nothing = Found { key: u64::MAX, value, slot, size, array: 0, group: 0 };
+        Recent {
+            found: Box::new([nothing; 1 << PAGES_LOG2]),
+            generation: 0,
+            latest: [NOWHERE; GROUPS],
+        }
     }
 
     #[inline(always)]
     fn key(&self, asid: Asid, page: PageNumber) -> u64 {
-        asid.tag(page.raw()) & !LOW | self.generation
+        page.raw() & !LOW | asid.tag(0) | self.generation
+    }
+
+    #[inline(always)]
+    fn place(page: PageNumber) -> usize {
+        (page.raw() & LOW) as usize
     }
 
     /// Where a page is, if that is known.
     #[inline(always)]
     pub fn find(&self, asid: Asid, page: PageNumber) -> Option<&Found> {
-        let found = &self.found[(page.raw() & LOW) as usize];
+        let found = &self.found[Self::place(page)];
         (found.key == self.key(asid, page)).then_some(found)
     }
 
-    /// A page was found.
+    /// Whether a page that was found has the entry of its set that was used last. (Nothing else of a
+    /// whole group of sets has been used since.)
+    #[inline(always)]
+    pub fn is_latest(&self, page: PageNumber, found: &Found) -> bool {
+        usize::from(self.latest[usize::from(found.group) % GROUPS]) == Self::place(page)
+    }
+
+    /// The entry in which a page was found is used.
+    #[inline(always)]
+    pub fn used(&mut self, page: PageNumber) {
+        let place = Self::place(page);
+        self.latest[usize::from(self.found[place].group) % GROUPS] = place as u16;
+    }
+
+    /// A page was found in an array, at a slot, whose entry is used by that.
     #[inline(always)]
     pub fn remember(
         &mut self,
@@ -55,7 +99,16 @@ impl Recent {
         (array, slot): (u8, Slot),
     ) {
         let key = self.key(asid, page);
-        self.found[(page.raw() & LOW) as usize] = Found { key, held, slot, array };
+        let Held { size, value } = held;
+        // Sets of all arrays side by side, as far as there are groups.
+        let group = array.wrapping_mul(19).wrapping_add(slot.set() as u8);
+        self.found[Self::place(page)] = Found { key, value, slot, size, array, group };
+    }
+
+    /// Something else was used, nobody knows where.
+    #[inline(always)]
+    pub fn used_elsewhere(&mut self) {
+        self.latest = [NOWHERE; GROUPS];
     }
 
     /// A base page is not there any more.

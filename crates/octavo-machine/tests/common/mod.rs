@@ -5,8 +5,8 @@ pub mod naive;
 
 use octavo_config::{
     AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
-    MachineConfig, MemoryConfig, PageSizes, PageTableConfig, TlbArray, TlbConfig, TlbLevel,
-    WalkCache, WalkerConfig, Ways,
+    MachineConfig, MemoryConfig, PageSizes, PageTableConfig, SoftvmConfig, TlbArray, TlbConfig,
+    TlbLevel, VirtualCacheLevel, WalkCache, WalkerConfig, Ways,
 };
 use octavo_hw::{PteEntry, Replacement};
 use octavo_machine::designs::DesignSpec;
@@ -77,7 +77,18 @@ pub fn tiny() -> MachineConfig {
             l2: cache(24, 3, 12),
             llc: cache(64, 4, 40),
         },
+        softvm: SoftvmConfig {
+            l1: virtual_cache(8, 1),
+            l2: virtual_cache(48, 2),
+            ..SoftvmConfig::default()
+        },
     }
+}
+
+/// Virtual caches of so many lines of 64 bytes.
+pub fn virtual_cache(lines: u64, ways: u64) -> VirtualCacheLevel {
+    let (ways, replacement) = (Ways::Of(ways), Replacement::Lru);
+    VirtualCacheLevel { bytes: lines * 64, ways, line_bytes: None, replacement }
 }
 
 /// Designs on a machine, all that can be checked checked.

@@ -17,6 +17,8 @@ pub enum Holder {
     Reserved,
     /// It holds what a translation design keeps in memory beside the page table.
     Shadow,
+    /// It holds the bitmap of the holes of perforated pages.
+    HoleBitmap,
     /// It belonged to others before the simulation began.
     Foreign {
         /// Whether compaction may move it.
@@ -26,13 +28,14 @@ pub enum Holder {
 
 impl Holder {
     /// All of them.
-    pub const ALL: [Holder; 6] = [
+    pub const ALL: [Holder; 7] = [
         Holder::Data,
         Holder::PageTable,
         Holder::Reserved,
         Holder::Shadow,
         Holder::Foreign { movable: false },
         Holder::Foreign { movable: true },
+        Holder::HoleBitmap,
     ];
 
     /// Whether compaction may move such a frame, if its owner lets it: data, and what is foreign
@@ -51,6 +54,7 @@ impl Holder {
             Holder::Shadow => 3,
             Holder::Foreign { movable: false } => 4,
             Holder::Foreign { movable: true } => 5,
+            Holder::HoleBitmap => 6,
         }
     }
 }
@@ -62,6 +66,7 @@ impl fmt::Display for Holder {
             Holder::PageTable => "page tables",
             Holder::Reserved => "reserved",
             Holder::Shadow => "shadow",
+            Holder::HoleBitmap => "hole bitmaps",
             Holder::Foreign { movable: false } => "foreign, not movable",
             Holder::Foreign { movable: true } => "foreign, movable",
         })
@@ -83,7 +88,11 @@ impl Ledger {
     /// `frames` frames that nobody holds.
     pub fn new(frames: u64) -> Self {
         let frames = usize::try_from(frames).expect("a ledger fits into memory");
-        Ledger { entries: vec![FREE; frames], held_frames: [0; 6], peak_frames: [0; 6] }
+        Ledger {
+            entries: vec![FREE; frames],
+            held_frames: [0; Holder::ALL.len()],
+            peak_frames: [0; Holder::ALL.len()],
+        }
     }
 
     /// Who holds `frame`; `None` where it is free.

@@ -3,6 +3,7 @@
 use octavo_types::FrameNumber;
 
 use super::buddy::Buddy;
+use super::hole_bitmaps::HoleBitmaps;
 use super::ledger::{Holder, Ledger, frames_of};
 use super::order::{Order, blocks_of};
 use super::reservations::Reservations;
@@ -77,6 +78,7 @@ pub struct Frames {
     buddy: Buddy,
     pub(super) ledger: Ledger,
     pub(super) reservations: Reservations,
+    pub(crate) holes: HoleBitmaps,
     peak_used_frames: u64,
 }
 
@@ -87,6 +89,7 @@ impl Frames {
             buddy: Buddy::all_free(shape.frames, shape.largest),
             ledger: Ledger::new(shape.frames),
             reservations: Reservations::default(),
+            holes: HoleBitmaps::default(),
             peak_used_frames: 0,
         }
     }
@@ -97,7 +100,8 @@ impl Frames {
         ledger.take(FrameNumber::new(0), shape.frames, holder);
         let buddy = Buddy::all_held(shape.frames, shape.largest);
         let reservations = Reservations::default();
-        Frames { buddy, ledger, reservations, peak_used_frames: shape.frames }
+        let holes = HoleBitmaps::default();
+        Frames { buddy, ledger, reservations, holes, peak_used_frames: shape.frames }
     }
 
     /// A block of `order` for `holder`: the lowest of the smallest order that has one. For a base

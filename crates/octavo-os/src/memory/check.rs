@@ -9,7 +9,7 @@ use crate::frames::{Holder, Order};
 impl Memory {
     /// Frames that page tables map or objects keep, each once.
     pub fn frames_in_use(&self) -> u64 {
-        self.nodes() + self.count_references().len() as u64
+        self.nodes() + self.shadows() + self.count_references().len() as u64
     }
 
     /// Whether nothing was lost: frames of data are those that page tables map and objects keep,
@@ -41,6 +41,8 @@ impl Memory {
         };
         held(Holder::Data, references.len() as u64)?;
         held(Holder::PageTable, self.nodes())?;
+        held(Holder::Shadow, self.shadows())?;
+        self.check_holes()?;
         self.check_pages()
     }
 
@@ -48,7 +50,9 @@ impl Memory {
     fn check_pages(&self) -> Result<(), String> {
         for process in self.live() {
             let mut counted = [0; Order::COUNT];
-            for leaf in self.leaves(process, &EVERYTHING) {
+            let table = &self.process(process).table;
+            let leaves = self.leaves(process, &EVERYTHING).into_iter();
+            for leaf in leaves.filter(|leaf| !table.is_part(leaf.page)) {
                 counted[Order::of(leaf.size).index()] += 1;
             }
             for (order, counted) in Order::all().zip(counted) {

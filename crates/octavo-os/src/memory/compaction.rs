@@ -57,7 +57,9 @@ impl Memory {
         let mut mapped = Vec::new();
         for process in self.live() {
             let leaves = self.leaves(process, &EVERYTHING).into_iter();
-            let base = leaves.filter(|leaf| leaf.size == PageSize::BASE);
+            let table = &self.process(process).table;
+            let base =
+                leaves.filter(|leaf| leaf.size == PageSize::BASE && !table.is_part(leaf.page));
             mapped.extend(base.map(|leaf| (leaf.frame, process, leaf.page)));
         }
         mapped.sort_unstable();

@@ -82,7 +82,9 @@ impl Memory {
     /// Where there are no frames for the nodes of smaller pages. The page at one end may be split.
     pub fn split_at_ends(&mut self, process: ProcessId, pages: &Pages) -> Result<(), OutOfMemory> {
         for leaf in self.reaching_out(process, pages) {
-            self.split(process, leaf, pages)?;
+            if !self.punch_whole(process, &leaf) {
+                self.split(process, leaf, pages)?;
+            }
         }
         Ok(())
     }
@@ -172,7 +174,11 @@ impl Memory {
         }
         let mut changed = Gather::default();
         for (pages, vma) in parts {
+            let done = self.protect_perforated(process, pages, vma, &mut changed);
             for leaf in self.leaves(process, pages) {
+                if done.contains(leaf.page) && self.process(process).table.is_part(leaf.page) {
+                    continue;
+                }
                 let write = vma.rights.write && (is_shared(vma) || !self.is_shared(&leaf));
                 let rights = Protection { write, ..vma.rights };
                 if rights != leaf.rights {
@@ -181,6 +187,9 @@ impl Memory {
                     changed.add(around(leaf.page, leaf.size));
                 }
             }
+        }
+        for (pages, _) in parts {
+            self.patch_holes(process, pages);
         }
         self.forget_all(process, changed);
         Ok(())
@@ -195,6 +204,7 @@ impl Memory {
     pub fn release(&mut self, process: ProcessId, pages: &Pages) -> Result<(), OutOfMemory> {
         self.ensure_releasable(process, pages)?;
         let mut changed = Gather::default();
+        self.release_perforated(process, pages, &mut changed);
         // What lies inside goes first: its frames can serve as the nodes.
         let is_inside = |leaf: &Leaf| contains(pages, &around(leaf.page, leaf.size));
         let leaves = self.leaves(process, pages);
@@ -223,6 +233,9 @@ impl Memory {
         process: ProcessId,
         pages: &Pages,
     ) -> Result<(), OutOfMemory> {
+        for leaf in self.reaching_out(process, pages) {
+            self.punch_whole(process, &leaf);
+        }
         let table = &self.process(process).table;
         let reaching = self.reaching_out(process, pages);
         let nodes: u64 = reaching.iter().map(|leaf| table.nodes_for(self.cut(leaf, pages).1)).sum();
@@ -292,6 +305,6 @@ fn fitting(from: &Pages, to: &Pages) -> Pages {
     from.start..from.end.min(from.start + (to.end - to.start))
 }
 
-fn contains(pages: &Pages, part: &Pages) -> bool {
+pub(super) fn contains(pages: &Pages, part: &Pages) -> bool {
     pages.start <= part.start && part.end <= pages.end
 }

@@ -33,12 +33,19 @@ impl Memory {
     ///
     /// Where there are no frames for its page table: there is no copy then.
     pub fn fork(&mut self, parent: ProcessId) -> Result<ProcessId, OutOfMemory> {
-        let nodes = self.process(parent).table.nodes();
+        let nodes = self.process(parent).table.frames_of_copy();
         self.frames.ensure_free(nodes)?;
         let child = self.spawn()?;
         self.process_mut(child).vmas = self.process(parent).vmas.clone();
         let mut changed = Gather::default();
+        let perforated = self.perforated_in(parent, &EVERYTHING);
+        for (region, holes) in &perforated {
+            self.share_perforated(parent, region, holes, &mut changed);
+        }
         for leaf in self.leaves(parent, &EVERYTHING) {
+            if self.process(parent).table.is_part(leaf.page) {
+                continue;
+            }
             let vma = self.process(parent).vmas.find(leaf.page);
             let shared = vma.is_some_and(|(_, vma)| is_shared(&vma));
             let rights = Protection { write: leaf.rights.write && shared, ..leaf.rights };
@@ -55,6 +62,9 @@ impl Memory {
             let dirty = self.process(parent).table.used(leaf.page).is_some_and(|used| used.1);
             self.map_used(child, &leaf, rights, (false, dirty && !shared))
                 .expect("frames were ensured");
+        }
+        for (region, holes) in &perforated {
+            self.copy_perforated((parent, child), region, holes);
         }
         self.forget_all(parent, changed);
         Ok(child)
@@ -75,6 +85,9 @@ impl Memory {
     ) -> Result<(), OutOfMemory> {
         let Some(mut leaf) = self.process(process).table.leaf(page) else { return Ok(()) };
         if !self.is_shared(&leaf) {
+            if self.open_parts(process, page, rights) {
+                return Ok(());
+            }
             return self.map(process, leaf.page, leaf.size, leaf.frame, rights);
         }
         let order = Order::of(leaf.size);
@@ -84,6 +97,9 @@ impl Memory {
             {
                 self.take_copy(process, &leaf, copy, rights);
                 return Ok(());
+            }
+            if self.punch_whole(process, &leaf) {
+                return self.copy_on_write(process, page, rights, how);
             }
             let one = page.raw()..page.raw() + 1;
             let parts = self.parts_of(&leaf, &one);

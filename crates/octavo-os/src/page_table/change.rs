@@ -3,10 +3,11 @@
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 
 use super::entry::{Entry, level_of};
+use super::perforated::Of;
 use super::{
     INDEX_BITS, Leaf, MAX_LEVELS, PageTable, ROOT, Used, Written, aliases_of, index, leaf,
 };
-use crate::frames::{Frames, Order, OutOfMemory};
+use crate::frames::{Frames, OutOfMemory};
 
 impl PageTable {
     /// Maps a page of `size` from base page `page` on at `frame`; what its range held before is
@@ -79,7 +80,7 @@ impl PageTable {
     ) -> Result<Written, OutOfMemory> {
         frames.ensure_free(self.nodes_for(parts.iter().copied()))?;
         let used = self.used(page).expect("a page is mapped there");
-        let whole = self.clear(page).expect("a page is mapped there");
+        let whole = self.clear(page, frames).expect("a page is mapped there");
         let mut written = Written::default();
         for (part, size) in parts {
             let frame = whole.frame_of(*part);
@@ -96,12 +97,12 @@ impl PageTable {
     /// Unmaps the page that holds a base page, and tells which it was. Nodes that become empty are
     /// given back.
     pub fn unmap(&mut self, page: PageNumber, frames: &mut Frames) -> Option<Leaf> {
-        let leaf = self.clear(page)?;
+        let leaf = self.clear(page, frames)?;
         self.give_back_empty(page, frames);
         Some(leaf)
     }
 
-    /// How many nodes there are to be made for mapping `pages`, which come by address. A page that
+    /// How many frames the nodes take that are to be made for mapping `pages`, which come by address. A page that
     /// is mapped and larger counts as if it were not.
     pub fn nodes_for(&self, pages: impl IntoIterator<Item = (PageNumber, PageSize)>) -> u64 {
         let mut last = [u64::MAX; MAX_LEVELS as usize];
@@ -113,7 +114,7 @@ impl PageTable {
                 let region = page.raw() >> (level * INDEX_BITS);
                 if node.is_none() && last[usize::from(level)] != region {
                     last[usize::from(level)] = region;
-                    count += 1;
+                    count += self.frames_of_node(level);
                 }
             }
         }
@@ -127,7 +128,7 @@ impl PageTable {
     }
 
     /// The node and level whose entries are to map a page, made where there is none.
-    fn make_way(
+    pub(super) fn make_way(
         &mut self,
         page: PageNumber,
         size: PageSize,
@@ -140,13 +141,18 @@ impl PageTable {
         let target = level_of(size);
         let (mut number, mut level) = (ROOT, self.format.levels);
         let mut ensured = false;
+        let mut of_holes = None;
         while level > target {
             let index = index(page, level);
             let entry = self.nodes[number as usize].entries[index];
-            assert!(!entry.is_page(level), "a larger page is in the way");
+            if entry.is_perforated() {
+                of_holes = Some((number, index));
+            }
+            let is_in_the_way = entry.is_page(level) && !entry.is_perforated();
+            assert!(!is_in_the_way, "a larger page is in the way");
             if !entry.is_present() {
                 if !ensured {
-                    frames.ensure_free(u64::from(level - target))?;
+                    frames.ensure_free((target..level).map(|of| self.frames_of_node(of)).sum())?;
                     ensured = true;
                 }
                 let child = self.new_node(level - 1, frames)?;
@@ -161,25 +167,28 @@ impl PageTable {
         let before = self.nodes[number as usize].entries[first];
         let larger = before.is_page(level) && before.size(level) > size;
         assert!(!larger, "a larger page is in the way");
-        Ok(Place { node: number, first, level })
+        Ok(Place { page, node: number, first, level, of_holes })
     }
 
     /// Writes a page's entries; its true entry, which is the first, says how it was used.
     fn write(
         &mut self,
-        Place { node, first, level }: Place,
+        Place { page, node, first, level, of_holes }: Place,
         size: PageSize,
         entry: Entry,
         used: Used,
         frames: &mut Frames,
     ) -> Written {
         let count = aliases_of(size, level);
+        if let Some(of_holes) = of_holes {
+            self.punch(of_holes, page, frames);
+        }
         for index in first..first + count {
             self.drop_child(node, index, level, frames);
             self.forget_entry(node, index, level);
             self.nodes[node as usize].set(index, entry);
         }
-        self.entries_by_order[Order::of(size).index()] += count as u64;
+        self.count_page(size, count as u64);
         self.nodes[node as usize].entries[first] = entry.with_used(used);
         Written { entries: count as u64, aliases: count as u64 - 1 }
     }
@@ -187,8 +196,13 @@ impl PageTable {
     /// How the pages were used that already lie where a page is about to be mapped, in the frames
     /// at which it will.
     fn used_in_place(&self, place: Place, size: PageSize, frame: FrameNumber) -> Used {
-        let Place { node, first, level } = place;
+        let Place { node, first, level, of_holes, .. } = place;
         let mut used = (false, false);
+        if let Some(of_holes) = of_holes
+            && let Some(of_part) = self.part_used(of_holes, first, frame)
+        {
+            return of_part;
+        }
         for index in first..first + aliases_of(size, level) {
             let frame = frame.plus(((index - first) as u64) << ((level - 1) * INDEX_BITS));
             self.used_below(node, index, level, frame, &mut used);
@@ -207,6 +221,9 @@ impl PageTable {
                 let (accessed, dirty) = entry.used();
                 *used = (used.0 | accessed, used.1 | dirty);
             }
+            if entry.is_perforated() {
+                self.used_of_holes(node.children[index], frame, used);
+            }
         } else if entry.is_present() {
             for below in 0..super::ENTRIES {
                 let frame = frame.plus((below as u64) << ((level - 2) * INDEX_BITS));
@@ -216,7 +233,10 @@ impl PageTable {
     }
 
     /// Empties the entries of the page that holds a base page, and keeps their node.
-    fn clear(&mut self, page: PageNumber) -> Option<Leaf> {
+    fn clear(&mut self, page: PageNumber, frames: &mut Frames) -> Option<Leaf> {
+        if let Some(of_holes) = self.perforated_at(page) {
+            return self.clear_hole(of_holes, page, frames);
+        }
         let (node, first, level) = self.find(page)?;
         let leaf = leaf(page, self.nodes[node as usize].entries[first], level);
         for index in first..first + aliases_of(leaf.size, level) {
@@ -246,8 +266,11 @@ impl PageTable {
 
 /// The first entry of a page.
 #[derive(Clone, Copy)]
-struct Place {
-    node: u32,
-    first: usize,
+pub(super) struct Place {
+    page: PageNumber,
+    pub node: u32,
+    pub first: usize,
     level: u8,
+    /// Where its node is one of holes, the node and index of the entry of the perforated page.
+    of_holes: Option<Of>,
 }

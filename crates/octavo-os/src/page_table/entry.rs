@@ -19,6 +19,13 @@ const TAILORED: u64 = 1 << 52;
 /// Where the four bits are that hold a tailored page's size, where those are used.
 const SIZE_SHIFT: u8 = 53;
 const SIZE_MASK: u64 = 0xf << SIZE_SHIFT;
+/// A perforated page (paper 004, Section IV-B): its filter is in the frame bits that it does not use.
+const PERFORATED: u64 = 1 << 57;
+/// Where the filter of a perforated page is: one of the nine free bits says something else already.
+const FILTER_SHIFT: u8 = 13;
+const FILTER_MASK: u64 = 0xff << FILTER_SHIFT;
+/// Not present, one of the bits that are the operating system's: a hole that has no page.
+const HOLE: u64 = 1 << 9;
 const NO_EXECUTE: u64 = 1 << 63;
 /// Bits 12 to 51.
 const FRAME_MASK: u64 = ((1 << 52) - 1) & !0xfff;
@@ -36,7 +43,7 @@ pub enum SizeEncoding {
 }
 
 /// A page-table entry as it lies in memory.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(transparent)]
 pub struct Entry(u64);
 
@@ -55,6 +62,9 @@ pub const fn level_of(size: PageSize) -> u8 {
 impl Entry {
     /// Nothing is mapped.
     pub const NONE: Entry = Entry(0);
+
+    /// Of a node of holes, a hole that no page is mapped in.
+    pub const HOLE: Entry = Entry(HOLE);
 
     /// An entry that leads to a node of the next level down.
     pub fn node(frame: FrameNumber) -> Self {
@@ -117,6 +127,28 @@ impl Entry {
         FrameNumber::new(bits >> PageSize::BASE.log2())
     }
 
+    /// The same page of 2 MiB, perforated, with this filter: bit *n* says whether there is a hole in its
+    /// *n*-th part of 256 KiB.
+    pub fn perforated(self, filter: u8) -> Self {
+        Entry(self.0 & !FILTER_MASK | PERFORATED | u64::from(filter) << FILTER_SHIFT)
+    }
+
+    /// The same page without any hole.
+    pub fn whole(self) -> Self {
+        Entry(self.0 & !(FILTER_MASK | PERFORATED))
+    }
+
+    /// Whether it is a perforated page.
+    #[inline(always)]
+    pub fn is_perforated(self) -> bool {
+        self.0 & PERFORATED != 0
+    }
+
+    /// The filter of a perforated page.
+    pub fn filter(self) -> u8 {
+        ((self.0 & FILTER_MASK) >> FILTER_SHIFT) as u8
+    }
+
     /// What the page may be used for.
     pub fn rights(self) -> Protection {
         let write = self.0 & WRITABLE != 0;
@@ -168,6 +200,21 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_perforated_page_keeps_all_that_it_was_beside_its_filter() {
+        for filter in [0, 1, 0x80, 0xff] {
+            let frame = FrameNumber::new(0x12200);
+            let plain =
+                Entry::page(frame, PageSize::HUGE, RW, SizeEncoding::default()).marked(true);
+            let entry = plain.perforated(0xff).perforated(filter);
+            assert!(entry.is_perforated() && entry.is_page(2) && !plain.is_perforated());
+            assert_eq!((entry.frame(2), entry.size(2)), (frame, PageSize::HUGE));
+            assert_eq!((entry.filter(), entry.rights(), entry.used()), (filter, RW, (true, true)));
+            assert_eq!(entry.whole(), plain);
+        }
+        assert!(!Entry::HOLE.is_present() && Entry::HOLE != Entry::NONE);
     }
 
     /// As a processor of today has them.

@@ -7,16 +7,19 @@
 mod change;
 mod entry;
 mod node;
+mod perforated;
 mod ranges;
 #[cfg(test)]
 mod tests;
 
 pub use entry::{ENTRIES, Entry, INDEX_BITS, SizeEncoding, level_log2, level_of};
+pub use perforated::{Holes, Perforated};
 pub use ranges::{Range, Ranges};
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr, Protection};
 
 use self::node::Node;
+use self::perforated::Perforations;
 use crate::frames::{Frames, Order, OutOfMemory};
 
 /// The most levels that a page table has.
@@ -41,11 +44,18 @@ pub struct Format {
     pub encoding: SizeEncoding,
     /// What stands in their aliases.
     pub aliases: Aliases,
+    /// Whether there are perforated pages: nodes of level 2 have a shadow node beside them then.
+    pub has_perforated: bool,
 }
 
 impl Default for Format {
     fn default() -> Self {
-        Format { levels: 4, encoding: SizeEncoding::default(), aliases: Aliases::default() }
+        Format {
+            levels: 4,
+            encoding: SizeEncoding::default(),
+            aliases: Aliases::default(),
+            has_perforated: false,
+        }
     }
 }
 
@@ -87,6 +97,8 @@ pub struct Step {
 pub struct Walk {
     steps: [Step; MAX_LEVELS as usize + 1],
     len: u8,
+    /// Where the last entry read is of a perforated page: what else there is to it.
+    pub perforated: Option<Perforated>,
     /// The page; none where the last entry read maps nothing.
     pub leaf: Option<Leaf>,
     /// How its true entry says that the page was used.
@@ -123,6 +135,7 @@ pub struct PageTable {
     entries_by_order: [u64; Order::COUNT],
     /// Kept where somebody asked for them.
     ranges: Option<Ranges>,
+    perforations: Perforations,
 }
 
 const ROOT: u32 = 0;
@@ -136,6 +149,7 @@ impl PageTable {
             free: Vec::new(),
             entries_by_order: [0; Order::COUNT],
             ranges: None,
+            perforations: Perforations::default(),
         };
         table.new_node(format.levels, frames)?;
         Ok(table)
@@ -186,6 +200,7 @@ impl PageTable {
         let mut walk = Walk {
             steps: [none; MAX_LEVELS as usize + 1],
             len: 0,
+            perforated: None,
             leaf: None,
             used: (false, false),
         };
@@ -202,6 +217,10 @@ impl PageTable {
                     walk.read(node.entry_addr(first), level);
                 }
                 let entry = node.entries[first];
+                if entry.is_perforated() {
+                    self.walk_perforated(page, (number, index), &mut walk);
+                    return walk;
+                }
                 (walk.leaf, walk.used) = (Some(leaf(page, entry, level)), entry.used());
                 return walk;
             }
@@ -266,7 +285,7 @@ impl PageTable {
         for index in 0..ENTRIES {
             self.drop_child(ROOT, index, self.format.levels, frames);
         }
-        frames.free(self.nodes[ROOT as usize].frame, Order::BASE);
+        self.free_node(ROOT, self.format.levels, frames);
     }
 
     /// The node, index and level of the true entry of the page that holds a base page, or the first
@@ -278,6 +297,9 @@ impl PageTable {
             let index = index(page, level);
             let entry = node.entries[index];
             if entry.is_page(level) {
+                if entry.is_perforated() {
+                    return self.reach_perforated(page, (number, index));
+                }
                 let first = index & !(aliases_of(entry.size(level), level) - 1);
                 return Ok((number, first, level));
             }
@@ -307,8 +329,13 @@ fn aliases_of(size: PageSize, level: u8) -> usize {
     1 << (size.log2() - level_log2(level))
 }
 
+/// The page of an entry of `level` that holds a base page: of a perforated page, that base page.
 fn leaf(page: PageNumber, entry: Entry, level: u8) -> Leaf {
     let size = entry.size(level);
+    if entry.is_perforated() {
+        let frame = entry.frame(level).plus(page.raw() % ENTRIES as u64);
+        return Leaf { page, frame, size: PageSize::BASE, rights: entry.rights() };
+    }
     let first = page.raw() >> size.base_shift() << size.base_shift();
     Leaf { page: PageNumber::new(first), frame: entry.frame(level), size, rights: entry.rights() }
 }

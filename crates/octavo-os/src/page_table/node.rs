@@ -1,10 +1,13 @@
 //! The nodes of a page table: made, kept, and given back with what hangs below them.
 
-use octavo_types::{FrameNumber, PageNumber, PhysAddr};
+use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr};
 
 use super::entry::{ENTRIES, Entry};
 use super::{MAX_LEVELS, PageTable, ROOT, index};
 use crate::frames::{Frames, Holder, Order, OutOfMemory};
+
+/// A node with its shadow node.
+const PAIR: Order = Order::new(1).expect("two frames");
 
 /// A node. Those that are free hold nothing.
 pub(super) struct Node {
@@ -13,6 +16,8 @@ pub(super) struct Node {
     /// The node that each entry leads to; 0, the root, where it leads to none.
     pub children: Box<[u32]>,
     pub present: u16,
+    /// Whether the frame behind its own is its shadow node.
+    pub has_shadow: bool,
 }
 
 impl Node {
@@ -29,13 +34,25 @@ impl Node {
 
 impl PageTable {
     pub(super) fn new_node(&mut self, level: u8, frames: &mut Frames) -> Result<u32, OutOfMemory> {
-        let frame = frames.allocate(Order::BASE, Holder::PageTable)?;
+        let shadowed = match self.has_shadows(level) {
+            true => frames.allocate_free(PAIR, Holder::PageTable).ok(),
+            false => None,
+        };
+        let frame = match shadowed {
+            Some(pair) => pair,
+            None => frames.allocate(Order::BASE, Holder::PageTable)?,
+        };
+        if shadowed.is_some() {
+            frames.change_holder(frame.plus(1), Order::BASE, Holder::Shadow);
+        }
+        self.note_node(level, shadowed.is_some());
         let children = if level > 1 { ENTRIES } else { 0 };
         let node = Node {
             frame,
             entries: Box::new([Entry::NONE; ENTRIES]),
             children: vec![ROOT; children].into(),
             present: 0,
+            has_shadow: shadowed.is_some(),
         };
         Ok(match self.free.pop() {
             Some(number) => {
@@ -52,9 +69,16 @@ impl PageTable {
     /// An entry of a node of `level` is about to be written over: it maps a page no more.
     pub(super) fn forget_entry(&mut self, number: u32, index: usize, level: u8) {
         let entry = self.nodes[number as usize].entries[index];
-        if entry.is_page(level) {
+        if entry.is_perforated() {
+            self.perforations.pages -= 1;
+        } else if entry.is_page(level) {
             self.entries_by_order[Order::of(entry.size(level)).index()] -= 1;
         }
+    }
+
+    /// So many entries more map pages of a size.
+    pub(super) fn count_page(&mut self, size: PageSize, entries: u64) {
+        self.entries_by_order[Order::of(size).index()] += entries;
     }
 
     /// Gives back the nodes below an entry of `level`.
@@ -62,6 +86,7 @@ impl PageTable {
         if level == 1 {
             return;
         }
+        self.forget_holes(number, index, frames);
         let child = std::mem::replace(&mut self.nodes[number as usize].children[index], ROOT);
         if child == ROOT {
             return;
@@ -70,12 +95,22 @@ impl PageTable {
             self.drop_child(child, below, level - 1, frames);
             self.forget_entry(child, below, level - 1);
         }
-        frames.free(self.nodes[child as usize].frame, Order::BASE);
+        self.free_node(child, level - 1, frames);
         self.free.push(child);
+    }
+
+    /// Gives a node's frames back.
+    pub(super) fn free_node(&mut self, number: u32, level: u8, frames: &mut Frames) {
+        let Node { frame, has_shadow, .. } = self.nodes[number as usize];
+        frames.free(frame, if has_shadow { PAIR } else { Order::BASE });
+        self.forget_node(level, has_shadow);
     }
 
     /// Gives back the nodes on the way to a base page that hold nothing any more.
     pub(super) fn give_back_empty(&mut self, page: PageNumber, frames: &mut Frames) {
+        if !self.give_back_perforated(page, frames) {
+            return;
+        }
         let mut way = [(ROOT, 0); MAX_LEVELS as usize + 1];
         let (mut number, mut bottom) = (ROOT, self.format.levels);
         while bottom > 1 {

@@ -170,6 +170,7 @@ proptest! {
             levels: 4,
             encoding: if one_bit { SizeEncoding::OneBit } else { SizeEncoding::FourBits },
             aliases: if copies { Aliases::Copies } else { Aliases::Pointers },
+            ..Format::default()
         };
         let (mut table, mut frames) = table(format);
         let mut pages: BTreeMap<u64, (u8, u64, bool, bool)> = BTreeMap::new();

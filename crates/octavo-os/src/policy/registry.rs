@@ -4,8 +4,8 @@ use octavo_types::PageSize;
 
 use super::{
     BasePages, Eager, EagerConfig, FirstTouch, FirstTouchConfig, Fixed, FixedConfig, Hugetlb,
-    HugetlbConfig, Mthp, MthpConfig, Policy, ReservedThp, ReservedThpConfig, Thp, ThpConfig, Tps,
-    TpsConfig,
+    HugetlbConfig, Mthp, MthpConfig, Perforated, PerforatedConfig, Policy, ReservedThp,
+    ReservedThpConfig, Thp, ThpConfig, Tps, TpsConfig,
 };
 
 /// A policy with its settings.
@@ -29,6 +29,8 @@ pub enum PolicyConfig {
     FirstTouch(FirstTouchConfig),
     /// A pool of huge pages.
     Hugetlb(HugetlbConfig),
+    /// Perforated pages.
+    Perforated(PerforatedConfig),
 }
 
 impl PolicyConfig {
@@ -44,6 +46,7 @@ impl PolicyConfig {
             PolicyConfig::Fixed(config) => Box::new(Fixed::new(config)),
             PolicyConfig::FirstTouch(config) => Box::new(FirstTouch::new(config)),
             PolicyConfig::Hugetlb(config) => Box::new(Hugetlb::new(config)),
+            PolicyConfig::Perforated(config) => Box::new(Perforated::new(config)),
         }
     }
 
@@ -53,7 +56,9 @@ impl PolicyConfig {
     pub fn needs(&self) -> Vec<PageSize> {
         match self {
             PolicyConfig::Base | PolicyConfig::Mthp(_) | PolicyConfig::Eager(_) => Vec::new(),
-            PolicyConfig::Thp(_) | PolicyConfig::ReservedThp(_) => vec![PageSize::HUGE],
+            PolicyConfig::Thp(_) | PolicyConfig::ReservedThp(_) | PolicyConfig::Perforated(_) => {
+                vec![PageSize::HUGE]
+            }
             PolicyConfig::Tps(config) => {
                 let sizes = PageSize::BASE.log2() + 1..=config.largest.log2();
                 sizes.filter_map(PageSize::from_log2).collect()
@@ -84,6 +89,7 @@ impl PolicyConfig {
             PolicyConfig::Tps(config) => {
                 percent("promotion_threshold_percent", config.promotion_threshold_percent)
             }
+            PolicyConfig::Perforated(config) => config.check(),
             PolicyConfig::Fixed(config) if config.size > PageSize::HUGE => {
                 Err(format!("size = {}: give 4KiB to 2MiB", config.size))
             }
@@ -119,6 +125,7 @@ pub const POLICIES: &[PolicyEntry] = &[
     PolicyEntry { name: "eager", about: "eager paging: a mapping gets all its memory at once, in few ranges", usual: || PolicyConfig::Eager(EagerConfig::default()) },
     PolicyEntry { name: "fixed", about: "a larger base page, such as 16 or 64 KiB", usual: || PolicyConfig::Fixed(FixedConfig::default()) },
     PolicyEntry { name: "first_touch", about: "one large page size at first touch wherever a mapping can hold it", usual: || PolicyConfig::FirstTouch(FirstTouchConfig::default()) },
+    PolicyEntry { name: "perforated", about: "huge pages, with holes where a region is not all free or not all used alike", usual: || PolicyConfig::Perforated(PerforatedConfig::default()) },
     PolicyEntry { name: "hugetlb", about: "a pool of huge pages set aside at boot, for mappings that ask for them", usual: || PolicyConfig::Hugetlb(HugetlbConfig::default()) },
 ];
 

@@ -5,7 +5,7 @@ use octavo_types::spelling::{nearest, quoted};
 
 use super::{
     Defrag, EagerConfig, FaultHuge, FirstTouchConfig, FixedConfig, HugetlbConfig, MthpConfig,
-    PolicyConfig, ReserveWhen, ReservedThpConfig, Span, ThpConfig, TpsConfig,
+    PerforatedConfig, PolicyConfig, ReserveWhen, ReservedThpConfig, Span, ThpConfig, TpsConfig,
 };
 use crate::memory::{CopyOnWrite, Memory};
 use crate::os::Os;
@@ -222,6 +222,24 @@ impl PolicyConfig {
             PolicyConfig::Eager(EagerConfig { largest }) => vec![("largest", largest)],
             PolicyConfig::Fixed(FixedConfig { size })
             | PolicyConfig::FirstTouch(FirstTouchConfig { size }) => vec![("size", size)],
+            PolicyConfig::Perforated(PerforatedConfig {
+                max_immovable_percent,
+                max_filter_bits,
+                hole_pages,
+                unused_are_holes,
+                min_parts,
+                huge,
+            }) => {
+                let mut settings: Named<'_> = vec![
+                    ("max_immovable_percent", max_immovable_percent),
+                    ("max_filter_bits", max_filter_bits),
+                    ("hole_pages", hole_pages),
+                    ("unused_are_holes", unused_are_holes),
+                    ("min_parts", min_parts),
+                ];
+                settings.extend(thp(huge));
+                settings
+            }
             PolicyConfig::Hugetlb(HugetlbConfig {
                 nr_hugepages,
                 nr_gigantic_pages,

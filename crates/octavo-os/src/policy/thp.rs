@@ -62,7 +62,7 @@ impl Thp {
         Thp { config, next_scan_instructions: config.scan_every_instructions, at: (0, 0) }
     }
 
-    fn allows(&self, vma: &Vma) -> bool {
+    pub(super) fn allows(&self, vma: &Vma) -> bool {
         vma.is_anonymous()
             && match vma.advice {
                 Advice::Huge => true,

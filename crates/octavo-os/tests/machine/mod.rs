@@ -4,6 +4,7 @@
 //! that it cleared, copied and read. Beside it are a TLB and walk caches that hold everything, and
 //! drop what they are told to.
 
+mod holes;
 mod ops;
 
 use std::collections::{BTreeMap, HashMap};
@@ -18,6 +19,7 @@ use octavo_types::{
     AddrRange, Event, FrameNumber, MapSource, PageNumber, PageSize, Protection, VirtAddr,
 };
 
+use holes::KeptHoles;
 pub use ops::{Op, PAGES, op};
 
 /// What a machine is like.
@@ -56,6 +58,7 @@ pub struct Machine {
     tlb: BTreeMap<(ProcessId, u64), (FrameNumber, bool)>,
     /// Where nodes were found, by their level and the number of the region that they translate.
     walk_caches: BTreeMap<(ProcessId, u8, u64), FrameNumber>,
+    holes: KeptHoles,
     /// How often there was no memory.
     pub failures: u64,
 }
@@ -79,6 +82,7 @@ impl Machine {
             stored: 0,
             tlb: BTreeMap::new(),
             walk_caches: BTreeMap::new(),
+            holes: KeptHoles::default(),
             failures: 0,
         }
     }
@@ -149,6 +153,7 @@ impl Machine {
         self.settle();
         assert!(!self.tlb.keys().any(|(of, _)| *of == process), "all of it is stale");
         self.walk_caches.retain(|(of, _, _), _| *of != process);
+        self.holes.end(process);
     }
 
     fn event(&mut self, process: ProcessId, event: &Event) {
@@ -207,6 +212,7 @@ impl Machine {
         for step in walk.steps() {
             self.walk_caches.insert((process, step.level, at >> (9 * step.level)), step.at.frame());
         }
+        self.holes.walked(self.os.memory(), process, page);
         Ok(())
     }
 
@@ -229,6 +235,7 @@ impl Machine {
         for stale in self.os.take_stale() {
             let (of, pages) = (stale.process, stale.pages);
             drop_from(&mut self.tlb, (of, pages.start)..(of, pages.end));
+            self.holes.forget(of, &pages);
             for level in 1..=5 {
                 let region = |page: u64| (of, level, page >> (9 * level));
                 let (first, end) = (region(pages.start), (of, level, region(pages.end - 1).2 + 1));
@@ -284,6 +291,7 @@ impl Machine {
             let node = step.map(|step| step.at.frame());
             assert_eq!(node, Some(*frame), "the node of level {level}, region {region} is stale");
         }
+        self.holes.check(self.os.memory());
     }
 
     /// Ends all processes, and looks whether anything stays.

@@ -4,8 +4,8 @@
 use octavo_os::CopyOnWrite;
 use octavo_os::page_table::Format;
 use octavo_os::policy::{
-    Defrag, HugetlbConfig, MthpConfig, POLICIES, PolicyConfig, ReserveWhen, Span, ThpConfig,
-    TpsConfig,
+    Defrag, HugetlbConfig, MthpConfig, POLICIES, PerforatedConfig, PolicyConfig, ReserveWhen, Span,
+    ThpConfig, TpsConfig,
 };
 use octavo_types::PageSize;
 use proptest::prelude::*;
@@ -28,6 +28,14 @@ fn policy(which: usize, choice: u8) -> PolicyConfig {
             merge_every_instructions: u64::from(choice) / 36 % 2,
             defrag,
             ..TpsConfig::default()
+        }),
+        PolicyConfig::Perforated(_) => PolicyConfig::Perforated(PerforatedConfig {
+            max_immovable_percent: [25, 60, 100][usize::from(choice) % 3],
+            max_filter_bits: 8,
+            hole_pages: [ReserveWhen::Mapped, ReserveWhen::Touched][usize::from(choice) / 3 % 2],
+            unused_are_holes: (choice / 6).is_multiple_of(2),
+            min_parts: u32::from(choice / 12 % 2) * 40,
+            huge: khugepaged,
         }),
         PolicyConfig::Hugetlb(config) => PolicyConfig::Hugetlb(HugetlbConfig {
             nr_hugepages: u64::from(choice % 12),
@@ -53,7 +61,9 @@ proptest! {
         let mut sizes = if conventional { vec![PageSize::HUGE] } else { all_sizes() };
         sizes.extend(config.needs());
         let copy_on_write = if whole { CopyOnWrite::Whole } else { CopyOnWrite::Split };
-        let setup = Setup { frames, sizes, format: Format::default(), copy_on_write };
+        let has_perforated = matches!(config, PolicyConfig::Perforated(_));
+        let format = Format { has_perforated, ..Format::default() };
+        let setup = Setup { frames, sizes, format, copy_on_write };
         let failures = play(&setup, config.build(), &ops);
         prop_assert!(frames < 1 << 16 || failures == 0);
     }

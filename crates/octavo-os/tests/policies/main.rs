@@ -5,6 +5,7 @@ mod eager;
 mod fuzz;
 mod machine;
 mod others;
+mod perforated;
 mod reserved_thp;
 #[expect(dead_code, unused_imports, reason = "another test needs them")]
 #[path = "../machine/mod.rs"]

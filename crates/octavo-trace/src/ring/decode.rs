@@ -101,6 +101,9 @@ pub struct SegmentRoom(Arc<AtomicUsize>);
 #[derive(Default)]
 pub struct Decoder {
     segments: Vec<Segment>,
+    /// By segment, how many addresses come with an execution. Apart, as where the next execution is
+    /// has to be known before anything else can be done: these numbers stay in the nearest cache.
+    addresses: Vec<u32>,
     /// How many items these have together.
     items: usize,
     room: SegmentRoom,
@@ -143,7 +146,7 @@ impl Decoder {
         self.hash.write(bytes);
         let mut rest = words;
         loop {
-            rest = execute(&self.segments, rest, consumer)?;
+            rest = self.execute(rest, consumer)?;
             let [header, tail @ ..] = rest else { return Ok(()) };
             let count = format::record_words(*header);
             let payload = tail.get(..count).ok_or(DecodeError::Torn)?;
@@ -165,6 +168,29 @@ impl Decoder {
         }
     }
 
+    /// Executes segments up to the next record; returns the words from it on.
+    #[inline(always)]
+    fn execute<'w, C: WordConsumer>(
+        &self,
+        words: &'w [u64],
+        consumer: &mut C,
+    ) -> Result<&'w [u64], DecodeError> {
+        let mut rest = words;
+        while let Some(header) = rest.first() {
+            if header & format::RECORD != 0 {
+                break;
+            }
+            let Some(addresses) = self.addresses.get(*header as usize) else {
+                return Err(DecodeError::Undefined(*header));
+            };
+            let (execution, after) =
+                rest.split_at_checked(1 + *addresses as usize).ok_or(DecodeError::Torn)?;
+            consumer.execution(&self.segments[*header as usize], execution);
+            rest = after;
+        }
+        Ok(rest)
+    }
+
     fn define(&mut self, payload: &[u64]) -> Result<(), DecodeError> {
         let (id, segment) = read_definition(payload)?;
         let room = room_of(&segment);
@@ -173,12 +199,15 @@ impl Decoder {
             return Err(DecodeError::TooManyItems);
         }
         let expected = self.segments.len();
+        let addresses = segment.data().len() as u32;
         if let Some(known) = self.segments.get_mut(id as usize) {
             self.items -= room_of(known);
             self.room.0.fetch_sub(room_of(known), Ordering::Relaxed);
             *known = segment;
+            self.addresses[id as usize] = addresses;
         } else if id == expected as u64 {
             self.segments.push(segment);
+            self.addresses.push(addresses);
         } else {
             return Err(DecodeError::DefinitionOrder { expected, got: id });
         }
@@ -194,29 +223,6 @@ impl Drop for Decoder {
 
 fn room_of(segment: &Segment) -> usize {
     segment.items().len() + SEGMENT_ITEMS
-}
-
-/// Executes segments up to the next record; returns the words from it on.
-fn execute<'w, C: WordConsumer>(
-    segments: &[Segment],
-    words: &'w [u64],
-    consumer: &mut C,
-) -> Result<&'w [u64], DecodeError> {
-    let mut rest = words;
-    while let [header, tail @ ..] = rest {
-        if header & format::RECORD != 0 {
-            break;
-        }
-        let segment = segments.get(*header as usize).ok_or(DecodeError::Undefined(*header))?;
-        let count = segment.data().len();
-        if tail.len() < count {
-            return Err(DecodeError::Torn);
-        }
-        let (execution, after) = rest.split_at(1 + count);
-        consumer.execution(segment, execution);
-        rest = after;
-    }
-    Ok(rest)
 }
 
 /// Reads a record's payload word by word.

@@ -3,16 +3,20 @@
 
 mod beside;
 mod pages;
+mod perforated;
 mod stream;
 mod tlb;
 
 use octavo_config::{FirstLevel, MachineConfig};
+use octavo_machine::designs::Variant;
 use octavo_machine::{Coalescing, Counters};
 use octavo_oracle::{NaiveCaches, NaiveWalkCache, NaiveWalkCaches};
+use octavo_os::page_table::Walk;
 use octavo_os::{Access, Os, ProcessId};
 use octavo_types::{AddrRange, ItemKind, PageNumber, VirtAddr};
 
 use beside::{RangeTlb, SegmentRegisters};
+use perforated::Perforated;
 use tlb::{Page, Tlb, replacement, ways};
 
 const PROCESS: ProcessId = ProcessId(0);
@@ -24,6 +28,7 @@ pub enum Beside {
     Coalescing(Coalescing),
     Ranges,
     Segment,
+    Perforated(Variant),
 }
 
 /// The machine.
@@ -45,6 +50,7 @@ pub struct NaiveMachine {
     coalesces: bool,
     ranges: Option<RangeTlb>,
     segment: Option<SegmentRegisters>,
+    perforated: Option<Perforated>,
 }
 
 const LLC: usize = 0;
@@ -102,6 +108,10 @@ impl NaiveMachine {
             coalesces: matches!(beside, Beside::Coalescing(_)),
             ranges: matches!(beside, Beside::Ranges).then(RangeTlb::default),
             segment: matches!(beside, Beside::Segment).then(SegmentRegisters::default),
+            perforated: match beside {
+                Beside::Perforated(variant) => Some(Perforated::new(variant)),
+                _ => None,
+            },
         }
     }
 
@@ -123,6 +133,9 @@ impl NaiveMachine {
         if let Some(ranges) = &self.ranges {
             lookups("tlb.range", ranges.hits, ranges.misses);
         }
+        if let Some(perforated) = self.perforated.as_ref().filter(|_| self.l2.is_some()) {
+            lookups("tlb.l2.bitmap", perforated.bitmap_hits, perforated.bitmap_misses);
+        }
         if let Some(segment) = &self.segment {
             lookups("segment", segment.hits, segment.misses);
         }
@@ -139,6 +152,9 @@ impl NaiveMachine {
         if let Some(ranges) = &self.ranges {
             counters.add("range_walker", "walks", ranges.walks);
             counters.add("range_walker", "references", ranges.reads);
+        }
+        if let (Some(perforated), Some(l2)) = (&self.perforated, &self.l2) {
+            perforated.tell(l2, &mut counters);
         }
         if let Some(segment) = &self.segment {
             counters.add("segment", "set", segment.set);
@@ -185,7 +201,10 @@ impl NaiveMachine {
         {
             return frame;
         }
-        let found = self.translate_by_pages(kind, page);
+        let found = match self.perforated.is_some() {
+            true => self.translate_perforated(kind, page),
+            false => self.translate_by_pages(kind, page),
+        };
         found.frame_of(page)
     }
 
@@ -247,24 +266,9 @@ impl NaiveMachine {
     }
 
     fn walk(&mut self, kind: ItemKind, page: u64) -> Page {
-        let addr = VirtAddr::new(page << 12);
         let number = PageNumber::new(page);
         loop {
-            self.walks += 1;
-            let known =
-                self.walk_caches.deepest(0, addr).map_or(self.levels + 1, |(level, ())| level);
-            let walk = self.os.memory().process(PROCESS).table.walk(number);
-            let mut last_line = 0;
-            for (place, step) in walk.steps().iter().enumerate() {
-                if step.level < known {
-                    last_line = step.at.raw() / self.line_bytes;
-                    self.caches.access(L1D, last_line, false);
-                    self.reads += 1;
-                    if walk.steps().get(place + 1).is_some_and(|next| next.level < step.level) {
-                        self.walk_caches.fill(0, addr, step.level, ());
-                    }
-                }
-            }
+            let (walk, last_line) = self.read_walk(page);
             if walk.leaf.is_some_and(|of| kind != ItemKind::Store || of.rights.write) {
                 let table = &mut self.os.memory_mut().process_mut(PROCESS).table;
                 if table.mark(number, kind == ItemKind::Store) {
@@ -276,20 +280,45 @@ impl NaiveMachine {
                     false => self.page(page),
                 };
             }
-            self.faulted += 1;
-            let access = match kind {
-                ItemKind::Fetch => Access::Fetch,
-                ItemKind::Load => Access::Load,
-                _ => Access::Store,
-            };
-            self.os.fault(PROCESS, number, access).unwrap();
-            self.forget_stale();
+            self.fault(kind, page);
         }
+    }
+
+    /// Reads what a walk reads; returns it, and the line of the last entry.
+    fn read_walk(&mut self, page: u64) -> (Walk, u64) {
+        let addr = VirtAddr::new(page << 12);
+        self.walks += 1;
+        let known = self.walk_caches.deepest(0, addr).map_or(self.levels + 1, |(level, ())| level);
+        let walk = self.os.memory().process(PROCESS).table.walk(PageNumber::new(page));
+        let mut last_line = 0;
+        for (place, step) in walk.steps().iter().enumerate() {
+            if step.level < known {
+                last_line = step.at.raw() / self.line_bytes;
+                self.caches.access(L1D, last_line, false);
+                self.reads += 1;
+                if walk.steps().get(place + 1).is_some_and(|next| next.level < step.level) {
+                    self.walk_caches.fill(0, addr, step.level, ());
+                }
+            }
+        }
+        (walk, last_line)
+    }
+
+    fn fault(&mut self, kind: ItemKind, page: u64) {
+        self.faulted += 1;
+        let access = match kind {
+            ItemKind::Fetch => Access::Fetch,
+            ItemKind::Load => Access::Load,
+            _ => Access::Store,
+        };
+        self.os.fault(PROCESS, PageNumber::new(page), access).unwrap();
+        self.forget_stale();
     }
 
     fn forget_stale(&mut self) {
         for stale in self.os.take_stale() {
             let (start, end) = (stale.pages.start, stale.pages.end.min(1 << 52));
+            self.flush_perforated(start, end);
             for level in
                 [Some(&mut self.l1i), self.l1d.as_mut(), self.l2.as_mut()].into_iter().flatten()
             {
@@ -303,6 +332,7 @@ impl NaiveMachine {
             }
             let range = AddrRange::new(VirtAddr::new(start << 12), (end - start) << 12);
             self.walk_caches.invalidate(0, range);
+            self.walk_caches.invalidate(perforated::SHADOW, range);
         }
     }
 

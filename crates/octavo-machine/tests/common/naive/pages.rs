@@ -13,7 +13,7 @@ impl NaiveMachine {
         let (_, dirty) = table.used(PageNumber::new(page)).unwrap();
         let first = leaf.page.raw() >> leaf.size.base_shift();
         let (frame, write) = (leaf.frame.raw(), leaf.rights.write);
-        Page { size: leaf.size, first, count: 1, frame, write, dirty }
+        Page { size: leaf.size, first, count: 1, frame, write, dirty, filter: None, bits: 0 }
     }
 
     /// The same with the pages beside it that its walk has seen, and that are like it.

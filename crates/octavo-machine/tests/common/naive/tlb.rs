@@ -17,6 +17,10 @@ pub struct Page {
     pub frame: u64,
     pub write: bool,
     pub dirty: bool,
+    /// Of a perforated page, its filter.
+    pub filter: Option<u8>,
+    /// Of an entry that is no page, 32 bits of a bitmap.
+    pub bits: u32,
 }
 
 impl Page {
@@ -62,14 +66,14 @@ impl Page {
     }
 }
 
-struct Array {
+pub struct Array {
     name: String,
-    sizes: Vec<PageSize>,
-    sets: u64,
+    pub sizes: Vec<PageSize>,
+    pub sets: u64,
     /// Base pages that share a set because they are in one group.
     group: u64,
     /// By the size and the number of the first page.
-    entries: NaiveArray<(u8, u64), Page>,
+    pub entries: NaiveArray<(u8, u64), Page>,
     hits: u64,
 }
 
@@ -159,7 +163,7 @@ impl Ranges {
 /// A level.
 pub struct Tlb {
     pub name: &'static str,
-    arrays: Vec<Array>,
+    pub arrays: Vec<Array>,
     ranges: Option<Ranges>,
     pub hits: u64,
     pub misses: u64,

@@ -1,0 +1,210 @@
+//! Machines without TLBs, or with virtual caches: what the designs of "Software-Managed Address
+//! Translation" (Jacob and Mudge, HPCA 1997) have beside what all machines have.
+
+use octavo_hw::Replacement;
+use serde::{Deserialize, Serialize};
+
+use super::Ways;
+use crate::written;
+
+/// Virtual caches, and what translating for them costs. What is not given is as in the paper, section 5.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(from = "Written", into = "Written")]
+pub struct SoftvmConfig {
+    /// The first level of virtual caches: one for instructions and one for data, each like this.
+    pub l1: VirtualCacheLevel,
+    /// The second level: the same.
+    pub l2: VirtualCacheLevel,
+    /// What is beside them.
+    pub kernel: KernelConfig,
+    /// What each thing costs.
+    pub cycles: SoftvmCycles,
+    /// The TLB of designs that have one over virtual caches.
+    pub tlb: SoftTlbConfig,
+}
+
+/// One virtual cache; there are two of each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct VirtualCacheLevel {
+    /// How much each holds: whole lines.
+    pub bytes: u64,
+    /// Lines of a set.
+    pub ways: Ways,
+    /// Bytes of a line; none for those of the level before, and `cache.line_bytes` before the first.
+    pub line_bytes: Option<u64>,
+    /// Which line of a full set gives way.
+    pub replacement: Replacement,
+}
+
+/// What the operating system does where caches are virtual.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct KernelConfig {
+    /// Instructions of the handler of a miss, of four bytes each, its loads among them.
+    pub handler_instructions: u32,
+    /// How the frame of a dirty line is known that is written back.
+    pub write_back: WriteBackTranslation,
+    /// When the lines of a page get a right that the page has got.
+    pub increase: IncreasedRights,
+}
+
+/// How the frame of a dirty line is known that is written back (section 5.3).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WriteBackTranslation {
+    /// The handler translates its address again.
+    Again,
+    /// The line has it.
+    Kept,
+}
+
+/// When lines get a right that their page has got (section 5.4).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum IncreasedRights {
+    /// When they are first stored to.
+    Lazy,
+    /// At once: the page is swept.
+    Eager,
+}
+
+/// Cycles of what happens beyond a hit in the first level (sections 5.2 and 5.4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SoftvmCycles {
+    /// The second level is accessed.
+    pub l2_cycles: u32,
+    /// Memory is accessed.
+    pub memory_cycles: u32,
+    /// The handler runs, and what it loads is in the first level.
+    pub handler_cycles: u32,
+    /// A sweep asks the first level for a line, and it is not there.
+    pub check_l1_cycles: u32,
+    /// It is there, and is changed.
+    pub change_l1_cycles: u32,
+    /// The same at the second level.
+    pub check_l2_cycles: u32,
+    /// The same at the second level.
+    pub change_l2_cycles: u32,
+}
+
+/// A TLB of the MIPS' kind, for instructions and data together (section 5.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SoftTlbConfig {
+    /// How many entries it has.
+    pub entries: u64,
+    /// How many of them hold nothing but pages of page tables.
+    pub reserved: u64,
+}
+
+impl Default for SoftvmConfig {
+    fn default() -> Self {
+        Written::default().into()
+    }
+}
+
+impl VirtualCacheLevel {
+    const L1: Self = VirtualCacheLevel {
+        bytes: 8 << 10,
+        ways: Ways::Of(1),
+        line_bytes: None,
+        replacement: Replacement::Lru,
+    };
+    const L2: Self = VirtualCacheLevel { bytes: 512 << 10, ..Self::L1 };
+}
+
+impl Default for KernelConfig {
+    fn default() -> Self {
+        KernelConfig {
+            handler_instructions: 10,
+            write_back: WriteBackTranslation::Again,
+            increase: IncreasedRights::Lazy,
+        }
+    }
+}
+
+impl Default for SoftvmCycles {
+    fn default() -> Self {
+        SoftvmCycles {
+            l2_cycles: 20,
+            memory_cycles: 90,
+            handler_cycles: 10,
+            check_l1_cycles: 3,
+            change_l1_cycles: 5,
+            check_l2_cycles: 20,
+            change_l2_cycles: 40,
+        }
+    }
+}
+
+impl Default for SoftTlbConfig {
+    fn default() -> Self {
+        SoftTlbConfig { entries: 64, reserved: 8 }
+    }
+}
+
+/// The same as it is written: what is not there is the paper's.
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Written {
+    l1: WrittenLevel,
+    l2: WrittenLevel,
+    kernel: KernelConfig,
+    cycles: SoftvmCycles,
+    tlb: SoftTlbConfig,
+}
+
+/// A level, some of whose keys are there.
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct WrittenLevel {
+    bytes: Option<Bytes>,
+    ways: Option<Ways>,
+    line_bytes: Option<u64>,
+    replacement: Option<Policy>,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(transparent)]
+struct Bytes(#[serde(with = "written::bytes")] u64);
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(transparent)]
+struct Policy(#[serde(with = "written::replacement")] Replacement);
+
+impl WrittenLevel {
+    fn over(self, usual: VirtualCacheLevel) -> VirtualCacheLevel {
+        VirtualCacheLevel {
+            bytes: self.bytes.map_or(usual.bytes, |bytes| bytes.0),
+            ways: self.ways.unwrap_or(usual.ways),
+            line_bytes: self.line_bytes,
+            replacement: self.replacement.map_or(usual.replacement, |policy| policy.0),
+        }
+    }
+
+    fn of(level: VirtualCacheLevel) -> Self {
+        let VirtualCacheLevel { bytes, ways, line_bytes, replacement } = level;
+        WrittenLevel {
+            bytes: Some(Bytes(bytes)),
+            ways: Some(ways),
+            line_bytes,
+            replacement: Some(Policy(replacement)),
+        }
+    }
+}
+
+impl From<Written> for SoftvmConfig {
+    fn from(written: Written) -> Self {
+        let Written { l1, l2, kernel, cycles, tlb } = written;
+        let (l1, l2) = (l1.over(VirtualCacheLevel::L1), l2.over(VirtualCacheLevel::L2));
+        SoftvmConfig { l1, l2, kernel, cycles, tlb }
+    }
+}
+
+impl From<SoftvmConfig> for Written {
+    fn from(config: SoftvmConfig) -> Self {
+        let SoftvmConfig { l1, l2, kernel, cycles, tlb } = config;
+        Written { l1: WrittenLevel::of(l1), l2: WrittenLevel::of(l2), kernel, cycles, tlb }
+    }
+}

@@ -1,0 +1,96 @@
+//! `[softvm]`: what it is where nothing is said, and what is refused.
+
+use octavo_config::{
+    IncreasedRights, SoftvmConfig, Ways, WriteBackTranslation, resolve, resolve_text,
+};
+
+fn told(settings: &[&str]) -> String {
+    resolve("r3000", settings).expect_err("it is no machine").to_string()
+}
+
+#[test]
+fn nothing_said_is_the_paper() {
+    let machine = resolve("skylake", &[""; 0]).unwrap();
+    let SoftvmConfig { l1, l2, kernel, cycles, tlb } = machine.config().softvm;
+    assert_eq!(
+        (l1.bytes, l2.bytes, l1.ways, l2.ways),
+        (8 << 10, 512 << 10, Ways::Of(1), Ways::Of(1))
+    );
+    assert_eq!(kernel.handler_instructions, 10);
+    assert_eq!(kernel.write_back, WriteBackTranslation::Again);
+    assert_eq!(kernel.increase, IncreasedRights::Lazy);
+    assert_eq!([cycles.handler_cycles, cycles.l2_cycles, cycles.memory_cycles], [10, 20, 90]);
+    assert_eq!([cycles.check_l1_cycles, cycles.change_l1_cycles], [3, 5]);
+    assert_eq!([cycles.check_l2_cycles, cycles.change_l2_cycles], [20, 40]);
+    assert_eq!((tlb.entries, tlb.reserved), (64, 8));
+    let caches = machine.config().virtual_caches();
+    assert_eq!((caches.l1[0].line_bytes, caches.l2[1].line_bytes), (64, 64), "the machine's");
+    assert!(!machine.json().contains("softvm"), "a machine without it stays the machine it was");
+}
+
+#[test]
+fn a_key_that_is_given_leaves_the_others() {
+    let settings = [
+        "softvm.l1.bytes=16KiB",
+        "softvm.l2.ways=2",
+        "softvm.l2.line_bytes=128",
+        "softvm.kernel.write_back=kept",
+    ];
+    let machine = resolve("r3000", &settings).unwrap();
+    let SoftvmConfig { l1, l2, kernel, .. } = machine.config().softvm;
+    assert_eq!((l1.bytes, l2.bytes, l2.ways), (16 << 10, 512 << 10, Ways::Of(2)));
+    assert_eq!(kernel.write_back, WriteBackTranslation::Kept);
+    assert_eq!(kernel.handler_instructions, 10);
+    let caches = machine.config().virtual_caches();
+    assert_eq!((caches.l1[1].line_bytes, caches.l2[0].line_bytes), (16, 128));
+    for text in [machine.toml(), &machine.config().to_toml()] {
+        let again = resolve_text("again.toml", text, &[""; 0]).unwrap();
+        assert_eq!(again.json(), machine.json());
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_one_sentence() {
+    assert_eq!(
+        told(&["softvm.l1.byte=16KiB"]),
+        "--set: softvm.l1.byte: there is no such key; give bytes, ways, line_bytes or replacement; did \
+         you mean `bytes`?"
+    );
+    assert_eq!(
+        told(&["softvm.l1.line_bytes=8"]),
+        "--set: softvm.l1.line_bytes = 8: give a power of two from 16 (cache.line_bytes) to 4096"
+    );
+    assert_eq!(
+        told(&["softvm.l1.line_bytes=64", "softvm.l2.line_bytes=32"]),
+        "--set: softvm.l2.line_bytes = 32: give a power of two from 64 (those of softvm.l1) to 4096"
+    );
+    assert_eq!(
+        told(&["softvm.l2.bytes=100"]),
+        "--set: softvm.l2.bytes = \"100\": give a multiple of 16 (softvm.l2.line_bytes)"
+    );
+    assert_eq!(
+        told(&["softvm.l1.ways=3"]),
+        "--set: softvm.l1.ways = 3: give a number by which bytes (\"8KiB\") can be divided, such as 2, \
+         or \"full\""
+    );
+    assert_eq!(
+        told(&["softvm.kernel.write_back=kep"]),
+        "--set: softvm.kernel.write_back = \"kep\": give again or kept; did you mean `kept`?"
+    );
+    assert_eq!(
+        told(&["softvm.kernel.handler_instructions=0"]),
+        "--set: softvm.kernel.handler_instructions = 0: give a whole number from 1 to 1024"
+    );
+    assert_eq!(
+        told(&["softvm.tlb.entries=8"]),
+        "--set: softvm.tlb.entries = 8: give more than 8 (softvm.tlb.reserved)"
+    );
+    assert_eq!(
+        told(&["softvm.tlb.reserved=64"]),
+        "--set: softvm.tlb.reserved = 64: give a whole number from 1 to 63, less than all entries"
+    );
+    assert_eq!(
+        told(&["softvm.cycles.memory_cycles=2000000"]),
+        "--set: softvm.cycles.memory_cycles = 2000000: give a whole number from 0 to 1000000"
+    );
+}

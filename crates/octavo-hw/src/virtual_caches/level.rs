@@ -1,0 +1,80 @@
+//! One virtual cache.
+
+use octavo_types::Instructions;
+
+use super::addr::GlobalAddr;
+use super::line::Line;
+use crate::SetArray;
+use crate::caches::{CacheConfig, CacheCounters, CacheError};
+
+/// A virtual cache: lines by their global number.
+#[derive(Clone, Debug)]
+pub(super) struct Level {
+    lines: SetArray<Line>,
+    pub line_log2: u32,
+    pub counters: CacheCounters,
+}
+
+impl Level {
+    pub fn new(
+        config: &CacheConfig,
+        name: &'static str,
+        instructions: Instructions,
+    ) -> Result<Self, CacheError> {
+        let lines = SetArray::new(config.geometry(name)?, config.replacement, instructions);
+        let line_log2 = config.line_bytes.trailing_zeros();
+        Ok(Level { lines, line_log2, counters: CacheCounters::default() })
+    }
+
+    #[inline(always)]
+    fn place(&self, addr: GlobalAddr) -> (usize, u64) {
+        let line = addr.line(self.line_log2);
+        (self.lines.geometry().set_of(line), line)
+    }
+
+    /// The line of an address, which is used.
+    #[inline(always)]
+    pub fn look_up(&mut self, addr: GlobalAddr) -> Option<&mut Line> {
+        let (set, line) = self.place(addr);
+        self.lines.look_up(set, line)
+    }
+
+    /// The line of an address; the policy does not hear of it.
+    #[inline(always)]
+    pub fn probe(&self, addr: GlobalAddr) -> Option<Line> {
+        let (set, line) = self.place(addr);
+        self.lines.probe(set, line).copied()
+    }
+
+    /// The same, to be changed.
+    pub fn probe_mut(&mut self, addr: GlobalAddr) -> Option<&mut Line> {
+        let (set, line) = self.place(addr);
+        self.lines.probe_mut(set, line)
+    }
+
+    /// A line that was missed comes in. Returns what gives way to it if that is dirty: where it
+    /// begins, and the line.
+    pub fn fill(&mut self, addr: GlobalAddr, line: Line) -> Option<(GlobalAddr, Line)> {
+        let (set, number) = self.place(addr);
+        let (evicted, was) = self.lines.insert_missed(set, number, line)?;
+        self.counters.write_backs += u64::from(was.is_dirty());
+        was.is_dirty().then(|| (GlobalAddr::of_line(evicted, self.line_log2), was))
+    }
+
+    /// The line of an address is no longer here.
+    pub fn drop_line(&mut self, addr: GlobalAddr) {
+        let (set, line) = self.place(addr);
+        self.lines.invalidate(set, line);
+    }
+
+    /// How many lines there may be.
+    pub fn entries(&self) -> u64 {
+        self.lines.geometry().entries() as u64
+    }
+
+    /// All lines that are here: where each begins, and its bits.
+    pub fn iter(&self) -> impl Iterator<Item = (GlobalAddr, Line)> + '_ {
+        let log2 = self.line_log2;
+        self.lines.iter().map(move |(_, line, bits)| (GlobalAddr::of_line(line, log2), *bits))
+    }
+}

@@ -1,0 +1,299 @@
+//! Perforated pages (Park, Kim, Choi, Kim and Black-Schaffer, "Perforated Page: Supporting Fragmented
+//! Memory Allocation for Large Pages", ISCA 2020; paper 004): pages of 2 MiB with holes of 4 KiB.
+//!
+//! - The first level is as the machine has it, and holds no perforated page: a reference to one fills a
+//!   base page there, of a hole or of the region.
+//! - The second level holds perforated pages, with a filter of eight bits, beside base pages (those of
+//!   holes among them) and pages of 2 MiB, and hole bitmaps by 32 bits an entry. What the filter says has
+//!   no hole near is served at once; else the bits are looked up, which takes the second level's latency
+//!   again; what is not there is read from memory, through the data caches, and filled.
+//! - A hole is walked to through the entry of the shadow node; its base page is filled into both levels.
+//!
+//! Three variants (Figure 3): [`Variant`].
+//!
+//! What the paper leaves open: bits are looked up behind a miss of the second level, too, before they
+//! are read. A level that is filled with victims elsewhere is filled by walks here. Of a shootdown that
+//! covers a whole perforated page, everything of its address space is taken out, as the paper says that
+//! Linux does; here, if the second level has the page's entry. A single hole that is punched or patched
+//! takes out what overlaps that page: entries of the page, of its perforated page and of the 32 bits.
+
+use octavo_config::{Fill, TlbConfig};
+use octavo_hw::Asid;
+use octavo_os::vmas::Pages;
+use octavo_types::{FrameNumber, Instructions, PageNumber};
+
+use crate::config::ConfigError;
+use crate::counters::{Counters, Lookups};
+use crate::design::{Design, forgetting};
+use crate::env::{Answer, Env};
+use crate::front::{Kind, LineAccess};
+use crate::tlb::{Coalescing, Content, First, FirstTlb, Held, Tlb};
+
+/// Base pages whose bits an entry holds.
+const WORD_PAGES: u64 = 32;
+/// Base pages of a perforated page.
+const PAGES: u64 = 512;
+/// All base pages of an address space.
+const EVERYTHING: Pages = 0..1 << 52;
+
+/// Which bits of bitmaps are filled, and looked up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Variant {
+    /// All of a page at once: 16 entries.
+    AllAtOnce,
+    /// Those that are looked up.
+    OnDemand,
+    /// Those that the filter does not answer for.
+    Filtered,
+}
+
+/// Perforated pages.
+pub struct Perforated {
+    l1: FirstTlb,
+    l2: Option<Tlb>,
+    variant: Variant,
+    bitmaps: Lookups,
+    counts: Counts,
+}
+
+/// What is counted beside look-ups.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    /// References that an entry of a perforated page was found for in the second level.
+    hits: u64,
+    /// Those, and walks, that the filter answered.
+    filtered: u64,
+    fetches: u64,
+    hole_walks: u64,
+    flushes: u64,
+    targeted: u64,
+    flushed: u64,
+}
+
+impl Perforated {
+    /// One that knows nothing.
+    pub fn new(
+        config: &TlbConfig,
+        variant: Variant,
+        instructions: Instructions,
+    ) -> Result<Self, ConfigError> {
+        let none = Coalescing::default();
+        let mut config = config.clone();
+        let l2 = config.l2.as_mut().map(|l2| {
+            l2.fill = Fill::All;
+            Tlb::new(l2, none, instructions)
+        });
+        let l2 = l2.transpose().map_err(|error| ConfigError::Tlb { level: "l2", error })?;
+        Ok(Perforated {
+            l1: FirstTlb::new(&config.first, none, instructions)?,
+            l2,
+            variant,
+            bitmaps: Lookups::default(),
+            counts: Counts::default(),
+        })
+    }
+
+    /// The first level has missed.
+    #[inline(never)]
+    fn missed(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Held> {
+        let in_second = self.second(env, page, access)?;
+        let held = match in_second {
+            First::Serves(held) => held,
+            _ => self.walk_all(env, page, access, in_second)?,
+        };
+        self.l1.fill(env.asid(), page, held, access);
+        Some(held)
+    }
+
+    /// Looks a page up in the second level (Figure 4). A hole of a page that is there is walked to.
+    fn second(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<First> {
+        let asid = env.asid();
+        let Some(l2) = &mut self.l2 else { return Some(First::Misses) };
+        let Some(held) = l2.search(asid, page, 1) else { return Some(First::Misses) };
+        env.add_tlb_cycles(l2.hit_latency_cycles());
+        let mut held = held;
+        if held.is_perforated() {
+            self.counts.hits += 1;
+            if self.is_hole(env, page, &held) {
+                let hole = self.walk_hole(env, page, access, false)?;
+                return Some(hole.map_or(First::Insufficient, First::Serves));
+            }
+            held = held.part_of_region(page);
+        }
+        let serves = held.value.serves(access.kind() == Kind::Store);
+        Some(if serves { First::Serves(held) } else { First::Insufficient })
+    }
+
+    /// Walks from the root, until the page may be used, and fills the second level.
+    fn walk_all(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+        in_second: First,
+    ) -> Option<Held> {
+        loop {
+            let held = self.walk(env, page, access)?.held;
+            let asid = env.asid();
+            if !held.is_perforated() {
+                if let Some(l2) = &mut self.l2 {
+                    if !matches!(in_second, First::Misses) {
+                        l2.take(asid, page);
+                    }
+                    l2.fill(asid, page, held, 1);
+                }
+                return Some(held);
+            }
+            self.fill_perforated(asid, page, held);
+            if self.is_hole(env, page, &held) {
+                if let Some(hole) = self.walk_hole(env, page, access, true)? {
+                    return Some(hole);
+                }
+                continue;
+            }
+            let answer = forgetting(self, env, |env| env.use_part(page, access.kind()))?;
+            if let Answer::Page(part) = answer {
+                if part.value.is_dirty() && !held.value.is_dirty() {
+                    self.fill_perforated(asid, page, held.dirtied());
+                } else if !self.holds_perforated() {
+                    self.fill_base(asid, page, part);
+                }
+                return Some(part);
+            }
+        }
+    }
+
+    /// Walks to a hole and fills its page; none where it faulted.
+    fn walk_hole(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+        is_under_way: bool,
+    ) -> Option<Option<Held>> {
+        self.counts.hole_walks += 1;
+        let answer = forgetting(self, env, |env| env.walk_hole(page, access.kind(), is_under_way))?;
+        let Answer::Page(held) = answer else { return Some(None) };
+        self.fill_base(env.asid(), page, held);
+        Some(Some(held))
+    }
+
+    /// Whether a base page of a perforated page is a hole.
+    fn is_hole(&mut self, env: &mut Env, page: PageNumber, held: &Held) -> bool {
+        if self.variant == Variant::Filtered && !held.may_be_hole(page) {
+            self.counts.filtered += 1;
+            return false;
+        }
+        let bit = |word: u32| word >> (page.raw() % WORD_PAGES) & 1 != 0;
+        let asid = env.asid();
+        if let Some(l2) = &mut self.l2 {
+            env.add_tlb_cycles(l2.hit_latency_cycles());
+            let found = l2.look_up_bitmap(asid, page);
+            self.bitmaps.hits += u64::from(found.is_some());
+            self.bitmaps.misses += u64::from(found.is_none());
+            if let Some(word) = found {
+                return bit(word);
+            }
+        }
+        self.counts.fetches += 1;
+        env.read_bitmap(held.part_of_region(page).value.frame());
+        let own = page.raw() / WORD_PAGES * WORD_PAGES;
+        let first = page.raw() / PAGES * PAGES;
+        let filled = match self.variant {
+            Variant::AllAtOnce => first..first + PAGES,
+            Variant::OnDemand | Variant::Filtered => own..own + WORD_PAGES,
+        };
+        for at in filled.step_by(WORD_PAGES as usize).map(PageNumber::new) {
+            let word = env.bitmap_word(held.part_of_region(at).value.frame());
+            if let Some(l2) = &mut self.l2 {
+                l2.fill_bitmap(asid, at, word);
+            }
+        }
+        bit(env.bitmap_word(held.part_of_region(page).value.frame()))
+    }
+
+    fn holds_perforated(&self) -> bool {
+        self.l2.as_ref().is_some_and(Tlb::holds_perforated)
+    }
+
+    fn fill_perforated(&mut self, asid: Asid, page: PageNumber, held: Held) {
+        if let Some(l2) = self.l2.as_mut().filter(|l2| l2.holds_perforated()) {
+            l2.fill(asid, page, held, 1);
+        }
+    }
+
+    fn fill_base(&mut self, asid: Asid, page: PageNumber, held: Held) {
+        if let Some(l2) = &mut self.l2 {
+            l2.fill(asid, page, held, 1);
+        }
+    }
+
+    /// Takes out what covers any of these pages, and returns how many entries that were.
+    fn take_out(&mut self, asid: Asid, pages: &Pages) -> u64 {
+        let of_second = self.l2.as_mut().map_or(0, |l2| l2.invalidate(asid, pages));
+        (self.l1.forget(asid, pages) + of_second) as u64
+    }
+}
+
+impl Design for Perforated {
+    #[inline(always)]
+    fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
+        let page = env.page(access);
+        let held = match self.l1.look_up(env.asid(), page, access) {
+            First::Serves(held) => held,
+            First::Insufficient => {
+                let held = self.walk_all(env, page, access, First::Insufficient)?;
+                self.l1.replace(env.asid(), page, held, access);
+                held
+            }
+            First::Misses => self.missed(env, page, access)?,
+        };
+        Some(held.frame_of(page))
+    }
+
+    fn forget(&mut self, asid: Asid, pages: &Pages) {
+        let is_whole = self.l2.as_ref().is_some_and(|l2| l2.has_perforated_in(asid, pages));
+        let targeted = self.take_out(asid, pages);
+        if is_whole {
+            self.counts.flushes += 1;
+            self.counts.targeted += targeted;
+            self.counts.flushed += targeted + self.take_out(asid, &EVERYTHING);
+        }
+    }
+
+    fn flush(&mut self) {
+        self.l1.clear();
+        if let Some(l2) = &mut self.l2 {
+            l2.clear();
+        }
+    }
+
+    fn tell(&self, counters: &mut Counters) {
+        self.l1.tell(counters);
+        let Some(l2) = &self.l2 else { return };
+        l2.tell("tlb.l2", counters);
+        self.bitmaps.tell("tlb.l2.bitmap", counters);
+        let Counts { hits, filtered, fetches, hole_walks, flushes, targeted, flushed } =
+            self.counts;
+        counters.add("tlb.l2.perforated", "hits", hits);
+        counters.add("tlb.l2.perforated", "filtered", filtered);
+        counters.add("walker", "bitmap_references", fetches);
+        counters.add("walker", "hole_walks", hole_walks);
+        counters.add("tlb.flushes", "made", flushes);
+        counters.add("tlb.flushes", "entries", flushed);
+        counters.add("tlb.flushes", "entries_targeted", targeted);
+        let Content { base, huge, perforated, bitmap, larger } = l2.content();
+        let kinds = [
+            ("entries_4k", base),
+            ("entries_2m", huge),
+            ("entries_perforated", perforated),
+            ("entries_bitmap", bitmap),
+            ("entries_larger", larger),
+        ];
+        for (kind, entries) in kinds {
+            // Of all cores.
+            let others = counters.get("tlb.l2.content", kind).unwrap_or(0);
+            counters.level("tlb.l2.content", kind, others + entries);
+        }
+    }
+}

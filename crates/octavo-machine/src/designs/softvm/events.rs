@@ -1,0 +1,77 @@
+//! What translation costs: a function of how often each thing happens (section 5.2, Table 4).
+
+use octavo_config::SoftvmCycles;
+
+use crate::counters::Counters;
+
+/// How often each row of Table 4 happens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Events {
+    /// Loads and stores that miss the second level, the handler's own of page-table entries at virtual
+    /// addresses among them: each runs a handler.
+    pub data_misses: u64,
+    /// Fetches that miss the second level: the same.
+    pub fetch_misses: u64,
+    /// Loads of the handler that miss the first level.
+    pub handler_l1d_misses: u64,
+    /// Loads of the handler by physical addresses that miss the second level, too.
+    pub handler_l2d_misses: u64,
+    /// Page-table entries that were loaded from memory on behalf of a handler that missed them.
+    pub entry_loads: u64,
+    /// Fetches of the handler that miss the first level.
+    pub handler_l1i_misses: u64,
+    /// Fetches of the handler that miss the second level, too.
+    pub handler_l2i_misses: u64,
+}
+
+impl Events {
+    /// The rows in the paper's order, each with its cycles.
+    pub fn rows(&self, cycles: &SoftvmCycles) -> [(&'static str, u64, u64); 7] {
+        let SoftvmCycles { l2_cycles, memory_cycles, handler_cycles, .. } = *cycles;
+        let [l2, memory, handler] = [l2_cycles, memory_cycles, handler_cycles].map(u64::from);
+        [
+            ("data_misses", self.data_misses, handler),
+            ("fetch_misses", self.fetch_misses, handler),
+            ("handler_l1d_misses", self.handler_l1d_misses, l2),
+            ("handler_l2d_misses", self.handler_l2d_misses, memory),
+            ("entry_loads", self.entry_loads, memory),
+            ("handler_l1i_misses", self.handler_l1i_misses, l2),
+            ("handler_l2i_misses", self.handler_l2i_misses, memory),
+        ]
+    }
+
+    /// What all that costs.
+    pub fn cycles(&self, cycles: &SoftvmCycles) -> u64 {
+        self.rows(cycles).iter().map(|(_, times, cycles)| times * cycles).sum()
+    }
+
+    /// Adds the rows to a component.
+    pub fn tell(&self, component: &str, counters: &mut Counters) {
+        for (name, times, _) in self.rows(&SoftvmCycles::default()) {
+            counters.add(component, name, times);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Table 4: of a million instructions of gcc.
+    #[test]
+    fn gcc_costs_what_table_4_says() {
+        let events = Events {
+            data_misses: 697,
+            fetch_misses: 4756,
+            handler_l1d_misses: 596,
+            handler_l2d_misses: 32,
+            entry_loads: 53,
+            handler_l1i_misses: 985,
+            handler_l2i_misses: 35,
+        };
+        let cycles = SoftvmCycles::default();
+        let each = events.rows(&cycles).map(|(_, times, cycles)| times * cycles);
+        assert_eq!(each, [6_970, 47_560, 11_920, 2_880, 4_770, 19_700, 3_150]);
+        assert_eq!(events.cycles(&cycles), 96_950);
+    }
+}

@@ -1,0 +1,122 @@
+//! The handler of misses: instructions that are fetched from the simulated caches, and loads of
+//! page-table entries that go through them (sections 4.2 and 5.2).
+//!
+//! It runs at physical addresses, which may be cached: so its own misses raise nothing. Each run fetches
+//! all of its instructions in order and then does its loads. There are two routines, one for misses of
+//! programs and one for misses of the first (step 2 of Figure 7); they lie 256 bytes apart, or as far as
+//! they are long, as PowerPC's exception vectors do. What they load is put down in lines of frames that
+//! are nobody's.
+
+use octavo_hw::{First, GlobalAddr, Second, VirtualCaches};
+use octavo_types::{FrameNumber, PhysAddr};
+
+use super::events::Events;
+use super::space;
+
+/// Bytes of an instruction.
+const INSTRUCTION_BYTES: u64 = 4;
+/// Where the first routine lies in physical memory.
+const VECTOR: u64 = 0x1000;
+/// How far the routines are apart at least.
+const VECTOR_BYTES: u64 = 0x100;
+
+/// The frame of lines of page tables and routines, which are never stored to.
+const NOBODYS: FrameNumber = FrameNumber::new(0);
+
+const FETCHES: usize = 0;
+const DATA: usize = 1;
+
+/// Lines of the first level that a routine is in, with how many of its instructions follow the first in
+/// each.
+type Routine = Box<[(GlobalAddr, u32)]>;
+
+/// The routines of a handler.
+pub struct Handler {
+    of_programs: Routine,
+    of_handlers: Routine,
+}
+
+impl Handler {
+    /// Routines of so many instructions each, fetched by lines of 2^`line_log2` bytes.
+    pub fn new(instructions: u32, line_log2: u32) -> Self {
+        let bytes = u64::from(instructions) * INSTRUCTION_BYTES;
+        let apart = bytes.next_multiple_of(VECTOR_BYTES);
+        let routine = |at| lines(at, instructions, line_log2);
+        Handler { of_programs: routine(VECTOR), of_handlers: routine(VECTOR + apart) }
+    }
+
+    /// Translates an address: the UPTE is loaded by its virtual address. Where it is in no cache, the
+    /// second routine loads the root's entry and with that the UPTE, and the first goes on.
+    pub fn translate(&self, caches: &mut VirtualCaches, events: &mut Events, addr: GlobalAddr) {
+        fetch(&self.of_programs, caches, events);
+        let entry = space::user_entry(addr);
+        if load(caches, events, entry) == Second::Misses {
+            events.data_misses += 1;
+            fetch(&self.of_handlers, caches, events);
+            let root = space::physical(space::root_entry(addr));
+            if load(caches, events, root) == Second::Misses {
+                events.handler_l2d_misses += 1;
+                fill(caches, DATA, root);
+            }
+            events.entry_loads += 1;
+            fill(caches, DATA, entry);
+        }
+    }
+}
+
+fn lines(at: u64, instructions: u32, line_log2: u32) -> Routine {
+    let mut lines: Vec<(GlobalAddr, u32)> = Vec::new();
+    for number in 0..u64::from(instructions) {
+        let line = (at + number * INSTRUCTION_BYTES) >> line_log2 << line_log2;
+        let line = space::physical(PhysAddr::new(line));
+        match lines.last_mut() {
+            Some((before, repeats)) if *before == line => *repeats += 1,
+            _ => lines.push((line, 0)),
+        }
+    }
+    lines.into()
+}
+
+fn fetch(routine: &Routine, caches: &mut VirtualCaches, events: &mut Events) {
+    for (line, repeats) in routine {
+        if caches.first(FETCHES, *line, false, *repeats) == First::Misses {
+            events.handler_l1i_misses += 1;
+            if caches.second(FETCHES, *line, false, *repeats) == Second::Misses {
+                events.handler_l2i_misses += 1;
+                fill(caches, FETCHES, *line);
+                caches.repeat(FETCHES, *repeats);
+            }
+        }
+    }
+}
+
+/// A load of the handler: a miss of the second level is not served yet.
+fn load(caches: &mut VirtualCaches, events: &mut Events, addr: GlobalAddr) -> Second {
+    match caches.first(DATA, addr, false, 0) {
+        First::Hits(frame) => Second::Hits(frame),
+        First::Denies => unreachable!("it loads"),
+        First::Misses => {
+            events.handler_l1d_misses += 1;
+            caches.second(DATA, addr, false, 0)
+        }
+    }
+}
+
+/// What the handler has missed comes into the caches.
+fn fill(caches: &mut VirtualCaches, side: usize, addr: GlobalAddr) {
+    caches.load_and_map(side, addr, (NOBODYS, false), false, 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_instructions_are_in_three_lines_of_16_bytes() {
+        let handler = Handler::new(10, 4);
+        let at = |addr| space::physical(PhysAddr::new(addr));
+        assert_eq!(*handler.of_programs, [(at(0x1000), 3), (at(0x1010), 3), (at(0x1020), 1)]);
+        assert_eq!(handler.of_handlers[0], (at(0x1100), 3));
+        assert_eq!(Handler::new(65, 6).of_handlers[0].0, at(0x1200));
+    }
+}

@@ -1,0 +1,65 @@
+//! Bits of hole bitmaps in the entries of sets (paper 004, Section IV-C).
+
+use octavo_hw::Asid;
+use octavo_os::vmas::Pages;
+use octavo_types::{PageNumber, PageSize};
+
+use super::super::perforated::Content;
+use super::super::{Held, Value, size_of};
+use super::{Array, Store, key, parts};
+
+/// The order of what an entry has the bits of: 32 base pages. Arrays with sets hold no such pages here.
+const WORD_ORDER: u8 = 5;
+
+impl Array {
+    /// Whether it can hold bitmaps.
+    pub fn has_sets(&self) -> bool {
+        matches!(self.store, Store::Sets { .. })
+    }
+
+    /// The bits of the 32 base pages around one, if they are here, which is a use of them.
+    pub fn look_up_bitmap(&mut self, asid: Asid, page: PageNumber) -> Option<u32> {
+        let Store::Sets { sets, .. } = &mut self.store else { return None };
+        let set = sets.geometry().set_of(page.raw() >> WORD_ORDER);
+        sets.look_up(set, key(asid, page, WORD_ORDER)).map(|value| value.bits())
+    }
+
+    /// Puts the bits of the 32 base pages around one in.
+    pub fn fill_bitmap(&mut self, asid: Asid, page: PageNumber, bits: u32) {
+        if let Store::Sets { sets, .. } = &mut self.store {
+            let set = sets.geometry().set_of(page.raw() >> WORD_ORDER);
+            sets.insert(set, key(asid, page, WORD_ORDER), Value::of_bits(bits));
+        }
+    }
+
+    /// Counts its entries by kind.
+    pub fn add_content(&self, content: &mut Content) {
+        let Store::Sets { sets, .. } = &self.store else { return };
+        for (_, key, value) in sets.iter() {
+            let order = parts(key).1;
+            match order {
+                WORD_ORDER => content.bitmap += 1,
+                _ if Held { size: size_of(order), value: *value }.is_perforated() => {
+                    content.perforated += 1;
+                }
+                0 => content.base += 1,
+                _ if size_of(order) == PageSize::HUGE => content.huge += 1,
+                _ => content.larger += 1,
+            }
+        }
+    }
+
+    /// Whether it has a perforated page all of which lies in a range.
+    pub fn has_perforated_in(&self, asid: Asid, pages: &Pages) -> bool {
+        let Store::Sets { sets, .. } = &self.store else { return false };
+        sets.iter().any(|(_, key, value)| {
+            let (first, order) = parts(key);
+            let end = first.raw() + (1 << order);
+            Asid::of(key) == asid
+                && pages.start <= first.raw()
+                && end <= pages.end
+                && order != WORD_ORDER
+                && Held { size: size_of(order), value: *value }.is_perforated()
+        })
+    }
+}

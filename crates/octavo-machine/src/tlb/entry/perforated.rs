@@ -1,0 +1,79 @@
+//! Entries of perforated pages (paper 004, Section IV-B): as those of pages of 2 MiB, with the filter in
+//! frame bits that such pages do not use.
+
+use octavo_os::page_table::Perforated;
+use octavo_types::{PageNumber, PageSize};
+
+use super::{FRAME_SHIFT, Held, ORDER_SHIFT, Value};
+
+/// In the field of the order, which needs but four of its bits for a page of 2 MiB.
+const PERFORATED: u64 = 16 << ORDER_SHIFT;
+const FILTER_MASK: u64 = 0xff << FRAME_SHIFT;
+/// The logarithm of the base pages of one bit of a filter.
+const FILTERED_LOG2: u32 = 6;
+
+impl Held {
+    /// A perforated page of a page table.
+    pub fn perforated(page: &Perforated, is_dirty: bool) -> Self {
+        let region = &page.region;
+        let whole = Value::new(region.frame, region.size, region.rights.write, is_dirty);
+        let value = Value(whole.0 | PERFORATED | u64::from(page.filter) << FRAME_SHIFT);
+        Held { size: PageSize::HUGE, value }
+    }
+
+    /// Whether it is a perforated page: its frame and parts are then asked for by
+    /// [`Held::part_of_region`] alone.
+    pub fn is_perforated(&self) -> bool {
+        self.size == PageSize::HUGE && self.value.0 & PERFORATED != 0
+    }
+
+    /// Whether the filter of a perforated page says that there may be a hole at a base page.
+    pub fn may_be_hole(&self, page: PageNumber) -> bool {
+        let filter = (self.value.0 & FILTER_MASK) >> FRAME_SHIFT;
+        filter >> ((page.raw() % 512) >> FILTERED_LOG2) & 1 != 0
+    }
+
+    /// A base page of a perforated page, where it is no hole.
+    pub fn part_of_region(&self, page: PageNumber) -> Held {
+        let value = Value(self.value.0 & !(PERFORATED | FILTER_MASK));
+        Held { size: PageSize::HUGE, value }.part(page, PageSize::BASE)
+    }
+
+    /// The same perforated page, which the page table knows to have been stored to.
+    pub fn dirtied(&self) -> Held {
+        Held { value: Value(self.value.0 | super::DIRTY), ..*self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use octavo_os::page_table::{Leaf, Step};
+    use octavo_types::{FrameNumber, PhysAddr, Protection};
+
+    #[test]
+    fn a_perforated_page_tells_its_parts_and_its_filter() {
+        let rights = Protection { read: true, write: true, execute: false };
+        let (page, frame) = (PageNumber::new(512 * 7), FrameNumber::new(512 * 9));
+        let region = Leaf { page, frame, size: PageSize::HUGE, rights };
+        let step = Step { at: PhysAddr::new(0), level: 2 };
+        let of = Perforated {
+            region,
+            used: (true, true),
+            filter: 0b1000_0010,
+            hole_steps: [step; 2],
+            is_hole: false,
+        };
+        let held = Held::perforated(&of, true);
+        let other = PageNumber::new(page.raw() + 70);
+        assert!(held.is_perforated() && !Held::of(&region, true).is_perforated());
+        let may =
+            [0, 63, 64, 127, 128, 511].map(|at| held.may_be_hole(PageNumber::new(page.raw() + at)));
+        assert_eq!(may, [false, false, true, true, false, true]);
+        let part = held.part_of_region(other);
+        assert_eq!((part.size, part.value.frame()), (PageSize::BASE, frame.plus(70)));
+        assert!(part.value.serves(true) && !part.is_perforated());
+        let clean = Held::perforated(&of, false);
+        assert!(!clean.value.serves(true) && clean.dirtied() == held);
+    }
+}

@@ -1,0 +1,282 @@
+//! Perforated pages as Figures 4 and 5 of the paper have them.
+
+use octavo_machine::Counters;
+use octavo_machine::designs::Variant;
+use octavo_types::{ItemKind, PageNumber, PageSize, VirtAddr};
+
+use super::tlb::{Page, Tlb};
+use super::{L1D, NaiveMachine, PROCESS};
+
+/// The address space by which walk caches know shadow nodes.
+pub const SHADOW: u16 = 1;
+/// The logarithm of the bytes of 32 base pages.
+const WORD_LOG2: u8 = 17;
+
+/// What such a machine counts.
+pub struct Perforated {
+    variant: Variant,
+    pub bitmap_hits: u64,
+    pub bitmap_misses: u64,
+    hits: u64,
+    filtered: u64,
+    fetches: u64,
+    hole_walks: u64,
+    flushes: u64,
+}
+
+impl Perforated {
+    pub fn new(variant: Variant) -> Self {
+        Perforated {
+            variant,
+            bitmap_hits: 0,
+            bitmap_misses: 0,
+            hits: 0,
+            filtered: 0,
+            fetches: 0,
+            hole_walks: 0,
+            flushes: 0,
+        }
+    }
+
+    pub fn tell(&self, l2: &Tlb, counters: &mut Counters) {
+        counters.add("tlb.l2.perforated", "hits", self.hits);
+        counters.add("tlb.l2.perforated", "filtered", self.filtered);
+        counters.add("walker", "bitmap_references", self.fetches);
+        counters.add("walker", "hole_walks", self.hole_walks);
+        counters.add("tlb.flushes", "made", self.flushes);
+        let entries = l2.arrays.iter().flat_map(|array| array.entries.entries());
+        let mut kinds = [0; 3];
+        for (_, (log2, _), page) in entries {
+            match (log2, page.filter) {
+                (_, Some(_)) => kinds[0] += 1,
+                (WORD_LOG2, _) => kinds[1] += 1,
+                (12, _) => kinds[2] += 1,
+                _ => {}
+            }
+        }
+        let names = ["entries_perforated", "entries_bitmap", "entries_4k"];
+        for (name, entries) in names.into_iter().zip(kinds) {
+            counters.level("tlb.l2.content", name, entries);
+        }
+    }
+}
+
+/// What is no hole of a perforated page.
+fn part(entry: &Page, page: u64) -> Page {
+    let frame = entry.frame_of(page);
+    Page { size: PageSize::BASE, first: page, count: 1, frame, filter: None, ..*entry }
+}
+
+/// Whether a level holds pages of 2 MiB, and so perforated ones.
+fn holds_perforated(l2: &Tlb) -> bool {
+    l2.arrays.iter().any(|array| array.sizes.contains(&PageSize::HUGE))
+}
+
+impl NaiveMachine {
+    pub fn translate_perforated(&mut self, kind: ItemKind, page: u64) -> Page {
+        let stores = kind == ItemKind::Store;
+        let in_l1 = self.l1(kind).look_up(page);
+        if let Some(found) = in_l1.filter(|found| found.serves(stores)) {
+            return found;
+        }
+        let in_l2 = match &mut self.l2 {
+            Some(l2) if in_l1.is_none() => l2.look_up(page),
+            _ => None,
+        };
+        let served = in_l2.and_then(|entry| {
+            if entry.filter.is_none() {
+                return Some(entry).filter(|entry| entry.serves(stores));
+            }
+            self.perforated().hits += 1;
+            if self.is_hole(page, &entry) {
+                return self.walk_hole(kind, page, false);
+            }
+            Some(part(&entry, page)).filter(|part| part.serves(stores))
+        });
+        let found = match served {
+            Some(found) => found,
+            None => self.walk_perforated(kind, page),
+        };
+        self.l1(kind).forget(page, page + 1);
+        self.l1(kind).fill(page, found);
+        found
+    }
+
+    fn perforated(&mut self) -> &mut Perforated {
+        self.perforated.as_mut().unwrap()
+    }
+
+    /// Filter, then bitmap in the second level, then bitmap in memory.
+    fn is_hole(&mut self, page: u64, entry: &Page) -> bool {
+        let variant = self.perforated().variant;
+        let eighth = page % 512 / 64;
+        if variant == Variant::Filtered && entry.filter.unwrap() >> eighth & 1 == 0 {
+            self.perforated().filtered += 1;
+            return false;
+        }
+        if let Some(l2) = &mut self.l2 {
+            let array = l2.arrays.iter_mut().find(|array| array.sizes.contains(&PageSize::BASE));
+            let array = array.unwrap();
+            let (set, key) = ((page / 32 % array.sets) as usize, (WORD_LOG2, page / 32));
+            if let Some(word) = array.entries.look_up(set, &key).copied() {
+                self.perforated().bitmap_hits += 1;
+                return word.bits >> (page % 32) & 1 != 0;
+            }
+            self.perforated().bitmap_misses += 1;
+        }
+        self.perforated().fetches += 1;
+        let number = PageNumber::new(page);
+        let region =
+            self.os.memory().process(PROCESS).table.walk(number).perforated.unwrap().region;
+        let frames = &self.os.memory().frames;
+        let line = frames.hole_bitmaps().line_of(region.frame).raw() / self.line_bytes;
+        let holes: Vec<bool> =
+            (0..512).map(|at| frames.hole_bitmaps().is_hole(region.frame.plus(at))).collect();
+        self.caches.access(L1D, line, false);
+        let words = match variant {
+            Variant::AllAtOnce => 0..16,
+            _ => page % 512 / 32..page % 512 / 32 + 1,
+        };
+        for word in words {
+            let bits = (0..32).map(|at| u32::from(holes[(word * 32 + at) as usize]) << at).sum();
+            let first = page / 512 * 16 + word;
+            let size = PageSize::from_log2(WORD_LOG2).unwrap();
+            let new = Page { size, first, count: 1, filter: None, bits, ..*entry };
+            if let Some(l2) = &mut self.l2 {
+                let mut arrays = l2.arrays.iter_mut();
+                let array = arrays.find(|array| array.sizes.contains(&PageSize::BASE)).unwrap();
+                let set = (first % array.sets) as usize;
+                array.entries.insert(set, (WORD_LOG2, first), new);
+            }
+        }
+        holes[(page % 512) as usize]
+    }
+
+    /// From the root, until the page may be used.
+    fn walk_perforated(&mut self, kind: ItemKind, page: u64) -> Page {
+        let stores = kind == ItemKind::Store;
+        let number = PageNumber::new(page);
+        loop {
+            let (walk, last_line) = self.read_walk(page);
+            let is_usable = walk.leaf.is_some_and(|leaf| !stores || leaf.rights.write);
+            let Some(of) = walk.perforated else {
+                if is_usable {
+                    self.mark(page, stores, last_line);
+                    let found = self.page(page);
+                    if let Some(l2) = &mut self.l2 {
+                        l2.forget(page, page + 1);
+                        l2.fill(page, found);
+                    }
+                    return found;
+                }
+                self.fault(kind, page);
+                continue;
+            };
+            let mut entry = Page {
+                size: PageSize::HUGE,
+                first: page / 512,
+                count: 1,
+                frame: of.region.frame.raw(),
+                write: of.region.rights.write,
+                dirty: of.used.1,
+                filter: Some(of.filter),
+                bits: 0,
+            };
+            self.fill_perforated(page, entry);
+            if self.is_hole(page, &entry) {
+                match self.walk_hole(kind, page, true) {
+                    Some(found) => return found,
+                    None => continue,
+                }
+            }
+            if stores && !of.region.rights.write {
+                self.fault(kind, page);
+                continue;
+            }
+            self.mark(page, stores, last_line);
+            let now = self.os.memory().process(PROCESS).table.used(number).unwrap();
+            if now.1 != entry.dirty {
+                entry.dirty = true;
+                self.fill_perforated(page, entry);
+            }
+            let found = part(&entry, page);
+            if let Some(l2) = self.l2.as_mut().filter(|l2| !holds_perforated(l2)) {
+                l2.fill(page, found);
+            }
+            return found;
+        }
+    }
+
+    fn fill_perforated(&mut self, page: u64, entry: Page) {
+        if let Some(l2) = self.l2.as_mut().filter(|l2| holds_perforated(l2)) {
+            l2.fill(page, entry);
+        }
+    }
+
+    fn mark(&mut self, page: u64, stores: bool, line: u64) {
+        let table = &mut self.os.memory_mut().process_mut(PROCESS).table;
+        if table.mark(PageNumber::new(page), stores) {
+            self.marked += 1;
+            self.caches.access(L1D, line, true);
+        }
+    }
+
+    /// Through the shadow entry; none where it faulted.
+    fn walk_hole(&mut self, kind: ItemKind, page: u64, is_under_way: bool) -> Option<Page> {
+        let addr = VirtAddr::new(page << 12);
+        self.perforated().hole_walks += 1;
+        let walk = self.os.memory().process(PROCESS).table.walk(PageNumber::new(page));
+        let of = walk.perforated.unwrap();
+        let mut lines = Vec::new();
+        if !is_under_way {
+            self.walks += 1;
+        }
+        if self.walk_caches.at(SHADOW, addr, 2).is_none() {
+            if !is_under_way {
+                let known = self.walk_caches.deepest_from(0, addr, 3);
+                let known = known.map_or(self.levels + 1, |(level, ())| level);
+                for step in walk.steps().iter().filter(|step| (3..known).contains(&step.level)) {
+                    lines.push(step.at.raw() / self.line_bytes);
+                    self.walk_caches.fill(0, addr, step.level, ());
+                }
+            }
+            lines.push(of.hole_steps[0].at.raw() / self.line_bytes);
+            self.walk_caches.fill(SHADOW, addr, 2, ());
+        }
+        lines.push(of.hole_steps[1].at.raw() / self.line_bytes);
+        for line in &lines {
+            self.caches.access(L1D, *line, false);
+            self.reads += 1;
+        }
+        let stores = kind == ItemKind::Store;
+        let is_usable = walk.leaf.is_some_and(|leaf| !stores || leaf.rights.write);
+        if !of.is_hole || !is_usable {
+            self.fault(kind, page);
+            return None;
+        }
+        self.mark(page, stores, *lines.last().unwrap());
+        let found = self.page(page);
+        if let Some(l2) = &mut self.l2 {
+            l2.fill(page, found);
+        }
+        Some(found)
+    }
+
+    /// What covers a whole perforated page that the second level has empties all TLBs.
+    pub fn flush_perforated(&mut self, start: u64, end: u64) {
+        let (Some(perforated), Some(l2)) = (&mut self.perforated, &mut self.l2) else { return };
+        let entries = l2.arrays.iter().flat_map(|array| array.entries.entries());
+        let is_whole = |page: &Page| {
+            let first = page.first_base_page();
+            page.filter.is_some() && start <= first && first + 512 <= end
+        };
+        if entries.into_iter().any(|(_, _, page)| is_whole(&page)) {
+            perforated.flushes += 1;
+            l2.forget(0, 1 << 52);
+            self.l1i.forget(0, 1 << 52);
+            if let Some(l1d) = &mut self.l1d {
+                l1d.forget(0, 1 << 52);
+            }
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Perforated pages at their bounds: without any hole, and with nothing but holes; and what they cost in
+//! memory.
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::{config, level, play, tiny};
+use octavo_config::{FirstLevel, FragmentationConfig, MachineConfig, Ways};
+use octavo_machine::designs::{Conventional, Perforated, Sizes, Variant};
+use octavo_machine::{Counters, Design, Env, Machine, Run, Sim};
+use octavo_oracle::strategies::{RandomStream, loads, stream};
+use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
+use octavo_os::frames::{Frames, Holder, MemoryShape, Order, OutOfMemory};
+use octavo_os::page_table::{Format, Holes};
+use octavo_os::policy::{Fault, Policy, by_name};
+use octavo_os::{Memory, Os, around};
+use octavo_types::{Instructions, PageNumber, PageSize};
+use proptest::prelude::*;
+
+/// What becomes of the 2 MiB around a page that is touched first.
+#[derive(Clone, Copy, PartialEq)]
+enum Makes {
+    /// A perforated page without holes.
+    NoHoles,
+    /// A page of 2 MiB, and a frame is lost for each, as the node of holes takes one.
+    Huge,
+    /// A perforated page of nothing but holes.
+    AllHoles,
+    /// Nothing.
+    Base,
+}
+
+impl Policy for Makes {
+    fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
+        let Fault { process, page, ref vma, .. } = *fault;
+        let pages = around(page, PageSize::HUGE);
+        if *self != Makes::Base && memory.is_untouched(process, &pages) {
+            let block = memory.frames.allocate(Order::HUGE, Holder::Data)?;
+            match self {
+                Makes::NoHoles => {
+                    assert!(memory.perforate(
+                        process,
+                        page,
+                        block,
+                        &Holes::default(),
+                        vma.rights
+                    )?);
+                    return Ok(());
+                }
+                Makes::Huge => {
+                    let first = PageNumber::new(pages.start);
+                    memory.map(process, first, PageSize::HUGE, block, vma.rights)?;
+                    memory.frames.allocate(Order::BASE, Holder::Reserved)?;
+                    memory.zeroed(block, 512);
+                    return Ok(());
+                }
+                _ => {
+                    memory.perforate(process, page, block, &Holes([u64::MAX; 8]), vma.rights)?;
+                    memory.frames.free(block, Order::HUGE);
+                }
+            }
+        }
+        memory.place_new(process, page, PageSize::BASE, vma.rights)
+    }
+}
+
+/// A machine with page tables that have shadow nodes, and this unit.
+fn machine<D: Design + 'static>(
+    config: &MachineConfig,
+    policy: Box<dyn Policy>,
+    mmu: D,
+) -> Box<dyn Run> {
+    let shape = MemoryShape::new(config.memory.bytes >> 12, Order::LINUX).unwrap();
+    let levels = config.page_table.levels;
+    let format = Format { levels, has_perforated: true, ..Format::default() };
+    let memory = Memory::new(Frames::new(shape), &Sizes::X86.list(), format);
+    let env = Env::new(config, Os::new(memory, policy), Instructions::PORTABLE).unwrap();
+    Box::new(Machine::new(env.checked(true), vec![mmu], Instructions::PORTABLE))
+}
+
+fn perforated(config: &MachineConfig, variant: Variant) -> Perforated {
+    Perforated::new(&config.tlb, variant, Instructions::PORTABLE).unwrap()
+}
+
+fn conventional(config: &MachineConfig) -> Conventional {
+    Conventional::new(&config.tlb, Instructions::PORTABLE).unwrap()
+}
+
+fn played(
+    kind: &MachineConfig,
+    stream: &RandomStream,
+    machines: Vec<Box<dyn Run>>,
+) -> Vec<Counters> {
+    let mut sim = Sim::new(&config(kind.clone(), &[])).unwrap().with_machines(machines);
+    play(&mut sim, stream);
+    sim.machines().iter().for_each(|machine| assert_eq!(machine.check(), Ok(())));
+    sim.machines().iter().map(|machine| machine.counters()).collect()
+}
+
+/// All that one has counted, but for what is told of perforated pages, and pages and frames by kind.
+fn told(counters: &Counters) -> Vec<(String, &'static str, u64)> {
+    let is_told = |component: &str, counter: &str| {
+        let of_frames = ["page_table_bytes", "reserved_bytes", "bitmap_bytes"];
+        let of_holes = [
+            "perforations",
+            "entries_written",
+            "hole_walks",
+            "bitmap_references",
+            "hole_shootdowns",
+        ];
+        !component.starts_with("os.pages")
+            && !["tlb.l2.perforated", "tlb.l2.bitmap", "tlb.l2.content", "tlb.flushes"]
+                .contains(&component)
+            && ![&of_frames[..], &of_holes, &["punches", "patches"]].concat().contains(&counter)
+    };
+    let all = counters.iter().filter(|(component, counter, _)| is_told(component, counter));
+    all.map(|(component, counter, value)| (component.to_owned(), counter, value)).collect()
+}
+
+/// The tiny machine, whose first level holds base pages alone.
+fn with_small_first() -> MachineConfig {
+    let mut machine = tiny();
+    let FirstLevel::Split { l1i, l1d } = &mut machine.tlb.first else { unreachable!() };
+    l1i.arrays.shift_remove("2m");
+    l1d.arrays.shift_remove("2m");
+    machine
+}
+
+/// Loads of base pages of some regions, and how often each.
+fn touches() -> impl Strategy<Value = Vec<(u64, usize, bool)>> {
+    prop::collection::vec((0u64..1536, 1usize..4, Just(false)), 1..200)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    /// Where no page is perforated, the design is the conventional one.
+    #[test]
+    fn without_perforated_pages_all_are_the_same(stream in stream(1..150)) {
+        let kind = tiny();
+        for policy in ["base", "thp"] {
+            let policy = || (by_name(policy).unwrap().usual)().build();
+            let mut machines = vec![machine(&kind, policy(), conventional(&kind))];
+            for variant in [Variant::Filtered, Variant::OnDemand, Variant::AllAtOnce] {
+                machines.push(machine(&kind, policy(), perforated(&kind, variant)));
+            }
+            let counted = played(&kind, &stream, machines);
+            for other in &counted[1..] {
+                prop_assert_eq!(told(other), told(&counted[0]));
+                prop_assert_eq!(other.get("tlb.l2.bitmap", "accesses"), Some(0));
+            }
+        }
+    }
+
+    /// A perforated page without holes is a page of 2 MiB, counter for counter, where the first level
+    /// takes base pages of both.
+    #[test]
+    fn a_page_without_holes_is_a_huge_page(touches in touches()) {
+        let kind = with_small_first();
+        let counted = played(&kind, &loads(&touches), vec![
+            machine(&kind, Box::new(Makes::NoHoles), perforated(&kind, Variant::Filtered)),
+            machine(&kind, Box::new(Makes::Huge), conventional(&kind)),
+        ]);
+        prop_assert_eq!(told(&counted[0]), told(&counted[1]));
+        prop_assert!(counted[0].get("tlb.l2.perforated", "filtered") > Some(0));
+    }
+
+    /// A page of 512 holes is 512 base pages, and the traffic of its bitmap: each miss of the second
+    /// level is a hit of the page there, a look-up of bits and a walk as long. Where the walk has to find
+    /// the page first, it reads one entry more.
+    #[test]
+    fn a_page_of_holes_is_base_pages_and_bitmaps(touches in touches()) {
+        let mut kind = tiny();
+        kind.walker.caches.clear();
+        kind.tlb.l2 = Some(level(9, &[("main", 8192, 16, &[PageSize::BASE, PageSize::HUGE])]));
+        kind.tlb.l2.as_mut().unwrap().arrays[0].ways = Ways::Of(64);
+        let counted = played(&kind, &loads(&touches), vec![
+            machine(&kind, Box::new(Makes::AllHoles), perforated(&kind, Variant::Filtered)),
+            machine(&kind, Box::new(Makes::Base), conventional(&kind)),
+        ]);
+        let [holes, base] = &counted[..] else { unreachable!() };
+        let of = |counters: &Counters, component, counter| counters.get(component, counter).unwrap();
+        for component in ["tlb.l1d", "tlb.l1i", "tlb.l1d.4k"] {
+            for counter in ["hits", "misses"] {
+                prop_assert_eq!(of(holes, component, counter), of(base, component, counter));
+            }
+        }
+        for (component, counter) in
+            [("walker", "walks"), ("walker", "faulted"), ("walker", "marked"), ("os", "faults")]
+        {
+            prop_assert_eq!(of(holes, component, counter), of(base, component, counter), "{}", counter);
+        }
+        let extra = of(holes, "walker", "references") - of(base, "walker", "references");
+        prop_assert_eq!(extra, of(holes, "os", "faults"));
+        // No filter answers, and nothing is read twice.
+        prop_assert_eq!(of(holes, "tlb.l2.perforated", "filtered"), 0);
+        // The code's page is another one; data begin at page 0x100.
+        let pages = touches.iter().map(|(page, ..)| 0x100 + page).chain([0x400]);
+        let words: BTreeSet<u64> = pages.map(|page| page / 32).collect();
+        let fetched = of(holes, "walker", "bitmap_references");
+        prop_assert_eq!(fetched, words.len() as u64);
+        prop_assert_eq!(fetched, of(holes, "tlb.l2.content", "entries_bitmap"));
+    }
+}
+
+/// Section IV-E: a bitmap of 0.003% of memory, and 4 KiB of shadow entries for each node of entries.
+#[test]
+fn overheads_are_those_of_the_paper() {
+    let mut kind = tiny();
+    kind.memory.bytes = 1 << 30;
+    kind.memory.fragmentation = FragmentationConfig::Holes {
+        portion: 1.0,
+        fraction: 0.2,
+        layout: HoleLayout::Clustered,
+        holes: HoleKind::Immovable,
+        seed: 1,
+    };
+    let touches: Vec<_> = (0..20 * 512).map(|page| (page, 1, false)).collect();
+    let mut sim = Sim::new(&config(kind, &["perforated", "thp"])).unwrap();
+    play(&mut sim, &loads(&touches));
+    let counters = sim.machines()[0].counters();
+    let of = |component, counter| counters.get(component, counter).unwrap();
+    assert_eq!(of("os", "bitmap_bytes"), 32 << 10);
+    assert!((of("os", "bitmap_bytes") as f64) < 0.000_031 * f64::from(1u32 << 30));
+    // One node of level 2 for the data, and one for the code.
+    assert!((1..=2).contains(&(of("os", "shadow_bytes") / 4096)));
+    assert!(of("os.pages.perforated", "mapped") >= 19);
+    assert_eq!(of("os.pages.2MiB", "mapped"), 0);
+    assert!(of("tlb.l2.perforated", "filtered") > 0 && of("walker", "hole_walks") > 0);
+    let thp = sim.machines()[1].counters();
+    assert_eq!(thp.get("os.pages.2MiB", "mapped"), Some(0));
+    assert!(of("walker", "references") < thp.get("walker", "references").unwrap());
+}

@@ -1,0 +1,201 @@
+//! Perforated pages (paper 004, Sections IV-E and VI): made, patched, made whole and split, which is
+//! always asked for. What is done to them at once that is done to base pages one by one elsewhere is in
+//! [`whole`].
+
+mod changed;
+mod whole;
+
+use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
+use rustc_hash::FxHashMap;
+
+use super::{Memory, ProcessId, around, base_pages};
+use crate::frames::{Holder, Order, OutOfMemory};
+use crate::page_table::{Holes, Leaf};
+use crate::vmas::Pages;
+
+impl Memory {
+    /// The perforated pages that lie in a range or reach into it: their regions, as pages of 2 MiB, and
+    /// their holes.
+    pub fn perforated_in(&self, process: ProcessId, pages: &Pages) -> Vec<(Leaf, Holes)> {
+        let table = &self.process(process).table;
+        let (mut found, mut from) = (Vec::new(), pages.start);
+        while found.len() < table.perforated_pages() as usize
+            && let Some(leaf) = table.next(PageNumber::new(from), PageNumber::new(pages.end))
+        {
+            from = leaf.page.raw() + base_pages(leaf.size);
+            if let Some(perforation) = table.perforation(leaf.page) {
+                from = perforation.0.page.raw() + base_pages(PageSize::HUGE);
+                found.push(perforation);
+            }
+        }
+        found
+    }
+
+    /// How many perforated pages all processes have mapped.
+    pub fn perforated_pages(&self) -> u64 {
+        self.processes.iter().flatten().map(|of| of.table.perforated_pages()).sum()
+    }
+
+    /// Makes a perforated page of the 2 MiB around a base page. All but the holes lies in the region
+    /// from `frame` on, whose other frames the caller has allocated as data: base pages that are mapped
+    /// there move to their places, the rest is cleared. In holes, pages that are mapped stay. Everything
+    /// mapped is the process' own. Returns whether there is one now: where there is no shadow node it is
+    /// not, and nothing has changed.
+    ///
+    /// # Errors
+    /// Where there are no frames for its page table: nothing has changed then.
+    ///
+    /// # Panics
+    /// Where a larger page is in the way.
+    pub fn perforate(
+        &mut self,
+        process: ProcessId,
+        page: PageNumber,
+        frame: FrameNumber,
+        holes: &Holes,
+        rights: Protection,
+    ) -> Result<bool, OutOfMemory> {
+        let pages = around(page, PageSize::HUGE);
+        let in_hole = |leaf: &Leaf| holes.contains(leaf.page.raw() - pages.start);
+        let mut old = self.leaves(process, &pages);
+        let had_any = !old.is_empty();
+        old.retain(|leaf| !in_hole(leaf));
+        let table = &self.process(process).table;
+        let used = old.iter().filter_map(|leaf| table.used(leaf.page));
+        let used = used.fold((false, false), |all, one| (all.0 | one.0, all.1 | one.1));
+        let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
+        if !of.table.perforate(page, (frame, rights), used, holes, &mut self.frames)? {
+            return Ok(false);
+        }
+        self.counters.perforations += 1;
+        self.counters.entries_written += 2 + u64::from(holes.count());
+        let moved: FxHashMap<u64, FrameNumber> =
+            old.iter().map(|leaf| (leaf.page.raw() - pages.start, leaf.frame)).collect();
+        for at in (0..pages.end - pages.start).filter(|at| !holes.contains(*at)) {
+            match moved.get(&at) {
+                Some(from) => self.copied(*from, frame.plus(at), 1),
+                None => self.zeroed(frame.plus(at), 1),
+            }
+        }
+        old.iter().for_each(|leaf| self.drop_frames(leaf));
+        if had_any {
+            self.counters.promotions += 1;
+            self.forget(process, pages);
+        }
+        Ok(true)
+    }
+
+    /// Makes a page of 2 MiB a perforated one without holes, where that is wanted rather than splitting
+    /// it and it can be. Whether it did; no translation changes by that.
+    pub(super) fn punch_whole(&mut self, process: ProcessId, leaf: &Leaf) -> bool {
+        if !self.punches || leaf.size != PageSize::HUGE {
+            return false;
+        }
+        let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
+        let used = of.table.used(leaf.page).unwrap_or_default();
+        let region = (leaf.frame, leaf.rights);
+        let none = Holes::default();
+        let made = of.table.perforate(leaf.page, region, used, &none, &mut self.frames);
+        let is_made = made.unwrap_or(false);
+        if is_made {
+            self.counters.perforations += 1;
+            self.counters.entries_written += 2;
+        }
+        is_made
+    }
+
+    /// Patches the holes of a range whose pages lie in their places, with the rights of the others.
+    /// How many those were.
+    pub fn patch_holes(&mut self, process: ProcessId, pages: &Pages) -> u64 {
+        let mut patched = 0;
+        for (region, holes) in self.perforated_in(process, pages) {
+            let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
+            let inside = around(region.page, PageSize::HUGE);
+            for page in inside.start.max(pages.start)..inside.end.min(pages.end) {
+                let is_hole = holes.contains(page - inside.start);
+                if is_hole && of.table.patch(PageNumber::new(page), &mut self.frames) {
+                    patched += 1;
+                }
+            }
+        }
+        self.counters.entries_written += patched;
+        patched
+    }
+
+    /// Maps a hole at its place in the region, whose frame the caller has taken as data, and clears it: it
+    /// is patched, where its rights are those of the region.
+    ///
+    /// # Errors
+    /// Never where the page is a hole.
+    ///
+    /// # Panics
+    /// Where there is no perforated page.
+    pub fn fill_hole(
+        &mut self,
+        process: ProcessId,
+        page: PageNumber,
+        rights: Protection,
+    ) -> Result<(), OutOfMemory> {
+        let (region, _) = self.process(process).table.perforation(page).expect("a perforated page");
+        let place = region.frame_of(page);
+        self.map(process, page, PageSize::BASE, place, rights)?;
+        self.zeroed(place, 1);
+        self.patch_holes(process, &(page.raw()..page.raw() + 1));
+        Ok(())
+    }
+
+    /// Moves the page of a hole to its place in the region, where that frame is free, and patches it.
+    /// Whether it did. A hole without a page stays one.
+    pub fn move_into_place(&mut self, process: ProcessId, page: PageNumber) -> bool {
+        let table = &self.process(process).table;
+        let Some((region, holes)) = table.perforation(page) else { return false };
+        let Some(leaf) = table.leaf(page) else { return false };
+        let place = region.frame_of(page);
+        let is_hole = holes.contains(page.raw() - region.page.raw());
+        if !is_hole || leaf.rights != region.rights || self.has_others(leaf.frame) {
+            return false;
+        }
+        if leaf.frame != place {
+            if !self.frames.allocate_at(place, Order::BASE, Holder::Data) {
+                return false;
+            }
+            let used = table_used(self, process, page);
+            let at = Leaf { frame: place, ..leaf };
+            self.map_used(process, &at, leaf.rights, used).expect("its tables are there");
+            self.copied(leaf.frame, place, 1);
+            self.drop_frames(&leaf);
+        }
+        let one = page.raw()..page.raw() + 1;
+        let is_patched = self.patch_holes(process, &one) > 0;
+        if is_patched || leaf.frame != place {
+            self.forget(process, one);
+        }
+        is_patched
+    }
+
+    /// Makes the perforated page around a base page one of 2 MiB, if it has no hole left. Whether it did.
+    pub fn make_whole(&mut self, process: ProcessId, page: PageNumber) -> bool {
+        let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
+        let is_whole = of.table.make_whole(page, &mut self.frames);
+        if is_whole {
+            self.counters.entries_written += 1;
+            self.counters.promotions += 1;
+            self.forget(process, around(page, PageSize::HUGE));
+        }
+        is_whole
+    }
+
+    /// Puts base pages in the place of the perforated page around a base page: a split.
+    pub fn split_perforated(&mut self, process: ProcessId, page: PageNumber) {
+        let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
+        if of.table.split_perforated(page, &mut self.frames) {
+            self.counters.splits += 1;
+            self.counters.entries_written += 1 + base_pages(PageSize::HUGE);
+            self.forget(process, around(page, PageSize::HUGE));
+        }
+    }
+}
+
+fn table_used(memory: &Memory, process: ProcessId, page: PageNumber) -> (bool, bool) {
+    memory.process(process).table.used(page).unwrap_or_default()
+}

@@ -1,0 +1,74 @@
+//! Bits of the bitmap of holes that have changed: whom that concerns is told once, with the shootdown that is
+//! due anyway if one is (paper 004, Section IV-E: "Bitmap changes will be batched with the required
+//! existing shootdowns").
+
+use octavo_types::{FrameNumber, PageNumber, PageSize};
+use rustc_hash::FxHashMap;
+
+use crate::memory::{EVERYTHING, Memory, ProcessId, base_pages};
+
+impl Memory {
+    /// Notes the bits that have changed of a process' perforated pages.
+    pub(in crate::memory) fn collect_changed_holes(&mut self, process: ProcessId) {
+        let Some(Some(of)) = self.processes.get_mut(usize::from(process.0)) else { return };
+        if !of.table.has_hole_changes() {
+            return;
+        }
+        for (page, is_punched) in of.table.take_hole_changes() {
+            self.counters.punches += u64::from(is_punched);
+            self.counters.patches += u64::from(!is_punched);
+            self.holes_changed.push((process, page));
+        }
+    }
+
+    /// Bits that have changed, and no shootdown was due anyway: a shootdown for each run of pages.
+    pub(in crate::memory) fn forget_changed_holes(&mut self) {
+        if !self.frames.hole_bitmaps().are_there() {
+            return;
+        }
+        let live: Vec<ProcessId> = self.live().collect();
+        live.into_iter().for_each(|process| self.collect_changed_holes(process));
+        let mut changed = std::mem::take(&mut self.holes_changed);
+        changed.sort_unstable();
+        changed.dedup();
+        let follows = |a: &(ProcessId, PageNumber), b: &(ProcessId, PageNumber)| {
+            a.0 == b.0 && a.1.raw() + 1 == b.1.raw()
+        };
+        for run in changed.chunk_by(follows) {
+            self.counters.hole_shootdowns += 1;
+            let (process, first) = run[0];
+            self.forget(process, first.raw()..first.raw() + run.len() as u64);
+        }
+    }
+
+    /// Frames of all shadow nodes.
+    pub(in crate::memory) fn shadows(&self) -> u64 {
+        self.processes.iter().flatten().map(|process| process.table.shadows()).sum()
+    }
+
+    /// Whether the bitmap of holes says what page tables say, and they have counted their perforated
+    /// pages.
+    pub(in crate::memory) fn check_holes(&self) -> Result<(), String> {
+        let mut holes = FxHashMap::<FrameNumber, u16>::default();
+        for process in self.live() {
+            let perforated = self.perforated_in(process, &EVERYTHING);
+            let told = self.process(process).table.perforated_pages();
+            if perforated.len() as u64 != told {
+                return Err(format!("{} pages are perforated, not {told}", perforated.len()));
+            }
+            for (region, of) in perforated {
+                let places = (0..base_pages(PageSize::HUGE)).filter(|at| of.contains(*at));
+                places.for_each(|at| *holes.entry(region.frame.plus(at)).or_insert(0) += 1);
+            }
+        }
+        let told = self.frames.hole_bitmaps().counted();
+        if holes != told {
+            return Err(format!(
+                "{} frames are holes, and {} bits are set",
+                holes.len(),
+                told.len()
+            ));
+        }
+        Ok(())
+    }
+}

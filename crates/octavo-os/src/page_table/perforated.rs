@@ -1,0 +1,239 @@
+//! Perforated pages (paper 004, Section IV-B): pages of 2 MiB with holes of 4 KiB that lie elsewhere, or
+//! have other rights, or are not there.
+//!
+//! A node of level 2 has a *shadow node* in the frame behind its own. Of a perforated page, the entry of
+//! level 2 says where the region lies, and a filter of eight bits which parts of it have holes; the
+//! entry in the shadow node leads to a node of level 1 with the entries of the holes. There, what is no
+//! hole has an empty entry, and a hole without a page one that is not present and marked as a hole.
+//!
+//! To all that asks for pages, its parts look like base pages: a part is a page of 4 KiB in its place
+//! in the region, a hole one wherever it lies. To map or unmap a part punches a hole. What is mapped in
+//! its place by an entry of its own stays a hole until it is [patched](PageTable::patch).
+//!
+//! Where there was no pair of frames for a node and its shadow, the node has none, and no entry of it
+//! becomes a perforated page.
+
+mod change;
+
+use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr};
+
+use super::entry::{ENTRIES, Entry};
+use super::{INDEX_BITS, Leaf, PageTable, ROOT, Step, Used, Walk, index, leaf};
+
+/// Base pages of one bit of a filter.
+const FILTERED: usize = ENTRIES / 8;
+/// The level of perforated pages.
+const LEVEL: u8 = 2;
+
+/// The node and index of a perforated page's entry.
+pub(super) type Of = (u32, usize);
+
+/// What a page table knows of its perforated pages beside their entries.
+#[derive(Default)]
+pub(super) struct Perforations {
+    /// How many there are.
+    pub pages: u64,
+    /// Nodes of their level, with a shadow node or without.
+    nodes: u64,
+    shadows: u64,
+    /// Base pages whose bit in the bitmap has changed, and whether a hole was punched.
+    changed: Vec<(PageNumber, bool)>,
+}
+
+/// Which of the 512 base pages of a perforated page are holes, by bits, the first in the lowest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Holes(pub [u64; 8]);
+
+impl Holes {
+    /// Whether a base page, by its place from 0, is one.
+    pub fn contains(&self, place: u64) -> bool {
+        self.0[(place / 64) as usize] >> (place % 64) & 1 != 0
+    }
+
+    /// A base page, by its place from 0, is one.
+    pub fn insert(&mut self, place: u64) {
+        self.0[(place / 64) as usize] |= 1 << (place % 64);
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// The filter: a bit for each 256 KiB, whether any is there.
+    pub fn filter(&self) -> u8 {
+        let bit = |(at, word): (usize, &u64)| u8::from(*word != 0) << at;
+        self.0.iter().enumerate().map(bit).sum()
+    }
+}
+
+/// What a walk finds of a perforated page, beside the base page that it asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Perforated {
+    /// The region as a page of 2 MiB: what is no hole lies in it.
+    pub region: Leaf,
+    /// How the region's entry says that it was used.
+    pub used: Used,
+    /// Which eighths of it have holes.
+    pub filter: u8,
+    /// The entry in the shadow node and the one in the node of holes, which a walk for a hole reads.
+    pub hole_steps: [Step; 2],
+    /// Whether the base page is a hole of this address space.
+    pub is_hole: bool,
+}
+
+impl PageTable {
+    /// How many perforated pages there are.
+    pub fn perforated_pages(&self) -> u64 {
+        self.perforations.pages
+    }
+
+    /// How many shadow nodes there are, a frame each.
+    pub fn shadows(&self) -> u64 {
+        self.perforations.shadows
+    }
+
+    /// The most frames that a copy of this page table takes.
+    pub fn frames_of_copy(&self) -> u64 {
+        let of_shadows = if self.format.has_perforated { self.perforations.nodes } else { 0 };
+        self.nodes() + of_shadows
+    }
+
+    /// The perforated page that holds a base page: its region as a page of 2 MiB, and its holes.
+    pub fn perforation(&self, page: PageNumber) -> Option<(Leaf, Holes)> {
+        let of = self.perforated_at(page)?;
+        let mut holes = Holes::default();
+        let entries = &self.nodes[self.child_of(of)].entries;
+        let is_hole = |(_, entry): &(usize, &Entry)| **entry != Entry::NONE;
+        entries.iter().enumerate().filter(is_hole).for_each(|(at, _)| holes.insert(at as u64));
+        Some((region(page, self.entry_of(of)), holes))
+    }
+
+    /// Whether a base page is a part of a perforated page and no hole of it.
+    pub fn is_part(&self, page: PageNumber) -> bool {
+        let of = self.perforated_at(page);
+        of.is_some_and(|of| self.nodes[self.child_of(of)].entries[index(page, 1)] == Entry::NONE)
+    }
+
+    /// Base pages whose bits in the bitmap have changed since the last call, and whether a hole was
+    /// punched there, or else patched.
+    pub fn take_hole_changes(&mut self) -> Vec<(PageNumber, bool)> {
+        std::mem::take(&mut self.perforations.changed)
+    }
+
+    /// Whether there are such.
+    pub fn has_hole_changes(&self) -> bool {
+        !self.perforations.changed.is_empty()
+    }
+
+    /// Whether nodes of a level have shadow nodes, if there is room for them.
+    pub(super) fn has_shadows(&self, level: u8) -> bool {
+        self.format.has_perforated && level == LEVEL
+    }
+
+    /// Frames of a new node, its shadow node with it.
+    pub(super) fn frames_of_node(&self, level: u8) -> u64 {
+        1 + u64::from(self.has_shadows(level))
+    }
+
+    /// There is one node more of a level.
+    pub(super) fn note_node(&mut self, level: u8, has_shadow: bool) {
+        self.perforations.nodes += u64::from(level == LEVEL);
+        self.perforations.shadows += u64::from(has_shadow);
+    }
+
+    /// There is one node less of a level.
+    pub(super) fn forget_node(&mut self, level: u8, has_shadow: bool) {
+        self.perforations.nodes -= u64::from(level == LEVEL);
+        self.perforations.shadows -= u64::from(has_shadow);
+    }
+
+    /// The perforated page that holds a base page.
+    pub(super) fn perforated_at(&self, page: PageNumber) -> Option<Of> {
+        if self.perforations.pages == 0 || page.raw() >= self.reach_pages() {
+            return None;
+        }
+        let mut number = ROOT;
+        for level in (LEVEL + 1..=self.format.levels).rev() {
+            number = self.nodes[number as usize].children[index(page, level)];
+            if number == ROOT {
+                return None;
+            }
+        }
+        let of = (number, index(page, LEVEL));
+        self.entry_of(of).is_perforated().then_some(of)
+    }
+
+    /// As the way down to a base page ends at a perforated page.
+    pub(super) fn reach_perforated(
+        &self,
+        page: PageNumber,
+        of: Of,
+    ) -> Result<(u32, usize, u8), u64> {
+        let (child, at) = (self.child_of(of), index(page, 1));
+        match self.nodes[child].entries[at] {
+            Entry::NONE => Ok((of.0, of.1, LEVEL)),
+            Entry::HOLE => Err(page.raw() + 1),
+            _ => Ok((child as u32, at, 1)),
+        }
+    }
+
+    /// What a walk finds that ends at a perforated page.
+    pub(super) fn walk_perforated(&self, page: PageNumber, of: Of, walk: &mut Walk) {
+        let (whole, at) = (self.entry_of(of), index(page, 1));
+        let holes = &self.nodes[self.child_of(of)];
+        let hole = holes.entries[at];
+        let is_hole = hole != Entry::NONE;
+        let beside = self.nodes[of.0 as usize].entry_addr(of.1).raw() + PageSize::BASE.bytes();
+        let shadow = Step { at: PhysAddr::new(beside), level: LEVEL };
+        walk.perforated = Some(Perforated {
+            region: region(page, whole),
+            used: whole.used(),
+            filter: whole.filter(),
+            hole_steps: [shadow, Step { at: holes.entry_addr(at), level: 1 }],
+            is_hole,
+        });
+        let (entry, level) = if is_hole { (hole, 1) } else { (whole, LEVEL) };
+        if entry.is_present() {
+            (walk.leaf, walk.used) = (Some(leaf(page, entry, level)), entry.used());
+        }
+    }
+
+    /// How a part of a perforated page was used, if it lies in `frame`; none where it is a hole.
+    pub(super) fn part_used(&self, of: Of, place: usize, frame: FrameNumber) -> Option<Used> {
+        let whole = self.entry_of(of);
+        let is_part = self.nodes[self.child_of(of)].entries[place] == Entry::NONE;
+        let lies_there = whole.frame(LEVEL).plus(place as u64) == frame;
+        is_part.then(|| if lies_there { whole.used() } else { (false, false) })
+    }
+
+    /// Adds how holes were used that lie in their places in the region from `frame` on.
+    pub(super) fn used_of_holes(&self, child: u32, frame: FrameNumber, used: &mut Used) {
+        for (at, entry) in self.nodes[child as usize].entries.iter().enumerate() {
+            if entry.is_present() && entry.frame(1) == frame.plus(at as u64) {
+                let (accessed, dirty) = entry.used();
+                *used = (used.0 | accessed, used.1 | dirty);
+            }
+        }
+    }
+
+    fn entry_of(&self, of: Of) -> Entry {
+        self.nodes[of.0 as usize].entries[of.1]
+    }
+
+    fn set_entry(&mut self, of: Of, entry: Entry) {
+        self.nodes[of.0 as usize].set(of.1, entry);
+    }
+
+    /// The node of the holes of a perforated page.
+    fn child_of(&self, of: Of) -> usize {
+        self.nodes[of.0 as usize].children[of.1] as usize
+    }
+}
+
+/// The region of a perforated page as a page of 2 MiB.
+fn region(page: PageNumber, entry: Entry) -> Leaf {
+    let first = PageNumber::new(page.raw() >> INDEX_BITS << INDEX_BITS);
+    let (frame, rights) = (entry.frame(LEVEL), entry.rights());
+    Leaf { page: first, frame, size: PageSize::HUGE, rights }
+}

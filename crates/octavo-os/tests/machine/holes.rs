@@ -1,0 +1,79 @@
+//! What a TLB that holds everything knows of perforated pages.
+
+use std::collections::BTreeMap;
+
+use octavo_os::vmas::Pages;
+use octavo_os::{Memory, ProcessId};
+use octavo_types::{FrameNumber, PageNumber};
+
+/// Entries of perforated pages and of their bitmaps, and nodes of holes.
+#[derive(Default)]
+pub struct KeptHoles {
+    /// By region of 512 pages: its first frame, filter, and whether stores are allowed.
+    pages: BTreeMap<(ProcessId, u64), (FrameNumber, u8, bool)>,
+    /// By 32 pages.
+    words: BTreeMap<(ProcessId, u64), u32>,
+    /// By region, the shadow node and the node of holes.
+    nodes: BTreeMap<(ProcessId, u64), [FrameNumber; 2]>,
+}
+
+impl KeptHoles {
+    /// A page has been walked.
+    pub fn walked(&mut self, memory: &Memory, process: ProcessId, page: PageNumber) {
+        let walk = memory.process(process).table.walk(page);
+        let Some(perforated) = walk.perforated else { return };
+        let region = perforated.region;
+        let key = (process, page.raw() / 512);
+        self.pages.insert(key, (region.frame, perforated.filter, region.rights.write));
+        self.nodes.insert(key, perforated.hole_steps.map(|step| step.at.frame()));
+        let word = memory.frames.hole_bitmaps().word(region.frame_of(page));
+        // What is kept is not read again.
+        let word = *self.words.entry((process, page.raw() / 32)).or_insert(word);
+        let bit = word >> (page.raw() % 32) & 1 != 0;
+        let filtered = perforated.filter >> (page.raw() % 512 / 64) & 1 == 0;
+        assert!(bit || !perforated.is_hole, "a hole has its bit");
+        assert!(!filtered || !perforated.is_hole, "a hole has its bit in the filter");
+    }
+
+    /// What these pages had is stale.
+    pub fn forget(&mut self, process: ProcessId, pages: &Pages) {
+        let overlaps = |of: ProcessId, number: u64, log2: u32| {
+            let (start, end) = (number << log2, (number + 1) << log2);
+            of == process && start < pages.end && pages.start < end
+        };
+        self.pages.retain(|(of, region), _| !overlaps(*of, *region, 9));
+        self.nodes.retain(|(of, region), _| !overlaps(*of, *region, 9));
+        self.words.retain(|(of, word), _| !overlaps(*of, *word, 5));
+    }
+
+    /// A process is over.
+    pub fn end(&mut self, process: ProcessId) {
+        self.forget(process, &(0..u64::MAX));
+    }
+
+    /// Whatever is no hole by what is kept is mapped in its place.
+    pub fn check(&self, memory: &Memory) {
+        for ((process, region), (frame, filter, write)) in &self.pages {
+            for at in 0..512 {
+                let page = PageNumber::new(region * 512 + at);
+                let filtered = filter >> (at / 64) & 1 == 0;
+                let word = self.words.get(&(*process, page.raw() / 32));
+                let is_part = word.is_some_and(|word| word >> (at % 32) & 1 == 0);
+                if filtered || is_part {
+                    let table = &memory.process(*process).table;
+                    // Else a store that it may not serve would come to it again and again.
+                    assert!(table.is_part(page), "{page:?} is stale: it is a hole now");
+                    let leaf = table.leaf(page);
+                    let leaf = leaf.unwrap_or_else(|| panic!("{page:?} is stale: no hole"));
+                    assert_eq!(leaf.frame_of(page), frame.plus(at), "{page:?} is stale: no hole");
+                    assert!(leaf.rights.write || !write, "{page:?} is stale: no stores now");
+                }
+            }
+        }
+        for ((process, region), nodes) in &self.nodes {
+            let walk = memory.process(*process).table.walk(PageNumber::new(region * 512));
+            let now = walk.perforated.expect("it is perforated still").hole_steps;
+            assert_eq!(now.map(|step| step.at.frame()), *nodes, "nodes of {region} are stale");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! When perforated pages are made, and what becomes of them.
+
+use octavo_os::frames::{Frames, Holder, MemoryShape, Order};
+use octavo_os::page_table::Format;
+use octavo_os::policy::{PerforatedConfig, PolicyConfig, ReserveWhen, ThpConfig};
+use octavo_os::{Access, Memory, Os, ProcessId};
+use octavo_types::VirtAddr;
+use octavo_types::{AddrRange, Event, FrameNumber, MapSource, PageNumber, PageSize, Protection};
+
+const STAYS: Holder = Holder::Foreign { movable: false };
+const MOVES: Holder = Holder::Foreign { movable: true };
+
+fn page(raw: u64) -> PageNumber {
+    PageNumber::new(raw)
+}
+
+/// Eight regions. The first is free but for a frame that stays; each other one has these frames, by
+/// place, held so.
+fn fragmented(held: &[(u64, Holder)], config: PerforatedConfig) -> (Os, ProcessId) {
+    let mut frames = Frames::new(MemoryShape::new(8 * 512, Order::LINUX).unwrap());
+    let mut take = |frame: u64, holder| {
+        assert!(frames.allocate_at(FrameNumber::new(frame), Order::BASE, holder));
+    };
+    (0..512).step_by(2).for_each(|at| take(at, STAYS));
+    for region in 1..8 {
+        held.iter().for_each(|(place, holder)| take(region * 512 + place, *holder));
+    }
+    started(frames, config)
+}
+
+fn started(frames: Frames, config: PerforatedConfig) -> (Os, ProcessId) {
+    let format = Format { has_perforated: true, ..Format::default() };
+    let memory = Memory::new(frames, &[PageSize::HUGE], format);
+    let mut os = Os::new(memory, PolicyConfig::Perforated(config).build());
+    let process = os.spawn().unwrap();
+    let range = AddrRange::new(VirtAddr::new(0), 8 << 21);
+    let (protection, source) = (Protection::from_bits(3), MapSource::Anonymous);
+    os.event(process, &Event::Map { range, protection, source, flags: 2 }).unwrap();
+    (os, process)
+}
+
+/// Touches a page; whether it lies in a perforated page, and how many holes that has.
+fn touch(os: &mut Os, process: ProcessId, at: u64) -> Option<u32> {
+    os.fault(process, page(at), Access::Store).unwrap();
+    assert_eq!(os.memory().check(), Ok(()));
+    let table = &os.memory().process(process).table;
+    assert!(table.leaf(page(at)).is_some());
+    table.perforation(page(at)).map(|(_, holes)| holes.count())
+}
+
+fn holes(places: impl Iterator<Item = u64>, holder: Holder) -> Vec<(u64, Holder)> {
+    places.map(|place| (place, holder)).collect()
+}
+
+/// Section III-C: "When <25% of a 2MB region is non-movable and at most 4 of 8 filter bits are set".
+#[test]
+fn regions_are_chosen_by_the_rule_of_the_paper() {
+    let usual = PerforatedConfig::default();
+    let made = |held: &[(u64, Holder)], config| {
+        let (mut os, process) = fragmented(held, config);
+        touch(&mut os, process, 512)
+    };
+    assert_eq!(made(&[], usual), None, "a free block is a huge page");
+    assert_eq!(made(&holes(0..127, STAYS), usual), Some(127));
+    assert_eq!(made(&holes(0..128, STAYS), usual), None, "a quarter is too much");
+    let more = PerforatedConfig { max_immovable_percent: 26, ..usual };
+    assert_eq!(made(&holes(0..128, STAYS), more), Some(128));
+    let eighths = |count: u64| holes((0..count).map(|eighth| eighth * 64 + 7), STAYS);
+    assert_eq!(made(&eighths(4), usual), Some(4));
+    assert_eq!(made(&eighths(5), usual), None);
+    let more = PerforatedConfig { max_filter_bits: 5, ..usual };
+    assert_eq!(made(&eighths(5), more), Some(5));
+}
+
+#[test]
+fn what_can_be_moved_moves_away() {
+    let mut held = holes(0..300, MOVES);
+    held.push((310, STAYS));
+    let (mut os, process) = fragmented(&held, PerforatedConfig::default());
+    let before = os.memory().frames.used_frames(MOVES);
+    assert_eq!(touch(&mut os, process, 512), Some(1));
+    assert_eq!(os.memory().frames.used_frames(MOVES), before);
+    assert_eq!(os.memory().counters.frames_compacted, 300);
+}
+
+/// Section VI: "it can choose whether the hole pages are allocated at this point or lazily on subsequent
+/// faults"; to allocate one needs no shootdown.
+#[test]
+fn holes_get_their_pages_at_once_or_when_they_are_touched() {
+    let held = holes(0..8, STAYS);
+    for (hole_pages, mapped) in [(ReserveWhen::Touched, 504), (ReserveWhen::Mapped, 512)] {
+        let config = PerforatedConfig { hole_pages, ..PerforatedConfig::default() };
+        let (mut os, process) = fragmented(&held, config);
+        assert_eq!(touch(&mut os, process, 512 + 9), Some(8));
+        assert_eq!(os.memory().leaves(process, &(512..1024)).len(), mapped);
+        os.take_stale();
+        if hole_pages == ReserveWhen::Touched {
+            assert_eq!(touch(&mut os, process, 512 + 3), Some(8));
+        }
+        assert_eq!(os.take_stale(), [], "no bit has changed");
+        let table = &os.memory().process(process).table;
+        let (region, _) = table.perforation(page(512)).unwrap();
+        let leaf = table.leaf(page(512 + 3)).unwrap();
+        assert_ne!(leaf.frame, region.frame_of(page(512 + 3)));
+    }
+}
+
+/// "The perforated page could reserve a whole large page, but actually map (and patch the holes) when the
+/// regular pages are actually touched": a shootdown each.
+#[test]
+fn untouched_pages_are_holes_that_are_patched_when_they_are_touched() {
+    let scan = ThpConfig { scan_every_instructions: 1, ..ThpConfig::default() };
+    let config =
+        PerforatedConfig { unused_are_holes: true, huge: scan, ..PerforatedConfig::default() };
+    let frames = Frames::new(MemoryShape::new(8 * 512, Order::LINUX).unwrap());
+    let (mut os, process) = started(frames, config);
+    assert_eq!(touch(&mut os, process, 512), Some(511));
+    os.take_stale();
+    for at in 1..512 {
+        let data = os.memory().frames.used_frames(Holder::Data);
+        assert_eq!((data, touch(&mut os, process, 512 + at)), (at, Some(511 - at as u32)));
+        assert_eq!(os.take_stale().len(), 1);
+    }
+    assert_eq!(os.memory().frames.used_frames(Holder::Reserved), 0);
+    os.background(1);
+    assert_eq!(os.memory().process(process).table.leaf(page(512)).unwrap().size, PageSize::HUGE);
+    assert_eq!(os.memory().check(), Ok(()));
+    // What is reserved goes with its mapping.
+    assert_eq!(touch(&mut os, process, 1024), Some(511));
+    let range = AddrRange::new(VirtAddr::new(0), 8 << 21);
+    os.event(process, &Event::Unmap { range }).unwrap();
+    assert_eq!(os.memory().frames.used_frames(Holder::Reserved), 0);
+    assert_eq!(os.memory().check(), Ok(()));
+}
+
+#[test]
+fn holes_are_patched_when_their_places_can_be_vacated() {
+    let scan = ThpConfig { scan_every_instructions: 1, ..ThpConfig::default() };
+    let config = PerforatedConfig {
+        hole_pages: ReserveWhen::Mapped,
+        huge: scan,
+        ..PerforatedConfig::default()
+    };
+    let (mut os, process) = fragmented(&holes(0..8, STAYS), config);
+    assert_eq!(touch(&mut os, process, 512), Some(8));
+    let (region, _) = os.memory().process(process).table.perforation(page(512)).unwrap();
+    for at in 0..8 {
+        let frames = &mut os.memory_mut().frames;
+        if at % 2 == 0 {
+            frames.free(region.frame.plus(at), Order::BASE);
+        } else {
+            frames.change_holder(region.frame.plus(at), Order::BASE, MOVES);
+        }
+    }
+    os.background(1);
+    assert_eq!(os.memory().counters.patches, 8);
+    assert_eq!(os.memory().process(process).table.leaf(page(512)).unwrap().size, PageSize::HUGE);
+    assert_eq!(os.memory().check(), Ok(()));
+}
+
+/// What would split a huge page punches holes; and a page that has too few parts is split.
+#[test]
+fn stores_after_a_fork_and_unmapped_parts_punch_holes() {
+    let scan = ThpConfig { scan_every_instructions: 1, max_ptes_none: 0, ..ThpConfig::default() };
+    let config = PerforatedConfig { huge: scan, ..PerforatedConfig::default() };
+    let frames = Frames::new(MemoryShape::new(8 * 512, Order::LINUX).unwrap());
+    let (mut os, process) = started(frames, config);
+    assert_eq!(touch(&mut os, process, 512), None);
+    let child = os.fork(process).unwrap();
+    assert_eq!(touch(&mut os, process, 600), Some(1));
+    assert_eq!(os.memory().counters.bytes_copied, 4096);
+    assert_eq!(touch(&mut os, child, 700), Some(1), "each has its own holes");
+    assert_eq!(os.memory().frames.used_frames(Holder::Data), 514);
+    assert_eq!(os.memory().counters.splits, 0);
+    os.end(child);
+    let range = AddrRange::new(VirtAddr::new(512 << 12), 400 << 12);
+    os.event(process, &Event::Unmap { range }).unwrap();
+    let perforation = os.memory().process(process).table.perforation(page(1000));
+    assert_eq!(perforation.unwrap().1.count(), 400);
+    let range = AddrRange::new(VirtAddr::new(912 << 12), 95 << 12);
+    os.event(process, &Event::Unmap { range }).unwrap();
+    os.background(1);
+    assert!(os.memory().process(process).table.perforation(page(1010)).is_none());
+    assert_eq!(os.memory().leaves(process, &(512..1024)).len(), 17);
+    assert_eq!((os.memory().counters.splits, os.memory().check()), (1, Ok(())));
+}
