@@ -11,7 +11,7 @@ from octavo import _core
 from octavo.configuration import KERNEL_NOTE, SHARED_THREADS_NOTE, Scope, resolve_scope
 from octavo.errors import UsageError
 from octavo.execution_time import SIMULATED, Measured, read_measured
-from octavo.machine_configs import Setting, check_texts, setting_texts
+from octavo.machine_configs import Setting, check_texts, setting_texts, toml_value
 from octavo.turns import Processes, choose_processes, turns_note
 
 if TYPE_CHECKING:
@@ -30,6 +30,11 @@ ADDITIVE_NOTE = (
 SYSTEM_NOTE = (
     "The operating system's work (faults, zeroing, copying, promotions) is counted and costs no "
     "cycles."
+)
+GUEST_NOTE = (
+    "Programs run in the guest of a virtual machine: the machine's memory and policies are the "
+    "guest's, and the host has its own. Exits to the host are counted and cost no cycles, and the "
+    "guest's operating system touches no memory but page tables."
 )
 OWN_NOTE = (
     "Each design has an operating system, a memory and caches of its own, and each process image "
@@ -76,6 +81,11 @@ class SimConfiguration(Scope):
         return None if self.processes == "apart" else self.quantum_instructions
 
     @property
+    def is_virtualised(self) -> bool:
+        """Whether programs run in a guest."""
+        return "host" in self.machine
+
+    @property
     def counts_instructions(self) -> str | None:
         """The option that wants a trace to have instructions, if any does."""
         if self.processes != "apart":
@@ -119,6 +129,7 @@ class SimConfiguration(Scope):
             SIMULATED,
             *([] if self.measured is None else [self.measured.note()]),
             SYSTEM_NOTE,
+            *([GUEST_NOTE] if self.is_virtualised else []),
             *self._sharing_notes(),
             self._threads_note(),
             KERNEL_NOTE,
@@ -157,6 +168,8 @@ def configure_sim(
     warm_up: int = 0,
     interval: int | None = None,
     check: bool = False,
+    virtualised: bool = False,
+    host_policy: str | None = None,
     perf_4k: str | None = None,
     perf_thp: str | None = None,
     processes: str = "apart",
@@ -165,14 +178,16 @@ def configure_sim(
 ) -> SimConfiguration:
     """Checks the choices against each other and fills in the defaults. Raises UsageError.
 
-    `settings` change the machine, as `{"tlb.l2.main.entries": 2048}` or as `KEY=VALUE`. `scope` is
-    what `octavo.configuration.resolve_scope` takes.
+    `settings` change the machine, as `{"tlb.l2.main.entries": 2048}` or as `KEY=VALUE`.
+    `virtualised` gives it a host, and so does `host_policy`, which is that host's. `scope` is what
+    `octavo.configuration.resolve_scope` takes.
     """
     resolved = resolve_scope(**scope)
     at_turns, quantum_instructions = choose_processes(processes, quantum)
     measured = read_measured(perf_4k, perf_thp, designs)
     if isinstance(settings, Mapping):
         settings = setting_texts(settings)
+    settings = [*_host_settings(virtualised, host_policy), *settings]
     chosen = tuple(dict.fromkeys(designs))
     if not all(chosen) or not chosen:
         names = ", ".join(name for name, _ in _core.designs())
@@ -213,6 +228,14 @@ def configure_sim(
         core_analysis=analysis,
         **resolved,
     )
+
+
+def _host_settings(virtualised: bool, policy: str | None) -> Iterator[str]:
+    """What gives a machine a host."""
+    if virtualised or policy is not None:
+        yield "host=usual"
+    if policy is not None:
+        yield f"host.policy={toml_value(policy)}"
 
 
 def names_in(texts: Iterable[str]) -> list[str]:

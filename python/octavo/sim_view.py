@@ -168,26 +168,30 @@ def _measures(first: Simulated) -> Iterator[_Measure]:
     yield _os("faults", "faults")
     yield _bytes("zeroed", "bytes_zeroed")
     yield _os("promotions", "promotions", is_marked=False)
+    if ("host.os", "faults") in first.counts:
+        yield _bytes("memory of the host, resident at most", "peak_resident_bytes", "host.os")
+        yield _os("faults of the host", "faults", component="host.os")
+        yield _os("walks that found a page splintered", "splintered", component="walker")
 
 
 def _misses_of(level: str) -> Callable[[Simulated], Value]:
     return lambda one: one.misses(level)
 
 
-def _os(name: str, counter: str, *, is_marked: bool = True) -> _Measure:
+def _os(name: str, counter: str, *, component: str = "os", is_marked: bool = True) -> _Measure:
     return _Measure(
         name,
-        lambda one: one.count("os", counter),
+        lambda one: one.count(component, counter),
         format_count,
         is_marked=is_marked,
         needs_end=False,
     )
 
 
-def _bytes(name: str, counter: str) -> _Measure:
+def _bytes(name: str, counter: str, component: str = "os") -> _Measure:
     return _Measure(
         name,
-        lambda one: one.count("os", counter),
+        lambda one: one.count(component, counter),
         lambda value: format_bytes(round(value)),
         needs_end=False,
     )

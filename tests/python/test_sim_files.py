@@ -57,6 +57,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "unified": octavo.sim(TRACE, "r3000", ["base4k"]),
         "measured": octavo.sim(TRACE, **measured_files(folder)),
         "no instructions": octavo.sim(plain),
+        "virtualised": octavo.sim(TRACE, virtualised=True, host_policy="base"),
         "stopped": octavo.sim(TRACE, settings=["memory.bytes=4MiB"]),
         "several processes": sim_result(several, configure_sim(designs=["base4k"])),
     }
@@ -123,11 +124,11 @@ def test_every_counter_is_explained(documents: dict[str, Any]) -> None:
         if "design" in row
     }
     named = {
-        (re.sub(r"^os\.pages\.\d.*", "os.pages.SIZE", walker), counter)
+        (re.sub(r"^(.*)os\.pages\.\d.*", r"\1os.pages.SIZE", walker), counter)
         for component, counter in told
-        for walker in [re.sub(r"^walker\.cache\.l\d$", "walker.cache.lN", component)]
+        for walker in [re.sub(r"^(walker\..*)cache\.l\d$", r"\1cache.lN", component)]
     }
-    arrays = {of for of in named if re.fullmatch(r"tlb\.l\w+\.\w+", of[0])}
+    arrays = {of for of in named if re.fullmatch(r"tlb\.(l\w+|nested)\.\w+", of[0])}
     assert {counter for _, counter in arrays} == COUNTED
     assert not named - arrays - explained
     some_designs_have = {"bytes_mapped_untouched", "fallbacks", "compactions", "frames_compacted"}

@@ -1,15 +1,17 @@
 //! What a machine must be like.
 
 mod arrays;
+mod host;
 mod memory;
 mod softvm;
 
+use indexmap::IndexMap;
 use octavo_types::PageSize;
 
 use crate::error::WrongValue;
 use crate::types::{
     CacheConfigs, CoreConfig, Fill, MachineConfig, PageSizes, TlbArray, TlbConfig, TlbLevel,
-    WalkerConfig,
+    WalkCache, WalkerConfig,
 };
 use arrays::{Sized, check_geometry};
 
@@ -44,16 +46,22 @@ impl MachineConfig {
     pub(crate) fn check_with(&self, is_later: &IsLater<'_>) -> Result<(), WrongValue> {
         check_name(&self.name)?;
         check_core(&self.core)?;
-        memory::check(&self.memory, is_later)?;
+        memory::check("memory", &self.memory, is_later)?;
         let levels = self.page_table.levels;
-        if !(4..=5).contains(&levels) {
-            return Err(WrongValue::new("page_table.levels", levels, "give 4 or 5"));
-        }
+        check_levels("page_table", levels)?;
         check_tlb(&self.tlb, is_later)?;
         check_walker(&self.walker, levels, is_later)?;
         check_caches(&self.cache, is_later)?;
-        softvm::check(self, is_later)
+        softvm::check(self, is_later)?;
+        self.host.as_ref().map_or(Ok(()), |host| host::check(host, is_later))
     }
+}
+
+fn check_levels(key: &str, levels: u8) -> Result<(), WrongValue> {
+    if (4..=5).contains(&levels) {
+        return Ok(());
+    }
+    Err(WrongValue::new(format!("{key}.levels"), levels, "give 4 or 5"))
 }
 
 fn check_name(name: &str) -> Result<(), WrongValue> {
@@ -87,22 +95,31 @@ fn check_latency(key: &str, given: u32) -> Result<(), WrongValue> {
 
 fn check_tlb(tlb: &TlbConfig, is_later: &IsLater<'_>) -> Result<(), WrongValue> {
     for (name, level) in tlb.levels() {
-        let key = format!("tlb.{name}");
-        let is_first = name != "l2";
-        check_latency(&format!("{key}.hit_latency_cycles"), level.hit_latency_cycles)?;
-        if is_first && level.fill == Fill::Victim {
-            let advice = "give \"all\": there is no level before it whose victims it could take";
-            return Err(WrongValue::new(format!("{key}.fill"), "\"victim\"", advice));
-        }
-        check_count(&key, level.arrays.len(), 1)?;
-        for (array, config) in &level.arrays {
-            check_array_name(&key, array)?;
-            check_array(&format!("{key}.{array}"), config, is_later)?;
-        }
-        if is_first && !holds_base_pages(level) {
-            let advice = format!("give one of its arrays page_sizes with \"{}\"", PageSize::BASE);
-            return Err(WrongValue::of_table(key, advice));
-        }
+        check_level(&format!("tlb.{name}"), level, name != "l2", is_later)?;
+    }
+    Ok(())
+}
+
+/// A level, which every reference looks up first or only what another one has missed.
+fn check_level(
+    key: &str,
+    level: &TlbLevel,
+    is_first: bool,
+    is_later: &IsLater<'_>,
+) -> Result<(), WrongValue> {
+    check_latency(&format!("{key}.hit_latency_cycles"), level.hit_latency_cycles)?;
+    if is_first && level.fill == Fill::Victim {
+        let advice = "give \"all\": there is no level before it whose victims it could take";
+        return Err(WrongValue::new(format!("{key}.fill"), "\"victim\"", advice));
+    }
+    check_count(key, level.arrays.len(), 1)?;
+    for (array, config) in &level.arrays {
+        check_array_name(key, array)?;
+        check_array(&format!("{key}.{array}"), config, is_later)?;
+    }
+    if is_first && !holds_base_pages(level) {
+        let advice = format!("give one of its arrays page_sizes with \"{}\"", PageSize::BASE);
+        return Err(WrongValue::of_table(key, advice));
     }
     Ok(())
 }
@@ -162,20 +179,29 @@ fn check_walker(
 ) -> Result<(), WrongValue> {
     check_range("walker.walkers", walker.walkers, 1, MAX_WALKERS)?;
     check_latency("walker.overhead_cycles", walker.overhead_cycles)?;
-    check_count("walker.caches", walker.caches.len(), 0)?;
-    for (place, (name, cache)) in walker.caches.iter().enumerate() {
-        check_array_name("walker.caches", name)?;
-        let key = format!("walker.caches.{name}");
+    check_walk_caches("walker.caches", &walker.caches, page_table_levels, is_later)
+}
+
+fn check_walk_caches(
+    key: &str,
+    caches: &IndexMap<String, WalkCache>,
+    page_table_levels: u8,
+    is_later: &IsLater<'_>,
+) -> Result<(), WrongValue> {
+    check_count(key, caches.len(), 0)?;
+    for (place, (name, cache)) in caches.iter().enumerate() {
+        check_array_name(key, name)?;
+        let own = format!("{key}.{name}");
         if !(2..=page_table_levels).contains(&cache.level) {
             let advice = format!("give 2 to {page_table_levels}; level 1 has leaves only");
-            return Err(WrongValue::new(format!("{key}.level"), cache.level, advice));
+            return Err(WrongValue::new(format!("{own}.level"), cache.level, advice));
         }
-        let mut before = walker.caches.iter().take(place);
+        let mut before = caches.iter().take(place);
         if let Some((other, _)) = before.find(|(_, other)| other.level == cache.level) {
-            let advice = format!("give another level: walker.caches.{other} is of this one");
-            return Err(WrongValue::new(format!("{key}.level"), cache.level, advice));
+            let advice = format!("give another level: {key}.{other} is of this one");
+            return Err(WrongValue::new(format!("{own}.level"), cache.level, advice));
         }
-        check_geometry(&Sized::entries(&key, cache.entries, cache.ways), is_later)?;
+        check_geometry(&Sized::entries(&own, cache.entries, cache.ways), is_later)?;
     }
     Ok(())
 }

@@ -13,8 +13,9 @@ use octavo_os::frames::{MemoryShape, MemorySizeError, Order};
 use octavo_types::PageSize;
 
 use crate::types::{
-    CacheConfigs, CacheLevel, FirstLevel, FragmentationConfig, HoleGroup, MachineConfig,
-    MemoryConfig, TlbArray, TlbConfig, TlbLevel, VirtualCacheLevel, WalkCache, WalkerConfig,
+    CacheConfigs, CacheLevel, FirstLevel, FragmentationConfig, HoleGroup, HostConfig,
+    MachineConfig, MemoryConfig, TlbArray, TlbConfig, TlbLevel, VirtualCacheLevel, WalkCache,
+    WalkerConfig,
 };
 
 impl MachineConfig {
@@ -164,6 +165,13 @@ impl WalkerConfig {
     /// The page-walk caches, in the order in which they are written.
     pub fn walk_caches(&self) -> Vec<WalkCacheConfig> {
         self.caches.values().map(WalkCache::config).collect()
+    }
+}
+
+impl HostConfig {
+    /// The walk caches of its table, in the order in which they are written.
+    pub fn walk_caches(&self) -> Vec<WalkCacheConfig> {
+        self.walk_caches.values().map(WalkCache::config).collect()
     }
 }
 

@@ -10,6 +10,7 @@
 mod check;
 mod error;
 mod hardware;
+mod host;
 mod node;
 mod presets;
 mod resolve;
@@ -22,7 +23,7 @@ pub use presets::preset_names;
 pub use resolve::{Resolved, resolve, resolve_text};
 pub use types::{
     AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
-    HoleGroup, IncreasedRights, KernelConfig, MachineConfig, MemoryConfig, PageSizes,
+    HoleGroup, HostConfig, IncreasedRights, KernelConfig, MachineConfig, MemoryConfig, PageSizes,
     PageTableConfig, SoftTlbConfig, SoftvmConfig, SoftvmCycles, TlbArray, TlbConfig, TlbLevel,
-    VirtualCacheLevel, WalkCache, WalkerConfig, Ways, WriteBackTranslation,
+    TlbsHold, VirtualCacheLevel, WalkCache, WalkerConfig, Ways, WriteBackTranslation,
 };

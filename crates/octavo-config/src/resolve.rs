@@ -9,6 +9,7 @@ use toml_edit::{DocumentMut, Item, Value};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::error::{MachineError, WrongValue};
+use crate::host;
 use crate::node::Node;
 use crate::presets::{PRESETS, preset_names};
 use crate::tree::Tree;
@@ -102,6 +103,7 @@ fn finish<S: AsRef<str>>(mut tree: Tree, settings: &[S]) -> Result<Resolved, Mac
     for setting in settings {
         tree.set(SETTING, setting.as_ref())?;
     }
+    host::settle(&mut tree.tables);
     let wrong = |wrong: WrongValue| MachineError::new(tree.origin(&wrong.key), wrong);
     let read = serde_path_to_error::deserialize(Node::Table(&tree.tables));
     let config: MachineConfig = read.map_err(|error| {

@@ -4,6 +4,7 @@ use octavo_types::spelling::quoted;
 use toml_edit::{DocumentMut, Item, Key, Table, TableLike, Value};
 
 use crate::error::MachineError;
+use crate::host::{self, HOST, USUAL};
 use crate::node::NONE;
 
 /// The key whose value decides which others its table has.
@@ -23,14 +24,12 @@ pub struct Tree {
 impl Tree {
     /// The tables of a text, which `origin` is the name of.
     pub fn parse(origin: &str, text: &str) -> Result<Self, MachineError> {
-        let document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
+        let tables = plain_tables(text).map_err(|error| {
             let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or("");
             let line = before.matches('\n').count();
             let what = quoted(error.message());
             MachineError::new(origin, format!("it is no TOML: line {}: {what}", line + 1))
         })?;
-        let mut tables = document.into_table();
-        settle(&mut tables);
         Ok(Tree { tables, base: origin.to_owned(), origins: Vec::new() })
     }
 
@@ -51,9 +50,7 @@ impl Tree {
 
     /// What a file says, over these tables.
     pub fn lay_over(&mut self, file: Tree) {
-        let mut given = Vec::new();
-        merge(&mut self.tables, &file.tables, "", &mut given);
-        self.origins.extend(given.into_iter().map(|key| (key, file.base.clone())));
+        self.lay_table_over(&file.tables, &file.base);
     }
 
     /// Puts comments before all others.
@@ -98,10 +95,15 @@ impl Tree {
         value.decor_mut().set_suffix(format!("  # {origin}"));
         table.insert(&last, Item::Value(value));
         settle(&mut file);
-        let mut given = Vec::new();
-        merge(&mut self.tables, &file, "", &mut given);
-        self.origins.extend(given.into_iter().map(|key| (key, origin.to_owned())));
+        self.lay_table_over(&file, origin);
         Ok(())
+    }
+
+    fn lay_table_over(&mut self, over: &Table, origin: &str) {
+        host::prepare(&mut self.tables, over);
+        let mut given = Vec::new();
+        merge(&mut self.tables, over, "", &mut given);
+        self.origins.extend(given.into_iter().map(|key| (key, origin.to_owned())));
     }
 
     /// `tlb.l2.entries` means `tlb.l2.main.entries` where `main` is the only array.
@@ -175,6 +177,13 @@ fn overlap(one: &str, other: &str) -> bool {
     within(one, other) || within(other, one)
 }
 
+/// The tables of a text, all plain ones.
+pub fn plain_tables(text: &str) -> Result<Table, toml_edit::TomlError> {
+    let mut tables = text.parse::<DocumentMut>()?.into_table();
+    settle(&mut tables);
+    Ok(tables)
+}
+
 /// Makes all tables plain ones, in the order in which they are written.
 fn settle(table: &mut Table) {
     table.set_dotted(false);
@@ -203,6 +212,8 @@ fn merge(base: &mut Table, over: &Table, prefix: &str, given: &mut Vec<String>) 
                 base.remove(key);
                 given.push(path);
             }
+            // What is said of it already stays.
+            (Some(Item::Table(_)), item) if path == HOST && item.as_str() == Some(USUAL) => {}
             (Some(Item::Table(inner)), Item::Table(table)) if !changes_kind(inner, table) => {
                 merge(inner, table, &path, given);
             }

@@ -2,9 +2,9 @@
 
 use octavo_config::{
     AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
-    HoleGroup, IncreasedRights, KernelConfig, MachineConfig, MemoryConfig, PageSizes,
+    HoleGroup, HostConfig, IncreasedRights, KernelConfig, MachineConfig, MemoryConfig, PageSizes,
     PageTableConfig, SoftTlbConfig, SoftvmConfig, SoftvmCycles, TlbArray, TlbConfig, TlbLevel,
-    VirtualCacheLevel, WalkCache, WalkerConfig, Ways, WriteBackTranslation, preset_names,
+    TlbsHold, VirtualCacheLevel, WalkCache, WalkerConfig, Ways, WriteBackTranslation, preset_names,
     resolve_text,
 };
 use octavo_hw::{PteEntry, Replacement};
@@ -203,6 +203,22 @@ fn softvm(least_bytes: u64) -> impl Strategy<Value = SoftvmConfig> {
     )
 }
 
+fn host() -> impl Strategy<Value = HostConfig> {
+    let policy = select(vec!["design", "base", "thp:max_ptes_none=0", "fixed:size=32KiB"]);
+    let tlbs_hold = select(vec![TlbsHold::Final, TlbsHold::Halves]);
+    let walks = (4u8..=5).prop_flat_map(|levels| (Just(levels), walker(levels)));
+    (policy, tlbs_hold, memory(), walks, option::of(first_level())).prop_map(
+        |(policy, tlbs_hold, memory, (levels, walker), tlb)| HostConfig {
+            policy: policy.to_owned(),
+            tlbs_hold: if tlb.is_some() { tlbs_hold } else { TlbsHold::Final },
+            memory,
+            page_table: PageTableConfig { levels },
+            tlb,
+            walk_caches: walker.caches,
+        },
+    )
+}
+
 fn machine() -> impl Strategy<Value = MachineConfig> {
     let core = (1u32..=256, 0.001f64..1000.0, any::<bool>()).prop_map(|(count, base_cpi, tags)| {
         let address_spaces = if tags { AddressSpaces::Tagged } else { AddressSpaces::Flushed };
@@ -214,19 +230,23 @@ fn machine() -> impl Strategy<Value = MachineConfig> {
         let line_bytes = cache.line_bytes;
         (Just(cache), softvm(line_bytes))
     });
-    (texts, core, memory(), walks, tlb(), caches).prop_map(
-        |((name, description, source), core, memory, (levels, walker), tlb, (cache, softvm))| {
+    let hardware = (walks, tlb(), caches);
+    (texts, core, memory(), hardware, option::of(host())).prop_map(
+        |((name, description, source), core, memory, hardware, host)| {
+            let ((levels, walker), tlb, (cache, softvm)) = hardware;
+            let page_table = PageTableConfig { levels };
             MachineConfig {
                 name,
                 description,
                 source,
                 core,
                 memory,
-                page_table: PageTableConfig { levels },
+                page_table,
                 tlb,
                 walker,
                 cache,
                 softvm,
+                host,
             }
         },
     )

@@ -90,6 +90,7 @@ fn main() {
     let config = |designs: &[String]| SimConfig {
         machine: machine.clone(),
         start: machine.memory.start().expect("a preset's").into(),
+        host_start: None,
         designs: designs.iter().map(|name| parse(name)).collect(),
         native_layout: false,
         warm_up_instructions: 0,

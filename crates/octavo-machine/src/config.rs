@@ -1,6 +1,6 @@
 //! What the engine makes of a machine's description.
 
-use octavo_config::{FirstLevel, MachineConfig, SoftvmConfig, TlbConfig};
+use octavo_config::{FirstLevel, MachineConfig, SoftvmConfig, TlbConfig, TlbsHold};
 use octavo_hw::{CacheError, GeometryError, VirtualCacheError, WalkCacheError};
 use octavo_os::frames::MemorySizeError;
 use octavo_os::frames::fragmentation::FragmentationError;
@@ -23,6 +23,26 @@ pub enum ConfigError {
         level: &'static str,
         /// What is wrong.
         error: GeometryError,
+    },
+    /// The nested TLB.
+    #[error("host.tlb: {0}")]
+    NestedTlb(GeometryError),
+    /// A host that cannot be, or a policy of it.
+    #[error("host.{0}")]
+    Host(Box<ConfigError>),
+    /// Hardware that knows no guests.
+    #[error("{hardware} does not translate for a guest: leave the host out (host = none)")]
+    NoGuest {
+        /// Its name.
+        hardware: &'static str,
+    },
+    /// A policy of the host that the design cannot have.
+    #[error("policy = {policy}: {why}")]
+    HostPolicy {
+        /// As asked for.
+        policy: String,
+        /// What is wrong, and what to give instead.
+        why: String,
     },
     /// A walk cache.
     #[error("walker: {0}")]
@@ -64,12 +84,16 @@ fn filter(config: &MachineConfig) -> Filter {
     let SoftvmConfig { l1: virtual_l1, .. } = config.softvm;
     let caches =
         [config.cache.l1i.replacement, config.cache.l1d.replacement, virtual_l1.replacement];
-    let mut policies = arrays.map(|array| array.replacement).chain(caches);
+    // Halves of translations are looked up for every reference of either side.
+    let halves = config.host.as_ref().filter(|host| host.tlbs_hold == TlbsHold::Halves);
+    let nested = halves.iter().filter_map(|host| host.tlb.as_ref());
+    let nested = nested.flat_map(|level| level.arrays.values());
+    let mut policies = arrays.chain(nested).map(|array| array.replacement).chain(caches);
     if policies.any(|policy| policy.retouch_changes()) {
         return Filter::Nothing;
     }
     match first {
-        FirstLevel::Unified { .. } => Filter::Adjacent,
-        FirstLevel::Split { .. } => Filter::BySide,
+        FirstLevel::Split { .. } if halves.is_none() => Filter::BySide,
+        _ => Filter::Adjacent,
     }
 }

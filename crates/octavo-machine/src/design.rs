@@ -34,8 +34,7 @@ pub trait Design: Send {
     #[inline(always)]
     fn access(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
         let frame = self.translate(env, access)?;
-        env.access_line(access, frame);
-        Some(frame)
+        env.access_line(access, frame)
     }
 
     /// [`Env::walk`]; what has become stale by it is forgotten here. The machine tells other cores.

@@ -33,7 +33,8 @@ pub trait Run: Send {
     /// What it counted in each interval that is over.
     fn intervals(&self) -> &[Counters];
 
-    /// The page of the running process that holds a base page, as its page table has it.
+    /// The page of the running process that holds a base page, as its page table has it: in a guest, at
+    /// a frame of the guest's.
     fn leaf(&self, page: PageNumber) -> Option<Leaf>;
 
     /// Whether no frame was lost, and every page table says what memory holds; else what is wrong.
@@ -113,12 +114,7 @@ impl<D: Design> Machine<D> {
                     self.env.end(process);
                 }
             }
-            Mark::Tick(instructions) => {
-                self.env.with_os(|os| {
-                    os.background(*instructions);
-                    Ok(())
-                });
-            }
+            Mark::Tick(instructions) => self.env.background(*instructions),
             Mark::Warm => {
                 self.interval = self.told();
                 self.warm = Some(self.interval.clone());
@@ -165,7 +161,7 @@ impl<D: Design> Compiled for Part<'_, D> {
                 machine.env.check(*access, frame);
             }
             if !machine.env.stale().is_empty() {
-                machine.tell_cores(Some(core));
+                machine.tell_cores(machine.env.told_core());
             }
         }
         Some(())
@@ -175,7 +171,7 @@ impl<D: Design> Compiled for Part<'_, D> {
 impl<D: Design> Run for Machine<D> {
     fn take(&mut self, batch: &Batch) {
         for (accesses, mark) in batch.parts() {
-            if self.env.out_of_memory().is_some() {
+            if self.env.stopped().is_some() {
                 return;
             }
             if self.instructions.run(Part { machine: self, accesses }).is_none() {
@@ -201,7 +197,7 @@ impl<D: Design> Run for Machine<D> {
     }
 
     fn check(&self) -> Result<(), String> {
-        self.env.os().memory().check()
+        self.env.check_memory()
     }
 
     fn interleaves(&self) -> bool {
@@ -209,6 +205,6 @@ impl<D: Design> Run for Machine<D> {
     }
 
     fn stopped(&self) -> Option<String> {
-        self.env.out_of_memory().map(|error| error.to_string())
+        self.env.stopped().map(str::to_owned)
     }
 }

@@ -38,8 +38,10 @@ impl Player {
         let design = DesignSpec::parse(&case.design);
         let design = design.unwrap_or_else(|error| panic!("{}: {error}", case.title));
         let machine = machine.into_config();
+        let host = machine.host.as_ref().map(|host| host.memory.start().expect("no snapshot"));
         let config = SimConfig {
             start: machine.memory.start().expect("no snapshot").into(),
+            host_start: host.map(Into::into),
             machine,
             designs: vec![design],
             native_layout: false,
@@ -111,15 +113,16 @@ impl Player {
 }
 
 /// What a line may say of a TLB, and the component of each.
-const TLBS: [(&str, &str); 5] = [
+const TLBS: [(&str, &str); 6] = [
     ("l1", "tlb.l1d"),
     ("l2", "tlb.l2"),
     ("bitmap", "tlb.l2.bitmap"),
+    ("nested", "tlb.nested"),
     ("range", "tlb.range"),
     ("segment", "segment"),
 ];
 /// What a line may count, and the component and counter of each. What it does not name is 0.
-const COUNTS: [(&str, &str, &str); 14] = [
+const COUNTS: [(&str, &str, &str); 21] = [
     ("walks", "walker", "walks"),
     ("references", "walker", "references"),
     ("faults", "os", "faults"),
@@ -134,6 +137,13 @@ const COUNTS: [(&str, &str, &str); 14] = [
     ("punches", "os", "punches"),
     ("patches", "os", "patches"),
     ("flushes", "tlb.flushes", "made"),
+    ("splintered", "walker", "splintered"),
+    ("guest references", "walker.guest", "references"),
+    ("host walks", "walker.host", "walks"),
+    ("host references", "walker.host", "references"),
+    ("host faults", "host.os", "faults"),
+    ("host promotions", "host.os", "promotions"),
+    ("invepts", "host.os", "invepts"),
 ];
 
 /// What a step did, in the words of a case: all that happened, in the order of the lists above, and of the

@@ -2,9 +2,11 @@
 
 mod common;
 
-use common::{config, play, tiny};
-use octavo_config::{FirstLevel, MachineConfig, Ways};
-use octavo_machine::designs::{Conventional, Hardware, Setup};
+use common::{config, level, play, tiny};
+use octavo_config::{
+    FirstLevel, FragmentationConfig, HostConfig, MachineConfig, MemoryConfig, TlbsHold, Ways,
+};
+use octavo_machine::designs::{Conventional, DESIGNS, Hardware, Need, Setup};
 use octavo_machine::{Counters, Env, Machine, Run, Sim};
 use octavo_oracle::strategies::{RandomStream, stream};
 use octavo_os::frames::{Frames, MemoryShape, Order};
@@ -17,7 +19,9 @@ use proptest::prelude::*;
 /// A machine, however well its parts fit.
 fn machine(config: &MachineConfig, hardware: &str, policy: &PolicyConfig) -> Box<dyn Run> {
     let start = config.memory.start().unwrap().into();
-    let setup = Setup { instructions: Instructions::PORTABLE, is_checked: true, start };
+    let host = config.host.as_ref().map(|host| host.memory.start().unwrap().into());
+    let instructions = Instructions::PORTABLE;
+    let setup = Setup { instructions, is_checked: true, start, host_start: host };
     Hardware::by_name(hardware)
         .unwrap()
         .make(config, &setup, &OsConfig::new(policy.clone()))
@@ -148,12 +152,66 @@ proptest! {
         }
     }
 
+    /// A guest all of whose memory is in pages of 1 GiB, which the nested TLB always has.
+    #[test]
+    fn above_pages_of_a_gigabyte_a_guest_is_as_if_it_were_alone(stream in stream(1..150)) {
+        let mut alone = tiny();
+        alone.memory.bytes = 2 << 30;
+        let largest = [PageSize::LARGEST];
+        let guest = |policy: &str| {
+            let host = HostConfig {
+                policy: policy.to_owned(),
+                tlbs_hold: TlbsHold::Final,
+                memory: MemoryConfig {
+                    bytes: 4 << 30,
+                    largest_block: PageSize::LARGEST,
+                    fragmentation: FragmentationConfig::Empty,
+                },
+                page_table: alone.page_table,
+                tlb: Some(level(0, &[("1g", 2, 2, &largest)])),
+                walk_caches: alone.walker.caches.clone(),
+            };
+            MachineConfig { host: Some(host), ..alone.clone() }
+        };
+        for known in DESIGNS {
+            let guest = guest(match Hardware::by_name(known.hardware).unwrap().needs {
+                // They know no guests.
+                Some(Need::PerforatedPages) => continue,
+                Some(Need::Ranges) => "eager:largest=1GiB",
+                _ => "hugetlb:all_anonymous=1GiB:nr_gigantic_pages=2",
+            });
+            let policy = OsConfig::parse(known.policy).unwrap().policy;
+            let counted = played_on(guest.clone(), &stream, vec![
+                machine(&alone, known.hardware, &policy),
+                machine(&guest, known.hardware, &policy),
+            ]);
+            let of = |counters: &Counters| -> Vec<_> {
+                let is_same = |component: &str, counter: &str| match component {
+                    "walker" => ["walks", "faulted"].contains(&counter),
+                    "range_walker" => counter == "walks",
+                    "tlb.nested" | "tlb.nested.1g" => false,
+                    other => ["tlb", "os", "segment"].contains(&other.split('.').next().unwrap()),
+                };
+                let all = counters.iter().filter(|(component, counter, _)| is_same(component, counter));
+                all.map(|(component, counter, value)| (component.to_owned(), counter, value)).collect()
+            };
+            prop_assert_eq!(of(&counted[0]), of(&counted[1]), "{}", known.name);
+            for counter in ["references", "marked"] {
+                let alone = counted[0].get("walker", counter);
+                prop_assert_eq!(alone, counted[1].get("walker.guest", counter), "{}", known.name);
+            }
+            prop_assert!(counted[1].get("tlb.nested", "misses") <= Some(2), "{}", known.name);
+            prop_assert_eq!(counted[1].get("walker", "splintered"), Some(0));
+        }
+    }
+
     /// Transparent huge pages in a memory that has no block of 2 MiB.
     #[test]
     fn without_free_huge_blocks_pages_are_small(stream in stream(1..150)) {
         let config = tiny();
         let start = config.memory.start().unwrap().into();
-        let setup = Setup { instructions: Instructions::PORTABLE, is_checked: true, start };
+        let instructions = Instructions::PORTABLE;
+        let setup = Setup { instructions, is_checked: true, start, host_start: None };
         let small_blocks = |policy: &PolicyConfig| -> Box<dyn Run> {
             let largest = Order::of(PageSize::from_bytes(1 << 20).unwrap());
             let shape = MemoryShape::new(config.memory.bytes >> 12, largest).unwrap();

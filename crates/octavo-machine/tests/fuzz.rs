@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{check_laws, config, identity, tiny};
+use common::{check_laws, config, hosted, identity, tiny};
 use octavo_config::AddressSpaces;
 use octavo_machine::Sim;
 use octavo_machine::designs::DESIGNS;
@@ -52,6 +52,7 @@ struct Seen {
     stopped: u64,
     promotions: u64,
     copies: u64,
+    invepts: u64,
 }
 
 fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut Seen) {
@@ -61,6 +62,10 @@ fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut Seen) {
     machine.core.address_spaces = address_spaces[(number / 3 % 2) as usize];
     if number % 4 == 3 {
         machine.memory.bytes = 6 << 20;
+    }
+    if number % 2 == 1 {
+        // The host has little, too, now and then.
+        machine = hosted(machine, if number % 8 == 5 { 23 } else { 33 }, number % 4 == 1);
     }
     let named = DESIGNS.iter().map(|design| design.name);
     let names: Vec<&str> = named.chain(OTHERS).collect();
@@ -110,6 +115,7 @@ fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut Seen) {
         let get = |counter| counters.get("os", counter).unwrap();
         seen.promotions += get("promotions");
         seen.copies += get("copy_on_write_faults");
+        seen.invepts += counters.get("host.os", "invepts").unwrap_or(0);
         seen.stopped += u64::from(machine.stopped().is_some());
     }
 }
@@ -122,8 +128,11 @@ fn run(machines: u64, steps: u64) {
         play(number, &mut runner, steps, &mut seen);
         println!("{number}: {seen:?}");
     }
-    let Seen { forks, stopped, promotions, copies } = seen;
-    assert!([forks, stopped, promotions, copies].iter().all(|count| *count > 0), "{seen:?}");
+    let Seen { forks, stopped, promotions, copies, invepts } = seen;
+    assert!(
+        [forks, stopped, promotions, copies, invepts].iter().all(|count| *count > 0),
+        "{seen:?}"
+    );
 }
 
 #[test]

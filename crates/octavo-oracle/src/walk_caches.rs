@@ -25,6 +25,11 @@ impl<V: Clone> NaiveWalkCache<V> {
         NaiveWalkCache { level, sets: sets as u64, entries, accesses: 0, hits: 0 }
     }
 
+    /// Its level.
+    pub fn level(&self) -> u8 {
+        self.level
+    }
+
     /// Where an address's entry is: its set, and the indexes. An address has 57 bits at most.
     fn place(&self, asid: u16, addr: VirtAddr) -> (usize, Path) {
         let index = |level: u8| addr.raw() >> (12 + 9 * (level - 1)) & 511;

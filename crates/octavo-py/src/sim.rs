@@ -43,9 +43,13 @@ pub fn read_sim(
     let machine = resolved.into_config();
     let start = machine.memory.start();
     let start = start.map_err(|error| failed(format!("memory.fragmentation: {error}")))?;
+    let host_start = machine.host.as_ref().map(|host| host.memory.start()).transpose();
+    let host_start =
+        host_start.map_err(|error| failed(format!("host.memory.fragmentation: {error}")))?;
     let config = SimConfig {
         machine,
         start: start.into(),
+        host_start: host_start.map(Into::into),
         designs,
         native_layout: read_layout(layout)?,
         warm_up_instructions,

@@ -39,6 +39,7 @@ Examples:
   octavo sim --machine zen4 --design base4k --design thp -- ./server --once
   octavo sim --design tps,tps:promotion_threshold_percent=50,conventional+mthp gzip.oct
   octavo sim --set tlb.l2.main.entries=2048 --set tlb.l2.main.ways=16 gzip.oct
+  octavo sim --virtualised --host-policy base --design base4k,thp gzip.oct
   octavo sim --processes asid --quantum 100k shell.oct gzip.oct
   octavo sim --warm-up 10M --interval 1M --out result gzip.oct
 
@@ -90,6 +91,22 @@ def sim(
         bool,
         typer.Option("--check", help="Compare each translation with the page table's; slower."),
     ] = False,
+    virtualised: Annotated[
+        bool,
+        typer.Option(
+            "--virtualised",
+            help="Run programs in the guest of a virtual machine: its page tables and the host's "
+            "are walked, and the machine's memory is the guest's. host.… settings say the rest.",
+        ),
+    ] = False,
+    host_policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="POLICY",
+            help="The policy of page sizes of the host, such as thp; makes the machine "
+            "--virtualised (default: each design's own).",
+        ),
+    ] = None,
     perf_4k: Annotated[
         str | None,
         typer.Option(
@@ -139,6 +156,8 @@ def sim(
             warm_up=units.count(warm_up),
             interval=None if interval is None else units.count(interval),
             check=check,
+            virtualised=virtualised,
+            host_policy=host_policy,
             perf_4k=perf_4k,
             perf_thp=perf_thp,
             processes=processes,

@@ -9,26 +9,26 @@ use super::IsLater;
 use crate::error::WrongValue;
 use crate::types::{FragmentationConfig, HoleGroup, MemoryConfig};
 
-const STATE: &str = "memory.fragmentation";
-
-pub fn check(memory: &MemoryConfig, is_later: &IsLater<'_>) -> Result<(), WrongValue> {
+/// Whether there can be such a memory, whose table is `key`.
+pub fn check(key: &str, memory: &MemoryConfig, is_later: &IsLater<'_>) -> Result<(), WrongValue> {
     let base = PageSize::BASE.bytes();
     if !memory.bytes.is_multiple_of(base) || memory.shape().is_err() {
         let most = size_text(MemoryShape::MAX_FRAMES * base);
         let advice = format!("give a multiple of \"{}\", and at most \"{most}\"", PageSize::BASE);
         let given = format!("\"{}\"", size_text(memory.bytes));
-        return Err(WrongValue::new("memory.bytes", given, advice));
+        return Err(WrongValue::new(format!("{key}.bytes"), given, advice));
     }
     match &memory.fragmentation {
         FragmentationConfig::Empty => Ok(()),
         FragmentationConfig::Holes { portion, fraction, .. } => {
-            check_share("portion", *portion)?;
-            check_share("fraction", *fraction)
+            check_share(key, "portion", *portion)?;
+            check_share(key, "fraction", *fraction)
         }
-        FragmentationConfig::MixedHoles { groups, .. } => check_groups(groups),
+        FragmentationConfig::MixedHoles { groups, .. } => check_groups(key, groups),
         FragmentationConfig::OrderMix { free_blocks, movable_share, .. } => {
-            check_share("movable_share", *movable_share)?;
+            check_share(key, "movable_share", *movable_share)?;
             check_blocks(
+                key,
                 memory,
                 free_blocks.iter().map(|(size, blocks)| (*size, *blocks)),
                 is_later,
@@ -36,61 +36,63 @@ pub fn check(memory: &MemoryConfig, is_later: &IsLater<'_>) -> Result<(), WrongV
         }
         FragmentationConfig::Snapshot { file, .. } if file.is_empty() => {
             let advice = "give the name of a file that `octavo snapshot -o` wrote";
-            Err(WrongValue::new(format!("{STATE}.file"), "\"\"", advice))
+            Err(WrongValue::new(format!("{key}.fragmentation.file"), "\"\"", advice))
         }
         FragmentationConfig::Snapshot { .. } => Ok(()),
     }
 }
 
-fn check_share(what: &str, share: f64) -> Result<(), WrongValue> {
+fn check_share(key: &str, what: &str, share: f64) -> Result<(), WrongValue> {
     if (0.0..=1.0).contains(&share) {
         return Ok(());
     }
-    Err(WrongValue::new(format!("{STATE}.{what}"), share, "give a share from 0 to 1"))
+    let key = format!("{key}.fragmentation.{what}");
+    Err(WrongValue::new(key, share, "give a share from 0 to 1"))
 }
 
-fn check_groups(groups: &IndexMap<String, HoleGroup>) -> Result<(), WrongValue> {
+fn check_groups(table: &str, groups: &IndexMap<String, HoleGroup>) -> Result<(), WrongValue> {
     let mut portions = 0.0;
     for (name, group) in groups {
-        check_share(&format!("groups.{name}.fraction"), group.fraction)?;
+        check_share(table, &format!("groups.{name}.fraction"), group.fraction)?;
         let key = format!("groups.{name}.portion");
-        check_share(&key, group.portion)?;
+        check_share(table, &key, group.portion)?;
         portions += group.portion;
         // Portions are seldom exact in binary.
         if portions > 1.0 + 1e-9 {
             let advice = "give less: the portions of all groups come to more than 1";
-            return Err(WrongValue::new(format!("{STATE}.{key}"), group.portion, advice));
+            let key = format!("{table}.fragmentation.{key}");
+            return Err(WrongValue::new(key, group.portion, advice));
         }
     }
     Ok(())
 }
 
 fn check_blocks(
+    table: &str,
     memory: &MemoryConfig,
     free_blocks: impl Iterator<Item = (PageSize, u64)>,
     is_later: &IsLater<'_>,
 ) -> Result<(), WrongValue> {
     let mut free_bytes = 0u64;
     for (size, blocks) in free_blocks {
-        let key = format!("{STATE}.free_blocks.{size}");
+        let key = format!("{table}.fragmentation.free_blocks.{size}");
         if size > memory.largest_block && blocks > 0 {
             let largest = memory.largest_block;
-            if is_later("memory.largest_block", &key) {
-                let advice = format!("give at least \"{size}\": {STATE} has free blocks of it");
-                return Err(WrongValue::new(
-                    "memory.largest_block",
-                    format!("\"{largest}\""),
-                    advice,
-                ));
+            let block = format!("{table}.largest_block");
+            if is_later(&block, &key) {
+                let advice = format!(
+                    "give at least \"{size}\": {table}.fragmentation has free blocks of it"
+                );
+                return Err(WrongValue::new(block, format!("\"{largest}\""), advice));
             }
-            let advice = format!("give 0: no block is above memory.largest_block, \"{largest}\"");
+            let advice = format!("give 0: no block is above {block}, \"{largest}\"");
             return Err(WrongValue::new(key, blocks, advice));
         }
         free_bytes = free_bytes.saturating_add(blocks.saturating_mul(size.bytes()));
         if free_bytes > memory.bytes {
             let bytes = size_text(memory.bytes);
             let advice =
-                format!("give fewer: all free blocks are more than memory.bytes, \"{bytes}\"");
+                format!("give fewer: all free blocks are more than {table}.bytes, \"{bytes}\"");
             return Err(WrongValue::new(key, blocks, advice));
         }
     }

@@ -1,6 +1,7 @@
 //! What a machine is, as plain data.
 
 mod cache;
+mod host;
 mod level;
 mod memory;
 mod softvm;
@@ -10,6 +11,7 @@ mod walker;
 use serde::{Deserialize, Serialize};
 
 pub use cache::{CacheConfigs, CacheLevel};
+pub use host::{HostConfig, TlbsHold};
 pub use memory::{FragmentationConfig, HoleGroup, MemoryConfig};
 pub use softvm::{
     IncreasedRights, KernelConfig, SoftTlbConfig, SoftvmConfig, SoftvmCycles, VirtualCacheLevel,
@@ -43,6 +45,9 @@ pub struct MachineConfig {
     /// What designs with virtual caches have beside that; as in their paper, where nothing is given.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub softvm: SoftvmConfig,
+    /// The host, if programs run in a guest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostConfig>,
 }
 
 /// Whether a machine says nothing of virtual caches: it is written as one that knows none.

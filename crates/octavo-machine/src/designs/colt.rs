@@ -24,6 +24,7 @@
 //! that what CoLT gains or loses comes from coalescing alone. Sixteen entries are at the upper end of what
 //! such arrays have; sixteen pages are those that Tailored Page Sizes names as usual in section V.
 
+use octavo_os::page_table::PageTable;
 use octavo_types::{PageNumber, PageSize};
 
 use crate::env::Env;
@@ -54,12 +55,28 @@ pub const ALL: Coalescing = Coalescing {
     long_runs: Some(LongRuns { above_pages: GROUP_PAGES, ..RANGES }),
 };
 
-/// A page that a walk has found, with those of its neighbours that the walk saw and that continue it.
+/// A page that a walk has found, with those of its neighbours that the walk saw and that continue it: in a
+/// guest, those that both the guest's line and the host's show.
 pub(super) fn with_run(env: &Env, page: PageNumber, held: Held) -> Held {
+    if held.size > PageSize::BASE {
+        return held;
+    }
     let seen = SEEN.min(env.line_bytes() / ENTRY_BYTES) as usize;
-    let table = &env.os().memory().process(env.process()).table;
-    let Some(entries) = table.beside(page, seen) else { return held };
+    let runs = env.tables(page).map(|(table, page)| run_in(table, page, seen));
+    let run = runs.reduce(|one, other| (one.0.min(other.0), one.1.min(other.1)));
+    let (before, after) = run.unwrap_or((0, 0));
+    held.in_run(before, after)
+}
+
+/// How many pages before and after a base page that is mapped continue it, of those that the line of its
+/// entry shows; all others where it is part of a larger page.
+fn run_in(table: &PageTable, page: PageNumber, seen: usize) -> (u64, u64) {
     let at = page.raw() as usize % seen;
+    let Some(entries) = table.beside(page, seen) else {
+        let size = table.leaf(page).map_or(PageSize::BASE, |leaf| leaf.size);
+        let last = (1 << size.base_shift()) - 1;
+        return (page.raw() & last, last - (page.raw() & last));
+    };
     let own = entries[at];
     let continues = |number: &usize| {
         let other = entries[*number];
@@ -71,5 +88,5 @@ pub(super) fn with_run(env: &Env, page: PageNumber, held: Held) -> Held {
     };
     let before = (0..at).rev().take_while(continues).count();
     let after = (at + 1..seen).take_while(continues).count();
-    held.in_run(before as u64, after as u64)
+    (before as u64, after as u64)
 }

@@ -93,9 +93,7 @@ impl DirectSegment {
     fn walked(&mut self, env: &Env, page: PageNumber) {
         self.drop_what_is_stale(env);
         let process = env.os().memory().process(env.process());
-        let Some(range) = process.table.ranges().and_then(|ranges| ranges.find(page)) else {
-            return;
-        };
+        let Some(range) = env.range(page) else { return };
         let Some((mapping, vma)) = process.vmas.find(page) else { return };
         let first = range.pages.start.max(mapping.start);
         let pages = range.pages.end.min(mapping.end) - first;

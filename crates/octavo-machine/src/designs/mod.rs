@@ -1,6 +1,7 @@
 //! All designs, a file each: [`HARDWARE`] says what a machine can be made of, and [`DESIGNS`] which
 //! operating system each usually has.
 
+mod build;
 pub mod colt;
 mod conventional;
 mod direct_segment;
@@ -15,16 +16,13 @@ mod tps;
 use std::sync::Arc;
 
 use octavo_config::MachineConfig;
-use octavo_os::Memory;
 use octavo_os::frames::fragmentation::Fragmentation;
-use octavo_os::frames::{MemoryShape, Order};
 use octavo_os::page_table::{Aliases, Format, SizeEncoding};
 use octavo_os::policy::OsConfig;
 use octavo_types::{Instructions, PageSize};
 
 use crate::config::ConfigError;
 use crate::design::Design;
-use crate::env::Env;
 use crate::machine::{Machine, Run};
 use crate::tlb::Coalescing;
 
@@ -84,6 +82,8 @@ pub struct Setup {
     pub is_checked: bool,
     /// What memory is like at the start: [`octavo_config::MemoryConfig::start`], read once for all.
     pub start: Arc<Fragmentation>,
+    /// The same of the host's memory, if there is a host.
+    pub host_start: Option<Arc<Fragmentation>>,
 }
 
 /// A design with a name of its own.
@@ -162,8 +162,14 @@ impl Hardware {
         HARDWARE.iter().find(|hardware| hardware.name == name)
     }
 
-    /// A machine with it and an operating system, however well the two fit.
+    /// A machine with it and an operating system, however well the two fit. A host has to fit both.
     pub fn make(&self, config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+        if let Some(host) = &config.host {
+            if self.needs == Some(Need::PerforatedPages) {
+                return Err(ConfigError::NoGuest { hardware: self.name });
+            }
+            self.check_host(host).map_err(|wrong| ConfigError::Host(Box::new(wrong)))?;
+        }
         (self.make)(config, setup, os)
     }
 }
@@ -245,15 +251,7 @@ fn machine_with<D: Design + 'static>(
     os: &OsConfig,
     make: impl Fn() -> Result<D, ConfigError>,
 ) -> Made {
-    let configured = Order::of(config.memory.largest_block);
-    let needed = os.policy.needs().into_iter().max().map_or(Order::BASE, Order::of);
-    let frames = config.memory.bytes / PageSize::BASE.bytes();
-    let shape = MemoryShape::new(frames, configured.max(needed))?;
-    let format = Format { levels: config.page_table.levels, ..format };
-    // The same frames are free whatever the largest block is, and so for all designs.
-    let frames = setup.start.build(shape, config.memory.seed())?;
-    let memory = Memory::new(frames, &sizes.list(), format);
-    let env = Env::new(config, os.build(memory), setup.instructions)?.checked(setup.is_checked);
+    let env = build::env(config, setup, (sizes, format), os)?;
     let mmus = (0..config.core.count).map(|_| make()).collect::<Result<_, _>>()?;
     Ok(Box::new(Machine::new(env, mmus, setup.instructions)))
 }

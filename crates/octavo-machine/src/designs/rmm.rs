@@ -15,7 +15,8 @@
 //! B-tree whose nodes, of 4 KiB, have [`FAN_OUT`] ranges (32 bytes: base, limit, offset with rights, and a
 //! way down); a walk reads one line of each level, and does not pass the data caches. Ranges have no
 //! accessed and dirty bits: what is served by one sets the page's own, at no cost. The operating system is
-//! to make ranges that are worth it, by eager paging.
+//! to make ranges that are worth it, by eager paging. In a guest the host does so, too, has a range table
+//! of its own, and what the range TLB holds is what a range of each have in common.
 
 use octavo_config::TlbConfig;
 use octavo_hw::Asid;
@@ -115,10 +116,10 @@ impl Rmm {
         let held = self.walk(env, page, access)?.held;
         let asid = env.asid();
         self.paged.fill_second(asid, page, held, in_second);
-        if let Some(ranges) = env.os().memory().process(env.process()).table.ranges() {
+        if let Some((ranges, of_host)) = env.ranges() {
             self.walks += 1;
-            self.reads += levels(ranges.len() as u64);
-            if let Some(range) = ranges.find(page)
+            self.reads += references(ranges, of_host);
+            if let Some(range) = env.range(page)
                 && range.pages.end - range.pages.start > 1
             {
                 let write = range.rights.write;
@@ -128,6 +129,13 @@ impl Rmm {
         }
         Some(held)
     }
+}
+
+/// Lines that a walk of the range table reads: in a guest, each of them, and the page at last, through the
+/// host's range table.
+fn references(ranges: u64, of_host: Option<u64>) -> u64 {
+    let behind = of_host.map_or(0, levels);
+    (levels(ranges) + 1) * (behind + 1) - 1
 }
 
 /// The levels of a tree that holds so many ranges.
@@ -177,5 +185,11 @@ mod tests {
     fn a_tree_has_the_levels_that_its_ranges_need() {
         let ranges = [0, 1, 128, 129, 128 * 128, 128 * 128 + 1];
         assert_eq!(ranges.map(levels), [1, 1, 1, 2, 2, 3]);
+    }
+
+    #[test]
+    fn ranges_of_a_guest_are_found_through_those_of_its_host() {
+        let of = [(1, None), (129, None), (1, Some(1)), (129, Some(1)), (129, Some(129))];
+        assert_eq!(of.map(|(own, host)| references(own, host)), [1, 2, 3, 5, 8]);
     }
 }

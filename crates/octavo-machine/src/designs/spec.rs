@@ -1,7 +1,7 @@
 //! Designs as users name them: one that has a name of its own, or `HARDWARE+POLICY`; and behind it
 //! settings of the policy, as in `tps:promotion_threshold_percent=50:span=round-up`.
 
-use octavo_os::policy::{self, OsConfig, POLICIES, PolicyConfig, SettingError};
+use octavo_os::policy::{OsConfig, PolicyConfig, PolicyError, SettingError};
 use octavo_types::spelling::{nearest, quoted};
 
 use super::{DESIGNS, HARDWARE, Hardware, Need};
@@ -79,7 +79,7 @@ pub enum SpecError {
 
 impl Need {
     /// Whether a policy does it.
-    fn is_served(self, policy: &PolicyConfig) -> bool {
+    pub(super) fn is_served(self, policy: &PolicyConfig) -> bool {
         match self {
             Need::TailoredPages => matches!(policy, PolicyConfig::Tps(_)),
             Need::PerforatedPages => matches!(policy, PolicyConfig::Perforated(_)),
@@ -87,7 +87,7 @@ impl Need {
         }
     }
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Need::TailoredPages => "pages of all sizes",
             Need::PerforatedPages => "pages of 2 MiB with holes",
@@ -95,7 +95,7 @@ impl Need {
         }
     }
 
-    fn instead(self) -> &'static str {
+    pub(super) fn instead(self) -> &'static str {
         match self {
             Need::TailoredPages => "the policy tps",
             Need::PerforatedPages => "the policy perforated",
@@ -138,22 +138,17 @@ impl DesignSpec {
             let names: Vec<&str> = HARDWARE.iter().map(|known| known.name).collect();
             return Err(unknown("hardware", hardware, &names));
         };
-        let Some(entry) = policy::by_name(policy) else {
-            let names: Vec<&str> = POLICIES.iter().map(|known| known.name).collect();
-            return Err(unknown("policy", policy, &names));
-        };
-        let mut os = OsConfig::new((entry.usual)());
-        for setting in settings {
-            let Some((key, value)) = setting.split_once('=') else {
-                let (design, setting) = (quoted(name), quoted(setting));
-                return Err(SpecError::NoValue { design, setting });
-            };
-            os.set(key, value).map_err(|error| SpecError::Setting {
-                design: quoted(name),
-                policy: policy.to_owned(),
-                error: Box::new(error),
-            })?;
-        }
+        let os = OsConfig::named(policy, settings).map_err(|error| match error {
+            PolicyError::Unknown { name, allowed, meant } => {
+                SpecError::Unknown { what: "policy", name, allowed, meant }
+            }
+            PolicyError::NoValue { setting } => {
+                SpecError::NoValue { design: quoted(name), setting }
+            }
+            PolicyError::Setting { policy, error } => {
+                SpecError::Setting { design: quoted(name), policy, error: Box::new(error) }
+            }
+        })?;
         if let Some(need) = hardware.needs.filter(|need| !need.is_served(&os.policy)) {
             return Err(SpecError::Unserved {
                 hardware: hardware.name,

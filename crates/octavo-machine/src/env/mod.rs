@@ -1,11 +1,12 @@
 //! What a design reaches the rest of its machine through: page walks, the operating system, the
 //! data caches.
 
+mod nested;
 mod perforated;
 mod tell;
 mod walk;
 
-use octavo_config::{AddressSpaces, MachineConfig};
+use octavo_config::{AddressSpaces, HostConfig, MachineConfig};
 use octavo_hw::{Asid, Caches, PrivateCaches, SharedCache, WalkCaches};
 use octavo_os::frames::OutOfMemory;
 use octavo_os::{Os, ProcessId, Stale};
@@ -14,6 +15,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::config::{self, ConfigError};
 use crate::front::{LineAccess, Lines};
+use nested::Host;
 pub use perforated::Answer;
 pub use walk::Walked;
 use walk::WalkerCounters;
@@ -35,16 +37,22 @@ pub struct Env {
     ran: Vec<ProcessId>,
     process: ProcessId,
     asid: Asid,
-    levels: u8,
     stale: Vec<Stale>,
-    out_of_memory: Option<OutOfMemory>,
+    /// Whether the design of the core that runs knows of all that is stale.
+    is_core_told: bool,
+    /// Why the machine cannot go on.
+    stopped: Option<String>,
     walker: WalkerCounters,
     cycles: Cycles,
     l1_latency_cycles: [u32; 2],
     /// What a walk costs beside its reads.
     walk_overhead_cycles: u32,
     address_spaces: AddressSpaces,
+    /// Where programs run in a guest.
+    host: Option<Box<Host>>,
     is_checked: bool,
+    /// Whether TLBs may hold halves of translations.
+    keeps_halves: bool,
 }
 
 /// What belongs to a core that does not run.
@@ -57,6 +65,8 @@ struct CoreParts {
 #[derive(Clone, Copy, Default)]
 struct Cycles {
     tlb_l2: u64,
+    /// Of references that half a translation served.
+    tlb_nested: u64,
     walks: u64,
     /// Of fetches, of data.
     beyond_l1: [u64; 2],
@@ -92,14 +102,16 @@ impl Env {
             ran: vec![ProcessId::default(); config.core.count as usize],
             process: ProcessId::default(),
             asid: Asid::ONLY,
-            levels: config.page_table.levels,
             stale: Vec::new(),
-            out_of_memory: None,
+            is_core_told: true,
+            stopped: None,
             walker: WalkerCounters::default(),
             cycles: Cycles::default(),
             walk_overhead_cycles: config.walker.overhead_cycles,
             address_spaces: config.core.address_spaces,
+            host: None,
             is_checked: false,
+            keeps_halves: false,
             l1_latency_cycles: [private.l1i.latency_cycles, private.l1d.latency_cycles],
         })
     }
@@ -115,7 +127,24 @@ impl Env {
         self.is_checked
     }
 
-    /// The operating system.
+    /// The same; programs run in a guest of such a host, whose operating system is `os`. The one that
+    /// is there already is the guest's.
+    pub fn in_guest(
+        self,
+        config: &MachineConfig,
+        host: &HostConfig,
+        os: Os,
+        instructions: Instructions,
+    ) -> Result<Self, ConfigError> {
+        let guest = (config.memory.bytes, config.core.count);
+        let (host, begun) = Host::new(host, os, guest, instructions)?;
+        let keeps_halves = host.keeps_halves();
+        let mut env = Env { host: Some(Box::new(host)), keeps_halves, ..self };
+        begun.unwrap_or_else(|error| env.stop_for_host(error));
+        Ok(env)
+    }
+
+    /// The operating system: of a guest, the guest's.
     pub fn os(&self) -> &Os {
         &self.os
     }
@@ -132,8 +161,8 @@ impl Env {
     }
 
     /// Why the machine cannot go on, if it cannot.
-    pub fn out_of_memory(&self) -> Option<OutOfMemory> {
-        self.out_of_memory
+    pub fn stopped(&self) -> Option<&str> {
+        self.stopped.as_deref()
     }
 
     /// A second-level TLB has served a reference.
@@ -143,14 +172,16 @@ impl Env {
     }
 
     /// The line of an access is read or written, its page being in `frame`, and its repeats after
-    /// it.
+    /// it: the frame of the line, which of half a translation is the host's. None where memory has run out.
     #[inline(always)]
-    pub fn access_line(&mut self, access: LineAccess, frame: FrameNumber) {
+    pub fn access_line(&mut self, access: LineAccess, frame: FrameNumber) -> Option<FrameNumber> {
+        let frame = if self.keeps_halves { self.other_half(access, frame)? } else { frame };
         let line = self.lines.physical(access.line(), frame.raw());
         let side = access.side();
         if !self.caches.private.hits(side, line, access.is_store(), access.repeats()) {
             self.missed_line(access, line);
         }
+        Some(frame)
     }
 
     /// The first-level cache has missed.
@@ -162,18 +193,22 @@ impl Env {
             u64::from(served.latency_cycles - self.l1_latency_cycles[side]);
     }
 
-    /// That the page of an access lies in `frame` is what the page table says, too.
+    /// That the page of an access lies in `frame` is what the page table says, too; in a guest, its
+    /// own and the host's.
     ///
     /// # Panics
     /// Where it is not.
     #[inline(never)]
     pub(crate) fn check(&self, access: LineAccess, frame: FrameNumber) {
         let page = self.page(access);
-        let table = &self.os.memory().process(self.process).table;
-        let leaf = table.leaf(page).expect("what was translated is mapped");
-        assert_eq!(frame, leaf.frame_of(page), "page {:#x} lies elsewhere", page.raw());
-        let may_store = leaf.rights.write || !access.is_store();
-        assert!(may_store, "page {:#x} is not to be stored to", page.raw());
+        let mut lies_in = None;
+        for (table, of) in self.tables(page) {
+            let leaf = table.leaf(of).expect("what was translated is mapped");
+            let may_store = leaf.rights.write || !access.is_store();
+            assert!(may_store, "page {:#x} is not to be stored to", page.raw());
+            lies_in = Some(leaf.frame_of(of));
+        }
+        assert_eq!(Some(frame), lies_in, "page {:#x} lies elsewhere", page.raw());
     }
 
     /// The base page of an access.
@@ -202,6 +237,12 @@ impl Env {
     /// All cores have been told.
     pub(crate) fn clear_stale(&mut self) {
         self.stale.clear();
+        self.is_core_told = true;
+    }
+
+    /// The core that knows already what is stale, if it does.
+    pub(crate) fn told_core(&self) -> Option<usize> {
+        self.is_core_told.then_some(self.core)
     }
 
     /// The identifier of a process' address space: the only one, where a switch empties all that
@@ -222,7 +263,7 @@ impl Env {
     ) -> Option<T> {
         let done = work(&mut self.os);
         self.collect_stale();
-        done.map_err(|error| self.out_of_memory = Some(error)).ok()
+        done.map_err(|error| self.stopped = Some(error.to_string())).ok()
     }
 
     /// From here on a core runs a process. Returns whether the core's translations belong to
@@ -255,6 +296,12 @@ impl Env {
             Ok(())
         });
         self.holders.remove(&process);
+    }
+
+    /// Whether no frame was lost, and every page table says what memory holds; else what is wrong.
+    pub(crate) fn check_memory(&self) -> Result<(), String> {
+        let host = self.host.as_ref().map_or(Ok(()), |host| host.check());
+        self.os.memory().check().and(host)
     }
 
     /// The core that runs.

@@ -1,9 +1,9 @@
 //! What walkers do beyond the entry of a perforated page (paper 004, Sections IV-B and IV-D).
 
-use octavo_types::{AddrRange, FrameNumber, PageNumber, PageSize, PhysAddr, VirtAddr};
+use octavo_types::{AddrRange, FrameNumber, PageNumber, PhysAddr, VirtAddr};
 
 use super::Env;
-use super::walk::{Found, line_of};
+use super::walk::{Found, line_of, start_of};
 use crate::front::Kind;
 use crate::tlb::Held;
 
@@ -66,7 +66,7 @@ impl Env {
         let walk = self.table_walk(page);
         let Some(perforated) = walk.perforated else { return Some(Answer::Faulted) };
         let mut latency_cycles = 0;
-        let addr = VirtAddr::new(page.raw() << PageSize::BASE.log2());
+        let addr = start_of(page);
         let by_shadow = VirtAddr::new(addr.raw() | SHADOW);
         let is_new = !is_under_way;
         self.walker.walks += u64::from(is_new);
@@ -75,7 +75,7 @@ impl Env {
         if self.walk_caches.at(self.asid, by_shadow, LEVEL).is_none() {
             if is_new {
                 let known = self.walk_caches.deepest_from(self.asid, addr, LEVEL + 1);
-                let from = known.map_or(self.levels + 1, |(level, ())| level);
+                let from = known.map_or(u8::MAX, |(level, ())| level);
                 let above = walk.steps().iter().filter(|step| step.level > LEVEL);
                 for step in above.filter(|step| step.level < from) {
                     latency_cycles += self.read_entry(step.at);

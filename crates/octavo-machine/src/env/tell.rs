@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use octavo_hw::WalkCaches;
 use octavo_os::Os;
 use octavo_os::frames::Holder;
 use octavo_types::PageSize;
 
-use super::{Cycles, Env, WalkerCounters};
+use super::{Cycles, Env, Host, WalkerCounters};
 use crate::counters::{Counters, Lookups};
 
 impl Env {
@@ -14,37 +15,31 @@ impl Env {
     pub(crate) fn tell(&self, counters: &mut Counters) {
         self.tell_walker(counters);
         self.tell_caches(counters);
-        let Cycles { tlb_l2, walks, beyond_l1: [fetches, data] } = self.cycles;
+        let Cycles { tlb_l2, tlb_nested, walks, beyond_l1: [fetches, data] } = self.cycles;
         counters.add("core", "cycles_tlb_l2", tlb_l2);
         counters.add("core", "cycles_walks", walks);
         counters.add("core", "cycles_fetches", fetches);
         counters.add("core", "cycles_data", data);
         counters.add("os", "cores_interrupted", self.interrupted);
-        tell_os(&self.os, counters);
+        tell_os("os", &self.os, counters);
+        if let Some(host) = &self.host {
+            counters.add("core", "cycles_tlb_nested", tlb_nested);
+            host.tell(counters);
+        }
     }
 
     fn tell_walker(&self, counters: &mut Counters) {
-        let WalkerCounters { walks, faulted, reads, reads_by, marked } = self.walker;
+        let own = self.walker;
+        let WalkerCounters { walks, faulted, .. } = own;
         counters.add("walker", "walks", walks);
         counters.add("walker", "faulted", faulted);
-        counters.add("walker", "references", reads);
-        counters.add("walker", "marked", marked);
-        let places = ["references_l1", "references_l2", "references_llc", "references_memory"];
-        for (name, value) in places.into_iter().zip(reads_by) {
-            counters.add("walker", name, value);
+        own.tell_entries("walker", counters);
+        if let Some(host) = &self.host {
+            own.tell_entries("walker.guest", counters);
+            host.walker.tell_entries("walker", counters);
         }
-        let mut levels = BTreeMap::<u8, Lookups>::new();
         let others = self.cores.iter().flatten().map(|core| &core.walk_caches);
-        for caches in others.chain([&self.walk_caches]) {
-            for (level, of) in caches.counters() {
-                let sum = levels.entry(level).or_default();
-                sum.hits += of.hits;
-                sum.misses += of.misses;
-            }
-        }
-        for (level, lookups) in levels {
-            lookups.tell(&format!("walker.cache.l{level}"), counters);
-        }
+        tell_walk_caches("walker.cache", others.chain([&self.walk_caches]), counters);
     }
 
     fn tell_caches(&self, counters: &mut Counters) {
@@ -66,7 +61,54 @@ impl Env {
     }
 }
 
-fn tell_os(os: &Os, counters: &mut Counters) {
+impl WalkerCounters {
+    /// Adds what was done with entries.
+    fn tell_entries(&self, component: &str, counters: &mut Counters) {
+        counters.add(component, "references", self.reads);
+        counters.add(component, "marked", self.marked);
+        let places = ["references_l1", "references_l2", "references_llc", "references_memory"];
+        for (name, value) in places.into_iter().zip(self.reads_by) {
+            counters.add(component, name, value);
+        }
+    }
+}
+
+impl Host {
+    fn tell(&self, counters: &mut Counters) {
+        counters.add("walker", "splintered", self.splintered);
+        counters.add("walker.host", "walks", self.walker.walks);
+        counters.add("walker.host", "faulted", self.walker.faulted);
+        self.walker.tell_entries("walker.host", counters);
+        let caches = self.cores.iter().map(|core| &core.walk_caches);
+        tell_walk_caches("walker.host.cache", caches, counters);
+        for tlb in self.cores.iter().filter_map(|core| core.tlb.as_ref()) {
+            tlb.tell("tlb.nested", counters);
+        }
+        counters.add("host.os", "invepts", self.invepts);
+        counters.add("host.os", "cores_interrupted", self.interrupted);
+        tell_os("host.os", &self.os, counters);
+    }
+}
+
+fn tell_walk_caches<'c>(
+    component: &str,
+    of_cores: impl Iterator<Item = &'c WalkCaches<()>>,
+    counters: &mut Counters,
+) {
+    let mut levels = BTreeMap::<u8, Lookups>::new();
+    for caches in of_cores {
+        for (level, of) in caches.counters() {
+            let sum = levels.entry(level).or_default();
+            sum.hits += of.hits;
+            sum.misses += of.misses;
+        }
+    }
+    for (level, lookups) in levels {
+        lookups.tell(&format!("{component}.l{level}"), counters);
+    }
+}
+
+fn tell_os(component: &str, os: &Os, counters: &mut Counters) {
     let memory = os.memory();
     // Every counter has to be told: a new one does not compile until it is.
     let octavo_os::Counters {
@@ -118,24 +160,28 @@ fn tell_os(os: &Os, counters: &mut Counters) {
     let of_holes = of_holes.into_iter().filter(|_| memory.frames.hole_bitmaps().are_there());
 
     for (name, value) in counts.into_iter().chain(of_holes) {
-        counters.add("os", name, value);
+        counters.add(component, name, value);
     }
     let bytes = |frames: u64| frames * PageSize::BASE.bytes();
     let held = |holder| bytes(memory.frames.used_frames(holder));
-    counters.level("os", "resident_bytes", held(Holder::Data));
-    counters.level("os", "page_table_bytes", held(Holder::PageTable));
-    counters.level("os", "reserved_bytes", held(Holder::Reserved));
-    counters.level("os", "shadow_bytes", held(Holder::Shadow));
+    counters.level(component, "resident_bytes", held(Holder::Data));
+    counters.level(component, "page_table_bytes", held(Holder::PageTable));
+    counters.level(component, "reserved_bytes", held(Holder::Reserved));
+    counters.level(component, "shadow_bytes", held(Holder::Shadow));
     let others = [true, false].map(|movable| held(Holder::Foreign { movable }));
-    counters.level("os", "foreign_bytes", others.iter().sum());
+    counters.level(component, "foreign_bytes", others.iter().sum());
     if memory.frames.hole_bitmaps().are_there() {
-        counters.level("os", "bitmap_bytes", held(Holder::HoleBitmap));
-        counters.level("os.pages.perforated", "mapped", memory.perforated_pages());
+        counters.level(component, "bitmap_bytes", held(Holder::HoleBitmap));
+        counters.level(
+            &format!("{component}.pages.perforated"),
+            "mapped",
+            memory.perforated_pages(),
+        );
     }
-    counters.level("os", "free_bytes", bytes(memory.frames.free_frames()));
+    counters.level(component, "free_bytes", bytes(memory.frames.free_frames()));
     let peak = bytes(memory.frames.peak_frames(Holder::Data));
-    counters.level("os", "peak_resident_bytes", peak);
+    counters.level(component, "peak_resident_bytes", peak);
     for size in memory.sizes() {
-        counters.level(&format!("os.pages.{size}"), "mapped", memory.pages(*size));
+        counters.level(&format!("{component}.pages.{size}"), "mapped", memory.pages(*size));
     }
 }

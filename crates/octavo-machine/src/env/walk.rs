@@ -1,8 +1,8 @@
 //! Page walks, and the faults that they end in.
 
-use octavo_hw::ServedBy;
-use octavo_os::Access;
-use octavo_os::page_table::Walk;
+use octavo_hw::{Asid, Caches, Served, ServedBy};
+use octavo_os::page_table::{Step, Walk};
+use octavo_os::{Access, Os, ProcessId};
 use octavo_types::{PageNumber, PageSize, PhysAddr, VirtAddr};
 
 use super::Env;
@@ -21,6 +21,14 @@ pub(super) struct WalkerCounters {
     pub reads_by: [u64; 4],
     /// Entries whose accessed or dirty bit was set.
     pub marked: u64,
+}
+
+impl WalkerCounters {
+    /// An entry was read.
+    pub fn read(&mut self, served: Served) {
+        self.reads += 1;
+        self.reads_by[place(served.by)] += 1;
+    }
 }
 
 /// What a walk found.
@@ -42,7 +50,7 @@ pub(super) struct Found {
 impl Env {
     /// Walks the page table for a base page that runs, until it may be used as asked: a page that
     /// is not there, or may not be stored to, faults, and is walked again. None where memory has
-    /// run out: the machine stops then.
+    /// run out: the machine stops then. In a guest the host's table is walked, too.
     ///
     /// Of a perforated page, the walk ends at the page's entry: whether the base page is a hole, and may
     /// be used so, is asked for then ([`Env::use_part`], [`Env::walk_hole`]).
@@ -51,6 +59,9 @@ impl Env {
     /// anywhere.
     #[inline(never)]
     pub fn walk(&mut self, page: PageNumber, kind: Kind) -> Option<Walked> {
+        if self.host.is_some() {
+            return self.walk_nested(page, kind);
+        }
         let mut latency_cycles = 0;
         loop {
             let walk = self.table_walk(page);
@@ -78,8 +89,12 @@ impl Env {
     pub fn resolve(&mut self, page: PageNumber, kind: Kind) -> Option<Held> {
         loop {
             let walk = self.table_walk(page);
-            if let Some(found) = self.found(&walk, page, kind) {
-                return Some(found.held);
+            if let Some(Found { held, .. }) = self.found(&walk, page, kind) {
+                return if self.host.is_some() {
+                    self.resolve_nested(page, held, kind)
+                } else {
+                    Some(held)
+                };
             }
             self.fault(page, kind)?;
         }
@@ -92,16 +107,7 @@ impl Env {
 
     /// The page that a walk has found, if it may be used as asked; it is marked as used so.
     pub(super) fn found(&mut self, walk: &Walk, page: PageNumber, kind: Kind) -> Option<Found> {
-        let stores = kind == Kind::Store;
-        let (leaf, (was_used, was_dirty)) = (walk.leaf?, walk.used);
-        if stores && !leaf.rights.write {
-            return None;
-        }
-        let is_marked = !was_used || stores && !was_dirty;
-        if is_marked {
-            self.os.memory_mut().process_mut(self.process).table.mark(page, stores);
-        }
-        Some(Found { held: Held::of(&leaf, stores || was_dirty), is_marked })
+        found(&mut self.os, self.process, walk, page, kind == Kind::Store)
     }
 
     /// The operating system maps a page, or lets it be stored to; none where memory has run out.
@@ -117,29 +123,83 @@ impl Env {
 
     /// Reads what a walk reads beyond what walk caches know; returns where the last entry lies.
     fn read(&mut self, walk: &Walk, page: PageNumber, latency_cycles: &mut u32) -> PhysAddr {
-        self.walker.walks += 1;
         *latency_cycles += self.walk_overhead_cycles;
-        let addr = VirtAddr::new(page.raw() << PageSize::BASE.log2());
+        self.walker.walks += 1;
+        let addr = start_of(page);
         let known = self.walk_caches.deepest(self.asid, addr);
-        let from = known.map_or(self.levels + 1, |(level, ())| level);
-        let steps = walk.steps();
-        debug_assert!(steps.last().is_some_and(|last| last.level < from), "a stale walk cache");
-        for (number, step) in steps.iter().enumerate().filter(|(_, step)| step.level < from) {
+        for (step, leads_on) in to_read(walk, known) {
             *latency_cycles += self.read_entry(step.at);
-            if steps.get(number + 1).is_some_and(|next| next.level < step.level) {
+            if leads_on {
                 self.walk_caches.fill(self.asid, addr, step.level, ());
             }
         }
-        steps.last().expect("a walk reads the root's entry").at
+        walk.steps().last().expect("a walk reads the root's entry").at
     }
 
     /// Reads an entry of a page table; returns what that costs.
     pub(super) fn read_entry(&mut self, at: PhysAddr) -> u32 {
-        let served = self.caches.read_pte(line_of(at, self.lines));
-        self.walker.reads += 1;
-        self.walker.reads_by[place(served.by)] += 1;
-        served.latency_cycles
+        read_entry(&mut self.caches, self.lines, at, &mut self.walker)
     }
+
+    /// The caches of walks of an address space.
+    pub(super) fn known_of(&mut self, page: PageNumber) -> (Asid, VirtAddr, Option<(u8, ())>) {
+        let addr = start_of(page);
+        (self.asid, addr, self.walk_caches.deepest(self.asid, addr))
+    }
+}
+
+/// The page that a walk of a process' table has found, if it may be used as asked; it is marked as
+/// used so.
+pub(super) fn found(
+    os: &mut Os,
+    process: ProcessId,
+    walk: &Walk,
+    page: PageNumber,
+    stores: bool,
+) -> Option<Found> {
+    let (leaf, (was_used, was_dirty)) = (walk.leaf?, walk.used);
+    if stores && !leaf.rights.write {
+        return None;
+    }
+    let is_marked = !was_used || stores && !was_dirty;
+    if is_marked {
+        os.memory_mut().process_mut(process).table.mark(page, stores);
+    }
+    Some(Found { held: Held::of(&leaf, stores || was_dirty), is_marked })
+}
+
+/// The entries of a walk that a walk cache's deepest entry does not spare it, each with whether it
+/// leads to a node of the next level.
+pub(super) fn to_read(
+    walk: &Walk,
+    known: Option<(u8, ())>,
+) -> impl Iterator<Item = (Step, bool)> + '_ {
+    let from = known.map_or(u8::MAX, |(level, ())| level);
+    let steps = walk.steps();
+    debug_assert!(steps.last().is_some_and(|last| last.level < from), "a stale walk cache");
+    let numbered = steps.iter().enumerate().filter(move |(_, step)| step.level < from);
+    numbered.map(|(number, step)| {
+        let next = steps.get(number + 1);
+        (*step, next.is_some_and(|next| next.level < step.level))
+    })
+}
+
+/// A walker reads an entry that lies in the host's memory, or in that of a machine without guests;
+/// what it cost, in cycles.
+pub(super) fn read_entry(
+    caches: &mut Caches,
+    lines: Lines,
+    at: PhysAddr,
+    walker: &mut WalkerCounters,
+) -> u32 {
+    let served = caches.read_pte(line_of(at, lines));
+    walker.read(served);
+    served.latency_cycles
+}
+
+/// The first address of a base page.
+pub(super) fn start_of(page: PageNumber) -> VirtAddr {
+    VirtAddr::new(page.raw() << PageSize::BASE.log2())
 }
 
 fn place(by: ServedBy) -> usize {

@@ -34,6 +34,8 @@ pub struct SimConfig {
     pub machine: MachineConfig,
     /// What its memory is like at the start: [`octavo_config::MemoryConfig::start`].
     pub start: Arc<Fragmentation>,
+    /// The same of the host's memory, if the machine has a host.
+    pub host_start: Option<Arc<Fragmentation>>,
     /// The designs.
     pub designs: Vec<DesignSpec>,
     /// Whether addresses are moved to where Linux would have put them.
@@ -73,9 +75,13 @@ pub struct Sim {
 impl Sim {
     /// Machines that have seen nothing.
     pub fn new(config: &SimConfig) -> Result<Self, ConfigError> {
-        let SimConfig { machine, start, designs, instructions, is_checked, .. } = config;
-        let start = Arc::clone(start);
-        let setup = Setup { instructions: *instructions, is_checked: *is_checked, start };
+        let SimConfig { machine, designs, .. } = config;
+        let setup = Setup {
+            instructions: config.instructions,
+            is_checked: config.is_checked,
+            start: Arc::clone(&config.start),
+            host_start: config.host_start.clone(),
+        };
         let make = |spec: &DesignSpec| spec.hardware().make(machine, &setup, spec.os());
         let machines = designs.iter().map(make).collect::<Result<Vec<_>, _>>()?;
         let interleaves = machines.iter().any(|machine| machine.interleaves());

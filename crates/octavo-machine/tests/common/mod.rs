@@ -5,8 +5,8 @@ pub mod naive;
 
 use octavo_config::{
     AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
-    MachineConfig, MemoryConfig, PageSizes, PageTableConfig, SoftvmConfig, TlbArray, TlbConfig,
-    TlbLevel, VirtualCacheLevel, WalkCache, WalkerConfig, Ways,
+    HostConfig, MachineConfig, MemoryConfig, PageSizes, PageTableConfig, SoftvmConfig, TlbArray,
+    TlbConfig, TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache, WalkerConfig, Ways,
 };
 use octavo_hw::{PteEntry, Replacement};
 use octavo_machine::designs::DesignSpec;
@@ -82,6 +82,7 @@ pub fn tiny() -> MachineConfig {
             l2: virtual_cache(48, 2),
             ..SoftvmConfig::default()
         },
+        host: None,
     }
 }
 
@@ -91,12 +92,28 @@ pub fn virtual_cache(lines: u64, ways: u64) -> VirtualCacheLevel {
     VirtualCacheLevel { bytes: lines * 64, ways, line_bytes: None, replacement }
 }
 
+/// The same machine as a guest of a small host with so much memory, under the policy of each design.
+pub fn hosted(machine: MachineConfig, memory_log2: u8, keeps_halves: bool) -> MachineConfig {
+    let sizes = [PageSize::BASE, PageSize::HUGE];
+    let host = HostConfig {
+        policy: HostConfig::OF_DESIGN.to_owned(),
+        tlbs_hold: if keeps_halves { TlbsHold::Halves } else { TlbsHold::Final },
+        memory: MemoryConfig { bytes: 1 << memory_log2, ..machine.memory.clone() },
+        page_table: machine.page_table,
+        tlb: Some(level(1, &[("main", 6, 3, &sizes)])),
+        walk_caches: machine.walker.caches.clone(),
+    };
+    MachineConfig { host: Some(host), ..machine }
+}
+
 /// Designs on a machine, all that can be checked checked.
 pub fn config(machine: MachineConfig, designs: &[&str]) -> SimConfig {
     let start = machine.memory.start().expect("no snapshot, or one that can be read").into();
+    let host = machine.host.as_ref().map(|host| host.memory.start().expect("no snapshot"));
     SimConfig {
         machine,
         start,
+        host_start: host.map(Into::into),
         designs: designs.iter().map(|name| DesignSpec::parse(name).unwrap()).collect(),
         native_layout: false,
         warm_up_instructions: 0,

@@ -1,13 +1,15 @@
 //! What designs look up beside TLBs of pages.
 
-use octavo_os::Process;
+use octavo_os::vmas::Vmas;
 use octavo_types::PageNumber;
+
+use super::pages::Range;
 
 /// The range TLB of Redundant Memory Mappings: 32 ranges, that which was used last at the end; and
 /// the walker of the range table.
 #[derive(Default)]
 pub struct RangeTlb {
-    entries: Vec<Range>,
+    entries: Vec<Held>,
     pub hits: u64,
     pub misses: u64,
     pub walks: u64,
@@ -15,7 +17,7 @@ pub struct RangeTlb {
 }
 
 #[derive(Clone, Copy)]
-struct Range {
+struct Held {
     start: u64,
     end: u64,
     write: bool,
@@ -35,25 +37,16 @@ impl RangeTlb {
         !stores || range.write
     }
 
-    /// The range table is walked for a page; one entry of each level of the tree is read.
-    pub fn walk(&mut self, process: &Process, page: u64) {
-        let Some(ranges) = process.table.ranges() else { return };
+    /// The range table is walked, and the range of a page found in so many lines.
+    pub fn walk(&mut self, (start, end, _, write): Range, lines: u64) {
         self.walks += 1;
-        let count = ranges.iter().count() as u64;
-        let (mut levels, mut reached) = (1, 128);
-        while reached < count {
-            levels += 1;
-            reached *= 128;
-        }
-        self.reads += levels;
-        let range = ranges.find(PageNumber::new(page)).unwrap();
-        let (start, end) = (range.pages.start, range.pages.end);
+        self.reads += lines;
         if end - start > 1 {
             self.forget(start, end);
             if self.entries.len() == 32 {
                 self.entries.remove(0);
             }
-            self.entries.push(Range { start, end, write: range.rights.write });
+            self.entries.push(Held { start, end, write });
         }
     }
 
@@ -88,18 +81,13 @@ impl SegmentRegisters {
 
     /// A page has been walked: if it lies in a longer range of anonymous memory than the segment is,
     /// that is the segment from now on.
-    pub fn walked(&mut self, process: &Process, page: u64) {
-        let number = PageNumber::new(page);
-        let Some(range) = process.table.ranges().and_then(|ranges| ranges.find(number)) else {
-            return;
-        };
-        let Some((mapping, vma)) = process.vmas.find(number) else { return };
-        let start = range.pages.start.max(mapping.start);
-        let end = range.pages.end.min(mapping.end);
+    pub fn walked(&mut self, vmas: &Vmas, range: Range, page: u64) {
+        let Some((mapping, vma)) = vmas.find(PageNumber::new(page)) else { return };
+        let start = range.0.max(mapping.start);
+        let end = range.1.min(mapping.end);
         let longest = self.segment.map_or(0, |(start, end, ..)| end - start);
         if vma.is_anonymous() && end - start > longest {
-            let frame = range.frame.raw() + (start - range.pages.start);
-            self.segment = Some((start, end, frame, range.rights.write));
+            self.segment = Some((start, end, range.2 + (start - range.0), range.3));
             self.set += 1;
         }
     }

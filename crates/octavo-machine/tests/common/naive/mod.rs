@@ -2,6 +2,7 @@
 //! operating system is the same. What designs have beside the conventional one is in [`beside`].
 
 mod beside;
+mod nested;
 mod pages;
 mod perforated;
 mod stream;
@@ -16,8 +17,9 @@ use octavo_os::{Access, Os, ProcessId};
 use octavo_types::{AddrRange, ItemKind, PageNumber, VirtAddr};
 
 use beside::{RangeTlb, SegmentRegisters};
+use nested::NaiveHost;
 use perforated::Perforated;
-use tlb::{Page, Tlb, replacement, ways};
+use tlb::{Page, Tlb, replacement, tell, ways};
 
 const PROCESS: ProcessId = ProcessId(0);
 
@@ -51,6 +53,7 @@ pub struct NaiveMachine {
     ranges: Option<RangeTlb>,
     segment: Option<SegmentRegisters>,
     perforated: Option<Perforated>,
+    host: Option<NaiveHost>,
 }
 
 const LLC: usize = 0;
@@ -112,38 +115,36 @@ impl NaiveMachine {
                 Beside::Perforated(variant) => Some(Perforated::new(variant)),
                 _ => None,
             },
+            host: None,
         }
+    }
+
+    /// The same in a guest of a host with this operating system.
+    pub fn in_guest(self, config: &MachineConfig, os: Os) -> Self {
+        let host = NaiveHost::new(config.host.as_ref().unwrap(), os, config.memory.bytes);
+        NaiveMachine { host: Some(host), ..self }
     }
 
     /// What it counted, as far as it counts.
     pub fn counters(&self) -> Counters {
         let mut counters = Counters::default();
-        let mut lookups = |component: &str, hits, misses| {
-            counters.add(component, "accesses", hits + misses);
-            counters.add(component, "hits", hits);
-            counters.add(component, "misses", misses);
-        };
         for level in [Some(&self.l1i), self.l1d.as_ref(), self.l2.as_ref()].into_iter().flatten() {
-            lookups(level.name, level.hits, level.misses);
-            for (name, hits) in level.arrays() {
-                let misses = level.hits + level.misses - hits;
-                lookups(&format!("{}.{name}", level.name), hits, misses);
-            }
+            level.tell(&mut counters);
         }
         if let Some(ranges) = &self.ranges {
-            lookups("tlb.range", ranges.hits, ranges.misses);
+            tell("tlb.range", ranges.hits, ranges.misses, &mut counters);
         }
         if let Some(perforated) = self.perforated.as_ref().filter(|_| self.l2.is_some()) {
-            lookups("tlb.l2.bitmap", perforated.bitmap_hits, perforated.bitmap_misses);
+            tell("tlb.l2.bitmap", perforated.bitmap_hits, perforated.bitmap_misses, &mut counters);
         }
         if let Some(segment) = &self.segment {
-            lookups("segment", segment.hits, segment.misses);
+            tell("segment", segment.hits, segment.misses, &mut counters);
         }
         for (number, name) in
             ["cache.llc", "cache.l2", "cache.l1d", "cache.l1i"].into_iter().enumerate()
         {
             let counts = self.caches.counts(number);
-            lookups(name, counts.hits, counts.accesses - counts.hits);
+            tell(name, counts.hits, counts.accesses - counts.hits, &mut counters);
         }
         counters.add("walker", "walks", self.walks);
         counters.add("walker", "references", self.reads);
@@ -161,6 +162,10 @@ impl NaiveMachine {
         }
         counters.add("memory", "reads", self.caches.memory_reads);
         counters.add("memory", "writes", self.caches.memory_writes);
+        tell_walk_caches("walker.cache", &self.walk_caches, &mut counters);
+        if let Some(host) = &self.host {
+            host.tell(self, &mut counters);
+        }
         counters
     }
 
@@ -169,10 +174,14 @@ impl NaiveMachine {
         let last = addr.wrapping_add(u64::from(bytes) - 1).raw();
         let mut looked_up = None;
         let mut line = first / self.line_bytes;
+        let invepts = self.invepts();
         loop {
             let page = (line * self.line_bytes) >> 12;
             let frame = match looked_up {
-                Some((before, frame)) if before == page => frame,
+                Some((before, frame)) if before == page => {
+                    self.note_torn(invepts);
+                    frame
+                }
                 _ => self.translate(kind, page & self.page_mask),
             };
             looked_up = Some((page, frame));
@@ -205,7 +214,7 @@ impl NaiveMachine {
             true => self.translate_perforated(kind, page),
             false => self.translate_by_pages(kind, page),
         };
-        found.frame_of(page)
+        self.reached(found, page, stores)
     }
 
     fn translate_by_pages(&mut self, kind: ItemKind, page: u64) -> Page {
@@ -229,6 +238,7 @@ impl NaiveMachine {
         }
         let found = if in_range {
             self.os.memory_mut().process_mut(PROCESS).table.mark(PageNumber::new(page), stores);
+            self.use_behind(page, stores);
             self.page(page)
         } else {
             let found = self.walk(kind, page);
@@ -243,14 +253,14 @@ impl NaiveMachine {
         self.l1(kind).forget(page, page + 1);
         self.fill_first(kind, page, found);
         if !in_range {
-            let process = self.os.memory().process(PROCESS);
+            let Some((range, lines)) = self.range(page) else { return found };
             if let Some(ranges) = &mut self.ranges {
-                ranges.walk(process, page);
+                ranges.walk(range, lines);
             }
             if kind != ItemKind::Fetch
                 && let Some(segment) = &mut self.segment
             {
-                segment.walked(process, page);
+                segment.walked(&self.os.memory().process(PROCESS).vmas, range, page);
             }
         }
         found
@@ -275,9 +285,11 @@ impl NaiveMachine {
                     self.marked += 1;
                     self.caches.access(L1D, last_line, true);
                 }
-                return match self.coalesces {
+                let stores = kind == ItemKind::Store;
+                let found = self.through_host(self.own_page(page), page, stores);
+                return match self.coalesces && !found.half {
                     true => self.page_and_neighbours(page),
-                    false => self.page(page),
+                    false => found,
                 };
             }
             self.fault(kind, page);
@@ -319,26 +331,33 @@ impl NaiveMachine {
         for stale in self.os.take_stale() {
             let (start, end) = (stale.pages.start, stale.pages.end.min(1 << 52));
             self.flush_perforated(start, end);
-            for level in
-                [Some(&mut self.l1i), self.l1d.as_mut(), self.l2.as_mut()].into_iter().flatten()
-            {
-                level.forget(start, end);
-            }
-            if let Some(ranges) = &mut self.ranges {
-                ranges.forget(start, end);
-            }
-            if let Some(segment) = &mut self.segment {
-                segment.forget(start, end);
-            }
+            self.forget(start, end);
             let range = AddrRange::new(VirtAddr::new(start << 12), (end - start) << 12);
             self.walk_caches.invalidate(0, range);
             self.walk_caches.invalidate(perforated::SHADOW, range);
         }
     }
 
-    /// After so many instructions in all.
-    pub fn background(&mut self, instructions: u64) {
-        self.os.background(instructions);
-        self.forget_stale();
+    /// All that translates forgets these pages.
+    fn forget(&mut self, start: u64, end: u64) {
+        for level in
+            [Some(&mut self.l1i), self.l1d.as_mut(), self.l2.as_mut()].into_iter().flatten()
+        {
+            level.forget(start, end);
+        }
+        if let Some(ranges) = &mut self.ranges {
+            ranges.forget(start, end);
+        }
+        if let Some(segment) = &mut self.segment {
+            segment.forget(start, end);
+        }
+    }
+}
+
+/// Look-ups of walk caches, by level.
+fn tell_walk_caches(component: &str, caches: &NaiveWalkCaches<()>, counters: &mut Counters) {
+    for cache in &caches.0 {
+        let component = format!("{component}.l{}", cache.level());
+        tell(&component, cache.hits, cache.accesses - cache.hits, counters);
     }
 }

@@ -1,47 +1,144 @@
 //! What page tables say, and what a walk sees beside.
 
-use octavo_types::PageNumber;
+use octavo_os::page_table::PageTable;
+use octavo_types::{PageNumber, PageSize};
 
 use super::tlb::Page;
 use super::{NaiveMachine, PROCESS};
 
-impl NaiveMachine {
-    /// What the page table says of a base page that is mapped.
-    pub fn page(&self, page: u64) -> Page {
-        let table = &self.os.memory().process(PROCESS).table;
+/// Base pages side by side that lie side by side: the first, the end, the first's frame, whether stores are
+/// allowed.
+pub type Range = (u64, u64, u64, bool);
+
+impl Page {
+    /// What a table says of a base page that is mapped.
+    pub fn of(table: &PageTable, page: u64) -> Page {
         let leaf = table.leaf(PageNumber::new(page)).unwrap();
         let (_, dirty) = table.used(PageNumber::new(page)).unwrap();
         let first = leaf.page.raw() >> leaf.size.base_shift();
         let (frame, write) = (leaf.frame.raw(), leaf.rights.write);
-        Page { size: leaf.size, first, count: 1, frame, write, dirty, filter: None, bits: 0 }
+        Page {
+            size: leaf.size,
+            first,
+            count: 1,
+            frame,
+            write,
+            dirty,
+            half: false,
+            filter: None,
+            bits: 0,
+        }
+    }
+}
+
+impl NaiveMachine {
+    fn own_table(&self) -> &PageTable {
+        &self.os.memory().process(PROCESS).table
+    }
+
+    /// What the process' own page table says of a base page that is mapped.
+    pub fn own_page(&self, page: u64) -> Page {
+        Page::of(self.own_table(), page)
+    }
+
+    /// Where a base page that is mapped lies at last: the smaller page of the process' own and the
+    /// host's, if there is one, with what both allow and know.
+    pub fn page(&self, page: u64) -> Page {
+        let own = self.own_page(page);
+        let Some(host) = &self.host else { return own };
+        let behind = Page::of(host.table(), own.frame_of(page));
+        let size = own.size.min(behind.size);
+        let first = page >> size.base_shift();
+        let own_frame = own.frame_of(first << size.base_shift());
+        Page {
+            size,
+            first,
+            count: 1,
+            frame: behind.frame_of(own_frame),
+            write: own.write && behind.write,
+            dirty: own.dirty && behind.dirty,
+            half: false,
+            filter: None,
+            bits: 0,
+        }
     }
 
     /// The same with the pages beside it that its walk has seen, and that are like it.
     pub fn page_and_neighbours(&self, page: u64) -> Page {
         let own = self.page(page);
-        if own.size.base_shift() > 0 {
+        if own.size > PageSize::BASE {
             return own;
         }
-        let table = &self.os.memory().process(PROCESS).table;
-        let own_rights = table.leaf(PageNumber::new(page)).unwrap().rights;
+        let frame = self.own_page(page).frame_of(page);
         let is_like_it = |other: u64| {
-            let number = PageNumber::new(other);
-            table.leaf(number).is_some_and(|leaf| {
-                leaf.size == own.size
-                    && leaf.rights == own_rights
-                    && leaf.frame.raw() + page == own.frame + other
-                    && table.used(number) == Some((true, own.dirty))
-            })
+            let in_own = self.are_alike(self.own_table(), page, other);
+            let frame_of_other = (frame + other).wrapping_sub(page);
+            in_own
+                && self
+                    .host
+                    .as_ref()
+                    .is_none_or(|host| self.are_alike(host.table(), frame, frame_of_other))
         };
-        let seen = 8.min(self.line_bytes / 8);
-        let group = page / seen * seen;
         let (mut first, mut end) = (page, page + 1);
-        while first > group && is_like_it(first - 1) {
+        while first > 0 && is_like_it(first - 1) {
             first -= 1;
         }
-        while end < group + seen && is_like_it(end) {
+        while is_like_it(end) {
             end += 1;
         }
         Page { first, count: end - first, frame: own.frame - (page - first), ..own }
     }
+
+    /// Whether a walk for one base page shows that another one lies beside it and is like it: the entries
+    /// of both are in a line, or both pages in a larger one.
+    fn are_alike(&self, table: &PageTable, page: u64, other: u64) -> bool {
+        let leaf = table.leaf(PageNumber::new(page)).unwrap();
+        let Some(leaf_of_other) = table.leaf(PageNumber::new(other)) else { return false };
+        if leaf.size > PageSize::BASE {
+            return leaf_of_other == leaf;
+        }
+        let seen = 8.min(self.line_bytes / 8);
+        page / seen == other / seen
+            && leaf_of_other.size == leaf.size
+            && leaf_of_other.rights == leaf.rights
+            && leaf_of_other.frame.raw() + page == leaf.frame.raw() + other
+            && table.used(PageNumber::new(other)) == table.used(PageNumber::new(page))
+    }
+
+    /// The range that holds a base page, and how many lines of range tables are read for it.
+    pub fn range(&self, page: u64) -> Option<(Range, u64)> {
+        let own = self.own_table().ranges()?;
+        let of_own = levels(own.iter().count() as u64);
+        let range = own.find(PageNumber::new(page)).unwrap();
+        let (mut start, mut end) = (range.pages.start, range.pages.end);
+        let frame_of = |page: u64| range.frame.raw() + (page - range.pages.start);
+        let Some(host) = &self.host else {
+            return Some(((start, end, frame_of(start), range.rights.write), of_own));
+        };
+        let all = host.table().ranges().unwrap();
+        let behind = all.find(PageNumber::new(frame_of(page))).unwrap();
+        // Step by step, as nobody would do it.
+        while end - 1 > page && !behind.pages.contains(&frame_of(end - 1)) {
+            end -= 1;
+        }
+        while start < page && !behind.pages.contains(&frame_of(start)) {
+            start += 1;
+        }
+        let frame = behind.frame.raw() + (frame_of(start) - behind.pages.start);
+        let write = range.rights.write && behind.rights.write;
+        let of_host = levels(all.iter().count() as u64);
+        // Each line of the own table, and then the page, through the host's.
+        let lines = of_own * (1 + of_host) + of_host;
+        Some(((start, end, frame, write), lines))
+    }
+}
+
+/// The levels of a tree of so many ranges, 128 in each node.
+fn levels(ranges: u64) -> u64 {
+    let (mut levels, mut reached) = (1, 128);
+    while reached < ranges {
+        levels += 1;
+        reached *= 128;
+    }
+    levels
 }

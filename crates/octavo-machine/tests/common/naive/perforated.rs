@@ -180,6 +180,7 @@ impl NaiveMachine {
                 write: of.region.rights.write,
                 dirty: of.used.1,
                 filter: Some(of.filter),
+                half: false,
                 bits: 0,
             };
             self.fill_perforated(page, entry);

@@ -1,5 +1,6 @@
 //! What a naive machine does with a stream.
 
+use octavo_os::ProcessId;
 use octavo_types::{AddrRange, Consumer, Event, Item, ItemKind, Segment, VirtAddr};
 
 use super::{NaiveMachine, PROCESS};
@@ -28,6 +29,27 @@ impl Consumer for NaiveMachine {
     fn event(&mut self, event: &Event) {
         self.os.event(PROCESS, &masked(event, self.page_mask)).unwrap();
         self.forget_stale();
+    }
+}
+
+impl NaiveMachine {
+    /// After so many instructions in all.
+    pub fn background(&mut self, instructions: u64) {
+        self.os.background(instructions);
+        self.forget_stale();
+        self.host_background(instructions);
+    }
+
+    /// A copy of the process begins, which never runs.
+    pub fn fork(&mut self) {
+        self.os.fork(PROCESS).unwrap();
+        self.forget_stale();
+    }
+
+    /// The copy is over.
+    pub fn end_copy(&mut self) {
+        self.os.end(ProcessId(1));
+        self.os.take_stale();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Levels of TLBs as lists.
 
 use octavo_config::{Fill, PageSizes, TlbLevel, Ways};
-use octavo_machine::{Coalescing, LongRuns};
+use octavo_machine::{Coalescing, Counters, LongRuns};
 use octavo_oracle::{NaiveArray, NaiveReplacement};
 use octavo_types::PageSize;
 
@@ -21,6 +21,8 @@ pub struct Page {
     pub filter: Option<u8>,
     /// Of an entry that is no page, 32 bits of a bitmap.
     pub bits: u32,
+    /// Whether the frame is the guest's, and the host's is found elsewhere.
+    pub half: bool,
 }
 
 impl Page {
@@ -191,9 +193,18 @@ impl Tlb {
     }
 
     /// The name of each array, and the references that it served.
-    pub fn arrays(&self) -> Vec<(&str, u64)> {
+    fn arrays(&self) -> Vec<(&str, u64)> {
         let ranges = self.ranges.iter().map(|ranges| (ranges.config.name, ranges.hits));
         self.arrays.iter().map(|array| (&*array.name, array.hits)).chain(ranges).collect()
+    }
+
+    /// Adds what it counted.
+    pub fn tell(&self, counters: &mut Counters) {
+        tell(self.name, self.hits, self.misses, counters);
+        for (name, hits) in self.arrays() {
+            let misses = self.hits + self.misses - hits;
+            tell(&format!("{}.{name}", self.name), hits, misses, counters);
+        }
     }
 
     pub fn look_up(&mut self, page: u64) -> Option<Page> {
@@ -250,4 +261,11 @@ pub fn replacement(of: octavo_hw::Replacement) -> NaiveReplacement {
         octavo_hw::Replacement::Srrip => NaiveReplacement::Srrip,
         other => panic!("{other:?} is not compared"),
     }
+}
+
+/// Adds look-ups.
+pub fn tell(component: &str, hits: u64, misses: u64, counters: &mut Counters) {
+    counters.add(component, "accesses", hits + misses);
+    counters.add(component, "hits", hits);
+    counters.add(component, "misses", misses);
 }

@@ -1,0 +1,44 @@
+//! What a machine's host is like where nobody says otherwise.
+
+use toml_edit::{Item, Table};
+
+use crate::node::NONE;
+use crate::tree::plain_tables;
+
+/// The table of the host.
+pub const HOST: &str = "host";
+/// `host = "usual"`: one of which nothing else is said.
+pub const USUAL: &str = "usual";
+const PRESET: &str = include_str!("../../../python/octavo/presets/host.toml");
+
+/// Gives a machine without a host the usual one, if `over` says something of a host.
+pub fn prepare(machine: &mut Table, over: &Table) {
+    let says_something = over.get(HOST).is_some_and(|said| said.as_str() != Some(NONE));
+    if says_something && !machine.get(HOST).is_some_and(Item::is_table) {
+        machine.insert(HOST, usual());
+    }
+}
+
+/// Puts the usual host in the place of `usual`, and none in the place of `none`.
+pub fn settle(machine: &mut Table) {
+    match machine.get(HOST).and_then(Item::as_str) {
+        Some(USUAL) => drop(machine.insert(HOST, usual())),
+        Some(NONE) => drop(machine.remove(HOST)),
+        _ => {}
+    }
+}
+
+fn usual() -> Item {
+    let mut tables = plain_tables(PRESET).expect("the preset is TOML");
+    tables.remove(HOST).expect("the preset has a host")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_host_is_a_table() {
+        assert!(usual().is_table());
+    }
+}

@@ -1,0 +1,57 @@
+//! The host of a virtual machine.
+
+use indexmap::IndexMap;
+use octavo_os::policy::{OsConfig, PolicyError};
+use serde::{Deserialize, Serialize};
+
+use super::{MemoryConfig, PageTableConfig, TlbLevel, WalkCache};
+
+/// The host: where it is there, programs run in the guest of one virtual machine, and all else that a
+/// machine says of memory, page tables, TLBs and walk caches is said of the guest.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostConfig {
+    /// The policy that gives the virtual machine its memory, such as `thp:max_ptes_none=0`; or
+    /// [`HostConfig::OF_DESIGN`].
+    pub policy: String,
+    /// What TLBs hold.
+    pub tlbs_hold: TlbsHold,
+    /// Its physical memory.
+    pub memory: MemoryConfig,
+    /// The shape of the table that translates guest-physical addresses.
+    pub page_table: PageTableConfig,
+    /// The nested TLB of each core, from guest-physical to host-physical pages.
+    #[serde(default)]
+    pub tlb: Option<TlbLevel>,
+    /// The walk caches of each core for the host's table, by name.
+    #[serde(default)]
+    pub walk_caches: IndexMap<String, WalkCache>,
+}
+
+/// What the TLBs of a machine with a guest hold (Perforated Page, section V).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TlbsHold {
+    /// Translations from guest-virtual to host-physical pages, of the smaller of both pages' sizes.
+    Final,
+    /// The same, but where the guest's page is larger than the host's: then the translation from
+    /// guest-virtual to guest-physical pages, and each reference looks up the nested TLB for the rest.
+    Halves,
+}
+
+impl HostConfig {
+    /// The policy that stands for the one of each design.
+    pub const OF_DESIGN: &str = "design";
+
+    /// The policy; none where it is that of the design.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no such policy.
+    pub fn own_policy(&self) -> Result<Option<OsConfig>, PolicyError> {
+        match &*self.policy {
+            Self::OF_DESIGN => Ok(None),
+            policy => OsConfig::parse(policy).map(Some),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What machines have beside their designs: operating systems, and a host where there is one.
+
+use octavo_config::{HostConfig, MachineConfig, MemoryConfig};
+use octavo_os::frames::fragmentation::Fragmentation;
+use octavo_os::frames::{MemoryShape, Order};
+use octavo_os::page_table::Format;
+use octavo_os::policy::OsConfig;
+use octavo_os::{Memory, Os};
+use octavo_types::PageSize;
+
+use super::{Hardware, Need, Setup, Sizes};
+use crate::config::ConfigError;
+use crate::env::Env;
+
+/// All of a machine but its designs. Page tables say these sizes in such a format, but for their levels,
+/// which are the machine's.
+pub fn env(
+    config: &MachineConfig,
+    setup: &Setup,
+    (sizes, format): (Sizes, Format),
+    system: &OsConfig,
+) -> Result<Env, ConfigError> {
+    let format = Format { levels: config.page_table.levels, ..format };
+    let os = os(&config.memory, &setup.start, (sizes, format), system)?;
+    let env = Env::new(config, os, setup.instructions)?.checked(setup.is_checked);
+    let Some(host) = &config.host else { return Ok(env) };
+    let of_host = |error| ConfigError::Host(Box::new(error));
+    let host_os = host_os(host, setup, (sizes, format), system).map_err(of_host)?;
+    env.in_guest(config, host, host_os, setup.instructions)
+}
+
+fn host_os(
+    host: &HostConfig,
+    setup: &Setup,
+    (sizes, format): (Sizes, Format),
+    system: &OsConfig,
+) -> Result<Os, ConfigError> {
+    let format = Format { levels: host.page_table.levels, ..format };
+    let own = own_policy(host)?;
+    let start = setup.host_start.as_deref().unwrap_or(&Fragmentation::Empty);
+    os(&host.memory, start, (sizes, format), own.as_ref().unwrap_or(system))
+}
+
+/// An operating system with nothing but free memory, as it is at the start.
+fn os(
+    memory: &MemoryConfig,
+    start: &Fragmentation,
+    (sizes, format): (Sizes, Format),
+    system: &OsConfig,
+) -> Result<Os, ConfigError> {
+    let configured = Order::of(memory.largest_block);
+    let needed = system.policy.needs().into_iter().max().map_or(Order::BASE, Order::of);
+    let frames = memory.bytes / PageSize::BASE.bytes();
+    let shape = MemoryShape::new(frames, configured.max(needed))?;
+    // The same frames are free whatever the largest block is, and so for all designs.
+    let frames = start.build(shape, memory.seed())?;
+    Ok(system.build(Memory::new(frames, &sizes.list(), format)))
+}
+
+fn own_policy(host: &HostConfig) -> Result<Option<OsConfig>, ConfigError> {
+    let wrong = |error| refused(host, format!("{error}"));
+    host.own_policy().map_err(wrong)
+}
+
+fn refused(host: &HostConfig, why: String) -> ConfigError {
+    ConfigError::HostPolicy { policy: host.policy.clone(), why }
+}
+
+impl Hardware {
+    /// Whether it can translate what a host with a policy of its own makes.
+    pub(super) fn check_host(&self, host: &HostConfig) -> Result<(), ConfigError> {
+        let name = self.name;
+        let Some(OsConfig { policy, .. }) = own_policy(host)? else { return Ok(()) };
+        // Tailored pages of a guest may lie in whatever pages the host has.
+        let need = self.needs.filter(|need| *need == Need::Ranges && !need.is_served(&policy));
+        if let Some(need) = need {
+            let (need, instead) = (need.name(), need.instead());
+            return Err(refused(
+                host,
+                format!("{name} needs {need} of the host, too: give {instead}, or \"design\""),
+            ));
+        }
+        let said = self.sizes.list();
+        match policy.needs().into_iter().find(|size| !said.contains(size)) {
+            None => Ok(()),
+            Some(size) => Err(refused(
+                host,
+                format!(
+                    "it makes pages of {size}, which the page tables of {name} cannot say: give \
+                     another policy, or the hardware tps"
+                ),
+            )),
+        }
+    }
+}

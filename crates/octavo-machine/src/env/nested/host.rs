@@ -1,0 +1,233 @@
+//! The host: its operating system, whose one process is the virtual machine, and the hardware that
+//! translates guest-physical pages.
+
+use octavo_config::{HostConfig, TlbsHold};
+use octavo_hw::{Asid, Caches, WalkCaches};
+use octavo_os::frames::OutOfMemory;
+use octavo_os::page_table::PageTable;
+use octavo_os::{Access, Os, ProcessId};
+use octavo_types::{
+    AddrRange, Event, FrameNumber, Instructions, MapSource, PageNumber, PageSize, Protection,
+    VirtAddr,
+};
+
+use super::super::walk::{Found, WalkerCounters, found, line_of, read_entry, start_of, to_read};
+use crate::config::ConfigError;
+use crate::front::Lines;
+use crate::tlb::{Coalescing, Held, Tlb};
+
+/// The host of one virtual machine.
+pub struct Host {
+    pub(in crate::env) os: Os,
+    vm: ProcessId,
+    /// By core.
+    pub(in crate::env) cores: Box<[Nested]>,
+    pub(in crate::env) walker: WalkerCounters,
+    /// Whether TLBs hold the guest's half of a translation where the guest's page is the larger one.
+    keeps_halves: bool,
+    /// Ranges of guest-physical memory that were changed, each an invalidation of all (INVEPT).
+    pub(in crate::env) invepts: u64,
+    /// Those that nobody else was told of yet.
+    untold: u64,
+    /// Cores that those interrupted, other than the one that made them.
+    pub(in crate::env) interrupted: u64,
+    /// Walks that found a page of the guest larger than the host's page behind it.
+    pub(in crate::env) splintered: u64,
+}
+
+/// What a core has for guest-physical pages.
+pub(in crate::env) struct Nested {
+    pub(in crate::env) tlb: Option<Tlb>,
+    pub(in crate::env) walk_caches: WalkCaches<()>,
+}
+
+/// Through what a core's walker reads memory.
+pub(super) struct Port<'e> {
+    pub core: usize,
+    pub caches: &'e mut Caches,
+    pub lines: Lines,
+}
+
+/// A base page of guest-physical memory: what the host translates.
+pub(super) fn guest_page(frame: FrameNumber) -> PageNumber {
+    PageNumber::new(frame.raw())
+}
+
+impl Host {
+    /// A host whose virtual machine has so much memory, none of which it has used.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no such nested TLB or walk cache; where memory runs out, which is no error of the
+    /// configuration, inside.
+    pub(crate) fn new(
+        config: &HostConfig,
+        mut os: Os,
+        (guest_bytes, cores): (u64, u32),
+        instructions: Instructions,
+    ) -> Result<(Self, Result<(), OutOfMemory>), ConfigError> {
+        let nested = || -> Result<Nested, ConfigError> {
+            let tlb = config.tlb.as_ref();
+            let tlb = tlb.map(|tlb| Tlb::new(tlb, Coalescing::default(), instructions));
+            Ok(Nested {
+                tlb: tlb.transpose().map_err(ConfigError::NestedTlb)?,
+                walk_caches: WalkCaches::new(&config.walk_caches(), instructions)?,
+            })
+        };
+        let cores = (0..cores).map(|_| nested()).collect::<Result<_, _>>()?;
+        let begun = begin(&mut os, guest_bytes);
+        let host = Host {
+            os,
+            vm: ProcessId::default(),
+            cores,
+            walker: WalkerCounters::default(),
+            keeps_halves: config.tlbs_hold == TlbsHold::Halves,
+            invepts: 0,
+            untold: 0,
+            interrupted: 0,
+            splintered: 0,
+        };
+        Ok((host, begun))
+    }
+
+    /// The table that translates guest-physical pages.
+    pub(super) fn table(&self) -> &PageTable {
+        &self.os.memory().process(self.vm).table
+    }
+
+    /// Translates a guest-physical page for so many references that use it alike: what holds it, and
+    /// what that cost in cycles. The host serves a page that is not there, or may not be stored to.
+    pub(super) fn translate(
+        &mut self,
+        page: PageNumber,
+        stores: bool,
+        references: u32,
+        port: &mut Port<'_>,
+    ) -> Result<(Held, u32), OutOfMemory> {
+        let mut latency_cycles = 0;
+        if let Some(tlb) = &mut self.cores[port.core].tlb
+            && let Some(held) = tlb.look_up(Asid::ONLY, page, references)
+        {
+            latency_cycles += tlb.hit_latency_cycles();
+            if held.value.serves(stores) {
+                // Where the TLB has no room for a whole page it knows of what it holds a part.
+                return Ok((held.whole(), latency_cycles));
+            }
+            tlb.retract(Asid::ONLY, page, references);
+        }
+        let held = self.walk(page, stores, port, &mut latency_cycles)?;
+        if let Some(tlb) = &mut self.cores[port.core].tlb {
+            // It may have it, and not say enough of it.
+            tlb.take(Asid::ONLY, page);
+            tlb.fill(Asid::ONLY, page, held, references);
+        }
+        Ok((held, latency_cycles))
+    }
+
+    /// Walks the host's table for a guest-physical page.
+    fn walk(
+        &mut self,
+        page: PageNumber,
+        stores: bool,
+        port: &mut Port<'_>,
+        latency_cycles: &mut u32,
+    ) -> Result<Held, OutOfMemory> {
+        let addr = start_of(page);
+        loop {
+            self.walker.walks += 1;
+            let walk = self.table().walk(page);
+            let caches = &mut self.cores[port.core].walk_caches;
+            let known = caches.deepest(Asid::ONLY, addr);
+            for (step, leads_on) in to_read(&walk, known) {
+                *latency_cycles += read_entry(port.caches, port.lines, step.at, &mut self.walker);
+                if leads_on {
+                    caches.fill(Asid::ONLY, addr, step.level, ());
+                }
+            }
+            if let Some(Found { held, is_marked }) =
+                found(&mut self.os, self.vm, &walk, page, stores)
+            {
+                if is_marked {
+                    self.walker.marked += 1;
+                    let at = walk.steps().last().expect("a walk reads the root's entry").at;
+                    let served = port.caches.write_pte(line_of(at, port.lines));
+                    *latency_cycles += served.latency_cycles;
+                }
+                return Ok(held);
+            }
+            self.walker.faulted += 1;
+            self.fault(page, stores)?;
+        }
+    }
+
+    /// What holds a guest-physical page, and is used so; nothing is read for that, or counted of a
+    /// walker.
+    pub(super) fn resolve(&mut self, page: PageNumber, stores: bool) -> Result<Held, OutOfMemory> {
+        loop {
+            let walk = self.table().walk(page);
+            if let Some(found) = found(&mut self.os, self.vm, &walk, page, stores) {
+                return Ok(found.held);
+            }
+            self.fault(page, stores)?;
+        }
+    }
+
+    /// An EPT violation: the host gives the virtual machine a page, or lets it be stored to.
+    fn fault(&mut self, page: PageNumber, stores: bool) -> Result<(), OutOfMemory> {
+        let access = if stores { Access::Store } else { Access::Load };
+        let served = self.os.fault(self.vm, page, access);
+        self.forget_stale();
+        served
+    }
+
+    /// What the host does beside its guest, after so many instructions in all.
+    pub(super) fn background(&mut self, instructions: u64) {
+        self.os.background(instructions);
+        self.forget_stale();
+    }
+
+    /// What was kept of a table that has changed is dropped, all of it: so INVEPT does.
+    fn forget_stale(&mut self) {
+        let changed = self.os.take_stale().len() as u64;
+        if changed == 0 {
+            return;
+        }
+        self.invepts += changed;
+        self.untold += changed;
+        for nested in &mut self.cores {
+            nested.tlb.iter_mut().for_each(Tlb::clear);
+            nested.walk_caches.clear();
+        }
+    }
+
+    /// Whether TLBs hold halves of translations.
+    pub fn keeps_halves(&self) -> bool {
+        self.keeps_halves
+    }
+
+    /// Whether no frame of its memory was lost; else what is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        self.os.memory().check().map_err(|wrong| format!("the host: {wrong}"))
+    }
+
+    /// How many changes there were since this was asked last.
+    pub(super) fn take_untold(&mut self) -> u64 {
+        std::mem::take(&mut self.untold)
+    }
+}
+
+/// The virtual machine begins: all its memory is one anonymous mapping of its process.
+fn begin(os: &mut Os, guest_bytes: u64) -> Result<(), OutOfMemory> {
+    let bytes = guest_bytes.next_multiple_of(PageSize::BASE.bytes());
+    let vm = os.spawn()?;
+    let map = Event::Map {
+        range: AddrRange::new(VirtAddr::NULL, bytes),
+        protection: Protection { read: true, write: true, execute: true },
+        source: MapSource::Anonymous,
+        flags: 0,
+    };
+    os.event(vm, &map)?;
+    // Nobody has kept anything yet.
+    os.take_stale();
+    Ok(())
+}

@@ -1,0 +1,213 @@
+//! Programs in the guest of a virtual machine (Perforated Page, sections V and VII-E): walks in two
+//! dimensions.
+//!
+//! - The guest has an operating system with guest-physical memory. The host has another one, whose one
+//!   process is the virtual machine: its page table translates guest-physical pages, which are numbered
+//!   as the guest's frames.
+//! - Each entry of the guest's table that a walk reads lies at a guest-physical address. It is
+//!   translated by the *nested TLB*, or else by a walk of the host's table with walk caches of its own; and
+//!   so is, at last, the page that was asked for. With four levels each and nothing cached that is
+//!   (4 + 1) × (4 + 1) - 1 = 24 references.
+//! - The guest's walk caches hold guest-physical addresses of its nodes.
+//! - Both tables have accessed and dirty bits. An access of the guest's table counts as a store to
+//!   guest-physical memory, since it may set such bits (so in the manuals of Intel and AMD).
+//! - What TLBs hold is the translation to the host's frame, of the smaller page of the two; with rights
+//!   that both allow, dirty if both are. A page of the guest that is larger than the host's behind it is
+//!   *splintered*; if the machine [says so](octavo_config::TlbsHold) the TLB holds the guest's half of
+//!   it, and each reference looks up the nested TLB for the other.
+//! - Whatever changes a translation of the host's table ends in an INVEPT on all cores: nested TLBs, the
+//!   host's walk caches and all TLBs are emptied, since nobody knows which guest-virtual pages lie in
+//!   what has changed. The guest's walk caches stay. (A reference of two lines whose first one has done so
+//!   by the other half of its translation is translated again.)
+//!
+//! Faults of the host (EPT violations) are counted, and cost what the walks cost that end in them: as all
+//! work of operating systems, the exit to the host costs no cycles. The guest's operating system touches
+//! no memory of its own accord: the host gives a page when a walk or a program first needs it.
+
+mod host;
+mod tables;
+
+use octavo_hw::Caches;
+use octavo_os::Stale;
+use octavo_os::frames::OutOfMemory;
+use octavo_os::page_table::Walk;
+use octavo_types::{FrameNumber, PageNumber, PhysAddr};
+
+pub(crate) use host::Host;
+use host::{Port, guest_page};
+
+use super::walk::{Found, line_of, read_entry, to_read};
+use super::{Env, Walked};
+use crate::front::{Kind, LineAccess};
+use crate::tlb::{Held, Value};
+
+/// A frame of the guest in a TLB's entry stands above all frames of the host: there the half of a
+/// translation ends.
+const GUEST_FRAMES: u64 = 1 << 40;
+
+impl Env {
+    /// [`Env::walk`] in a guest.
+    pub(super) fn walk_nested(&mut self, page: PageNumber, kind: Kind) -> Option<Walked> {
+        let mut latency_cycles = 0;
+        loop {
+            let walk = self.table_walk(page);
+            let at = self.read_nested(&walk, page, &mut latency_cycles)?;
+            if let Some(Found { held, is_marked }) = self.found(&walk, page, kind) {
+                if is_marked {
+                    self.walker.marked += 1;
+                    latency_cycles += self.caches.write_pte(line_of(at, self.lines)).latency_cycles;
+                }
+                let stores = kind == Kind::Store;
+                let (behind, cost) = self.behind(held.frame_of(page), stores, 1)?;
+                latency_cycles += cost;
+                self.cycles.walks += u64::from(latency_cycles);
+                let held = self.kept(page, held, behind);
+                return Some(Walked { held, latency_cycles });
+            }
+            self.walker.faulted += 1;
+            self.fault(page, kind)?;
+        }
+    }
+
+    /// Reads what a walk of the guest's table reads; returns where in the host's memory the last entry
+    /// lies.
+    fn read_nested(
+        &mut self,
+        walk: &Walk,
+        page: PageNumber,
+        latency_cycles: &mut u32,
+    ) -> Option<PhysAddr> {
+        *latency_cycles += self.walk_overhead_cycles;
+        self.walker.walks += 1;
+        let (asid, addr, known) = self.known_of(page);
+        let mut last = None;
+        for (step, leads_on) in to_read(walk, known) {
+            let frame = step.at.frame();
+            let (behind, cost) = self.behind(frame, true, 1)?;
+            let start = behind.frame_of(guest_page(frame)).start().raw();
+            let at = PhysAddr::new(start + (step.at.raw() - frame.start().raw()));
+            *latency_cycles += cost;
+            *latency_cycles += read_entry(&mut self.caches, self.lines, at, &mut self.walker);
+            if leads_on {
+                self.walk_caches.fill(asid, addr, step.level, ());
+            }
+            last = Some(at);
+        }
+        Some(last.expect("a walk reads an entry"))
+    }
+
+    /// [`Env::resolve`] of what the guest's table holds.
+    pub(super) fn resolve_nested(
+        &mut self,
+        page: PageNumber,
+        held: Held,
+        kind: Kind,
+    ) -> Option<Held> {
+        let (frame, stores) = (guest_page(held.frame_of(page)), kind == Kind::Store);
+        let behind = self.with_host(|host, _| host.resolve(frame, stores))?;
+        Some(composed(page, held, behind))
+    }
+
+    /// What holds a frame of the guest, for so many references, and what that cost in cycles.
+    fn behind(&mut self, frame: FrameNumber, stores: bool, references: u32) -> Option<(Held, u32)> {
+        let (core, lines) = (self.core, self.lines);
+        self.with_host(|host, caches| {
+            let mut port = Port { core, caches, lines };
+            host.translate(guest_page(frame), stores, references, &mut port)
+        })
+    }
+
+    /// What a TLB keeps of a page of the guest and of the host's behind it.
+    fn kept(&mut self, page: PageNumber, guest: Held, behind: Held) -> Held {
+        let host = self.host.as_mut().expect("a guest has a host");
+        if guest.size > behind.size {
+            host.splintered += 1;
+            if host.keeps_halves() {
+                let Held { size, value } = guest;
+                let frame = value.frame().plus(GUEST_FRAMES);
+                let value = Value::new(frame, size, value.is_writable(), value.is_dirty());
+                return Held { size, value };
+            }
+        }
+        composed(page, guest, behind)
+    }
+
+    /// The frame of the host in which the page of an access lies: of half a translation the nested TLB
+    /// gives the rest. None where memory has run out.
+    pub(super) fn other_half(
+        &mut self,
+        access: LineAccess,
+        frame: FrameNumber,
+    ) -> Option<FrameNumber> {
+        let Some(frame) = frame.raw().checked_sub(GUEST_FRAMES).map(FrameNumber::new) else {
+            return Some(frame);
+        };
+        let walks = self.host.as_ref().map(|host| host.walker.walks);
+        let (behind, cost) = self.behind(frame, access.is_store(), access.lookups())?;
+        let host = self.host.as_ref().expect("a guest has a host");
+        let tlb = host.cores[self.core].tlb.as_ref().expect("halves need a nested TLB");
+        let hit_cycles = u64::from(tlb.hit_latency_cycles());
+        if walks == Some(host.walker.walks) {
+            self.cycles.tlb_nested += hit_cycles * u64::from(access.lookups());
+        } else {
+            self.cycles.walks += u64::from(cost);
+            // Those that repeat it hit.
+            self.cycles.tlb_nested += hit_cycles * u64::from(access.repeats());
+            self.is_core_told = self.stale.is_empty();
+        }
+        Some(behind.frame_of(guest_page(frame)))
+    }
+
+    /// Does something with the host; what has changed in its table is told.
+    fn with_host<T>(
+        &mut self,
+        work: impl FnOnce(&mut Host, &mut Caches) -> Result<T, OutOfMemory>,
+    ) -> Option<T> {
+        let host = self.host.as_mut().expect("a guest has a host");
+        let done = work(host, &mut self.caches);
+        let changes = host.take_untold();
+        if changes > 0 {
+            self.invalidate_all(changes);
+        }
+        done.map_err(|error| self.stop_for_host(error)).ok()
+    }
+
+    /// The host has no memory left.
+    pub(super) fn stop_for_host(&mut self, error: OutOfMemory) {
+        self.stopped = Some(format!("the host: {error}"));
+    }
+
+    /// So many INVEPTs: all translations of all processes may be wrong.
+    fn invalidate_all(&mut self, changes: u64) {
+        let others = self.holders.values().flatten().filter(|core| **core != self.core);
+        let others = others.collect::<rustc_hash::FxHashSet<_>>().len() as u64;
+        self.host.as_mut().expect("a guest has a host").interrupted += changes * others;
+        let all = self.os.memory().live().map(|process| Stale { process, pages: 0..u64::MAX });
+        self.stale.extend(all);
+    }
+
+    /// What operating systems do beside the programs, after so many instructions in all.
+    pub(crate) fn background(&mut self, instructions: u64) {
+        self.with_os(|os| {
+            os.background(instructions);
+            Ok(())
+        });
+        if self.host.is_some() {
+            self.with_host(|host, _| {
+                host.background(instructions);
+                Ok(())
+            });
+        }
+    }
+}
+
+/// A page of the guest in the frames of the host: as large as the smaller of both, to be used as both
+/// allow.
+fn composed(page: PageNumber, guest: Held, behind: Held) -> Held {
+    let size = guest.size.min(behind.size);
+    let first = guest.part(page, size).value.frame();
+    let frame = behind.frame_of(guest_page(first));
+    let is_writable = guest.value.is_writable() && behind.value.is_writable();
+    let is_dirty = guest.value.is_dirty() && behind.value.is_dirty();
+    Held { size, value: Value::new(frame, size, is_writable, is_dirty) }
+}

@@ -1,0 +1,246 @@
+//! The host of a naive machine's guest: every guest-physical page is translated by lists and by walks of
+//! the host's table, and whatever changes there empties everything.
+
+use octavo_config::{HostConfig, TlbsHold};
+use octavo_machine::{Coalescing, Counters};
+use octavo_oracle::{NaiveWalkCache, NaiveWalkCaches};
+use octavo_os::page_table::PageTable;
+use octavo_os::{Access, Os, ProcessId};
+use octavo_types::{AddrRange, Event, MapSource, PageNumber, Protection, VirtAddr};
+
+use super::tlb::{Page, Tlb, replacement, ways};
+use super::{L1D, NaiveMachine};
+
+const VM: ProcessId = ProcessId(0);
+
+/// The host.
+pub struct NaiveHost {
+    os: Os,
+    tlb: Option<Tlb>,
+    walk_caches: NaiveWalkCaches<()>,
+    levels: u8,
+    halves: bool,
+    walks: u64,
+    reads: u64,
+    faulted: u64,
+    marked: u64,
+    invepts: u64,
+    splintered: u64,
+    was_torn: bool,
+}
+
+impl NaiveHost {
+    /// One whose virtual machine has so much memory.
+    pub fn new(config: &HostConfig, mut os: Os, guest_bytes: u64) -> Self {
+        os.spawn().unwrap();
+        let memory = Event::Map {
+            range: AddrRange::new(VirtAddr::NULL, guest_bytes),
+            protection: Protection::from_bits(7),
+            source: MapSource::Anonymous,
+            flags: 0,
+        };
+        os.event(VM, &memory).unwrap();
+        os.take_stale();
+        let walk_caches = config.walk_caches.values().map(|of| {
+            let ways = ways(of.ways, of.entries);
+            let sets = (of.entries / ways) as usize;
+            NaiveWalkCache::new(of.level, sets, ways as usize, replacement(of.replacement))
+        });
+        let tlb = config.tlb.as_ref();
+        NaiveHost {
+            os,
+            tlb: tlb.map(|tlb| Tlb::new("tlb.nested", tlb, Coalescing::default())),
+            walk_caches: NaiveWalkCaches(walk_caches.collect()),
+            levels: config.page_table.levels,
+            halves: config.tlbs_hold == TlbsHold::Halves,
+            walks: 0,
+            reads: 0,
+            faulted: 0,
+            marked: 0,
+            invepts: 0,
+            splintered: 0,
+            was_torn: false,
+        }
+    }
+
+    pub fn table(&self) -> &PageTable {
+        &self.os.memory().process(VM).table
+    }
+
+    /// What the host's table says of a guest-physical page.
+    fn page(&self, page: u64) -> Page {
+        Page::of(self.table(), page)
+    }
+
+    /// Beside what both tables' walks have in common.
+    pub fn tell(&self, machine: &NaiveMachine, counters: &mut Counters) {
+        counters.add("walker", "references", self.reads);
+        counters.add("walker", "marked", self.marked);
+        counters.add("walker", "splintered", self.splintered);
+        counters.add("walker.guest", "references", machine.reads);
+        counters.add("walker.guest", "marked", machine.marked);
+        counters.add("walker.host", "walks", self.walks);
+        counters.add("walker.host", "faulted", self.faulted);
+        counters.add("walker.host", "references", self.reads);
+        counters.add("walker.host", "marked", self.marked);
+        counters.add("host.os", "invepts", self.invepts);
+        let of = self.os.memory().counters;
+        counters.add("host.os", "faults", of.faults);
+        counters.add("host.os", "copy_on_write_faults", of.copy_on_write_faults);
+        counters.add("host.os", "promotions", of.promotions);
+        counters.add("host.os", "frames_compacted", of.frames_compacted);
+        if let Some(tlb) = &self.tlb {
+            tlb.tell(counters);
+        }
+        super::tell_walk_caches("walker.host.cache", &self.walk_caches, counters);
+    }
+}
+
+impl NaiveMachine {
+    fn host(&mut self) -> &mut NaiveHost {
+        self.host.as_mut().unwrap()
+    }
+
+    pub fn invepts(&self) -> u64 {
+        self.host.as_ref().map_or(0, |host| host.invepts)
+    }
+
+    /// A reference goes on to its second line.
+    pub fn note_torn(&mut self, invepts_before: u64) {
+        let is_torn = self.invepts() > invepts_before;
+        if let Some(host) = self.host.as_mut().filter(|host| host.halves) {
+            host.was_torn |= is_torn;
+        }
+    }
+
+    /// Whether all was emptied after a reference of two lines had been translated, and before its second
+    /// line was: machines look its page up again.
+    pub fn was_torn(&self) -> bool {
+        self.host.as_ref().is_some_and(|host| host.was_torn)
+    }
+
+    /// What is behind a guest-physical page, by the nested TLB or by a walk.
+    fn behind(&mut self, page: u64, stores: bool) -> Page {
+        let host = self.host();
+        let found = host.tlb.as_mut().and_then(|tlb| tlb.look_up(page));
+        if let Some(found) = found.filter(|found| found.serves(stores)) {
+            // It may be a part, and knows the size of the page that it is of.
+            let whole = host.page(page);
+            assert_eq!(whole.frame_of(page), found.frame_of(page));
+            return whole;
+        }
+        let addr = VirtAddr::new(page << 12);
+        loop {
+            let line_bytes = self.line_bytes;
+            let host = self.host();
+            host.walks += 1;
+            let deepest = host.walk_caches.deepest(0, addr);
+            let known = deepest.map_or(host.levels + 1, |(level, ())| level);
+            let walk = host.table().walk(PageNumber::new(page));
+            let mut last_line = 0;
+            for (place, step) in walk.steps().iter().enumerate() {
+                if step.level < known {
+                    last_line = step.at.raw() / line_bytes;
+                    self.caches.access(L1D, last_line, false);
+                    self.host().reads += 1;
+                    if walk.steps().get(place + 1).is_some_and(|next| next.level < step.level) {
+                        self.host().walk_caches.fill(0, addr, step.level, ());
+                    }
+                }
+            }
+            if walk.leaf.is_some_and(|of| !stores || of.rights.write) {
+                let memory = self.host().os.memory_mut();
+                if memory.process_mut(VM).table.mark(PageNumber::new(page), stores) {
+                    self.host().marked += 1;
+                    self.caches.access(L1D, last_line, true);
+                }
+                let host = self.host();
+                let found = host.page(page);
+                if let Some(tlb) = &mut host.tlb {
+                    tlb.forget(page, page + 1);
+                    tlb.fill(page, found);
+                }
+                return found;
+            }
+            self.host().faulted += 1;
+            self.host_fault(page, stores);
+        }
+    }
+
+    fn host_fault(&mut self, page: u64, stores: bool) {
+        let access = if stores { Access::Store } else { Access::Load };
+        self.host().os.fault(VM, PageNumber::new(page), access).unwrap();
+        self.host_has_changed();
+    }
+
+    /// INVEPT.
+    fn host_has_changed(&mut self) {
+        let Some(host) = &mut self.host else { return };
+        let changes = host.os.take_stale().len() as u64;
+        if changes == 0 {
+            return;
+        }
+        host.invepts += changes;
+        if let Some(tlb) = &mut host.tlb {
+            tlb.forget(0, u64::MAX);
+        }
+        host.walk_caches.clear();
+        self.forget(0, u64::MAX);
+    }
+
+    /// After so many instructions in all.
+    pub fn host_background(&mut self, instructions: u64) {
+        if let Some(host) = &mut self.host {
+            host.os.background(instructions);
+        }
+        self.host_has_changed();
+    }
+
+    /// Where something lies that is at a physical address of the guest, or of the machine without one.
+    /// Walkers may write to it.
+    pub fn place_of_entry(&mut self, addr: u64) -> u64 {
+        if self.host.is_none() {
+            return addr;
+        }
+        let page = addr >> 12;
+        self.behind(page, true).frame_of(page) << 12 | addr & 4095
+    }
+
+    /// The frame that a reference reaches through what a TLB has.
+    pub fn reached(&mut self, found: Page, page: u64, stores: bool) -> u64 {
+        let frame = found.frame_of(page);
+        if !found.half {
+            return frame;
+        }
+        self.behind(frame, stores).frame_of(frame)
+    }
+
+    /// A walk has found this page of the process': what TLBs keep.
+    pub fn through_host(&mut self, own: Page, page: u64, stores: bool) -> Page {
+        if self.host.is_none() {
+            return own;
+        }
+        let behind = self.behind(own.frame_of(page), stores);
+        let host = self.host();
+        if own.size > behind.size {
+            host.splintered += 1;
+            if host.halves {
+                return Page { half: true, ..own };
+            }
+        }
+        self.page(page)
+    }
+
+    /// A page is used, and nothing is read for that.
+    pub fn use_behind(&mut self, page: u64, stores: bool) {
+        if self.host.is_none() {
+            return;
+        }
+        let frame = self.own_page(page).frame_of(page);
+        let number = PageNumber::new(frame);
+        while self.host().table().leaf(number).is_none_or(|leaf| stores && !leaf.rights.write) {
+            self.host_fault(frame, stores);
+        }
+        self.host().os.memory_mut().process_mut(VM).table.mark(number, stores);
+    }
+}

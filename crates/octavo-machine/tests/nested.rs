@@ -1,0 +1,211 @@
+//! Machines whose programs run in a guest count exactly what naive ones do, while the host promotes,
+//! compacts, copies and takes snapshots of its virtual machine.
+
+mod common;
+#[path = "nested/machines.rs"]
+mod machines;
+#[path = "nested/play.rs"]
+mod play;
+#[path = "nested/policies.rs"]
+mod policies;
+
+use common::{check_laws, config};
+use machines::{Kind, Translates, kind, machine};
+use octavo_config::TlbsHold;
+use octavo_machine::designs::colt;
+use octavo_machine::{Batch, Counters, FetchSets, Filter, Front, Image, ImageId, Lines, Mark, Sim};
+use octavo_oracle::strategies::{RandomStream, Step, stream};
+use octavo_types::{Consumer, Instructions};
+use play::{Aside, Asides, asides, play, play_naively};
+use policies::HostPolicy;
+use proptest::prelude::*;
+
+fn compare(
+    translates: Translates,
+    kind: Kind,
+    stream: &RandomStream,
+    asides: &Asides,
+) -> Result<Counters, TestCaseError> {
+    let config = machine(kind);
+    prop_assert_eq!(config.check(), Ok(()));
+    let mut naive = translates.naive(&config, kind.policy);
+    play_naively(&mut naive, stream, asides);
+    let expected = naive.counters();
+    if naive.was_torn() {
+        return Ok(expected);
+    }
+    for instructions in Instructions::all() {
+        let mut machine = translates.machine(&config, kind.policy, instructions);
+        play(&mut *machine, (&config, kind.policy), stream, asides);
+        prop_assert_eq!(machine.stopped(), None);
+        prop_assert_eq!(machine.check(), Ok(()));
+        are_equal(
+            &machine.counters(),
+            &expected,
+            &format!("{instructions}, {translates:?}, {kind:?}"),
+        )?;
+    }
+    Ok(expected)
+}
+
+/// Whether a machine has counted what was expected.
+fn are_equal(ours: &Counters, expected: &Counters, of: &str) -> Result<(), TestCaseError> {
+    let differ = expected.iter().filter_map(|(component, counter, value)| {
+        let told = ours.get(component, counter);
+        let is_right = told == Some(value);
+        (!is_right).then(|| format!("{component} {counter}: {told:?}, not {value}"))
+    });
+    let differ: Vec<String> = differ.collect();
+    prop_assert!(differ.is_empty(), "{of}: {differ:#?}");
+    check_laws(ours)
+}
+
+/// That a stream of one kind makes all of this happen.
+fn makes(kind: Kind, stream: &RandomStream, asides: &Asides, what: &[(&str, &'static str)]) {
+    let counted = compare(Translates::Conventional("thp"), kind, stream, asides).unwrap();
+    for (component, counter) in what {
+        assert!(counted.get(component, counter) > Some(0), "{kind:?}: no {component} {counter}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn conventional_machines_count_what_naive_ones_do(
+        stream in stream(1..120),
+        asides in asides(),
+        kind in kind(),
+    ) {
+        compare(Translates::Conventional("base"), kind, &stream, &asides)?;
+        compare(Translates::Conventional("thp"), kind, &stream, &asides)?;
+    }
+
+    #[test]
+    fn so_do_those_that_coalesce(stream in stream(1..120), asides in asides(), kind in kind()) {
+        for coalescing in [colt::ALL, colt::SETS, colt::FULLY_ASSOCIATIVE] {
+            compare(Translates::Coalescing("base", coalescing), kind, &stream, &asides)?;
+        }
+        compare(Translates::Coalescing("thp", colt::ALL), kind, &stream, &asides)?;
+    }
+
+    #[test]
+    fn so_do_those_with_ranges(stream in stream(1..120), asides in asides(), kind in kind()) {
+        let kind = Kind { policy: HostPolicy::Eager, ..kind };
+        compare(Translates::Ranges, kind, &stream, &asides)?;
+        compare(Translates::Segment, kind, &stream, &asides)?;
+    }
+
+    /// What the front of a simulation leaves out is what nobody can tell apart, halves or not.
+    #[test]
+    fn so_do_simulations(stream in stream(1..120), kind in kind()) {
+        let kind = Kind { policy: HostPolicy::Base, is_fragmented: false, ..kind };
+        let mut machine = machine(kind);
+        machine.host.as_mut().unwrap().policy = "base".to_owned();
+        let mut sim = Sim::new(&config(machine.clone(), &["base4k", "thp"])).unwrap();
+        sim.event(&octavo_machine::everything());
+        common::play(&mut sim, &stream);
+        for (of, policy) in sim.machines().iter().zip(["base", "thp"]) {
+            let mut naive = Translates::Conventional(policy).naive(&machine, kind.policy);
+            play_naively(&mut naive, &stream, &Vec::new());
+            are_equal(&of.counters(), &naive.counters(), &format!("{policy}, {kind:?}"))?;
+        }
+    }
+}
+
+/// Two cores load a page each of the same guest; the host forks the virtual machine, so that both have to
+/// forget it all, and the one that does not run is interrupted for that.
+#[test]
+fn an_invept_reaches_all_cores() {
+    let kind = Kind {
+        machine: 0,
+        host: 2,
+        policy: HostPolicy::Snapshots,
+        tlbs_hold: TlbsHold::Final,
+        is_fragmented: false,
+    };
+    let mut config = machine(kind);
+    config.core.count = 2;
+    let mut machine =
+        Translates::Conventional("base").machine(&config, kind.policy, Instructions::PORTABLE);
+    let lines = Lines::of_bytes(64);
+    let mut front = Front::new(lines, Filter::Nothing, FetchSets::new(4, lines));
+    let mut image = Image::new(4);
+    let stream = octavo_oracle::strategies::loads(&[(0, 1, false)]);
+    let Step::Segment(number, addresses) = &stream.steps[0] else { unreachable!() };
+    let mut load = |front: &mut Front| {
+        front.execution(&mut image, *number, &stream.segments[*number], addresses);
+    };
+    front.mark(Mark::Begin { image: ImageId(0), copy_of: None });
+    for core in [0, 1] {
+        front.run(core, ImageId(0));
+        load(&mut front);
+    }
+    front.mark(Mark::Warm);
+    front.mark(Mark::Tick(1));
+    for core in [1, 0] {
+        front.run(core, ImageId(0));
+        load(&mut front);
+    }
+    machine.take(&front.take(Batch::default()));
+    assert_eq!(machine.check(), Ok(()));
+    let counters = machine.counters();
+    let get = |component, counter| counters.get(component, counter).unwrap();
+    // The fork; and as walkers may write to the guest's nodes, a copy of the node of the code and of that of
+    // the data, when the first core walks.
+    assert_eq!((get("host.os", "invepts"), get("host.os", "cores_interrupted")), (3, 3));
+    assert_eq!(get("host.os", "copy_on_write_faults"), 2);
+    for side in ["tlb.l1i", "tlb.l1d", "tlb.l2"] {
+        let walked = if side == "tlb.l2" { 4 } else { 2 };
+        assert_eq!((side, get(side, "misses")), (side, walked));
+    }
+    // The guest's walk caches stay: each walk of the four reads one entry of the guest's. For that and for the
+    // page the host's table is walked, and once more after each copy.
+    assert_eq!(get("walker.guest", "references"), 4);
+    assert_eq!(get("walker.host", "walks"), 4 * 2 + 2);
+}
+
+/// Stores that go through many pages of a heap twice, with work of the operating systems in between:
+/// nothing that is compared above is always 0.
+#[test]
+fn what_is_compared_happens() {
+    use octavo_types::{Item, ItemKind, Segment, VirtAddr};
+    let item = |kind, addr| Item {
+        kind,
+        guarded: false,
+        atomic: false,
+        size_bytes: 8,
+        addr: VirtAddr::new(addr),
+    };
+    let items = vec![item(ItemKind::Fetch, 0x40_0000), item(ItemKind::Store, 0)];
+    let pages = (0..1200u64).chain((0..600).map(|page| page * 2));
+    let steps = pages.map(|page| Step::Segment(0, vec![VirtAddr::new(0x1000_0000 + (page << 12))]));
+    let stream = RandomStream {
+        segments: vec![Segment::new(items, Vec::new()).unwrap()],
+        steps: steps.collect(),
+    };
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    use proptest::strategy::ValueTree;
+    let index = prop::sample::Index::arbitrary();
+    let mut aside = |what| (index.new_tree(&mut runner).unwrap().current(), what);
+    let asides: Asides = (0..8).map(|_| aside(Aside::Tick)).collect();
+    let kind = |policy, is_fragmented, tlbs_hold| Kind {
+        machine: 0,
+        host: 2,
+        policy,
+        tlbs_hold,
+        is_fragmented,
+    };
+    let fills = [("tlb.nested", "hits"), ("tlb.nested", "misses"), ("walker.host", "marked")];
+    makes(kind(HostPolicy::Base, false, TlbsHold::Final), &stream, &asides, &fills);
+    let splintered = [("walker", "splintered"), ("walker.host.cache.l2", "hits")];
+    makes(kind(HostPolicy::Base, false, TlbsHold::Halves), &stream, &asides, &splintered);
+    let promoted = [("host.os", "invepts"), ("host.os", "promotions")];
+    makes(kind(HostPolicy::Promotes, false, TlbsHold::Final), &stream, &asides, &promoted);
+    makes(kind(HostPolicy::Promotes, false, TlbsHold::Halves), &stream, &asides, &promoted);
+    let compacted = [("host.os", "invepts"), ("host.os", "frames_compacted")];
+    makes(kind(HostPolicy::Compacts, true, TlbsHold::Final), &stream, &asides, &compacted);
+    let copied = [("host.os", "invepts"), ("host.os", "copy_on_write_faults")];
+    makes(kind(HostPolicy::Snapshots, false, TlbsHold::Final), &stream, &asides, &copied);
+    makes(kind(HostPolicy::HugeSnapshots, true, TlbsHold::Halves), &stream, &asides, &copied);
+}

@@ -1,0 +1,184 @@
+//! Small machines with hosts.
+
+use octavo_config::{
+    Fill, FirstLevel, FragmentationConfig, HostConfig, MachineConfig, MemoryConfig,
+    PageTableConfig, TlbsHold, WalkCache, Ways,
+};
+use octavo_hw::Replacement;
+use octavo_machine::designs::{Conventional, DirectSegment, Rmm, Sizes};
+use octavo_machine::{Coalescing, ConfigError, Design, Env, Machine, Run};
+use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
+use octavo_os::page_table::Format;
+use octavo_os::policy::{OsConfig, Policy, PolicyConfig};
+use octavo_os::{Memory, Os};
+use octavo_types::{Instructions, PageSize};
+use proptest::prelude::*;
+
+use super::common::naive::{Beside, NaiveMachine};
+use super::common::{cache, level, tiny};
+use super::policies::{HOST_POLICIES, HostPolicy};
+
+/// What is played.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    pub machine: u32,
+    pub host: u32,
+    pub policy: HostPolicy,
+    pub tlbs_hold: TlbsHold,
+    pub is_fragmented: bool,
+}
+
+pub fn kind() -> impl Strategy<Value = Kind> {
+    let policy = prop::sample::select(&HOST_POLICIES[..]);
+    let holds = prop::sample::select(vec![TlbsHold::Final, TlbsHold::Halves]);
+    (0u32..5, 0u32..4, policy, holds, any::<bool>()).prop_map(
+        |(machine, host, policy, tlbs_hold, is_fragmented)| {
+            // The other halves have to be somewhere.
+            let tlbs_hold = if host == 0 { TlbsHold::Final } else { tlbs_hold };
+            Kind { machine, host, policy, tlbs_hold, is_fragmented }
+        },
+    )
+}
+
+/// A small host.
+fn host(kind: Kind) -> HostConfig {
+    let sizes = [PageSize::BASE, PageSize::HUGE];
+    let walk_cache = |level, entries| WalkCache {
+        level,
+        entries,
+        ways: Ways::Full,
+        replacement: Replacement::Lru,
+    };
+    let walk_caches = match kind.host {
+        0 | 1 => vec![],
+        _ => vec![("pde", walk_cache(2, 2)), ("pdpte", walk_cache(3, 2))],
+    };
+    let tlb = match kind.host {
+        0 => None,
+        1 => Some(level(2, &[("4k", 4, 2, &sizes[..1]), ("2m", 2, 2, &sizes[1..])])),
+        2 => Some(level(1, &[("main", 6, 3, &sizes)])),
+        // Huge pages go in by parts.
+        _ => Some(level(3, &[("4k", 8, 8, &sizes[..1])])),
+    };
+    let fragmentation = match kind.is_fragmented {
+        false => FragmentationConfig::Empty,
+        true => FragmentationConfig::Holes {
+            portion: 0.999,
+            fraction: 0.1,
+            layout: HoleLayout::Dispersed,
+            holes: HoleKind::Movable,
+            seed: 3,
+        },
+    };
+    HostConfig {
+        policy: HostConfig::OF_DESIGN.to_owned(),
+        tlbs_hold: kind.tlbs_hold,
+        memory: MemoryConfig {
+            bytes: 64 << 20,
+            largest_block: PageSize::from_bytes(4 << 20).unwrap(),
+            fragmentation,
+        },
+        page_table: PageTableConfig { levels: if kind.host == 3 { 5 } else { 4 } },
+        tlb,
+        walk_caches: walk_caches.into_iter().map(|(name, of)| (name.to_owned(), of)).collect(),
+    }
+}
+
+pub fn machine(kind: Kind) -> MachineConfig {
+    let mut machine = tiny();
+    machine.memory.bytes = 32 << 20;
+    match kind.machine {
+        0 => {}
+        1 => {
+            let FirstLevel::Split { l1d, .. } = machine.tlb.first else { unreachable!() };
+            machine.tlb.first = FirstLevel::Unified { l1: l1d };
+        }
+        2 => machine.tlb.l2.as_mut().unwrap().fill = Fill::Victim,
+        3 => {
+            machine.tlb.l2 = None;
+            machine.cache.l1d = cache(16, 4, 3);
+        }
+        _ => {
+            machine.page_table.levels = 5;
+            machine.walker.caches.clear();
+        }
+    }
+    machine.host = Some(host(kind));
+    machine
+}
+
+fn os(memory: &MemoryConfig, levels: u8, policy: Box<dyn Policy>) -> Os {
+    let start = memory.start().unwrap();
+    let frames = start.build(memory.shape().unwrap(), memory.seed()).unwrap();
+    let format = Format { levels, ..Format::default() };
+    Os::new(Memory::new(frames, &Sizes::X86.list(), format), policy)
+}
+
+fn host_os(config: &MachineConfig, policy: HostPolicy) -> Os {
+    let host = config.host.as_ref().unwrap();
+    os(&host.memory, host.page_table.levels, policy.build())
+}
+
+/// A design with the policy of its guest.
+#[derive(Clone, Copy, Debug)]
+pub enum Translates {
+    Conventional(&'static str),
+    Coalescing(&'static str, Coalescing),
+    Ranges,
+    Segment,
+}
+
+impl Translates {
+    fn policy(self) -> PolicyConfig {
+        let name = match self {
+            Translates::Conventional(policy) | Translates::Coalescing(policy, _) => policy,
+            Translates::Ranges | Translates::Segment => "eager",
+        };
+        OsConfig::parse(name).unwrap().policy
+    }
+
+    fn beside(self) -> Beside {
+        match self {
+            Translates::Conventional(_) => Beside::Nothing,
+            Translates::Coalescing(_, coalescing) => Beside::Coalescing(coalescing),
+            Translates::Ranges => Beside::Ranges,
+            Translates::Segment => Beside::Segment,
+        }
+    }
+
+    pub fn machine(
+        self,
+        config: &MachineConfig,
+        policy: HostPolicy,
+        instructions: Instructions,
+    ) -> Box<dyn Run> {
+        let guest = os(&config.memory, config.page_table.levels, self.policy().build());
+        let host = config.host.as_ref().unwrap();
+        let env = Env::new(config, guest, instructions).unwrap();
+        let env = env.in_guest(config, host, host_os(config, policy), instructions).unwrap();
+        let env = env.checked(instructions == Instructions::PORTABLE);
+        fn boxed<D: Design + 'static>(
+            (env, cores): (Env, u32),
+            instructions: Instructions,
+            make: impl Fn() -> Result<D, ConfigError>,
+        ) -> Box<dyn Run> {
+            let mmus = (0..cores).map(|_| make().unwrap()).collect();
+            Box::new(Machine::new(env, mmus, instructions))
+        }
+        let (tlb, parts, on) = (&config.tlb, (env, config.core.count), instructions);
+        match self {
+            Translates::Conventional(_) => boxed(parts, on, || Conventional::new(tlb, on)),
+            Translates::Coalescing(_, coalescing) => {
+                boxed(parts, on, || Conventional::coalescing(tlb, coalescing, on))
+            }
+            Translates::Ranges => boxed(parts, on, || Rmm::new(tlb, on)),
+            Translates::Segment => boxed(parts, on, || DirectSegment::new(tlb, on)),
+        }
+    }
+
+    /// The same, naive.
+    pub fn naive(self, config: &MachineConfig, policy: HostPolicy) -> NaiveMachine {
+        let guest = os(&config.memory, config.page_table.levels, self.policy().build());
+        NaiveMachine::new(config, guest, self.beside()).in_guest(config, host_os(config, policy))
+    }
+}

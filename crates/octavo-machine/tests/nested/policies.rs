@@ -1,0 +1,89 @@
+//! What hosts do with the memory of their virtual machine.
+
+use octavo_os::frames::{CompactionLimits, Compactor, Order, OutOfMemory};
+use octavo_os::policy::{BasePages, Fault, OsConfig, Policy};
+use octavo_os::{Memory, ProcessId};
+use octavo_types::PageSize;
+
+/// The host's side of a case.
+#[derive(Clone, Copy, Debug)]
+pub enum HostPolicy {
+    Base,
+    /// Base pages, of which huge ones are made behind the guest's back.
+    Promotes,
+    /// Base pages, which are moved behind the guest's back.
+    Compacts,
+    Eager,
+    /// Base pages of a virtual machine that is copied every now and then.
+    Snapshots,
+    /// The same of huge pages.
+    HugeSnapshots,
+}
+
+pub const HOST_POLICIES: [HostPolicy; 6] = [
+    HostPolicy::Base,
+    HostPolicy::Promotes,
+    HostPolicy::Compacts,
+    HostPolicy::Eager,
+    HostPolicy::Snapshots,
+    HostPolicy::HugeSnapshots,
+];
+
+/// Another policy; and behind the guest's back copies of the virtual machine that come and go.
+struct Snapshots(Box<dyn Policy>);
+
+impl Policy for Snapshots {
+    fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
+        self.0.fault(memory, fault)
+    }
+
+    fn background(&mut self, memory: &mut Memory, _: u64) {
+        if memory.live().count() > 1 {
+            memory.end(ProcessId(1));
+        } else {
+            memory.fork(ProcessId(0)).expect("there is memory");
+        }
+    }
+}
+
+/// Base pages in a memory that is compacted again and again.
+#[derive(Default)]
+struct Compacts(Compactor);
+
+impl Policy for Compacts {
+    fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
+        BasePages.fault(memory, fault)
+    }
+
+    fn background(&mut self, memory: &mut Memory, _: u64) {
+        memory
+            .compact_for(&mut self.0, Order::of(PageSize::HUGE), CompactionLimits::ALL, |_| false);
+    }
+}
+
+/// Base pages, and what else a policy makes of them later.
+struct Later(Box<dyn Policy>);
+
+impl Policy for Later {
+    fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
+        BasePages.fault(memory, fault)
+    }
+
+    fn background(&mut self, memory: &mut Memory, instructions: u64) {
+        self.0.background(memory, instructions);
+    }
+}
+
+impl HostPolicy {
+    pub fn build(self) -> Box<dyn Policy> {
+        let named = |name| OsConfig::parse(name).unwrap().policy.build();
+        match self {
+            HostPolicy::Base => named("base"),
+            HostPolicy::Promotes => Box::new(Later(named("thp:scan_every_instructions=1"))),
+            HostPolicy::Compacts => Box::new(Compacts::default()),
+            HostPolicy::Eager => named("eager"),
+            HostPolicy::Snapshots => Box::new(Snapshots(named("base"))),
+            HostPolicy::HugeSnapshots => Box::new(Snapshots(named("thp"))),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Policies as users name them: `thp`, or with settings `thp:max_ptes_none=0`.
+
+use octavo_types::spelling::{nearest, quoted};
+
+use super::{OsConfig, POLICIES, SettingError, by_name};
+
+/// What is no policy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// A name that nobody knows.
+    #[error("no policy `{name}`: give one of {allowed}{meant}")]
+    Unknown {
+        /// As asked for.
+        name: String,
+        /// All there are.
+        allowed: String,
+        /// What was probably meant, or nothing.
+        meant: String,
+    },
+    /// A setting without a value.
+    #[error("`{setting}`: give KEY=VALUE")]
+    NoValue {
+        /// What stands for a setting.
+        setting: String,
+    },
+    /// A setting that the policy does not have, or not so.
+    #[error("policy {policy}: {error}")]
+    Setting {
+        /// The policy.
+        policy: String,
+        /// What is wrong.
+        error: SettingError,
+    },
+}
+
+impl OsConfig {
+    /// An operating system by the name of its policy, with settings behind colons.
+    ///
+    /// # Errors
+    ///
+    /// For what is no policy, one sentence that says what there is.
+    pub fn parse(text: &str) -> Result<Self, PolicyError> {
+        let (name, settings) = text.split_once(':').unwrap_or((text, ""));
+        Self::named(name, settings.split(':').filter(|setting| !setting.is_empty()))
+    }
+
+    /// The same, with these settings, each `KEY=VALUE`.
+    ///
+    /// # Errors
+    ///
+    /// As [`OsConfig::parse`].
+    pub fn named<'a>(
+        name: &str,
+        settings: impl Iterator<Item = &'a str>,
+    ) -> Result<Self, PolicyError> {
+        let Some(entry) = by_name(name) else {
+            let names: Vec<&str> = POLICIES.iter().map(|known| known.name).collect();
+            let meant = nearest(name, &names);
+            return Err(PolicyError::Unknown {
+                name: quoted(name),
+                allowed: names.join(", "),
+                meant: meant.map_or(String::new(), |of| format!("; did you mean `{of}`?")),
+            });
+        };
+        let mut config = OsConfig::new((entry.usual)());
+        for setting in settings {
+            let Some((key, value)) = setting.split_once('=') else {
+                return Err(PolicyError::NoValue { setting: quoted(setting) });
+            };
+            config
+                .set(key, value)
+                .map_err(|error| PolicyError::Setting { policy: name.to_owned(), error })?;
+        }
+        Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::PolicyConfig;
+
+    #[test]
+    fn policies_are_named_with_their_settings() {
+        let size = |text| OsConfig::parse(text).unwrap().set_as()[0].1.clone();
+        assert_eq!(size("fixed:size=32KiB"), "32KiB");
+        assert_eq!(OsConfig::parse("base"), Ok(OsConfig::new(PolicyConfig::Base)));
+        let sentence = |text| OsConfig::parse(text).unwrap_err().to_string();
+        assert!(sentence("eagr").ends_with("; did you mean `eager`?"), "{}", sentence("eagr"));
+        assert_eq!(sentence("thp:enabled"), "`enabled`: give KEY=VALUE");
+        assert_eq!(sentence("thp:enabled=no"), "policy thp: enabled = no: give always or madvise");
+    }
+}

@@ -1,0 +1,96 @@
+"""`octavo sim --virtualised`: programs in the guest of a virtual machine."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+import octavo
+from octavo.cli import app
+from octavo.errors import OctavoError
+from octavo.sim_view import grids
+
+TRACE = "synth:zipf?table=16MiB&references=20k"
+
+
+def octavo_sim(*words: str) -> tuple[int, str]:
+    """The exit status, and what was said on standard error."""
+    done = CliRunner().invoke(app, ["sim", *words])
+    return done.exit_code, done.stderr
+
+
+def test_a_guest_walks_two_tables() -> None:
+    native = octavo.sim(TRACE, designs=["thp"], check=True)
+    nested = octavo.sim(TRACE, designs=["thp"], check=True, host_policy="base")
+    assert "host" not in native.configuration.machine
+    assert nested.configuration.machine["host"]["policy"] == "base"
+    plain, guest = native.design("thp"), nested.design("thp")
+    assert guest.count("walker", "references") > plain.count("walker", "references")
+    assert guest.count("walker", "references") == sum(
+        guest.count(f"walker.{whose}", "references") for whose in ("guest", "host")
+    )
+    assert guest.count("walker", "splintered") > 0
+    assert guest.count("host.os", "faults") > 0
+    # The guest does not know of its host.
+    assert guest.count("os", "faults") == plain.count("os", "faults")
+    assert guest.count("os", "page_table_bytes") == plain.count("os", "page_table_bytes")
+    assert plain.count("host.os", "faults") == 0
+
+
+def test_every_design_runs_in_a_guest() -> None:
+    names = [name for name, _ in octavo._core.designs()]
+    result = octavo.sim(TRACE, designs=names, virtualised=True, check=True)
+    for one in result.total:
+        assert one.stopped is None, one.design
+        assert one.count("host.os", "resident_bytes") > 0, one.design
+
+
+def test_the_table_tells_of_the_host() -> None:
+    result = octavo.sim(TRACE, designs=["thp"], host_policy="base")
+    names = [row[0] for grid in grids(result) for row in grid.rows]
+    assert "faults of the host" in names
+    assert any("the guest of a virtual machine" in note for note in result.manifest["notes"])
+    native = octavo.sim(TRACE, designs=["thp"])
+    assert "faults of the host" not in [row[0] for grid in grids(native) for row in grid.rows]
+
+
+def test_options_make_settings() -> None:
+    status, said = octavo_sim("--virtualised", "--set", "host.tlbs_hold=halves", TRACE)
+    assert status == 0, said
+    status, said = octavo_sim("--host-policy", "thp:max_ptes_none=0", "--json", "-", TRACE)
+    assert status == 0, said
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--host-policy", "eagr"], "did you mean `eager`?"),
+        (
+            ["--host-policy", "base", "--design", "rmm"],
+            "host.policy = base: rmm needs ranges that are backed when they are mapped of the "
+            'host, too: give the policy eager, or "design"',
+        ),
+        (
+            ["--host-policy", "tps", "--design", "thp"],
+            "host.policy = tps: it makes pages of 8KiB, which the page tables of conventional "
+            "cannot say",
+        ),
+        (["--set", "host.memory.bytes=5"], "host.memory.bytes"),
+    ],
+)
+def test_what_cannot_be_is_refused(options: list[str], sentence: str) -> None:
+    status, said = octavo_sim(*options, TRACE)
+    assert status == 2
+    assert sentence in " ".join(said.split()), said
+
+
+def test_a_host_without_memory_stops_a_design() -> None:
+    result = octavo.sim(TRACE, designs=["base4k"], settings={"host.memory.bytes": "4MiB"})
+    stopped = result.design("base4k").stopped
+    assert stopped is not None
+    assert stopped.startswith("the host: ")
+
+
+def test_settings_of_python_are_those_of_the_command_line() -> None:
+    with pytest.raises(OctavoError, match=r"host\.tlbs_hold"):
+        octavo.sim(TRACE, settings={"host.tlbs_hold": "both"})
