@@ -16,10 +16,10 @@ from octavo.cli import app
 from octavo.execution_time import ExecutionTime
 from octavo.report.figures import figure_files
 from octavo.studies import tailored_page_sizes
-from octavo.studies.programs import Program, document
+from octavo.studies.programs import Program, document, to_settings
 from octavo.studies.tailored_measurement import BASE, BASELINE, COLT, TPS, Counted, Measurement
 from octavo.studies.tailored_memory import SHARES, SIZES, Coverage, coverages, fragmented
-from octavo.studies.tailored_page_sizes import Study, known_designs, measure, to_settings
+from octavo.studies.tailored_page_sizes import Study, known_designs, measure
 from octavo.studies.tailored_page_sizes_claims import CLAIMS
 from octavo.studies.tailored_page_sizes_figures import figures_of
 from octavo.studies.tailored_page_sizes_text import to_document, to_markdown

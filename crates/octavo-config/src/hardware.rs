@@ -13,8 +13,9 @@ use octavo_os::frames::{MemoryShape, MemorySizeError, Order};
 use octavo_types::PageSize;
 
 use crate::types::{
-    CacheConfigs, CacheLevel, FirstLevel, FragmentationConfig, HostConfig, MachineConfig,
-    MemoryConfig, TlbArray, TlbConfig, TlbLevel, VirtualCacheLevel, WalkCache, WalkerConfig,
+    CacheConfigs, CacheLevel, FirstLevel, FragmentationConfig, HoleGroup, HostConfig,
+    MachineConfig, MemoryConfig, TlbArray, TlbConfig, TlbLevel, VirtualCacheLevel, WalkCache,
+    WalkerConfig,
 };
 
 impl MachineConfig {
@@ -85,6 +86,13 @@ impl MemoryConfig {
             &FragmentationConfig::Holes { portion, fraction, layout, holes, .. } => {
                 Fragmentation::Holes(Holes { portion, fraction, layout, kind: holes })
             }
+            FragmentationConfig::MixedHoles { groups, .. } => {
+                let holes = |group: &HoleGroup| {
+                    let HoleGroup { portion, fraction, layout, holes } = *group;
+                    Holes { portion, fraction, layout, kind: holes }
+                };
+                Fragmentation::MixedHoles(groups.values().map(holes).collect())
+            }
             FragmentationConfig::OrderMix { free_blocks, movable_share, .. } => {
                 let mut by_order = [0; Order::COUNT];
                 for (size, blocks) in free_blocks {
@@ -108,6 +116,7 @@ impl MemoryConfig {
             // Nothing is random.
             FragmentationConfig::Empty => 0,
             FragmentationConfig::Holes { seed, .. }
+            | FragmentationConfig::MixedHoles { seed, .. }
             | FragmentationConfig::OrderMix { seed, .. }
             | FragmentationConfig::Snapshot { seed, .. } => seed,
         }

@@ -112,10 +112,13 @@ pub enum PteEntryName {
     L2,
 }
 
+/// [`HoleLayout`] as it is written, in another type.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "HoleLayout", rename_all = "kebab-case")]
-enum LayoutName {
+pub enum LayoutName {
+    /// See there.
     Clustered,
+    /// See there.
     Dispersed,
 }
 
@@ -124,11 +127,15 @@ enum LayoutName {
 #[serde(transparent)]
 pub struct Layout(#[serde(with = "LayoutName")] pub HoleLayout);
 
+/// [`HoleKind`] as it is written, in another type.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "HoleKind", rename_all = "kebab-case")]
-enum HoleKindName {
+pub enum HoleKindName {
+    /// See there.
     Immovable,
+    /// See there.
     Movable,
+    /// See there.
     Unallocated,
 }
 

@@ -2,7 +2,7 @@
 
 use octavo_config::{
     AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
-    HostConfig, IncreasedRights, KernelConfig, MachineConfig, MemoryConfig, PageSizes,
+    HoleGroup, HostConfig, IncreasedRights, KernelConfig, MachineConfig, MemoryConfig, PageSizes,
     PageTableConfig, SoftTlbConfig, SoftvmConfig, SoftvmCycles, TableKind, TlbArray, TlbConfig,
     TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache, WalkerConfig, Ways, WriteBackTranslation,
     preset_names, resolve_text,
@@ -83,6 +83,10 @@ fn seed() -> impl Strategy<Value = u64> {
 fn fragmentation() -> impl Strategy<Value = FragmentationConfig> {
     let layout = select(vec![HoleLayout::Clustered, HoleLayout::Dispersed]);
     let kind = select(vec![HoleKind::Immovable, HoleKind::Movable, HoleKind::Unallocated]);
+    // Three of them are no more than all.
+    let group = (0.0..=0.33, 0.0..=1.0, layout.clone(), kind.clone()).prop_map(
+        |(portion, fraction, layout, holes)| HoleGroup { portion, fraction, layout, holes },
+    );
     prop_oneof![
         Just(FragmentationConfig::Empty),
         (0.0..=1.0, 0.0..=1.0, layout, kind, seed()).prop_map(
@@ -94,6 +98,10 @@ fn fragmentation() -> impl Strategy<Value = FragmentationConfig> {
                 seed
             }
         ),
+        (vec(("[a-z]{1,5}", group), 0..3), seed()).prop_map(|(groups, seed)| {
+            let groups = groups.into_iter().collect();
+            FragmentationConfig::MixedHoles { groups, seed }
+        }),
         (vec((page_size(20), 0u64..16), 0..4), 0.0..=1.0, seed()).prop_map(
             |(blocks, movable_share, seed)| {
                 let free_blocks = blocks.into_iter().collect();

@@ -26,6 +26,17 @@ fn holes_and_mixes_are_as_they_are_written() {
             kind: HoleKind::Unallocated,
         }))
     );
+    let mixed = "{kind = 'mixed-holes', groups = {a = {portion = 0.25, fraction = 0.5, \
+                 layout = 'clustered', holes = 'immovable'}, b = {portion = 0.75, fraction = 1, \
+                 layout = 'dispersed', holes = 'movable'}}}";
+    let of = |portion, fraction, layout, kind| Holes { portion, fraction, layout, kind };
+    assert_eq!(
+        start(mixed),
+        Ok(Fragmentation::MixedHoles(vec![
+            of(0.25, 0.5, HoleLayout::Clustered, HoleKind::Immovable),
+            of(0.75, 1.0, HoleLayout::Dispersed, HoleKind::Movable),
+        ]))
+    );
     let mut free_blocks = [0; Order::COUNT];
     (free_blocks[0], free_blocks[9], free_blocks[10]) = (7, 2, 3);
     let mix = "{kind = 'order-mix', free_blocks = {4KiB = 7, '2097152' = 2, 4MiB = 3}, \

@@ -116,6 +116,46 @@ proptest! {
         }
     }
 
+    /// Regions of several kinds: the naive count of each, and as many clean ones as are left.
+    #[test]
+    fn groups_of_holes_have_regions_of_their_own(
+        regions in 1u64..40,
+        shares in prop::collection::vec(0.0..=1.0, 1..4),
+        seed in any::<u64>(),
+    ) {
+        // Each kind has a number of holes of its own, by which its regions are told.
+        let count = shares.len() as f64;
+        let groups: Vec<Holes> = shares
+            .iter()
+            .enumerate()
+            .map(|(number, share)| Holes {
+                portion: share / count,
+                fraction: (number + 1) as f64 * 64.0 / 512.0,
+                layout: if number == 0 { HoleLayout::Clustered } else { HoleLayout::Dispersed },
+                kind: HoleKind::Immovable,
+            })
+            .collect();
+        let state = Fragmentation::MixedHoles(groups.clone());
+        let built = state.build(shape(regions * 512, 10), seed).unwrap();
+        prop_assert_eq!(built.check(), Ok(()));
+        let all = holders(&built);
+        let held = |region: &[Option<Holder>]| region.iter().filter(|of| of.is_some()).count();
+        let (mut left, mut used) = (regions, 0);
+        for (number, group) in groups.iter().enumerate() {
+            let wanted = ((regions as f64 * group.portion).round() as u64).min(left);
+            let found = all.chunks(512).filter(|of| held(of) == (number + 1) * 64).count() as u64;
+            prop_assert_eq!(found, wanted);
+            (left, used) = (left - wanted, used + wanted);
+        }
+        let clean = all.chunks(512).filter(|of| held(of) == 0).count() as u64;
+        prop_assert_eq!(clean, regions - used);
+        // One kind alone is what it is without groups.
+        let alone = Fragmentation::MixedHoles(vec![groups[0]]);
+        let alone = alone.build(shape(regions * 512, 10), seed).unwrap();
+        let plain = Fragmentation::Holes(groups[0]).build(shape(regions * 512, 10), seed).unwrap();
+        prop_assert_eq!(holders(&alone), holders(&plain));
+    }
+
     /// A size's coverage is what aligned blocks of that size hold, however they are counted.
     #[test]
     fn coverage_is_of_aligned_free_blocks(
@@ -185,6 +225,11 @@ fn what_cannot_be_is_refused() {
     };
     assert_eq!(refused(holes(1.5, 0.0)), "portion 1.5: give a share from 0 to 1");
     assert_eq!(refused(holes(0.5, f64::NAN)), "hole fraction NaN: give a share from 0 to 1");
+    let Fragmentation::Holes(most) = holes(0.75, 0.5) else { unreachable!() };
+    assert_eq!(
+        refused(Fragmentation::MixedHoles(vec![most, most])),
+        "sum of portions 1.5: give a share from 0 to 1"
+    );
     let mix = |order: usize, blocks| {
         let mut free_blocks = [0; Order::COUNT];
         free_blocks[order] = blocks;

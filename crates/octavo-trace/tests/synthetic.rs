@@ -143,6 +143,45 @@ fn a_chase_visits_everything_once_a_round() {
 }
 
 #[test]
+fn a_span_of_each_element_is_read_from_its_start() {
+    let uri = "synth:uniform?bytes=100000&element=1000&span=24&references=3000&seed=3";
+    let read = offsets(uri, 100_000);
+    let starts: Vec<u64> = read.chunks(3).map(|of| of[0]).collect();
+    assert!(starts.iter().all(|start| start % 1000 == 0));
+    assert!(read.chunks(3).zip(&starts).all(|(of, &at)| of == [at, at + 8, at + 16]));
+    // The elements are those that are drawn without a span, as long as all of it fits.
+    let drawn = offsets("synth:uniform?bytes=100000&element=1000&references=1000&seed=3", 100_000);
+    assert_eq!(starts, drawn);
+    let last = offsets("synth:uniform?bytes=40&element=16&span=16&references=100", 40);
+    assert_eq!(last.iter().max(), Some(&24), "the third element would end outside");
+}
+
+/// Loops over one table leave the same of it untouched, and use all the rest.
+#[test]
+fn what_is_unused_stays_so_in_every_phase() {
+    let table = |kind: &str, rest: &str| {
+        format!("[[phase]]\nkind = '{kind}'\nbase = '0x40000000'\nbytes = '6MiB'\n{rest}\n")
+    };
+    let pages = "unused = 0.25\nunused-portion = 0.67\nunused-layout = 'dispersed'";
+    let slots = "unused = 0.3\nunused-slot = '20KiB'\nunused-seed = 9";
+    // Of two of the three regions a quarter; of 307 slots 92, and what is left behind them.
+    for (unused, used_pages) in [(pages, 3 * 512 - 2 * 128), (slots, (307 - 92) * 5)] {
+        let chase = format!("element = '4KiB'\nreferences = {used_pages}\n{unused}");
+        let text = "kind = 'phases'\n".to_owned()
+            + &table("pointer-chase", &chase)
+            + &table("uniform", &format!("references = 60000\n{unused}"))
+            + &table("gups", &format!("updates = 5000\n{unused}"));
+        let spec = Spec::from_toml(&text).unwrap();
+        assert_eq!(Spec::from_toml(&spec.resolved()).unwrap(), spec);
+        let all: Vec<u64> = written(&spec).data().map(|of| of.addr.raw() >> 12).collect();
+        let chased: HashSet<u64> = all[..used_pages].iter().copied().collect();
+        assert_eq!(chased.len(), used_pages, "each once");
+        let random: HashSet<u64> = all[used_pages..].iter().copied().collect();
+        assert_eq!(random, chased);
+    }
+}
+
+#[test]
 fn phases_follow_one_another_and_go_on_where_they_were() {
     let spec = Spec::from_toml(
         "kind = 'phases'\nrepeat = 2\n\
@@ -250,6 +289,21 @@ fn mistakes_get_one_sentence() {
         "`access=3` must be a power of two from 1 to 64 bytes"
     );
     assert_eq!(
+        wrong("synth:uniform?access=64&element=128&span=100"),
+        "`span=100` must be a multiple of the access size (64)"
+    );
+    assert_eq!(
+        wrong("synth:gups?unused=0.5&table=1MiB"),
+        "with `unused`, elements must be at most 4096 bytes, and the table whole regions of 2MiB, \
+         or `unused-slot` be given"
+    );
+    assert_eq!(
+        wrong("synth:uniform?unused=0.5&element=8KiB&unused-slot=12KiB"),
+        "`element=8192` must be at most 4096 bytes or the slot (12288), as slots are unused"
+    );
+    assert_eq!(wrong("synth:gups?unused=1"), "`unused=1` must be from 0 to 0.99");
+    assert!(wrong("synth:strided?unused=0.5").starts_with("among the parameters of strided,"));
+    assert_eq!(
         wrong("synth:mix"),
         "the kind `mix` has members, so it must be described in a TOML file"
     );
@@ -301,7 +355,15 @@ fn any_loop(role: &'static str) -> impl Strategy<Value = String> {
             _ => lines.push(format!("stores = {}", stores as f64 / 100.0)),
         }
         match kind {
-            "uniform" | "zipf" | "pointer-chase" => lines.push(format!("element = {element}")),
+            "uniform" | "zipf" | "pointer-chase" => {
+                lines.push(format!("element = {element}"));
+                if kind == "uniform" {
+                    lines.push(format!("span = {}", element / access * access));
+                }
+                if kind != "zipf" && element <= 4096 && bytes >= 8192 {
+                    lines.push("unused = 0.4\nunused-slot = 8192".to_owned());
+                }
+            }
             "strided" => lines.push(format!("stride = {}", other.min(bytes))),
             "rows" | "columns" => {
                 let row = access * (1 + other % 20);

@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from octavo import units
 from octavo.cli.guard import guarded
@@ -29,6 +31,8 @@ class Reproduced:
     """A flat record for each program."""
     figures: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Specifications of charts, by the name of their file."""
+    is_partial: bool = False
+    """Whether Ctrl-C ended it: what was done by then is here."""
 
     def files(self, name: str) -> Files:
         """What `--out` writes."""
@@ -61,6 +65,8 @@ class Wanted:
 
     on_program: Callable[[str], None]
     """Hears the name of each program as it starts."""
+    say: Callable[[str], None]
+    """Hears how far the rest is."""
     max_instructions: int | None
     large: bool
 
@@ -102,12 +108,28 @@ def _softvm(wanted: Wanted) -> Reproduced:
     return Reproduced(to_markdown(study), to_document(study), records, figures_of(study))
 
 
+def _perforated_pages(wanted: Wanted) -> Reproduced:
+    from octavo.studies.perforated_figures import figures_of
+    from octavo.studies.perforated_pages import run_study
+    from octavo.studies.perforated_text import to_document, to_markdown, to_records
+
+    study = run_study(wanted.on_program, wanted.say, wanted.max_instructions)
+    return Reproduced(
+        to_markdown(study),
+        to_document(study),
+        to_records(study),
+        figures_of(study),
+        study.is_partial,
+    )
+
+
 _TAILORED = "tailored-page-sizes"
 STUDIES = {
     "base-page-size": _base_page_size,
     "two-page-sizes": _two_page_sizes,
     _TAILORED: _tailored_page_sizes,
     "softvm": _softvm,
+    "perforated-pages": _perforated_pages,
 }
 
 
@@ -144,7 +166,8 @@ def reproduce(
     """Run STUDY over the real programs found here; the tables go to standard output.
 
     Each traces about a dozen programs: minutes in all, and with two page sizes most of an hour.
-    Tailored page sizes want those of `make workloads`, too.
+    Tailored page sizes and perforated pages want those of `make workloads`, too; perforated pages
+    begin with some hundred simulations of random accesses, and Ctrl-C keeps what is done.
     `--max-instructions 500M` makes it quicker.
     """
     with guarded(), ExitStack() as stack:
@@ -156,7 +179,14 @@ def reproduce(
             stack.callback(directory.close)
         console = make_console()
         most = None if max_instructions is None else units.count(max_instructions)
-        done = STUDIES[study](Wanted(lambda name: say(console, f"tracing {name}"), most, large))
+        tracing, telling = partial(_say_tracing, console), partial(say, console)
+        done = STUDIES[study](Wanted(tracing, telling, most, large))
         write_standard_output(done.markdown)
         if directory is not None:
             directory.write(done.files(study))
+        if done.is_partial:
+            raise KeyboardInterrupt
+
+
+def _say_tracing(console: Console, name: str) -> None:
+    say(console, f"tracing {name}")

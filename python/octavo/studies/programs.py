@@ -8,14 +8,18 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from octavo.machine_configs import setting_texts
 from octavo.studies.inputs import make_inputs
 from octavo.tlb_levels import read_toml
 from octavo.units import format_count
+
+_MOST_EVENTS = 100_000
+"""Events of a workload, at most."""
 
 
 @dataclass(frozen=True)
@@ -109,10 +113,14 @@ def fill_in(program: Program, inputs: dict[str, str]) -> list[str]:
 
 
 def document(
-    arguments: Sequence[str], directory: Path, *, quiet: bool = True
+    arguments: Sequence[str],
+    directory: Path,
+    *,
+    quiet: bool = True,
+    run: Callable[..., subprocess.CompletedProcess[bytes]] = subprocess.run,
 ) -> dict[str, Any] | str:
     """The document of one run of octavo, whose files go to a directory; or why there is none.
-    `quiet` is for commands that would show how far they are.
+    `quiet` is for commands that would show how far they are; `run` stands for `subprocess.run`.
 
     Output goes to a file: some programs (grep, tar) do next to nothing when it is /dev/null.
     """
@@ -121,7 +129,7 @@ def document(
     options = [*(["-q"] if quiet else []), "--json", str(path)]
     octavo = [sys.executable, "-m", "octavo", command, *options, *rest]
     with (directory / "output").open("wb") as output:
-        done = subprocess.run(
+        done = run(
             octavo,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -134,3 +142,35 @@ def document(
         return said[-1] if said else f"ended with status {done.returncode}"
     told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return told
+
+
+def scope(begin: int, end: int | None) -> list[str]:
+    """What is simulated only, and where all ends, in instructions."""
+    limit = [] if end is None else ["--max-instructions", str(end)]
+    return ["--warm-up", str(begin), *limit]
+
+
+def region_of(trace: Path) -> tuple[int, int | None] | str:
+    """The instructions at which a workload's region of interest begins and ends, or why not.
+    Where it was ended inside, the region ends with the trace.
+    """
+    told = events(trace)
+    if isinstance(told, str):
+        return told
+    at = {of["event"]: of["instruction"] for of in told if of["event"].startswith("mark ")}
+    if "mark 1" not in at:
+        return "it was ended before its region of interest"
+    return at["mark 1"], at.get("mark 2")
+
+
+def events(trace: Path) -> list[dict[str, Any]] | str:
+    """The events of a trace in order, or why they are not known."""
+    listing = ["head", "--events", "--lines", str(_MOST_EVENTS), str(trace)]
+    told = document(listing, trace.parent, quiet=False)
+    return told if isinstance(told, str) else list(told["entries"])
+
+
+def to_settings(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Options of a machine."""
+    for text in setting_texts(settings):
+        yield from ("--set", text)

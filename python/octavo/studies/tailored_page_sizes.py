@@ -6,16 +6,15 @@ is one number of a Measurement, so that the text and the JSON say the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from octavo import _core
 from octavo.execution_time import simulated_time
-from octavo.machine_configs import setting_texts
 from octavo.sim_model import Simulated
-from octavo.studies.programs import document, record_programs
+from octavo.studies.programs import document, record_programs, region_of, scope, to_settings
 from octavo.studies.tailored_measurement import (
     BASE,
     BASELINE,
@@ -34,8 +33,6 @@ SCHEMA = "octavo/tailored-page-sizes/1"
 
 MACHINE = "skylake"
 
-_MOST_EVENTS = 100_000
-"""Events of a workload, at most."""
 SMT_TURN_INSTRUCTIONS = 100
 """Two threads of a core share its TLBs and caches by so short turns."""
 _PAGES = "os.pages."
@@ -100,12 +97,12 @@ def _measured(subject: Subject, designs: Sequence[str], trace: Path) -> Measurem
         return touched
     begin, end = 0, None
     if subject.kind == "workload":
-        region = _region(trace)
+        region = region_of(trace)
         if isinstance(region, str):
             return region
         begin, end = region
     simulate = ["sim", "--machine", MACHINE, *to_settings(subject.settings)]
-    region_of_one = _scope(begin, end)
+    region_of_one = scope(begin, end)
     empty = document([*simulate, *region_of_one, "--design", ",".join(designs), str(trace)], place)
     if isinstance(empty, str):
         return empty
@@ -114,7 +111,7 @@ def _measured(subject: Subject, designs: Sequence[str], trace: Path) -> Measurem
         return "memory ran out with 4 KiB pages"
     others = ["--design", ",".join(name for name in designs if name != BASE)]
     both = ["--processes", "asid", "--quantum", str(SMT_TURN_INSTRUCTIONS)]
-    region_of_both = _scope(2 * begin, None if end is None else 2 * end)
+    region_of_both = scope(2 * begin, None if end is None else 2 * end)
     shared = document([*simulate, *region_of_both, *both, *others, str(trace), str(trace)], place)
     if isinstance(shared, str):
         return shared
@@ -123,28 +120,6 @@ def _measured(subject: Subject, designs: Sequence[str], trace: Path) -> Measurem
     if isinstance(short, str):
         return short
     return measure(subject, touched, empty, short, shared, designs)
-
-
-def _scope(begin: int, end: int | None) -> list[str]:
-    """What is simulated only, and where all ends, in instructions."""
-    limit = [] if end is None else ["--max-instructions", str(end)]
-    return ["--warm-up", str(begin), *limit]
-
-
-def _region(trace: Path) -> tuple[int, int | None] | str:
-    """The instructions at which a workload's region of interest begins and ends, or why not.
-    Where it was ended inside, the region ends with the trace.
-    """
-    listing = ["head", "--events", "--lines", str(_MOST_EVENTS), str(trace)]
-    told = document(listing, trace.parent, quiet=False)
-    if isinstance(told, str):
-        return told
-    at = {
-        of["event"]: of["instruction"] for of in told["entries"] if of["event"].startswith("mark ")
-    }
-    if "mark 1" not in at:
-        return "it was ended before its region of interest"
-    return at["mark 1"], at.get("mark 2")
 
 
 def measure(
@@ -177,12 +152,6 @@ def measure(
 def _instructions(told: dict[str, Any]) -> int:
     """Of the process that did most."""
     return int(counters(main_process(told["rows"]))["instructions"])
-
-
-def to_settings(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Options of a machine."""
-    for text in setting_texts(settings):
-        yield from ("--set", text)
 
 
 def _all_counted(

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from statistics import mean
 
+from octavo.studies.claims import Found
 from octavo.studies.tailored_measurement import BASE, COLT, RMM, TPS, Measurement, label
 from octavo.studies.tailored_page_sizes import Study
 from octavo.units import KIB, MIB, format_share
 
 LOCAL = ("xsbench", "graph500")
 """The paper's benchmarks that keep some locality under fragmentation."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """What the measurements say to a claim."""
-
-    ours: str
-    agrees: bool
 
 
 Finder = Callable[[Study], Found | None]

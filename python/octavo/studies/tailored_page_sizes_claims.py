@@ -7,11 +7,9 @@ same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from octavo.studies.claims import Claim
 from octavo.studies.tailored_measurement import BASELINE, COLT, RMM, TPS
 from octavo.studies.tailored_page_sizes_answers import (
-    Finder,
     all_sizes,
     faster_in_order,
     few_pages,
@@ -31,20 +29,6 @@ from octavo.studies.tailored_page_sizes_answers import (
 )
 
 GUPS = "gups"
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A statement of the paper with a number in it, or one that a number decides."""
-
-    key: str
-    where: str
-    paper: str
-    line: str
-    """When ours is taken to agree."""
-    find: Finder
-    why: str
-    """Why it may differ here."""
 
 
 _COLD = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from octavo.studies.claims import answers, claims_document, claims_text
 from octavo.studies.markdown import table
 from octavo.studies.programs import extent_note
 from octavo.studies.tailored_measurement import (
@@ -42,22 +43,9 @@ FEWEST_PROGRAMS = 6
 
 def to_document(study: Study) -> dict[str, Any]:
     """Plain data for the JSON."""
-    claims = []
-    for claim in CLAIMS:
-        found = claim.find(study)
-        claims.append(
-            {
-                "key": claim.key,
-                "where": claim.where,
-                "paper": claim.paper,
-                "line": claim.line,
-                "ours": None if found is None else found.ours,
-                "agrees": None if found is None else found.agrees,
-            }
-        )
     return {
         "schema": SCHEMA,
-        "claims": claims,
+        "claims": claims_document(answers(CLAIMS, study)),
         "not_told": list(NOT_TOLD),
         "designs": list(study.designs),
         "large": study.large,
@@ -77,7 +65,7 @@ def to_markdown(study: Study) -> str:
     if study.measurements:
         parts += [_programs(study), _eliminated(study), _time(study), _time(study, smt=True)]
         parts += [_page_counts(study)]
-    parts += [_free_memory(study), _claims(study), _notes(study)]
+    parts += [_free_memory(study), claims_text(answers(CLAIMS, study)), _notes(study)]
     return "\n".join(line for part in map(list, parts) if part for line in (*part, ""))
 
 
@@ -208,21 +196,6 @@ def _free_memory(study: Study) -> Iterator[str]:
         [format_bytes(size), *(_percent(of.shares[size]) for of in study.memory)] for size in SIZES
     ]
     yield from table(["page size", *(of.memory for of in study.memory)], body)
-
-
-def _claims(study: Study) -> Iterator[str]:
-    yield "## What the paper says"
-    yield ""
-    for number, claim in enumerate(CLAIMS, start=1):
-        found = claim.find(study)
-        yield f"{number}. {claim.where[0].upper()}{claim.where[1:]}: {claim.paper}."
-        if found is None:
-            yield "   Here: nothing that was measured can tell."
-            continue
-        verdict = "Agrees" if found.agrees else "Differs"
-        yield f"   Here: {found.ours}. **{verdict}** ({claim.line})."
-        if not found.agrees:
-            yield f"   Why it may: {claim.why}."
 
 
 def _notes(study: Study) -> Iterator[str]:

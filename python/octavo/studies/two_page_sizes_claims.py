@@ -7,10 +7,10 @@ Ours is computed from the measurements, and so is whether both say the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import exp, log
 from statistics import mean, median
 
+from octavo.studies.claims import Claim, Found
 from octavo.studies.two_page_sizes import LARGE, SMALL, Measurement, Shape
 from octavo.units import KIB
 
@@ -18,29 +18,6 @@ FEW_CPI = 0.001
 """Below this CPI_TLB with 4 KiB pages a TLB has next to no misses that pages could end."""
 _ALIKE = 0.25
 """Two CPI_TLB are alike where they differ by no more than this share of the larger."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """What the measurements say to a claim."""
-
-    ours: str
-    agrees: bool
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A statement of the paper with a number in it."""
-
-    key: str
-    where: str
-    paper: str
-    line: str
-    """When ours is taken to agree."""
-    find: Callable[[Sequence[Measurement]], Found | None]
-    """None where no program can tell."""
-    why: str
-    """Why programs of today may differ."""
 
 
 def _average(
@@ -161,7 +138,7 @@ def _large_index_alone(measured: Sequence[Measurement]) -> Found | None:
 
 _SCATTERED = "programs of today map many libraries, whose parts in use are small and far apart"
 
-CLAIMS = (
+CLAIMS: tuple[Claim[Sequence[Measurement]], ...] = (
     Claim(
         "rpi",
         "Table 3.1",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from octavo.studies.claims import Answered, answers, claims_document, claims_text
 from octavo.studies.markdown import table
 from octavo.studies.programs import extent_note
 from octavo.studies.two_page_sizes import (
@@ -19,7 +20,7 @@ from octavo.studies.two_page_sizes import (
     SetShape,
     Study,
 )
-from octavo.studies.two_page_sizes_claims import CLAIMS, Claim, Found
+from octavo.studies.two_page_sizes_claims import CLAIMS
 from octavo.units import KIB, format_bytes, format_count, format_cpi
 
 _SHOWN = (SMALL, 8 * KIB, LARGE)
@@ -30,17 +31,7 @@ def to_document(study: Study) -> dict[str, Any]:
     """Plain data for the JSON."""
     return {
         "schema": SCHEMA,
-        "claims": [
-            {
-                "key": claim.key,
-                "where": claim.where,
-                "paper": claim.paper,
-                "line": claim.line,
-                "ours": None if found is None else found.ours,
-                "agrees": None if found is None else found.agrees,
-            }
-            for claim, found in _answers(study)
-        ],
+        "claims": claims_document(_answers(study)),
         "max_instructions": study.max_instructions,
         "programs": [measured.record() for measured in study.measurements],
         "skipped": study.skipped,
@@ -54,15 +45,15 @@ def to_markdown(study: Study) -> str:
         parts += [_workloads(study), _working_sets(study), _full(study)]
         parts += [_sets(study, number) for number in range(len(SHAPES))]
         parts += [_indexes(study, number) for number in range(len(SHAPES))]
-        parts.append(_claims(study))
+        parts.append(claims_text(_answers(study), "no program misses enough to tell"))
     parts.append(_notes(study))
     return "\n".join(line for part in map(list, parts) if part for line in (*part, ""))
 
 
-def _answers(study: Study) -> list[tuple[Claim, Found | None]]:
+def _answers(study: Study) -> list[Answered]:
     if not study.measurements:
         return [(claim, None) for claim in CLAIMS]
-    return [(claim, claim.find(study.measurements)) for claim in CLAIMS]
+    return answers(CLAIMS, study.measurements)
 
 
 def _heading() -> Iterator[str]:
@@ -165,20 +156,6 @@ def _indexes(study: Study, number: int) -> Iterator[str]:
         for m in study.measurements
     ]
     yield from table(head, body)
-
-
-def _claims(study: Study) -> Iterator[str]:
-    yield "## What the paper says"
-    yield ""
-    for number, (claim, found) in enumerate(_answers(study), start=1):
-        yield f"{number}. {claim.where[0].upper()}{claim.where[1:]}: {claim.paper}."
-        if found is None:
-            yield "   Here: no program misses enough to tell."
-            continue
-        verdict = "Agrees" if found.agrees else "Differs"
-        yield f"   Here: {found.ours}. **{verdict}** ({claim.line})."
-        if not found.agrees:
-            yield f"   Why it may: {claim.why}."
 
 
 def _notes(study: Study) -> Iterator[str]:

@@ -1,12 +1,13 @@
 //! What memory must be like.
 
+use indexmap::IndexMap;
 use octavo_os::frames::MemoryShape;
 use octavo_types::PageSize;
 use octavo_types::values::size_text;
 
 use super::IsLater;
 use crate::error::WrongValue;
-use crate::types::{FragmentationConfig, MemoryConfig};
+use crate::types::{FragmentationConfig, HoleGroup, MemoryConfig};
 
 /// Whether there can be such a memory, whose table is `key`.
 pub fn check(key: &str, memory: &MemoryConfig, is_later: &IsLater<'_>) -> Result<(), WrongValue> {
@@ -23,6 +24,7 @@ pub fn check(key: &str, memory: &MemoryConfig, is_later: &IsLater<'_>) -> Result
             check_share(key, "portion", *portion)?;
             check_share(key, "fraction", *fraction)
         }
+        FragmentationConfig::MixedHoles { groups, .. } => check_groups(key, groups),
         FragmentationConfig::OrderMix { free_blocks, movable_share, .. } => {
             check_share(key, "movable_share", *movable_share)?;
             check_blocks(
@@ -46,6 +48,23 @@ fn check_share(key: &str, what: &str, share: f64) -> Result<(), WrongValue> {
     }
     let key = format!("{key}.fragmentation.{what}");
     Err(WrongValue::new(key, share, "give a share from 0 to 1"))
+}
+
+fn check_groups(table: &str, groups: &IndexMap<String, HoleGroup>) -> Result<(), WrongValue> {
+    let mut portions = 0.0;
+    for (name, group) in groups {
+        check_share(table, &format!("groups.{name}.fraction"), group.fraction)?;
+        let key = format!("groups.{name}.portion");
+        check_share(table, &key, group.portion)?;
+        portions += group.portion;
+        // Portions are seldom exact in binary.
+        if portions > 1.0 + 1e-9 {
+            let advice = "give less: the portions of all groups come to more than 1";
+            let key = format!("{table}.fragmentation.{key}");
+            return Err(WrongValue::new(key, group.portion, advice));
+        }
+    }
+    Ok(())
 }
 
 fn check_blocks(

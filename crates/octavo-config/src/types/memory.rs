@@ -44,6 +44,13 @@ pub enum FragmentationConfig {
         /// Of the random places of holes and of the regions that have them.
         seed: u64,
     },
+    /// Holes of several kinds, each in some of the 2 MiB regions.
+    MixedHoles {
+        /// The kinds, by any name. Portions are shares of all regions, and come to at most 1.
+        groups: IndexMap<String, HoleGroup>,
+        /// Of the random places of holes and of the regions that have them.
+        seed: u64,
+    },
     /// So many free blocks of each size, and the rest held by others.
     OrderMix {
         /// Free blocks by their size; none of the others.
@@ -62,6 +69,22 @@ pub enum FragmentationConfig {
     },
 }
 
+/// Regions with holes of one kind.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HoleGroup {
+    /// The share of all regions that have them, 0 to 1.
+    pub portion: f64,
+    /// The share of holes in each of these, 0 to 1.
+    pub fraction: f64,
+    /// How they lie.
+    #[serde(with = "written::LayoutName")]
+    pub layout: HoleLayout,
+    /// What is in them.
+    #[serde(with = "written::HoleKindName")]
+    pub holes: HoleKind,
+}
+
 /// A start state as it is written: `kind` says which of the other keys there are. (Serde's own
 /// tagged enums forget in which key an error was.)
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -76,6 +99,8 @@ struct State {
     layout: Option<written::Layout>,
     #[serde(skip_serializing_if = "Option::is_none")]
     holes: Option<written::Holes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    groups: Option<IndexMap<String, HoleGroup>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     free_blocks: Option<IndexMap<written::SizeKey, u64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,6 +117,7 @@ enum Kind {
     #[default]
     Empty,
     Holes,
+    MixedHoles,
     OrderMix,
     Snapshot,
 }
@@ -106,31 +132,41 @@ impl TryFrom<State> for FragmentationConfig {
             fraction,
             layout,
             holes,
+            groups,
             free_blocks,
             movable_share,
             file,
             seed: given_seed,
         } = state;
         let seed = given_seed.unwrap_or(USUAL_SEED);
-        match (kind, (portion, fraction, layout, holes), (free_blocks, movable_share), file) {
-            (Kind::Empty, (None, None, None, None), (None, None), None) if given_seed.is_none() => {
+        let one = (portion, fraction, layout, holes);
+        match (kind, one, groups, (free_blocks, movable_share), file) {
+            (Kind::Empty, (None, None, None, None), None, (None, None), None)
+                if given_seed.is_none() =>
+            {
                 Ok(FragmentationConfig::Empty)
             }
-            (Kind::Holes, (Some(p), Some(f), Some(l), Some(h)), (None, None), None) => {
+            (Kind::Holes, (Some(p), Some(f), Some(l), Some(h)), None, (None, None), None) => {
                 let (layout, holes) = (l.0, h.0);
                 Ok(FragmentationConfig::Holes { portion: p, fraction: f, layout, holes, seed })
             }
-            (Kind::OrderMix, (None, None, None, None), (Some(blocks), Some(share)), None) => {
+            (Kind::MixedHoles, (None, None, None, None), Some(groups), (None, None), None) => {
+                Ok(FragmentationConfig::MixedHoles { groups, seed })
+            }
+            (Kind::OrderMix, (None, None, None, None), None, (Some(blocks), Some(share)), None) => {
                 let free_blocks = blocks.into_iter().map(|(size, n)| (size.0, n)).collect();
                 Ok(FragmentationConfig::OrderMix { free_blocks, movable_share: share, seed })
             }
-            (Kind::Snapshot, (None, None, None, None), (None, None), Some(file)) => {
+            (Kind::Snapshot, (None, None, None, None), None, (None, None), Some(file)) => {
                 Ok(FragmentationConfig::Snapshot { file, seed })
             }
             (Kind::Empty, ..) => Err("of kind \"empty\", it has no other key"),
             (Kind::Holes, ..) => Err(
                 "of kind \"holes\", it has the keys portion, fraction, layout and holes, and may have seed",
             ),
+            (Kind::MixedHoles, ..) => {
+                Err("of kind \"mixed-holes\", it has the key groups, and may have seed")
+            }
             (Kind::OrderMix, ..) => Err(
                 "of kind \"order-mix\", it has the keys free_blocks and movable_share, and may have seed",
             ),
@@ -154,6 +190,9 @@ impl From<FragmentationConfig> for State {
                 seed: Some(seed),
                 ..of(Kind::Holes)
             },
+            FragmentationConfig::MixedHoles { groups, seed } => {
+                State { groups: Some(groups), seed: Some(seed), ..of(Kind::MixedHoles) }
+            }
             FragmentationConfig::OrderMix { free_blocks, movable_share, seed } => {
                 let keyed = |(size, blocks)| (written::SizeKey(size), blocks);
                 State {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub use cache::{CacheConfigs, CacheLevel};
 pub use host::{HostConfig, TlbsHold};
-pub use memory::{FragmentationConfig, MemoryConfig};
+pub use memory::{FragmentationConfig, HoleGroup, MemoryConfig};
 pub use softvm::{
     IncreasedRights, KernelConfig, SoftTlbConfig, SoftvmConfig, SoftvmCycles, TableKind,
     VirtualCacheLevel, WriteBackTranslation,

@@ -44,6 +44,7 @@ mod permutation;
 mod plan;
 mod read;
 mod run;
+mod unused;
 mod walk;
 mod zipf;
 
@@ -97,6 +98,12 @@ pub static PARAMETERS: &[Named] = &[
     named("seed", "which of the random traces it is (1)"),
     named("base", "address of the table (where Linux would put it)"),
     named("element", "of uniform, zipf and pointer-chase: bytes of an element (`access`; 64)"),
+    named("span", "of uniform: bytes of each element that are read, from its start (`access`)"),
+    named("unused", "of uniform, gups and pointer-chase: the share of pages that is never touched"),
+    named("unused-portion", "the share of its 2 MiB regions that have any such page (1)"),
+    named("unused-layout", "in each of them they lie `clustered` or `dispersed` (clustered)"),
+    named("unused-slot", "instead: bytes of the slots of which a share is never touched"),
+    named("unused-seed", "which pages or slots these are; loops with the same one agree (1)"),
     named("theta", "of zipf: the exponent (0.99)"),
     named("placement", "of zipf: popular elements `scattered` or `together` (scattered)"),
     named("stride", "of strided: bytes from one access to the next (4KiB)"),

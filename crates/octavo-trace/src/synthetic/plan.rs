@@ -5,14 +5,30 @@ use octavo_types::values::{fraction_text, size_text};
 /// How addresses follow one another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Shape {
-    Uniform { element_bytes: u64 },
-    Zipf { element_bytes: u64, theta: u64, scattered: bool },
-    Strided { stride_bytes: u64 },
+    /// `span_bytes` of each element are read, from its start.
+    Uniform {
+        element_bytes: u64,
+        span_bytes: u64,
+    },
+    Zipf {
+        element_bytes: u64,
+        theta: u64,
+        scattered: bool,
+    },
+    Strided {
+        stride_bytes: u64,
+    },
     Sequential,
-    PointerChase { element_bytes: u64 },
+    PointerChase {
+        element_bytes: u64,
+    },
     Gups,
-    Rows { row_bytes: u64 },
-    Columns { row_bytes: u64 },
+    Rows {
+        row_bytes: u64,
+    },
+    Columns {
+        row_bytes: u64,
+    },
 }
 
 impl Shape {
@@ -38,6 +54,15 @@ pub(super) enum CodeOrder {
     Zipf(u64),
 }
 
+/// What of a table is never touched; shares are in billionths.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum UnusedPlan {
+    /// A share of the base pages of a portion of its regions of 2 MiB.
+    Pages { share: u64, portion: u64, clustered: bool, seed: u64 },
+    /// A share of the slots that it has.
+    Slots { share: u64, slot_bytes: u64, seed: u64 },
+}
+
 /// One loop over one table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Loop {
@@ -53,6 +78,7 @@ pub(super) struct Loop {
     pub(super) stores: u64,
     pub(super) access_bytes: u64,
     pub(super) seed: u64,
+    pub(super) unused: Option<UnusedPlan>,
     /// Where the table lies; none where Linux would choose.
     pub(super) base: Option<u64>,
 }
@@ -151,14 +177,38 @@ impl Plan {
     }
 }
 
+impl UnusedPlan {
+    fn parameters(&self) -> Vec<(&'static str, String)> {
+        match *self {
+            UnusedPlan::Pages { share, portion, clustered, seed } => vec![
+                ("unused", fraction_text(share)),
+                ("unused-portion", fraction_text(portion)),
+                ("unused-layout", if clustered { "clustered" } else { "dispersed" }.to_owned()),
+                ("unused-seed", seed.to_string()),
+            ],
+            UnusedPlan::Slots { share, slot_bytes, seed } => vec![
+                ("unused", fraction_text(share)),
+                ("unused-slot", size_text(slot_bytes)),
+                ("unused-seed", seed.to_string()),
+            ],
+        }
+    }
+}
+
 impl Loop {
     /// Names and values, in the order in which help lists them.
     fn parameters(&self) -> Vec<(&'static str, String)> {
         let mut all = vec![("bytes", size_text(self.table_bytes))];
         all.extend(self.references.map(|references| ("references", references.to_string())));
         match self.shape {
-            Shape::Uniform { element_bytes } | Shape::PointerChase { element_bytes } => {
+            Shape::PointerChase { element_bytes } => {
                 all.push(("element", size_text(element_bytes)));
+            }
+            Shape::Uniform { element_bytes, span_bytes } => {
+                all.push(("element", size_text(element_bytes)));
+                if span_bytes != self.access_bytes {
+                    all.push(("span", size_text(span_bytes)));
+                }
             }
             Shape::Zipf { element_bytes, theta, scattered } => {
                 let placement = if scattered { "scattered" } else { "together" };
@@ -176,6 +226,7 @@ impl Loop {
         if self.shape != Shape::Gups {
             all.push(("stores", fraction_text(self.stores)));
         }
+        all.extend(self.unused.iter().flat_map(UnusedPlan::parameters));
         all.push(("instructions", self.instructions.to_string()));
         all.push(("code", size_text(self.code_bytes)));
         match self.code_order {

@@ -6,7 +6,8 @@ use octavo_types::values::WHOLE;
 use super::code::{Body, MAX_CODE_BYTES};
 use super::error::SpecError;
 use super::parameters::Parameters;
-use super::plan::{CodeOrder, Loop, Plan, Shape};
+use super::plan::{CodeOrder, Loop, Plan, Shape, UnusedPlan};
+use super::unused::REGION_BYTES;
 use super::{KINDS, SCHEME};
 
 /// The longest URI.
@@ -32,6 +33,9 @@ const DEFAULT_NODE_BYTES: u64 = 64;
 const DEFAULT_SEED: u64 = 1;
 const DEFAULT_THETA: u64 = 990_000_000;
 const MAX_THETA: u64 = 8 * WHOLE;
+const PAGE_BYTES: u64 = 4096;
+/// The share that is unused at most: of 512 pages five are not.
+const MAX_UNUSED: u64 = 990_000_000;
 const MAX_WEIGHT: u64 = 1_000_000;
 /// User addresses end here with five levels of page tables.
 const TOP: u64 = 1 << 56;
@@ -227,6 +231,7 @@ fn loop_of(
         Shape::Gups => 0,
         _ => from.fraction(&["stores"], (0, WHOLE), 0)?,
     };
+    let unused = unused_of(&mut from, shape, table_bytes)?;
     let instructions =
         from.count(&["instructions"], (1, Body::MAX_INSTRUCTIONS))?.unwrap_or(DEFAULT_INSTRUCTIONS);
     let least_code = Body::least_bytes(instructions, stores);
@@ -252,8 +257,53 @@ fn loop_of(
         stores,
         access_bytes,
         seed,
+        unused,
         base,
     }))
+}
+
+/// What is never touched; at least one element is.
+fn unused_of(
+    from: &mut Parameters,
+    shape: Shape,
+    table_bytes: u64,
+) -> Result<Option<UnusedPlan>, SpecError> {
+    // Walks that come to every element, or to any with the same chance.
+    let element_bytes = match shape {
+        Shape::Uniform { element_bytes, .. } | Shape::PointerChase { element_bytes } => {
+            element_bytes
+        }
+        Shape::Gups => PAGE_BYTES,
+        _ => return Ok(None),
+    };
+    let share = from.fraction(&["unused"], (0, MAX_UNUSED), 0)?;
+    if share == 0 {
+        return Ok(None);
+    }
+    let seed = from.count(&["unused-seed"], (0, u64::MAX))?.unwrap_or(DEFAULT_SEED);
+    let slot_bytes = from.size(&["unused-slot"], (PAGE_BYTES, table_bytes), 0)?;
+    let wrong = |what: String| Err(SpecError::new(what));
+    if slot_bytes > 0 {
+        if !slot_bytes.is_multiple_of(PAGE_BYTES) {
+            return wrong(format!("`unused-slot={slot_bytes}` must be a multiple of {PAGE_BYTES}"));
+        }
+        if element_bytes > PAGE_BYTES && element_bytes != slot_bytes {
+            return wrong(format!(
+                "`element={element_bytes}` must be at most {PAGE_BYTES} bytes or the slot \
+                 ({slot_bytes}), as slots are unused"
+            ));
+        }
+        return Ok(Some(UnusedPlan::Slots { share, slot_bytes, seed }));
+    }
+    if element_bytes > PAGE_BYTES || !table_bytes.is_multiple_of(REGION_BYTES) {
+        return wrong(format!(
+            "with `unused`, elements must be at most {PAGE_BYTES} bytes, and the table whole \
+             regions of 2MiB, or `unused-slot` be given"
+        ));
+    }
+    let portion = from.fraction(&["unused-portion"], (0, WHOLE), WHOLE)?;
+    let clustered = from.choice(&["unused-layout"], &["clustered", "dispersed"])? == 0;
+    Ok(Some(UnusedPlan::Pages { share, portion, clustered, seed }))
 }
 
 /// An update of `gups` is two references.
@@ -281,7 +331,15 @@ fn shape_of(
     let bounds = (access_bytes, table_bytes);
     Ok(match kind {
         "uniform" => {
-            Shape::Uniform { element_bytes: from.size(&["element"], bounds, access_bytes)? }
+            let element_bytes = from.size(&["element"], bounds, access_bytes)?;
+            let span = (access_bytes, element_bytes);
+            let span_bytes = from.size(&["span"], span, access_bytes)?;
+            if !span_bytes.is_multiple_of(access_bytes) {
+                return Err(SpecError::new(format!(
+                    "`span={span_bytes}` must be a multiple of the access size ({access_bytes})"
+                )));
+            }
+            Shape::Uniform { element_bytes, span_bytes }
         }
         "zipf" => Shape::Zipf {
             element_bytes: from.size(&["element"], bounds, access_bytes)?,

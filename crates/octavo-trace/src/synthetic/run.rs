@@ -120,6 +120,7 @@ impl LoopRun {
             AnyWalk::Chase(walk) => rounds(code, table, walk, most, out),
             AnyWalk::Zipf(walk) => rounds(code, table, walk, most, out),
             AnyWalk::Scattered(walk) => rounds(code, table, walk, most, out),
+            AnyWalk::Picked(walk) => rounds(code, table, walk, most, out),
         }
     }
 }

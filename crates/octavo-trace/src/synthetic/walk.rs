@@ -5,6 +5,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use super::permutation::Permutation;
 use super::plan::{Loop, Shape};
+use super::unused::Unused;
 use super::zipf::Zipf;
 
 /// An endless sequence of offsets into a table.
@@ -20,12 +21,33 @@ pub(super) enum AnyWalk {
     Chase(Chase),
     Zipf(Zipfian),
     Scattered(Scattered),
+    Picked(Picked),
 }
 
 impl AnyWalk {
     pub(super) fn new(of: &Loop) -> Self {
-        let last = of.table_bytes - of.access_bytes;
-        // How many elements of that size hold a whole access.
+        let span_bytes = match of.shape {
+            Shape::Uniform { span_bytes, .. } => span_bytes,
+            _ => of.access_bytes,
+        };
+        let walk = AnyWalk::of(of, span_bytes);
+        if of.unused.is_none() && span_bytes == of.access_bytes {
+            return walk;
+        }
+        AnyWalk::Picked(Picked {
+            from: Box::new(walk),
+            unused: of.unused.map(|plan| Unused::new(&plan, of.table_bytes)),
+            span_bytes,
+            access_bytes: of.access_bytes,
+            start: 0,
+            done_bytes: span_bytes,
+        })
+    }
+
+    /// Its elements, of each of which so many bytes fit into the table.
+    fn of(of: &Loop, span_bytes: u64) -> Self {
+        let last = of.table_bytes - span_bytes;
+        // How many elements of that size hold all that is read of one.
         let elements = |element_bytes: u64| last / element_bytes + 1;
         let strided = |stride| AnyWalk::Strided(Strided { offset: 0, stride, last });
         let uniform = |element_bytes| {
@@ -45,7 +67,7 @@ impl AnyWalk {
                 access_bytes: of.access_bytes,
                 table_bytes: of.table_bytes,
             }),
-            Shape::Uniform { element_bytes } => uniform(element_bytes),
+            Shape::Uniform { element_bytes, .. } => uniform(element_bytes),
             Shape::Gups => uniform(of.access_bytes),
             Shape::PointerChase { element_bytes } => {
                 let elements = elements(element_bytes);
@@ -69,6 +91,51 @@ impl AnyWalk {
                 let order = Permutation::new(elements, of.seed);
                 AnyWalk::Scattered(Scattered { zipf, order })
             }
+        }
+    }
+}
+
+/// Of another walk's elements those that are used, each read access by access.
+pub(super) struct Picked {
+    from: Box<AnyWalk>,
+    unused: Option<Unused>,
+    /// Of each element.
+    span_bytes: u64,
+    access_bytes: u64,
+    /// The element at hand, and how much of it has been read.
+    start: u64,
+    done_bytes: u64,
+}
+
+impl Walk for Picked {
+    #[inline]
+    fn next(&mut self) -> u64 {
+        if self.done_bytes >= self.span_bytes {
+            // There is a used one, which the walk comes to.
+            self.start = loop {
+                let start = self.from.next();
+                if !self.unused.as_ref().is_some_and(|unused| unused.has(start)) {
+                    break start;
+                }
+            };
+            self.done_bytes = 0;
+        }
+        let offset = self.start + self.done_bytes;
+        self.done_bytes += self.access_bytes;
+        offset
+    }
+}
+
+impl Walk for AnyWalk {
+    fn next(&mut self) -> u64 {
+        match self {
+            AnyWalk::Strided(walk) => walk.next(),
+            AnyWalk::Columns(walk) => walk.next(),
+            AnyWalk::Uniform(walk) => walk.next(),
+            AnyWalk::Chase(walk) => walk.next(),
+            AnyWalk::Zipf(walk) => walk.next(),
+            AnyWalk::Scattered(walk) => walk.next(),
+            AnyWalk::Picked(walk) => walk.next(),
         }
     }
 }

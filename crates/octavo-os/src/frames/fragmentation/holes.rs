@@ -4,7 +4,7 @@ use octavo_types::FrameNumber;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
-use super::sampler::{Sampler, below, part_of};
+use super::sampler::{below, part_of};
 use super::{FragmentationError, check_share};
 use crate::frames::{Frames, Holder, MemoryShape, Order};
 
@@ -53,26 +53,64 @@ pub struct Holes {
     pub kind: HoleKind,
 }
 
-impl Holes {
-    pub(super) fn build(
-        &self,
-        shape: MemoryShape,
-        seed: u64,
-    ) -> Result<Frames, FragmentationError> {
-        check_share("portion", self.portion)?;
-        check_share("hole fraction", self.fraction)?;
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let regions = shape.frames() / Order::HUGE.frames();
-        let mut sampler = Sampler::new(&mut random, regions, part_of(regions, self.portion));
-        let fragmented: Vec<u64> = (0..regions).filter(|_| sampler.chooses_next()).collect();
-        let mut frames = Frames::new(shape);
-        for region in fragmented {
-            let start = FrameNumber::new(region * Order::HUGE.frames());
-            self.fragment(&mut frames, start, &mut random);
-        }
-        Ok(frames)
+/// Memory of regions with several kinds of holes: each of `groups` has its portion of all regions,
+/// and what they leave is free.
+pub(super) fn build(
+    groups: &[Holes],
+    shape: MemoryShape,
+    seed: u64,
+) -> Result<Frames, FragmentationError> {
+    for group in groups {
+        check_share("portion", group.portion)?;
+        check_share("hole fraction", group.fraction)?;
     }
+    let portions: f64 = groups.iter().map(|group| group.portion).sum();
+    // Portions are seldom exact in binary: three thirds are to be a whole.
+    check_share(
+        "sum of portions",
+        if portions < 1.0 + 1e-9 { portions.min(1.0) } else { portions },
+    )?;
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let regions = shape.frames() / Order::HUGE.frames();
+    let mut room = regions;
+    let mut wanted: Vec<u64> = Vec::with_capacity(groups.len());
+    for group in groups {
+        // Halves are rounded up, so that two of them may be one region too many.
+        wanted.push(part_of(regions, group.portion).min(room));
+        room -= wanted.last().expect("it was just pushed");
+    }
+    let mut fragmented = Vec::new();
+    for region in 0..regions {
+        if let Some(group) = choose(&mut random, regions - region, &mut wanted) {
+            fragmented.push((region, group));
+        }
+    }
+    let mut frames = Frames::new(shape);
+    for (region, group) in fragmented {
+        let start = FrameNumber::new(region * Order::HUGE.frames());
+        groups[group].fragment(&mut frames, start, &mut random);
+    }
+    Ok(frames)
+}
 
+/// Which group the next of so many regions is in, where each still wants some of them: any way to
+/// deal them out is as likely as any other.
+fn choose(random: &mut Xoshiro256PlusPlus, candidates: u64, wanted: &mut [u64]) -> Option<usize> {
+    if wanted.iter().all(|wanted| *wanted == 0) {
+        return None;
+    }
+    let mut place = below(random, candidates);
+    for (group, wanted) in wanted.iter_mut().enumerate() {
+        if place < *wanted {
+            *wanted -= 1;
+            return Some(group);
+        }
+        place -= *wanted;
+    }
+    None
+}
+
+impl Holes {
     /// Makes the holes of the region that begins at `start`.
     fn fragment(&self, frames: &mut Frames, start: FrameNumber, random: &mut Xoshiro256PlusPlus) {
         let all = Order::HUGE.frames();

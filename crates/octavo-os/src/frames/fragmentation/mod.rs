@@ -25,6 +25,8 @@ pub enum Fragmentation {
     OrderMix(OrderMix),
     /// Holes in some of the 2 MiB regions.
     Holes(Holes),
+    /// Holes of several kinds, each in regions of its own.
+    MixedHoles(Vec<Holes>),
     /// As a real machine's was.
     Snapshot(Arc<Snapshot>),
 }
@@ -39,7 +41,8 @@ impl Fragmentation {
         let mut frames = match self {
             Fragmentation::Empty => Frames::new(shape),
             Fragmentation::OrderMix(mix) => mix.build(shape, seed, Excess::Refuse)?,
-            Fragmentation::Holes(holes) => holes.build(shape, seed)?,
+            Fragmentation::Holes(holes) => holes::build(&[*holes], shape, seed)?,
+            Fragmentation::MixedHoles(groups) => holes::build(groups, shape, seed)?,
             Fragmentation::Snapshot(snapshot) => snapshot.build(shape, seed)?,
         };
         frames.restart_peaks();

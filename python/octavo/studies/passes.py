@@ -1,0 +1,141 @@
+"""Many passes of `octavo sim` for one study, several at once: how far they are is told, and Ctrl-C
+keeps what is done.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from octavo.studies.programs import document
+from octavo.units import format_count
+
+Say = Callable[[str], None]
+"""Hears a line on how far a study is."""
+TELL_EVERY_SECONDS = 10.0
+STOPPED = "the study was stopped"
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One command of octavo, and what it is called among the others."""
+
+    key: str
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of several passes."""
+
+    documents: dict[str, dict[str, Any]]
+    """By key, of those that ran to their end."""
+    failed: dict[str, str]
+    """Why there is none of the others."""
+    is_partial: bool
+    """Whether somebody stopped them."""
+
+
+class _Children:
+    """The processes under way, so that all of them can be stopped at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self.is_stopped = False
+
+    def run(self, command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
+        """As `subprocess.run`, in a session of its own: the terminal's Ctrl-C is for us."""
+        options.pop("check")
+        with self._lock:
+            if self.is_stopped:
+                return subprocess.CompletedProcess(command, 1, b"", STOPPED.encode())
+            child = subprocess.Popen(command, start_new_session=True, **options)
+            self._running.add(child)
+        try:
+            said, wrong = child.communicate()
+        finally:
+            with self._lock:
+                self._running.discard(child)
+        return subprocess.CompletedProcess(command, child.returncode, said, wrong)
+
+    def stop(self) -> None:
+        """Ends what runs; nothing begins any more."""
+        with self._lock:
+            self.is_stopped = True
+            for child in self._running:
+                child.kill()
+
+
+def run_passes(passes: Sequence[Pass], what: str, say: Say, jobs: int | None = None) -> Done:
+    """Runs all passes, as many at once as there are processors or `jobs`; `what` they are is told
+    with how far they are. On Ctrl-C what runs is ended, and what was done is given.
+    """
+    documents: dict[str, dict[str, Any]] = {}
+    failed: dict[str, str] = {}
+    children = _Children()
+    told = _Told(what, len(passes), say)
+    is_partial = False
+    with tempfile.TemporaryDirectory(prefix="octavo-study-") as name:
+
+        def one(number: int, of: Pass) -> dict[str, Any] | str:
+            place = Path(name) / str(number)
+            place.mkdir()
+            return document(of.arguments, place, run=children.run)
+
+        with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
+            waiting: dict[Future[dict[str, Any] | str], Pass] = {
+                pool.submit(one, number, of): of for number, of in enumerate(passes)
+            }
+            try:
+                while waiting:
+                    for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                        of, made = waiting.pop(future), future.result()
+                        if isinstance(made, str):
+                            failed[of.key] = made
+                        else:
+                            documents[of.key] = made
+                        told.one_more()
+            except KeyboardInterrupt:
+                is_partial = True
+                children.stop()
+                for future in waiting:
+                    future.cancel()
+                failed.update({of.key: STOPPED for of in waiting.values()})
+    return Done(documents, failed, is_partial)
+
+
+class _Told:
+    """Says how many are done and how long the rest takes, now and then."""
+
+    def __init__(self, what: str, total: int, say: Say) -> None:
+        self._what, self._total, self._say = what, total, say
+        self._began = self._last = time.monotonic()
+        self._done = 0
+        if total:
+            say(f"{what}: {format_count(total)} passes")
+
+    def one_more(self) -> None:
+        self._done += 1
+        now = time.monotonic()
+        left = self._total - self._done
+        if not left or now - self._last < TELL_EVERY_SECONDS:
+            return
+        self._last = now
+        seconds = (now - self._began) / self._done * left
+        self._say(f"{self._what}: {self._done} of {self._total}, {_duration(seconds)} left")
+
+
+def _duration(seconds: float) -> str:
+    """To the nearest of what one counts in."""
+    if seconds < 90:
+        return f"about {max(round(seconds / 10), 1) * 10} s"
+    return f"about {round(seconds / 60)} min"

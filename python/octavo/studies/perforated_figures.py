@@ -1,0 +1,153 @@
+"""The figures of the study of perforated pages, drawn: 7, 8, 9 and 11 of the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+
+from octavo.report.look import MARKS, UNORDERED, Spec, Values, finished, inline, ordered_colours
+from octavo.studies.perforated_grid import FRACTIONS, PORTIONS
+from octavo.studies.perforated_measurement import BASE, BASELINE, KINDS, PERFORATED, gain
+from octavo.studies.perforated_memory import LAYOUTS, Fragments
+from octavo.studies.perforated_pages import Study
+from octavo.studies.perforated_programs import FRACTIONS as PROGRAM_FRACTIONS
+from octavo.studies.perforated_programs import ProgramMeasurement
+from octavo.studies.perforated_text import CONTENTS
+
+_WIDTH, _HEIGHT = 300, 230
+_SMALL_WIDTH, _SMALL_HEIGHT = 190, 150
+_COLUMNS = 3
+"""Programs beside one another."""
+_BASELINE_NAME = "2 MiB + 4 KiB"
+_BASELINE_COLOUR = "#333333"
+
+
+def figures_of(study: Study) -> dict[str, Spec]:
+    """Every figure, by the name of its file; none of what was not measured."""
+    figures: dict[str, Spec] = {}
+    if study.grid:
+        figures["figure-7"] = _grid(study)
+        if contents := _contents(study):
+            figures["figure-8"] = contents
+    for figure, is_virtual in (("figure-9", False), ("figure-11", True)):
+        of = [m for m in study.programs if m.is_virtual == is_virtual and m.rows]
+        if of:
+            figures[figure] = _programs(of)
+    return figures
+
+
+def _grid(study: Study) -> Spec:
+    """Figure 7: a panel for each layout and kind of holes, a curve for each fraction."""
+    panels = []
+    for is_allocated in (True, False):
+        for layout in LAYOUTS:
+            values: Values = []
+            for fraction in FRACTIONS:
+                for portion in PORTIONS:
+                    at = Fragments(portion, fraction, layout)
+                    row = study.at(at, is_allocated=is_allocated)
+                    if row is None:
+                        continue
+                    designs = [(PERFORATED, f"{fraction:.0%}")]
+                    # Which fraction it is makes no difference to it.
+                    if fraction == FRACTIONS[1]:
+                        designs.append((row.point.baseline, _BASELINE_NAME))
+                    for design, name in designs:
+                        more = gain(row.designs, design, BASE)
+                        if more is not None:
+                            values.append({"of": name, "portion": portion, "value": 1 + more})
+            kind = "allocated" if is_allocated else "unallocated"
+            names = [f"{fraction:.0%}" for fraction in FRACTIONS]
+            if values:
+                panel = _curves(values, names, "IPC, over 4 KiB pages", (_WIDTH, _HEIGHT))
+                panels.append(panel.properties(title=f"holes {kind}, {layout}"))
+    return finished(alt.concat(*panels, columns=2).resolve_scale(y="shared"))
+
+
+def _curves(values: Values, names: Sequence[str], title: str, size: tuple[int, int]) -> alt.Chart:
+    """A curve of each over the portion, the baseline's in black."""
+    width, height = size
+    domain = [_BASELINE_NAME, *names]
+    colours = [_BASELINE_COLOUR, *ordered_colours(len(names))]
+    marks = [MARKS[number % len(MARKS)] for number in range(len(domain))]
+    legend = alt.Legend(title=None, orient="right")
+    chart: alt.Chart = (
+        inline(values)
+        .mark_line(strokeWidth=1.6, point={"size": 40, "filled": True})
+        .encode(
+            x=alt.X("portion:Q", title="portion", axis=alt.Axis(format=".0%", tickCount=5)),
+            y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=False)),
+            color=alt.Color(
+                "of:N", sort=None, scale=alt.Scale(domain=domain, range=colours), legend=legend
+            ),
+            shape=alt.Shape(
+                "of:N", sort=None, scale=alt.Scale(domain=domain, range=marks), legend=legend
+            ),
+        )
+        .properties(width=width, height=height)
+    )
+    return chart
+
+
+def _contents(study: Study) -> Spec | None:
+    """Figure 8: entries of the second-level TLB by kind, over the portion."""
+    panels = []
+    for panel, fraction, layout, is_allocated in CONTENTS:
+        values: Values = []
+        for portion in PORTIONS:
+            row = study.at(Fragments(portion, fraction, layout), is_allocated=is_allocated)
+            one = None if row is None else row.designs.get(PERFORATED)
+            if one is not None and one.content:
+                every = sum(one.content.values())
+                values += [
+                    {"portion": portion, "kind": kind, "value": one.content[kind] / every}
+                    for kind in KINDS
+                ]
+        kind = "allocated" if is_allocated else "unallocated"
+        if values:
+            chart = (
+                inline(values)
+                .mark_area()
+                .encode(
+                    x=alt.X("portion:Q", title="portion", axis=alt.Axis(format=".0%")),
+                    y=alt.Y("value:Q", title="of entries", axis=alt.Axis(format=".0%")),
+                    color=alt.Color(
+                        "kind:N",
+                        sort=None,
+                        scale=alt.Scale(domain=list(KINDS), range=list(UNORDERED[: len(KINDS)])),
+                        legend=alt.Legend(title=None, orient="right"),
+                    ),
+                )
+                .properties(
+                    width=_WIDTH,
+                    height=_SMALL_HEIGHT,
+                    title=f"({panel}) {fraction:.0%} {layout}, {kind}",
+                )
+            )
+            panels.append(chart)
+    return finished(alt.concat(*panels, columns=2)) if panels else None
+
+
+def _programs(of: Sequence[ProgramMeasurement]) -> Spec:
+    """Figures 9 and 11: a panel a program, a curve for each fraction and layout."""
+    names = [f"{fraction:.0%} {layout}" for layout in LAYOUTS for fraction in PROGRAM_FRACTIONS]
+    panels = []
+    for measured in of:
+        values: Values = []
+        ideal = measured.large_gain
+        for name in (_BASELINE_NAME, *names):
+            if ideal is not None:
+                values.append({"of": name, "portion": 0.0, "value": 1 + ideal})
+        for row in measured.rows:
+            at = row.fragments
+            designs = [(PERFORATED, f"{at.fraction:.0%} {at.layout}")]
+            if (at.fraction, at.layout) == (PROGRAM_FRACTIONS[0], LAYOUTS[0]):
+                designs.append((BASELINE, _BASELINE_NAME))
+            for design, name in designs:
+                value = measured.relative(row, design)
+                if value is not None:
+                    values.append({"of": name, "portion": at.portion, "value": value})
+        panel = _curves(values, names, "IPC, over 4 KiB", (_SMALL_WIDTH, _SMALL_HEIGHT))
+        panels.append(panel.properties(title=measured.program))
+    return finished(alt.concat(*panels, columns=_COLUMNS).resolve_scale(y="independent"))

@@ -1,0 +1,183 @@
+"""Figures 7 and 8 of the study of perforated pages: random accesses to 2 GiB, on memories of every
+kind of fragmentation, the TLB warm.
+
+The stream is made as it is simulated, and its 2 GiB are frames of a simulated memory: this machine
+needs none of them. Holes that are allocated are frames of others in physical memory, so that their
+pages lie elsewhere. Holes that are not allocated are pages that the program never touches; there
+the baseline is `reserved_thp`, which has large pages where all of a region is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from octavo.studies.passes import Done, Pass
+from octavo.studies.perforated_measurement import (
+    BASE,
+    BASELINE,
+    PERFORATED,
+    Counted,
+    all_counted,
+    gain,
+)
+from octavo.studies.perforated_memory import LAYOUTS, REGION, Fragments, always, fragmented
+from octavo.studies.programs import to_settings
+from octavo.units import BASE_PAGE, GIB, byte_size
+
+MACHINE = "perforated-pages"
+RESERVED = "reserved_thp"
+PORTIONS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
+FRACTIONS = (0.1, 0.25, 0.5, 0.75, 0.9)
+OBSERVED = (Fragments(0.18, 0.25, "clustered", 0.22), Fragments(0.50, 0.25, "clustered", 0.49))
+"""Section III-C: so much in perforated and in large pages, the rest in base pages."""
+
+_BASE_ADDRESS = 0x10_0000_0000
+_INSTRUCTIONS = 4
+"""For each access."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a run is."""
+
+    table_bytes: int = 2 * GIB
+    warm_references: int = 500_000
+    """Before anything is counted, after everything was touched once."""
+    references: int = 1_000_000
+    """Counted."""
+
+    @property
+    def regions(self) -> int:
+        """Of 2 MiB."""
+        return self.table_bytes // REGION
+
+
+@dataclass(frozen=True)
+class Point:
+    """One memory of the grid."""
+
+    fragments: Fragments
+    is_allocated: bool
+    """Whether holes have pages, elsewhere; else nobody uses them."""
+
+    @property
+    def key(self) -> str:
+        """A name among the others."""
+        of = self.fragments
+        kind = "allocated" if self.is_allocated else "unallocated"
+        return f"{kind} {of.clean:g} {of.portion:g} {of.fraction:g} {of.layout}"
+
+    @property
+    def baseline(self) -> str:
+        """The design that has 2 MiB and 4 KiB."""
+        return BASELINE if self.is_allocated else RESERVED
+
+
+@dataclass(frozen=True)
+class GridRow:
+    """What every design did on one memory."""
+
+    point: Point
+    memory_bytes: int
+    designs: dict[str, Counted]
+
+    def gain(self, *, overlapped: bool = False) -> float | None:
+        """How much faster perforated pages are than large and base pages."""
+        return gain(self.designs, PERFORATED, self.point.baseline, overlapped=overlapped)
+
+    def record(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "is_allocated": self.point.is_allocated,
+            **asdict(self.point.fragments),
+            "memory_bytes": self.memory_bytes,
+            "gain": self.gain(),
+            "gain_overlapped": self.gain(overlapped=True),
+            "designs": {name: of.record() for name, of in self.designs.items()},
+        }
+
+
+def points() -> Iterator[Point]:
+    """The grid; where no region has holes the other axes say nothing, and one point stands for all.
+    Behind it the memories of Section III-C.
+    """
+    for is_allocated in (True, False):
+        yield Point(Fragments(0.0, FRACTIONS[0], LAYOUTS[0]), is_allocated)
+        for layout in LAYOUTS:
+            for fraction in FRACTIONS:
+                for portion in PORTIONS[1:]:
+                    yield Point(Fragments(portion, fraction, layout), is_allocated)
+    for fragments in OBSERVED:
+        yield Point(fragments, is_allocated=True)
+
+
+def grid_passes(of: Sequence[Point], size: Size, place: Path) -> Iterator[Pass]:
+    """A pass for each point; the streams are described in files at `place`."""
+    for number, point in enumerate(of):
+        path = place / f"{number}.toml"
+        text, warm_up = stream(point, size)
+        path.write_text(text, encoding="ascii")
+        settings, designs = _machine(point, size, warm_up)
+        options = ["--machine", MACHINE, *to_settings(settings)]
+        arguments = ["sim", *options, "--design", ",".join(designs), "--warm-up", str(warm_up)]
+        yield Pass(point.key, (*arguments, str(path)))
+
+
+def grid_rows(of: Sequence[Point], done: Done) -> list[GridRow]:
+    """What came of them, in their order."""
+    rows = []
+    for point in of:
+        told = done.documents.get(point.key)
+        if told is not None:
+            memory = told["run"]["configuration"]["machine"]["memory"]
+            rows.append(GridRow(point, byte_size(str(memory["bytes"])), all_counted(told)))
+    return rows
+
+
+def stream(point: Point, size: Size) -> tuple[str, int]:
+    """The description of a stream, and after how many instructions it is warm.
+
+    Each region is touched before any is touched whole, so that pages of holes do not take what
+    other regions have left.
+    """
+    pages = size.table_bytes // BASE_PAGE
+    unused: list[tuple[str, object]] = []
+    phases: list[list[tuple[str, object]]] = []
+    if point.is_allocated:
+        regions = [("kind", "strided"), ("stride", REGION), ("references", size.regions)]
+        phases.append(regions)
+    elif point.fragments.portion:
+        of = point.fragments
+        unused = [("unused", of.fraction), ("unused-portion", of.portion)]
+        unused.append(("unused-layout", of.layout))
+        holes = round(of.portion * size.regions) * round(of.fraction * (REGION // BASE_PAGE))
+        pages -= holes
+    touch = [("kind", "pointer-chase"), ("element", BASE_PAGE), ("references", pages), *unused]
+    accesses = size.warm_references + size.references
+    phases += [touch, [("kind", "uniform"), ("references", accesses), *unused]]
+    common = [("bytes", size.table_bytes), ("base", hex(_BASE_ADDRESS))]
+    text = 'kind = "phases"\n'
+    for phase in phases:
+        pairs = [*phase, *common, ("instructions", _INSTRUCTIONS)]
+        text += "\n[[phase]]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in pairs)
+    touches = pages + (size.regions if point.is_allocated else 0)
+    return text, (touches + size.warm_references) * _INSTRUCTIONS
+
+
+def _toml(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _machine(point: Point, size: Size, warm_up: int) -> tuple[dict[str, Any], list[str]]:
+    """Settings, and designs."""
+    of = point.fragments
+    if point.is_allocated:
+        settings = fragmented(of, size.regions)
+        return settings, [BASE, BASELINE, f"{PERFORATED}:{always(of)}:min_parts=0"]
+    # What is not touched is a hole; pages without holes become whole before the counting begins.
+    untouched = f"unused_are_holes=true:min_parts=0:scan_every_instructions={warm_up // 4}"
+    memory = {"memory.bytes": 2 * size.table_bytes}
+    return memory, [BASE, RESERVED, f"{PERFORATED}:{untouched}"]

@@ -1,0 +1,144 @@
+"""What one pass of the study of perforated pages tells of a design."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from octavo.sim_model import Simulated
+from octavo.view import counters, main_process
+
+BASE, BASELINE, PERFORATED = "base4k", "thp", "perforated"
+"""4 KiB alone, 2 MiB and 4 KiB, and the paper's design."""
+KINDS = ("4k", "2m", "perforated", "bitmap")
+"""Of entries of the second-level TLB (Figure 8)."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a design did after the warm-up."""
+
+    instructions: int
+    cycles: float
+    """Added up, as `octavo sim` does."""
+    cache_cycles: float
+    """Those of them that misses of the caches by code and data cost."""
+    walks: int
+    """Page walks, those to holes among them, but for those that end in a fault."""
+    walk_references: int
+    """Entries of page tables that they read, with those of the host where there is one."""
+    bitmap_lookups: int
+    bitmap_fetches: int
+    """Those that memory had to answer."""
+    filtered: int
+    """References to perforated pages that the filter answered."""
+    perforated_pages: int
+    large_pages: int
+    content: dict[str, int]
+    """Entries of the second-level TLB at the end, by kind; empty where the design does not say."""
+    resident_bytes: int
+    """Data, at most."""
+    page_table_bytes: int
+    shadow_bytes: int
+    bitmap_bytes: int
+
+    @property
+    def ipc(self) -> float:
+        """Instructions per cycle."""
+        return self.instructions / self.cycles
+
+    @property
+    def ipc_overlapped(self) -> float:
+        """The same if a core hid all misses of the caches by code and data, and no walk."""
+        return self.instructions / (self.cycles - self.cache_cycles)
+
+    @property
+    def mpki(self) -> float:
+        """TLB misses per 1000 instructions: references that are walked for."""
+        return self.walks * 1000 / self.instructions
+
+    @property
+    def filter_share(self) -> float | None:
+        """The share of look-ups of bitmaps that the filter has saved."""
+        asked = self.filtered + self.bitmap_lookups
+        return self.filtered / asked if asked else None
+
+    @property
+    def references_per_walk(self) -> float | None:
+        """Memory references of an average walk."""
+        return self.walk_references / self.walks if self.walks else None
+
+    def record(self) -> dict[str, Any]:
+        """Plain data: what was counted and what is told of it."""
+        return {
+            **asdict(self),
+            "ipc": self.ipc,
+            "ipc_overlapped": self.ipc_overlapped,
+            "mpki": self.mpki,
+            "filter_share": self.filter_share,
+            "references_per_walk": self.references_per_walk,
+        }
+
+
+def name_of(design: str) -> str:
+    """A design's name without its settings."""
+    return design.partition(":")[0]
+
+
+def all_counted(told: Mapping[str, Any]) -> dict[str, Counted]:
+    """Of a document of `octavo sim`: by design's name, of the process that did most. Those that ran
+    out of memory are left out.
+    """
+    rows = main_process(told["rows"])
+    configuration = told["run"]["configuration"]
+    totals = counters(rows)
+    base_cpi = configuration["machine"]["core"]["base_cpi"]
+    found = {}
+    for design in configuration["designs"]:
+        counts = {
+            (row["component"], row["counter"]): row["value"]
+            for row in rows
+            if row.get("design") == design and "interval" not in row
+        }
+        one = Simulated(design, counts, totals["instructions"], totals["references"], base_cpi)
+        # What stops in the warm-up counts nothing.
+        if not one.count("os", "out_of_memory") and one.count("tlb.l1d", "accesses"):
+            found[name_of(design)] = _counted(one)
+    return found
+
+
+def _counted(one: Simulated) -> Counted:
+    parts = one.cycles_by_part
+    content = {kind: one.count("tlb.l2.content", f"entries_{kind}") for kind in KINDS}
+    return Counted(
+        instructions=one.instructions,
+        cycles=one.cycles,
+        cache_cycles=parts.get("fetches", 0.0) + parts.get("data", 0.0),
+        walks=one.walks - one.count("walker", "faulted"),
+        walk_references=one.count("walker", "references"),
+        bitmap_lookups=one.count("tlb.l2.bitmap", "accesses"),
+        bitmap_fetches=one.count("walker", "bitmap_references"),
+        filtered=one.count("tlb.l2.perforated", "filtered"),
+        perforated_pages=one.count("os.pages.perforated", "mapped"),
+        large_pages=one.count("os.pages.2MiB", "mapped"),
+        content=content if any(content.values()) else {},
+        resident_bytes=one.count("os", "peak_resident_bytes"),
+        page_table_bytes=one.count("os", "page_table_bytes"),
+        shadow_bytes=one.count("os", "shadow_bytes"),
+        bitmap_bytes=one.count("os", "bitmap_bytes"),
+    )
+
+
+def gain(
+    counted: Mapping[str, Counted], design: str, base: str, *, overlapped: bool = False
+) -> float | None:
+    """How much faster one design is than another: 0.594 for 59.4%; `overlapped` as in
+    `ipc_overlapped`. None where one of them did not run to its end.
+    """
+    one, other = counted.get(design), counted.get(base)
+    if one is None or other is None:
+        return None
+    if overlapped:
+        return one.ipc_overlapped / other.ipc_overlapped - 1
+    return one.ipc / other.ipc - 1

@@ -1,0 +1,242 @@
+"""Figures 9 and 11 of the study of perforated pages: programs, each recorded once, on memories
+that are fragmented by what the program itself takes; native, and in a virtual machine.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from octavo.studies.passes import Done, Pass, Say, run_passes
+from octavo.studies.perforated_grid import MACHINE
+from octavo.studies.perforated_measurement import (
+    BASE,
+    BASELINE,
+    PERFORATED,
+    Counted,
+    all_counted,
+    gain,
+)
+from octavo.studies.perforated_memory import (
+    LAYOUTS,
+    REGION,
+    REGION_PAGES,
+    Fragments,
+    always,
+    fragmented,
+)
+from octavo.studies.programs import document, record_programs, region_of, scope, to_settings
+from octavo.studies.tailored_subjects import Subject
+from octavo.units import BASE_PAGE
+
+PORTIONS = (0.25, 0.5, 1.0)
+FRACTIONS = (0.25, 0.5)
+LEAST_GAIN = 0.01
+"""What large pages gain over 4 KiB at least, where a program depends on the TLB at all."""
+_EMPTY = "unfragmented"
+_TRIED_REGIONS = 16
+_VIRTUAL = "programs in a virtual machine (Figure 11)"
+
+
+@dataclass(frozen=True)
+class ProgramRow:
+    """What one program did on one memory."""
+
+    fragments: Fragments
+    designs: dict[str, Counted]
+
+    def gain(self, *, overlapped: bool = False) -> float | None:
+        """How much faster perforated pages are than large and base pages."""
+        return gain(self.designs, PERFORATED, BASELINE, overlapped=overlapped)
+
+
+@dataclass(frozen=True)
+class ProgramMeasurement:
+    """What one program did, native or in a virtual machine."""
+
+    program: str
+    is_virtual: bool
+    regions: int
+    """Of 2 MiB that large pages took where nothing was in the way."""
+    ideal: dict[str, Counted]
+    """By design, on a memory that is not fragmented."""
+    rows: tuple[ProgramRow, ...]
+
+    @property
+    def large_gain(self) -> float | None:
+        """How much faster than 4 KiB pages large pages are, unfragmented."""
+        return gain(self.ideal, BASELINE, BASE)
+
+    def of_ideal(self, row: ProgramRow) -> float | None:
+        """The IPC of perforated pages over that of large pages on a memory without holes."""
+        ideal, one = self.ideal.get(BASELINE), row.designs.get(PERFORATED)
+        return None if ideal is None or one is None else one.ipc / ideal.ipc
+
+    def relative(self, row: ProgramRow, design: str) -> float | None:
+        """IPC over that of 4 KiB pages on the same memory."""
+        more = gain(row.designs, design, BASE)
+        return None if more is None else 1 + more
+
+    def record(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "program": self.program,
+            "is_virtual": self.is_virtual,
+            "regions": self.regions,
+            "large_gain": self.large_gain,
+            "ideal": {name: of.record() for name, of in self.ideal.items()},
+            "rows": [
+                {
+                    **asdict(row.fragments),
+                    "gain": row.gain(),
+                    "gain_overlapped": row.gain(overlapped=True),
+                    "of_ideal": self.of_ideal(row),
+                    "designs": {name: of.record() for name, of in row.designs.items()},
+                }
+                for row in self.rows
+            ],
+        }
+
+
+def memories() -> Iterator[Fragments]:
+    """Those that each program runs on."""
+    for layout in LAYOUTS:
+        for fraction in FRACTIONS:
+            for portion in PORTIONS:
+                yield Fragments(portion, fraction, layout)
+
+
+def measure_programs(
+    subjects: Sequence[Subject],
+    on_program: Callable[[str], None],
+    say: Say,
+    max_instructions: int | None,
+) -> tuple[list[ProgramMeasurement], dict[str, str], bool]:
+    """All measurements, what was left out and why, and whether somebody stopped it."""
+    measured: list[ProgramMeasurement] = []
+    skipped: dict[str, str] = {}
+    kinds: tuple[bool, ...] = (False, True)
+    if (why := why_not_virtual()) is not None:
+        kinds, skipped[_VIRTUAL] = (False,), why
+    traces = record_programs([of.program for of in subjects], on_program, max_instructions)
+    try:
+        for subject, (program, trace) in zip(subjects, traces, strict=True):
+            if isinstance(trace, str):
+                skipped[program.name] = trace
+                continue
+            for is_virtual in kinds:
+                name = f"{program.name}{', in a virtual machine' if is_virtual else ''}"
+                done = _measured(subject, trace, say, is_virtual=is_virtual)
+                if isinstance(done, str):
+                    skipped[name] = done
+                    break
+                one, passes = done
+                if one is not None:
+                    measured.append(one)
+                if passes.failed:
+                    # Each memory fails for the same reason, mostly.
+                    skipped[name] = next(iter(passes.failed.values()))
+                if passes.is_partial:
+                    return measured, skipped, True
+    except KeyboardInterrupt:
+        return measured, skipped, True
+    return measured, skipped, False
+
+
+def why_not_virtual() -> str | None:
+    """Why this Octavo cannot have perforated pages in a virtual machine; None where it can. A small
+    stream tells, each of whose translations is compared with both page tables.
+    """
+    of = Fragments(0.5, 0.25, "dispersed")
+    table = f"synth:uniform?table={_TRIED_REGIONS * REGION}&base=0x1000000000&references=20k"
+    options = ["--machine", MACHINE, "--check", "--virtualised", *_perforated_in_guest(of)]
+    with tempfile.TemporaryDirectory(prefix="octavo-study-") as name:
+        told = document(["sim", *options, table], Path(name))
+    if isinstance(told, str):
+        return told
+    return None if PERFORATED in all_counted(told) else "memory ran out"
+
+
+def _perforated_in_guest(of: Fragments) -> list[str]:
+    settings = _with_host(fragmented(of, _TRIED_REGIONS), of)
+    return [*to_settings(settings), "--design", f"{PERFORATED}:{always(of)}:min_parts=0"]
+
+
+def _with_host(settings: dict[str, Any], of: Fragments) -> dict[str, Any]:
+    """The same memory for a guest, of a host whose own is like that: it gives all of the guest's,
+    dense regions too.
+    """
+    host = fragmented(of, settings["memory.bytes"] // REGION)
+    return settings | {f"host.{key}": value for key, value in host.items()}
+
+
+def _measured(
+    subject: Subject, trace: Path, say: Say, *, is_virtual: bool
+) -> tuple[ProgramMeasurement | None, Done] | str:
+    """All passes over one trace, or why there can be none."""
+    begin, end = 0, None
+    if subject.kind == "workload":
+        region = region_of(trace)
+        if isinstance(region, str):
+            return region
+        begin, end = region
+    common = ["sim", "--machine", MACHINE, *to_settings(subject.settings), *scope(begin, end)]
+    designs = ["--design", f"{BASE},{BASELINE}"]
+    told = document([*common, *designs, str(trace)], trace.parent)
+    if isinstance(told, str):
+        return told
+    ideal = all_counted(told)
+    if not {BASE, BASELINE} <= set(ideal):
+        return "memory ran out"
+    if (gain(ideal, BASELINE, BASE) or 0.0) < LEAST_GAIN:
+        return f"large pages gain less than {LEAST_GAIN:.0%}"
+    regions = ideal[BASELINE].large_pages
+    passes = [
+        Pass(_EMPTY, (*common, *_empty(ideal, is_virtual), *designs, str(trace))),
+        *(Pass(_key(of), (*common, *_on(of, ideal, is_virtual), str(trace))) for of in memories()),
+    ]
+    where = "in a virtual machine" if is_virtual else "native"
+    done = run_passes(passes, f"{subject.program.name}, {where}", say)
+    return _collected(subject.program.name, is_virtual, regions, done), done
+
+
+def _on(of: Fragments, ideal: dict[str, Counted], is_virtual: bool) -> list[str]:
+    """Options of one memory, fragmented by what the program takes."""
+    large = ideal[BASELINE].large_pages
+    resident = max(one.resident_bytes for one in ideal.values())
+    others = max(resident // BASE_PAGE - large * REGION_PAGES, 0)
+    settings = fragmented(of, large, others)
+    if is_virtual:
+        settings = _with_host(settings, of)
+    perforated = f"{PERFORATED}:{always(of)}:min_parts=0"
+    return [*to_settings(settings), "--design", f"{BASE},{BASELINE},{perforated}"]
+
+
+def _empty(ideal: dict[str, Counted], is_virtual: bool) -> list[str]:
+    """Options of memories that are not fragmented."""
+    if not is_virtual:
+        return []
+    resident = max(one.resident_bytes for one in ideal.values())
+    enough = (resident // REGION + 64) * REGION * 2
+    return list(to_settings({"memory.bytes": enough, "host.memory.bytes": 2 * enough}))
+
+
+def _key(of: Fragments) -> str:
+    return f"{of.portion:g} {of.fraction:g} {of.layout}"
+
+
+def _collected(
+    program: str, is_virtual: bool, regions: int, done: Done
+) -> ProgramMeasurement | None:
+    told = done.documents.get(_EMPTY)
+    if told is None:
+        return None
+    rows = [
+        ProgramRow(of, all_counted(done.documents[_key(of)]))
+        for of in memories()
+        if _key(of) in done.documents
+    ]
+    return ProgramMeasurement(program, is_virtual, regions, all_counted(told), tuple(rows))

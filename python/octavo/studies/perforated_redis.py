@@ -1,0 +1,215 @@
+"""Table I and section III-B of the study of perforated pages: what large pages save Redis, and what
+memory they cost it.
+
+Twice: a real redis-server, traced, of a size that fits here; and a stream of the paper's size that
+does to memory what its look-ups do. There a look-up reads a bucket of the hash table, three words
+of small objects, and a value from end to end. Values of 16 KiB lie in slots of 20 KiB, which is the
+size class that jemalloc takes for 16 KiB and a header. So many slots are free that memory is to
+large pages what it is in Table I: that is taken from the paper, the misses are not.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from octavo.studies.passes import Pass, Say, run_passes
+from octavo.studies.perforated_grid import MACHINE
+from octavo.studies.perforated_measurement import (
+    BASE,
+    BASELINE,
+    PERFORATED,
+    Counted,
+    all_counted,
+)
+from octavo.studies.programs import to_settings
+from octavo.studies.redis_server import VALUE_BYTES, record_server
+from octavo.units import BASE_PAGE, GIB, KIB, MIB, format_count
+
+PAPER_GIB = {BASELINE: 92.9, BASE: 77.7}
+"""Table I."""
+FREE_SLOTS = round(1 - PAPER_GIB[BASE] / PAPER_GIB[BASELINE], 4)
+DESIGNS = (BASE, BASELINE, f"{PERFORATED}:unused_are_holes=true:min_parts=0")
+"""What nobody has touched is a hole: memory is that of 4 KiB pages."""
+USUAL_INSTRUCTIONS = 14_700
+"""Of a look-up of Redis 7.0 with such values; used where there is none to trace."""
+
+_SLOT_BYTES = 20 * KIB
+_SPAN_BYTES = VALUE_BYTES + 64
+"""A value and its header, in whole lines."""
+_LINE = 64
+_OBJECT_BYTES = 96
+"""An entry of the hash table, its key, and the value's small object."""
+_READS = {"buckets": 1, "objects": 3, "values": _SPAN_BYTES // _LINE}
+"""References of a look-up."""
+
+
+@dataclass(frozen=True)
+class RedisSize:
+    """How much is done."""
+
+    keys: int = 20_000
+    lookups: int = 20_000
+    settings: tuple[str, ...] = ("tlb.l2.main.entries=48",)
+    """Of the machine: its second level is smaller as the server is."""
+    stream_keys: int = 4_000_000
+    stream_lookups: int = 1_000_000
+
+
+@dataclass(frozen=True)
+class RedisMeasurement:
+    """What one server, or the stream in its place, did."""
+
+    name: str
+    keys: int
+    lookups: int
+    designs: dict[str, Counted]
+
+    @property
+    def instructions_per_lookup(self) -> float | None:
+        """Of the counted look-ups."""
+        counted = next(iter(self.designs.values()), None)
+        return None if counted is None else counted.instructions / self.lookups
+
+    @property
+    def bloat(self) -> float | None:
+        """How much more memory large pages take than 4 KiB pages: 0.2 for 20%."""
+        return self.growth(BASELINE)
+
+    def growth(self, design: str) -> float | None:
+        """How much more memory a design takes than 4 KiB pages."""
+        one, base = self.designs.get(design), self.designs.get(BASE)
+        if one is None or base is None:
+            return None
+        return one.resident_bytes / base.resident_bytes - 1
+
+    def mpki(self, design: str) -> float | None:
+        """TLB misses per 1000 instructions."""
+        one = self.designs.get(design)
+        return None if one is None else one.mpki
+
+    def record(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "name": self.name,
+            "keys": self.keys,
+            "lookups": self.lookups,
+            "instructions_per_lookup": self.instructions_per_lookup,
+            "bloat": self.bloat,
+            "designs": {name: of.record() for name, of in self.designs.items()},
+        }
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """What can be simulated."""
+
+    name: str
+    keys: int
+    lookups: int
+    options: tuple[str, ...]
+    trace: Path
+
+
+def measure_redis(size: RedisSize, say: Say) -> tuple[list[RedisMeasurement], dict[str, str], bool]:
+    """The server and the stream; what was left out and why; whether somebody stopped it."""
+    measured: list[RedisMeasurement] = []
+    skipped: dict[str, str] = {}
+    instructions = float(USUAL_INSTRUCTIONS)
+    with tempfile.TemporaryDirectory(prefix="octavo-redis-") as name:
+        for what in ("the server", "the stream"):
+            try:
+                if what == "the server":
+                    made = _recorded(size, Path(name), say)
+                else:
+                    made = _describe_stream(size, instructions, Path(name))
+            except KeyboardInterrupt:
+                return measured, skipped, True
+            if isinstance(made, str):
+                skipped[f"Redis, {what}"] = made
+                continue
+            common = ("sim", "--machine", MACHINE, *made.options, "--design")
+            passes = [Pass(of, (*common, of, str(made.trace))) for of in DESIGNS]
+            done = run_passes(passes, f"Redis, {what}", say)
+            designs: dict[str, Counted] = {}
+            for told in done.documents.values():
+                designs.update(all_counted(told))
+            skipped.update({f"Redis, {what}, {of}": why for of, why in done.failed.items()})
+            one = RedisMeasurement(made.name, made.keys, made.lookups, designs)
+            if designs:
+                measured.append(one)
+                instructions = one.instructions_per_lookup or instructions
+            if done.is_partial:
+                return measured, skipped, True
+    return measured, skipped, False
+
+
+def _describe_stream(size: RedisSize, instructions: float, place: Path) -> _Prepared:
+    path = place / "stream.toml"
+    text, warm_up = stream(size, round(instructions))
+    path.write_text(text, encoding="ascii")
+    # The table, what else there is, and page tables.
+    wanted = (
+        size.stream_keys * (_SLOT_BYTES + _OBJECT_BYTES + 8) / (1 - FREE_SLOTS) * 1.1 + 64 * MIB
+    )
+    settings = to_settings({"memory.bytes": -(-int(wanted) // (4 * MIB)) * 4 * MIB})
+    name = f"a stream of {format_count(size.stream_keys)} keys"
+    options = (*settings, "--warm-up", str(warm_up))
+    return _Prepared(name, size.stream_keys, size.stream_lookups, options, path)
+
+
+def stream(size: RedisSize, instructions: int) -> tuple[str, int]:
+    """The description of the stream, with so many instructions a look-up, and after how many all
+    memory has been touched.
+    """
+    slots = round(size.stream_keys / (1 - FREE_SLOTS))
+    tables = {
+        "buckets": (1 << (size.stream_keys - 1).bit_length()) * 8,
+        "objects": size.stream_keys * _OBJECT_BYTES,
+        "values": slots * _SLOT_BYTES,
+    }
+    unused = {"unused": FREE_SLOTS, "unused-slot": _SLOT_BYTES}
+    places, at = {}, 64 * GIB
+    for name, table_bytes in tables.items():
+        places[name] = {"bytes": table_bytes, "base": hex(at)}
+        at += -(-table_bytes // (2 * MIB)) * 2 * MIB
+    text, touches = 'kind = "phases"\n', 0
+    for name, table_bytes in tables.items():
+        pages = -(-table_bytes // BASE_PAGE)
+        touch: dict[str, object] = {"kind": "strided", "stride": BASE_PAGE}
+        if name == "values":
+            pages = (slots - round(slots * FREE_SLOTS)) * (_SLOT_BYTES // BASE_PAGE)
+            touch = {"kind": "pointer-chase", "element": BASE_PAGE, **unused}
+        text += _table("phase", {**touch, **places[name], "references": pages, "instructions": 1})
+        touches += pages
+    reads = sum(_READS.values())
+    every = {"instructions": max(round(instructions / reads), 1)}
+    text += f'\n[[phase]]\nkind = "mix"\nreferences = {size.stream_lookups * reads}\n'
+    for name, weight in _READS.items():
+        part: dict[str, object] = {"kind": "uniform", "weight": weight, **places[name], **every}
+        if name == "objects":
+            part |= {"element": _OBJECT_BYTES}
+        if name == "values":
+            part |= {"element": _SLOT_BYTES, "access": _LINE, "span": _SPAN_BYTES, **unused}
+        text += _table("phase.part", part)
+    return text, touches
+
+
+def _table(name: str, pairs: dict[str, object]) -> str:
+    lines = (f"{key} = {_toml(value)}\n" for key, value in pairs.items())
+    return f"\n[[{name}]]\n{''.join(lines)}"
+
+
+def _toml(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _recorded(size: RedisSize, place: Path, say: Say) -> _Prepared | str:
+    made = record_server(size.keys, size.lookups, place, say)
+    if isinstance(made, str):
+        return made
+    settings = [word for setting in size.settings for word in ("--set", setting)]
+    options = (*settings, "--warm-up", str(made.asked_from))
+    return _Prepared(made.name, size.keys, size.lookups, options, made.trace)
