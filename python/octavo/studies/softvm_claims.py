@@ -178,7 +178,8 @@ CLAIMS = (
         "write-backs of 50% of the misses would make it 0.050, 50% more",
         "the increase within a factor of two",
         _write_backs,
-        "a program that is ended early leaves most of its dirty lines in the caches, and fetches bring "
+        "a program that is ended early leaves most of its dirty lines in the caches, and fetches "
+        "bring "
         "lines on their own side, where none is dirty",
     ),
     Claim(
