@@ -14,10 +14,10 @@ RESULTS = {
     "traces.md": "result/manifest.json",
     "curves.md": "result/manifest.json",
     "sim.md": "result/manifest.json",
+    "softvm.md": "softvm.json",
     "snapshot.md": "now.json",
     "machines.md": "mine.toml",
     "workloads.md": "result/manifest.json",
-    "softvm.md": "softvm.json",
 }
 """Each page with a file that its examples leave behind."""
 PAGES = tuple(RESULTS)

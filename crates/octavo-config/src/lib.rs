@@ -20,10 +20,9 @@ mod written;
 pub use error::{MachineError, WrongValue};
 pub use presets::preset_names;
 pub use resolve::{Resolved, resolve, resolve_text};
-pub use types::TableKind;
 pub use types::{
     AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
     IncreasedRights, KernelConfig, MachineConfig, MemoryConfig, PageSizes, PageTableConfig,
-    SoftTlbConfig, SoftvmConfig, SoftvmCycles, TlbArray, TlbConfig, TlbLevel, VirtualCacheLevel,
-    WalkCache, WalkerConfig, Ways, WriteBackTranslation,
+    SoftTlbConfig, SoftvmConfig, SoftvmCycles, TableKind, TlbArray, TlbConfig, TlbLevel,
+    VirtualCacheLevel, WalkCache, WalkerConfig, Ways, WriteBackTranslation,
 };

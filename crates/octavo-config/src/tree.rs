@@ -212,19 +212,23 @@ fn merge(base: &mut Table, over: &Table, prefix: &str, given: &mut Vec<String>) 
             }
             (None, _) => {
                 base.insert(key, item.clone());
-                note_values(item, path, given);
+                match item {
+                    Item::Table(table) if !table.is_empty() => values(table, &path, given),
+                    _ => given.push(path),
+                }
             }
         }
     }
 }
 
-/// Notes the keys of a new table's values, or that of a value itself.
-fn note_values(item: &Item, path: String, given: &mut Vec<String>) {
-    match item {
-        Item::Table(table) if !table.is_empty() => {
-            table.iter().for_each(|(key, item)| note_values(item, format!("{path}.{key}"), given));
+/// Notes the keys of all values of a table that was not there.
+fn values(table: &Table, prefix: &str, given: &mut Vec<String>) {
+    for (key, item) in table.iter() {
+        let path = format!("{prefix}.{key}");
+        match item {
+            Item::Table(inner) if !inner.is_empty() => values(inner, &path, given),
+            _ => given.push(path),
         }
-        _ => given.push(path),
     }
 }
 

@@ -3,8 +3,9 @@
 use octavo_config::{
     AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
     IncreasedRights, KernelConfig, MachineConfig, MemoryConfig, PageSizes, PageTableConfig,
-    SoftTlbConfig, SoftvmConfig, SoftvmCycles, TlbArray, TlbConfig, TlbLevel, VirtualCacheLevel,
-    WalkCache, WalkerConfig, Ways, WriteBackTranslation, preset_names, resolve_text,
+    SoftTlbConfig, SoftvmConfig, SoftvmCycles, TableKind, TlbArray, TlbConfig, TlbLevel,
+    VirtualCacheLevel, WalkCache, WalkerConfig, Ways, WriteBackTranslation, preset_names,
+    resolve_text,
 };
 use octavo_hw::{PteEntry, Replacement};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
@@ -13,8 +14,6 @@ use proptest::collection::{btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
-
-use octavo_config::TableKind;
 
 const NO_SETTINGS: [&str; 0] = [];
 

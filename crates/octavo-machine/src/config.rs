@@ -1,6 +1,6 @@
 //! What the engine makes of a machine's description.
 
-use octavo_config::{FirstLevel, MachineConfig, SoftvmConfig, TlbConfig};
+use octavo_config::{FirstLevel, MachineConfig, MachineError, SoftvmConfig, TlbConfig};
 use octavo_hw::{CacheError, GeometryError, VirtualCacheError, WalkCacheError};
 use octavo_os::frames::MemorySizeError;
 use octavo_os::frames::fragmentation::FragmentationError;
@@ -19,7 +19,7 @@ pub enum ConfigError {
         /// As asked for.
         design: String,
         /// What is wrong.
-        error: octavo_config::MachineError,
+        error: MachineError,
     },
     /// A virtual cache.
     #[error("softvm: {0}")]

@@ -110,11 +110,17 @@ impl Player {
     }
 }
 
-/// What a line may say of a TLB, and the component of each.
-const TLBS: [(&str, &str); 4] =
-    [("l1", "tlb.l1d"), ("l2", "tlb.l2"), ("range", "tlb.range"), ("segment", "segment")];
+/// What a line may say of a TLB or a virtual cache, and the component of each.
+const TLBS: [(&str, &str); 6] = [
+    ("l1", "tlb.l1d"),
+    ("l2", "tlb.l2"),
+    ("range", "tlb.range"),
+    ("segment", "segment"),
+    ("v1", "vcache.l1d"),
+    ("v2", "vcache.l2d"),
+];
 /// What a line may count, and the component and counter of each. What it does not name is 0.
-const COUNTS: [(&str, &str, &str); 8] = [
+const COUNTS: [(&str, &str, &str); 21] = [
     ("walks", "walker", "walks"),
     ("references", "walker", "references"),
     ("faults", "os", "faults"),
@@ -123,11 +129,6 @@ const COUNTS: [(&str, &str, &str); 8] = [
     ("shootdowns", "os", "shootdowns"),
     ("range walks", "range_walker", "walks"),
     ("range references", "range_walker", "references"),
-];
-
-/// The same of virtual caches.
-const CACHES: [(&str, &str); 2] = [("v1", "vcache.l1d"), ("v2", "vcache.l2d")];
-const OF_SOFTVM: [(&str, &str, &str); 13] = [
     ("data misses", "softvm", "data_misses"),
     ("fetch misses", "softvm", "fetch_misses"),
     ("handler d1", "softvm", "handler_l1d_misses"),
@@ -148,7 +149,7 @@ const OF_SOFTVM: [(&str, &str, &str); 13] = [
 fn told(counted: &Counters, expected: &[String], player: &Player, numbers: &[u64]) -> Vec<String> {
     let get = |component: &str, counter: &'static str| counted.get(component, counter).unwrap_or(0);
     let mut told = Vec::new();
-    for (name, component) in TLBS.into_iter().chain(CACHES) {
+    for (name, component) in TLBS {
         match (get(component, "hits"), get(component, "misses")) {
             (0, 0) => {}
             (1, 0) => told.push(format!("{name} hit")),
@@ -156,7 +157,7 @@ fn told(counted: &Counters, expected: &[String], player: &Player, numbers: &[u64
             (hits, misses) => told.push(format!("{name} {hits} hits {misses} misses")),
         }
     }
-    for (name, component, counter) in COUNTS.into_iter().chain(OF_SOFTVM) {
+    for (name, component, counter) in COUNTS {
         let value = get(component, counter);
         if value > 0 {
             told.push(format!("{name} {value}"));
@@ -164,14 +165,6 @@ fn told(counted: &Counters, expected: &[String], player: &Player, numbers: &[u64
     }
     let machine = &player.sim.machines()[0];
     for asked in expected {
-        for (what, counters) in
-            [("checked", ["l1_checked", "l2_checked"]), ("changed", ["l1_changed", "l2_changed"])]
-        {
-            if asked.starts_with(what) {
-                let [first, second] = counters.map(|counter| get("softvm.protection", counter));
-                told.push(format!("{what} {first} and {second}"));
-            }
-        }
         if asked.starts_with("page ") {
             let page = PageNumber::new(numbers[0] >> 12);
             let size = machine.leaf(page).map_or("none".to_owned(), |leaf| leaf.size.to_string());
@@ -180,6 +173,15 @@ fn told(counted: &Counters, expected: &[String], player: &Player, numbers: &[u64
         {
             let hits = get(&format!("tlb.l1d.{array}"), "hits");
             told.push(format!("in {array} {hits}"));
+        } else if let Some((what, _)) = asked.split_once(' ')
+            && ["checked", "changed"].contains(&what)
+        {
+            let of = |counter| get("softvm.protection", counter);
+            let levels = match what {
+                "checked" => [of("l1_checked"), of("l2_checked")],
+                _ => [of("l1_changed"), of("l2_changed")],
+            };
+            told.push(format!("{what} {} and {}", levels[0], levels[1]));
         } else if asked.starts_with("resident ") {
             let bytes = machine.counters().get("os", "resident_bytes").unwrap();
             told.push(format!("resident {}KiB", bytes >> 10));

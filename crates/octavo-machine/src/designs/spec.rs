@@ -7,6 +7,7 @@ use octavo_types::spelling::{nearest, quoted};
 
 use super::{DESIGNS, HARDWARE, Hardware, Need};
 use crate::config::ConfigError;
+use octavo_config::MachineConfig;
 
 /// What keys of a machine begin with that a design may have for itself: nothing else but the design asks
 /// for them.
@@ -127,15 +128,7 @@ impl DesignSpec {
         let (hardware, policy) = Self::parts(name)?;
         let (policy, usual) = policy.split_once(':').unwrap_or((policy, ""));
         let all = usual.split(':').chain(settings.split(':')).filter(|setting| !setting.is_empty());
-        let (own, of_policy): (Vec<&str>, Vec<&str>) = all.partition(|set| set.starts_with(OWN));
-        let is_of_machine =
-            |set: &&&str| set.split('=').next().is_some_and(|key| key.contains('.'));
-        if let Some(shared) = of_policy.iter().find(is_of_machine) {
-            let (design, setting) = (quoted(text), quoted(shared));
-            return Err(SpecError::Shared { design, setting });
-        }
-        let spec = Self::of(text, hardware, policy, of_policy.into_iter())?;
-        Ok(DesignSpec { settings: own.into_iter().map(str::to_owned).collect(), ..spec })
+        Self::of(text, hardware, policy, all)
     }
 
     /// The hardware and the policy of a design without settings.
@@ -167,11 +160,20 @@ impl DesignSpec {
             return Err(unknown("policy", policy, &names));
         };
         let mut config = (entry.usual)();
+        let mut own = Vec::new();
         for setting in settings {
             let Some((key, value)) = setting.split_once('=') else {
                 let (design, setting) = (quoted(name), quoted(setting));
                 return Err(SpecError::NoValue { design, setting });
             };
+            if key.starts_with(OWN) {
+                own.push(setting.to_owned());
+                continue;
+            }
+            if key.contains('.') {
+                let (design, setting) = (quoted(name), quoted(setting));
+                return Err(SpecError::Shared { design, setting });
+            }
             config.set(key, value).map_err(|error| SpecError::Setting {
                 design: quoted(name),
                 policy: policy.to_owned(),
@@ -194,7 +196,7 @@ impl DesignSpec {
                 size: size.to_string(),
             });
         }
-        Ok(DesignSpec { name: name.to_owned(), hardware, policy: config, settings: Vec::new() })
+        Ok(DesignSpec { name: name.to_owned(), hardware, policy: config, settings: own })
     }
 
     /// As it was asked for.
@@ -208,10 +210,7 @@ impl DesignSpec {
     }
 
     /// What it is built on: the machine, but for settings of its own.
-    pub fn machine(
-        &self,
-        machine: &octavo_config::MachineConfig,
-    ) -> Result<octavo_config::MachineConfig, ConfigError> {
+    pub fn machine(&self, machine: &MachineConfig) -> Result<MachineConfig, ConfigError> {
         if self.settings.is_empty() {
             return Ok(machine.clone());
         }

@@ -75,12 +75,12 @@ impl Sim {
         let SimConfig { machine, start, designs, instructions, is_checked, .. } = config;
         let start = start.clone();
         let setup = Setup { instructions: *instructions, is_checked: *is_checked, start };
-        let make = |spec: &DesignSpec| {
-            spec.hardware().make(&spec.machine(machine)?, &setup, spec.policy())
-        };
-        let machines = designs.iter().map(make).collect::<Result<Vec<_>, _>>()?;
         let configs = designs.iter().map(|spec| spec.machine(machine));
         let configs = configs.collect::<Result<Vec<_>, _>>()?;
+        let make = |(spec, machine): (&DesignSpec, _)| {
+            spec.hardware().make(machine, &setup, spec.policy())
+        };
+        let machines = designs.iter().zip(&configs).map(make).collect::<Result<Vec<_>, _>>()?;
         let interleaves = machines.iter().any(|machine| machine.interleaves());
         let filter = config::filter(configs.iter().chain([machine]), interleaves);
         let mut sim = Sim {
