@@ -178,9 +178,9 @@ CLAIMS = (
         "write-backs of 50% of the misses would make it 0.050, 50% more",
         "the increase within a factor of two",
         _write_backs,
-        "a page-table entry that a write-back needs was in the caches or not; and fetches, which "
-        "miss "
-        "most, bring lines on their own side, where none is dirty",
+        "a program that is ended early leaves most of its dirty lines in the caches, and fetches "
+        "bring "
+        "lines on their own side, where none is dirty",
     ),
     Claim(
         "section 5.2",

@@ -7,7 +7,7 @@ mod common;
 mod naive;
 
 use common::{config, identity, tiny, virtual_cache};
-use naive::{Kind, Naive};
+use naive::{Design, Kind, Naive};
 use octavo_config::{IncreasedRights, MachineConfig, TableKind, WriteBackTranslation};
 use octavo_machine::designs::Sizes;
 use octavo_machine::{Counters, Sim};
@@ -135,24 +135,24 @@ fn machine(kind: u32) -> MachineConfig {
 
 const KINDS: u32 = 7;
 
-fn naive(config: &MachineConfig) -> Naive {
+fn naive(config: &MachineConfig, design: Design) -> Naive {
     let shape = MemoryShape::new(config.memory.bytes >> 12, Order::LINUX).unwrap();
     let memory = Memory::new(Frames::new(shape), &Sizes::X86.list(), Format::default());
     let mut os = Os::new(memory, (by_name("base").unwrap().usual)().build());
     os.spawn().unwrap();
-    Naive::new(config, os)
+    Naive::new(config, design, os)
 }
 
 /// Returns what was counted.
-fn compare(kind: u32, steps: &[Step]) -> Result<Counters, TestCaseError> {
+fn compare(design: Design, kind: u32, steps: &[Step]) -> Result<Counters, TestCaseError> {
     let machine = machine(kind);
     let mut counted = Counters::default();
     for instructions in Instructions::all() {
-        let mut config = config(machine.clone(), &["softvm"]);
+        let mut config = config(machine.clone(), &[design.name()]);
         config.instructions = instructions;
         config.is_checked = instructions == Instructions::PORTABLE;
         let mut sim = Sim::new(&config).unwrap();
-        let mut naive = naive(&machine);
+        let mut naive = naive(&machine, design);
         // By stream, the process and the number of its next segment.
         let mut live = vec![(0u32, ProcessId(0), 0u64)];
         let (mut begun, mut at) = (1, 0);
@@ -246,7 +246,13 @@ proptest! {
 
     #[test]
     fn all_is_counted_as_a_naive_machine_does(steps in vec(step(), 1..150), kind in 0..KINDS) {
-        compare(kind, &steps)?;
+        compare(Design::Software, kind, &steps)?;
+    }
+
+    #[test]
+    fn so_is_what_hardware_translates(steps in vec(step(), 1..100), kind in 0..KINDS) {
+        compare(Design::Spur, kind, &steps)?;
+        compare(Design::Free, kind, &steps)?;
     }
 }
 
@@ -258,7 +264,9 @@ fn everything_happens() {
     let mut seen = std::collections::BTreeMap::new();
     for number in 0..60 {
         let steps = vec(step(), 100..150).new_tree(&mut runner).unwrap().current();
-        for (component, counter, value) in compare(number % KINDS, &steps).unwrap().iter() {
+        for (component, counter, value) in
+            compare(Design::Software, number % KINDS, &steps).unwrap().iter()
+        {
             *seen.entry(format!("{component}.{counter}")).or_insert(0) += value;
         }
     }

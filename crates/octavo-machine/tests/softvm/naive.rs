@@ -28,6 +28,25 @@ struct Kept {
     sides: [bool; 2],
 }
 
+/// What translates behind the caches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Design {
+    Software,
+    Spur,
+    Free,
+}
+
+impl Design {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Design::Software => "softvm",
+            Design::Spur => "spur",
+            Design::Free => "softvm_free",
+        }
+    }
+}
+
 /// What a reference does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -39,6 +58,7 @@ pub enum Kind {
 pub struct Naive {
     pub os: Os,
     pub process: ProcessId,
+    design: Design,
     softvm: SoftvmConfig,
     lines: [u64; 2],
     sides: [NaiveVirtualSide; 2],
@@ -56,7 +76,7 @@ pub struct Naive {
 }
 
 impl Naive {
-    pub fn new(config: &MachineConfig, mut os: Os) -> Self {
+    pub fn new(config: &MachineConfig, design: Design, mut os: Os) -> Self {
         os.memory_mut().record_contents();
         let softvm = config.softvm;
         let l1 = softvm.l1.line_bytes.unwrap_or(config.cache.line_bytes);
@@ -71,6 +91,7 @@ impl Naive {
         Naive {
             os,
             process: ProcessId(0),
+            design,
             softvm,
             lines,
             sides: [side(), side()],
@@ -132,7 +153,7 @@ impl Naive {
             if !self.holds(side, 0, global) && !self.holds(side, 1, global) {
                 page = self.resolve(kind, addr);
                 page.1 = self.claim(addr, page, side, stores);
-                self.count("softvm", if side == 0 { "fetch_misses" } else { "data_misses" }, 1);
+                self.run("softvm", if side == 0 { "fetch_misses" } else { "data_misses" });
                 self.translate("softvm", global);
             }
             let (found, data) = self.sides[side].access(global, store, page);
@@ -372,15 +393,27 @@ impl Naive {
             let leaf = self.os.memory().process(process).table.leaf(page).unwrap();
             assert_eq!(leaf.frame_of(page).raw(), frame, "a line goes where its page was");
             if self.softvm.kernel.write_back == WriteBackTranslation::Again {
-                self.count("softvm.write_back", "data_misses", 1);
+                self.run("softvm.write_back", "data_misses");
                 self.translate("softvm.write_back", addr);
             }
         }
     }
 
+    /// What translates is asked once.
+    fn run(&mut self, component: &'static str, counter: &'static str) {
+        self.count(component, counter, u64::from(self.design != Design::Free));
+    }
+
     /// Figure 7, or other tables.
     fn translate(&mut self, component: &'static str, global: u64) {
-        self.fetch_routine(component, 0);
+        match self.design {
+            Design::Free => return,
+            Design::Spur => {
+                self.search(component, global);
+                return;
+            }
+            Design::Software => self.fetch_routine(component, 0),
+        }
         match self.softvm.kernel.table {
             TableKind::TwoTier => {}
             TableKind::Hierarchical => {
@@ -408,6 +441,17 @@ impl Naive {
             }
         }
         self.sides[1].access(entry, None, (0, false));
+    }
+
+    /// SPUR: the entry is looked for in the caches; else the root's is read from memory, and the entry
+    /// comes in.
+    fn search(&mut self, component: &'static str, global: u64) {
+        let (found, _) = self.sides[1].access(TABLE + (global >> 12) * 4, None, (0, false));
+        self.count(component, "handler_l1d_misses", u64::from(found != NaiveFound::First));
+        let is_missing = u64::from(found == NaiveFound::Memory);
+        for counter in ["data_misses", "handler_l2d_misses", "entry_loads"] {
+            self.count(component, counter, is_missing);
+        }
     }
 
     fn load_physical(&mut self, component: &'static str, addr: u64) {

@@ -20,24 +20,23 @@
 
 mod events;
 mod handler;
+mod make;
 mod pages;
 mod physical;
 mod rows;
 mod space;
 mod sweeps;
 mod tables;
+mod tell;
 mod tlb;
 mod translator;
 
-use octavo_config::{
-    IncreasedRights, MachineConfig, SoftvmConfig, SoftvmCycles, WriteBackTranslation,
-};
+use octavo_config::{IncreasedRights, SoftvmConfig, WriteBackTranslation};
 use octavo_hw::{Asid, First, GlobalAddr, Second, VirtualCaches};
 use octavo_os::vmas;
-use octavo_types::{FrameNumber, Instructions, PageSize};
+use octavo_types::FrameNumber;
 
-use crate::config::ConfigError;
-use crate::counters::{Counters, Lookups};
+use crate::counters::Counters;
 use crate::design::Design;
 use crate::env::Env;
 use crate::front::LineAccess;
@@ -48,7 +47,7 @@ pub use physical::Physical;
 use rows::Rows;
 use space::Space;
 use tables::Tables;
-use tlb::{Entry, SoftTlb};
+use tlb::Entry;
 use translator::Translator;
 pub use translator::{Free, InCache, Software, Tlb};
 
@@ -90,66 +89,7 @@ struct Counts {
     of_tlb_misses: Rows,
 }
 
-impl Softvm<Software> {
-    /// The paper's.
-    pub fn new(machine: &MachineConfig, instructions: Instructions) -> Result<Self, ConfigError> {
-        Self::with(Software, machine, instructions)
-    }
-}
-
-impl Softvm<Free> {
-    /// The caches alone.
-    pub fn free(machine: &MachineConfig, instructions: Instructions) -> Result<Self, ConfigError> {
-        Self::with(Free, machine, instructions)
-    }
-}
-
-impl Softvm<InCache> {
-    /// SPUR's.
-    pub fn in_cache(
-        machine: &MachineConfig,
-        instructions: Instructions,
-    ) -> Result<Self, ConfigError> {
-        Self::with(InCache, machine, instructions)
-    }
-}
-
-impl Softvm<Tlb> {
-    /// With a TLB beside virtual caches.
-    pub fn with_tlb(
-        machine: &MachineConfig,
-        instructions: Instructions,
-    ) -> Result<Self, ConfigError> {
-        let tlb = Tlb(SoftTlb::new(machine.softvm.tlb, instructions));
-        Self::with(tlb, machine, instructions)
-    }
-}
-
 impl<T: Translator> Softvm<T> {
-    /// One whose caches are empty.
-    fn with(
-        translator: T,
-        machine: &MachineConfig,
-        instructions: Instructions,
-    ) -> Result<Self, ConfigError> {
-        let virtual_caches = machine.virtual_caches();
-        let caches = VirtualCaches::new(&virtual_caches, instructions)?;
-        let config = machine.softvm;
-        let line_bytes = machine.cache.line_bytes;
-        Ok(Softvm {
-            translator,
-            space: Space::new(line_bytes),
-            handler: Handler::new(config.kernel.handler_instructions, caches.line_log2(0)),
-            tables: Tables::new(config.kernel.table, machine.memory.bytes / PageSize::BASE.bytes()),
-            pages: Pages::default(),
-            stale: Vec::new(),
-            has_wider_lines: virtual_caches.l1[0].line_bytes > line_bytes,
-            config,
-            counts: Counts::default(),
-            caches,
-        })
-    }
-
     /// The first level does not serve an access.
     #[inline(never)]
     fn beyond_first(
@@ -364,48 +304,6 @@ impl<T: Translator> Design for Softvm<T> {
     fn flush(&mut self) {}
 
     fn tell(&self, counters: &mut Counters) {
-        let Counts { events, write_backs, lines_written, missed, denied, restarts, of_tlb_misses } =
-            &self.counts;
-        let cycles = &self.config.cycles;
-        events.tell("softvm", counters);
-        counters.add("softvm", "denied", *denied);
-        counters.add("softvm", "restarts", *restarts);
-        write_backs.tell("softvm.write_back", counters);
-        counters.add("softvm.write_back", "lines", *lines_written);
-        self.pages.sweeps.tell(counters);
-        self.translator.tell(counters);
-        if let Some(tlb) = self.translator.tlb() {
-            of_tlb_misses.tell(*missed, [0, 1].map(|side| tlb.lookups(side)), counters);
-        }
-        counters.add("softvm.segments", "reloads", self.space.reloads());
-        counters.level("softvm.segments", "used", self.space.segments());
-        tell_caches(&self.caches, *missed, cycles, counters);
-        for (name, value) in [
-            ("cycles_handler", events.cycles(cycles, T::IS_HARDWARE)),
-            ("cycles_write_backs", write_backs.cycles(cycles, T::IS_HARDWARE)),
-            ("cycles_sweeps", self.pages.sweeps.cycles(cycles)),
-        ] {
-            counters.add("core", name, value);
-        }
-    }
-}
-
-/// Adds what the caches counted, and the cycles of accesses that missed the first level, and the second.
-fn tell_caches(
-    caches: &VirtualCaches,
-    missed: [[u64; 2]; 2],
-    cycles: &SoftvmCycles,
-    counters: &mut Counters,
-) {
-    let names = [["vcache.l1i", "vcache.l2i"], ["vcache.l1d", "vcache.l2d"]];
-    for (side, names) in names.into_iter().enumerate() {
-        for (name, level) in names.into_iter().zip(caches.counters(side)) {
-            Lookups { hits: level.hits, misses: level.misses }.tell(name, counters);
-            counters.add(name, "write_backs", level.write_backs);
-        }
-    }
-    for (name, [l1, l2]) in ["cycles_fetches", "cycles_data"].into_iter().zip(missed) {
-        let beyond_l1 = l1 * u64::from(cycles.l2_cycles) + l2 * u64::from(cycles.memory_cycles);
-        counters.add("core", name, beyond_l1);
+        self.tell_all(counters);
     }
 }

@@ -10,13 +10,14 @@ use octavo_hw::{Asid, First, GlobalAddr, Second, VirtualCaches};
 use octavo_os::vmas;
 use octavo_types::{FrameNumber, Instructions, PageSize, PhysAddr};
 
+use super::DATA;
 use super::events::Events;
 use super::handler::Handler;
 use super::pages::PageOf;
 use super::rows::Rows;
 use super::space::{self, Space};
+use super::tell::tell_caches;
 use super::tlb::{Entry, SoftTlb};
-use super::{DATA, tell_caches};
 use crate::config::ConfigError;
 use crate::counters::Counters;
 use crate::design::Design;

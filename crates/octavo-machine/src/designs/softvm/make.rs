@@ -1,0 +1,75 @@
+//! Machines with virtual caches are made.
+
+use octavo_config::MachineConfig;
+use octavo_hw::VirtualCaches;
+use octavo_types::{Instructions, PageSize};
+
+use super::handler::Handler;
+use super::pages::Pages;
+use super::space::Space;
+use super::tables::Tables;
+use super::tlb::SoftTlb;
+use super::translator::Translator;
+use super::{Counts, Free, InCache, Softvm, Software, Tlb};
+use crate::config::ConfigError;
+
+impl Softvm<Software> {
+    /// The paper's.
+    pub fn new(machine: &MachineConfig, instructions: Instructions) -> Result<Self, ConfigError> {
+        Self::with(Software, machine, instructions)
+    }
+}
+
+impl Softvm<Free> {
+    /// The caches alone.
+    pub fn free(machine: &MachineConfig, instructions: Instructions) -> Result<Self, ConfigError> {
+        Self::with(Free, machine, instructions)
+    }
+}
+
+impl Softvm<InCache> {
+    /// SPUR's.
+    pub fn in_cache(
+        machine: &MachineConfig,
+        instructions: Instructions,
+    ) -> Result<Self, ConfigError> {
+        Self::with(InCache, machine, instructions)
+    }
+}
+
+impl Softvm<Tlb> {
+    /// With a TLB beside virtual caches.
+    pub fn with_tlb(
+        machine: &MachineConfig,
+        instructions: Instructions,
+    ) -> Result<Self, ConfigError> {
+        let tlb = Tlb(SoftTlb::new(machine.softvm.tlb, instructions));
+        Self::with(tlb, machine, instructions)
+    }
+}
+
+impl<T: Translator> Softvm<T> {
+    /// One whose caches are empty.
+    fn with(
+        translator: T,
+        machine: &MachineConfig,
+        instructions: Instructions,
+    ) -> Result<Self, ConfigError> {
+        let virtual_caches = machine.virtual_caches();
+        let caches = VirtualCaches::new(&virtual_caches, instructions)?;
+        let config = machine.softvm;
+        let line_bytes = machine.cache.line_bytes;
+        Ok(Softvm {
+            translator,
+            space: Space::new(line_bytes),
+            handler: Handler::new(config.kernel.handler_instructions, caches.line_log2(0)),
+            tables: Tables::new(config.kernel.table, machine.memory.bytes / PageSize::BASE.bytes()),
+            pages: Pages::default(),
+            stale: Vec::new(),
+            has_wider_lines: virtual_caches.l1[0].line_bytes > line_bytes,
+            config,
+            counts: Counts::default(),
+            caches,
+        })
+    }
+}

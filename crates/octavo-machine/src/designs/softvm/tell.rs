@@ -1,0 +1,57 @@
+//! What machines with virtual caches counted.
+
+use octavo_config::SoftvmCycles;
+use octavo_hw::VirtualCaches;
+
+use super::translator::Translator;
+use super::{Counts, Softvm};
+use crate::counters::{Counters, Lookups};
+
+impl<T: Translator> Softvm<T> {
+    /// Adds all of it.
+    pub(super) fn tell_all(&self, counters: &mut Counters) {
+        let Counts { events, write_backs, lines_written, missed, denied, restarts, of_tlb_misses } =
+            &self.counts;
+        let cycles = &self.config.cycles;
+        events.tell("softvm", counters);
+        counters.add("softvm", "denied", *denied);
+        counters.add("softvm", "restarts", *restarts);
+        write_backs.tell("softvm.write_back", counters);
+        counters.add("softvm.write_back", "lines", *lines_written);
+        self.pages.sweeps.tell(counters);
+        self.translator.tell(counters);
+        if let Some(tlb) = self.translator.tlb() {
+            of_tlb_misses.tell(*missed, [0, 1].map(|side| tlb.lookups(side)), counters);
+        }
+        counters.add("softvm.segments", "reloads", self.space.reloads());
+        counters.level("softvm.segments", "used", self.space.segments());
+        tell_caches(&self.caches, *missed, cycles, counters);
+        for (name, value) in [
+            ("cycles_handler", events.cycles(cycles, T::IS_HARDWARE)),
+            ("cycles_write_backs", write_backs.cycles(cycles, T::IS_HARDWARE)),
+            ("cycles_sweeps", self.pages.sweeps.cycles(cycles)),
+        ] {
+            counters.add("core", name, value);
+        }
+    }
+}
+
+/// Adds what the caches counted, and the cycles of accesses that missed the first level, and the second.
+pub fn tell_caches(
+    caches: &VirtualCaches,
+    missed: [[u64; 2]; 2],
+    cycles: &SoftvmCycles,
+    counters: &mut Counters,
+) {
+    let names = [["vcache.l1i", "vcache.l2i"], ["vcache.l1d", "vcache.l2d"]];
+    for (side, names) in names.into_iter().enumerate() {
+        for (name, level) in names.into_iter().zip(caches.counters(side)) {
+            Lookups { hits: level.hits, misses: level.misses }.tell(name, counters);
+            counters.add(name, "write_backs", level.write_backs);
+        }
+    }
+    for (name, [l1, l2]) in ["cycles_fetches", "cycles_data"].into_iter().zip(missed) {
+        let beyond_l1 = l1 * u64::from(cycles.l2_cycles) + l2 * u64::from(cycles.memory_cycles);
+        counters.add("core", name, beyond_l1);
+    }
+}
