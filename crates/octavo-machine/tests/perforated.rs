@@ -5,7 +5,7 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use common::{config, identity, level, play, tiny};
+use common::{check_laws, config, identity, level, play, tiny};
 use octavo_config::{FirstLevel, FragmentationConfig, MachineConfig, Ways};
 use octavo_machine::designs::{Conventional, Perforated, Sizes, Variant};
 use octavo_machine::{Counters, Design, Env, Machine, Run, Sim};
@@ -154,6 +154,42 @@ proptest! {
                 prop_assert_eq!(told(other), told(&counted[0]));
                 prop_assert_eq!(other.get("tlb.l2.bitmap", "accesses"), Some(0));
             }
+        }
+    }
+
+    /// In memory with holes of any kind, whatever the program does.
+    #[test]
+    fn translations_are_right_and_nothing_is_lost(
+        stream in stream(1..200),
+        cores in 1u32..3,
+        holes in prop::sample::select(vec![
+            HoleKind::Immovable, HoleKind::Movable, HoleKind::Unallocated,
+        ]),
+        portion in prop_oneof![Just(0.9), Just(1.0)],
+        is_clustered in any::<bool>(),
+    ) {
+        let mut kind = tiny();
+        kind.core.count = cores;
+        kind.memory.bytes = 256 << 20;
+        kind.memory.fragmentation = FragmentationConfig::Holes {
+            portion,
+            fraction: 0.2,
+            layout: if is_clustered { HoleLayout::Clustered } else { HoleLayout::Dispersed },
+            holes,
+            seed: 1,
+        };
+        let designs = [
+            "perforated",
+            "perforated:unused_are_holes=true",
+            "perforated_on_demand:max_filter_bits=8:hole_pages=mapped",
+            "perforated_all:max_filter_bits=8:min_parts=0",
+            "conventional+perforated",
+        ];
+        let mut sim = Sim::new(&config(kind, &designs)).unwrap();
+        play(&mut sim, &stream);
+        for (name, machine) in designs.iter().zip(sim.machines()) {
+            prop_assert_eq!(machine.check(), Ok(()), "{}", name);
+            check_laws(&machine.counters())?;
         }
     }
 
