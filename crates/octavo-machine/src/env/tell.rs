@@ -75,6 +75,7 @@ impl WalkerCounters {
 
 impl Host {
     fn tell(&self, counters: &mut Counters) {
+        counters.add("walker", "walks", self.lone_walks);
         counters.add("walker", "splintered", self.splintered);
         counters.add("walker.host", "walks", self.walker.walks);
         counters.add("walker.host", "faulted", self.walker.faulted);

@@ -31,6 +31,8 @@ pub struct Host {
     untold: u64,
     /// Cores that those interrupted, other than the one that made them.
     pub(in crate::env) interrupted: u64,
+    /// Walks of the host's table alone, for references that half a translation served.
+    pub(in crate::env) lone_walks: u64,
     /// Walks that found a page of the guest larger than the host's page behind it.
     pub(in crate::env) splintered: u64,
 }
@@ -85,6 +87,7 @@ impl Host {
             invepts: 0,
             untold: 0,
             interrupted: 0,
+            lone_walks: 0,
             splintered: 0,
         };
         Ok((host, begun))

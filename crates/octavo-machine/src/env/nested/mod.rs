@@ -144,12 +144,13 @@ impl Env {
         };
         let walks = self.host.as_ref().map(|host| host.walker.walks);
         let (behind, cost) = self.behind(frame, access.is_store(), access.lookups())?;
-        let host = self.host.as_ref().expect("a guest has a host");
+        let host = self.host.as_mut().expect("a guest has a host");
         let tlb = host.cores[self.core].tlb.as_ref().expect("halves need a nested TLB");
         let hit_cycles = u64::from(tlb.hit_latency_cycles());
         if walks == Some(host.walker.walks) {
             self.cycles.tlb_nested += hit_cycles * u64::from(access.lookups());
         } else {
+            host.lone_walks += 1;
             self.cycles.walks += u64::from(cost);
             // Those that repeat it hit.
             self.cycles.tlb_nested += hit_cycles * u64::from(access.repeats());

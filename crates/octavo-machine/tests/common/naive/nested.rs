@@ -27,6 +27,7 @@ pub struct NaiveHost {
     invepts: u64,
     splintered: u64,
     was_torn: bool,
+    lone_walks: u64,
 }
 
 impl NaiveHost {
@@ -60,6 +61,7 @@ impl NaiveHost {
             invepts: 0,
             splintered: 0,
             was_torn: false,
+            lone_walks: 0,
         }
     }
 
@@ -74,6 +76,7 @@ impl NaiveHost {
 
     /// Beside what both tables' walks have in common.
     pub fn tell(&self, machine: &NaiveMachine, counters: &mut Counters) {
+        counters.add("walker", "walks", self.lone_walks);
         counters.add("walker", "references", self.reads);
         counters.add("walker", "marked", self.marked);
         counters.add("walker", "splintered", self.splintered);
@@ -212,7 +215,11 @@ impl NaiveMachine {
         if !found.half {
             return frame;
         }
-        self.behind(frame, stores).frame_of(frame)
+        let walks = self.host().walks;
+        let reached = self.behind(frame, stores).frame_of(frame);
+        let host = self.host();
+        host.lone_walks += u64::from(host.walks > walks);
+        reached
     }
 
     /// A walk has found this page of the process': what TLBs keep.
