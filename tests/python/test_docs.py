@@ -15,6 +15,7 @@ RESULTS = {
     "curves.md": "result/manifest.json",
     "sim.md": "result/manifest.json",
     "perforated.md": "result/manifest.json",
+    "softvm.md": "softvm.json",
     "snapshot.md": "now.json",
     "machines.md": "mine.toml",
     "workloads.md": "result/manifest.json",

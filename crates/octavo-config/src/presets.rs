@@ -12,7 +12,7 @@ macro_rules! presets {
 
 presets! {
     "skylake" "ice-lake" "golden-cove" "zen2" "zen3" "zen4" "zen5" "neoverse-n1" "neoverse-v2"
-    "apple-m1" "sifive-p550" "r3000" "perforated-pages"
+    "apple-m1" "sifive-p550" "r3000" "puma" "perforated-pages"
 }
 
 /// The names of the presets: Intel's, AMD's, then others'.

@@ -69,6 +69,15 @@ impl MachineConfig {
         format!("{:032x}", xxh3_128(self.to_json().as_bytes()))
     }
 
+    /// It with settings such as `softvm.l1.bytes=16KiB`, in order.
+    ///
+    /// # Errors
+    ///
+    /// As [`resolve`].
+    pub fn with_settings<S: AsRef<str>>(&self, settings: &[S]) -> Result<Self, MachineError> {
+        resolve_text(&self.name, &self.to_toml(), settings).map(Resolved::into_config)
+    }
+
     /// It as TOML without comments, as [`resolve_text`] reads it.
     pub fn to_toml(&self) -> String {
         toml_edit::ser::to_string_pretty(self).expect("all numbers of a machine are small")

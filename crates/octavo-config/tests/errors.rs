@@ -281,8 +281,8 @@ fn machines_that_are_not() {
     assert_eq!(
         told("skylke", &[]),
         "there is no machine `skylke`: give skylake, ice-lake, golden-cove, zen2, zen3, zen4, zen5, \
-         neoverse-n1, neoverse-v2, apple-m1, sifive-p550, r3000, perforated-pages or a file that ends \
-         with .toml; did you mean `skylake`?"
+         neoverse-n1, neoverse-v2, apple-m1, sifive-p550, r3000, puma, perforated-pages or a file \
+         that ends with .toml; did you mean `skylake`?"
     );
     assert!(told("nothing.toml", &[]).starts_with("nothing.toml: cannot read it: "));
     assert!(told("/dev/zero", &[]).starts_with("/dev/zero: it has more than 1048576 bytes"));

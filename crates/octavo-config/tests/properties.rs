@@ -3,9 +3,9 @@
 use octavo_config::{
     AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
     HoleGroup, HostConfig, IncreasedRights, KernelConfig, MachineConfig, MemoryConfig, PageSizes,
-    PageTableConfig, SoftTlbConfig, SoftvmConfig, SoftvmCycles, TlbArray, TlbConfig, TlbLevel,
-    TlbsHold, VirtualCacheLevel, WalkCache, WalkerConfig, Ways, WriteBackTranslation, preset_names,
-    resolve_text,
+    PageTableConfig, SoftTlbConfig, SoftvmConfig, SoftvmCycles, TableKind, TlbArray, TlbConfig,
+    TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache, WalkerConfig, Ways, WriteBackTranslation,
+    preset_names, resolve_text,
 };
 use octavo_hw::{PteEntry, Replacement};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
@@ -164,8 +164,9 @@ fn caches() -> impl Strategy<Value = CacheConfigs> {
 /// Virtual caches before which the machine's lines have so many bytes.
 fn softvm(least_bytes: u64) -> impl Strategy<Value = SoftvmConfig> {
     let level = || (geometry(), replacement(), 0u32..=2);
-    let kernel = (1u32..=1024, any::<bool>(), any::<bool>());
-    let cycles = prop::array::uniform7(0u32..1000);
+    let tables = select(vec![TableKind::TwoTier, TableKind::Hierarchical, TableKind::Inverted]);
+    let kernel = (1u32..=1024, any::<bool>(), any::<bool>(), tables);
+    let cycles = prop::array::uniform8(0u32..1000);
     let tlb = (2u64..100, 1u64..100);
     (level(), level(), any::<bool>(), kernel, cycles, tlb).prop_map(
         move |(l1, l2, says_lines, kernel, cycles, (reserved, others))| {
@@ -176,13 +177,14 @@ fn softvm(least_bytes: u64) -> impl Strategy<Value = SoftvmConfig> {
                 line_bytes: (says_lines || line_bytes != least_bytes).then_some(line_bytes),
                 replacement,
             };
-            let [l2_cycles, memory_cycles, handler_cycles, check_l1_cycles, ..] = cycles;
-            let [.., change_l1_cycles, check_l2_cycles, change_l2_cycles] = cycles;
+            let [l2_cycles, memory_cycles, handler_cycles, step_cycles, ..] = cycles;
+            let [.., check_l1_cycles, change_l1_cycles, check_l2_cycles, change_l2_cycles] = cycles;
             SoftvmConfig {
                 l1: level(l1, lines[0]),
                 l2: level(l2, lines[1]),
                 kernel: KernelConfig {
                     handler_instructions: kernel.0,
+                    table: kernel.3,
                     write_back: [WriteBackTranslation::Again, WriteBackTranslation::Kept]
                         [usize::from(kernel.1)],
                     increase: [IncreasedRights::Lazy, IncreasedRights::Eager]
@@ -192,6 +194,7 @@ fn softvm(least_bytes: u64) -> impl Strategy<Value = SoftvmConfig> {
                     l2_cycles,
                     memory_cycles,
                     handler_cycles,
+                    step_cycles,
                     check_l1_cycles,
                     change_l1_cycles,
                     check_l2_cycles,

@@ -1,6 +1,6 @@
 //! What the engine makes of a machine's description.
 
-use octavo_config::{FirstLevel, MachineConfig, SoftvmConfig, TlbConfig, TlbsHold};
+use octavo_config::{FirstLevel, MachineConfig, MachineError, SoftvmConfig, TlbConfig, TlbsHold};
 use octavo_hw::{CacheError, GeometryError, VirtualCacheError, WalkCacheError};
 use octavo_os::frames::MemorySizeError;
 use octavo_os::frames::fragmentation::FragmentationError;
@@ -13,6 +13,14 @@ pub enum ConfigError {
     /// A cache.
     #[error("cache.{0}")]
     Cache(#[from] CacheError),
+    /// A setting that a design has for itself.
+    #[error("{design}: {error}")]
+    Setting {
+        /// As asked for.
+        design: String,
+        /// What is wrong.
+        error: MachineError,
+    },
     /// A virtual cache.
     #[error("softvm: {0}")]
     VirtualCache(#[from] VirtualCacheError),
@@ -60,13 +68,18 @@ pub fn lines(config: &MachineConfig) -> Lines {
     Lines::of_bytes(config.cache.line_bytes)
 }
 
-/// The front of such machines, for designs of which some [interleave](crate::Design::INTERLEAVES).
-pub fn front(config: &MachineConfig, interleaves: bool) -> Front {
-    let filter = match filter(config) {
-        Filter::BySide if interleaves => Filter::Adjacent,
-        filter => filter,
-    };
+/// The front of such a machine.
+pub fn front(config: &MachineConfig, filter: Filter) -> Front {
     Front::new(lines(config), filter, fetch_sets(config))
+}
+
+/// What the front of machines may leave out of which some [interleave](crate::Design::INTERLEAVES).
+pub fn filter<'a>(
+    configs: impl IntoIterator<Item = &'a MachineConfig>,
+    interleaves: bool,
+) -> Filter {
+    let least = if interleaves { Filter::Adjacent } else { Filter::BySide };
+    configs.into_iter().map(filter_of).fold(least, Filter::min)
 }
 
 /// How it sorts fetched lines.
@@ -76,8 +89,8 @@ fn fetch_sets(config: &MachineConfig) -> FetchSets {
     FetchSets::new((lines / l1i.ways.of(lines)).max(1), self::lines(config))
 }
 
-/// Which repeats it may leave out.
-fn filter(config: &MachineConfig) -> Filter {
+/// Which repeats it may leave out for one.
+fn filter_of(config: &MachineConfig) -> Filter {
     let TlbConfig { first, .. } = &config.tlb;
     let levels = [config.tlb.fetch(), config.tlb.data()];
     let arrays = levels.into_iter().flat_map(|level| level.arrays.values());

@@ -23,6 +23,11 @@ pub trait Design: Send {
     /// Forgets all translations of these base pages.
     fn forget(&mut self, asid: Asid, pages: &Pages);
 
+    /// All that has to be forgotten for now has been told: who has to see what pages are like since then
+    /// does so here.
+    #[inline(always)]
+    fn settle(&mut self, _env: &Env) {}
+
     /// Forgets all translations.
     fn flush(&mut self);
 

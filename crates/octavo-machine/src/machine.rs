@@ -138,6 +138,7 @@ impl<D: Design> Machine<D> {
                 }
             }
         }
+        self.mmus.iter_mut().for_each(|mmu| mmu.settle(&self.env));
         self.env.clear_stale();
     }
 }

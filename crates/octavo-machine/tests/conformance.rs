@@ -112,17 +112,19 @@ impl Player {
     }
 }
 
-/// What a line may say of a TLB, and the component of each.
-const TLBS: [(&str, &str); 6] = [
+/// What a line may say of a TLB or a virtual cache, and the component of each.
+const TLBS: [(&str, &str); 8] = [
     ("l1", "tlb.l1d"),
     ("l2", "tlb.l2"),
     ("bitmap", "tlb.l2.bitmap"),
     ("nested", "tlb.nested"),
     ("range", "tlb.range"),
     ("segment", "segment"),
+    ("v1", "vcache.l1d"),
+    ("v2", "vcache.l2d"),
 ];
 /// What a line may count, and the component and counter of each. What it does not name is 0.
-const COUNTS: [(&str, &str, &str); 21] = [
+const COUNTS: [(&str, &str, &str); 34] = [
     ("walks", "walker", "walks"),
     ("references", "walker", "references"),
     ("faults", "os", "faults"),
@@ -144,6 +146,19 @@ const COUNTS: [(&str, &str, &str); 21] = [
     ("host faults", "host.os", "faults"),
     ("host promotions", "host.os", "promotions"),
     ("invepts", "host.os", "invepts"),
+    ("data misses", "softvm", "data_misses"),
+    ("fetch misses", "softvm", "fetch_misses"),
+    ("handler d1", "softvm", "handler_l1d_misses"),
+    ("root d2", "softvm", "handler_l2d_misses"),
+    ("entry loads", "softvm", "entry_loads"),
+    ("handler i1", "softvm", "handler_l1i_misses"),
+    ("handler i2", "softvm", "handler_l2i_misses"),
+    ("written", "softvm.write_back", "lines"),
+    ("translated again", "softvm.write_back", "data_misses"),
+    ("denied", "softvm", "denied"),
+    ("lazy", "softvm.lazy", "pages"),
+    ("protected", "softvm.protection", "pages"),
+    ("dropped", "softvm.unmapped", "pages"),
 ];
 
 /// What a step did, in the words of a case: all that happened, in the order of the lists above, and of the
@@ -183,6 +198,15 @@ fn told(counted: &Counters, expected: &[String], player: &Player, numbers: &[u64
             let at = kinds.iter().position(|of| *of == kind).expect("a kind of entry");
             let entries = machine.counters().get("tlb.l2.content", counters[at]).unwrap();
             told.push(format!("entries {kind} {entries}"));
+        } else if let Some((what, _)) = asked.split_once(' ')
+            && ["checked", "changed"].contains(&what)
+        {
+            let of = |counter| get("softvm.protection", counter);
+            let levels = match what {
+                "checked" => [of("l1_checked"), of("l2_checked")],
+                _ => [of("l1_changed"), of("l2_changed")],
+            };
+            told.push(format!("{what} {} and {}", levels[0], levels[1]));
         } else if asked.starts_with("resident ") {
             let bytes = machine.counters().get("os", "resident_bytes").unwrap();
             told.push(format!("resident {}KiB", bytes >> 10));

@@ -5,10 +5,11 @@
 mod common;
 
 use common::{check_laws, config, hosted, identity, tiny};
-use octavo_config::AddressSpaces;
+use octavo_config::{AddressSpaces, FragmentationConfig};
 use octavo_machine::Sim;
 use octavo_machine::designs::DESIGNS;
 use octavo_oracle::strategies::{Step, stream};
+use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
 use octavo_trace::{StreamEnd, TurnConsumer, WordConsumer};
 use octavo_types::{Consumer, Item, ItemKind, Segment, VirtAddr};
 use proptest::prelude::*;
@@ -53,6 +54,9 @@ struct Seen {
     promotions: u64,
     copies: u64,
     invepts: u64,
+    punches: u64,
+    patches: u64,
+    hole_walks: u64,
 }
 
 fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut Seen) {
@@ -60,6 +64,15 @@ fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut Seen) {
     machine.core.count = 1 + (number % 3) as u32;
     let address_spaces = [AddressSpaces::Tagged, AddressSpaces::Flushed];
     machine.core.address_spaces = address_spaces[(number / 3 % 2) as usize];
+    if number % 4 == 1 {
+        machine.memory.fragmentation = FragmentationConfig::Holes {
+            portion: 1.0,
+            fraction: 0.2,
+            layout: HoleLayout::Clustered,
+            holes: HoleKind::Movable,
+            seed: number,
+        };
+    }
     if number % 4 == 3 {
         machine.memory.bytes = 6 << 20;
     }
@@ -116,6 +129,9 @@ fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut Seen) {
         seen.promotions += get("promotions");
         seen.copies += get("copy_on_write_faults");
         seen.invepts += counters.get("host.os", "invepts").unwrap_or(0);
+        seen.punches += counters.get("os", "punches").unwrap_or(0);
+        seen.patches += counters.get("os", "patches").unwrap_or(0);
+        seen.hole_walks += counters.get("walker", "hole_walks").unwrap_or(0);
         seen.stopped += u64::from(machine.stopped().is_some());
     }
 }
@@ -128,11 +144,9 @@ fn run(machines: u64, steps: u64) {
         play(number, &mut runner, steps, &mut seen);
         println!("{number}: {seen:?}");
     }
-    let Seen { forks, stopped, promotions, copies, invepts } = seen;
-    assert!(
-        [forks, stopped, promotions, copies, invepts].iter().all(|count| *count > 0),
-        "{seen:?}"
-    );
+    let Seen { forks, stopped, promotions, copies, invepts, punches, patches, hole_walks } = seen;
+    let counts = [forks, stopped, promotions, copies, invepts, punches, patches, hole_walks];
+    assert!(counts.iter().all(|count| *count > 0), "{seen:?}");
 }
 
 #[test]

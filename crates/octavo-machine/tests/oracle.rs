@@ -14,7 +14,7 @@ use octavo_os::frames::{MemoryShape, Order};
 use octavo_os::page_table::Format;
 use octavo_os::policy::PolicyConfig;
 use octavo_os::{Memory, Os};
-use octavo_types::{Consumer, Event, Instructions};
+use octavo_types::{Consumer, Event, Instructions, Item, ItemKind, Segment, VirtAddr};
 use proptest::prelude::*;
 
 /// What stands beside the conventional TLBs of a design, and its policy, by name.
@@ -204,5 +204,30 @@ proptest! {
     #[test]
     fn so_do_other_kinds_with_ranges(stream in stream(1..120), kind in 0..KINDS) {
         compare(&other(kind), &stream, RANGES)?;
+    }
+}
+
+/// More references to one line than one access counts: executions of a loop, and a segment that
+/// fetches from one line for long.
+#[test]
+fn long_runs_of_repeats_are_counted() {
+    let item = |kind, size_bytes, addr| Item {
+        kind,
+        guarded: false,
+        atomic: false,
+        size_bytes,
+        addr: VirtAddr::new(addr),
+    };
+    let fetches = |count| vec![item(ItemKind::Fetch, 1, 0x40_1000); count];
+    let data = [item(ItemKind::Load, 8, 0), item(ItemKind::Modify, 4, 0)];
+    let segments = [[&fetches(3)[..], &data].concat(), fetches(500)];
+    let addresses = [0x50_0008, 0x50_0010].map(VirtAddr::new).to_vec();
+    let mut steps = vec![Step::Segment(0, addresses); 700];
+    steps.push(Step::Segment(1, Vec::new()));
+    let segments = segments.map(|items| Segment::new(items, Vec::new()).unwrap()).to_vec();
+    for kind in 0..=KINDS {
+        let machine = if kind == KINDS { tiny() } else { other(kind) };
+        let stream = RandomStream { segments: segments.clone(), steps: steps.clone() };
+        compare(&machine, &stream, CONVENTIONAL).unwrap();
     }
 }

@@ -5,7 +5,7 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use common::{config, level, play, tiny};
+use common::{config, identity, level, play, tiny};
 use octavo_config::{FirstLevel, FragmentationConfig, MachineConfig, Ways};
 use octavo_machine::designs::{Conventional, Perforated, Sizes, Variant};
 use octavo_machine::{Counters, Design, Env, Machine, Run, Sim};
@@ -15,7 +15,11 @@ use octavo_os::frames::{Frames, Holder, MemoryShape, Order, OutOfMemory};
 use octavo_os::page_table::{Format, Holes};
 use octavo_os::policy::{Fault, Policy, by_name};
 use octavo_os::{Memory, Os, around};
-use octavo_types::{Instructions, PageNumber, PageSize};
+use octavo_trace::{TurnConsumer, WordConsumer};
+use octavo_types::{
+    AddrRange, Consumer, Event, Instructions, Item, ItemKind, MapSource, PageNumber, PageSize,
+    Protection, Segment, VirtAddr,
+};
 use proptest::prelude::*;
 
 /// What becomes of the 2 MiB around a page that is touched first.
@@ -231,4 +235,60 @@ fn overheads_are_those_of_the_paper() {
     let thp = sim.machines()[1].counters();
     assert_eq!(thp.get("os.pages.2MiB", "mapped"), Some(0));
     assert!(of("walker", "references") < thp.get("walker", "references").unwrap());
+}
+
+/// Parent and child share a region, and its bitmap: what the child has punched looks like a hole to the
+/// parent, which gets an entry of its own for what lies in its place still.
+#[test]
+fn processes_that_share_a_region_have_holes_of_their_own() {
+    let start = VirtAddr::new(0x1000_0000);
+    let at = |page: u64| start.raw() + (page << 12);
+    let item = |kind, addr| Item { kind, guarded: false, atomic: false, size_bytes: 4, addr };
+    let segment = |kind| {
+        let fetch = item(ItemKind::Fetch, VirtAddr::new(0x40_0000));
+        Segment::new(vec![fetch, item(kind, VirtAddr::NULL)], Vec::new()).unwrap()
+    };
+    let (load, store) = (segment(ItemKind::Load), segment(ItemKind::Store));
+    let mut sim = Sim::new(&config(tiny(), &["perforated"])).unwrap();
+    let protection = Protection::from_bits(3);
+    let map = Event::Map {
+        range: AddrRange::new(start, 1 << 21),
+        protection,
+        source: MapSource::Anonymous,
+        flags: 2,
+    };
+    let hole = Event::Protect {
+        range: AddrRange::new(VirtAddr::new(at(5)), 1 << 12),
+        protection: Protection::from_bits(1),
+    };
+    sim.begun(&identity(0, None));
+    sim.turn(0);
+    sim.event(&map);
+    sim.execution(&store, &[0, at(0)]);
+    sim.event(&hole);
+    sim.begun(&identity(1, Some(0)));
+    sim.turn(1);
+    sim.event(&map);
+    sim.event(&hole);
+    sim.execution(&store, &[0, at(7)]);
+    let counted = |sim: &mut Sim| {
+        sim.finish();
+        assert_eq!(sim.machines()[0].check(), Ok(()));
+        let counters = sim.machines()[0].counters();
+        let of = |component, counter| counters.get(component, counter).unwrap();
+        [of("os", "punches"), of("os", "copy_on_write_faults"), of("os", "bytes_copied")]
+    };
+    assert_eq!(counted(&mut sim), [2, 1, 4096]);
+    sim.turn(0);
+    // In the eighth that has a hole of the parent's, and in another one.
+    sim.execution(&load, &[1, at(7)]);
+    assert_eq!(counted(&mut sim), [3, 1, 4096]);
+    sim.execution(&load, &[1, at(7)]);
+    sim.execution(&load, &[1, at(100)]);
+    assert_eq!(counted(&mut sim), [3, 1, 4096]);
+    sim.execution(&store, &[0, at(8)]);
+    assert_eq!(counted(&mut sim), [4, 2, 8192]);
+    sim.turn(1);
+    sim.execution(&load, &[1, at(8)]);
+    assert_eq!(counted(&mut sim), [5, 2, 8192]);
 }

@@ -193,6 +193,26 @@ impl Memory {
         Ok(())
     }
 
+    /// Maps a base page at a frame that the caller has taken as data, and clears it.
+    ///
+    /// # Errors
+    ///
+    /// Where there are no frames for its page table: the frame is free then.
+    pub fn place_at(
+        &mut self,
+        process: ProcessId,
+        page: PageNumber,
+        frame: FrameNumber,
+        rights: Protection,
+    ) -> Result<(), OutOfMemory> {
+        if let Err(error) = self.map(process, page, PageSize::BASE, frame, rights) {
+            self.frames.free(frame, Order::BASE);
+            return Err(error);
+        }
+        self.zeroed(frame, 1);
+        Ok(())
+    }
+
     /// Maps a page at frames that are its own already, or an object's. One that lies there already,
     /// and only gets other rights or another size, stays used and written to as it was.
     ///

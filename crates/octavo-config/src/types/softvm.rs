@@ -42,10 +42,24 @@ pub struct VirtualCacheLevel {
 pub struct KernelConfig {
     /// Instructions of the handler of a miss, of four bytes each, its loads among them.
     pub handler_instructions: u32,
+    /// How the page tables are organised that the handler of a cache miss reads.
+    pub table: TableKind,
     /// How the frame of a dirty line is known that is written back.
     pub write_back: WriteBackTranslation,
     /// When the lines of a page get a right that the page has got.
     pub increase: IncreasedRights,
+}
+
+/// How page tables are organised that the handler of a cache miss reads (sections 4.2 and 4.3).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TableKind {
+    /// A global linear table, and root tables for its pages.
+    TwoTier,
+    /// Top-down tables of the operating system's own.
+    Hierarchical,
+    /// An entry for each frame, found by a hash.
+    Inverted,
 }
 
 /// How the frame of a dirty line is known that is written back (section 5.3).
@@ -78,6 +92,9 @@ pub struct SoftvmCycles {
     pub memory_cycles: u32,
     /// The handler runs, and what it loads is in the first level.
     pub handler_cycles: u32,
+    /// Hardware that translates behind the caches makes an address and looks for it in them: one step. The
+    /// paper says nothing of it; 2 is assumed.
+    pub step_cycles: u32,
     /// A sweep asks the first level for a line, and it is not there.
     pub check_l1_cycles: u32,
     /// It is there, and is changed.
@@ -118,6 +135,7 @@ impl Default for KernelConfig {
     fn default() -> Self {
         KernelConfig {
             handler_instructions: 10,
+            table: TableKind::TwoTier,
             write_back: WriteBackTranslation::Again,
             increase: IncreasedRights::Lazy,
         }
@@ -130,6 +148,7 @@ impl Default for SoftvmCycles {
             l2_cycles: 20,
             memory_cycles: 90,
             handler_cycles: 10,
+            step_cycles: 2,
             check_l1_cycles: 3,
             change_l1_cycles: 5,
             check_l2_cycles: 20,

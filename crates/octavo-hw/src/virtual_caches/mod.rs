@@ -204,6 +204,11 @@ impl VirtualCaches {
         self.sides[side].l1.line_log2
     }
 
+    /// How many lines of the second level of data so many bytes have.
+    pub fn lines_of(&self, bytes: u64) -> u64 {
+        bytes >> self.sides[1].l2.line_log2
+    }
+
     /// How many lines each level of a side may have.
     pub fn entries(&self, side: SideNumber) -> [u64; 2] {
         [self.sides[side].l1.entries(), self.sides[side].l2.entries()]

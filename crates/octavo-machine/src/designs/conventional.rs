@@ -101,7 +101,7 @@ impl Conventional {
     pub(super) fn second(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> First {
         let asid = env.asid();
         let Some(l2) = &mut self.l2 else { return First::Misses };
-        let Some(held) = l2.search(asid, page, 1) else { return First::Misses };
+        let Some(held) = l2.look_up_rarely(asid, page, 1) else { return First::Misses };
         env.add_tlb_cycles(l2.hit_latency_cycles());
         if !held.value.serves(access.kind() == Kind::Store) {
             return First::Insufficient;

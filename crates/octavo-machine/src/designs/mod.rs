@@ -31,7 +31,7 @@ pub use direct_segment::DirectSegment;
 pub use perfect::{PerfectL1, PerfectL2};
 pub use perforated::{Perforated, Variant};
 pub use rmm::Rmm;
-pub use softvm::Softvm;
+pub use softvm::{Free, InCache, Physical, Softvm, Software, Tlb as SoftTlb};
 pub use spec::{DesignSpec, SpecError};
 
 /// What translates.
@@ -116,6 +116,10 @@ pub const HARDWARE: &[Hardware] = &[
     Hardware { name: "perforated_on_demand", about: "the same without a filter", sizes: Sizes::X86, needs: Some(Need::PerforatedPages), is_bound: false, make: |config, setup, os| make_perforated(config, setup, os, Variant::OnDemand) },
     Hardware { name: "perforated_all", about: "the same, and all of a page's bitmap is filled at once", sizes: Sizes::X86, needs: Some(Need::PerforatedPages), is_bound: false, make: |config, setup, os| make_perforated(config, setup, os, Variant::AllAtOnce) },
     Hardware { name: "unfragmented", about: "TLBs as the machine has them, and a memory that is all free at the start", sizes: Sizes::X86, needs: None, is_bound: true, make: make_unfragmented },
+    Hardware { name: "spur", about: "virtual caches, and a state machine behind them that looks for page-table entries in them", sizes: Sizes::X86, needs: None, is_bound: false, make: make_spur },
+    Hardware { name: "softvm_free", about: "virtual caches whose misses are translated at no cost", sizes: Sizes::X86, needs: None, is_bound: true, make: make_softvm_free },
+    Hardware { name: "mips_virtual", about: "virtual caches, and a TLB beside them that software refills", sizes: Sizes::X86, needs: None, is_bound: false, make: make_mips_virtual },
+    Hardware { name: "mips_physical", about: "the same caches by physical addresses, behind that TLB", sizes: Sizes::X86, needs: None, is_bound: false, make: make_mips_physical },
     Hardware { name: "perfect_l1", about: "a first-level TLB that never misses", sizes: Sizes::X86, needs: None, is_bound: true, make: make_perfect_l1 },
     Hardware { name: "perfect_l2", about: "a second-level TLB that never misses", sizes: Sizes::X86, needs: None, is_bound: true, make: make_perfect_l2 },
 ];
@@ -141,6 +145,10 @@ pub const DESIGNS: &[Known] = &[
     Known { name: "perforated_on_demand", hardware: "perforated_on_demand", policy: "perforated", about: "the same without a filter of hole bitmaps" },
     Known { name: "perforated_all", hardware: "perforated_all", policy: "perforated", about: "the same, and all of a page's hole bitmap comes at once" },
     Known { name: "ideal2m", hardware: "unfragmented", policy: "thp", about: "a bound: huge pages of 2 MiB as if no memory were fragmented" },
+    Known { name: "spur", hardware: "spur", policy: "base", about: "the same caches, and translation in hardware of what misses them: SPUR's" },
+    Known { name: "softvm_free", hardware: "softvm_free", policy: "base", about: "a bound: virtual caches whose misses are translated at no cost" },
+    Known { name: "mips_virtual", hardware: "mips_virtual", policy: "base", about: "the same caches, and a TLB of 64 entries that software refills" },
+    Known { name: "mips_physical", hardware: "mips_physical", policy: "base", about: "that TLB before physical caches of the same sizes" },
     Known { name: "perfect_l1", hardware: "perfect_l1", policy: "base", about: "a bound: first-level TLBs that never miss" },
     Known { name: "perfect_l2", hardware: "perfect_l2", policy: "base", about: "a bound: a second-level TLB that never misses" },
 ];
@@ -201,6 +209,22 @@ fn make_direct_segment(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> 
 
 fn make_softvm(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
     machine(config, setup, Sizes::X86, os, || Softvm::new(config, setup.instructions))
+}
+
+fn make_spur(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+    machine(config, setup, Sizes::X86, os, || Softvm::in_cache(config, setup.instructions))
+}
+
+fn make_softvm_free(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+    machine(config, setup, Sizes::X86, os, || Softvm::free(config, setup.instructions))
+}
+
+fn make_mips_virtual(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+    machine(config, setup, Sizes::X86, os, || Softvm::with_tlb(config, setup.instructions))
+}
+
+fn make_mips_physical(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+    machine(config, setup, Sizes::X86, os, || Physical::new(config, setup.instructions))
 }
 
 /// Each entry of a larger page is whole, as those of contiguous entries are.

@@ -109,7 +109,7 @@ impl Perforated {
     fn second(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<First> {
         let asid = env.asid();
         let Some(l2) = &mut self.l2 else { return Some(First::Misses) };
-        let Some(held) = l2.search(asid, page, 1) else { return Some(First::Misses) };
+        let Some(held) = l2.look_up_rarely(asid, page, 1) else { return Some(First::Misses) };
         env.add_tlb_cycles(l2.hit_latency_cycles());
         let mut held = held;
         if held.is_perforated() {

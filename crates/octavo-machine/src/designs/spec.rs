@@ -1,10 +1,17 @@
 //! Designs as users name them: one that has a name of its own, or `HARDWARE+POLICY`; and behind it
-//! settings of the policy, as in `tps:promotion_threshold_percent=50:span=round-up`.
+//! settings of the policy, as in `tps:promotion_threshold_percent=50:span=round-up`, and of the machine that
+//! it alone has, as in `softvm:softvm.l1.bytes=16KiB`.
 
 use octavo_os::policy::{OsConfig, PolicyConfig, PolicyError, SettingError};
 use octavo_types::spelling::{nearest, quoted};
 
 use super::{DESIGNS, HARDWARE, Hardware, Need};
+use crate::config::ConfigError;
+use octavo_config::MachineConfig;
+
+/// What keys of a machine begin with that a design may have for itself: nothing else but the design asks
+/// for them.
+const OWN: &str = "softvm.";
 
 /// A design that was asked for, whose parts fit.
 #[derive(Clone)]
@@ -12,6 +19,8 @@ pub struct DesignSpec {
     name: String,
     hardware: &'static Hardware,
     os: OsConfig,
+    /// Settings of its machine.
+    settings: Vec<String>,
 }
 
 /// What is no design.
@@ -38,6 +47,17 @@ pub enum SpecError {
         policy: String,
         /// What is wrong.
         error: Box<SettingError>,
+    },
+    /// A setting of the machine that all designs share.
+    #[error(
+        "{design}: `{setting}`: all designs have the same machine, but for what begins with `softvm.`: \
+         give it by --set"
+    )]
+    Shared {
+        /// As asked for.
+        design: String,
+        /// The setting.
+        setting: String,
     },
     /// A setting without a value.
     #[error("{design}: `{setting}`: give KEY=VALUE")]
@@ -138,7 +158,19 @@ impl DesignSpec {
             let names: Vec<&str> = HARDWARE.iter().map(|known| known.name).collect();
             return Err(unknown("hardware", hardware, &names));
         };
-        let os = OsConfig::named(policy, settings).map_err(|error| match error {
+        let mut own = Vec::new();
+        let mut of_policy = Vec::new();
+        for setting in settings {
+            match setting.split_once('=') {
+                Some((key, _)) if key.starts_with(OWN) => own.push(setting.to_owned()),
+                Some((key, _)) if key.contains('.') => {
+                    let (design, setting) = (quoted(name), quoted(setting));
+                    return Err(SpecError::Shared { design, setting });
+                }
+                _ => of_policy.push(setting),
+            }
+        }
+        let os = OsConfig::named(policy, of_policy.into_iter()).map_err(|error| match error {
             PolicyError::Unknown { name, allowed, meant } => {
                 SpecError::Unknown { what: "policy", name, allowed, meant }
             }
@@ -165,7 +197,7 @@ impl DesignSpec {
                 size: size.to_string(),
             });
         }
-        Ok(DesignSpec { name: name.to_owned(), hardware, os })
+        Ok(DesignSpec { name: name.to_owned(), hardware, os, settings: own })
     }
 
     /// As it was asked for.
@@ -176,6 +208,16 @@ impl DesignSpec {
     /// What translates.
     pub fn hardware(&self) -> &'static Hardware {
         self.hardware
+    }
+
+    /// What it is built on: the machine, but for settings of its own.
+    pub fn machine(&self, machine: &MachineConfig) -> Result<MachineConfig, ConfigError> {
+        if self.settings.is_empty() {
+            return Ok(machine.clone());
+        }
+        machine
+            .with_settings(&self.settings)
+            .map_err(|error| ConfigError::Setting { design: self.name.clone(), error })
     }
 
     /// The operating system.
@@ -221,6 +263,15 @@ mod tests {
         let settings = half.os().set_as();
         assert_eq!(settings[0], ("promotion_threshold_percent", "50".to_owned()));
         assert_eq!(settings[1], ("span", "round-up".to_owned()));
+        let large = DesignSpec::parse("softvm:softvm.l1.bytes=16KiB").unwrap();
+        let skylake = octavo_config::resolve("skylake", &[""; 0]).unwrap().into_config();
+        assert_eq!(large.machine(&skylake).unwrap().softvm.l1.bytes, 16 << 10);
+        let none = DesignSpec::parse("softvm:softvm.l1.bytes=17").unwrap();
+        assert_eq!(
+            none.machine(&skylake).unwrap_err().to_string(),
+            "softvm:softvm.l1.bytes=17: --set: softvm.l1.bytes = \"17\": give a multiple of 64 \
+             (softvm.l1.line_bytes)"
+        );
     }
 
     #[test]
@@ -231,6 +282,11 @@ mod tests {
         assert_eq!(
             sentence("tps:span=round"),
             "tps:span=round: policy tps: span = round: give exact or round-up"
+        );
+        assert_eq!(
+            sentence("softvm:cache.line_bytes=32"),
+            "softvm:cache.line_bytes=32: `cache.line_bytes=32`: all designs have the same machine, but \
+             for what begins with `softvm.`: give it by --set"
         );
         assert_eq!(sentence("tps:span"), "tps:span: `span`: give KEY=VALUE");
         assert_eq!(

@@ -1,5 +1,7 @@
 //! What is known of a process image: its segments as steps, and where its addresses are to lie.
 
+use std::ops::Range;
+
 use octavo_trace::Relocation;
 use octavo_types::{AddrRange, Event, PageNumber, PageSize, Segment, VirtAddr};
 
@@ -12,97 +14,92 @@ const RECENT: usize = 1 << 12;
 
 /// A process image.
 pub struct Image {
-    relocation: Relocation,
-    /// Bits of a virtual base page's number; what lies above is cut off.
-    page_mask: u64,
+    pages: Pages,
     /// All segments' steps, one after another.
     steps: Vec<Step>,
     /// By segment, where its steps are; empty where nobody has asked yet.
     ranges: Vec<(u32, u32)>,
+}
+
+/// Where pages are to lie.
+pub struct Pages {
+    relocation: Relocation,
+    /// Bits of a virtual base page's number; what lies above is cut off.
+    page_mask: u64,
     /// By a page's low bits: a page as traced, and where it is to lie.
     recent: Box<[(u64, u64)]>,
+    /// Whether all pages lie where they were traced.
+    is_in_place: bool,
 }
 
 impl Image {
     /// An image of which nothing is known, translated by page tables of so many levels.
     pub fn new(page_table_levels: u8) -> Self {
-        Image {
+        let pages = Pages {
             relocation: Relocation::default(),
             page_mask: (1 << (9 * page_table_levels)) - 1,
-            steps: Vec::new(),
-            ranges: Vec::new(),
             recent: vec![(u64::MAX, 0); RECENT].into(),
-        }
+            is_in_place: true,
+        };
+        Image { pages, steps: Vec::new(), ranges: Vec::new() }
     }
 
     /// Addresses lie where `relocation` moves them.
     pub fn relocate(&mut self, relocation: Relocation) {
-        self.relocation = relocation;
-        self.recent.fill((u64::MAX, 0));
+        self.pages.relocation = relocation;
+        self.pages.is_in_place = false;
+        self.pages.recent.fill((u64::MAX, 0));
+        self.steps.clear();
+        self.ranges.clear();
     }
 
     /// Where the steps of a segment are.
     #[inline(always)]
-    pub(super) fn steps(
+    pub(super) fn plan(
         &mut self,
         number: usize,
         segment: &Segment,
         lines: Lines,
         filter: Filter,
-    ) -> std::ops::Range<u32> {
+    ) -> Range<usize> {
         match self.ranges.get(number) {
-            Some((start, end)) if start < end => *start..*end,
-            _ => self.plan(number, segment, lines, filter),
+            Some((start, end)) if start < end => *start as usize..*end as usize,
+            _ => self.make_plan(number, segment, lines, filter),
         }
     }
 
     #[cold]
-    fn plan(
+    fn make_plan(
         &mut self,
         number: usize,
         segment: &Segment,
         lines: Lines,
         filter: Filter,
-    ) -> std::ops::Range<u32> {
-        let start = self.steps.len() as u32;
-        self.steps.extend(plan::steps(segment, lines, filter));
-        let end = u32::try_from(self.steps.len()).expect("segments have fewer items");
+    ) -> Range<usize> {
+        let start = self.steps.len();
+        let steps = plan::steps(segment, lines, filter, |line| self.pages.line(line, lines));
+        self.steps.extend(steps);
+        let end = self.steps.len();
         if self.ranges.len() <= number {
             self.ranges.resize(number + 1, (0, 0));
         }
-        self.ranges[number] = (start, end);
+        let number_of = |at| u32::try_from(at).expect("segments have fewer items");
+        self.ranges[number] = (number_of(start), number_of(end));
         start..end
     }
 
-    /// A step.
+    /// Steps, and where pages are to lie.
     #[inline(always)]
-    pub(super) fn step(&self, index: u32) -> Step {
-        self.steps[index as usize]
-    }
-
-    /// Where a base page is to lie.
-    #[inline(always)]
-    pub(super) fn page(&mut self, traced: PageNumber) -> PageNumber {
-        let recent = &self.recent[traced.raw() as usize % RECENT];
-        match recent.0 == traced.raw() {
-            true => PageNumber::new(recent.1),
-            false => self.find(traced),
-        }
-    }
-
-    #[cold]
-    fn find(&mut self, traced: PageNumber) -> PageNumber {
-        let native = self.relocation.page(traced).raw() & self.page_mask;
-        self.recent[traced.raw() as usize % RECENT] = (traced.raw(), native);
-        PageNumber::new(native)
+    pub(super) fn parts(&mut self, steps: Range<usize>) -> (&[Step], &mut Pages) {
+        (&self.steps[steps], &mut self.pages)
     }
 
     /// An event as it is seen from where addresses are to lie; none for one that does nothing to
     /// memory.
     pub(super) fn event(&self, event: &Event) -> Option<Event> {
         let moved = |range: &AddrRange| {
-            let at = self.relocation.range(*range);
-            let mask = self.page_mask << PageSize::BASE.log2() | (PageSize::BASE.bytes() - 1);
+            let at = self.pages.relocation.range(*range);
+            let mask = self.pages.page_mask << PageSize::BASE.log2() | (PageSize::BASE.bytes() - 1);
             let room = mask.saturating_sub(at.start().raw() & mask).saturating_add(1);
             AddrRange::new(VirtAddr::new(at.start().raw() & mask), at.bytes().min(room))
         };
@@ -123,5 +120,26 @@ impl Image {
             }
             _ => return None,
         })
+    }
+}
+
+impl Pages {
+    /// Where a line is to lie.
+    #[inline(always)]
+    pub(super) fn line(&mut self, traced: u64, lines: Lines) -> u64 {
+        if self.is_in_place {
+            return traced & (lines.in_pages(self.page_mask + 1) - 1);
+        }
+        let page = lines.page(traced);
+        let recent = &self.recent[page.raw() as usize % RECENT];
+        let native = if recent.0 == page.raw() { recent.1 } else { self.find(page) };
+        lines.physical(traced, native)
+    }
+
+    #[cold]
+    fn find(&mut self, traced: PageNumber) -> u64 {
+        let native = self.relocation.page(traced).raw() & self.page_mask;
+        self.recent[traced.raw() as usize % RECENT] = (traced.raw(), native);
+        native
     }
 }

@@ -17,14 +17,18 @@ mod batch;
 mod image;
 mod plan;
 
-use octavo_types::{Event, PageNumber, PageSize, Segment, VirtAddr};
+use std::hint::select_unpredictable;
+use std::ops::Range;
+
+use octavo_types::{Event, PageSize, Segment, VirtAddr};
 
 pub use batch::{Batch, ImageId, Kind, LineAccess, Lines, Mark};
 pub use image::Image;
+use image::Pages;
 use plan::Step;
 
-/// Which repeats are left out.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+/// Which repeats are left out; what leaves out less comes first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Filter {
     /// None: there is a policy to which a second use of the same entry means something.
     Nothing,
@@ -33,9 +37,6 @@ pub enum Filter {
     /// Those of the line that its side was at, whatever the other side did.
     BySide,
 }
-
-/// No line has this number.
-const NO_LINE: u64 = u64::MAX;
 
 /// Into how many sets the front sorts fetched lines, at most.
 const MAX_SETS: usize = 64;
@@ -61,36 +62,33 @@ impl FetchSets {
     }
 }
 
-/// What a side did last.
+/// What both sides did last. Few words, so that they stay in registers as long as executions are
+/// played.
 #[derive(Clone, Copy)]
-struct Last {
-    /// The line, as traced; [`NO_LINE`] where the next reference repeats nothing.
-    line: u64,
-    /// Its place in the batch.
-    place: u32,
-    /// Its base page, as traced, and what is added to its lines' numbers to relocate them.
-    page: u64,
-    moved: u64,
-}
-
-impl Last {
-    const NOTHING: Last = Last { line: NO_LINE, place: 0, page: u64::MAX, moved: 0 };
+struct Sides {
+    /// By side, the access that the last reference is counted with, or [`LineAccess::NOTHING`] where
+    /// the next one repeats nothing; and that one's place in the batch.
+    fetch: LineAccess,
+    fetch_place: usize,
+    data: LineAccess,
+    data_place: usize,
+    /// The accesses of the batch.
+    len: usize,
 }
 
 /// Makes batches of what a core does.
+///
+/// Whether a reference is a repeat, hardly any processor can foretell: so that is not branched on. A
+/// repeat writes the access that it is counted with once more, with another number; what is none writes
+/// behind all others.
 pub struct Front {
     lines: Lines,
     filter: Filter,
     batch: Batch,
-    fetch: Last,
-    data: Last,
-    /// By the low bits of a line's number, the one that was fetched last, as traced.
-    fetched: [u64; MAX_SETS],
+    sides: Sides,
+    /// By the low bits of a line's number, the one that was fetched last.
+    fetched: [LineAccess; MAX_SETS],
     sets: FetchSets,
-    /// Whether the last access to data was a store: its repeats may store, too.
-    is_dirty: bool,
-    /// Whether the page of the code has changed since data were referenced last.
-    has_moved: bool,
 }
 
 impl Front {
@@ -100,18 +98,22 @@ impl Front {
             lines,
             filter,
             batch: Batch::default(),
-            fetch: Last::NOTHING,
-            data: Last::NOTHING,
-            fetched: [NO_LINE; MAX_SETS],
+            sides: Sides {
+                fetch: LineAccess::NOTHING,
+                fetch_place: 0,
+                data: LineAccess::NOTHING,
+                data_place: 0,
+                len: 0,
+            },
+            fetched: [LineAccess::NOTHING; MAX_SETS],
             sets,
-            is_dirty: false,
-            has_moved: false,
         }
     }
 
     /// What has come since it was taken last; `emptied` is filled next.
     pub fn take(&mut self, emptied: Batch) -> Batch {
         self.forget();
+        self.sides.len = emptied.len();
         std::mem::replace(&mut self.batch, emptied)
     }
 
@@ -134,9 +136,9 @@ impl Front {
 
     /// The next reference of either side is an access of its own.
     fn forget(&mut self) {
-        self.fetch = Last::NOTHING;
-        self.data = Last::NOTHING;
-        self.fetched = [NO_LINE; MAX_SETS];
+        self.sides.fetch = LineAccess::NOTHING;
+        self.sides.data = LineAccess::NOTHING;
+        self.fetched = [LineAccess::NOTHING; MAX_SETS];
     }
 
     /// An execution of a segment of a process image: its number in the stream, and its addresses.
@@ -148,117 +150,38 @@ impl Front {
         segment: &Segment,
         addresses: &[VirtAddr],
     ) {
-        let steps = image.steps(number, segment, self.lines, self.filter);
-        let mut addresses = addresses.iter();
-        for index in steps {
-            match image.step(index) {
-                Step::Fetch { line, is_half, repeats } => {
-                    self.fetch(image, line, is_half, repeats);
-                }
-                Step::Data { last_whole_offset, size_bytes, loads, stores } => {
-                    let addr = *addresses.next().expect("an address for each data item");
-                    if addr == VirtAddr::NULL && segment.has_guarded() {
-                        continue;
-                    }
-                    let offset = (addr.raw() & ((1 << self.lines.log2()) - 1)) as i32;
-                    if offset > last_whole_offset {
-                        self.spanning(image, addr, size_bytes, (loads, stores));
-                        continue;
-                    }
-                    let line = addr.raw() >> self.lines.log2();
-                    if loads {
-                        self.data(image, line, Kind::Load, false);
-                    }
-                    if stores {
-                        self.data(image, line, Kind::Store, false);
-                    }
-                }
-            }
+        let steps = image.plan(number, segment, self.lines, self.filter);
+        let play = Play { front: self, image, steps, segment, addresses };
+        if play.front.lines == Lines::USUAL && play.front.filter == Filter::BySide {
+            // The same, compiled for what nearly all machines are like.
+            play.run(Lines::USUAL, Filter::BySide);
+        } else {
+            let (lines, filter) = (play.front.lines, play.front.filter);
+            play.run(lines, filter);
         }
-    }
-
-    #[inline(always)]
-    fn fetch(&mut self, image: &mut Image, line: u64, is_half: bool, repeats: u32) {
-        if line == self.fetch.line && self.filter != Filter::Nothing {
-            self.batch.access_mut(self.fetch.place).repeat(1 + repeats);
-            return;
-        }
-        if self.filter == Filter::Adjacent {
-            self.data.line = NO_LINE;
-        }
-        let page = self.lines.page(line).raw();
-        let fetched = &mut self.fetched[self.sets.of(line)];
-        if page == self.fetch.page && line == *fetched && !is_half && self.filter == Filter::BySide
-        {
-            self.fetch.line = line;
-            self.batch.access_mut(self.fetch.place).repeat(1 + repeats);
-            return;
-        }
-        *fetched = line;
-        if page != self.fetch.page {
-            self.has_moved = true;
-            (self.fetch.page, self.fetch.moved) = (page, self.moved(image, page));
-        }
-        self.fetch.line = line;
-        let moved = line.wrapping_add(self.fetch.moved);
-        self.fetch.place = self.batch.push(LineAccess::new(moved, Kind::Fetch, is_half, repeats));
-    }
-
-    #[inline(always)]
-    fn data(&mut self, image: &mut Image, line: u64, kind: Kind, is_half: bool) {
-        let is_repeat = line == self.data.line
-            && (self.is_dirty || kind == Kind::Load)
-            && !self.has_moved
-            && self.filter != Filter::Nothing;
-        if is_repeat {
-            self.batch.access_mut(self.data.place).repeat(1);
-            return;
-        }
-        if self.filter == Filter::Adjacent {
-            self.fetch.line = NO_LINE;
-        }
-        let page = self.lines.page(line).raw();
-        if page != self.data.page {
-            (self.data.page, self.data.moved) = (page, self.moved(image, page));
-        }
-        self.is_dirty = kind == Kind::Store;
-        self.data.line = line;
-        self.has_moved = false;
-        let moved = line.wrapping_add(self.data.moved);
-        self.data.place = self.batch.push(LineAccess::new(moved, kind, is_half, 0));
     }
 
     /// A data item that reaches into the next line, or further.
     #[cold]
     #[inline(never)]
-    fn spanning(
-        &mut self,
-        image: &mut Image,
-        addr: VirtAddr,
-        size_bytes: u16,
-        (loads, stores): (bool, bool),
-    ) {
+    fn spanning(&mut self, pages: &mut Pages, addr: VirtAddr, step: Step) {
         let first = addr.raw() >> self.lines.log2();
-        let last = addr.wrapping_add(u64::from(size_bytes) - 1).raw() >> self.lines.log2();
-        let kinds = [(loads, Kind::Load), (stores, Kind::Store)];
+        let last = addr.wrapping_add(step.size_bytes() - 1).raw() >> self.lines.log2();
+        let kinds = [(step.modifies(), Kind::Load), (true, step.kind())];
         for (_, kind) in kinds.into_iter().filter(|(does, _)| *does) {
             let mut line = first;
             loop {
                 let is_half = line != first && !plan::begins_page(line, self.lines);
-                self.data(image, line, kind, is_half);
+                let native = pages.line(line, self.lines);
+                let access = LineAccess::new(native, kind, is_half, 0);
+                self.sides.data(self.batch.room(1), access, self.filter);
+                self.batch.set_len(self.sides.len);
                 if line == last {
                     break;
                 }
                 line = line.wrapping_add(1) & (u64::MAX >> self.lines.log2());
             }
         }
-    }
-
-    /// What is added to the numbers of a page's lines to relocate them.
-    #[inline(always)]
-    fn moved(&self, image: &mut Image, page: u64) -> u64 {
-        let native = image.page(PageNumber::new(page)).raw();
-        native.wrapping_sub(page) << (PageSize::BASE.log2() - self.lines.log2())
     }
 
     /// The process that runs did something: its addresses are moved where they are to lie. Events
@@ -272,5 +195,102 @@ impl Front {
     /// From here on a core runs a process.
     pub fn run(&mut self, core: usize, image: ImageId) {
         self.mark(Mark::Run { core, image });
+    }
+}
+
+/// An execution.
+struct Play<'a> {
+    front: &'a mut Front,
+    image: &'a mut Image,
+    steps: Range<usize>,
+    segment: &'a Segment,
+    addresses: &'a [VirtAddr],
+}
+
+impl Play<'_> {
+    #[inline(always)]
+    fn run(self, lines: Lines, filter: Filter) {
+        let Play { front, image, steps, segment, addresses } = self;
+        // A step that loads and stores makes two accesses.
+        let most = 2 * steps.len();
+        let (steps, pages) = image.parts(steps);
+        let mut addresses = addresses.iter();
+        let mut sides = front.sides;
+        let mut out = front.batch.room(most);
+        for step in steps {
+            if step.is_fetch() {
+                let access = step.fetch();
+                let fetched = &mut front.fetched[front.sets.of(access.line())];
+                sides.fetch(out, access, fetched, lines, filter);
+                continue;
+            }
+            let addr = *addresses.next().expect("an address for each data item");
+            if addr == VirtAddr::NULL && segment.has_guarded() {
+                continue;
+            }
+            let offset = addr.raw() & ((1 << lines.log2()) - 1);
+            if step.spans(offset) {
+                front.sides = sides;
+                front.spanning(pages, addr, *step);
+                sides = front.sides;
+                out = front.batch.room(most);
+                continue;
+            }
+            let line = pages.line(addr.raw() >> lines.log2(), lines);
+            if step.modifies() {
+                sides.data(out, LineAccess::new(line, Kind::Load, false, 0), filter);
+            }
+            sides.data(out, step.data(line), filter);
+        }
+        front.batch.set_len(sides.len);
+        front.sides = sides;
+    }
+}
+
+impl Sides {
+    /// Instructions are fetched from a line; `fetched` is the one of its set that was fetched last.
+    #[inline(always)]
+    fn fetch(
+        &mut self,
+        out: &mut [LineAccess],
+        access: LineAccess,
+        fetched: &mut LineAccess,
+        lines: Lines,
+        filter: Filter,
+    ) {
+        let (last, times) = (self.fetch, 1 + access.repeats());
+        let is_in_page = lines.same_page(access, last);
+        let is_repeat = last.has_room(times)
+            & match filter {
+                Filter::Nothing => false,
+                Filter::Adjacent => access.same_line(last),
+                // What is the latest of its set is there still, and is the latest of its TLB's.
+                Filter::BySide => is_in_page & access.same_line(*fetched) & access.is_whole(),
+            };
+        *fetched = access;
+        self.fetch = select_unpredictable(is_repeat, last.repeated(times), access);
+        self.fetch_place = select_unpredictable(is_repeat, self.fetch_place, self.len);
+        self.len += usize::from(!is_repeat);
+        out[self.fetch_place] = self.fetch;
+        // A walk may have read page tables through the cache of data.
+        let forgets = !is_in_page | (filter == Filter::Adjacent) & !is_repeat;
+        self.data = if forgets { LineAccess::NOTHING } else { self.data };
+    }
+
+    /// Data are referenced in a line. What repeats a store may store, too.
+    #[inline(always)]
+    fn data(&mut self, out: &mut [LineAccess], access: LineAccess, filter: Filter) {
+        let last = self.data;
+        let is_repeat = access.same_line(last)
+            & (last.is_store() | !access.is_store())
+            & last.has_room(1)
+            & (filter != Filter::Nothing);
+        self.data = select_unpredictable(is_repeat, last.repeated(1), access);
+        self.data_place = select_unpredictable(is_repeat, self.data_place, self.len);
+        self.len += usize::from(!is_repeat);
+        out[self.data_place] = self.data;
+        if filter == Filter::Adjacent && !is_repeat {
+            self.fetch = LineAccess::NOTHING;
+        }
     }
 }

@@ -19,7 +19,7 @@ use rayon::prelude::*;
 
 use crate::config::{self, ConfigError};
 use crate::designs::{DesignSpec, Setup};
-use crate::front::{Batch, Front, Image, ImageId, Mark};
+use crate::front::{Batch, Filter, Front, Image, ImageId, Mark};
 use crate::machine::{Played, Run};
 use process::{Placement, Process};
 use schedule::Schedule;
@@ -82,11 +82,15 @@ impl Sim {
             start: Arc::clone(&config.start),
             host_start: config.host_start.clone(),
         };
-        let make = |spec: &DesignSpec| spec.hardware().make(machine, &setup, spec.os());
-        let machines = designs.iter().map(make).collect::<Result<Vec<_>, _>>()?;
+        let configs = designs.iter().map(|spec| spec.machine(machine));
+        let configs = configs.collect::<Result<Vec<_>, _>>()?;
+        let make =
+            |(spec, machine): (&DesignSpec, _)| spec.hardware().make(machine, &setup, spec.os());
+        let machines = designs.iter().zip(&configs).map(make).collect::<Result<Vec<_>, _>>()?;
         let interleaves = machines.iter().any(|machine| machine.interleaves());
+        let filter = config::filter(configs.iter().chain([machine]), interleaves);
         let mut sim = Sim {
-            front: config::front(machine, interleaves),
+            front: config::front(machine, filter),
             placement: Placement::new(machine.core.count as usize),
             running: Process::new(ImageId(0), machine.page_table.levels, false),
             stream: None,
@@ -165,7 +169,7 @@ impl Sim {
         self.played = self.machines.drain(..).map(|machine| machine.played()).collect();
         self.running.image = Image::new(self.config.machine.page_table.levels);
         self.emptied = Batch::default();
-        self.front = config::front(&self.config.machine, false);
+        self.front = config::front(&self.config.machine, Filter::Nothing);
     }
 
     /// Whatever came has been played.

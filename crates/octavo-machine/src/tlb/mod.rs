@@ -154,18 +154,43 @@ impl Tlb {
         }
     }
 
-    /// The same for a level that is rarely asked for the same page soon: where it was found last is
-    /// not looked up first.
+    /// The same of a page that is not where it was before.
     #[inline(never)]
-    pub fn search(&mut self, asid: Asid, page: PageNumber, references: u32) -> Option<Held> {
+    fn search(&mut self, asid: Asid, page: PageNumber, references: u32) -> Option<Held> {
+        let (number, held, slot) = self.find(asid, page, references)?;
+        self.recent.remember(asid, page, held, (number as u8, slot));
+        if self.arrays[number].retouch_changes {
+            self.recent.used_for_now(page);
+        } else {
+            self.recent.used(page);
+        }
+        Some(held)
+    }
+
+    /// The same for a level that is rarely asked for the same page soon: where it was found is not
+    /// remembered.
+    #[inline(never)]
+    pub fn look_up_rarely(
+        &mut self,
+        asid: Asid,
+        page: PageNumber,
+        references: u32,
+    ) -> Option<Held> {
+        self.find(asid, page, references).map(|(_, held, _)| held)
+    }
+
+    /// The array in which a page is found, what it holds, and where.
+    #[inline(always)]
+    fn find(
+        &mut self,
+        asid: Asid,
+        page: PageNumber,
+        references: u32,
+    ) -> Option<(usize, Held, Slot)> {
         for number in 0..self.arrays.len() {
             if let Some((held, slot)) = self.arrays[number].look_up(asid, page) {
                 self.hits[number] += u64::from(references);
-                self.recent.remember(asid, page, held, (number as u8, slot));
-                if !self.arrays[number].retouch_changes {
-                    self.recent.used(page);
-                }
-                return Some(held);
+                return Some((number, held, slot));
             }
         }
         // The first of them misses; the others will find what is filled.

@@ -39,7 +39,9 @@ impl Tlb {
 
     /// The bits of the 32 base pages around one, if they are here.
     pub fn look_up_bitmap(&mut self, asid: Asid, page: PageNumber) -> Option<u32> {
-        self.of_bitmaps()?.look_up_bitmap(asid, page)
+        let bits = self.of_bitmaps()?.look_up_bitmap(asid, page);
+        self.recent.used_elsewhere();
+        bits
     }
 
     /// Puts the bits of the 32 base pages around one in.

@@ -89,6 +89,13 @@ impl Recent {
         self.latest[usize::from(self.found[place].group) % GROUPS] = place as u16;
     }
 
+    /// The entry in which a page was found is used, by a policy that minds when it is used again: so
+    /// none of its group is the latest.
+    #[inline(always)]
+    pub fn used_for_now(&mut self, page: PageNumber) {
+        self.latest[usize::from(self.found[Self::place(page)].group) % GROUPS] = NOWHERE;
+    }
+
     /// A page was found in an array, at a slot, whose entry is used by that.
     #[inline(always)]
     pub fn remember(

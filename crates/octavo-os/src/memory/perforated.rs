@@ -137,9 +137,7 @@ impl Memory {
         rights: Protection,
     ) -> Result<(), OutOfMemory> {
         let (region, _) = self.process(process).table.perforation(page).expect("a perforated page");
-        let place = region.frame_of(page);
-        self.map(process, page, PageSize::BASE, place, rights)?;
-        self.zeroed(place, 1);
+        self.place_at(process, page, region.frame_of(page), rights)?;
         self.patch_holes(process, &(page.raw()..page.raw() + 1));
         Ok(())
     }

@@ -106,6 +106,7 @@ impl Memory {
         let from = fitting(from, to);
         let moved = to.start.wrapping_sub(from.start);
         let mut changed = Gather::default();
+        self.move_perforated(process, &from, moved, &mut changed);
         for leaf in self.leaves(process, &from) {
             let parts = self.moved_parts(&leaf, moved);
             self.counters.splits += u64::from(parts.len() > 1);

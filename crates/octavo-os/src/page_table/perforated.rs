@@ -19,6 +19,7 @@ use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr};
 
 use super::entry::{ENTRIES, Entry};
 use super::{INDEX_BITS, Leaf, PageTable, ROOT, Step, Used, Walk, index, leaf};
+use crate::frames::{Frames, Order};
 
 /// Base pages of one bit of a filter.
 const FILTERED: usize = ENTRIES / 8;
@@ -97,6 +98,22 @@ impl PageTable {
     pub fn frames_of_copy(&self) -> u64 {
         let of_shadows = if self.format.has_perforated { self.perforations.nodes } else { 0 };
         self.nodes() + of_shadows
+    }
+
+    /// Whether the 2 MiB around a base page may become a perforated page: whether their node has a shadow
+    /// node, or can get one.
+    pub fn may_perforate(&self, page: PageNumber, frames: &Frames) -> bool {
+        let mut node = &self.nodes[ROOT as usize];
+        for level in (LEVEL + 1..=self.format.levels).rev() {
+            match node.children[index(page, level)] {
+                ROOT => {
+                    let largest = frames.buddy().largest_free_order();
+                    return self.format.has_perforated && largest > Some(Order::BASE);
+                }
+                child => node = &self.nodes[child as usize],
+            }
+        }
+        node.has_shadow
     }
 
     /// The perforated page that holds a base page: its region as a page of 2 MiB, and its holes.

@@ -10,19 +10,23 @@
 //! - Untouched pages may be holes, too: the page reserves its frames, and each is patched when it is
 //!   touched. So only what is touched takes memory, and each touch a shootdown.
 //! - What would split a huge page (a store to a shared part, other rights, an unmapped part) punches holes.
-//! - Beside the programs, pages of holes move into their places where those are free or can be vacated,
+//! - Beside the programs, base pages become huge pages or perforated ones, pages of holes move into their places where those are free or can be vacated,
 //!   and pages without holes become whole. A page with too few parts that are no holes is split.
 //!
-//! What is assumed: frames with data of processes count as such that cannot be moved.
+//! What is assumed: base pages and the pages of holes come from the end of memory, as Linux keeps what is
+//! alike together, so that they do not wear away the regions to be chosen. Frames with data of processes count as such that cannot be moved.
 
-use octavo_types::{FrameNumber, PageNumber, PageSize};
+mod regions;
+
+use octavo_types::{PageNumber, PageSize, Protection};
 use rustc_hash::FxHashMap;
 
 use super::{Fault, Policy, ReserveWhen, Thp, ThpConfig};
-use crate::frames::{Frames, Holder, Order, OutOfMemory, ReservationId};
+use crate::frames::{Holder, Order, OutOfMemory, ReservationId};
 use crate::memory::{Memory, ProcessId, around};
 use crate::page_table::Holes;
 use crate::vmas::Pages;
+use regions::{Regions, vacate_frame};
 
 /// Base pages of a page of 2 MiB.
 const PAGES: u64 = Order::HUGE.frames();
@@ -82,8 +86,7 @@ impl PerforatedConfig {
 pub struct Perforated {
     config: PerforatedConfig,
     huge: Thp,
-    /// Regions before this one have been refused since anything was freed.
-    next_region: u64,
+    regions: Regions,
     /// By process and huge page, what untouched pages are reserved by.
     reserved: FxHashMap<(ProcessId, u64), ReservationId>,
     next_scan_instructions: u64,
@@ -95,7 +98,7 @@ impl Perforated {
         Perforated {
             config,
             huge: Thp::new(config.huge),
-            next_region: 0,
+            regions: Regions::new(config),
             reserved: FxHashMap::default(),
             next_scan_instructions: config.huge.scan_every_instructions,
         }
@@ -112,20 +115,12 @@ impl Perforated {
         if memory.place_new(process, first, PageSize::HUGE, fault.vma.rights).is_ok() {
             return Some(());
         }
-        let (region, holes) = self.choose(&memory.frames)?;
-        let holes = vacate(memory, region, &holes);
-        let made = memory.perforate(process, first, region, &holes, fault.vma.rights);
-        if !made.unwrap_or(false) {
-            for at in (0..PAGES).filter(|at| !holes.contains(*at)) {
-                memory.frames.free(region.plus(at), Order::BASE);
-            }
-            return None;
-        }
+        let holes = self.regions.perforate(memory, process, first, fault.vma.rights)?;
         if self.config.hole_pages == ReserveWhen::Mapped {
             for at in (0..PAGES).filter(|at| holes.contains(*at)) {
                 let page = PageNumber::new(first.raw() + at);
                 // A page for which there is no memory is tried again when it is touched.
-                let _ = memory.place_new(process, page, PageSize::BASE, fault.vma.rights);
+                let _ = place_base(memory, process, page, fault.vma.rights);
             }
         }
         Some(())
@@ -150,36 +145,6 @@ impl Perforated {
         Some(())
     }
 
-    /// The next region that may be perforated, and what of it is held.
-    fn choose(&mut self, frames: &Frames) -> Option<(FrameNumber, Holes)> {
-        let regions = frames.shape().frames() / PAGES;
-        let most = PAGES * u64::from(self.config.max_immovable_percent);
-        while self.next_region < regions {
-            let region = FrameNumber::new(self.next_region * PAGES);
-            self.next_region += 1;
-            let mut holes = Holes::default();
-            let (mut immovable, mut free) = (Holes::default(), 0u64);
-            for at in 0..PAGES {
-                match frames.holder(region.plus(at)) {
-                    None => free += 1,
-                    Some(Holder::Foreign { movable: true }) => holes.insert(at),
-                    Some(_) => {
-                        holes.insert(at);
-                        immovable.insert(at);
-                    }
-                }
-            }
-            let is_fit = free > 0
-                && u64::from(immovable.count()) * 100 < most
-                && immovable.filter().count_ones() <= u32::from(self.config.max_filter_bits)
-                && PAGES - u64::from(immovable.count()) >= u64::from(self.config.min_parts);
-            if is_fit {
-                return Some((region, holes));
-            }
-        }
-        None
-    }
-
     /// Gives a hole that was touched a page: in its place, if that can be had.
     fn fill(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
         let Fault { process, page, .. } = *fault;
@@ -194,7 +159,7 @@ impl Perforated {
         if place.is_some_and(|at| memory.frames.allocate_at(at, Order::BASE, Holder::Data)) {
             return memory.fill_hole(process, page, fault.vma.rights);
         }
-        memory.place_new(process, page, PageSize::BASE, fault.vma.rights)
+        place_base(memory, process, page, fault.vma.rights)
     }
 
     /// Looks after all perforated pages.
@@ -239,38 +204,18 @@ impl Perforated {
     }
 }
 
-/// Takes what is free of a region, and what can be moved out of it, as data. Returns what stays.
-fn vacate(memory: &mut Memory, region: FrameNumber, held: &Holes) -> Holes {
-    for at in (0..PAGES).filter(|at| !held.contains(*at)) {
-        memory.frames.allocate_at(region.plus(at), Order::BASE, Holder::Data);
-    }
-    let mut holes = Holes::default();
-    for at in (0..PAGES).filter(|at| held.contains(*at)) {
-        match vacate_frame(memory, region.plus(at)) {
-            true => {
-                memory.frames.allocate_at(region.plus(at), Order::BASE, Holder::Data);
-            }
-            false => holes.insert(at),
-        }
-    }
-    holes
-}
-
-/// Sees to it that a frame is free, if it holds what can be moved. Whether it is.
-fn vacate_frame(memory: &mut Memory, frame: FrameNumber) -> bool {
-    let movable = Holder::Foreign { movable: true };
-    match memory.frames.holder(frame) {
-        None => true,
-        Some(holder) if holder == movable => {
-            let had = memory.frames.allocate_free(Order::BASE, movable);
-            if had.is_ok() {
-                memory.frames.free(frame, Order::BASE);
-                memory.counters.frames_compacted += 1;
-                memory.counters.bytes_copied += PageSize::BASE.bytes();
-            }
-            had.is_ok()
-        }
-        Some(_) => false,
+/// Maps a base page, in the last free frame that is in no free block of 2 MiB: regions are chosen from the
+/// other end, and stay as whole as they are.
+fn place_base(
+    memory: &mut Memory,
+    process: ProcessId,
+    page: PageNumber,
+    rights: Protection,
+) -> Result<(), OutOfMemory> {
+    let last = memory.frames.buddy().last_in_smaller(Order::HUGE);
+    match last.filter(|at| memory.frames.allocate_at(*at, Order::BASE, Holder::Data)) {
+        Some(frame) => memory.place_at(process, page, frame, rights),
+        None => memory.place_new(process, page, PageSize::BASE, rights),
     }
 }
 
@@ -293,7 +238,7 @@ impl Policy for Perforated {
 
     fn unmapped(&mut self, memory: &mut Memory, process: ProcessId, pages: &Pages) {
         self.end_reservations(memory, process, pages);
-        self.next_region = 0;
+        self.regions.restart();
     }
 
     fn moving(&mut self, memory: &mut Memory, process: ProcessId, pages: &Pages) {
@@ -306,10 +251,17 @@ impl Policy for Perforated {
             return;
         }
         self.next_scan_instructions = instructions + every;
-        self.next_region = 0;
+        self.regions.restart();
         self.scan(memory);
         if !self.config.unused_are_holes {
-            self.huge.background(memory, instructions);
+            let regions = &mut self.regions;
+            self.huge.scan(memory, instructions, |memory, process, first, vma| {
+                let is_perforated = memory.process(process).table.perforation(first).is_some();
+                let made = memory.collapse(process, first, PageSize::HUGE, vma.rights);
+                if made.is_err() && !is_perforated {
+                    regions.perforate(memory, process, first, vma.rights);
+                }
+            });
         }
     }
 }

@@ -71,25 +71,29 @@ impl Thp {
             }
     }
 
-    /// Looks at the huge page from `pages.start` on, and makes it one if it may be one.
-    fn consider(&self, memory: &mut Memory, process: ProcessId, pages: &Pages, vma: &Vma) {
+    /// Whether what is mapped in a huge page may be made one.
+    fn is_candidate(&self, memory: &Memory, process: ProcessId, pages: &Pages) -> bool {
         let leaves = memory.leaves(process, pages);
         let present = leaves.len() as u64;
         let none = pages.end - pages.start - present;
         let own = |leaf| !memory.is_shared(leaf);
-        if present == 0
-            || none > u64::from(self.config.max_ptes_none)
-            || leaves.iter().any(|leaf| leaf.size != PageSize::BASE)
-            || !leaves.iter().all(own)
-        {
-            return;
-        }
-        // Where there is no huge page left, it tries again with the next scan.
-        let first = PageNumber::new(pages.start);
-        let _ = memory.collapse(process, first, PageSize::HUGE, vma.rights);
+        present > 0
+            && none <= u64::from(self.config.max_ptes_none)
+            && leaves.iter().all(|leaf| leaf.size == PageSize::BASE)
+            && leaves.iter().all(own)
     }
 
-    fn scan(&mut self, memory: &mut Memory) {
+    /// Looks at some huge pages that may be made one, and has them made where that is due.
+    pub(super) fn scan(
+        &mut self,
+        memory: &mut Memory,
+        instructions: u64,
+        mut make: impl FnMut(&mut Memory, ProcessId, PageNumber, &Vma),
+    ) {
+        if self.config.scan_every_instructions == 0 || instructions < self.next_scan_instructions {
+            return;
+        }
+        self.next_scan_instructions = instructions + self.config.scan_every_instructions;
         let mut left = self.config.pages_to_scan;
         let live: Vec<ProcessId> = memory.live().collect();
         let begin = live.iter().position(|process| process.0 >= self.at.0).unwrap_or(0);
@@ -108,7 +112,9 @@ impl Thp {
                         self.at = (process.0, page.start);
                         return;
                     }
-                    self.consider(memory, process, &page, &vma);
+                    if self.is_candidate(memory, process, &page) {
+                        make(memory, process, PageNumber::new(page.start), &vma);
+                    }
                     left = left.saturating_sub(512);
                     page = page.end..page.end + 512;
                 }
@@ -133,9 +139,9 @@ impl Policy for Thp {
     }
 
     fn background(&mut self, memory: &mut Memory, instructions: u64) {
-        if self.config.scan_every_instructions > 0 && instructions >= self.next_scan_instructions {
-            self.next_scan_instructions = instructions + self.config.scan_every_instructions;
-            self.scan(memory);
-        }
+        self.scan(memory, instructions, |memory, process, first, vma| {
+            // Where there is no huge page left, it tries again with the next scan.
+            let _ = memory.collapse(process, first, PageSize::HUGE, vma.rights);
+        });
     }
 }

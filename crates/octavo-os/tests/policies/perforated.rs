@@ -184,3 +184,63 @@ fn stores_after_a_fork_and_unmapped_parts_punch_holes() {
     assert_eq!(os.memory().leaves(process, &(512..1024)).len(), 17);
     assert_eq!((os.memory().counters.splits, os.memory().check()), (1, Ok(())));
 }
+
+/// Pages that were there before come into the region, but for those in holes.
+#[test]
+fn base_pages_become_perforated_ones() {
+    let scan = ThpConfig { scan_every_instructions: 1, ..ThpConfig::default() };
+    let config = PerforatedConfig { huge: scan, ..PerforatedConfig::default() };
+    let (mut os, process) = fragmented(&holes(0..8, STAYS), config);
+    let protect = |os: &mut Os, bits| {
+        let range = AddrRange::new(VirtAddr::new(512 << 12), 1 << 12);
+        let protection = Protection::from_bits(bits);
+        os.event(process, &Event::Protect { range, protection }).unwrap();
+    };
+    // The mapping does not hold the huge page yet.
+    protect(&mut os, 1);
+    for at in [514, 600, 601] {
+        assert_eq!(touch(&mut os, process, at), None);
+    }
+    protect(&mut os, 3);
+    os.background(1);
+    let table = &os.memory().process(process).table;
+    let (region, holes) = table.perforation(page(512)).unwrap();
+    let lies_in_place = |at| table.leaf(page(at)).unwrap().frame == region.frame_of(page(at));
+    assert_eq!([514, 600, 601].map(lies_in_place), [false, true, true]);
+    assert_eq!((holes.count(), os.memory().counters.bytes_copied), (8, 2 * 4096));
+    assert_eq!(os.memory().check(), Ok(()));
+}
+
+/// `mremap` by whole pages moves perforated ones as they are.
+#[test]
+fn perforated_pages_move_with_their_holes() {
+    let (mut os, process) = fragmented(&holes(0..8, STAYS), PerforatedConfig::default());
+    assert_eq!(touch(&mut os, process, 512 + 3), Some(8));
+    let before = os.memory().process(process).table.perforation(page(512)).unwrap();
+    let hole = os.memory().process(process).table.leaf(page(512 + 3)).unwrap().frame;
+    let range = |at: u64| AddrRange::new(VirtAddr::new(at << 12), 512 << 12);
+    os.event(process, &Event::Remap { from: range(512), to: range(2048) }).unwrap();
+    let table = &os.memory().process(process).table;
+    let after = table.perforation(page(2048)).unwrap();
+    assert_eq!((after.0.frame, after.1), (before.0.frame, before.1));
+    assert_eq!(table.leaf(page(2048 + 3)).unwrap().frame, hole);
+    assert_eq!((table.perforation(page(512)), table.perforated_pages()), (None, 1));
+    assert_eq!(os.memory().check(), Ok(()));
+    // By parts of its size it becomes base pages.
+    os.event(process, &Event::Remap { from: range(2048), to: range(1024 + 64) }).unwrap();
+    let table = &os.memory().process(process).table;
+    assert_eq!(table.perforated_pages(), 0);
+    assert_eq!(table.leaf(page(1024 + 67)).unwrap().frame, hole);
+    assert_eq!(os.memory().check(), Ok(()));
+}
+
+/// A node and its shadow node are a block of two frames: where there is none, nothing is perforated, and
+/// nothing is moved for it.
+#[test]
+fn without_a_pair_of_frames_there_is_no_shadow_node() {
+    let (mut os, process) =
+        fragmented(&holes((0..512).step_by(2), MOVES), PerforatedConfig::default());
+    assert_eq!(touch(&mut os, process, 512), None);
+    assert_eq!(os.memory().frames.used_frames(Holder::Shadow), 0);
+    assert_eq!(os.memory().counters.frames_compacted, 0);
+}

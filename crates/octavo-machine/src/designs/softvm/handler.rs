@@ -46,21 +46,68 @@ impl Handler {
     }
 
     /// Translates an address: the UPTE is loaded by its virtual address. Where it is in no cache, the
-    /// second routine loads the root's entry and with that the UPTE, and the first goes on.
+    /// second routine loads the root's entry and with that the UPTE, and the first goes on (Figure 7).
     pub fn translate(&self, caches: &mut VirtualCaches, events: &mut Events, addr: GlobalAddr) {
         fetch(&self.of_programs, caches, events);
         let entry = space::user_entry(addr);
         if load(caches, events, entry) == Second::Misses {
             events.data_misses += 1;
             fetch(&self.of_handlers, caches, events);
-            let root = space::physical(space::root_entry(addr));
-            if load(caches, events, root) == Second::Misses {
-                events.handler_l2d_misses += 1;
-                fill(caches, DATA, root);
-            }
+            load_physical(caches, events, space::physical(space::root_entry(addr)));
             events.entry_loads += 1;
             fill(caches, DATA, entry);
         }
+    }
+
+    /// The same where the entries that are loaded have physical addresses.
+    pub fn load_all(
+        &self,
+        caches: &mut VirtualCaches,
+        events: &mut Events,
+        entries: impl IntoIterator<Item = PhysAddr>,
+    ) {
+        fetch(&self.of_programs, caches, events);
+        for entry in entries {
+            load_physical(caches, events, space::physical(entry));
+        }
+    }
+
+    /// The same by hardware, which fetches nothing: the root's entry is read from memory, and not cached
+    /// (section 3.4).
+    pub fn search(&self, caches: &mut VirtualCaches, events: &mut Events, addr: GlobalAddr) {
+        let entry = space::user_entry(addr);
+        if load(caches, events, entry) == Second::Misses {
+            events.data_misses += 1;
+            events.handler_l2d_misses += 1;
+            events.entry_loads += 1;
+            fill(caches, DATA, entry);
+        }
+    }
+
+    /// The handler of a TLB: it loads the UPTE, whose own page the TLB has, or gets by the second routine
+    /// first. What is in no cache comes from memory and raises nothing more.
+    pub fn refill(
+        &self,
+        caches: &mut VirtualCaches,
+        events: &mut Events,
+        addr: GlobalAddr,
+        is_mapped: bool,
+    ) {
+        fetch(&self.of_programs, caches, events);
+        if !is_mapped {
+            events.data_misses += 1;
+            fetch(&self.of_handlers, caches, events);
+            load_physical(caches, events, space::physical(space::root_entry(addr)));
+        }
+        load_physical(caches, events, space::user_entry(addr));
+    }
+}
+
+/// A load of the handler that memory serves where no cache does.
+fn load_physical(caches: &mut VirtualCaches, events: &mut Events, addr: GlobalAddr) {
+    if load(caches, events, addr) == Second::Misses {
+        events.handler_l2d_misses += 1;
+        fill(caches, DATA, addr);
     }
 }
 

@@ -21,13 +21,20 @@
 mod events;
 mod handler;
 mod pages;
+mod physical;
+mod rows;
 mod space;
 mod sweeps;
+mod tables;
+mod tlb;
+mod translator;
 
-use octavo_config::{IncreasedRights, MachineConfig, SoftvmConfig, WriteBackTranslation};
+use octavo_config::{
+    IncreasedRights, MachineConfig, SoftvmConfig, SoftvmCycles, WriteBackTranslation,
+};
 use octavo_hw::{Asid, First, GlobalAddr, Second, VirtualCaches};
 use octavo_os::vmas;
-use octavo_types::{FrameNumber, Instructions};
+use octavo_types::{FrameNumber, Instructions, PageSize};
 
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
@@ -37,16 +44,24 @@ use crate::front::LineAccess;
 use events::Events;
 use handler::Handler;
 use pages::{PageOf, Pages};
+pub use physical::Physical;
+use rows::Rows;
 use space::Space;
+use tables::Tables;
+use tlb::{Entry, SoftTlb};
+use translator::Translator;
+pub use translator::{Free, InCache, Software, Tlb};
 
 /// The side of data.
 const DATA: usize = 1;
 
-/// Virtual caches without a TLB.
-pub struct Softvm {
+/// Virtual caches, and what translates for them.
+pub struct Softvm<T> {
+    translator: T,
     caches: VirtualCaches,
     space: Space,
     handler: Handler,
+    tables: Tables,
     pages: Pages,
     /// What has become stale since the caches were swept last.
     stale: Vec<(Asid, vmas::Pages)>,
@@ -71,18 +86,61 @@ struct Counts {
     denied: u64,
     /// Accesses whose line had left the first level again before the program went on.
     restarts: u64,
+    /// What an access found at each level whose page the TLB had not.
+    of_tlb_misses: Rows,
 }
 
-impl Softvm {
-    /// One whose caches are empty.
+impl Softvm<Software> {
+    /// The paper's.
     pub fn new(machine: &MachineConfig, instructions: Instructions) -> Result<Self, ConfigError> {
+        Self::with(Software, machine, instructions)
+    }
+}
+
+impl Softvm<Free> {
+    /// The caches alone.
+    pub fn free(machine: &MachineConfig, instructions: Instructions) -> Result<Self, ConfigError> {
+        Self::with(Free, machine, instructions)
+    }
+}
+
+impl Softvm<InCache> {
+    /// SPUR's.
+    pub fn in_cache(
+        machine: &MachineConfig,
+        instructions: Instructions,
+    ) -> Result<Self, ConfigError> {
+        Self::with(InCache, machine, instructions)
+    }
+}
+
+impl Softvm<Tlb> {
+    /// With a TLB beside virtual caches.
+    pub fn with_tlb(
+        machine: &MachineConfig,
+        instructions: Instructions,
+    ) -> Result<Self, ConfigError> {
+        let tlb = Tlb(SoftTlb::new(machine.softvm.tlb, instructions));
+        Self::with(tlb, machine, instructions)
+    }
+}
+
+impl<T: Translator> Softvm<T> {
+    /// One whose caches are empty.
+    fn with(
+        translator: T,
+        machine: &MachineConfig,
+        instructions: Instructions,
+    ) -> Result<Self, ConfigError> {
         let virtual_caches = machine.virtual_caches();
         let caches = VirtualCaches::new(&virtual_caches, instructions)?;
         let config = machine.softvm;
         let line_bytes = machine.cache.line_bytes;
         Ok(Softvm {
+            translator,
             space: Space::new(line_bytes),
             handler: Handler::new(config.kernel.handler_instructions, caches.line_log2(0)),
+            tables: Tables::new(config.kernel.table, machine.memory.bytes / PageSize::BASE.bytes()),
             pages: Pages::default(),
             stale: Vec::new(),
             has_wider_lines: virtual_caches.l1[0].line_bytes > line_bytes,
@@ -117,7 +175,7 @@ impl Softvm {
                     self.cache_miss(env, access, addr)?;
                 }
             }
-            self.write_back();
+            self.write_back(env);
             if second != Second::Denies {
                 // The program goes on, where the handler of write-backs has left its line.
                 if let Some(line) = self.caches.probe(side, addr) {
@@ -135,9 +193,9 @@ impl Softvm {
         let (side, stores) = (access.side(), access.is_store());
         let (page, frame, may_store) = self.resolve_page(env, access)?;
         let may_store = self.claim(page, (frame, may_store), (side, stores));
-        let events = &mut self.counts.events;
-        *if side == 0 { &mut events.fetch_misses } else { &mut events.data_misses } += 1;
-        self.handler.translate(&mut self.caches, events, addr);
+        let loads = self.tables.loads(env.os().memory(), addr, page.0, frame);
+        let parts = (&mut self.caches, &self.handler, &mut self.counts.events);
+        self.translator.missed(parts, side, addr, loads);
         self.caches.load_and_map(side, addr, (frame, may_store), stores, 0);
         Some(())
     }
@@ -161,7 +219,7 @@ impl Softvm {
     ) -> Option<((PageOf, GlobalAddr), FrameNumber, bool)> {
         let page = env.page(access);
         let held = self.resolve(env, page, access)?;
-        self.sweep_stale(env);
+        self.settle(env);
         let process = env.process();
         let at = self.space.of_page(process, page);
         Some(((PageOf { process, page }, at), held.frame_of(page), held.value.is_writable()))
@@ -180,13 +238,15 @@ impl Softvm {
     }
 
     /// Dirty lines that gave way go to memory. (Instructions are never dirty.)
-    fn write_back(&mut self) {
+    fn write_back(&mut self, env: &Env) {
         while let Some(line) = self.caches.next_write_back(DATA) {
             self.counts.lines_written += 1;
             if self.config.kernel.write_back == WriteBackTranslation::Again {
-                let events = &mut self.counts.write_backs;
-                events.data_misses += 1;
-                self.handler.translate(&mut self.caches, events, line.at);
+                let page = self.space.page_of(line.at);
+                let entry = Entry::new(page, line.frame, true);
+                let loads = self.tables.loads(env.os().memory(), line.at, page, line.frame);
+                let parts = (&mut self.caches, &self.handler, &mut self.counts.write_backs);
+                self.translator.write_back(parts, line.at, entry, loads);
             }
         }
     }
@@ -207,34 +267,48 @@ impl Softvm {
                 lives.then(|| memory.process(page.process).table.leaf(page.page)).flatten()
             };
             let is_meant = |process| env.asid_of(process) == asid;
+            self.translator.forget(&range, &is_meant);
             self.pages.settle(&mut self.caches, &range, is_meant, leaf, is_lazy);
         }
         self.write_swept();
     }
 
-    /// The rest of a reference whose first part was in the same line: nothing is looked up for it.
+    /// The TLB does not have the page of an access.
     #[inline(never)]
-    fn rest_of_line(&mut self, addr: GlobalAddr, access: LineAccess) -> Option<FrameNumber> {
-        let line = self.caches.probe(access.side(), addr)?;
-        self.caches.repeat(access.side(), access.repeats());
-        Some(line.frame())
-    }
-}
-
-impl Design for Softvm {
-    const INTERLEAVES: bool = true;
-
-    /// Nothing is translated before the caches are asked: [`Softvm::access`] does it all.
-    fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
-        self.access(env, access)
+    fn refill(&mut self, env: &mut Env, access: LineAccess, addr: GlobalAddr) -> Option<()> {
+        let ((page, _), frame, may_store) = self.resolve_page(env, access)?;
+        let entry = Entry::new(page, frame, may_store);
+        let parts = (&mut self.caches, &self.handler, &mut self.counts.events);
+        self.translator.refill(parts, access.side(), addr, entry);
+        self.write_back(env);
+        Some(())
     }
 
+    /// An access whose page the TLB has not: it is refilled first.
+    #[inline(never)]
+    fn access_refilled(
+        &mut self,
+        env: &mut Env,
+        access: LineAccess,
+        addr: GlobalAddr,
+    ) -> Option<FrameNumber> {
+        self.refill(env, access, addr)?;
+        let side = access.side();
+        let before = self.counts.missed[side];
+        let frame = self.access_caches(env, access, addr)?;
+        let after = self.counts.missed[side];
+        self.counts.of_tlb_misses.add(side, before, after);
+        Some(frame)
+    }
+
+    /// An access whose page needs no look-up, or has had it.
     #[inline(always)]
-    fn access(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
-        if !self.stale.is_empty() {
-            self.sweep_stale(env);
-        }
-        let addr = self.space.of_access(env.process(), access);
+    fn access_caches(
+        &mut self,
+        env: &mut Env,
+        access: LineAccess,
+        addr: GlobalAddr,
+    ) -> Option<FrameNumber> {
         let side = access.side();
         let is_rest = access.lookups() == access.repeats();
         if self.has_wider_lines
@@ -250,15 +324,48 @@ impl Design for Softvm {
         }
     }
 
+    /// The rest of a reference whose first part was in the same line: nothing is looked up for it.
+    #[inline(never)]
+    fn rest_of_line(&mut self, addr: GlobalAddr, access: LineAccess) -> Option<FrameNumber> {
+        let line = self.caches.probe(access.side(), addr)?;
+        self.caches.repeat(access.side(), access.repeats());
+        Some(line.frame())
+    }
+}
+
+impl<T: Translator> Design for Softvm<T> {
+    const INTERLEAVES: bool = true;
+
+    /// Nothing is translated before the caches are asked: [`Softvm::access`] does it all.
+    fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
+        self.access(env, access)
+    }
+
+    #[inline(always)]
+    fn access(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
+        let addr = self.space.of_access(env.process(), access);
+        if T::LOOKS_UP && !self.translator.look_up(access.side(), addr, access.lookups()) {
+            return self.access_refilled(env, access, addr);
+        }
+        self.access_caches(env, access, addr)
+    }
+
     fn forget(&mut self, asid: Asid, pages: &vmas::Pages) {
         self.stale.push((asid, pages.clone()));
+    }
+
+    fn settle(&mut self, env: &Env) {
+        if !self.stale.is_empty() {
+            self.sweep_stale(env);
+        }
     }
 
     /// Segments tell processes apart: lines stay.
     fn flush(&mut self) {}
 
     fn tell(&self, counters: &mut Counters) {
-        let Counts { events, write_backs, lines_written, missed, denied, restarts } = &self.counts;
+        let Counts { events, write_backs, lines_written, missed, denied, restarts, of_tlb_misses } =
+            &self.counts;
         let cycles = &self.config.cycles;
         events.tell("softvm", counters);
         counters.add("softvm", "denied", *denied);
@@ -266,26 +373,39 @@ impl Design for Softvm {
         write_backs.tell("softvm.write_back", counters);
         counters.add("softvm.write_back", "lines", *lines_written);
         self.pages.sweeps.tell(counters);
-        let names = [["vcache.l1i", "vcache.l2i"], ["vcache.l1d", "vcache.l2d"]];
-        for (side, names) in names.into_iter().enumerate() {
-            for (name, level) in names.into_iter().zip(self.caches.counters(side)) {
-                Lookups { hits: level.hits, misses: level.misses }.tell(name, counters);
-                counters.add(name, "write_backs", level.write_backs);
-            }
+        self.translator.tell(counters);
+        if let Some(tlb) = self.translator.tlb() {
+            of_tlb_misses.tell(*missed, [0, 1].map(|side| tlb.lookups(side)), counters);
         }
         counters.add("softvm.segments", "reloads", self.space.reloads());
         counters.level("softvm.segments", "used", self.space.segments());
-        let beyond_l1 = missed.map(|[l1, l2]| {
-            l1 * u64::from(cycles.l2_cycles) + l2 * u64::from(cycles.memory_cycles)
-        });
+        tell_caches(&self.caches, *missed, cycles, counters);
         for (name, value) in [
-            ("cycles_handler", events.cycles(cycles)),
-            ("cycles_write_backs", write_backs.cycles(cycles)),
+            ("cycles_handler", events.cycles(cycles, T::IS_HARDWARE)),
+            ("cycles_write_backs", write_backs.cycles(cycles, T::IS_HARDWARE)),
             ("cycles_sweeps", self.pages.sweeps.cycles(cycles)),
-            ("cycles_fetches", beyond_l1[0]),
-            ("cycles_data", beyond_l1[1]),
         ] {
             counters.add("core", name, value);
         }
+    }
+}
+
+/// Adds what the caches counted, and the cycles of accesses that missed the first level, and the second.
+fn tell_caches(
+    caches: &VirtualCaches,
+    missed: [[u64; 2]; 2],
+    cycles: &SoftvmCycles,
+    counters: &mut Counters,
+) {
+    let names = [["vcache.l1i", "vcache.l2i"], ["vcache.l1d", "vcache.l2d"]];
+    for (side, names) in names.into_iter().enumerate() {
+        for (name, level) in names.into_iter().zip(caches.counters(side)) {
+            Lookups { hits: level.hits, misses: level.misses }.tell(name, counters);
+            counters.add(name, "write_backs", level.write_backs);
+        }
+    }
+    for (name, [l1, l2]) in ["cycles_fetches", "cycles_data"].into_iter().zip(missed) {
+        let beyond_l1 = l1 * u64::from(cycles.l2_cycles) + l2 * u64::from(cycles.memory_cycles);
+        counters.add("core", name, beyond_l1);
     }
 }

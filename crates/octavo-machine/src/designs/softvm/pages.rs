@@ -158,7 +158,7 @@ impl Pages {
     /// ("sweeping through the entire cache", section 3.1).
     fn change_all(&mut self, caches: &mut VirtualCaches, pages: &[(PageOf, Change)], kind: Kind) {
         let [_, entries] = caches.entries(DATA);
-        let lines = PageSize::BASE.bytes() >> caches.line_log2(DATA);
+        let lines = caches.lines_of(PageSize::BASE.bytes());
         if pages.len() as u64 * lines <= entries {
             for (page, change) in pages {
                 self.change(caches, *page, *change, kind);
@@ -169,10 +169,9 @@ impl Pages {
         self.sweeps.begin_whole(kind, caches);
         for (page, change) in pages {
             let Kept { at, sides, .. } = self.kept[page];
-            for side in (0..2).filter(|side| sides[*side] && there[*side].contains(&at)) {
-                let swept = caches.sweep(side, at, PageSize::BASE.bytes(), *change);
-                self.sweeps.add_of_whole(kind, swept);
-            }
+            let sides = (0..2).filter(|side| sides[*side] && there[*side].contains(&at));
+            let swept = sides.map(|side| caches.sweep(side, at, PageSize::BASE.bytes(), *change));
+            self.sweeps.add_of_whole(kind, swept.fold(Swept::default(), Swept::plus));
             self.changed(*page, *change);
         }
     }

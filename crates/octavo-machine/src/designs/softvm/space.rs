@@ -17,6 +17,7 @@ use octavo_os::ProcessId;
 use octavo_types::{PageNumber, PageSize, PhysAddr};
 use rustc_hash::FxHashMap;
 
+use super::pages::PageOf;
 use crate::front::LineAccess;
 
 /// The logarithm of a segment's bytes: 256 MiB.
@@ -91,8 +92,13 @@ impl Space {
     #[inline(never)]
     fn enter(&mut self, side: usize, key: Key) -> u64 {
         let register = &mut self.registers[key.0 as usize % REGISTERS];
-        self.reloads += u64::from(*register != key);
-        *register = key;
+        if *register != key {
+            self.reloads += 1;
+            let lost = std::mem::replace(register, key);
+            for recent in self.recent.iter_mut().filter(|recent| recent.0 == lost) {
+                recent.0 = NOBODY;
+            }
+        }
         let base = u64::from(self.segment(key).0) << SEGMENT_LOG2;
         self.recent[side] = (key, base);
         base
@@ -113,6 +119,18 @@ impl Space {
         let id = self.segment(Key::new(process, page.raw() >> shift));
         let offset = (page.raw() & ((1 << shift) - 1)) << PageSize::BASE.log2();
         GlobalAddr::new(u64::from(id.0) << SEGMENT_LOG2 | offset)
+    }
+
+    /// The base page of a process that has a global address.
+    pub fn page_of(&self, addr: GlobalAddr) -> PageOf {
+        let shift = SEGMENT_LOG2 - u32::from(PageSize::BASE.log2());
+        let key = self.keys[(addr.raw() >> SEGMENT_LOG2) as usize].0;
+        let segment = key & ((1 << PROCESS_SHIFT) - 1);
+        let page = addr.raw() >> PageSize::BASE.log2() & ((1 << shift) - 1);
+        PageOf {
+            process: ProcessId((key >> PROCESS_SHIFT) as u16),
+            page: PageNumber::new(segment << shift | page),
+        }
     }
 
     /// How many segments have been used.
@@ -165,6 +183,7 @@ mod tests {
         assert_eq!(addr(&mut space, one, 0x7fff_f000_0000), 0);
         let page = PageNumber::new(0x7_ffff_fffe);
         assert_eq!(space.of_page(two, page), GlobalAddr::new(0x2fff_e000));
+        assert_eq!(space.page_of(GlobalAddr::new(0x2fff_e123)), PageOf { process: two, page });
         assert_eq!(space.segments(), 3);
         // Segments of the same low four bits share a register.
         assert_eq!(space.reloads(), 4);

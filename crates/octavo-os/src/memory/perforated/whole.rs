@@ -96,6 +96,44 @@ impl Memory {
         }
     }
 
+    /// Moves the perforated pages that lie in a range by so many base pages, if that is a multiple of their
+    /// size, and there are shadow nodes at the new place. The others are left to be moved by base pages.
+    pub(in crate::memory) fn move_perforated(
+        &mut self,
+        process: ProcessId,
+        from: &Pages,
+        moved: u64,
+        changed: &mut Gather,
+    ) {
+        if !moved.is_multiple_of(base_pages(PageSize::HUGE)) {
+            return;
+        }
+        for (region, holes) in self.perforated_in(process, from) {
+            let inside = around(region.page, PageSize::HUGE);
+            if !contains(from, &inside) {
+                continue;
+            }
+            let to = |page: PageNumber| PageNumber::new(page.raw().wrapping_add(moved));
+            let leaves = self.leaves(process, &inside);
+            let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
+            let used = of.table.walk(region.page).perforated.map(|of| of.used).unwrap_or_default();
+            let lies = (region.frame, region.rights);
+            let made = of.table.perforate(to(region.page), lies, used, &holes, &mut self.frames);
+            if !made.unwrap_or(false) {
+                continue;
+            }
+            self.counters.entries_written += 2;
+            for leaf in leaves.iter().filter(|of| holes.contains(of.page.raw() - inside.start)) {
+                let used = table_used(self, process, leaf.page);
+                let there = Leaf { page: to(leaf.page), ..*leaf };
+                self.map_used(process, &there, leaf.rights, used).expect("its tables are there");
+            }
+            let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
+            of.table.unmap_perforated(region.page, &mut self.frames);
+            changed.add(inside);
+        }
+    }
+
     /// A process is about to be copied: nobody stores to the parts of a perforated page any more, each
     /// of which gets a reference more.
     pub(in crate::memory) fn share_perforated(

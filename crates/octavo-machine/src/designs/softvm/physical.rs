@@ -1,0 +1,165 @@
+//! A TLB of the MIPS' kind over physical caches: what there was before virtual ones.
+//!
+//! Everything is as over virtual caches (the same sizes, split at both levels, the same TLB and handler),
+//! but that lines are known by their physical addresses. So nothing is swept, no frame has lines at two
+//! addresses, and what is written back needs no translation. Pages of page tables are cached by addresses of
+//! their own.
+
+use octavo_config::{MachineConfig, SoftvmConfig};
+use octavo_hw::{Asid, First, GlobalAddr, Second, VirtualCaches};
+use octavo_os::vmas;
+use octavo_types::{FrameNumber, Instructions, PageSize, PhysAddr};
+
+use super::events::Events;
+use super::handler::Handler;
+use super::pages::PageOf;
+use super::rows::Rows;
+use super::space::{self, Space};
+use super::tlb::{Entry, SoftTlb};
+use super::{DATA, tell_caches};
+use crate::config::ConfigError;
+use crate::counters::Counters;
+use crate::design::Design;
+use crate::env::Env;
+use crate::front::LineAccess;
+
+/// Physical caches behind a TLB that software refills.
+pub struct Physical {
+    tlb: SoftTlb,
+    caches: VirtualCaches,
+    space: Space,
+    handler: Handler,
+    stale: Vec<(Asid, vmas::Pages)>,
+    line_log2: u32,
+    config: SoftvmConfig,
+    events: Events,
+    missed: [[u64; 2]; 2],
+    lines_written: u64,
+    of_tlb_misses: Rows,
+}
+
+impl Physical {
+    /// One that knows nothing.
+    pub fn new(machine: &MachineConfig, instructions: Instructions) -> Result<Self, ConfigError> {
+        let caches = VirtualCaches::new(&machine.virtual_caches(), instructions)?;
+        let config = machine.softvm;
+        let line_bytes = machine.cache.line_bytes;
+        Ok(Physical {
+            tlb: SoftTlb::new(config.tlb, instructions),
+            space: Space::new(line_bytes),
+            handler: Handler::new(config.kernel.handler_instructions, caches.line_log2(0)),
+            caches,
+            stale: Vec::new(),
+            line_log2: line_bytes.trailing_zeros(),
+            config,
+            events: Events::default(),
+            missed: [[0; 2]; 2],
+            lines_written: 0,
+            of_tlb_misses: Rows::default(),
+        })
+    }
+
+    /// The TLB has not the page of an access, or not for a store.
+    #[inline(never)]
+    fn refill(&mut self, env: &mut Env, access: LineAccess, addr: GlobalAddr) -> Option<Entry> {
+        let page = env.page(access);
+        let held = self.resolve(env, page, access)?;
+        self.settle(env);
+        let of = PageOf { process: env.process(), page };
+        let entry = Entry::new(of, held.frame_of(page), held.value.is_writable());
+        let parts = (&mut self.caches, &self.handler, &mut self.events);
+        self.tlb.refill(parts, access.side(), addr, entry);
+        self.write_back();
+        Some(entry)
+    }
+
+    /// The line of an access in the caches.
+    #[inline(always)]
+    fn access_caches(&mut self, access: LineAccess, addr: GlobalAddr, frame: FrameNumber) {
+        let (side, stores, repeats) = (access.side(), access.is_store(), access.repeats());
+        let offset = addr.raw() & (PageSize::BASE.bytes() - 1);
+        let line = space::physical(PhysAddr::new(frame.start().raw() | offset));
+        let is_rest = access.lookups() == access.repeats();
+        if is_rest && self.caches.line_log2(side) > self.line_log2 {
+            let is_first = offset & ((1 << self.caches.line_log2(side)) - 1) == 0;
+            if !is_first && self.caches.probe(side, line).is_some() {
+                self.caches.repeat(side, repeats);
+                return;
+            }
+        }
+        if self.caches.first(side, line, stores, repeats) == First::Misses {
+            self.beyond_first(access, line, frame);
+        }
+    }
+
+    #[inline(never)]
+    fn beyond_first(&mut self, access: LineAccess, line: GlobalAddr, frame: FrameNumber) {
+        let (side, stores, repeats) = (access.side(), access.is_store(), access.repeats());
+        self.missed[side][0] += 1;
+        if self.caches.second(side, line, stores, repeats) == Second::Misses {
+            self.missed[side][1] += 1;
+            self.caches.load_and_map(side, line, (frame, true), stores, repeats);
+        }
+        self.write_back();
+    }
+
+    fn write_back(&mut self) {
+        while self.caches.next_write_back(DATA).is_some() {
+            self.lines_written += 1;
+        }
+    }
+}
+
+impl Design for Physical {
+    const INTERLEAVES: bool = true;
+
+    /// The caches are part of it: [`Physical::access`] does it all.
+    fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
+        self.access(env, access)
+    }
+
+    #[inline(always)]
+    fn access(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
+        let addr = self.space.of_access(env.process(), access);
+        let side = access.side();
+        match self.tlb.look_up(side, addr, access.lookups()) {
+            Some(entry) if entry.may_store || !access.is_store() => {
+                self.access_caches(access, addr, entry.frame);
+                Some(entry.frame)
+            }
+            held => {
+                let entry = self.refill(env, access, addr)?;
+                let before = self.missed[side];
+                self.access_caches(access, addr, entry.frame);
+                if held.is_none() {
+                    self.of_tlb_misses.add(side, before, self.missed[side]);
+                }
+                Some(entry.frame)
+            }
+        }
+    }
+
+    fn forget(&mut self, asid: Asid, pages: &vmas::Pages) {
+        self.stale.push((asid, pages.clone()));
+    }
+
+    fn settle(&mut self, env: &Env) {
+        for (asid, range) in std::mem::take(&mut self.stale) {
+            self.tlb.forget(&range, |process| env.asid_of(process) == asid);
+        }
+    }
+
+    /// Segments tell processes apart: entries stay.
+    fn flush(&mut self) {}
+
+    fn tell(&self, counters: &mut Counters) {
+        let cycles = &self.config.cycles;
+        self.events.tell("softvm", counters);
+        counters.add("softvm.write_back", "lines", self.lines_written);
+        self.tlb.tell(counters);
+        let lookups = [0, 1].map(|side| self.tlb.lookups(side));
+        self.of_tlb_misses.tell(self.missed, lookups, counters);
+        counters.add("core", "cycles_handler", self.events.cycles(cycles, false));
+        tell_caches(&self.caches, self.missed, cycles, counters);
+    }
+}

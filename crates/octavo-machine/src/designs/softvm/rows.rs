@@ -1,0 +1,43 @@
+//! The rows of Table 1: what accesses found in the caches, and in a TLB beside them.
+
+use crate::counters::{Counters, Lookups};
+
+/// Of accesses whose page the TLB had not: those that hit the first level, the second, none; by side.
+#[derive(Default)]
+pub struct Rows([[u64; 3]; 2]);
+
+impl Rows {
+    /// One more: how many accesses of the side had missed each level before it, and after it.
+    pub fn add(&mut self, side: usize, before: [u64; 2], after: [u64; 2]) {
+        let row = if after[1] > before[1] {
+            2
+        } else if after[0] > before[0] {
+            1
+        } else {
+            0
+        };
+        self.0[side][row] += 1;
+    }
+
+    /// Adds all six rows of each side; `missed` are its accesses that missed each level, `lookups` those
+    /// of the TLB.
+    pub fn tell(&self, missed: [[u64; 2]; 2], lookups: [Lookups; 2], counters: &mut Counters) {
+        for (side, component) in ["softvm.table1.i", "softvm.table1.d"].into_iter().enumerate() {
+            let [l1, l2, memory] = self.0[side];
+            let [l1_misses, l2_misses] = missed[side];
+            let all = [
+                ("l2_hit_tlb_hit", (l1_misses - l2_misses).saturating_sub(l2)),
+                ("memory_tlb_hit", l2_misses.saturating_sub(memory)),
+                ("l1_hit_tlb_miss", l1),
+                ("l2_hit_tlb_miss", l2),
+                ("memory_tlb_miss", memory),
+            ];
+            let others: u64 = all.iter().map(|(_, times)| times).sum();
+            let Lookups { hits, misses } = lookups[side];
+            counters.add(component, "l1_hit_tlb_hit", (hits + misses).saturating_sub(others));
+            for (name, times) in all {
+                counters.add(component, name, times);
+            }
+        }
+    }
+}

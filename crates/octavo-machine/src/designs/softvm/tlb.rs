@@ -1,0 +1,137 @@
+//! A TLB of the MIPS' kind, refilled by software: what software-managed translation is compared with
+//! (section 5.1: "64 entries, a random replacement policy, and 8 slots reserved for root PTEs").
+//!
+//! It holds pages of programs, of instructions and data together, and in its reserved slots pages of the
+//! page table. A miss runs the handler of the second, whose load of the page-table entry goes to a virtual
+//! address: where no slot has that page, a second routine loads the root's entry first.
+
+use octavo_config::SoftTlbConfig;
+use octavo_hw::{Geometry, GlobalAddr, Replacement, SetArray, VirtualCaches};
+use octavo_os::vmas;
+use octavo_types::{FrameNumber, Instructions, PageSize};
+
+use super::events::Events;
+use super::handler::Handler;
+use super::pages::PageOf;
+use crate::counters::{Counters, Lookups};
+
+/// What it holds of a page.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Entry {
+    process: u16,
+    page: u64,
+    /// Its base frame.
+    pub frame: FrameNumber,
+    /// Whether stores are allowed.
+    pub may_store: bool,
+}
+
+impl Entry {
+    /// A page that lies so.
+    pub fn new(of: PageOf, frame: FrameNumber, may_store: bool) -> Self {
+        Entry { process: of.process.0, page: of.page.raw(), frame, may_store }
+    }
+
+    fn is_of(&self, is_meant: &impl Fn(PageOf) -> bool) -> bool {
+        let (process, page) = (octavo_os::ProcessId(self.process), self.page);
+        is_meant(PageOf { process, page: octavo_types::PageNumber::new(page) })
+    }
+}
+
+/// The TLB.
+pub struct SoftTlb {
+    programs: SetArray<Entry>,
+    tables: SetArray<Entry>,
+    /// By side, the page that was looked up last, where it is still there.
+    recent: [Option<(u64, Entry)>; 2],
+    lookups: [Lookups; 2],
+    of_tables: Lookups,
+}
+
+impl SoftTlb {
+    /// An empty one.
+    pub fn new(config: SoftTlbConfig, instructions: Instructions) -> Self {
+        let array = |entries: u64| {
+            let geometry = Geometry::of_entries(entries, entries).expect("entries were checked");
+            SetArray::new(geometry, Replacement::Random { seed: 0 }, instructions)
+        };
+        SoftTlb {
+            programs: array(config.entries - config.reserved),
+            tables: array(config.reserved),
+            recent: [None; 2],
+            lookups: [Lookups::default(); 2],
+            of_tables: Lookups::default(),
+        }
+    }
+
+    /// Looks the page of an address up for a side, so many times at once.
+    #[inline(always)]
+    pub fn look_up(&mut self, side: usize, addr: GlobalAddr, times: u32) -> Option<Entry> {
+        let page = addr.raw() >> PageSize::BASE.log2();
+        let found = match self.recent[side] {
+            Some((recent, entry)) if recent == page => Some(entry),
+            _ => self.search(side, page),
+        };
+        let times = u64::from(times);
+        match found {
+            Some(_) => self.lookups[side].hits += times,
+            None if times > 0 => {
+                self.lookups[side].misses += 1;
+                self.lookups[side].hits += times - 1;
+            }
+            None => {}
+        }
+        found
+    }
+
+    fn search(&mut self, side: usize, page: u64) -> Option<Entry> {
+        let found = self.programs.look_up(0, page).copied();
+        self.recent[side] = found.map(|entry| (page, entry));
+        found
+    }
+
+    /// Whether it has the page of an address; nobody counts that.
+    pub fn has(&self, addr: GlobalAddr) -> bool {
+        self.programs.probe(0, addr.raw() >> PageSize::BASE.log2()).is_some()
+    }
+
+    /// The handler of a miss: it loads the entry of a page through the caches, and puts it here.
+    pub fn refill(
+        &mut self,
+        (caches, handler, events): (&mut VirtualCaches, &Handler, &mut Events),
+        side: usize,
+        addr: GlobalAddr,
+        entry: Entry,
+    ) {
+        *if side == 0 { &mut events.fetch_misses } else { &mut events.data_misses } += 1;
+        let of_table = super::space::user_entry(addr).raw() >> PageSize::BASE.log2();
+        let is_mapped = self.tables.look_up(0, of_table).is_some();
+        self.of_tables.hits += u64::from(is_mapped);
+        self.of_tables.misses += u64::from(!is_mapped);
+        if !is_mapped {
+            self.tables.insert_missed(0, of_table, entry);
+        }
+        handler.refill(caches, events, addr, is_mapped);
+        self.programs.insert(0, addr.raw() >> PageSize::BASE.log2(), entry);
+        self.recent = [None; 2];
+    }
+
+    /// Forgets pages of programs.
+    pub fn forget(&mut self, pages: &vmas::Pages, is_meant: impl Fn(octavo_os::ProcessId) -> bool) {
+        let is_stale = |of: PageOf| is_meant(of.process) && pages.contains(&of.page.raw());
+        self.programs.invalidate_if(|_, entry| entry.is_of(&is_stale));
+        self.recent = [None; 2];
+    }
+
+    /// Adds what it counted: look-ups of programs by side, and those of handlers.
+    pub fn tell(&self, counters: &mut Counters) {
+        self.lookups[0].tell("tlb.l1i", counters);
+        self.lookups[1].tell("tlb.l1d", counters);
+        self.of_tables.tell("tlb.tables", counters);
+    }
+
+    /// Look-ups of a side.
+    pub fn lookups(&self, side: usize) -> Lookups {
+        self.lookups[side]
+    }
+}

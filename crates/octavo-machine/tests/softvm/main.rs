@@ -1,0 +1,280 @@
+//! Software-managed translation beside a naive machine whose lines have contents: processes map, share,
+//! protect, move, fork and end at random; all is counted alike, no load gives what is not there any more,
+//! and nothing that was stored is lost.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod naive;
+
+use common::{config, identity, tiny, virtual_cache};
+use naive::{Kind, Naive};
+use octavo_config::{IncreasedRights, MachineConfig, TableKind, WriteBackTranslation};
+use octavo_machine::designs::Sizes;
+use octavo_machine::{Counters, Sim};
+use octavo_os::frames::{Frames, MemoryShape, Order};
+use octavo_os::page_table::Format;
+use octavo_os::policy::by_name;
+use octavo_os::{Memory, Os, ProcessId};
+use octavo_trace::{StreamEnd, TurnConsumer, WordConsumer};
+use octavo_types::{
+    AddrRange, Consumer, Event, Instructions, Item, ItemKind, MapSource, Protection, Segment,
+    VirtAddr,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+/// Pages of code.
+const CODE: u64 = 0x40_0000;
+/// Where data lie: in two segments that share a register, and in others.
+const DATA: [u64; 4] = [0x1000_0000, 0x1_1000_0000, 0x7fff_0000_0000, 0x5555_5555_4000];
+/// The most processes that live at a time.
+const MAX_LIVE: usize = 4;
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// An instruction at so many bytes, so long, and what it does.
+    Execute(u64, u16, Vec<(Kind, u64, u16)>),
+    Event(Event),
+    Turn(Index),
+    Fork,
+    End(Index),
+}
+
+fn page() -> impl Strategy<Value = u64> {
+    (select(&DATA[..]), 0u64..6).prop_map(|(base, page)| base + (page << 12))
+}
+
+fn addr() -> impl Strategy<Value = u64> {
+    (page(), prop_oneof![(0u64..4).prop_map(|line| line * 40), 0u64..4096])
+        .prop_map(|(page, at)| page + at)
+}
+
+fn range() -> impl Strategy<Value = AddrRange> {
+    (page(), 1u64..5).prop_map(|(page, pages)| AddrRange::new(VirtAddr::new(page), pages << 12))
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let file = |path: &str, offset_bytes| MapSource::File { path: path.to_owned(), offset_bytes };
+    // Anonymous, private of a file, shared of another, shared anonymous.
+    let source = prop_oneof![
+        Just((MapSource::Anonymous, 0x22)),
+        (0u64..3).prop_map(move |page| (file("private", page << 12), 2)),
+        (0u64..3).prop_map(move |page| (file("shared", page << 12), 1)),
+        (0u64..3).prop_map(move |page| (file("shared", page << 12), 1)),
+        Just((MapSource::Shared, 1)),
+    ];
+    let protection = select(vec![1u64, 3, 3, 7]).prop_map(Protection::from_bits);
+    prop_oneof![
+        4 => (range(), source, protection.clone())
+            .prop_map(|(range, (source, flags), protection)| Event::Map { range, protection, source, flags }),
+        1 => range().prop_map(|range| Event::Unmap { range }),
+        4 => (range(), protection).prop_map(|(range, protection)| Event::Protect { range, protection }),
+        2 => (range(), page()).prop_map(|(from, page)| {
+            Event::Remap { from, to: AddrRange::new(VirtAddr::new(page), from.bytes()) }
+        }),
+        1 => range().prop_map(|range| Event::Advise { range, advice: 4 }),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let kind = select(vec![Kind::Load, Kind::Store, Kind::Store]);
+    let data = vec((kind, addr(), select(vec![1u16, 8, 8, 64, 200])), 0..4);
+    let code = prop_oneof![Just(0u64), 0u64..200, 0u64..0x3000];
+    prop_oneof![
+        40 => (code, 1u16..=15, data).prop_map(|(at, bytes, data)| Step::Execute(at, bytes, data)),
+        10 => event().prop_map(Step::Event),
+        4 => any::<Index>().prop_map(Step::Turn),
+        2 => Just(Step::Fork),
+        1 => any::<Index>().prop_map(Step::End),
+    ]
+}
+
+/// Remaps must not overlap, as `mremap` refuses it.
+fn is_sound(event: &Event) -> bool {
+    let Event::Remap { from, to } = event else { return true };
+    from.start() == to.start() || from.end() <= to.start() || to.end() <= from.start()
+}
+
+fn machine(kind: u32) -> MachineConfig {
+    let mut machine = tiny();
+    let softvm = &mut machine.softvm;
+    match kind {
+        0 => {}
+        1 => softvm.kernel.write_back = WriteBackTranslation::Kept,
+        2 => {
+            softvm.kernel.increase = IncreasedRights::Eager;
+            softvm.l2 = virtual_cache(512, 1);
+        }
+        3 => {
+            // Lines of the paper's size behind which are larger ones.
+            machine.cache.line_bytes = 16;
+            softvm.l1.ways = octavo_config::Ways::Of(2);
+            softvm.l2.line_bytes = Some(64);
+            softvm.l2.bytes = 1 << 15;
+        }
+        4 => softvm.kernel.table = TableKind::Hierarchical,
+        5 => {
+            softvm.kernel.table = TableKind::Inverted;
+            // Few anchors, so that chains have several pages.
+            machine.memory.bytes = 4 << 20;
+        }
+        _ => {
+            // The first level's lines are larger than those of accesses.
+            machine.cache.line_bytes = 16;
+            softvm.l1.line_bytes = Some(64);
+            softvm.l2.line_bytes = Some(128);
+            softvm.l2.bytes = 1 << 16;
+            softvm.kernel.handler_instructions = 23;
+        }
+    }
+    machine
+}
+
+const KINDS: u32 = 7;
+
+fn naive(config: &MachineConfig) -> Naive {
+    let shape = MemoryShape::new(config.memory.bytes >> 12, Order::LINUX).unwrap();
+    let memory = Memory::new(Frames::new(shape), &Sizes::X86.list(), Format::default());
+    let mut os = Os::new(memory, (by_name("base").unwrap().usual)().build());
+    os.spawn().unwrap();
+    Naive::new(config, os)
+}
+
+/// Returns what was counted.
+fn compare(kind: u32, steps: &[Step]) -> Result<Counters, TestCaseError> {
+    let machine = machine(kind);
+    let mut counted = Counters::default();
+    for instructions in Instructions::all() {
+        let mut config = config(machine.clone(), &["softvm"]);
+        config.instructions = instructions;
+        config.is_checked = instructions == Instructions::PORTABLE;
+        let mut sim = Sim::new(&config).unwrap();
+        let mut naive = naive(&machine);
+        // By stream, the process and the number of its next segment.
+        let mut live = vec![(0u32, ProcessId(0), 0u64)];
+        let (mut begun, mut at) = (1, 0);
+        sim.begun(&identity(0, None));
+        sim.turn(0);
+        let code = Event::Map {
+            range: AddrRange::new(VirtAddr::new(CODE), 0x4000),
+            protection: Protection::from_bits(5),
+            source: MapSource::File { path: "code".to_owned(), offset_bytes: 0 },
+            flags: 2,
+        };
+        sim.event(&code);
+        naive.event(&code);
+        let execute =
+            |sim: &mut Sim,
+             naive: &mut Naive,
+             number: &mut u64,
+             (offset, bytes, data): (u64, u16, &[(Kind, u64, u16)])| {
+                let item = |kind, size_bytes, addr| Item {
+                    kind,
+                    guarded: false,
+                    atomic: false,
+                    size_bytes,
+                    addr,
+                };
+                let fetch = VirtAddr::new(CODE + offset);
+                let mut items = vec![item(ItemKind::Fetch, bytes, fetch)];
+                naive.reference(Kind::Fetch, fetch.raw(), u64::from(bytes));
+                for (kind, addr, bytes) in data {
+                    let of = if *kind == Kind::Load { ItemKind::Load } else { ItemKind::Store };
+                    items.push(item(of, *bytes, VirtAddr::NULL));
+                    naive.reference(*kind, *addr, u64::from(*bytes));
+                }
+                let words: Vec<u64> =
+                    [*number].into_iter().chain(data.iter().map(|(_, addr, _)| *addr)).collect();
+                sim.execution(&Segment::new(items, Vec::new()).unwrap(), &words);
+                *number += 1;
+            };
+        execute(&mut sim, &mut naive, &mut live[0].2, (0, 4, &[]));
+        for step in steps {
+            match step {
+                Step::Execute(offset, bytes, data) => {
+                    execute(&mut sim, &mut naive, &mut live[at].2, (*offset, *bytes, data));
+                }
+                Step::Event(event) if is_sound(event) => {
+                    sim.event(event);
+                    naive.event(event);
+                }
+                Step::Event(_) => {}
+                Step::Turn(index) => {
+                    at = index.index(live.len());
+                    sim.turn(live[at].0);
+                }
+                Step::Fork if live.len() < MAX_LIVE => {
+                    let (stream, parent, _) = live[at];
+                    sim.begun(&identity(begun, Some(stream)));
+                    live.push((begun, naive.fork(parent), 0));
+                    begun += 1;
+                    // Its first instruction: what happens before that, its parent has told.
+                    at = live.len() - 1;
+                    sim.turn(live[at].0);
+                    naive.process = live[at].1;
+                    execute(&mut sim, &mut naive, &mut live[at].2, (0, 4, &[]));
+                }
+                Step::End(index) if live.len() > 1 => {
+                    let (stream, process, _) = live.remove(index.index(live.len()));
+                    sim.process_ended(&identity(stream, None), &StreamEnd::PLAIN);
+                    naive.end(process);
+                    at = 0;
+                    sim.turn(live[at].0);
+                }
+                Step::Fork | Step::End(_) => {}
+            }
+            naive.process = live[at].1;
+        }
+        sim.finish();
+        let ours = sim.machines()[0].counters();
+        for ((component, counter), value) in naive.counters() {
+            let got = ours.get(component, counter).unwrap_or(0);
+            prop_assert_eq!(got, value, "{} {} of kind {}", component, counter, kind);
+        }
+        prop_assert_eq!(sim.machines()[0].check(), Ok(()));
+        prop_assert_eq!(ours.get("walker", "walks"), Some(0), "nothing walks");
+        counted = ours;
+    }
+    Ok(counted)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 250, ..ProptestConfig::default() })]
+
+    #[test]
+    fn all_is_counted_as_a_naive_machine_does(steps in vec(step(), 1..150), kind in 0..KINDS) {
+        compare(kind, &steps)?;
+    }
+}
+
+/// The streams of the test above do whatever can be done.
+#[test]
+fn everything_happens() {
+    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+    let mut seen = std::collections::BTreeMap::new();
+    for number in 0..60 {
+        let steps = vec(step(), 100..150).new_tree(&mut runner).unwrap().current();
+        for (component, counter, value) in compare(number % KINDS, &steps).unwrap().iter() {
+            *seen.entry(format!("{component}.{counter}")).or_insert(0) += value;
+        }
+    }
+    let of_softvm = seen.iter().filter(|(name, _)| name.starts_with("softvm"));
+    // Rights are changed line by line at the first level only, and a line of code is never dirty.
+    let never = [
+        "softvm.lazy.whole",
+        "softvm.lazy.l1_written_back",
+        "softvm.lazy.l2_written_back",
+        "softvm.synonyms.whole",
+        "softvm.write_back.fetch_misses",
+        // The handler that runs for a write-back has just run for a miss.
+        "softvm.write_back.handler_l2i_misses",
+    ];
+    for (name, value) in of_softvm {
+        assert_eq!(*value == 0, never.contains(&name.as_str()), "{name} = {value}");
+    }
+    assert!(seen["os.copy_on_write_faults"] > 0 && seen["os.shootdowns"] > 0);
+}

@@ -1,0 +1,330 @@
+"""The study of software-managed address translation (Jacob and Mudge, HPCA 1997): what is measured.
+
+Each program is recorded once; every simulation reads that trace. Every figure of the paper's tables
+is one number here, so that the text (softvm_text) and the JSON say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from octavo.rows import Row
+from octavo.studies.base_page_size import PROGRAMS
+from octavo.studies.programs import Program, document, load_programs, record_programs
+from octavo.units import KIB
+from octavo.view import counters, main_process
+
+SCHEMA = "octavo/softvm/1"
+MACHINE = "puma"
+SOFTVM, SPUR, VIRTUAL, PHYSICAL = "softvm", "spur", "mips_virtual", "mips_physical"
+DESIGNS = (SOFTVM, SPUR, VIRTUAL, PHYSICAL)
+FEWEST_PROGRAMS = 8
+
+USUAL_INSTRUCTIONS = 50_000_000
+"""After how many a program is ended, unless it was said otherwise."""
+SWEEP_INSTRUCTIONS = 10_000_000
+"""How many of them the sweep of Figure 8 has."""
+_SWEEPS_AT_ONCE = 40
+
+EVENTS = (
+    "data_misses",
+    "fetch_misses",
+    "handler_l1d_misses",
+    "handler_l2d_misses",
+    "entry_loads",
+    "handler_l1i_misses",
+    "handler_l2i_misses",
+)
+"""The rows of Table 4, in its order: counters of the component `softvm`."""
+TABLE_1 = (
+    "l1_hit_tlb_hit",
+    "l1_hit_tlb_miss",
+    "l2_hit_tlb_hit",
+    "l2_hit_tlb_miss",
+    "memory_tlb_hit",
+    "memory_tlb_miss",
+)
+"""The rows of Table 1, in its order."""
+
+L1_SIZES = tuple(KIB << step for step in range(8))
+L2_SIZES = (512 * KIB, 1024 * KIB)
+LINES = (16, 32, 64, 128)
+
+
+@dataclass(frozen=True)
+class Organisation:
+    """Caches of Figure 8: bytes of each half."""
+
+    l1_bytes: int
+    l2_bytes: int
+    l1_line_bytes: int
+    l2_line_bytes: int
+
+    @property
+    def design(self) -> str:
+        """The design that has them."""
+        return (
+            f"{SOFTVM}:softvm.l1.bytes={self.l1_bytes}:softvm.l1.line_bytes={self.l1_line_bytes}"
+            f":softvm.l2.bytes={self.l2_bytes}:softvm.l2.line_bytes={self.l2_line_bytes}"
+        )
+
+
+def organisations() -> Iterator[Organisation]:
+    """All of Figure 8: "the L2 linesize is never less than the L1 linesize"."""
+    for l2_bytes in L2_SIZES:
+        for l1_bytes in L1_SIZES:
+            for place, l1_line in enumerate(LINES):
+                for l2_line in LINES[place:]:
+                    yield Organisation(l1_bytes, l2_bytes, l1_line, l2_line)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What each thing costs, in cycles (sections 5.2 and 5.4)."""
+
+    l2: int = 20
+    memory: int = 90
+    handler: int = 10
+    check_l1: int = 3
+    change_l1: int = 5
+    check_l2: int = 20
+    change_l2: int = 40
+
+    def of_events(self) -> tuple[int, ...]:
+        """The penalties of Table 4, in the order of EVENTS."""
+        handler, l2, memory = self.handler, self.l2, self.memory
+        return (handler, handler, l2, memory, memory, l2, memory)
+
+    def of_change(self, checked: tuple[float, float], changed: tuple[float, float]) -> float:
+        """Cycles of a change of protection: lines asked for at each level, and those that were
+        there.
+        """
+        absent = (checked[0] - changed[0], checked[1] - changed[1])
+        return (
+            changed[0] * self.change_l1
+            + absent[0] * self.check_l1
+            + changed[1] * self.change_l2
+            + absent[1] * self.check_l2
+        )
+
+
+COSTS = Costs()
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What one design did with one program: cycles of each part, and counters by name."""
+
+    handler_cycles: int
+    write_back_cycles: int
+    sweep_cycles: int
+    counts: dict[str, int]
+
+    @property
+    def translation_cycles(self) -> int:
+        """All of it."""
+        return self.handler_cycles + self.write_back_cycles + self.sweep_cycles
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one program did."""
+
+    program: str
+    instructions: int
+    designs: dict[str, Counted]
+    sweep_instructions: int
+    sweep: tuple[tuple[Organisation, float], ...]
+    """CPI of translation, without write-backs, by organisation (Figure 8)."""
+
+    def cpi(self, design: str) -> float:
+        """Table 3: cycles of handlers for each instruction."""
+        return self.designs[design].handler_cycles / self.instructions
+
+    def cpi_with_write_backs(self, design: str) -> float:
+        """The same with what translating write-backs costs (section 5.3)."""
+        of = self.designs[design]
+        return (of.handler_cycles + of.write_back_cycles) / self.instructions
+
+    @property
+    def frequencies(self) -> tuple[float, ...]:
+        """Of the rows of Table 4, for each instruction."""
+        counts = self.designs[SOFTVM].counts
+        return tuple(counts[f"softvm.{name}"] / self.instructions for name in EVENTS)
+
+    @property
+    def dirty_share(self) -> float | None:
+        """Lines that had to be written back, of the misses of programs that brought a line."""
+        counts = self.designs[SOFTVM].counts
+        nested = counts["softvm.entry_loads"]
+        misses = counts["softvm.data_misses"] + counts["softvm.fetch_misses"] - nested
+        return counts["softvm.write_back.lines"] / misses if misses else None
+
+    @property
+    def changes_per_million(self) -> float:
+        """Pages whose protection was changed in the caches, per million instructions (Table 5)."""
+        return self.designs[SOFTVM].counts["softvm.protection.pages"] * 1e6 / self.instructions
+
+    @property
+    def cycles_per_change(self) -> float | None:
+        """What such a change cost; None where there was none."""
+        counts = self.designs[SOFTVM].counts
+        pages = counts["softvm.protection.pages"]
+        if not pages:
+            return None
+
+        def of(what: str) -> tuple[int, int]:
+            one, two = (counts[f"softvm.protection.l{level}_{what}"] for level in (1, 2))
+            return one, two
+
+        return COSTS.of_change(of("checked"), of("changed")) / pages
+
+    def table_1(self, side: str) -> dict[str, float]:
+        """The rows of Table 1 of a side (`i`, `d`), as shares."""
+        counts = self.designs[VIRTUAL].counts
+        rows = {name: counts[f"softvm.table1.{side}.{name}"] for name in TABLE_1}
+        total = sum(rows.values())
+        return {name: value / total if total else 0.0 for name, value in rows.items()}
+
+    def least(self) -> tuple[Organisation, float] | None:
+        """The organisation with the least overhead."""
+        return min(self.sweep, key=lambda of: of[1], default=None)
+
+    def record(self) -> dict[str, Any]:
+        """Plain data: what was counted, and what is told of it."""
+        return {
+            **asdict(self),
+            "cpi": {name: self.cpi(name) for name in self.designs},
+            "cpi_with_write_backs": {
+                name: self.cpi_with_write_backs(name) for name in self.designs
+            },
+            "frequencies": dict(zip(EVENTS, self.frequencies, strict=True)),
+            "dirty_share": self.dirty_share,
+            "changes_per_million": self.changes_per_million,
+            "cycles_per_change": self.cycles_per_change,
+            "table_1": {side: self.table_1(side) for side in ("i", "d")},
+        }
+
+    def flat(self) -> dict[str, Any]:
+        """One flat record, without the sweep."""
+        told: dict[str, Any] = {"program": self.program, "instructions": self.instructions}
+        for name in self.designs:
+            told[f"cpi.{name}"] = self.cpi(name)
+            told[f"cpi_with_write_backs.{name}"] = self.cpi_with_write_backs(name)
+        told.update(zip((f"frequency.{name}" for name in EVENTS), self.frequencies, strict=True))
+        told["dirty_share"] = self.dirty_share
+        told["changes_per_million"] = self.changes_per_million
+        return told
+
+
+@dataclass(frozen=True)
+class Study:
+    """All measurements, the least overhead first, and what was left out and why."""
+
+    measurements: tuple[Measurement, ...]
+    skipped: dict[str, str]
+    max_instructions: int
+
+    @property
+    def average_cpi(self) -> float | None:
+        """Weighted by instructions, as the paper's."""
+        return self._average(lambda m: m.cpi(SOFTVM))
+
+    @property
+    def average_cpi_with_write_backs(self) -> float | None:
+        """The same with write-backs."""
+        return self._average(lambda m: m.cpi_with_write_backs(SOFTVM))
+
+    def _average(self, cpi: Callable[[Measurement], float]) -> float | None:
+        instructions = sum(m.instructions for m in self.measurements)
+        if not instructions:
+            return None
+        return sum(cpi(m) * m.instructions for m in self.measurements) / instructions
+
+
+def run_study(
+    on_program: Callable[[str], None],
+    max_instructions: int | None = None,
+    *,
+    chosen: Sequence[Program] | None = None,
+    sweep: Sequence[Organisation] | None = None,
+) -> Study:
+    """Runs every program that is installed; `on_program` hears the name of each as it starts. Each
+    ends after `max_instructions`.
+    """
+    programs = load_programs(PROGRAMS) if chosen is None else list(chosen)
+    limit = USUAL_INSTRUCTIONS if max_instructions is None else max_instructions
+    swept = tuple(organisations()) if sweep is None else tuple(sweep)
+    measurements, skipped = [], {}
+    for program, trace in record_programs(programs, on_program, limit):
+        done = trace if isinstance(trace, str) else _measured(program, trace, swept)
+        if isinstance(done, str):
+            skipped[program.name] = done
+        else:
+            measurements.append(done)
+    ordered = sorted(measurements, key=lambda measured: measured.cpi(SOFTVM))
+    return Study(tuple(ordered), skipped, limit)
+
+
+def _measured(program: Program, trace: Path, swept: Sequence[Organisation]) -> Measurement | str:
+    """All passes over one trace, or why there can be none."""
+    simulate = ["sim", "--machine", MACHINE]
+    whole = document([*simulate, "--design", ",".join(DESIGNS), str(trace)], trace.parent)
+    if isinstance(whole, str):
+        return whole
+    short = [*simulate, "--max-instructions", str(SWEEP_INSTRUCTIONS)]
+    passes = []
+    for first in range(0, len(swept), _SWEEPS_AT_ONCE):
+        some = swept[first : first + _SWEEPS_AT_ONCE]
+        designs = ",".join(of.design for of in some)
+        told = document([*short, "--design", designs, str(trace)], trace.parent)
+        if isinstance(told, str):
+            return told
+        passes.append((some, told))
+    return measure(program.name, whole, passes)
+
+
+def measure(
+    program: str,
+    whole: dict[str, Any],
+    passes: Sequence[tuple[Sequence[Organisation], dict[str, Any]]],
+) -> Measurement:
+    """The figures of one program from the documents of its passes."""
+    rows = main_process(whole["rows"])
+    sweep, sweep_instructions = [], 0
+    for some, told in passes:
+        of_pass = main_process(told["rows"])
+        sweep_instructions = _instructions(of_pass)
+        for organisation in some:
+            cycles = _counted(of_pass, organisation.design).handler_cycles
+            sweep.append((organisation, cycles / sweep_instructions))
+    return Measurement(
+        program=program,
+        instructions=_instructions(rows),
+        designs={name: _counted(rows, name) for name in DESIGNS},
+        sweep_instructions=sweep_instructions,
+        sweep=tuple(sweep),
+    )
+
+
+def _instructions(rows: Sequence[Row]) -> int:
+    return int(counters(rows)["instructions"])
+
+
+def _counted(rows: Sequence[Row], design: str) -> Counted:
+    counts = {
+        f"{row['component']}.{row['counter']}": int(row["value"])
+        for row in rows
+        if row.get("design") == design
+        and "interval" not in row
+        and row["component"].split(".")[0] in ("softvm", "vcache", "core", "tlb")
+    }
+    return Counted(
+        handler_cycles=counts["core.cycles_handler"],
+        write_back_cycles=counts.get("core.cycles_write_backs", 0),
+        sweep_cycles=counts.get("core.cycles_sweeps", 0),
+        counts=counts,
+    )

@@ -1,0 +1,72 @@
+"""The figure of the study of software-managed translation: 8 of the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+
+from octavo.report.look import UNORDERED, Spec, Values, finished, inline, size_axis, wide_legend
+from octavo.studies.softvm import L1_SIZES, SOFTVM, Measurement, Study
+from octavo.units import KIB, format_bytes
+
+_WIDTH, _HEIGHT = 300, 260
+_WORST = 2
+"""The paper shows "the two worst-performing benchmarks"."""
+
+
+def figures_of(study: Study) -> dict[str, Spec]:
+    """Every figure, by the name of its file; none where nothing was swept."""
+    swept = [m for m in study.measurements if m.sweep]
+    worst = sorted(swept, key=lambda m: m.cpi(SOFTVM), reverse=True)[:_WORST]
+    return {"figure-8": _organisations(worst)} if worst else {}
+
+
+def _organisations(measured: Sequence[Measurement]) -> Spec:
+    """CPI over the size of L1, a line for each pair of line sizes."""
+    pairs = sorted({(of.l1_line_bytes, of.l2_line_bytes) for m in measured for of, _ in m.sweep})
+    names = [_pair(*pair) for pair in pairs]
+    values: Values = [
+        {
+            "panel": f"{m.program}, L2 {of.l2_bytes // KIB} KiB",
+            "l1": of.l1_bytes,
+            "lines": _pair(of.l1_line_bytes, of.l2_line_bytes),
+            "cpi": cpi,
+        }
+        for m in measured
+        for of, cpi in m.sweep
+        if cpi > 0
+    ]
+    colours = [UNORDERED[number % len(UNORDERED)] for number in range(len(names))]
+    chart = (
+        inline(values)
+        .mark_line(strokeWidth=1.4, point={"size": 25, "filled": True})
+        .encode(
+            x=alt.X(
+                "l1:Q",
+                title="L1, each half",
+                scale=alt.Scale(type="log", base=2, nice=False, padding=12),
+                axis=size_axis([(size, format_bytes(size)) for size in L1_SIZES[::2]]),
+            ),
+            y=alt.Y(
+                "cpi:Q",
+                title="translation, cycles per instruction",
+                scale=alt.Scale(type="log", base=10, nice=False, padding=8),
+                axis=alt.Axis(format=".2~g", tickCount=5),
+            ),
+            color=alt.Color(
+                "lines:N",
+                title="line of L1, of L2",
+                sort=None,
+                scale=alt.Scale(domain=names, range=colours),
+                legend=wide_legend("line of L1, of L2"),
+            ),
+            facet=alt.Facet("panel:N", columns=2, title=None),
+        )
+        .properties(width=_WIDTH, height=_HEIGHT)
+    )
+    return finished(chart)
+
+
+def _pair(l1_line_bytes: int, l2_line_bytes: int) -> str:
+    return f"{l1_line_bytes} B, {l2_line_bytes} B"

@@ -1,0 +1,269 @@
+"""The study of software-managed translation as people read it, and as one document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from octavo.studies import softvm_paper as paper
+from octavo.studies.markdown import table
+from octavo.studies.programs import extent_note
+from octavo.studies.softvm import (
+    COSTS,
+    DESIGNS,
+    EVENTS,
+    FEWEST_PROGRAMS,
+    L1_SIZES,
+    L2_SIZES,
+    SCHEMA,
+    SOFTVM,
+    SWEEP_INSTRUCTIONS,
+    TABLE_1,
+    Measurement,
+    Study,
+)
+from octavo.studies.softvm_claims import CLAIMS
+from octavo.units import KIB, format_count
+
+_EVENT_NAMES = (
+    "L2 D-cache miss",
+    "L2 I-cache miss",
+    "handler L1 D-miss",
+    "handler L2 D-miss",
+    "handler loads UPTE",
+    "handler L1 I-miss",
+    "handler L2 I-miss",
+)
+_ROW_NAMES = {
+    "l1_hit_tlb_hit": "L1 hit, TLB hit",
+    "l1_hit_tlb_miss": "L1 hit, TLB miss",
+    "l2_hit_tlb_hit": "L1 miss, L2 hit, TLB hit",
+    "l2_hit_tlb_miss": "L1 miss, L2 hit, TLB miss",
+    "memory_tlb_hit": "L1 miss, L2 miss, TLB hit",
+    "memory_tlb_miss": "L1 miss, L2 miss, TLB miss",
+}
+
+
+def to_markdown(study: Study) -> str:
+    """The whole page."""
+    parts = [
+        _head(study),
+        _table_1(study),
+        _table_3(study),
+        _table_4(study),
+        _table_5(study),
+        _figure_8(study),
+        _claims(study),
+        _notes(study),
+    ]
+    return "\n".join("\n".join(part) + "\n" for part in parts)
+
+
+def to_document(study: Study) -> dict[str, Any]:
+    """Every number."""
+    return {
+        "schema": SCHEMA,
+        "max_instructions": study.max_instructions,
+        "average_cpi": study.average_cpi,
+        "average_cpi_with_write_backs": study.average_cpi_with_write_backs,
+        "paper": {
+            "table_3": paper.TABLE_3,
+            "table_4": {
+                "frequencies": [float(of) for of in paper.TABLE_4],
+                "overheads": [float(of) for of in paper.overheads()],
+                "total": float(paper.total()),
+            },
+            "cycles_per_change": paper.cycles_per_change(),
+        },
+        "claims": [
+            {
+                "where": claim.where,
+                "paper": claim.paper,
+                "ours": None if found is None else found.ours,
+                "agrees": None if found is None else found.agrees,
+            }
+            for claim, found in ((claim, claim.find(study)) for claim in CLAIMS)
+        ],
+        "programs": [measured.record() for measured in study.measurements],
+        "skipped": study.skipped,
+    }
+
+
+def _head(study: Study) -> Iterator[str]:
+    yield "# Software-managed address translation, on programs of today"
+    yield ""
+    yield (
+        "Jacob and Mudge, HPCA 1997: no TLB, but virtual caches, and a handler in software for "
+        "what "
+        "misses them. 8K/8K direct-mapped L1, 512K/512K L2, lines of 16 bytes, where nothing else "
+        "is "
+        "said. Below each table stands what the paper has."
+    )
+    yield ""
+    yield from extent_note(study.max_instructions)
+
+
+def _table_1(study: Study) -> Iterator[str]:
+    yield "## Table 1: what accesses find"
+    yield ""
+    sides = ("i", "d")
+    for side, name in zip(sides, ("I-side", "D-side"), strict=True):
+        body = []
+        for measured in study.measurements:
+            rows = measured.table_1(side)
+            body.append([measured.program, *(_percent(rows[row]) for row in TABLE_1)])
+        body.append(["paper", *paper.TABLE_1[side]])
+        yield from table([name, *_ROW_NAMES.values()], body)
+        yield ""
+    yield (
+        "With a TLB, every row whose TLB misses refills it; with software-managed translation, "
+        "the last "
+        "two read the page table."
+    )
+
+
+def _table_3(study: Study) -> Iterator[str]:
+    yield "## Tables 2 and 3: overhead, in cycles per instruction"
+    yield ""
+    head = ["program", "instructions", *DESIGNS, "softvm, with write-backs", "dirty"]
+    body = [
+        [
+            measured.program,
+            format_count(measured.instructions),
+            *(f"{measured.cpi(name):.4f}" for name in DESIGNS),
+            f"{measured.cpi_with_write_backs(SOFTVM):.4f}",
+            "" if measured.dirty_share is None else f"{measured.dirty_share:.0%}",
+        ]
+        for measured in study.measurements
+    ]
+    if study.average_cpi is not None and study.average_cpi_with_write_backs is not None:
+        blanks = [""] * (len(DESIGNS) - 1)
+        average = [f"{study.average_cpi:.4f}", *blanks]
+        ours = f"{study.average_cpi_with_write_backs:.4f}"
+        body.append(["weighted average", "", *average, ours, ""])
+    yield from table(head, body)
+    yield ""
+    of_paper = ", ".join(f"{name} {cpi:.3f}" for name, cpi in paper.TABLE_3.items())
+    yield (
+        f"The paper's Table 3: {of_paper}; weighted average {paper.AVERAGE_CPI:.3f}, and "
+        f"{paper.AVERAGE_CPI_WITH_WRITE_BACKS:.3f} with write-backs, if half of the lines are "
+        f"dirty. "
+        "`dirty`: lines written back for each that a miss brought."
+    )
+    yield ""
+    quoted = ", ".join(f"{name} {cpi} ({share})" for name, (share, cpi) in paper.TABLE_2.items())
+    yield (
+        f"Table 2, quoted: the TLB's CPI (and share of the run time) of operating systems on "
+        f"DECstations: "
+        f"{quoted}."
+    )
+
+
+def _table_4(study: Study) -> Iterator[str]:
+    yield "## Table 4: where it goes, per 1000 instructions"
+    yield ""
+    body = [
+        [m.program, *(f"{1000 * of:.3f}" for of in m.frequencies), f"{m.cpi(SOFTVM):.6f}"]
+        for m in study.measurements
+    ]
+    body.append(
+        ["paper: gcc", *(f"{float(1000 * of):.3f}" for of in paper.TABLE_4), f"{_total():.6f}"]
+    )
+    body.append(["cycles of each", *map(str, COSTS.of_events()), ""])
+    body.append(["paper: gcc, CPI", *(f"{float(of):.6f}" for of in paper.overheads()), ""])
+    yield from table(["program", *_EVENT_NAMES, "CPI"], body)
+
+
+def _total() -> float:
+    return float(paper.total())
+
+
+def _table_5(study: Study) -> Iterator[str]:
+    yield "## Table 5: changes of protection"
+    yield ""
+    formula = paper.cycles_per_change()
+    body = [
+        [
+            m.program,
+            f"{m.changes_per_million:.2f}",
+            "" if m.cycles_per_change is None else f"{m.cycles_per_change:.0f}",
+            f"{m.designs[SOFTVM].sweep_cycles / m.instructions:.5f}",
+            f"{m.changes_per_million * formula / 1e6:.5f}",
+        ]
+        for m in study.measurements
+    ]
+    for name, rate in paper.TABLE_5.items():
+        cpi = f"{float(paper.protection_cpi(rate)):.3f}"
+        body.append([f"paper: {name}", f"{float(rate):.1f}", str(formula), "", cpi])
+    head = ["program", "per million instructions", "cycles each", "all sweeps, CPI", "formula, CPI"]
+    yield from table(head, body)
+    yield ""
+    yield (
+        f"The formula: {formula} cycles a change, of 256 lines at each level 10 and 50 being "
+        f"there. Ours: "
+        "what the caches held. `all sweeps` has those for pages that were unmapped or moved, for "
+        "synonyms "
+        "and for single lines, too."
+    )
+
+
+def _figure_8(study: Study) -> Iterator[str]:
+    count = max((len(m.sweep) for m in study.measurements), default=0)
+    yield f"## Figure 8: {count} organisations"
+    yield ""
+    yield (
+        f"CPI of the first {format_count(SWEEP_INSTRUCTIONS)} instructions at most; of each size "
+        f"of L1 and "
+        "L2 the least and the most of all line sizes."
+    )
+    yield ""
+    head = ["program", "L2", *(f"{size // KIB}K" for size in L1_SIZES)]
+    body = []
+    for measured in study.measurements:
+        for l2_bytes in L2_SIZES:
+            cells = [_range_of(measured, l1_bytes, l2_bytes) for l1_bytes in L1_SIZES]
+            if any(cells):
+                body.append([measured.program, f"{l2_bytes // KIB}K", *cells])
+    yield from table(head, body)
+
+
+def _range_of(measured: Measurement, l1_bytes: int, l2_bytes: int) -> str:
+    some = [
+        cpi for of, cpi in measured.sweep if of.l1_bytes == l1_bytes and of.l2_bytes == l2_bytes
+    ]
+    return f"{min(some):.3f}-{max(some):.3f}" if some else ""
+
+
+def _claims(study: Study) -> Iterator[str]:
+    yield "## What the paper says"
+    yield ""
+    for number, claim in enumerate(CLAIMS, start=1):
+        found = claim.find(study)
+        yield f"{number}. {claim.where[0].upper()}{claim.where[1:]}: {claim.paper}."
+        if found is None:
+            yield "   Here: no program can tell."
+            continue
+        verdict = "Agrees" if found.agrees else "Differs"
+        yield f"   Here: {found.ours}. **{verdict}** ({claim.line})."
+        if not found.agrees and claim.why:
+            yield f"   Why it may: {claim.why}."
+
+
+def _notes(study: Study) -> Sequence[str]:
+    lines = [
+        "The paper ran SPEC95's integer programs to their ends on a PowerPC. These here are what "
+        "a machine "
+        "of today has, their inputs made by Octavo, ended early, and begun with empty caches."
+    ]
+    lines += [f"Left out: {name} ({why})." for name, why in study.skipped.items()]
+    if len(study.measurements) < FEWEST_PROGRAMS:
+        ran = len(study.measurements)
+        lines.append(f"Only {ran} programs ran; the study wants {FEWEST_PROGRAMS}.")
+    return lines
+
+
+def _percent(share: float) -> str:
+    return f"{share:.4%}" if share < 0.001 else f"{share:.2%}"
+
+
+assert len(_EVENT_NAMES) == len(EVENTS)

@@ -1,0 +1,129 @@
+"""The study of software-managed translation: the paper's sums, and figures from the right rows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from octavo.cli import app
+from octavo.report.figures import figure_files
+from octavo.studies import softvm_paper as paper
+from octavo.studies.softvm import (
+    COSTS,
+    DESIGNS,
+    EVENTS,
+    MACHINE,
+    SOFTVM,
+    TABLE_1,
+    Measurement,
+    Organisation,
+    Study,
+    measure,
+    organisations,
+)
+from octavo.studies.softvm_claims import CLAIMS
+from octavo.studies.softvm_figures import figures_of
+from octavo.studies.softvm_text import to_document, to_markdown
+
+TRACE = "synth:gups?table=2MiB&updates=20k"
+SWEPT = (
+    Organisation(1024, 512 << 10, 16, 16),
+    Organisation(128 << 10, 512 << 10, 16, 16),
+    Organisation(1024, 1 << 20, 16, 16),
+    Organisation(1024, 512 << 10, 16, 128),
+)
+
+
+def simulated(*designs: str) -> dict[str, Any]:
+    arguments = ["sim", "-q", "--machine", MACHINE, "--design", ",".join(designs), "--json", "-"]
+    done = CliRunner().invoke(app, [*arguments, TRACE])
+    assert done.exit_code == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+@pytest.fixture(scope="module")
+def measured() -> Measurement:
+    swept = simulated(*(of.design for of in SWEPT))
+    return measure("prog", simulated(*DESIGNS), [(SWEPT, swept)])
+
+
+def test_the_cost_model_gives_each_row_of_table_4() -> None:
+    shown = ["0.006970", "0.047560", "0.011920", "0.002880", "0.004770", "0.019700", "0.003150"]
+    assert list(paper.overheads()) == [Fraction(of) for of in shown]
+    assert paper.total() == Fraction("0.096950")
+
+
+def test_a_change_of_protection_costs_what_section_5_4_says() -> None:
+    assert paper.cycles_per_change() == 6908 == 10 * 5 + 246 * 3 + 50 * 40 + 206 * 20
+    least, most = (float(paper.protection_cpi(Fraction(of))) for of in ("2.8", "23.8"))
+    assert (round(least, 3), round(most, 3)) == (0.019, 0.164)
+
+
+def test_the_costs_are_the_machine_s() -> None:
+    configuration = simulated(SOFTVM)["run"]["configuration"]
+    assert "cycles" not in configuration["machine"].get("softvm", {}), "they are the usual ones"
+    # As the table of the machine's keys has them.
+    assert (COSTS.handler, COSTS.l2, COSTS.memory) == (10, 20, 90)
+
+
+def test_there_are_160_organisations() -> None:
+    every = list(organisations())
+    assert len(every) == len(set(every)) == 160
+    assert all(of.l2_line_bytes >= of.l1_line_bytes for of in every)
+
+
+def test_the_figures_come_from_their_rows(measured: Measurement) -> None:
+    counts = measured.designs[SOFTVM].counts
+    cycles = sum(
+        counts[f"softvm.{name}"] * each
+        for name, each in zip(EVENTS, COSTS.of_events(), strict=True)
+    )
+    assert measured.designs[SOFTVM].handler_cycles == cycles > 0
+    assert measured.cpi(SOFTVM) == cycles / measured.instructions
+    assert measured.cpi_with_write_backs(SOFTVM) > measured.cpi(SOFTVM)
+    for side in ("i", "d"):
+        assert sum(measured.table_1(side).values()) == pytest.approx(1)
+        assert set(measured.table_1(side)) == set(TABLE_1)
+    by = dict(measured.sweep)
+    assert by[SWEPT[1]] < by[SWEPT[0]], "a larger first level holds more of the page table"
+    assert by[SWEPT[2]] < by[SWEPT[0]], "a larger second level holds more of everything"
+    # What a design has for itself is what a machine would give it.
+    other = "softvm:softvm.l1.bytes=1KiB"
+    alone = simulated(other)["rows"]
+    own = {row["counter"]: row["value"] for row in alone if row["component"] == "softvm"}
+    swept = simulated(SWEPT[0].design)["rows"]
+    assert own == {row["counter"]: row["value"] for row in swept if row["component"] == "softvm"}
+
+
+def test_the_page_says_it_all(measured: Measurement) -> None:
+    study = Study((measured,), {"cc1": "not installed"}, 10**6)
+    page = to_markdown(study)
+    for words in ("0.096950", "6908", "Ultrix 0.042", "Left out: cc1", "Only 1 programs ran"):
+        assert words in page, words
+    document = to_document(study)
+    assert json.loads(json.dumps(document))["paper"]["cycles_per_change"] == 6908
+    assert len(document["claims"]) == len(CLAIMS)
+    assert figure_files(figures_of(study), ["svg"])
+    assert "no program can tell" in to_markdown(Study((), {}, 10**6))
+
+
+def test_claims_can_agree_and_differ(measured: Measurement) -> None:
+    found = {claim.where: claim.find for claim in CLAIMS}
+    slow = replace(
+        measured.designs[SOFTVM], handler_cycles=measured.designs[SOFTVM].handler_cycles * 1000
+    )
+    fast = replace(slow, handler_cycles=round(0.033 * measured.instructions))
+
+    def average(of: Any) -> bool:
+        one = replace(measured, designs={**measured.designs, SOFTVM: of})
+        told = found["table 3"](Study((one,), {}, 1))
+        assert told is not None
+        return told.agrees
+
+    assert (average(fast), average(slow)) == (True, False)
