@@ -98,6 +98,16 @@ def _tailored_page_sizes(wanted: Wanted) -> Reproduced:
     return Reproduced(to_markdown(study), to_document(study), records, figures_of(study))
 
 
+def _softvm(wanted: Wanted) -> Reproduced:
+    from octavo.studies.softvm import run_study
+    from octavo.studies.softvm_figures import figures_of
+    from octavo.studies.softvm_text import to_document, to_markdown
+
+    study = run_study(wanted.on_program, wanted.max_instructions)
+    records = [measured.flat() for measured in study.measurements]
+    return Reproduced(to_markdown(study), to_document(study), records, figures_of(study))
+
+
 def _perforated_pages(wanted: Wanted) -> Reproduced:
     from octavo.studies.perforated_figures import figures_of
     from octavo.studies.perforated_pages import run_study
@@ -113,23 +123,13 @@ def _perforated_pages(wanted: Wanted) -> Reproduced:
     )
 
 
-def _softvm(wanted: Wanted) -> Reproduced:
-    from octavo.studies.softvm import run_study
-    from octavo.studies.softvm_figures import figures_of
-    from octavo.studies.softvm_text import to_document, to_markdown
-
-    study = run_study(wanted.on_program, wanted.max_instructions)
-    records = [measured.flat() for measured in study.measurements]
-    return Reproduced(to_markdown(study), to_document(study), records, figures_of(study))
-
-
 _TAILORED = "tailored-page-sizes"
 STUDIES = {
     "base-page-size": _base_page_size,
     "two-page-sizes": _two_page_sizes,
     _TAILORED: _tailored_page_sizes,
-    "perforated-pages": _perforated_pages,
     "softvm": _softvm,
+    "perforated-pages": _perforated_pages,
 }
 
 
