@@ -35,7 +35,7 @@ _ADDED = (
     "the paper's core is out of order and overlaps cache misses, but not walks; here cycles are "
     "added up, so that the data's own misses, which no page size saves, weigh more"
 )
-_OTHER_PROGRAMS = "these are other programs, of other sizes"
+_OTHER_PROGRAMS = "these are other programs, of other sizes, and cycles are added up"
 _SMALL = "the server is smaller than the paper's, and its second-level TLB is, too"
 _LOCALITY = (
     "all that a look-up of the stream touches beside the value is three words and a bucket; what "
