@@ -306,6 +306,19 @@ def test_memory_has_as_many_regions_of_each_kind(fraction: float, layout: Any) -
     assert 100 * fraction < int(match[1]) < 100 * dense_fraction(fraction)
 
 
+def test_a_program_that_fills_region_after_region_gets_its_portion() -> None:
+    """Even where pages of holes lie in regions that were to be perforated."""
+    of = Fragments(0.5, 0.25, "clustered")
+    settings = fragmented(of, 16, 100, has_spare=True)
+    trace = f"synth:sequential?table={16 * REGION}&base=0x1000000000&access=64&references=600k"
+    design = f"{PERFORATED}:{always(of)}:min_parts=0"
+    result = sim(trace, MACHINE, [BASELINE, design], settings=settings)
+    large, one = result.total
+    assert large.count("os.pages.2MiB", "mapped") == 8
+    assert one.count("os.pages.2MiB", "mapped") == pytest.approx(8, abs=1)
+    assert one.count("os.pages.perforated", "mapped") == pytest.approx(8, abs=1)
+
+
 def test_of_some_regions_base_pages_alone() -> None:
     made = machine(MACHINE, fragmented(OBSERVED[0], 1000))["memory"]
     regions = _bytes(made["bytes"]) // REGION

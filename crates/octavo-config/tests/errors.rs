@@ -224,6 +224,19 @@ fn parts_that_do_not_fit() {
         "--set: memory.fragmentation.free_blocks.4MiB = 5000: give fewer: all free blocks are more \
          than memory.bytes, \"16GiB\""
     );
+    assert_eq!(
+        told("skylake", &["memory.fragmentation.kind=mixed-holes"]),
+        "--set: memory.fragmentation: of kind \"mixed-holes\", it has the key groups, and may have seed"
+    );
+    let group = "{portion = 0.75, fraction = 0.5, layout = 'clustered', holes = 'immovable'}";
+    let mixed = format!(
+        "memory.fragmentation={{kind = 'mixed-holes', groups = {{a = {group}, b = {group}}}}}"
+    );
+    assert_eq!(
+        told("skylake", &[&mixed]),
+        "--set: memory.fragmentation.groups.b.portion = 0.75: give less: the portions of all groups \
+         come to more than 1"
+    );
     let holes = "memory.fragmentation={kind = 'holes', portion = 2, fraction = 0.5, \
                  layout = 'clustered', holes = 'movable'}";
     assert_eq!(
@@ -268,8 +281,8 @@ fn machines_that_are_not() {
     assert_eq!(
         told("skylke", &[]),
         "there is no machine `skylke`: give skylake, ice-lake, golden-cove, zen2, zen3, zen4, zen5, \
-         neoverse-n1, neoverse-v2, apple-m1, sifive-p550, r3000, puma or a file that ends with .toml; did \
-         you mean `skylake`?"
+         neoverse-n1, neoverse-v2, apple-m1, sifive-p550, r3000, puma, perforated-pages or a file \
+         that ends with .toml; did you mean `skylake`?"
     );
     assert!(told("nothing.toml", &[]).starts_with("nothing.toml: cannot read it: "));
     assert!(told("/dev/zero", &[]).starts_with("/dev/zero: it has more than 1048576 bytes"));

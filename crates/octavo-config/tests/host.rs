@@ -67,8 +67,8 @@ fn what_cannot_be_is_refused_in_one_sentence() {
     assert_eq!(
         told(&["host.policy=eagr"]),
         "--set: host.policy = \"eagr\": give \"design\", each design's own, or another: no policy \
-         `eagr`: give one of base, thp, mthp, reserved_thp, tps, eager, fixed, first_touch, hugetlb; \
-         did you mean `eager`?"
+         `eagr`: give one of base, thp, mthp, reserved_thp, tps, eager, fixed, first_touch, \
+         perforated, hugetlb; did you mean `eager`?"
     );
     assert_eq!(
         told(&["host.tlb=none", "host.tlbs_hold=halves"]),

@@ -10,7 +10,7 @@ regions, of which so much is somebody else's that nobody would perforate them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, floor
 from typing import Any, Literal
 
 from octavo.units import BASE_PAGE, MIB
@@ -54,27 +54,32 @@ def always(fragments: Fragments) -> str:
     """Settings of the policy `perforated` that makes a page of each region with these holes, and
     of no dense one.
     """
-    # The policy takes regions below this; a page table's frame may be in one of them, too.
-    percent = ceil(100 * fragments.fraction) + 3
+    # The policy takes regions below this. Base pages of the program may lie in some of them, too.
+    percent = floor(100 * dense_fraction(fragments.fraction)) - 1
     return f"max_immovable_percent={percent}:max_filter_bits=8"
 
 
-def fragmented(fragments: Fragments, regions: int, other_pages: int = 0) -> dict[str, Any]:
+def fragmented(
+    fragments: Fragments, regions: int, other_pages: int = 0, *, has_spare: bool = False
+) -> dict[str, Any]:
     """Settings of a machine whose memory is like this for a program of so many 2 MiB regions, which
-    takes `other_pages` base pages beside.
+    takes `other_pages` base pages beside. With `has_spare` there are twice as many regions with
+    holes: a program that fills one region after another puts pages of holes into some of them, and
+    no more become perforated pages than it asks for.
     """
     clean = round(fragments.clean * regions)
     holed = min(round(fragments.portion * regions), regions - clean)
     holes = round(fragments.fraction * REGION_PAGES)
+    spare = holed if has_spare else 0
     taken = dense_fraction(fragments.fraction)
     base_pages = (regions - clean - holed) * REGION_PAGES + holed * holes + other_pages
     # Each region has a page table or a shadow's.
     wanted = base_pages + 2 * regions + _SLACK_PAGES
     dense = ceil(wanted / (REGION_PAGES - round(taken * REGION_PAGES)))
-    every = clean + holed + dense
+    every = clean + holed + spare + dense
     groups = {"dense": _group(dense / every, taken, "clustered")}
     if holed and holes:
-        groups["holes"] = _group(holed / every, fragments.fraction, fragments.layout)
+        groups["holes"] = _group((holed + spare) / every, fragments.fraction, fragments.layout)
     return {
         "memory.bytes": every * REGION,
         "memory.fragmentation": {"kind": "mixed-holes", "groups": groups},

@@ -169,7 +169,7 @@ def _with_host(settings: dict[str, Any], of: Fragments) -> dict[str, Any]:
     """The same memory for a guest, of a host whose own is like that: it gives all of the guest's,
     dense regions too.
     """
-    host = fragmented(of, settings["memory.bytes"] // REGION)
+    host = fragmented(of, settings["memory.bytes"] // REGION, has_spare=True)
     return settings | {f"host.{key}": value for key, value in host.items()}
 
 
@@ -208,7 +208,7 @@ def _on(of: Fragments, ideal: dict[str, Counted], is_virtual: bool) -> list[str]
     large = ideal[BASELINE].large_pages
     resident = max(one.resident_bytes for one in ideal.values())
     others = max(resident // BASE_PAGE - large * REGION_PAGES, 0)
-    settings = fragmented(of, large, others)
+    settings = fragmented(of, large, others, has_spare=True)
     if is_virtual:
         settings = _with_host(settings, of)
     perforated = f"{PERFORATED}:{always(of)}:min_parts=0"
