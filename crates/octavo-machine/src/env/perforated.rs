@@ -1,5 +1,6 @@
 //! What walkers do beyond the entry of a perforated page (paper 004, Sections IV-B and IV-D).
 
+use octavo_os::page_table::Perforated;
 use octavo_types::{AddrRange, FrameNumber, PageNumber, PhysAddr, VirtAddr};
 
 use super::Env;
@@ -40,11 +41,16 @@ impl Env {
         self.os.memory().frames.hole_bitmaps().word(frame)
     }
 
+    /// What there is to the perforated page that holds a base page, if one does.
+    pub(super) fn perforated(&self, page: PageNumber) -> Option<Perforated> {
+        self.os.memory().process(self.process).table.perforated(page)
+    }
+
     /// A base page of a perforated page that is no hole is used, after a [walk](Env::walk) has found the
     /// page. None where memory has run out.
     pub fn use_part(&mut self, page: PageNumber, kind: Kind) -> Option<Answer> {
         let walk = self.table_walk(page);
-        if walk.perforated.is_some_and(|of| !of.is_hole)
+        if self.perforated(page).is_some_and(|of| !of.is_hole)
             && let Some(Found { held, is_marked }) = self.found(&walk, page, kind)
         {
             let entry = walk.steps().last().expect("a walk reads the root's entry");
@@ -64,7 +70,7 @@ impl Env {
         is_under_way: bool,
     ) -> Option<Answer> {
         let walk = self.table_walk(page);
-        let Some(perforated) = walk.perforated else { return Some(Answer::Faulted) };
+        let Some(perforated) = self.perforated(page) else { return Some(Answer::Faulted) };
         let mut latency_cycles = 0;
         let addr = start_of(page);
         let by_shadow = VirtAddr::new(addr.raw() | SHADOW);

@@ -66,9 +66,10 @@ impl Env {
         loop {
             let walk = self.table_walk(page);
             let at = self.read(&walk, page, &mut latency_cycles);
-            if let Some(perforated) = &walk.perforated {
+            if walk.is_perforated {
+                let perforated = self.perforated(page).expect("the walk has found it");
                 self.cycles.walks += u64::from(latency_cycles);
-                let held = Held::perforated(perforated, perforated.used.1);
+                let held = Held::perforated(&perforated, perforated.used.1);
                 return Some(Walked { held, latency_cycles });
             }
             if let Some(Found { held, is_marked }) = self.found(&walk, page, kind) {

@@ -97,8 +97,9 @@ pub struct Step {
 pub struct Walk {
     steps: [Step; MAX_LEVELS as usize + 1],
     len: u8,
-    /// Where the last entry read is of a perforated page: what else there is to it.
-    pub perforated: Option<Perforated>,
+    /// Whether the last entry read is of a perforated page: [`PageTable::perforated`] tells what else
+    /// there is to it.
+    pub is_perforated: bool,
     /// The page; none where the last entry read maps nothing.
     pub leaf: Option<Leaf>,
     /// How its true entry says that the page was used.
@@ -200,7 +201,7 @@ impl PageTable {
         let mut walk = Walk {
             steps: [none; MAX_LEVELS as usize + 1],
             len: 0,
-            perforated: None,
+            is_perforated: false,
             leaf: None,
             used: (false, false),
         };

@@ -195,22 +195,29 @@ impl PageTable {
         }
     }
 
-    /// What a walk finds that ends at a perforated page.
-    pub(super) fn walk_perforated(&self, page: PageNumber, of: Of, walk: &mut Walk) {
+    /// What a walk for a base page finds of the perforated page that holds it, if one does.
+    pub fn perforated(&self, page: PageNumber) -> Option<Perforated> {
+        let of = self.perforated_at(page)?;
         let (whole, at) = (self.entry_of(of), index(page, 1));
         let holes = &self.nodes[self.child_of(of)];
-        let hole = holes.entries[at];
-        let is_hole = hole != Entry::NONE;
         let beside = self.nodes[of.0 as usize].entry_addr(of.1).raw() + PageSize::BASE.bytes();
         let shadow = Step { at: PhysAddr::new(beside), level: LEVEL };
-        walk.perforated = Some(Perforated {
+        Some(Perforated {
             region: region(page, whole),
             used: whole.used(),
             filter: whole.filter(),
             hole_steps: [shadow, Step { at: holes.entry_addr(at), level: 1 }],
-            is_hole,
-        });
-        let (entry, level) = if is_hole { (hole, 1) } else { (whole, LEVEL) };
+            is_hole: holes.entries[at] != Entry::NONE,
+        })
+    }
+
+    /// The base page that a walk finds that ends at a perforated page.
+    #[inline(never)]
+    pub(super) fn walk_perforated(&self, page: PageNumber, of: Of, walk: &mut Walk) {
+        walk.is_perforated = true;
+        let hole = self.nodes[self.child_of(of)].entries[index(page, 1)];
+        let is_part = hole == Entry::NONE;
+        let (entry, level) = if is_part { (self.entry_of(of), LEVEL) } else { (hole, 1) };
         if entry.is_present() {
             (walk.leaf, walk.used) = (Some(leaf(page, entry, level)), entry.used());
         }

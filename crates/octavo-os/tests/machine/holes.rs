@@ -20,8 +20,7 @@ pub struct KeptHoles {
 impl KeptHoles {
     /// A page has been walked.
     pub fn walked(&mut self, memory: &Memory, process: ProcessId, page: PageNumber) {
-        let walk = memory.process(process).table.walk(page);
-        let Some(perforated) = walk.perforated else { return };
+        let Some(perforated) = memory.process(process).table.perforated(page) else { return };
         let region = perforated.region;
         let key = (process, page.raw() / 512);
         self.pages.insert(key, (region.frame, perforated.filter, region.rights.write));
@@ -71,8 +70,8 @@ impl KeptHoles {
             }
         }
         for ((process, region), nodes) in &self.nodes {
-            let walk = memory.process(*process).table.walk(PageNumber::new(region * 512));
-            let now = walk.perforated.expect("it is perforated still").hole_steps;
+            let now = memory.process(*process).table.perforated(PageNumber::new(region * 512));
+            let now = now.expect("it is perforated still").hole_steps;
             assert_eq!(now.map(|step| step.at.frame()), *nodes, "nodes of {region} are stale");
         }
     }

@@ -305,7 +305,7 @@ impl NaiveMachine {
         let mut last_line = 0;
         for (place, step) in walk.steps().iter().enumerate() {
             if step.level < known {
-                last_line = step.at.raw() / self.line_bytes;
+                last_line = self.place_of_entry(step.at.raw()) / self.line_bytes;
                 self.caches.access(L1D, last_line, false);
                 self.reads += 1;
                 if walk.steps().get(place + 1).is_some_and(|next| next.level < step.level) {

@@ -126,8 +126,7 @@ impl NaiveMachine {
         }
         self.perforated().fetches += 1;
         let number = PageNumber::new(page);
-        let region =
-            self.os.memory().process(PROCESS).table.walk(number).perforated.unwrap().region;
+        let region = self.os.memory().process(PROCESS).table.perforated(number).unwrap().region;
         let frames = &self.os.memory().frames;
         let line = frames.hole_bitmaps().line_of(region.frame).raw() / self.line_bytes;
         let holes: Vec<bool> =
@@ -159,7 +158,7 @@ impl NaiveMachine {
         loop {
             let (walk, last_line) = self.read_walk(page);
             let is_usable = walk.leaf.is_some_and(|leaf| !stores || leaf.rights.write);
-            let Some(of) = walk.perforated else {
+            let Some(of) = self.os.memory().process(PROCESS).table.perforated(number) else {
                 if is_usable {
                     self.mark(page, stores, last_line);
                     let found = self.page(page);
@@ -227,7 +226,7 @@ impl NaiveMachine {
         let addr = VirtAddr::new(page << 12);
         self.perforated().hole_walks += 1;
         let walk = self.os.memory().process(PROCESS).table.walk(PageNumber::new(page));
-        let of = walk.perforated.unwrap();
+        let of = self.os.memory().process(PROCESS).table.perforated(PageNumber::new(page)).unwrap();
         let mut lines = Vec::new();
         if !is_under_way {
             self.walks += 1;

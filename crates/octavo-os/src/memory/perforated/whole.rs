@@ -116,7 +116,7 @@ impl Memory {
             let to = |page: PageNumber| PageNumber::new(page.raw().wrapping_add(moved));
             let leaves = self.leaves(process, &inside);
             let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
-            let used = of.table.walk(region.page).perforated.map(|of| of.used).unwrap_or_default();
+            let used = of.table.perforated(region.page).map(|of| of.used).unwrap_or_default();
             let lies = (region.frame, region.rights);
             let made = of.table.perforate(to(region.page), lies, used, &holes, &mut self.frames);
             if !made.unwrap_or(false) {
