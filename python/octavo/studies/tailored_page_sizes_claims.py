@@ -190,7 +190,8 @@ CLAIMS = (
         "CoLT 4.7%",
         "by 2% to 10%, on average",
         on_average(speedup(COLT, smt=True), 0.02, 0.10),
-        _OTHER_THREAD,
+        "both threads touch memory by turns here, so that the frames of either alternate, and "
+        "nothing lies side by side that could be coalesced",
     ),
     Claim(
         "of_ideal_smt",
