@@ -39,7 +39,7 @@ pub enum ConfigError {
     #[error("host.{0}")]
     Host(Box<ConfigError>),
     /// Hardware that knows no guests.
-    #[error("{hardware} does not translate for a guest: leave the host out (host = none)")]
+    #[error("{hardware} does not translate for a guest: leave --virtualised and host.… out")]
     NoGuest {
         /// Its name.
         hardware: &'static str,

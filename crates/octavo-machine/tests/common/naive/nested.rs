@@ -127,10 +127,11 @@ impl NaiveMachine {
         let host = self.host();
         let found = host.tlb.as_mut().and_then(|tlb| tlb.look_up(page));
         if let Some(found) = found.filter(|found| found.serves(stores)) {
-            // It may be a part, and knows the size of the page that it is of.
+            // It may be a part, and knows the size of the page that it is of. That the page has been stored
+            // to since, without asking the nested TLB, it does not know.
             let whole = host.page(page);
             assert_eq!(whole.frame_of(page), found.frame_of(page));
-            return whole;
+            return Page { dirty: found.dirty, ..whole };
         }
         let addr = VirtAddr::new(page << 12);
         loop {
@@ -235,7 +236,7 @@ impl NaiveMachine {
                 return Page { half: true, ..own };
             }
         }
-        self.page(page)
+        Page { dirty: own.dirty && behind.dirty, ..self.page(page) }
     }
 
     /// A page is used, and nothing is read for that.
