@@ -74,7 +74,7 @@ fn host(kind: Kind) -> HostConfig {
         policy: HostConfig::OF_DESIGN.to_owned(),
         tlbs_hold: kind.tlbs_hold,
         memory: MemoryConfig {
-            bytes: 64 << 20,
+            bytes: 256 << 20,
             largest_block: PageSize::from_bytes(4 << 20).unwrap(),
             fragmentation,
         },
@@ -86,7 +86,7 @@ fn host(kind: Kind) -> HostConfig {
 
 pub fn machine(kind: Kind) -> MachineConfig {
     let mut machine = tiny();
-    machine.memory.bytes = 32 << 20;
+    machine.memory.bytes = 128 << 20;
     match kind.machine {
         0 => {}
         1 => {
