@@ -57,23 +57,23 @@ def result_files(result: RunResult) -> Files:
 
 def curves_files(result: CurvesResult) -> Files:
     """What `octavo curves --out` writes."""
-    data = curves_data.report_data(result)
-    return {
-        ROWS: rows_writer(result),
-        MANIFEST: _manifest_writer(result),
-        REPORT_DATA: text_writer(to_json(data)),
-        REPORT: text_writer(render_curves(data)),
-    }
+    return _shown_files(result, curves_data.report_data(result), render_curves)
 
 
 def sim_files(result: SimResult) -> Files:
     """What `octavo sim --out` writes."""
-    data = sim_data.report_data(result)
+    return _shown_files(result, sim_data.report_data(result), render_sim)
+
+
+def _shown_files(
+    result: InFiles, data: dict[str, Any], render: Callable[[dict[str, Any]], str]
+) -> Files:
+    """Of a result whose report shows less than its rows."""
     return {
         ROWS: rows_writer(result),
         MANIFEST: _manifest_writer(result),
         REPORT_DATA: text_writer(to_json(data)),
-        REPORT: text_writer(render_sim(data)),
+        REPORT: text_writer(render(data)),
     }
 
 

@@ -2,7 +2,9 @@
 
 import json
 import os
+import signal
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,3 +135,26 @@ def _built() -> None:
 def workload(name: str, *arguments: str | int) -> list[str]:
     """The command line of a program of workloads/."""
     return [str(WORKLOADS / name), *map(str, arguments)]
+
+
+def interrupted(verb: str, *options: str, place: Path) -> tuple[dict[str, Any], bytes]:
+    """The document of a program that was interrupted after a second, and what was said: a partial
+    result that is told as such.
+    """
+    result = place / "result.json"
+    process = subprocess.Popen(
+        [OCTAVO, verb, *options, "--json", result, "--", *workload("signals", "spin")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(1)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=TIMEOUT_SECONDS)
+    assert process.returncode == 143
+    assert b"PARTIAL: interrupted by SIGTERM" in said
+    document = read_document(result)
+    assert document is not None
+    assert document["run"]["partial"]
+    return document, said

@@ -1,14 +1,11 @@
 """Curves of real programs, beside what `octavo run` counts with an engine of its own."""
 
-import signal
-import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .conftest import OCTAVO, TIMEOUT_SECONDS, Octavo, Traced, natively, read_document, workload
+from .conftest import OCTAVO, Octavo, Traced, interrupted, natively, read_document, workload
 
 SMALL = ("--entries", "64", "--sets", "16", "--windows", "10k", "--policy-window", "10k")
 PROGRAMS = {
@@ -101,20 +98,5 @@ def test_the_status_is_the_programs(octavo: Octavo):
 
 
 def test_an_interrupt_keeps_what_was_counted(tmp_path: Path):
-    result = tmp_path / "result.json"
-    process = subprocess.Popen(
-        [OCTAVO, "curves", *SMALL, "--json", result, "--", *workload("signals", "spin")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    process.stdout.readline()
-    time.sleep(1)
-    process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=TIMEOUT_SECONDS)
-    assert process.returncode == 143
-    assert b"PARTIAL: interrupted by SIGTERM" in said
-    document = read_document(result)
-    assert document is not None
-    assert document["run"]["partial"]
+    document, _ = interrupted("curves", *SMALL, place=tmp_path)
     assert any(row.get("misses", 0) > 0 for row in document["rows"])

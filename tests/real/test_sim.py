@@ -1,13 +1,10 @@
 """`octavo sim` with real programs."""
 
-import signal
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
-from .conftest import OCTAVO, TIMEOUT_SECONDS, Octavo, natively, read_document, workload
+from .conftest import OCTAVO, Octavo, interrupted, natively, read_document, workload
 
 DESIGNS = ("base4k", "thp")
 
@@ -90,21 +87,6 @@ def test_a_wrong_option_starts_nothing(tmp_path: Path):
 
 
 def test_an_interrupt_keeps_what_was_counted(tmp_path: Path):
-    result = tmp_path / "result.json"
-    process = subprocess.Popen(
-        [OCTAVO, "sim", "--json", result, "--", *workload("signals", "spin")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    process.stdout.readline()
-    time.sleep(1)
-    process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=TIMEOUT_SECONDS)
-    assert process.returncode == 143
-    assert b"PARTIAL: interrupted by SIGTERM" in said
+    document, said = interrupted("sim", place=tmp_path)
     assert b"Which design? " in said
-    document = read_document(result)
-    assert document is not None
-    assert document["run"]["partial"]
     assert any(row["counter"] == "misses" and row["value"] > 0 for row in document["rows"])
