@@ -313,7 +313,8 @@ impl Env {
         for stale in self.os.take_stale() {
             let asid = self.asid_of(stale.process);
             let start = VirtAddr::new(stale.pages.start << PageSize::BASE.log2());
-            let pages = stale.pages.end.min(1 << 52) - stale.pages.start;
+            // Less than all that 64 bits address, which no number of bytes says.
+            let pages = stale.pages.end.min((1 << 52) - 1) - stale.pages.start;
             let range = AddrRange::new(start, pages << PageSize::BASE.log2());
             let has_shadows = self.os.memory().frames.hole_bitmaps().are_there();
             let others = self.cores.iter_mut().flatten().map(|core| &mut core.walk_caches);
