@@ -163,7 +163,12 @@ fn caches() -> impl Strategy<Value = CacheConfigs> {
 
 /// Virtual caches before which the machine's lines have so many bytes.
 fn kernel() -> impl Strategy<Value = KernelConfig> {
-    let tables = select(vec![TableKind::TwoTier, TableKind::Hierarchical, TableKind::Inverted]);
+    let tables = select(vec![
+        TableKind::TwoTier,
+        TableKind::Hierarchical,
+        TableKind::Inverted,
+        TableKind::Guarded,
+    ]);
     let write_back = select(vec![WriteBackTranslation::Again, WriteBackTranslation::Kept]);
     let increase = select(vec![IncreasedRights::Lazy, IncreasedRights::Eager]);
     let sharing = select(vec![Sharing::Global, Sharing::Aliased]);

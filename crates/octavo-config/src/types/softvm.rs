@@ -84,6 +84,8 @@ pub enum TableKind {
     Hierarchical,
     /// An entry for each frame, found by a hash.
     Inverted,
+    /// A tree whose entries skip what is the same for all pages behind them.
+    Guarded,
 }
 
 /// How the frame of a dirty line is known that is written back (section 5.3).

@@ -38,6 +38,14 @@ impl Naive {
                 }
                 return;
             }
+            TableKind::Guarded => {
+                let table = &self.os.memory().process(page.0).table;
+                let size = table.leaf(PageNumber::new(page.1)).unwrap().size;
+                for addr in self.guarded.loads(global >> 12, size) {
+                    self.load_physical(component, PHYSICAL + addr);
+                }
+                return;
+            }
             TableKind::Inverted => {
                 self.search_chain(component, global, page);
                 return;

@@ -1,18 +1,20 @@
 //! Software-managed translation as anybody would write it down, with what is in each line: every load
 //! gives what was stored last. Only the operating system is the same.
 
+mod guarded;
 mod handler;
 mod pages;
 mod space;
 
 use std::collections::{BTreeMap, HashMap};
 
+use guarded::Guarded;
 use octavo_config::{
     IncreasedRights, MachineConfig, SoftvmConfig, VirtualCacheLevel, WriteBackTranslation,
 };
 use octavo_oracle::{NaiveChange, NaiveFound, NaiveReplacement, NaiveVirtualSide};
 use octavo_os::{Access, Os, ProcessId};
-use octavo_types::{Event, PageNumber};
+use octavo_types::{Event, PageNumber, PageSize};
 use space::Segment;
 
 type Page = (ProcessId, u64);
@@ -72,11 +74,14 @@ pub struct Naive {
     stores: u64,
     anchors: u64,
     inverted: Vec<(u64, u64)>,
+    guarded: Guarded,
     counts: BTreeMap<(&'static str, &'static str), u64>,
     /// Whether it stopped, as an alias is refused.
     pub refused: bool,
     /// Accesses of data of pages that the process has not asked for, but others have.
     pub hits_of_others: u64,
+    /// 1 once a page of 2 MiB has been used.
+    pub has_large_pages: u64,
 }
 
 impl Naive {
@@ -105,10 +110,12 @@ impl Naive {
             kept: Vec::new(),
             refused: false,
             hits_of_others: 0,
+            has_large_pages: 0,
             truth: HashMap::new(),
             stores: 0,
             anchors: (config.memory.bytes >> 12).next_power_of_two(),
             inverted: Vec::new(),
+            guarded: Guarded::default(),
             counts: BTreeMap::new(),
         }
     }
@@ -217,6 +224,8 @@ impl Naive {
                 && (kind != Kind::Store || leaf.rights.write)
             {
                 table.mark(page, kind == Kind::Store);
+                self.has_large_pages =
+                    self.has_large_pages.max(u64::from(leaf.size > PageSize::BASE));
                 return (leaf.frame_of(page).raw(), leaf.rights.write);
             }
             let access = match kind {
