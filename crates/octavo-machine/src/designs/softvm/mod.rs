@@ -20,6 +20,7 @@
 
 mod events;
 mod handler;
+mod looked_up;
 mod make;
 mod pages;
 mod physical;
@@ -52,6 +53,10 @@ use tables::Tables;
 use tlb::Entry;
 use translator::Translator;
 pub use translator::{Free, InCache, Software, Tlb};
+
+/// What is built of these. None of it translates for guests: the paper knows of none, and a handler that
+/// walks two tables would be one that nobody has described.
+pub const HARDWARE: [&str; 5] = ["softvm", "spur", "softvm_free", "mips_virtual", "mips_physical"];
 
 /// The side of data.
 const DATA: usize = 1;
@@ -251,34 +256,6 @@ impl<T: Translator> Softvm<T> {
         self.write_swept();
     }
 
-    /// The TLB does not have the page of an access.
-    #[inline(never)]
-    fn refill(&mut self, env: &mut Env, access: LineAccess, addr: GlobalAddr) -> Option<()> {
-        let ((page, _), frame, may_store) = self.resolve_page(env, access)?;
-        let entry = Entry::new(page, frame, may_store);
-        let parts = (&mut self.caches, &self.handler, &mut self.counts.events);
-        self.translator.refill(parts, access.side(), addr, entry);
-        self.write_back(env);
-        Some(())
-    }
-
-    /// An access whose page the TLB has not: it is refilled first.
-    #[inline(never)]
-    fn access_refilled(
-        &mut self,
-        env: &mut Env,
-        access: LineAccess,
-        addr: GlobalAddr,
-    ) -> Option<FrameNumber> {
-        self.refill(env, access, addr)?;
-        let side = access.side();
-        let before = self.counts.missed[side];
-        let frame = self.access_caches(env, access, addr)?;
-        let after = self.counts.missed[side];
-        self.counts.of_tlb_misses.add(side, before, after);
-        Some(frame)
-    }
-
     /// An access whose page needs no look-up, or has had it.
     #[inline(always)]
     fn access_caches(
@@ -325,8 +302,8 @@ impl<T: Translator> Design for Softvm<T> {
         if self.is_rated {
             self.count_instructions(access);
         }
-        if T::LOOKS_UP && !self.translator.look_up(access.side(), addr, access.lookups()) {
-            return self.access_refilled(env, access, addr);
+        if T::LOOKS_UP {
+            return self.access_looked_up(env, access, addr);
         }
         self.access_caches(env, access, addr)
     }
