@@ -125,6 +125,12 @@ pub fn config(machine: MachineConfig, designs: &[&str]) -> SimConfig {
 
 /// Plays a stream and ends it.
 pub fn play(sim: &mut Sim, stream: &RandomStream) {
+    play_on(sim, stream);
+    sim.finish();
+}
+
+/// Plays a stream, behind which more may come.
+pub fn play_on(sim: &mut Sim, stream: &RandomStream) {
     for step in &stream.steps {
         match step {
             Step::Segment(number, addresses) => {
@@ -135,7 +141,6 @@ pub fn play(sim: &mut Sim, stream: &RandomStream) {
             Step::Event(event) => sim.event(event),
         }
     }
-    sim.finish();
 }
 
 /// accesses = hits + misses, and each level of caches is asked by the misses before it.
