@@ -41,7 +41,8 @@ pub struct Counters {
     pub punches: u64,
     /// Holes patched: what lay in their place is a part of the page again.
     pub patches: u64,
-    /// Of those and of the punched ones, such that no shootdown took place for which was due anyway.
+    /// Of the shootdowns, those for hole bits alone: one for each run of pages whose bits changed while no
+    /// other was due.
     pub hole_shootdowns: u64,
     /// How often memory was compacted.
     pub compactions: u64,

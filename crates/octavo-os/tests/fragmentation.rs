@@ -149,11 +149,6 @@ proptest! {
         }
         let clean = all.chunks(512).filter(|of| held(of) == 0).count() as u64;
         prop_assert_eq!(clean, regions - used);
-        // One kind alone is what it is without groups.
-        let alone = Fragmentation::MixedHoles(vec![groups[0]]);
-        let alone = alone.build(shape(regions * 512, 10), seed).unwrap();
-        let plain = Fragmentation::Holes(groups[0]).build(shape(regions * 512, 10), seed).unwrap();
-        prop_assert_eq!(holders(&alone), holders(&plain));
     }
 
     /// A size's coverage is what aligned blocks of that size hold, however they are counted.

@@ -3,7 +3,7 @@
 //! it alone has, as in `softvm:softvm.l1.bytes=16KiB`.
 
 use octavo_os::policy::{OsConfig, PolicyConfig, PolicyError, SettingError};
-use octavo_types::spelling::{nearest, quoted};
+use octavo_types::spelling::{hint, quoted};
 
 use super::{DESIGNS, HARDWARE, Hardware, Need};
 use crate::config::ConfigError;
@@ -233,12 +233,11 @@ impl std::fmt::Debug for DesignSpec {
 }
 
 fn unknown(what: &'static str, name: &str, allowed: &[&str]) -> SpecError {
-    let meant = nearest(name, allowed);
     SpecError::Unknown {
         what,
         name: quoted(name),
         allowed: allowed.join(", "),
-        meant: meant.map_or(String::new(), |nearest| format!("; did you mean `{nearest}`?")),
+        meant: hint(name, allowed),
     }
 }
 

@@ -27,7 +27,7 @@ pub use named::PolicyError;
 pub use perforated::{Perforated, PerforatedConfig};
 pub use registry::{POLICIES, PolicyConfig, PolicyEntry, by_name};
 pub use reserved_thp::{ReservedThp, ReservedThpConfig};
-pub use settings::{OsConfig, Setting, SettingError};
+pub use settings::{OsConfig, SettingError};
 pub use thp::{FaultHuge, Thp, ThpConfig};
 pub use tps::{ReserveWhen, Span, Tps, TpsConfig};
 

@@ -1,7 +1,7 @@
 //! Settings of an operating system and its policy by name, as texts: `promotion_threshold_percent=50`.
 
 use octavo_types::PageSize;
-use octavo_types::spelling::{nearest, quoted};
+use octavo_types::spelling::{hint, quoted};
 
 use super::{
     Defrag, EagerConfig, FaultHuge, FirstTouchConfig, FixedConfig, HugetlbConfig, MthpConfig,
@@ -39,7 +39,7 @@ pub enum SettingError {
 }
 
 /// One setting of a policy.
-pub trait Setting {
+trait Setting {
     /// Reads it; whether it could.
     fn read(&mut self, text: &str) -> bool;
     /// As it is read.
@@ -292,9 +292,8 @@ impl OsConfig {
         let settings = changed.settings();
         let names: Vec<&str> = settings.iter().map(|(name, _)| *name).collect();
         let Some((_, setting)) = settings.into_iter().find(|(name, _)| *name == key) else {
-            let meant = nearest(key, &names);
             let allowed = format!("give one of {}", names.join(", "));
-            let meant = meant.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            let meant = hint(key, &names);
             return Err(SettingError::Unknown { key: quoted(key), allowed, meant });
         };
         if !setting.read(value) {
