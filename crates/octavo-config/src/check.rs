@@ -21,6 +21,8 @@ const MAX_CORES: u32 = 256;
 const MAX_CPI: f64 = 1000.0;
 /// The most walks at once.
 const MAX_WALKERS: u32 = 64;
+/// More than any core has under way.
+const MAX_WINDOW_INSTRUCTIONS: u32 = 1 << 16;
 /// The most arrays of a level.
 const MAX_ARRAYS: usize = 16;
 /// The longest name of an array.
@@ -178,6 +180,8 @@ fn check_walker(
     is_later: &IsLater<'_>,
 ) -> Result<(), WrongValue> {
     check_range("walker.walkers", walker.walkers, 1, MAX_WALKERS)?;
+    let window = walker.window_instructions;
+    check_range("walker.window_instructions", window, 1, MAX_WINDOW_INSTRUCTIONS)?;
     check_latency("walker.overhead_cycles", walker.overhead_cycles)?;
     check_walk_caches("walker.caches", &walker.caches, page_table_levels, is_later)
 }

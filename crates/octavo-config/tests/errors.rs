@@ -149,6 +149,10 @@ fn values_that_are_not() {
         ("page_table.levels=6", "page_table.levels = 6: give 4 or 5"),
         ("page_table.levels=300", "page_table.levels = 300: give a whole number from 0 to 255"),
         ("walker.pte_entry=l1", "walker.pte_entry = \"l1\": give l1d or l2; did you mean `l1d`?"),
+        (
+            "walker.window_instructions=0",
+            "walker.window_instructions = 0: give a whole number from 1 to 65536",
+        ),
         ("walker.walkers=65", "walker.walkers = 65: give a whole number from 1 to 64"),
         (
             "walker.caches.pde.level=1",

@@ -127,15 +127,16 @@ fn memory() -> impl Strategy<Value = MemoryConfig> {
 fn walker(levels: u8) -> impl Strategy<Value = WalkerConfig> {
     let cache = (geometry(), replacement());
     let caches = (btree_set(2..=levels, 0..4), vec((name(), cache), 4));
-    (1u32..=64, 0u32..100, select(vec![PteEntry::L1d, PteEntry::L2]), caches).prop_map(
-        |(walkers, overhead_cycles, pte_entry, (levels, caches))| {
-            let cache = |(level, (name, ((entries, ways), replacement)))| {
-                (name, WalkCache { level, entries, ways, replacement })
-            };
-            let caches = levels.into_iter().zip(caches).map(cache).collect();
-            WalkerConfig { walkers, overhead_cycles, pte_entry, caches }
-        },
-    )
+    ((1u32..=64, 1u32..=1 << 16), 0u32..100, select(vec![PteEntry::L1d, PteEntry::L2]), caches)
+        .prop_map(
+            |((walkers, window_instructions), overhead_cycles, pte_entry, (levels, caches))| {
+                let cache = |(level, (name, ((entries, ways), replacement)))| {
+                    (name, WalkCache { level, entries, ways, replacement })
+                };
+                let caches = levels.into_iter().zip(caches).map(cache).collect();
+                WalkerConfig { walkers, window_instructions, overhead_cycles, pte_entry, caches }
+            },
+        )
 }
 
 fn caches() -> impl Strategy<Value = CacheConfigs> {

@@ -2,11 +2,12 @@
 //! data caches.
 
 mod nested;
+mod overlap;
 mod perforated;
 mod tell;
 mod walk;
 
-use octavo_config::{AddressSpaces, HostConfig, MachineConfig};
+use octavo_config::{AddressSpaces, HostConfig, MachineConfig, WalkerConfig};
 use octavo_hw::{Asid, Caches, PrivateCaches, SharedCache, WalkCaches};
 use octavo_os::frames::OutOfMemory;
 use octavo_os::{Os, ProcessId, Stale};
@@ -16,6 +17,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::config::{self, ConfigError};
 use crate::front::{LineAccess, Lines};
 use nested::Host;
+use overlap::Overlap;
 pub use perforated::Answer;
 pub use walk::Walked;
 use walk::WalkerCounters;
@@ -43,6 +45,8 @@ pub struct Env {
     /// Why the machine cannot go on.
     stopped: Option<String>,
     walker: WalkerCounters,
+    /// By core.
+    overlaps: Vec<Overlap>,
     cycles: Cycles,
     l1_latency_cycles: [u32; 2],
     /// What a walk costs beside its reads.
@@ -89,6 +93,8 @@ impl Env {
         };
         let mut cores =
             (0..config.core.count).map(|_| parts().map(Some)).collect::<Result<Vec<_>, _>>()?;
+        let WalkerConfig { walkers, window_instructions, .. } = config.walker;
+        let overlap = Overlap::new(walkers, window_instructions);
         let first = cores[0].take().expect("a machine has a core");
         Ok(Env {
             os,
@@ -106,6 +112,7 @@ impl Env {
             is_core_told: true,
             stopped: None,
             walker: WalkerCounters::default(),
+            overlaps: vec![overlap; config.core.count as usize],
             cycles: Cycles::default(),
             walk_overhead_cycles: config.walker.overhead_cycles,
             address_spaces: config.core.address_spaces,
@@ -215,6 +222,13 @@ impl Env {
     #[inline(always)]
     pub fn page(&self, access: LineAccess) -> PageNumber {
         self.lines.page(access.line())
+    }
+
+    /// A walk is over.
+    fn add_walk_cycles(&mut self, latency_cycles: u32) {
+        self.cycles.walks += u64::from(latency_cycles);
+        let l1i = self.caches.private.counters().l1i;
+        self.overlaps[self.core].walk(l1i.hits + l1i.misses, latency_cycles);
     }
 
     /// How many walks there were.

@@ -33,7 +33,7 @@ impl Env {
     pub fn read_bitmap(&mut self, frame: FrameNumber) {
         let at = self.os.memory().frames.hole_bitmaps().line_of(frame);
         let served = self.caches.read_pte(line_of(at, self.lines));
-        self.cycles.walks += u64::from(served.latency_cycles);
+        self.add_walk_cycles(served.latency_cycles);
     }
 
     /// The 32 bits of the bitmap around that of a frame, which have been read.
@@ -92,7 +92,7 @@ impl Env {
             self.walk_caches.fill(self.asid, by_shadow, LEVEL, ());
         }
         latency_cycles += self.read_entry(last.at);
-        self.cycles.walks += u64::from(latency_cycles);
+        self.add_walk_cycles(latency_cycles);
         if perforated.is_hole
             && let Some(Found { held, is_marked }) = self.found(&walk, page, kind)
         {
@@ -107,7 +107,7 @@ impl Env {
         if is_marked {
             self.walker.marked += 1;
             let served = self.caches.write_pte(line_of(at, self.lines));
-            self.cycles.walks += u64::from(served.latency_cycles);
+            self.add_walk_cycles(served.latency_cycles);
         }
     }
 

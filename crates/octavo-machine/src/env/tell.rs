@@ -7,7 +7,7 @@ use octavo_os::Os;
 use octavo_os::frames::Holder;
 use octavo_types::PageSize;
 
-use super::{Cycles, Env, Host, WalkerCounters};
+use super::{Cycles, Env, Host, Overlap, WalkerCounters};
 use crate::counters::{Counters, Lookups};
 
 impl Env {
@@ -18,6 +18,8 @@ impl Env {
         let Cycles { tlb_l2, tlb_nested, walks, beyond_l1: [fetches, data] } = self.cycles;
         counters.add("core", "cycles_tlb_l2", tlb_l2);
         counters.add("core", "cycles_walks", walks);
+        let overlapped: u64 = self.overlaps.iter().map(Overlap::cycles).sum();
+        counters.add("core", "cycles_walks_overlapped", overlapped);
         counters.add("core", "cycles_fetches", fetches);
         counters.add("core", "cycles_data", data);
         counters.add("os", "cores_interrupted", self.interrupted);

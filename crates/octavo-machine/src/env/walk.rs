@@ -68,7 +68,7 @@ impl Env {
             let at = self.read(&walk, page, &mut latency_cycles);
             if walk.is_perforated {
                 let perforated = self.perforated(page).expect("the walk has found it");
-                self.cycles.walks += u64::from(latency_cycles);
+                self.add_walk_cycles(latency_cycles);
                 let held = Held::perforated(&perforated, perforated.used.1);
                 return Some(Walked { held, latency_cycles });
             }
@@ -77,7 +77,7 @@ impl Env {
                     self.walker.marked += 1;
                     latency_cycles += self.caches.write_pte(line_of(at, self.lines)).latency_cycles;
                 }
-                self.cycles.walks += u64::from(latency_cycles);
+                self.add_walk_cycles(latency_cycles);
                 return Some(Walked { held, latency_cycles });
             }
             self.walker.faulted += 1;

@@ -62,7 +62,8 @@ pub fn tiny() -> MachineConfig {
             l2: Some(level(9, &[("main", 12, 3, &both)])),
         },
         walker: WalkerConfig {
-            walkers: 1,
+            walkers: 2,
+            window_instructions: 50,
             overhead_cycles: 0,
             pte_entry: PteEntry::L1d,
             caches: [("pde".to_owned(), walk_cache(2, 3)), ("pdpte".to_owned(), walk_cache(3, 2))]
@@ -152,6 +153,8 @@ pub fn check_laws(counters: &Counters) -> Result<(), TestCaseError> {
             prop_assert_eq!(value, sum, "{}", component);
         }
     }
+    let (walks, overlapped) = (get("core", "cycles_walks"), get("core", "cycles_walks_overlapped"));
+    prop_assert!(overlapped <= walks && (overlapped > 0) == (walks > 0), "{overlapped} of {walks}");
     let l1_misses = get("cache.l1i", "misses") + get("cache.l1d", "misses");
     prop_assert_eq!(get("cache.l2", "accesses"), l1_misses);
     prop_assert_eq!(get("cache.llc", "accesses"), get("cache.l2", "misses"));

@@ -60,7 +60,7 @@ impl Env {
                 let stores = kind == Kind::Store;
                 let (behind, cost) = self.behind(held.frame_of(page), stores, 1)?;
                 latency_cycles += cost;
-                self.cycles.walks += u64::from(latency_cycles);
+                self.add_walk_cycles(latency_cycles);
                 let held = self.kept(page, held, behind);
                 return Some(Walked { held, latency_cycles });
             }
@@ -151,7 +151,7 @@ impl Env {
             self.cycles.tlb_nested += hit_cycles * u64::from(access.lookups());
         } else {
             host.lone_walks += 1;
-            self.cycles.walks += u64::from(cost);
+            self.add_walk_cycles(cost);
             // Those that repeat it hit.
             self.cycles.tlb_nested += hit_cycles * u64::from(access.repeats());
             self.is_core_told = self.stale.is_empty();
