@@ -131,7 +131,7 @@ impl Perforated {
         in_second: First,
     ) -> Option<Held> {
         loop {
-            let held = self.walk(env, page, access)?.held;
+            let held = self.walk(env, page, access)?;
             let asid = env.asid();
             if !held.is_perforated() {
                 if let Some(l2) = &mut self.l2 {

@@ -16,8 +16,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::config::{self, ConfigError};
 use crate::front::{LineAccess, Lines};
 use nested::Host;
-pub use perforated::Answer;
-pub use walk::Walked;
+pub(crate) use perforated::Answer;
 use walk::WalkerCounters;
 
 /// What a machine has beside its design: one for each design that is simulated.

@@ -11,11 +11,11 @@ use super::{Coalescing, Tlb, array::Array};
 /// The order of what an entry has the bits of. In the keys of entries it says that they have bits.
 pub(super) const WORD_ORDER: u8 = 5;
 /// The base pages whose bits an entry has.
-pub const WORD_PAGES: u64 = 1 << WORD_ORDER;
+pub(crate) const WORD_PAGES: u64 = 1 << WORD_ORDER;
 
 /// Entries of a level by what they hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Content {
+pub(crate) struct Content {
     /// Base pages, those of holes among them.
     pub base: u64,
     /// Pages of 2 MiB without holes.
@@ -78,7 +78,7 @@ impl Tlb {
     }
 
     /// What its entries hold now.
-    pub fn content(&self) -> Content {
+    pub(crate) fn content(&self) -> Content {
         let mut content = Content::default();
         self.arrays.iter().for_each(|array| array.add_content(&mut content));
         content
