@@ -193,6 +193,30 @@ proptest! {
         }
     }
 
+    /// Entries of bits are never taken for pages of 32 base pages.
+    #[test]
+    fn a_second_level_has_no_pages_as_large_as_its_bitmaps(stream in stream(1..200)) {
+        let mut kind = tiny();
+        kind.memory.bytes = 256 << 20;
+        kind.memory.fragmentation = FragmentationConfig::Holes {
+            portion: 1.0,
+            fraction: 0.2,
+            layout: HoleLayout::Dispersed,
+            holes: HoleKind::Immovable,
+            seed: 1,
+        };
+        let mut with_size = kind.clone();
+        let sizes = ["4KiB", "128KiB", "2MiB"].map(|size| size.parse().unwrap());
+        with_size.tlb.l2 = Some(level(9, &[("main", 12, 3, &sizes)]));
+        let designs = ["perforated_on_demand:max_filter_bits=8", "perforated:unused_are_holes=true"];
+        let counted = [kind, with_size].map(|kind| {
+            let mut sim = Sim::new(&config(kind, &designs)).unwrap();
+            play(&mut sim, &stream);
+            sim.machines().iter().map(|machine| machine.counters()).collect::<Vec<_>>()
+        });
+        prop_assert_eq!(&counted[0], &counted[1]);
+    }
+
     /// A perforated page without holes is a page of 2 MiB, counter for counter, where the first level
     /// takes base pages of both.
     #[test]

@@ -31,7 +31,7 @@ pub use direct_segment::DirectSegment;
 pub use perfect::{PerfectL1, PerfectL2};
 pub use perforated::{Perforated, Variant};
 pub use rmm::Rmm;
-pub use softvm::{Free, InCache, Physical, Softvm, Software, Tlb as SoftTlb};
+use softvm::{Physical, Softvm};
 pub use spec::{DesignSpec, SpecError};
 
 /// What translates.
@@ -244,7 +244,7 @@ fn make_perforated(config: &MachineConfig, setup: &Setup, os: &OsConfig, variant
 }
 
 fn make_unfragmented(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
-    let setup = Setup { start: Arc::default(), ..setup.clone() };
+    let setup = Setup { start: Arc::default(), host_start: None, ..setup.clone() };
     make_conventional(config, &setup, os)
 }
 

@@ -18,8 +18,7 @@ use crate::config::{self, ConfigError};
 use crate::front::{LineAccess, Lines};
 use nested::Host;
 use overlap::Overlap;
-pub use perforated::Answer;
-pub use walk::Walked;
+pub(crate) use perforated::Answer;
 use walk::WalkerCounters;
 
 /// What a machine has beside its design: one for each design that is simulated.

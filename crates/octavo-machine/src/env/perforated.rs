@@ -15,7 +15,7 @@ const SHADOW: u64 = 1 << 60;
 
 /// What became of a base page of a perforated page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// It may be used as asked.
     Page(Held),
     /// It faulted, which has been served: the walk begins anew.
@@ -48,7 +48,7 @@ impl Env {
 
     /// A base page of a perforated page that is no hole is used, after a [walk](Env::walk) has found the
     /// page. None where memory has run out.
-    pub fn use_part(&mut self, page: PageNumber, kind: Kind) -> Option<Answer> {
+    pub(crate) fn use_part(&mut self, page: PageNumber, kind: Kind) -> Option<Answer> {
         let walk = self.table_walk(page);
         if self.perforated(page).is_some_and(|of| !of.is_hole)
             && let Some(Found { held, is_marked }) = self.found(&walk, page, kind)
@@ -63,7 +63,7 @@ impl Env {
     /// Walks to the page of a hole, through the entry in the shadow node. `is_under_way` says whether
     /// this goes on with a [walk](Env::walk) that has read the page's entry, and so knows the node; else it
     /// is a walk of its own, which does not read that entry. None where memory has run out.
-    pub fn walk_hole(
+    pub(crate) fn walk_hole(
         &mut self,
         page: PageNumber,
         kind: Kind,
