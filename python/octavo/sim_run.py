@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from octavo._core import LiveRun
 from octavo.machine_configs import Setting
 from octavo.manifest import Circumstances, build_manifest
-from octavo.replay import replay_trace
+from octavo.replay import check_counted, replay_trace
 from octavo.sim_configuration import (
     DEFAULT_DESIGNS,
     DEFAULT_MACHINE,
@@ -104,6 +104,10 @@ def execute_sim_of_trace(
     result, circumstances = replay_trace(
         names, configuration, configuration.analysis, on_progress, format
     )
+    if "shared" in result:
+        # Processes that took turns warmed up together: each has counted what all of them had not.
+        references, stopped_by = result["shared"]["references"], circumstances.interrupted_by
+        check_counted(", ".join(names), references, result["exit"], configuration, stopped_by)
     return _finished(result, configuration, circumstances)
 
 
