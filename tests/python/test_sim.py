@@ -11,7 +11,7 @@ import pytest
 import octavo
 from octavo.errors import UsageError
 from octavo.sim_choice import sentence
-from octavo.sim_configuration import configure_sim
+from octavo.sim_configuration import MOST_CORES, configure_sim
 from octavo.sim_model import added
 from octavo.sim_result import SimResult
 from octavo.sim_view import grids, remarks
@@ -203,6 +203,18 @@ def test_the_engine_says_what_is_a_bound() -> None:
     assert "perfect_l2" not in sentence(result.total)
 
 
+def test_cores_are_short_for_a_setting() -> None:
+    assert (
+        configure_sim(cores=4).machine_json == configure_sim(settings=["core.count=4"]).machine_json
+    )
+    both = configure_sim(cores=4, settings=["core.count=2"])
+    assert both.machine["core"]["count"] == 2
+    # As many as a machine may have, and no more.
+    assert configure_sim(cores=MOST_CORES).machine["core"]["count"] == MOST_CORES
+    with pytest.raises(UsageError, match=f"from 1 to {MOST_CORES}"):
+        configure_sim(settings={"core.count": MOST_CORES + 1})
+
+
 def test_notes_are_of_this_machine() -> None:
     notes = configure_sim(settings={"core.count": 4}, warm_up=7).notes()
     assert any("on the 4 cores one after another" in note for note in notes)
@@ -277,6 +289,8 @@ def test_rows_are_a_table(strided: SimResult, tmp_path: Path) -> None:
         ({"settings": {"tlb.l2.main.entires": 5}}, "main.entires: .*did you mean `entries`"),
         ({"settings": ["tlb.l2.main.entries=1537"]}, "give a multiple of 12"),
         ({"warm_up": -1}, "--warm-up -1: give instructions from 0"),
+        ({"cores": 0}, "^--cores 0: give a number from 1 to 256"),
+        ({"cores": MOST_CORES + 1}, "^--cores 257: give a number from 1 to 256"),
         ({"interval": 999}, "--interval 999: give instructions from 1000"),
         ({"layout": "nativ"}, "did you mean `native`"),
         ({"perf_4k": "x"}, "--perf-4k and --perf-thp go together"),

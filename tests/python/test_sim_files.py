@@ -192,6 +192,7 @@ def test_help_names_the_designs() -> None:
         (["--design", "tph", TRACE], "octavo: no design `tph`: give one of base4k, thp"),
         (["--machine", "skylak", TRACE], "did you mean `skylake`?"),
         (["--set", "tlb", TRACE], "--set: tlb: give KEY=VALUE"),
+        (["--cores", "300", TRACE], "--cores 300: give a number from 1 to 256"),
         (["--interval", "5", TRACE], "--interval 5: give instructions from 1000"),
         (["--interval", "much", TRACE], "`much` is no count"),
         (["--perf-4k", "/nowhere", "--perf-thp", "/nowhere", TRACE], "cannot read `/nowhere`"),
