@@ -30,7 +30,7 @@ from octavo.studies.tailored_page_sizes import Study, all_counted, instructions_
 from octavo.studies.tailored_page_sizes_claims import CLAIMS
 from octavo.studies.tailored_page_sizes_figures import figures_of
 from octavo.studies.tailored_page_sizes_text import to_document, to_markdown
-from octavo.studies.tailored_subjects import Subject, extent, subjects
+from octavo.studies.tailored_subjects import Subject, extent, subjects, usual_entries
 from octavo.units import KIB, MIB
 from traces_made import write_csv
 
@@ -253,7 +253,7 @@ def test_sizes_of_workloads() -> None:
         assert small.settings
         assert not grown.settings
         assert small.program.command != grown.program.command
-        assert machine("skylake", small.settings)["tlb"]["l2"]["main"]["entries"] == 48
+        assert machine("skylake", small.settings)["tlb"]["l2"]["main"]["entries"] == usual_entries()
     rest = usual[len(workloads) :], large[len(workloads) :]
     assert {of.kind for all_ in rest for of in all_} == {"program"}
     limits = [{of.program.max_instructions for of in all_} for all_ in rest]

@@ -30,7 +30,7 @@ from octavo.studies.tailored_page_sizes_answers import (
     values_of,
 )
 from octavo.studies.tailored_page_sizes_claims import CLAIMS, NOT_TOLD
-from octavo.studies.tailored_subjects import usual_instructions
+from octavo.studies.tailored_subjects import usual_entries, usual_instructions
 from octavo.units import (
     format_bytes,
     format_count,
@@ -83,9 +83,10 @@ def _heading(study: Study) -> Iterator[str]:
     if not study.large:
         yield ""
         yield (
-            "Workloads take some 100 MiB, not gigabytes, and for them the second-level TLB has 48 "
-            "entries instead of 1536; the first level, by which Figures 8, 10 and 16 are made, is "
-            f"as it was. Real programs end after {format_count(usual_instructions())} instructions."
+            "Workloads take some 100 MiB, not gigabytes, and for them the second-level TLB has "
+            f"{usual_entries()} entries instead of 1536; the first level, by which Figures 8, 10 "
+            f"and 16 are made, is as it was. Real programs end after "
+            f"{format_count(usual_instructions())} instructions."
         )
 
 

@@ -50,6 +50,11 @@ def usual_instructions() -> int:
     return int(read_toml(WORKLOADS)["usual_instructions"])
 
 
+def usual_entries() -> int:
+    """Of the second-level TLB that workloads of the usual sizes have."""
+    return int(read_toml(WORKLOADS)["usual_machine"]["tlb.l2.main.entries"])
+
+
 def extent(subject: Subject, trace: Path) -> tuple[int, int | None] | str:
     """The instructions at which what counts begins and ends, or why nothing does: of a workload its
     region of interest, of a real program everything.
