@@ -22,8 +22,9 @@ pub use error::{MachineError, WrongValue};
 pub use presets::preset_names;
 pub use resolve::{Resolved, resolve, resolve_text};
 pub use types::{
-    AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
-    HoleGroup, HostConfig, IncreasedRights, KernelConfig, MachineConfig, MemoryConfig, PageSizes,
-    PageTableConfig, SoftTlbConfig, SoftvmConfig, SoftvmCycles, TableKind, TlbArray, TlbConfig,
-    TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache, WalkerConfig, Ways, WriteBackTranslation,
+    AddressSpaces, Aliasing, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel,
+    FragmentationConfig, HoleGroup, HostConfig, IncreasedRights, KernelConfig, MachineConfig,
+    MemoryConfig, PageSizes, PageTableConfig, Sharing, SoftTlbConfig, SoftvmConfig, SoftvmCycles,
+    TableKind, TlbArray, TlbConfig, TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache, WalkerConfig,
+    Ways, WriteBackTranslation,
 };

@@ -1,11 +1,11 @@
 //! Random machines, and random texts.
 
 use octavo_config::{
-    AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
-    HoleGroup, HostConfig, IncreasedRights, KernelConfig, MachineConfig, MemoryConfig, PageSizes,
-    PageTableConfig, SoftTlbConfig, SoftvmConfig, SoftvmCycles, TableKind, TlbArray, TlbConfig,
-    TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache, WalkerConfig, Ways, WriteBackTranslation,
-    preset_names, resolve_text,
+    AddressSpaces, Aliasing, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel,
+    FragmentationConfig, HoleGroup, HostConfig, IncreasedRights, KernelConfig, MachineConfig,
+    MemoryConfig, PageSizes, PageTableConfig, Sharing, SoftTlbConfig, SoftvmConfig, SoftvmCycles,
+    TableKind, TlbArray, TlbConfig, TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache, WalkerConfig,
+    Ways, WriteBackTranslation, preset_names, resolve_text,
 };
 use octavo_hw::{PteEntry, Replacement};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
@@ -163,13 +163,34 @@ fn caches() -> impl Strategy<Value = CacheConfigs> {
 }
 
 /// Virtual caches before which the machine's lines have so many bytes.
+fn kernel() -> impl Strategy<Value = KernelConfig> {
+    let tables = select(vec![
+        TableKind::TwoTier,
+        TableKind::Hierarchical,
+        TableKind::Inverted,
+        TableKind::Guarded,
+    ]);
+    let write_back = select(vec![WriteBackTranslation::Again, WriteBackTranslation::Kept]);
+    let increase = select(vec![IncreasedRights::Lazy, IncreasedRights::Eager]);
+    let sharing = select(vec![Sharing::Global, Sharing::Aliased]);
+    let aliases = select(vec![Aliasing::Sweep, Aliasing::Refuse]);
+    (1u32..=1024, tables, write_back, increase, sharing, aliases).prop_map(
+        |(handler_instructions, table, write_back, increase, sharing, aliases)| KernelConfig {
+            handler_instructions,
+            table,
+            write_back,
+            increase,
+            sharing,
+            aliases,
+        },
+    )
+}
+
 fn softvm(least_bytes: u64) -> impl Strategy<Value = SoftvmConfig> {
     let level = || (geometry(), replacement(), 0u32..=2);
-    let tables = select(vec![TableKind::TwoTier, TableKind::Hierarchical, TableKind::Inverted]);
-    let kernel = (1u32..=1024, any::<bool>(), any::<bool>(), tables);
     let cycles = prop::array::uniform8(0u32..1000);
     let tlb = (2u64..100, 1u64..100);
-    (level(), level(), any::<bool>(), kernel, cycles, tlb).prop_map(
+    (level(), level(), any::<bool>(), kernel(), cycles, tlb).prop_map(
         move |(l1, l2, says_lines, kernel, cycles, (reserved, others))| {
             let lines = [least_bytes, (least_bytes << l2.2).min(4096)];
             let level = |((lines, ways), replacement, _), line_bytes| VirtualCacheLevel {
@@ -183,14 +204,7 @@ fn softvm(least_bytes: u64) -> impl Strategy<Value = SoftvmConfig> {
             SoftvmConfig {
                 l1: level(l1, lines[0]),
                 l2: level(l2, lines[1]),
-                kernel: KernelConfig {
-                    handler_instructions: kernel.0,
-                    table: kernel.3,
-                    write_back: [WriteBackTranslation::Again, WriteBackTranslation::Kept]
-                        [usize::from(kernel.1)],
-                    increase: [IncreasedRights::Lazy, IncreasedRights::Eager]
-                        [usize::from(kernel.2)],
-                },
+                kernel,
                 cycles: SoftvmCycles {
                     l2_cycles,
                     memory_cycles,

@@ -1,7 +1,8 @@
 //! `[softvm]`: what it is where nothing is said, and what is refused.
 
 use octavo_config::{
-    IncreasedRights, SoftvmConfig, Ways, WriteBackTranslation, resolve, resolve_text,
+    Aliasing, IncreasedRights, Sharing, SoftvmConfig, Ways, WriteBackTranslation, resolve,
+    resolve_text,
 };
 
 fn told(settings: &[&str]) -> String {
@@ -19,6 +20,7 @@ fn nothing_said_is_the_paper() {
     assert_eq!(kernel.handler_instructions, 10);
     assert_eq!(kernel.write_back, WriteBackTranslation::Again);
     assert_eq!(kernel.increase, IncreasedRights::Lazy);
+    assert_eq!((kernel.sharing, kernel.aliases), (Sharing::Global, Aliasing::Sweep));
     assert_eq!([cycles.handler_cycles, cycles.l2_cycles, cycles.memory_cycles], [10, 20, 90]);
     assert_eq!([cycles.check_l1_cycles, cycles.change_l1_cycles], [3, 5]);
     assert_eq!([cycles.check_l2_cycles, cycles.change_l2_cycles], [20, 40]);

@@ -28,6 +28,14 @@ pub trait Design: Send {
     #[inline(always)]
     fn settle(&mut self, _env: &Env) {}
 
+    /// That the page of an access lies in `frame` is what the operating system says, too.
+    ///
+    /// # Panics
+    /// Where it does not.
+    fn check(&self, env: &Env, access: LineAccess, frame: FrameNumber) {
+        env.check(access, frame);
+    }
+
     /// Forgets all translations.
     fn flush(&mut self);
 

@@ -159,7 +159,7 @@ impl<D: Design> Compiled for Part<'_, D> {
         for access in accesses {
             let frame = machine.mmus[core].access(&mut machine.env, *access)?;
             if machine.env.is_checked() {
-                machine.env.check(*access, frame);
+                machine.mmus[core].check(&machine.env, *access, frame);
             }
             if !machine.env.stale().is_empty() {
                 machine.tell_cores(machine.env.told_core());

@@ -90,6 +90,13 @@ impl Player {
                 source: MapSource::Anonymous,
                 flags: 0x22,
             }),
+            // The beginning of the same file, wherever it is.
+            ("share", [_, bytes]) => self.sim.event(&Event::Map {
+                range: range(*bytes),
+                protection: Protection::from_bits(3),
+                source: MapSource::File { path: "shared".to_owned(), offset_bytes: 0 },
+                flags: 1,
+            }),
             ("unmap", [_, bytes]) => self.sim.event(&Event::Unmap { range: range(*bytes) }),
             // All translations of the range are stale after that; the second makes it writable again.
             ("protect", [_, _]) => self.sim.event(&protect(1)),
@@ -124,7 +131,7 @@ const TLBS: [(&str, &str); 8] = [
     ("v2", "vcache.l2d"),
 ];
 /// What a line may count, and the component and counter of each. What it does not name is 0.
-const COUNTS: [(&str, &str, &str); 34] = [
+const COUNTS: &[(&str, &str, &str)] = &[
     ("walks", "walker", "walks"),
     ("references", "walker", "references"),
     ("faults", "os", "faults"),
@@ -159,6 +166,7 @@ const COUNTS: [(&str, &str, &str); 34] = [
     ("lazy", "softvm.lazy", "pages"),
     ("protected", "softvm.protection", "pages"),
     ("dropped", "softvm.unmapped", "pages"),
+    ("synonyms", "softvm.synonyms", "pages"),
 ];
 
 /// What a step did, in the words of a case: all that happened, in the order of the lists above, and of the
@@ -174,7 +182,7 @@ fn told(counted: &Counters, expected: &[String], player: &Player, numbers: &[u64
             (hits, misses) => told.push(format!("{name} {hits} hits {misses} misses")),
         }
     }
-    for (name, component, counter) in COUNTS {
+    for (name, component, counter) in COUNTS.iter().copied() {
         let value = get(component, counter);
         if value > 0 {
             told.push(format!("{name} {value}"));

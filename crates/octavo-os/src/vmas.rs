@@ -61,6 +61,15 @@ impl Vma {
         !matches!(self.backing, Backing::Object { .. })
     }
 
+    /// The object whose pages a store changes for all who map them, and the base page at which its first
+    /// one would lie, wrapping; none where stores copy, or where nobody else can have the memory.
+    pub fn shared_object(&self) -> Option<(ObjectId, u64)> {
+        match self.backing {
+            Backing::Object { object, origin, shared: true } => Some((object, origin)),
+            _ => None,
+        }
+    }
+
     /// Whether it may be used at all.
     pub fn is_accessible(&self) -> bool {
         self.rights != Protection::default()
@@ -120,7 +129,7 @@ impl Vmas {
     }
 
     /// Moves what is mapped in `from` to begin at `to`, and makes it `pages` long: its last mapping
-    /// grows, or what is too much goes.
+    /// grows if it reaches the end, or what is too much goes.
     pub fn relocate(&mut self, from: Pages, to: u64, pages: u64) {
         let parts = self.within(&from);
         self.unmap(from.clone());
@@ -132,7 +141,8 @@ impl Vmas {
                 *origin = origin.wrapping_add(moved);
             }
             let start = part.start.wrapping_add(moved);
-            let end = if number == last { to + pages } else { part.end.wrapping_add(moved) };
+            let grows = number == last && part.end == from.end;
+            let end = if grows { to + pages } else { part.end.wrapping_add(moved) };
             self.map(start..end.min(to + pages).max(start), vma);
         }
     }

@@ -14,8 +14,8 @@ pub use cache::{CacheConfigs, CacheLevel};
 pub use host::{HostConfig, TlbsHold};
 pub use memory::{FragmentationConfig, HoleGroup, MemoryConfig};
 pub use softvm::{
-    IncreasedRights, KernelConfig, SoftTlbConfig, SoftvmConfig, SoftvmCycles, TableKind,
-    VirtualCacheLevel, WriteBackTranslation,
+    Aliasing, IncreasedRights, KernelConfig, Sharing, SoftTlbConfig, SoftvmConfig, SoftvmCycles,
+    TableKind, VirtualCacheLevel, WriteBackTranslation,
 };
 pub use tlb::{Fill, FirstLevel, PageSizes, TlbArray, TlbConfig, TlbLevel, Ways};
 pub use walker::{PageTableConfig, WalkCache, WalkerConfig};

@@ -48,6 +48,30 @@ pub struct KernelConfig {
     pub write_back: WriteBackTranslation,
     /// When the lines of a page get a right that the page has got.
     pub increase: IncreasedRights,
+    /// Where memory that is shared lies in the global address space.
+    pub sharing: Sharing,
+    /// What is done where a frame has several global addresses and one of them is stored to.
+    pub aliases: Aliasing,
+}
+
+/// Where memory lies in the global address space that several may map (section 4.3, shared memory).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sharing {
+    /// At one address, whoever maps it and wherever.
+    Global,
+    /// At an address for each mapping: each is another's alias.
+    Aliased,
+}
+
+/// What is done about synonyms (section 3.1).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Aliasing {
+    /// The caches are swept for the others.
+    Sweep,
+    /// The operating system would have refused such a mapping: the machine stops.
+    Refuse,
 }
 
 /// How page tables are organised that the handler of a cache miss reads (sections 4.2 and 4.3).
@@ -60,6 +84,8 @@ pub enum TableKind {
     Hierarchical,
     /// An entry for each frame, found by a hash.
     Inverted,
+    /// A tree whose entries skip what is the same for all pages behind them.
+    Guarded,
 }
 
 /// How the frame of a dirty line is known that is written back (section 5.3).
@@ -138,6 +164,8 @@ impl Default for KernelConfig {
             table: TableKind::TwoTier,
             write_back: WriteBackTranslation::Again,
             increase: IncreasedRights::Lazy,
+            sharing: Sharing::Global,
+            aliases: Aliasing::Sweep,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What a design reaches the rest of its machine through: page walks, the operating system, the
 //! data caches.
 
+mod check;
 mod nested;
 mod overlap;
 mod perforated;
@@ -199,22 +200,9 @@ impl Env {
             u64::from(served.latency_cycles - self.l1_latency_cycles[side]);
     }
 
-    /// That the page of an access lies in `frame` is what the page table says, too; in a guest, its
-    /// own and the host's.
-    ///
-    /// # Panics
-    /// Where it is not.
-    #[inline(never)]
-    pub(crate) fn check(&self, access: LineAccess, frame: FrameNumber) {
-        let page = self.page(access);
-        let mut lies_in = None;
-        for (table, of) in self.tables(page) {
-            let leaf = table.leaf(of).expect("what was translated is mapped");
-            let may_store = leaf.rights.write || !access.is_store();
-            assert!(may_store, "page {:#x} is not to be stored to", page.raw());
-            lies_in = Some(leaf.frame_of(of));
-        }
-        assert_eq!(Some(frame), lies_in, "page {:#x} lies elsewhere", page.raw());
+    /// The machine cannot go on, for this reason.
+    pub(crate) fn stop(&mut self, why: String) {
+        self.stopped = Some(why);
     }
 
     /// The base page of an access.

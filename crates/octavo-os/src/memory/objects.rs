@@ -64,6 +64,11 @@ impl Memory {
         Ok(frame)
     }
 
+    /// The frame of an object's page, if it has been read in.
+    pub fn object_page(&self, object: ObjectId, index: u64) -> Option<FrameNumber> {
+        self.objects.get(&object)?.frames.get(&index).copied()
+    }
+
     /// Maps an object's page: with rights to store only where that may change the object.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 
 use super::stale::Gather;
-use super::{EVERYTHING, Memory, ProcessId, around, base_pages, frames_of};
+use super::{EVERYTHING, Memory, Process, ProcessId, around, base_pages, frames_of};
 use crate::frames::{Holder, Order, OutOfMemory};
 use crate::page_table::Leaf;
 use crate::vmas::{Backing, Vma};
@@ -23,7 +23,7 @@ pub enum CopyOnWrite {
 
 /// Whether stores to a mapping go to what others map too.
 pub fn is_shared(vma: &Vma) -> bool {
-    matches!(vma.backing, Backing::Object { shared: true, .. })
+    vma.shared_object().is_some()
 }
 
 impl Memory {
@@ -131,6 +131,23 @@ impl Memory {
         self.map(process, leaf.page, leaf.size, copy, rights).expect("a page is mapped there");
         self.drop_frames(leaf);
         self.forget(process, around(leaf.page, leaf.size));
+    }
+
+    /// The base frame that would be copied if a process stored to a base page now.
+    pub fn source_of_copy(&self, process: ProcessId, page: PageNumber) -> Option<FrameNumber> {
+        let Process { vmas, table } = self.process(process);
+        let backing = vmas.find(page).map(|(_, vma)| vma.backing);
+        match (table.leaf(page), backing) {
+            (_, Some(Backing::Object { shared: true, .. })) => None,
+            (Some(leaf), _) => {
+                let frame = leaf.frame_of(page);
+                (!leaf.rights.write && self.has_others(frame)).then_some(frame)
+            }
+            (None, Some(Backing::Object { object, origin, .. })) => {
+                self.object_page(object, page.raw().wrapping_sub(origin))
+            }
+            (None, _) => None,
+        }
     }
 
     /// Gives up one reference to the frames of a page.

@@ -61,7 +61,7 @@ impl<T: Translator> Softvm<T> {
         let line_bytes = machine.cache.line_bytes;
         Ok(Softvm {
             translator,
-            space: Space::new(line_bytes),
+            space: Space::new(line_bytes, config.kernel.sharing),
             handler: Handler::new(config.kernel.handler_instructions, caches.line_log2(0)),
             tables: Tables::new(config.kernel.table, machine.memory.bytes / PageSize::BASE.bytes()),
             pages: Pages::default(),

@@ -34,7 +34,7 @@ mod translator;
 use octavo_config::{IncreasedRights, SoftvmConfig, WriteBackTranslation};
 use octavo_hw::{Asid, First, GlobalAddr, Second, VirtualCaches};
 use octavo_os::vmas;
-use octavo_types::FrameNumber;
+use octavo_types::{FrameNumber, PageSize};
 
 use crate::counters::Counters;
 use crate::design::Design;
@@ -42,7 +42,7 @@ use crate::env::Env;
 use crate::front::LineAccess;
 use events::Events;
 use handler::Handler;
-use pages::{PageOf, Pages};
+use pages::{PageOf, Pages, Refused};
 pub use physical::Physical;
 use rows::Rows;
 use space::Space;
@@ -132,7 +132,7 @@ impl<T: Translator> Softvm<T> {
     fn cache_miss(&mut self, env: &mut Env, access: LineAccess, addr: GlobalAddr) -> Option<()> {
         let (side, stores) = (access.side(), access.is_store());
         let (page, frame, may_store) = self.resolve_page(env, access)?;
-        let may_store = self.claim(page, (frame, may_store), (side, stores));
+        let may_store = self.claim(env, page, (frame, may_store), (side, stores))?;
         let loads = self.tables.loads(env.os().memory(), addr, page.0, frame);
         let parts = (&mut self.caches, &self.handler, &mut self.counts.events);
         self.translator.missed(parts, side, addr, loads);
@@ -144,9 +144,9 @@ impl<T: Translator> Softvm<T> {
     fn denied(&mut self, env: &mut Env, access: LineAccess, addr: GlobalAddr) -> Option<()> {
         self.counts.denied += 1;
         let (page, frame, may_store) = self.resolve_page(env, access)?;
-        self.claim(page, (frame, may_store), (access.side(), true));
+        self.claim(env, page, (frame, may_store), (access.side(), true))?;
         let is_lazy = self.config.kernel.increase == IncreasedRights::Lazy;
-        self.pages.allow(&mut self.caches, page.0, addr, is_lazy);
+        self.pages.allow(&mut self.caches, addr, is_lazy);
         Some(())
     }
 
@@ -157,24 +157,40 @@ impl<T: Translator> Softvm<T> {
         env: &mut Env,
         access: LineAccess,
     ) -> Option<((PageOf, GlobalAddr), FrameNumber, bool)> {
-        let page = env.page(access);
+        let (process, page) = (env.process(), env.page(access));
+        let copied = || env.os().memory().source_of_copy(process, page);
+        if let Some(frame) = access.is_store().then(copied).flatten() {
+            self.pages.clean(&mut self.caches, frame);
+            self.write_swept();
+        }
         let held = self.resolve(env, page, access)?;
         self.settle(env);
-        let process = env.process();
-        let at = self.space.of_page(process, page);
+        let at = self.space.of_page(env.os().memory(), process, page);
         Some(((PageOf { process, page }, at), held.frame_of(page), held.value.is_writable()))
     }
 
-    /// As [`Pages::claim`].
+    /// As [`Pages::claim`]; where that is refused, the machine stops.
     fn claim(
         &mut self,
+        env: &mut Env,
         page: (PageOf, GlobalAddr),
         leaf: (FrameNumber, bool),
         how: (usize, bool),
-    ) -> bool {
-        let may_store = self.pages.claim(&mut self.caches, page, leaf, how);
+    ) -> Option<bool> {
+        let aliases = self.config.kernel.aliases;
+        let claimed = self.pages.claim(&mut self.caches, page, leaf, how, aliases);
         self.write_swept();
-        may_store
+        match claimed {
+            Ok(may_store) => Some(may_store),
+            Err(Refused) => {
+                let addr = page.0.page.raw() << PageSize::BASE.log2();
+                env.stop(format!(
+                    "the page at {addr:#x} is mapped at another address, too, and is stored to: give \
+                     softvm.kernel.aliases=sweep"
+                ));
+                None
+            }
+        }
     }
 
     /// Dirty lines that gave way go to memory. (Instructions are never dirty.)
@@ -182,7 +198,7 @@ impl<T: Translator> Softvm<T> {
         while let Some(line) = self.caches.next_write_back(DATA) {
             self.counts.lines_written += 1;
             if self.config.kernel.write_back == WriteBackTranslation::Again {
-                let page = self.space.page_of(line.at);
+                let page = self.pages.user(line.at);
                 let entry = Entry::new(page, line.frame, true);
                 let loads = self.tables.loads(env.os().memory(), line.at, page, line.frame);
                 let parts = (&mut self.caches, &self.handler, &mut self.counts.write_backs);
@@ -283,7 +299,7 @@ impl<T: Translator> Design for Softvm<T> {
 
     #[inline(always)]
     fn access(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
-        let addr = self.space.of_access(env.process(), access);
+        let addr = self.space.of_access(env, access);
         if T::LOOKS_UP && !self.translator.look_up(access.side(), addr, access.lookups()) {
             return self.access_refilled(env, access, addr);
         }
@@ -295,9 +311,14 @@ impl<T: Translator> Design for Softvm<T> {
     }
 
     fn settle(&mut self, env: &Env) {
+        self.space.forget();
         if !self.stale.is_empty() {
             self.sweep_stale(env);
         }
+    }
+
+    fn check(&self, env: &Env, access: LineAccess, frame: FrameNumber) {
+        self.space.check(env, access, frame);
     }
 
     /// Segments tell processes apart: lines stay.

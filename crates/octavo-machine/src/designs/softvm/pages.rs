@@ -5,10 +5,15 @@
 //! lines at each, a *synonym*, of which only one sees a store (section 3.1). What is done about those is
 //! what operating systems do on such caches, page by page: a frame that is stored to has lines at one
 //! address only, and a frame with lines at several addresses is not stored to. Whoever wants to change
-//! that sweeps the others' lines first.
+//! that sweeps the others' lines first. Or ([`Aliasing::Refuse`]) it is an error, as if the operating system
+//! allowed no such mapping.
+//!
+//! Memory that is shared by global address has lines at one address for all who map it. They stay as long
+//! as one of those maps it that have missed a line of it.
 
 use std::collections::hash_map::Entry;
 
+use octavo_config::Aliasing;
 use octavo_hw::{Change, GlobalAddr, Swept, VirtualCaches};
 use octavo_os::ProcessId;
 use octavo_os::page_table::Leaf;
@@ -21,6 +26,10 @@ use super::sweeps::{AllSweeps, Kind};
 /// The side of data.
 const DATA: usize = 1;
 
+/// Lines may be stored to, and lines may not.
+const OPEN: Change = Change::Rights { may_store: true };
+const CLOSED: Change = Change::Rights { may_store: false };
+
 /// A base page of a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PageOf {
@@ -30,29 +39,36 @@ pub struct PageOf {
     pub page: PageNumber,
 }
 
-/// What the lines of a page are like.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What the lines of a page of the global space are like.
+#[derive(Clone, PartialEq, Eq, Debug)]
 struct Kept {
-    /// Where the page begins in the global space.
-    at: GlobalAddr,
     frame: FrameNumber,
     /// Whether any of its lines may be stored to; where not, none is dirty.
     may_store: bool,
     /// Whether it was fetched from, and whether it was loaded or stored to.
     sides: [bool; 2],
+    /// The pages of processes that have missed lines of it, and that are mapped still: one, where its
+    /// memory is not shared.
+    users: Vec<PageOf>,
 }
 
 /// Pages that may have lines.
 #[derive(Default)]
 pub struct Pages {
-    kept: FxHashMap<PageOf, Kept>,
+    kept: FxHashMap<GlobalAddr, Kept>,
     /// By frame, the pages above.
-    by_frame: FxHashMap<FrameNumber, Vec<PageOf>>,
+    by_frame: FxHashMap<FrameNumber, Vec<GlobalAddr>>,
+    /// By user, the page.
+    by_user: FxHashMap<PageOf, GlobalAddr>,
     /// Whose pages there were, each once.
     processes: Vec<ProcessId>,
     /// What was swept.
     pub sweeps: AllSweeps,
 }
+
+/// A use of an alias that is [refused](Aliasing::Refuse).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Refused;
 
 impl Pages {
     /// A line of a page is about to come in on a side, or to be stored to: other addresses of its frame
@@ -64,45 +80,73 @@ impl Pages {
         (page, at): (PageOf, GlobalAddr),
         (frame, may_store): (FrameNumber, bool),
         (side, stores): (usize, bool),
-    ) -> bool {
-        if let Entry::Vacant(vacant) = self.kept.entry(page) {
-            vacant.insert(Kept { at, frame, may_store: false, sides: [false; 2] });
-            self.by_frame.entry(frame).or_default().push(page);
-            if !self.processes.contains(&page.process) {
-                self.processes.push(page.process);
-            }
+        aliases: Aliasing,
+    ) -> Result<bool, Refused> {
+        let others: Vec<(GlobalAddr, Change)> = self
+            .others(frame, at)
+            .filter_map(|other| match stores {
+                true => Some((other, Change::Drop)),
+                false => self.kept[&other].may_store.then_some((other, CLOSED)),
+            })
+            .collect();
+        if aliases == Aliasing::Refuse && !others.is_empty() {
+            return Err(Refused);
         }
-        debug_assert_eq!(self.kept[&page].frame, frame, "a page that has moved was swept");
-        let others: Vec<PageOf> =
-            self.by_frame[&frame].iter().copied().filter(|other| *other != page).collect();
-        for other in &others {
-            if stores {
-                self.change(caches, *other, Change::Drop, Kind::Synonym);
-            } else if self.kept[other].may_store {
-                self.change(caches, *other, Change::Rights { may_store: false }, Kind::Synonym);
-            }
+        self.enter(page, at, frame);
+        for (other, change) in others {
+            self.change(caches, other, change, Kind::Synonym);
         }
-        let may_store = may_store && (stores || others.is_empty());
-        let kept = self.kept.get_mut(&page).expect("it was put there");
+        let may_store = may_store && (stores || self.by_frame[&frame].len() == 1);
+        let kept = self.kept.get_mut(&at).expect("it was put there");
+        debug_assert_eq!(kept.frame, frame, "a page that has moved was swept");
         kept.sides[side] = true;
         kept.may_store |= may_store;
-        may_store
+        Ok(may_store)
+    }
+
+    /// The operating system is about to read a frame by an address of its own: what its lines have that
+    /// memory has not is written back.
+    pub fn clean(&mut self, caches: &mut VirtualCaches, frame: FrameNumber) {
+        let pages = self.by_frame.get(&frame).into_iter().flatten();
+        let open: Vec<GlobalAddr> =
+            pages.copied().filter(|page| self.kept[page].may_store).collect();
+        for page in open {
+            self.change(caches, page, CLOSED, Kind::Synonym);
+        }
+    }
+
+    /// A page of a process that has lines of a page.
+    pub fn user(&self, addr: GlobalAddr) -> PageOf {
+        self.kept[&page_of(addr)].users[0]
+    }
+
+    /// The other addresses of a frame that have lines.
+    fn others(&self, frame: FrameNumber, at: GlobalAddr) -> impl Iterator<Item = GlobalAddr> + '_ {
+        let pages = self.by_frame.get(&frame).into_iter().flatten().copied();
+        pages.filter(move |page| *page != at)
+    }
+
+    /// A page of a process uses a page of the global space.
+    fn enter(&mut self, user: PageOf, at: GlobalAddr, frame: FrameNumber) {
+        let Entry::Vacant(vacant) = self.by_user.entry(user) else { return };
+        vacant.insert(at);
+        if !self.processes.contains(&user.process) {
+            self.processes.push(user.process);
+        }
+        let kept = self.kept.entry(at).or_insert_with(|| {
+            self.by_frame.entry(frame).or_default().push(at);
+            Kept { frame, may_store: false, sides: [false; 2], users: Vec::new() }
+        });
+        kept.users.push(user);
     }
 
     /// A page was [claimed](Self::claim) to be stored to. The line gets that right, or at once all lines
     /// of the page do.
-    pub fn allow(
-        &mut self,
-        caches: &mut VirtualCaches,
-        page: PageOf,
-        line: GlobalAddr,
-        is_lazy: bool,
-    ) {
-        let change = Change::Rights { may_store: true };
+    pub fn allow(&mut self, caches: &mut VirtualCaches, line: GlobalAddr, is_lazy: bool) {
         if is_lazy {
-            self.sweeps.add(Kind::Lazy, caches.sweep(DATA, line, 1, change));
+            self.sweeps.add(Kind::Lazy, caches.sweep(DATA, line, 1, OPEN));
         } else {
-            self.change(caches, page, change, Kind::Protection);
+            self.change(caches, page_of(line), OPEN, Kind::Protection);
         }
     }
 
@@ -116,19 +160,30 @@ impl Pages {
         leaf: impl Fn(PageOf) -> Option<Leaf>,
         is_lazy: bool,
     ) {
-        let mut unmapped = Vec::new();
-        let mut protected = Vec::new();
-        for page in self.within(range, is_meant) {
-            let Kept { frame, may_store, .. } = self.kept[&page];
-            match leaf(page).filter(|leaf| leaf.frame_of(page.page) == frame) {
-                None => unmapped.push((page, Change::Drop)),
-                Some(leaf) => {
-                    let loses = may_store && !leaf.rights.write;
-                    let gets = !may_store && leaf.rights.write && self.by_frame[&frame].len() == 1;
-                    if loses || gets && !is_lazy {
-                        protected.push((page, Change::Rights { may_store: gets }));
-                    }
-                }
+        let (mut touched, mut is_touched) = (Vec::new(), FxHashSet::default());
+        for user in self.within(range, is_meant) {
+            let at = self.by_user[&user];
+            let kept = self.kept.get_mut(&at).expect("it has a user");
+            if leaf(user).is_none_or(|leaf| leaf.frame_of(user.page) != kept.frame) {
+                kept.users.retain(|other| *other != user);
+                self.by_user.remove(&user);
+            }
+            if is_touched.insert(at) {
+                touched.push(at);
+            }
+        }
+        let (mut unmapped, mut protected) = (Vec::new(), Vec::new());
+        for at in touched {
+            let Kept { frame, may_store, users, .. } = &self.kept[&at];
+            let allows = |user: &PageOf| leaf(*user).is_some_and(|leaf| leaf.rights.write);
+            let allowed = users.iter().any(allows);
+            let is_alone = self.by_frame[frame].len() == 1;
+            if users.is_empty() {
+                unmapped.push((at, Change::Drop));
+            } else if *may_store && !allowed {
+                protected.push((at, CLOSED));
+            } else if !may_store && allowed && is_alone && !is_lazy {
+                protected.push((at, OPEN));
             }
         }
         self.change_all(caches, &unmapped, Kind::Unmapped);
@@ -142,13 +197,13 @@ impl Pages {
         let is_in =
             |page: &PageOf| range.contains(&page.page.raw()) && processes.contains(&page.process);
         let asked = (range.end - range.start).saturating_mul(processes.len() as u64);
-        let mut found: Vec<PageOf> = if asked > self.kept.len() as u64 {
-            self.kept.keys().copied().filter(is_in).collect()
+        let mut found: Vec<PageOf> = if asked > self.by_user.len() as u64 {
+            self.by_user.keys().copied().filter(is_in).collect()
         } else {
             let pages = processes.iter().flat_map(|process| {
                 range.clone().map(|page| PageOf { process: *process, page: PageNumber::new(page) })
             });
-            pages.filter(|page| self.kept.contains_key(page)).collect()
+            pages.filter(|page| self.by_user.contains_key(page)).collect()
         };
         found.sort_unstable();
         found
@@ -156,7 +211,12 @@ impl Pages {
 
     /// Changes pages. Where they have more lines than the caches, all of these are gone through instead
     /// ("sweeping through the entire cache", section 3.1).
-    fn change_all(&mut self, caches: &mut VirtualCaches, pages: &[(PageOf, Change)], kind: Kind) {
+    fn change_all(
+        &mut self,
+        caches: &mut VirtualCaches,
+        pages: &[(GlobalAddr, Change)],
+        kind: Kind,
+    ) {
         let [_, entries] = caches.entries(DATA);
         let lines = caches.lines_of(PageSize::BASE.bytes());
         if pages.len() as u64 * lines <= entries {
@@ -167,35 +227,38 @@ impl Pages {
         }
         let there = [0, 1].map(|side| pages_there(caches, side));
         self.sweeps.begin_whole(kind, caches);
-        for (page, change) in pages {
-            let Kept { at, sides, .. } = self.kept[page];
-            let sides = (0..2).filter(|side| sides[*side] && there[*side].contains(&at));
-            let swept = sides.map(|side| caches.sweep(side, at, PageSize::BASE.bytes(), *change));
+        for (at, change) in pages {
+            let sides = self.kept[at].sides;
+            let sides = (0..2).filter(|side| sides[*side] && there[*side].contains(at));
+            let swept = sides.map(|side| caches.sweep(side, *at, PageSize::BASE.bytes(), *change));
             self.sweeps.add_of_whole(kind, swept.fold(Swept::default(), Swept::plus));
-            self.changed(*page, *change);
+            self.changed(*at, *change);
         }
     }
 
     /// Sweeps the caches for the lines of a page.
-    fn change(&mut self, caches: &mut VirtualCaches, page: PageOf, change: Change, kind: Kind) {
-        let Kept { at, sides, .. } = self.kept[&page];
+    fn change(&mut self, caches: &mut VirtualCaches, at: GlobalAddr, change: Change, kind: Kind) {
+        let sides = self.kept[&at].sides;
         let swept = (0..2)
             .filter(|side| sides[*side])
             .map(|side| caches.sweep(side, at, PageSize::BASE.bytes(), change));
         self.sweeps.add(kind, swept.fold(Swept::default(), Swept::plus));
-        self.changed(page, change);
+        self.changed(at, change);
     }
 
     /// The lines of a page have been changed.
-    fn changed(&mut self, page: PageOf, change: Change) {
+    fn changed(&mut self, at: GlobalAddr, change: Change) {
         match change {
             Change::Rights { may_store } => {
-                self.kept.get_mut(&page).expect("it has lines").may_store = may_store;
+                self.kept.get_mut(&at).expect("it has lines").may_store = may_store;
             }
             Change::Drop => {
-                let Kept { frame, .. } = self.kept.remove(&page).expect("it has lines");
+                let Kept { frame, users, .. } = self.kept.remove(&at).expect("it has lines");
+                for user in users {
+                    self.by_user.remove(&user);
+                }
                 let of_frame = self.by_frame.get_mut(&frame).expect("a page of it has lines");
-                of_frame.retain(|other| *other != page);
+                of_frame.retain(|other| *other != at);
                 if of_frame.is_empty() {
                     self.by_frame.remove(&frame);
                 }
@@ -204,9 +267,14 @@ impl Pages {
     }
 }
 
+/// The page that holds an address.
+fn page_of(addr: GlobalAddr) -> GlobalAddr {
+    let bytes = PageSize::BASE.bytes();
+    GlobalAddr::new(addr.raw() / bytes * bytes)
+}
+
 /// The pages that have lines on a side.
 fn pages_there(caches: &VirtualCaches, side: usize) -> FxHashSet<GlobalAddr> {
     let lines = caches.lines(side, 0).chain(caches.lines(side, 1));
-    let bytes = PageSize::BASE.bytes();
-    lines.map(|(at, _)| GlobalAddr::new(at.raw() / bytes * bytes)).collect()
+    lines.map(|(at, _)| page_of(at)).collect()
 }

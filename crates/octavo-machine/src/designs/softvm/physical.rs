@@ -47,7 +47,7 @@ impl Physical {
         let line_bytes = machine.cache.line_bytes;
         Ok(Physical {
             tlb: SoftTlb::new(config.tlb, instructions),
-            space: Space::new(line_bytes),
+            space: Space::new(line_bytes, config.kernel.sharing),
             handler: Handler::new(config.kernel.handler_instructions, caches.line_log2(0)),
             caches,
             stale: Vec::new(),
@@ -121,7 +121,7 @@ impl Design for Physical {
 
     #[inline(always)]
     fn access(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
-        let addr = self.space.of_access(env.process(), access);
+        let addr = self.space.of_access(env, access);
         let side = access.side();
         match self.tlb.look_up(side, addr, access.lookups()) {
             Some(entry) if entry.may_store || !access.is_store() => {
@@ -145,9 +145,14 @@ impl Design for Physical {
     }
 
     fn settle(&mut self, env: &Env) {
+        self.space.forget();
         for (asid, range) in std::mem::take(&mut self.stale) {
             self.tlb.forget(&range, |process| env.asid_of(process) == asid);
         }
+    }
+
+    fn check(&self, env: &Env, access: LineAccess, frame: FrameNumber) {
+        self.space.check(env, access, frame);
     }
 
     /// Segments tell processes apart: entries stay.

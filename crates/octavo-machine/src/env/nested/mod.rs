@@ -174,7 +174,7 @@ impl Env {
 
     /// The host has no memory left.
     pub(super) fn stop_for_host(&mut self, error: OutOfMemory) {
-        self.stopped = Some(format!("the host: {error}"));
+        self.stop(format!("the host: {error}"));
     }
 
     /// So many INVEPTs: all translations of all processes may be wrong.

@@ -1,24 +1,11 @@
-//! How page tables are organised that the handler reads ("the operating system is free to implement
-//! whatever virtual-to-physical mapping it chooses", section 4).
-//!
-//! - *Two-tier*, the paper's example: the global linear table, and root tables for its pages (section 4.2).
-//!   What it loads is [`super::handler`]'s affair.
-//! - *Hierarchical*: the operating system's own tables, top-down by physical addresses, an entry of each level
-//!   ("a top-down hierarchical page table (as in the x86) would provide easy support for superpages", section
-//!   4.3): a page of 2 MiB ends the walk one level earlier.
-//! - *Inverted*: an entry of 16 bytes for each frame, chained from a table of anchors (4 bytes each, as many as
-//!   there are frames, rounded up to a power of two) by a hash of the page: its segment's number and its own,
-//!   exclusive or, as PowerPC's. A frame has one entry: where it is mapped at several addresses, the one that was
-//!   asked for last has it, and another one's miss goes through its whole chain before the operating system puts
-//!   it there.
+//! An entry of 16 bytes for each frame, chained from a table of anchors (4 bytes each, as many as there are
+//! frames, rounded up to a power of two) by a hash of the page: its segment's number and its own, exclusive or,
+//! as PowerPC's. A frame has one entry: where it is mapped at several addresses, the one that was asked for last
+//! has it, and another one's miss goes through its whole chain before the operating system puts it there.
 
-use octavo_config::TableKind;
 use octavo_hw::GlobalAddr;
-use octavo_os::Memory;
 use octavo_types::{FrameNumber, PageSize, PhysAddr};
 use rustc_hash::FxHashMap;
-
-use super::pages::PageOf;
 
 /// Bytes of an entry of an inverted table.
 const ENTRY_BYTES: u64 = 16;
@@ -30,16 +17,6 @@ const ENTRIES: u64 = 1 << 44;
 /// Pages of a segment.
 const SEGMENT_PAGES_LOG2: u32 = 16;
 
-/// The tables.
-pub enum Tables {
-    /// As the paper's example.
-    TwoTier,
-    /// The operating system's own.
-    Hierarchical,
-    /// One entry a frame.
-    Inverted(Inverted),
-}
-
 /// An inverted table.
 #[derive(Default)]
 pub struct Inverted {
@@ -50,46 +27,19 @@ pub struct Inverted {
     pages: FxHashMap<FrameNumber, u64>,
 }
 
-impl Tables {
-    /// Empty ones, for so many frames.
-    pub fn new(kind: TableKind, frames: u64) -> Self {
-        match kind {
-            TableKind::TwoTier => Tables::TwoTier,
-            TableKind::Hierarchical => Tables::Hierarchical,
-            TableKind::Inverted => Tables::Inverted(Inverted {
-                anchors: frames.next_power_of_two(),
-                ..Inverted::default()
-            }),
-        }
-    }
-
-    /// What a handler loads by physical addresses, in order, to translate an address whose page is `page`
-    /// and lies in `frame`; none where it does as the paper's.
-    pub fn loads(
-        &mut self,
-        memory: &Memory,
-        addr: GlobalAddr,
-        page: PageOf,
-        frame: FrameNumber,
-    ) -> Option<Vec<PhysAddr>> {
-        match self {
-            Tables::TwoTier => None,
-            Tables::Hierarchical => {
-                let walk = memory.process(page.process).table.walk(page.page);
-                Some(walk.steps().iter().map(|step| step.at).collect())
-            }
-            Tables::Inverted(table) => Some(table.loads(addr, frame)),
-        }
-    }
-}
-
 impl Inverted {
+    /// An empty one, for so many frames.
+    pub fn new(frames: u64) -> Self {
+        Inverted { anchors: frames.next_power_of_two(), ..Inverted::default() }
+    }
+
     fn anchor(&self, page: u64) -> u64 {
         let in_segment = page & ((1 << SEGMENT_PAGES_LOG2) - 1);
         (in_segment ^ page >> SEGMENT_PAGES_LOG2) & (self.anchors - 1)
     }
 
-    fn loads(&mut self, addr: GlobalAddr, frame: FrameNumber) -> Vec<PhysAddr> {
+    /// What a handler loads, in order, to find an address whose page lies in `frame`.
+    pub fn loads(&mut self, addr: GlobalAddr, frame: FrameNumber) -> Vec<PhysAddr> {
         let page = addr.raw() >> PageSize::BASE.log2();
         let anchor = self.anchor(page);
         let chain = self.chains.entry(anchor).or_default();
@@ -121,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_chain_is_gone_through_to_the_page() {
-        let mut table = Inverted { anchors: 1 << 4, ..Inverted::default() };
+        let mut table = Inverted::new(1 << 4);
         let addr = |page: u64| GlobalAddr::new(page << 12);
         let frame = FrameNumber::new;
         let mut asked = |page, of| -> Vec<u64> {

@@ -1,0 +1,116 @@
+//! The handler, state machine and tables that translate.
+
+use octavo_config::TableKind;
+use octavo_oracle::NaiveFound;
+use octavo_types::PageNumber;
+
+use super::{Design, Naive, Page};
+
+/// Where page tables and handlers lie: above all segments.
+const TABLE: u64 = 1 << 62;
+const PHYSICAL: u64 = 1 << 61;
+const ROOT_TABLES: u64 = 0x1_0000;
+const VECTORS: [u64; 2] = [0x1000, 0x1100];
+
+impl Naive {
+    /// What translates is asked once.
+    pub fn run(&mut self, component: &'static str, counter: &'static str) {
+        self.count(component, counter, u64::from(self.design != Design::Free));
+    }
+
+    /// Figure 7, or other tables.
+    pub fn translate(&mut self, component: &'static str, global: u64, page: Page) {
+        match self.design {
+            Design::Free => return,
+            Design::Spur => {
+                self.search(component, global);
+                return;
+            }
+            Design::Software => self.fetch_routine(component, 0),
+        }
+        match self.softvm.kernel.table {
+            TableKind::TwoTier => {}
+            TableKind::Hierarchical => {
+                let table = &self.os.memory().process(page.0).table;
+                let walk = table.walk(PageNumber::new(page.1));
+                for step in walk.steps() {
+                    self.load_physical(component, PHYSICAL + step.at.raw());
+                }
+                return;
+            }
+            TableKind::Guarded => {
+                let table = &self.os.memory().process(page.0).table;
+                let size = table.leaf(PageNumber::new(page.1)).unwrap().size;
+                for addr in self.guarded.loads(global >> 12, size) {
+                    self.load_physical(component, PHYSICAL + addr);
+                }
+                return;
+            }
+            TableKind::Inverted => {
+                self.search_chain(component, global, page);
+                return;
+            }
+        }
+        let entry = TABLE + (global >> 12) * 4;
+        let is_here = self.holds(1, 1, entry);
+        if !self.holds(1, 0, entry) {
+            self.count(component, "handler_l1d_misses", 1);
+            if !is_here {
+                self.count(component, "data_misses", 1);
+                self.fetch_routine(component, 1);
+                self.load_physical(component, PHYSICAL + ROOT_TABLES + (global >> 22) * 4);
+                self.count(component, "entry_loads", 1);
+            }
+        }
+        self.sides[1].access(entry, None, (0, false));
+    }
+
+    /// SPUR: the entry is looked for in the caches; else the root's is read from memory, and the entry
+    /// comes in.
+    fn search(&mut self, component: &'static str, global: u64) {
+        let (found, _) = self.sides[1].access(TABLE + (global >> 12) * 4, None, (0, false));
+        self.count(component, "handler_l1d_misses", u64::from(found != NaiveFound::First));
+        let is_missing = u64::from(found == NaiveFound::Memory);
+        for counter in ["data_misses", "handler_l2d_misses", "entry_loads"] {
+            self.count(component, counter, is_missing);
+        }
+    }
+
+    fn load_physical(&mut self, component: &'static str, addr: u64) {
+        let (found, _) = self.sides[1].access(addr, None, (0, false));
+        self.count(component, "handler_l1d_misses", u64::from(found != NaiveFound::First));
+        self.count(component, "handler_l2d_misses", u64::from(found == NaiveFound::Memory));
+    }
+
+    /// One list of pages and frames, what was put there last first: a chain is those with the same hash.
+    fn search_chain(&mut self, component: &'static str, global: u64, page: Page) {
+        let frame = self.frame(page.0, page.1);
+        let hash = |page: u64| ((page % 65536) ^ (page / 65536)) % self.anchors;
+        let of_page = hash(global >> 12);
+        let mut loads = vec![(1 << 43) + of_page * 4];
+        let mut found = false;
+        for (held, at) in &self.inverted {
+            if hash(*held) == of_page && !found {
+                loads.push((1 << 44) + at * 16);
+                found = *held == global >> 12 && *at == frame;
+            }
+        }
+        for addr in loads {
+            self.load_physical(component, PHYSICAL + addr);
+        }
+        if !found {
+            self.inverted.retain(|(_, at)| *at != frame);
+            self.inverted.insert(0, (global >> 12, frame));
+        }
+    }
+
+    fn fetch_routine(&mut self, component: &'static str, routine: usize) {
+        for number in 0..u64::from(self.softvm.kernel.handler_instructions) {
+            let addr = PHYSICAL + VECTORS[routine] + 4 * number;
+            let line = addr / self.lines[0] * self.lines[0];
+            let (found, _) = self.sides[0].access(line, None, (0, false));
+            self.count(component, "handler_l1i_misses", u64::from(found != NaiveFound::First));
+            self.count(component, "handler_l2i_misses", u64::from(found == NaiveFound::Memory));
+        }
+    }
+}

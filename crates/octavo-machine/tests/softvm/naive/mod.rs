@@ -1,0 +1,274 @@
+//! Software-managed translation as anybody would write it down, with what is in each line: every load
+//! gives what was stored last. Only the operating system is the same.
+
+mod guarded;
+mod handler;
+mod pages;
+mod space;
+
+use std::collections::{BTreeMap, HashMap};
+
+use guarded::Guarded;
+use octavo_config::{
+    IncreasedRights, MachineConfig, SoftvmConfig, VirtualCacheLevel, WriteBackTranslation,
+};
+use octavo_oracle::{NaiveChange, NaiveFound, NaiveReplacement, NaiveVirtualSide};
+use octavo_os::{Access, Os, ProcessId};
+use octavo_types::{Event, PageNumber, PageSize};
+use space::Segment;
+
+type Page = (ProcessId, u64);
+
+/// A page of the global space that may have lines.
+#[derive(Clone)]
+struct Kept {
+    frame: u64,
+    may_store: bool,
+    sides: [bool; 2],
+    /// The pages of processes that missed it and are still mapped, the first of them first.
+    users: Vec<Page>,
+}
+
+/// What translates behind the caches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Design {
+    Software,
+    Spur,
+    Free,
+}
+
+impl Design {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Design::Software => "softvm",
+            Design::Spur => "spur",
+            Design::Free => "softvm_free",
+        }
+    }
+}
+
+/// What a reference does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Fetch,
+    Load,
+    Store,
+}
+
+pub struct Naive {
+    pub os: Os,
+    pub process: ProcessId,
+    design: Design,
+    softvm: SoftvmConfig,
+    lines: [u64; 2],
+    sides: [NaiveVirtualSide; 2],
+    /// How much of what data wrote to memory has been seen.
+    seen: usize,
+    segments: Vec<Segment>,
+    registers: [Option<Segment>; 16],
+    /// By global address, in the order in which they were first missed.
+    kept: Vec<(u64, Kept)>,
+    /// By frame and line, what was stored last.
+    truth: HashMap<(u64, u64), u64>,
+    stores: u64,
+    anchors: u64,
+    inverted: Vec<(u64, u64)>,
+    guarded: Guarded,
+    counts: BTreeMap<(&'static str, &'static str), u64>,
+    /// Whether it stopped, as an alias is refused.
+    pub refused: bool,
+    /// Accesses of data of pages that the process has not asked for, but others have.
+    pub hits_of_others: u64,
+    /// 1 once a page of 2 MiB has been used.
+    pub has_large_pages: u64,
+}
+
+impl Naive {
+    pub fn new(config: &MachineConfig, design: Design, mut os: Os) -> Self {
+        os.memory_mut().record_contents();
+        let softvm = config.softvm;
+        let l1 = softvm.l1.line_bytes.unwrap_or(config.cache.line_bytes);
+        let lines = [l1, softvm.l2.line_bytes.unwrap_or(l1)];
+        let level = |of: VirtualCacheLevel, bytes: u64| {
+            let entries = of.bytes / bytes;
+            let ways = of.ways.of(entries);
+            (bytes, (entries / ways) as usize, ways as usize, NaiveReplacement::Lru)
+        };
+        let side =
+            || NaiveVirtualSide::new([level(softvm.l1, lines[0]), level(softvm.l2, lines[1])]);
+        Naive {
+            os,
+            process: ProcessId(0),
+            design,
+            softvm,
+            lines,
+            sides: [side(), side()],
+            seen: 0,
+            segments: Vec::new(),
+            registers: [None; 16],
+            kept: Vec::new(),
+            refused: false,
+            hits_of_others: 0,
+            has_large_pages: 0,
+            truth: HashMap::new(),
+            stores: 0,
+            anchors: (config.memory.bytes >> 12).next_power_of_two(),
+            inverted: Vec::new(),
+            guarded: Guarded::default(),
+            counts: BTreeMap::new(),
+        }
+    }
+
+    fn count(&mut self, component: &'static str, counter: &'static str, times: u64) {
+        *self.counts.entry((component, counter)).or_default() += times;
+    }
+
+    /// All that it counted.
+    pub fn counters(&self) -> BTreeMap<(&'static str, &'static str), u64> {
+        let mut counters = self.counts.clone();
+        let names = [["vcache.l1i", "vcache.l2i"], ["vcache.l1d", "vcache.l2d"]];
+        for (side, names) in self.sides.iter().zip(names) {
+            for (level, name) in names.into_iter().enumerate() {
+                let counts = side.counts(level);
+                counters.insert((name, "hits"), counts.hits);
+                counters.insert((name, "misses"), counts.accesses - counts.hits);
+                counters.insert((name, "write_backs"), counts.write_backs);
+            }
+        }
+        counters.insert(("softvm.segments", "used"), self.segments.len() as u64);
+        counters
+    }
+
+    /// One reference: each line of the first level that it touches is accessed.
+    pub fn reference(&mut self, kind: Kind, addr: u64, bytes: u64) {
+        if kind == Kind::Store {
+            self.stores += 1;
+        }
+        let line_bytes = self.lines[0];
+        for line in addr / line_bytes..=(addr + bytes - 1) / line_bytes {
+            self.access(kind, line * line_bytes);
+        }
+    }
+
+    fn access(&mut self, kind: Kind, addr: u64) {
+        let side = usize::from(kind != Kind::Fetch);
+        let stores = kind == Kind::Store;
+        if self.refused {
+            return;
+        }
+        let of = (self.process, addr >> 12);
+        self.load_register(self.place(self.process, addr).0);
+        let global = self.global(self.process, addr);
+        let store = stores.then_some(self.stores);
+        loop {
+            let mut page = (0, false);
+            if !self.holds(side, 0, global) && !self.holds(side, 1, global) {
+                page = self.resolve(kind, addr);
+                page.1 = self.claim(addr, page, side, stores);
+                if self.refused {
+                    return;
+                }
+                self.run("softvm", if side == 0 { "fetch_misses" } else { "data_misses" });
+                self.translate("softvm", global, of);
+            }
+            let (found, data) = self.sides[side].access(global, store, page);
+            if found == NaiveFound::Denied {
+                self.count("softvm", "denied", 1);
+                let page = self.resolve(kind, addr);
+                self.claim(addr, page, side, true);
+                if self.refused {
+                    return;
+                }
+                if self.softvm.kernel.increase == IncreasedRights::Lazy {
+                    let swept = self.sides[1].sweep(global, 1, NaiveChange::MayStore(true));
+                    self.swept("softvm.lazy", &[swept]);
+                } else {
+                    let page = global >> 12 << 12;
+                    self.change(page, NaiveChange::MayStore(true), "softvm.protection");
+                }
+                continue;
+            }
+            if side == 1 {
+                let frame = self.frame(self.process, addr >> 12);
+                self.hits_of_others += u64::from(self.leaf(of).is_none());
+                let place = (frame, addr % 4096 / self.lines[0]);
+                if let Some(number) = store {
+                    self.truth.insert(place, number);
+                }
+                let stored = self.truth.get(&place).copied().unwrap_or(0);
+                assert_eq!(data, stored, "{kind:?} {addr:#x} of {:?}", self.process);
+            }
+            self.write_back();
+            if found == NaiveFound::First || self.holds(side, 0, global) {
+                return;
+            }
+            self.count("softvm", "restarts", 1);
+        }
+    }
+
+    fn holds(&self, side: usize, level: usize, global: u64) -> bool {
+        let bytes = self.lines[level];
+        self.sides[side].lines(level).iter().any(|line| line.0 == global / bytes * bytes)
+    }
+
+    /// The page's frame, and whether it may be stored to, once the operating system allows the access.
+    fn resolve(&mut self, kind: Kind, addr: u64) -> (u64, bool) {
+        let page = PageNumber::new(addr >> 12);
+        if kind == Kind::Store {
+            self.clean_source(addr >> 12);
+        }
+        loop {
+            let table = &mut self.os.memory_mut().process_mut(self.process).table;
+            if let Some(leaf) = table.leaf(page)
+                && (kind != Kind::Store || leaf.rights.write)
+            {
+                table.mark(page, kind == Kind::Store);
+                self.has_large_pages =
+                    self.has_large_pages.max(u64::from(leaf.size > PageSize::BASE));
+                return (leaf.frame_of(page).raw(), leaf.rights.write);
+            }
+            let access = match kind {
+                Kind::Fetch => Access::Fetch,
+                Kind::Load => Access::Load,
+                Kind::Store => Access::Store,
+            };
+            self.os.fault(self.process, page, access).unwrap();
+            self.os_has_run();
+        }
+    }
+
+    /// The operating system has done something.
+    pub fn event(&mut self, event: &Event) {
+        self.os.event(self.process, event).unwrap();
+        self.os_has_run();
+    }
+
+    pub fn fork(&mut self, parent: ProcessId) -> ProcessId {
+        let child = self.os.fork(parent).unwrap();
+        self.os_has_run();
+        child
+    }
+
+    pub fn end(&mut self, process: ProcessId) {
+        self.os.end(process);
+        self.os_has_run();
+    }
+
+    fn write_back(&mut self) {
+        while self.seen < self.sides[1].written.len() {
+            let (addr, _, frame) = self.sides[1].written[self.seen];
+            self.seen += 1;
+            self.count("softvm.write_back", "lines", 1);
+            // The address says the same frame as when the line came.
+            let (_, Kept { users, .. }) =
+                self.kept.iter().find(|(global, _)| *global == addr >> 12 << 12).unwrap();
+            let user = users[0];
+            assert_eq!(self.frame(user.0, user.1), frame, "a line goes where its page was");
+            if self.softvm.kernel.write_back == WriteBackTranslation::Again {
+                self.run("softvm.write_back", "data_misses");
+                self.translate("softvm.write_back", addr, user);
+            }
+        }
+    }
+}

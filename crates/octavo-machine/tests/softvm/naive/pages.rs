@@ -1,0 +1,210 @@
+//! What is swept, and when.
+
+use octavo_config::{Aliasing, IncreasedRights};
+use octavo_oracle::NaiveChange;
+use octavo_os::Content;
+use octavo_types::PageNumber;
+
+use super::{Kept, Naive, Page};
+
+impl Naive {
+    /// What the operating system changed: pages, whose lines are made what the page tables say, and
+    /// contents of memory, which it reads and writes without the caches.
+    pub fn os_has_run(&mut self) {
+        self.sweep_stale();
+        self.change_contents();
+    }
+
+    fn change_contents(&mut self) {
+        for content in self.os.memory_mut().take_contents() {
+            for map in [&mut self.truth, &mut self.sides[1].memory] {
+                match content {
+                    Content::Zeroed { frame, frames } => {
+                        let range = frame.raw()..frame.raw() + frames;
+                        map.retain(|(of, _), _| !range.contains(of));
+                    }
+                    Content::Copied { from, to, frames } => {
+                        let range = to.raw()..to.raw() + frames;
+                        map.retain(|(of, _), _| !range.contains(of));
+                        let copied: Vec<_> = map
+                            .iter()
+                            .filter(|((of, _), _)| (from.raw()..from.raw() + frames).contains(of))
+                            .map(|((of, line), data)| ((of - from.raw() + to.raw(), *line), *data))
+                            .collect();
+                        map.extend(copied);
+                    }
+                    Content::Read { frame, .. } => map.retain(|(of, _), _| *of != frame.raw()),
+                }
+            }
+        }
+    }
+
+    fn sweep_stale(&mut self) {
+        for stale in self.os.take_stale() {
+            let is_stale = |page: &Page| page.0 == stale.process && stale.pages.contains(&page.1);
+            let mut touched: Vec<(Page, u64)> = Vec::new();
+            for (global, kept) in &self.kept {
+                let users = kept.users.iter().filter(|user| is_stale(user));
+                touched.extend(users.map(|user| (*user, *global)));
+            }
+            touched.sort_unstable();
+            // Where several pages of the process are one, the first of them counts.
+            let mut globals: Vec<u64> = Vec::new();
+            for (_, global) in touched {
+                if !globals.contains(&global) {
+                    globals.push(global);
+                }
+            }
+            let (mut unmapped, mut protected) = (Vec::new(), Vec::new());
+            for global in globals {
+                let mut kept = self.kept(global).clone();
+                kept.users.retain(|user| {
+                    !is_stale(user) || self.leaf(*user).is_some_and(|leaf| leaf.0 == kept.frame)
+                });
+                let others =
+                    self.kept.iter().filter(|(_, other)| other.frame == kept.frame).count();
+                let allowed =
+                    kept.users.iter().any(|user| self.leaf(*user).is_some_and(|leaf| leaf.1));
+                let is_eager = self.softvm.kernel.increase == IncreasedRights::Eager;
+                if kept.users.is_empty() {
+                    unmapped.push((global, NaiveChange::Drop));
+                } else if kept.may_store && !allowed {
+                    protected.push((global, NaiveChange::MayStore(false)));
+                } else if !kept.may_store && allowed && others == 1 && is_eager {
+                    protected.push((global, NaiveChange::MayStore(true)));
+                }
+                *self.kept_mut(global) = kept;
+            }
+            self.change_all(&unmapped, "softvm.unmapped");
+            self.change_all(&protected, "softvm.protection");
+        }
+    }
+
+    /// The frame of a page in its process' table, and whether that lets it be stored to.
+    pub fn leaf(&self, (process, page): Page) -> Option<(u64, bool)> {
+        let memory = self.os.memory();
+        let number = PageNumber::new(page);
+        let lives = memory.live().any(|live| live == process);
+        let leaf = lives.then(|| memory.process(process).table.leaf(number)).flatten()?;
+        Some((leaf.frame_of(number).raw(), leaf.rights.write))
+    }
+
+    fn kept(&self, global: u64) -> &Kept {
+        &self.kept.iter().find(|(at, _)| *at == global).expect("it has lines").1
+    }
+
+    fn kept_mut(&mut self, global: u64) -> &mut Kept {
+        &mut self.kept.iter_mut().find(|(at, _)| *at == global).expect("it has lines").1
+    }
+
+    /// A store to a page that is to be copied: the operating system reads it without the caches, so what
+    /// they alone have is written back.
+    pub fn clean_source(&mut self, page: u64) {
+        let Some(frame) = self.os.memory().source_of_copy(self.process, PageNumber::new(page))
+        else {
+            return;
+        };
+        let open: Vec<u64> = self
+            .kept
+            .iter()
+            .filter(|(_, kept)| kept.frame == frame.raw() && kept.may_store)
+            .map(|(global, _)| *global)
+            .collect();
+        for global in open {
+            self.change(global, NaiveChange::MayStore(false), "softvm.synonyms");
+        }
+    }
+
+    fn change_all(&mut self, pages: &[(u64, NaiveChange)], component: &'static str) {
+        let entries = self.softvm.l2.bytes / self.lines[1];
+        if pages.len() as u64 * (4096 / self.lines[1]) <= entries {
+            pages.iter().for_each(|(page, change)| self.change(*page, *change, component));
+            return;
+        }
+        // All lines are gone through: each is asked once.
+        self.count(component, "whole", 1);
+        self.count(component, "l1_checked", 2 * (self.softvm.l1.bytes / self.lines[0]));
+        self.count(component, "l2_checked", 2 * entries);
+        for (page, change) in pages {
+            let before = [
+                self.counts.get(&(component, "l1_checked")),
+                self.counts.get(&(component, "l2_checked")),
+            ]
+            .map(|count| count.copied().unwrap_or(0));
+            self.change(*page, *change, component);
+            self.counts.insert((component, "l1_checked"), before[0]);
+            self.counts.insert((component, "l2_checked"), before[1]);
+        }
+    }
+
+    pub fn change(&mut self, global: u64, change: NaiveChange, component: &'static str) {
+        let kept = self.kept(global).clone();
+        let mut all = Vec::new();
+        for side in (0..2).filter(|side| kept.sides[*side]) {
+            all.push(self.sides[side].sweep(global, 4096, change));
+        }
+        self.swept(component, &all);
+        match change {
+            NaiveChange::Drop => {
+                self.kept.retain(|(at, _)| *at != global);
+            }
+            NaiveChange::MayStore(may_store) => {
+                self.kept_mut(global).may_store = may_store;
+            }
+        }
+        // Whoever sweeps knows where the lines go.
+        self.seen = self.sides[1].written.len();
+    }
+
+    pub fn swept(&mut self, component: &'static str, all: &[[[u64; 3]; 2]]) {
+        self.count(component, "pages", 1);
+        let names = [
+            ["l1_checked", "l1_changed", "l1_written_back"],
+            ["l2_checked", "l2_changed", "l2_written_back"],
+        ];
+        for swept in all {
+            for (names, swept) in names.iter().zip(swept) {
+                for (name, times) in names.iter().zip(swept) {
+                    self.count(component, name, *times);
+                }
+            }
+        }
+    }
+
+    /// Lines of a frame at other addresses give way; says whether the line may be stored to.
+    pub fn claim(&mut self, addr: u64, page: (u64, bool), side: usize, stores: bool) -> bool {
+        let (frame, may_store) = page;
+        let of = (self.process, addr >> 12);
+        let global = self.global(self.process, addr >> 12 << 12);
+        let others: Vec<u64> = self
+            .kept
+            .iter()
+            .filter(|(other, kept)| {
+                *other != global && kept.frame == frame && (stores || kept.may_store)
+            })
+            .map(|(other, _)| *other)
+            .collect();
+        if self.softvm.kernel.aliases == Aliasing::Refuse && !others.is_empty() {
+            self.refused = true;
+            return false;
+        }
+        for other in others {
+            let change = if stores { NaiveChange::Drop } else { NaiveChange::MayStore(false) };
+            self.change(other, change, "softvm.synonyms");
+        }
+        if !self.kept.iter().any(|(at, _)| *at == global) {
+            let new = Kept { frame, may_store: false, sides: [false; 2], users: Vec::new() };
+            self.kept.push((global, new));
+        }
+        let alone = self.kept.iter().filter(|(_, kept)| kept.frame == frame).count() == 1;
+        let may_store = may_store && (stores || alone);
+        let kept = self.kept_mut(global);
+        assert_eq!(kept.frame, frame);
+        if !kept.users.contains(&of) {
+            kept.users.push(of);
+        }
+        kept.sides[side] = true;
+        kept.may_store |= may_store;
+        may_store
+    }
+}
