@@ -211,6 +211,18 @@ fn parts_that_do_not_fit() {
         told("skylake", &["memory.fragmentation.seed=1"]),
         "--set: memory.fragmentation: of kind \"empty\", it has no other key"
     );
+    assert_eq!(
+        told("skylake", &["memory.fragmentation={kind = 'faults', portion = 0.1}"]),
+        "--set: memory.fragmentation: of kind \"faults\", it has the keys portion and layout, and may \
+         have seed"
+    );
+    assert_eq!(
+        told(
+            "skylake",
+            &["memory.fragmentation={kind = 'faults', portion = 1.5, layout = 'dispersed'}"]
+        ),
+        "--set: memory.fragmentation.portion = 1.5: give a share from 0 to 1"
+    );
     let mix =
         "memory.fragmentation={kind = 'order-mix', free_blocks = {8MiB = 1}, movable_share = 0}";
     assert_eq!(

@@ -83,6 +83,7 @@ fn seed() -> impl Strategy<Value = u64> {
 fn fragmentation() -> impl Strategy<Value = FragmentationConfig> {
     let layout = select(vec![HoleLayout::Clustered, HoleLayout::Dispersed]);
     let kind = select(vec![HoleKind::Immovable, HoleKind::Movable, HoleKind::Unallocated]);
+    let faults = layout.clone();
     // Three of them are no more than all.
     let group = (0.0..=0.33, 0.0..=1.0, layout.clone(), kind.clone()).prop_map(
         |(portion, fraction, layout, holes)| HoleGroup { portion, fraction, layout, holes },
@@ -108,6 +109,9 @@ fn fragmentation() -> impl Strategy<Value = FragmentationConfig> {
                 FragmentationConfig::OrderMix { free_blocks, movable_share, seed }
             }
         ),
+        (0.0..=1.0, faults, seed()).prop_map(|(portion, layout, seed)| {
+            FragmentationConfig::Faults { portion, layout, seed }
+        }),
         ("\\PC{1,20}", seed())
             .prop_map(|(file, seed)| FragmentationConfig::Snapshot { file, seed }),
     ]

@@ -171,6 +171,9 @@ fn tell_os(component: &str, os: &Os, counters: &mut Counters) {
     counters.level(component, "shadow_bytes", held(Holder::Shadow));
     let others = [true, false].map(|movable| held(Holder::Foreign { movable }));
     counters.level(component, "foreign_bytes", others.iter().sum());
+    if held(Holder::Faulty) > 0 {
+        counters.level(component, "faulty_bytes", held(Holder::Faulty));
+    }
     if memory.frames.hole_bitmaps().are_there() {
         counters.level(component, "bitmap_bytes", held(Holder::HoleBitmap));
         counters.level(

@@ -16,6 +16,7 @@ mod memory;
 mod order;
 mod reservations;
 pub mod snapshot;
+mod tables;
 
 pub use block_set::BlockSet;
 pub use buddy::Buddy;
