@@ -23,7 +23,8 @@ pub use presets::preset_names;
 pub use resolve::{Resolved, resolve, resolve_text};
 pub use types::{
     AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
-    HoleGroup, HostConfig, IncreasedRights, KernelConfig, MachineConfig, MemoryConfig, PageSizes,
-    PageTableConfig, SoftTlbConfig, SoftvmConfig, SoftvmCycles, TableKind, TlbArray, TlbConfig,
-    TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache, WalkerConfig, Ways, WriteBackTranslation,
+    GtsmHardware, HoleGroup, HostConfig, IncreasedRights, KernelConfig, MachineConfig,
+    MemoryConfig, PageSizes, PageTableConfig, SoftTlbConfig, SoftvmConfig, SoftvmCycles, TableKind,
+    TlbArray, TlbConfig, TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache, WalkerConfig, Ways,
+    WriteBackTranslation,
 };

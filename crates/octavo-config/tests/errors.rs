@@ -223,6 +223,16 @@ fn parts_that_do_not_fit() {
         ),
         "--set: memory.fragmentation.portion = 1.5: give a share from 0 to 1"
     );
+    assert_eq!(
+        told("skylake", &["gtsm.bitmap_entries=0"]),
+        "--set: gtsm.bitmap_entries = 0: give a whole number from 1 to 65536"
+    );
+    assert_eq!(
+        told("skylake", &["gtsm.walk_cache_entries=100000"]),
+        "--set: gtsm.walk_cache_entries = 100000: give a whole number from 0 to 65536"
+    );
+    let unknown = told("skylake", &["gtsm.bitmap_entry=32"]);
+    assert!(unknown.ends_with("did you mean `bitmap_entries`?"), "{unknown}");
     let mix =
         "memory.fragmentation={kind = 'order-mix', free_blocks = {8MiB = 1}, movable_share = 0}";
     assert_eq!(

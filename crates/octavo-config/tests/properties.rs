@@ -2,10 +2,10 @@
 
 use octavo_config::{
     AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
-    HoleGroup, HostConfig, IncreasedRights, KernelConfig, MachineConfig, MemoryConfig, PageSizes,
-    PageTableConfig, SoftTlbConfig, SoftvmConfig, SoftvmCycles, TableKind, TlbArray, TlbConfig,
-    TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache, WalkerConfig, Ways, WriteBackTranslation,
-    preset_names, resolve_text,
+    GtsmHardware, HoleGroup, HostConfig, IncreasedRights, KernelConfig, MachineConfig,
+    MemoryConfig, PageSizes, PageTableConfig, SoftTlbConfig, SoftvmConfig, SoftvmCycles, TableKind,
+    TlbArray, TlbConfig, TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache, WalkerConfig, Ways,
+    WriteBackTranslation, preset_names, resolve_text,
 };
 use octavo_hw::{PteEntry, Replacement};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
@@ -237,10 +237,13 @@ fn machine() -> impl Strategy<Value = MachineConfig> {
         let line_bytes = cache.line_bytes;
         (Just(cache), softvm(line_bytes))
     });
-    let hardware = (walks, tlb(), caches);
+    let gtsm = (0u64..100, 1u64..100).prop_map(|(walk_cache_entries, bitmap_entries)| {
+        GtsmHardware { walk_cache_entries, bitmap_entries }
+    });
+    let hardware = (walks, tlb(), caches, gtsm);
     (texts, core, memory(), hardware, option::of(host())).prop_map(
         |((name, description, source), core, memory, hardware, host)| {
-            let ((levels, walker), tlb, (cache, softvm)) = hardware;
+            let ((levels, walker), tlb, (cache, softvm), gtsm) = hardware;
             let page_table = PageTableConfig { levels };
             MachineConfig {
                 name,
@@ -253,6 +256,7 @@ fn machine() -> impl Strategy<Value = MachineConfig> {
                 walker,
                 cache,
                 softvm,
+                gtsm,
                 host,
             }
         },

@@ -1,6 +1,7 @@
 //! What a design reaches the rest of its machine through: page walks, the operating system, the
 //! data caches.
 
+mod gapped;
 mod nested;
 mod perforated;
 mod tell;
