@@ -1,6 +1,7 @@
 //! What a machine must be like.
 
 mod arrays;
+mod gtsm;
 mod host;
 mod memory;
 mod softvm;
@@ -55,6 +56,7 @@ impl MachineConfig {
         check_walker(&self.walker, levels, is_later)?;
         check_caches(&self.cache, is_later)?;
         softvm::check(self, is_later)?;
+        gtsm::check(&self.gtsm)?;
         self.host.as_ref().map_or(Ok(()), |host| host::check(host, is_later))
     }
 }

@@ -215,6 +215,28 @@ fn parts_that_do_not_fit() {
         told("skylake", &["memory.fragmentation.seed=1"]),
         "--set: memory.fragmentation: of kind \"empty\", it has no other key"
     );
+    assert_eq!(
+        told("skylake", &["memory.fragmentation={kind = 'faults', portion = 0.1}"]),
+        "--set: memory.fragmentation: of kind \"faults\", it has the keys portion and layout, and may \
+         have seed"
+    );
+    assert_eq!(
+        told(
+            "skylake",
+            &["memory.fragmentation={kind = 'faults', portion = 1.5, layout = 'dispersed'}"]
+        ),
+        "--set: memory.fragmentation.portion = 1.5: give a share from 0 to 1"
+    );
+    assert_eq!(
+        told("skylake", &["gtsm.bitmap_entries=0"]),
+        "--set: gtsm.bitmap_entries = 0: give a whole number from 1 to 65536"
+    );
+    assert_eq!(
+        told("skylake", &["gtsm.walk_cache_entries=100000"]),
+        "--set: gtsm.walk_cache_entries = 100000: give a whole number from 0 to 65536"
+    );
+    let unknown = told("skylake", &["gtsm.bitmap_entry=32"]);
+    assert!(unknown.ends_with("did you mean `bitmap_entries`?"), "{unknown}");
     let mix =
         "memory.fragmentation={kind = 'order-mix', free_blocks = {8MiB = 1}, movable_share = 0}";
     assert_eq!(

@@ -176,7 +176,7 @@ proptest! {
         for known in DESIGNS {
             let guest = guest(match Hardware::by_name(known.hardware).unwrap().needs {
                 // They know no guests.
-                Some(Need::PerforatedPages) => continue,
+                Some(Need::PerforatedPages | Need::GappedPages) => continue,
                 Some(Need::Ranges) => "eager:largest=1GiB",
                 _ => "hugetlb:all_anonymous=1GiB:nr_gigantic_pages=2",
             });

@@ -17,10 +17,12 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 /// Beside those that have names.
-const OTHERS: [&str; 10] = [
+const OTHERS: [&str; 12] = [
     "perforated:scan_every_instructions=1:unused_are_holes=true",
     "perforated_all:scan_every_instructions=1:min_parts=0",
     "perforated_on_demand:scan_every_instructions=1:hole_pages=mapped:max_immovable_percent=100",
+    "gtsm:scan_every_instructions=1",
+    "gtsm:scan_every_instructions=1:whole_blocks=false:gtsm.bitmap_entries=64",
     "conventional+thp:scan_every_instructions=1",
     "colt+thp:scan_every_instructions=1",
     "colt_fa+reserved_thp:promotion_threshold_percent=50",
@@ -57,6 +59,7 @@ struct Seen {
     punches: u64,
     patches: u64,
     hole_walks: u64,
+    gapped: u64,
 }
 
 fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut Seen) {
@@ -73,6 +76,11 @@ fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut Seen) {
             seed: number,
         };
     }
+    if number % 4 == 2 {
+        let (portion, layout) = (0.03, HoleLayout::Dispersed);
+        machine.memory.fragmentation =
+            FragmentationConfig::Faults { portion, layout, seed: number };
+    }
     if number % 4 == 3 {
         machine.memory.bytes = 6 << 20;
     }
@@ -80,9 +88,10 @@ fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut Seen) {
         // The host has little, too, now and then.
         machine = hosted(machine, if number % 8 == 5 { 23 } else { 33 }, number % 4 == 1);
     }
-    // Perforated pages know no guests.
+    // Perforated pages, and pages with gaps, know no guests.
     let is_native = machine.host.is_none();
-    let knows = |name: &&str| is_native || !name.starts_with("perforated");
+    let knows_none = |name: &str| name.starts_with("perforated") || name.starts_with("gtsm");
+    let knows = |name: &&str| is_native || !knows_none(name);
     let named = DESIGNS.iter().map(|design| design.name);
     let names: Vec<&str> = named.chain(OTHERS).filter(knows).collect();
     let mut sim = Sim::new(&config(machine, &names)).unwrap();
@@ -135,6 +144,7 @@ fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut Seen) {
         seen.punches += counters.get("os", "punches").unwrap_or(0);
         seen.patches += counters.get("os", "patches").unwrap_or(0);
         seen.hole_walks += counters.get("walker", "hole_walks").unwrap_or(0);
+        seen.gapped += counters.get("os", "gapped").unwrap_or(0);
         seen.stopped += u64::from(machine.stopped().is_some());
     }
 }
@@ -147,8 +157,10 @@ fn run(machines: u64, steps: u64) {
         play(number, &mut runner, steps, &mut seen);
         println!("{number}: {seen:?}");
     }
-    let Seen { forks, stopped, promotions, copies, invepts, punches, patches, hole_walks } = seen;
-    let counts = [forks, stopped, promotions, copies, invepts, punches, patches, hole_walks];
+    let Seen { forks, stopped, promotions, copies, invepts, punches, patches, hole_walks, gapped } =
+        seen;
+    let counts =
+        [forks, stopped, promotions, copies, invepts, punches, patches, hole_walks, gapped];
     assert!(counts.iter().all(|count| *count > 0), "{seen:?}");
 }
 

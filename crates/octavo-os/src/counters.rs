@@ -35,6 +35,8 @@ pub struct Counters {
     pub bytes_mapped_untouched: u64,
     /// Pages or reservations that were smaller than wanted, since no block was free.
     pub fallbacks: u64,
+    /// Pages with gaps made.
+    pub gapped: u64,
     /// Perforated pages made.
     pub perforations: u64,
     /// Holes punched in perforated pages.

@@ -10,6 +10,7 @@
 mod check;
 mod compaction;
 mod contents;
+mod gapped;
 mod grow;
 mod merge;
 mod objects;
@@ -91,6 +92,9 @@ impl Memory {
         sizes.dedup();
         if format.has_perforated {
             frames.reserve_hole_bitmaps();
+        }
+        if format.has_gapped {
+            frames.reserve_chunk_bitmaps();
         }
         let references = References::new(frames.shape().frames());
         Memory {

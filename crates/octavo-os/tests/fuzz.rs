@@ -5,9 +5,10 @@
 mod machine;
 
 use machine::{Machine, Op, Setup, op, play};
+use octavo_os::frames::fragmentation::{Faults, Fragmentation, HoleLayout};
 use octavo_os::frames::{CompactionLimits, Compactor, Holder, Order, OutOfMemory};
 use octavo_os::page_table::{Aliases, Format, Holes, Leaf, SizeEncoding};
-use octavo_os::policy::{BasePages, Fault, Policy, Thp, ThpConfig};
+use octavo_os::policy::{BasePages, Fault, Gtsm, GtsmConfig, Policy, Thp, ThpConfig};
 use octavo_os::{CopyOnWrite, Memory, around};
 use octavo_types::{PageNumber, PageSize};
 use proptest::prelude::*;
@@ -169,17 +170,32 @@ fn sizes(log2: &[u8]) -> Vec<PageSize> {
 }
 
 fn conventional(frames: u64, copy_on_write: CopyOnWrite) -> Setup {
-    Setup { frames, sizes: sizes(&[21]), format: Format::default(), copy_on_write }
+    let start = Fragmentation::Empty;
+    Setup { frames, start, sizes: sizes(&[21]), format: Format::default(), copy_on_write }
 }
 
 fn tailored(frames: u64, copy_on_write: CopyOnWrite, aliases: Aliases) -> Setup {
     let format = Format { levels: 5, encoding: SizeEncoding::OneBit, aliases, ..Format::default() };
-    Setup { frames, sizes: sizes(&[13, 14, 16, 19, 21, 22]), format, copy_on_write }
+    let sizes = sizes(&[13, 14, 16, 19, 21, 22]);
+    Setup { frames, start: Fragmentation::Empty, sizes, format, copy_on_write }
 }
 
 fn perforated(frames: u64, copy_on_write: CopyOnWrite, levels: u8) -> Setup {
     let format = Format { levels, has_perforated: true, ..Format::default() };
-    Setup { frames, sizes: sizes(&[21]), format, copy_on_write }
+    Setup { frames, start: Fragmentation::Empty, sizes: sizes(&[21]), format, copy_on_write }
+}
+
+/// Pages of sub-blocks, in memory with so many faults in a thousand.
+fn gapped(frames: u64, faults: u64, copy_on_write: CopyOnWrite) -> Setup {
+    let format = Format { has_gapped: true, ..Format::default() };
+    let (portion, layout) = (faults as f64 / 1000.0, HoleLayout::Dispersed);
+    let start = Fragmentation::Faults(Faults { portion, layout });
+    Setup { frames, start, sizes: sizes(&[21]), format, copy_on_write }
+}
+
+fn gtsm(whole_blocks: bool) -> Box<dyn Policy> {
+    let huge = ThpConfig { scan_every_instructions: 1, ..ThpConfig::default() };
+    Box::new(Gtsm::new(GtsmConfig { whole_blocks, huge }))
 }
 
 fn thp() -> Box<dyn Policy> {
@@ -240,6 +256,22 @@ proptest! {
     }
 
     #[test]
+    fn pages_with_gaps_hold_what_was_stored(
+        ops in ops(), how in copies(), faults in 0u64..40, whole_blocks in any::<bool>(),
+    ) {
+        let failures = play(&gapped(ROOMY, faults, how), gtsm(whole_blocks), &ops);
+        prop_assert_eq!(failures, 0);
+    }
+
+    #[test]
+    fn pages_with_gaps_survive_without_memory(
+        ops in ops(), frames in prop_oneof![10u64..200, 1000u64..6000], how in copies(),
+        faults in 0u64..60, whole_blocks in any::<bool>(),
+    ) {
+        play(&gapped(frames, faults, how), gtsm(whole_blocks), &ops);
+    }
+
+    #[test]
     fn base_pages_survive_without_memory(ops in ops(), frames in short(), how in copies()) {
         play(&conventional(frames, how), Box::new(BasePages), &ops);
     }
@@ -269,14 +301,15 @@ fn run(steps: u64, every: u64) {
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
     let ops = op();
-    let mut failures = [0; 8];
+    let mut failures = [0; 10];
     for number in 0..steps / STEPS_OF_A_MACHINE {
         let short = number % 2 == 1;
         let frames = if short { 600 + number * 397 % 1200 } else { ROOMY };
-        let how = [CopyOnWrite::Split, CopyOnWrite::Whole][(number / 8 % 2) as usize];
-        let mut machine = match number / 2 % 4 {
+        let how = [CopyOnWrite::Split, CopyOnWrite::Whole][(number / 10 % 2) as usize];
+        let mut machine = match number / 2 % 5 {
             0 => Machine::new(&conventional(frames, how), Box::new(BasePages)),
             1 => Machine::new(&conventional(frames, how), thp()),
+            3 => Machine::new(&gapped(2 * frames, 20, how), gtsm(number % 4 < 2)),
             2 => Machine::new(&perforated(frames, how, 4), Box::new(Perforating::new(number))),
             _ => {
                 let setup = tailored(frames, how, Aliases::Pointers);
@@ -289,7 +322,7 @@ fn run(steps: u64, every: u64) {
                 machine.check();
             }
         }
-        failures[(number % 8) as usize] += machine.failures;
+        failures[(number % 10) as usize] += machine.failures;
         println!(
             "{number}: {} without memory, {:?}",
             machine.failures,
@@ -297,13 +330,13 @@ fn run(steps: u64, every: u64) {
         );
         machine.finish();
     }
-    let is_short = [false, true, false, true, false, true, false, true];
+    let is_short = std::array::from_fn(|number| number % 2 == 1);
     assert_eq!(failures.map(|count| count > 0), is_short);
 }
 
 #[test]
 fn thousands_of_steps() {
-    run(16 * STEPS_OF_A_MACHINE, 250);
+    run(20 * STEPS_OF_A_MACHINE, 250);
 }
 
 /// Three million, or as many as `OCTAVO_FUZZ_STEPS` says.

@@ -2,6 +2,7 @@
 //! data caches.
 
 mod check;
+mod gapped;
 mod nested;
 mod overlap;
 mod perforated;

@@ -32,6 +32,11 @@ impl Env {
     /// data caches.
     pub fn read_bitmap(&mut self, frame: FrameNumber) {
         let at = self.os.memory().frames.hole_bitmaps().line_of(frame);
+        self.read_beside_walk(at);
+    }
+
+    /// Reads what is no entry of a page table, but takes its way through the data caches.
+    pub(super) fn read_beside_walk(&mut self, at: PhysAddr) {
         let served = self.caches.read_pte(line_of(at, self.lines));
         self.add_walk_cycles(served.latency_cycles);
     }

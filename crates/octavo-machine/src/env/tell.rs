@@ -131,6 +131,7 @@ fn tell_os(component: &str, os: &Os, counters: &mut Counters) {
         fallbacks,
         compactions,
         frames_compacted,
+        gapped,
         perforations,
         punches,
         patches,
@@ -160,9 +161,11 @@ fn tell_os(component: &str, os: &Os, counters: &mut Counters) {
         ("hole_shootdowns", hole_shootdowns),
     ];
     // What only perforated pages have, only machines with them tell.
+    let has_gaps = memory.frames.chunk_bitmaps().are_there();
+    let of_gaps = Some(("gapped", gapped)).filter(|_| has_gaps);
     let of_holes = of_holes.into_iter().filter(|_| memory.frames.hole_bitmaps().are_there());
 
-    for (name, value) in counts.into_iter().chain(of_holes) {
+    for (name, value) in counts.into_iter().chain(of_gaps).chain(of_holes) {
         counters.add(component, name, value);
     }
     let bytes = |frames: u64| frames * PageSize::BASE.bytes();
@@ -173,6 +176,9 @@ fn tell_os(component: &str, os: &Os, counters: &mut Counters) {
     counters.level(component, "shadow_bytes", held(Holder::Shadow));
     let others = [true, false].map(|movable| held(Holder::Foreign { movable }));
     counters.level(component, "foreign_bytes", others.iter().sum());
+    if held(Holder::Faulty) > 0 {
+        counters.level(component, "faulty_bytes", held(Holder::Faulty));
+    }
     if memory.frames.hole_bitmaps().are_there() {
         counters.level(component, "bitmap_bytes", held(Holder::HoleBitmap));
         counters.level(
@@ -180,6 +186,11 @@ fn tell_os(component: &str, os: &Os, counters: &mut Counters) {
             "mapped",
             memory.perforated_pages(),
         );
+    }
+    if has_gaps {
+        counters.level(component, "bitmap_bytes", held(Holder::HoleBitmap));
+        let component = format!("{component}.pages.gapped");
+        counters.level(&component, "mapped", memory.gapped_pages());
     }
     counters.level(component, "free_bytes", bytes(memory.frames.free_frames()));
     let peak = bytes(memory.frames.peak_frames(Holder::Data));

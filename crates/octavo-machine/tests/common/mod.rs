@@ -1,12 +1,14 @@
 //! What the tests of machines share.
 #![allow(dead_code)] // Each test uses a part of it.
 
+pub mod bounds;
 pub mod naive;
 
 use octavo_config::{
     AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
-    HostConfig, MachineConfig, MemoryConfig, PageSizes, PageTableConfig, SoftvmConfig, TlbArray,
-    TlbConfig, TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache, WalkerConfig, Ways,
+    GtsmHardware, HostConfig, MachineConfig, MemoryConfig, PageSizes, PageTableConfig,
+    SoftvmConfig, TlbArray, TlbConfig, TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache,
+    WalkerConfig, Ways,
 };
 use octavo_hw::{PteEntry, Replacement};
 use octavo_machine::designs::DesignSpec;
@@ -83,6 +85,7 @@ pub fn tiny() -> MachineConfig {
             l2: virtual_cache(48, 2),
             ..SoftvmConfig::default()
         },
+        gtsm: GtsmHardware { walk_cache_entries: 4, bitmap_entries: 2 },
         host: None,
     }
 }

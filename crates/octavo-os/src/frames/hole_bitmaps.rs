@@ -9,14 +9,12 @@
 use octavo_types::{FrameNumber, PhysAddr};
 use rustc_hash::FxHashMap;
 
-use super::ledger::Holder;
 use super::memory::Frames;
 use super::order::Order;
+use super::tables::FRAMES_OF_FRAME;
 
 /// Bits of a region: those of its base frames.
 const REGION: u64 = Order::HUGE.frames();
-/// Frames whose bits one frame holds.
-const FRAMES_OF_FRAME: u64 = 4096 * 8;
 
 /// The bits, and where they lie.
 #[derive(Clone, Debug, Default)]
@@ -102,16 +100,8 @@ impl Frames {
         if self.holes.are_there() {
             return;
         }
-        let all = self.shape().frames();
-        let start = FrameNumber::new(all - all.div_ceil(FRAMES_OF_FRAME));
-        for frame in (start.raw()..all).map(FrameNumber::new) {
-            if self.holder(frame).is_some() {
-                self.change_holder(frame, Order::BASE, Holder::HoleBitmap);
-            } else {
-                self.allocate_at(frame, Order::BASE, Holder::HoleBitmap);
-            }
-        }
-        self.holes.start = Some(start);
+        let frames = self.shape().frames().div_ceil(FRAMES_OF_FRAME);
+        self.holes.start = Some(self.reserve_last(frames));
     }
 
     /// The bitmap of holes.
@@ -123,7 +113,7 @@ impl Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frames::MemoryShape;
+    use crate::frames::{Holder, MemoryShape};
 
     fn frame(raw: u64) -> FrameNumber {
         FrameNumber::new(raw)

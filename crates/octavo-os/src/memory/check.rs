@@ -43,6 +43,7 @@ impl Memory {
         held(Holder::PageTable, self.nodes())?;
         held(Holder::Shadow, self.shadows())?;
         self.check_holes()?;
+        self.check_gaps()?;
         self.check_pages()
     }
 

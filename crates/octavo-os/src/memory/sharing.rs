@@ -38,9 +38,9 @@ impl Memory {
         let child = self.spawn()?;
         self.process_mut(child).vmas = self.process(parent).vmas.clone();
         let mut changed = Gather::default();
-        let perforated = self.perforated_in(parent, &EVERYTHING);
-        for (region, holes) in &perforated {
-            self.share_perforated(parent, region, holes, &mut changed);
+        let parted = self.parted_in(parent, &EVERYTHING);
+        for (region, holes) in &parted {
+            self.share_parted(parent, region, holes, &mut changed);
         }
         for leaf in self.leaves(parent, &EVERYTHING) {
             if self.process(parent).table.is_part(leaf.page) {
@@ -63,8 +63,8 @@ impl Memory {
             self.map_used(child, &leaf, rights, (false, dirty && !shared))
                 .expect("frames were ensured");
         }
-        for (region, holes) in &perforated {
-            self.copy_perforated((parent, child), region, holes);
+        for (region, holes) in &parted {
+            self.copy_parted((parent, child), region, holes);
         }
         self.forget_all(parent, changed);
         Ok(child)

@@ -6,6 +6,7 @@
 
 mod change;
 mod entry;
+mod gapped;
 mod node;
 mod perforated;
 mod ranges;
@@ -13,11 +14,13 @@ mod ranges;
 mod tests;
 
 pub use entry::{ENTRIES, Entry, INDEX_BITS, SizeEncoding, level_log2, level_of};
+pub use gapped::Gapped;
 pub use perforated::{Holes, Perforated};
 pub use ranges::{Range, Ranges};
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr, Protection};
 
+use self::gapped::Gaps;
 use self::node::Node;
 use self::perforated::Perforations;
 use crate::frames::{Frames, Order, OutOfMemory};
@@ -46,6 +49,8 @@ pub struct Format {
     pub aliases: Aliases,
     /// Whether there are perforated pages: nodes of level 2 have a shadow node beside them then.
     pub has_perforated: bool,
+    /// Whether there are pages of 2 MiB with gaps.
+    pub has_gapped: bool,
 }
 
 impl Default for Format {
@@ -55,6 +60,7 @@ impl Default for Format {
             encoding: SizeEncoding::default(),
             aliases: Aliases::default(),
             has_perforated: false,
+            has_gapped: false,
         }
     }
 }
@@ -137,6 +143,7 @@ pub struct PageTable {
     /// Kept where somebody asked for them.
     ranges: Option<Ranges>,
     perforations: Perforations,
+    gaps: Gaps,
 }
 
 const ROOT: u32 = 0;
@@ -151,6 +158,7 @@ impl PageTable {
             entries_by_order: [0; Order::COUNT],
             ranges: None,
             perforations: Perforations::default(),
+            gaps: Gaps::default(),
         };
         table.new_node(format.levels, frames)?;
         Ok(table)
@@ -222,7 +230,8 @@ impl PageTable {
                     self.walk_perforated(page, (number, index), &mut walk);
                     return walk;
                 }
-                (walk.leaf, walk.used) = (Some(leaf(page, entry, level)), entry.used());
+                (walk.leaf, walk.used) =
+                    (Some(self.leaf_of(page, (number, first), level)), entry.used());
                 return walk;
             }
             if !entry.is_present() {
@@ -235,7 +244,16 @@ impl PageTable {
     /// The page that holds a base page, if one is mapped.
     pub fn leaf(&self, page: PageNumber) -> Option<Leaf> {
         let (node, index, level) = self.find(page)?;
-        Some(leaf(page, self.nodes[node as usize].entries[index], level))
+        Some(self.leaf_of(page, (node, index), level))
+    }
+
+    /// The page of a true entry of a level that holds a base page.
+    fn leaf_of(&self, page: PageNumber, of: (u32, usize), level: u8) -> Leaf {
+        let entry = self.nodes[of.0 as usize].entries[of.1];
+        match entry.is_gapped() {
+            true => self.part_of_gapped(page, of),
+            false => leaf(page, entry, level),
+        }
     }
 
     /// The `count` entries (a power of two, up to [`ENTRIES`]) around that of a base page, from a

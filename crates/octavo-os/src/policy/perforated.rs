@@ -20,8 +20,9 @@ mod regions;
 
 use std::collections::BTreeMap;
 
-use octavo_types::{PageNumber, PageSize, Protection};
+use octavo_types::{PageNumber, PageSize};
 
+use super::base::place_last;
 use super::{Fault, Policy, ReserveWhen, Thp, ThpConfig};
 use crate::frames::{Holder, Order, OutOfMemory, ReservationId};
 use crate::memory::{Memory, ProcessId, around};
@@ -121,7 +122,7 @@ impl Perforated {
             for at in (0..PAGES).filter(|at| holes.contains(*at)) {
                 let page = PageNumber::new(first.raw() + at);
                 // A page for which there is no memory is tried again when it is touched.
-                let _ = place_base(memory, process, page, fault.vma.rights);
+                let _ = place_last(memory, process, page, fault.vma.rights);
             }
         }
     }
@@ -159,7 +160,7 @@ impl Perforated {
         if place.is_some_and(|at| memory.frames.allocate_at(at, Order::BASE, Holder::Data)) {
             return memory.fill_hole(process, page, fault.vma.rights);
         }
-        place_base(memory, process, page, fault.vma.rights)
+        place_last(memory, process, page, fault.vma.rights)
     }
 
     /// Looks after all perforated pages.
@@ -201,21 +202,6 @@ impl Perforated {
                 memory.frames.end_reservation(id);
             }
         }
-    }
-}
-
-/// Maps a base page, in the last free frame that is in no free block of 2 MiB: regions are chosen from the
-/// other end, and stay as whole as they are.
-fn place_base(
-    memory: &mut Memory,
-    process: ProcessId,
-    page: PageNumber,
-    rights: Protection,
-) -> Result<(), OutOfMemory> {
-    let last = memory.frames.buddy().last_in_smaller(Order::HUGE);
-    match last.filter(|at| memory.frames.allocate_at(*at, Order::BASE, Holder::Data)) {
-        Some(frame) => memory.place_at(process, page, frame, rights),
-        None => memory.place_new(process, page, PageSize::BASE, rights),
     }
 }
 

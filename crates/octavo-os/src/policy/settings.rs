@@ -4,8 +4,9 @@ use octavo_types::PageSize;
 use octavo_types::spelling::{hint, quoted};
 
 use super::{
-    Defrag, EagerConfig, FaultHuge, FirstTouchConfig, FixedConfig, HugetlbConfig, MthpConfig,
-    PerforatedConfig, PolicyConfig, ReserveWhen, ReservedThpConfig, Span, ThpConfig, TpsConfig,
+    Defrag, EagerConfig, FaultHuge, FirstTouchConfig, FixedConfig, GtsmConfig, HugetlbConfig,
+    MthpConfig, PerforatedConfig, PolicyConfig, ReserveWhen, ReservedThpConfig, Span, ThpConfig,
+    TpsConfig,
 };
 use crate::memory::{CopyOnWrite, Memory};
 use crate::os::Os;
@@ -237,6 +238,11 @@ impl PolicyConfig {
                     ("unused_are_holes", unused_are_holes),
                     ("min_parts", min_parts),
                 ];
+                settings.extend(thp(huge));
+                settings
+            }
+            PolicyConfig::Gtsm(GtsmConfig { whole_blocks, huge }) => {
+                let mut settings: Named<'_> = vec![("whole_blocks", whole_blocks)];
                 settings.extend(thp(huge));
                 settings
             }

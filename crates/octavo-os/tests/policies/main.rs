@@ -3,6 +3,7 @@
 mod compaction;
 mod eager;
 mod fuzz;
+mod gtsm;
 mod machine;
 mod others;
 mod perforated;
