@@ -214,7 +214,7 @@ def configure_sim(
             processes=at_turns,
         )
     except (_core.OctavoError, ValueError) as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(_as_asked(str(error), host_policy)) from None
     assert analysis.machine is not None, "it is a simulation's"
     text, digest = analysis.machine
     return SimConfiguration(
@@ -247,6 +247,14 @@ def _host_settings(virtualised: bool, policy: str | None) -> Iterator[str]:
         yield "host=usual"
     if policy is not None:
         yield f"host.policy={toml_value(policy)}"
+
+
+def _as_asked(sentence: str, host_policy: str | None) -> str:
+    """The sentence on a setting, with the option that it came from."""
+    if host_policy is None:
+        return sentence
+    setting = f"--set: host.policy = {toml_value(host_policy)}"
+    return sentence.replace(setting, f"--host-policy {host_policy}")
 
 
 def names_in(texts: Iterable[str]) -> list[str]:

@@ -291,6 +291,7 @@ def test_rows_are_a_table(strided: SimResult, tmp_path: Path) -> None:
         ({"warm_up": -1}, "--warm-up -1: give instructions from 0"),
         ({"cores": 0}, "^--cores 0: give a number from 1 to 256"),
         ({"cores": MOST_CORES + 1}, "^--cores 257: give a number from 1 to 256"),
+        ({"host_policy": "thpp"}, "^--host-policy thpp: .*did you mean `thp`"),
         ({"interval": 999}, "--interval 999: give instructions from 1000"),
         ({"layout": "nativ"}, "did you mean `native`"),
         ({"perf_4k": "x"}, "--perf-4k and --perf-thp go together"),
