@@ -52,6 +52,8 @@ pub struct Env {
     /// Where programs run in a guest.
     host: Option<Box<Host>>,
     is_checked: bool,
+    /// Whether the operating system has to be told of every store.
+    follows_stores: bool,
     /// Whether TLBs may hold halves of translations.
     keeps_halves: bool,
 }
@@ -91,6 +93,7 @@ impl Env {
         let mut cores =
             (0..config.core.count).map(|_| parts().map(Some)).collect::<Result<Vec<_>, _>>()?;
         let first = cores[0].take().expect("a machine has a core");
+        let follows_stores = os.memory().follows_stores();
         Ok(Env {
             os,
             caches: Caches { private: first.caches, shared },
@@ -112,6 +115,7 @@ impl Env {
             address_spaces: config.core.address_spaces,
             host: None,
             is_checked: false,
+            follows_stores,
             keeps_halves: false,
             l1_latency_cycles: [private.l1i.latency_cycles, private.l1d.latency_cycles],
         })
@@ -122,10 +126,22 @@ impl Env {
         Env { is_checked, ..self }
     }
 
-    /// Whether it is.
+    /// Whether somebody wants to know of every access.
     #[inline(always)]
-    pub(crate) fn is_checked(&self) -> bool {
-        self.is_checked
+    pub(crate) fn is_watched(&self) -> bool {
+        self.is_checked | self.follows_stores
+    }
+
+    /// The line of an access lies in `frame`: the operating system is told of stores that it follows, and what
+    /// is to be checked is.
+    #[inline(never)]
+    pub(crate) fn watch(&mut self, access: LineAccess, frame: FrameNumber) {
+        if self.follows_stores && access.is_store() {
+            self.os.memory_mut().note_stored(frame);
+        }
+        if self.is_checked {
+            self.check(access, frame);
+        }
     }
 
     /// The same; programs run in a guest of such a host, whose operating system is `os`. The one that
@@ -199,8 +215,7 @@ impl Env {
     ///
     /// # Panics
     /// Where it is not.
-    #[inline(never)]
-    pub(crate) fn check(&self, access: LineAccess, frame: FrameNumber) {
+    fn check(&self, access: LineAccess, frame: FrameNumber) {
         let page = self.page(access);
         let mut lies_in = None;
         for (table, of) in self.tables(page) {

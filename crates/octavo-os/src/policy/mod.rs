@@ -13,6 +13,7 @@ mod perforated;
 mod registry;
 mod reserved_thp;
 mod reserving;
+mod setting;
 mod settings;
 mod thp;
 mod tps;
@@ -29,7 +30,8 @@ pub use named::PolicyError;
 pub use perforated::{Perforated, PerforatedConfig};
 pub use registry::{POLICIES, PolicyConfig, PolicyEntry, by_name};
 pub use reserved_thp::{ReservedThp, ReservedThpConfig};
-pub use settings::{OsConfig, Setting, SettingError};
+pub use setting::Setting;
+pub use settings::{OsConfig, SettingError};
 pub use thp::{FaultHuge, Thp, ThpConfig};
 pub use tps::{ReserveWhen, Span, Tps, TpsConfig};
 
