@@ -77,7 +77,7 @@ fn keys_that_are_not() {
     assert_eq!(
         told("skylake", &["tbl.l2.hit_latency_cycles=7"]),
         "--set: tbl: there is no such key; give name, description, source, core, memory, \
-         page_table, tlb, walker, cache, softvm or host; did you mean `tlb`?"
+         page_table, tlb, walker, cache, softvm, gtsm or host; did you mean `tlb`?"
     );
     assert_eq!(
         told("skylake", &["tlb.l2.hit_latency=7"]),

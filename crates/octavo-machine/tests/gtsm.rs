@@ -203,5 +203,8 @@ fn guests_are_refused() {
         "gtsm+thp: gtsm needs pages of 2 MiB with gaps, and the policy `thp` makes none: give gtsm with the \
          policy gtsm"
     );
+    let merging = DesignSpec::parse("thp:same_pages=all").unwrap();
+    let error = merging.hardware().make(&machine, &setup, merging.os()).err().unwrap().to_string();
+    assert!(error.starts_with("same_pages = all: pages are merged on machines without"), "{error}");
     assert!(DesignSpec::parse("gtsm:gtsm.bitmap_entries=8").is_ok());
 }

@@ -35,6 +35,10 @@ pub struct Counters {
     pub bytes_mapped_untouched: u64,
     /// Pages or reservations that were smaller than wanted, since no block was free.
     pub fallbacks: u64,
+    /// Pages that hold zeros and share one frame since.
+    pub pages_merged: u64,
+    /// Those that were stored to, and have a frame of their own again.
+    pub pages_unmerged: u64,
     /// Pages with gaps made.
     pub gapped: u64,
     /// Perforated pages made.

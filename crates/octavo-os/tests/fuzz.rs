@@ -9,7 +9,7 @@ use octavo_os::frames::fragmentation::{Faults, Fragmentation, HoleLayout};
 use octavo_os::frames::{CompactionLimits, Compactor, Holder, Order, OutOfMemory};
 use octavo_os::page_table::{Aliases, Format, Holes, Leaf, SizeEncoding};
 use octavo_os::policy::{BasePages, Fault, Gtsm, GtsmConfig, Policy, Thp, ThpConfig};
-use octavo_os::{CopyOnWrite, Memory, around};
+use octavo_os::{CopyOnWrite, Memory, SamePages, around};
 use octavo_types::{PageNumber, PageSize};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -171,18 +171,39 @@ fn sizes(log2: &[u8]) -> Vec<PageSize> {
 
 fn conventional(frames: u64, copy_on_write: CopyOnWrite) -> Setup {
     let start = Fragmentation::Empty;
-    Setup { frames, start, sizes: sizes(&[21]), format: Format::default(), copy_on_write }
+    Setup {
+        frames,
+        start,
+        sizes: sizes(&[21]),
+        format: Format::default(),
+        copy_on_write,
+        same_pages: SamePages::Never,
+    }
 }
 
 fn tailored(frames: u64, copy_on_write: CopyOnWrite, aliases: Aliases) -> Setup {
     let format = Format { levels: 5, encoding: SizeEncoding::OneBit, aliases, ..Format::default() };
     let sizes = sizes(&[13, 14, 16, 19, 21, 22]);
-    Setup { frames, start: Fragmentation::Empty, sizes, format, copy_on_write }
+    Setup {
+        frames,
+        start: Fragmentation::Empty,
+        sizes,
+        format,
+        copy_on_write,
+        same_pages: SamePages::Never,
+    }
 }
 
 fn perforated(frames: u64, copy_on_write: CopyOnWrite, levels: u8) -> Setup {
     let format = Format { levels, has_perforated: true, ..Format::default() };
-    Setup { frames, start: Fragmentation::Empty, sizes: sizes(&[21]), format, copy_on_write }
+    Setup {
+        frames,
+        start: Fragmentation::Empty,
+        sizes: sizes(&[21]),
+        format,
+        copy_on_write,
+        same_pages: SamePages::Never,
+    }
 }
 
 /// Pages of sub-blocks, in memory with so many faults in a thousand.
@@ -190,7 +211,14 @@ fn gapped(frames: u64, faults: u64, copy_on_write: CopyOnWrite) -> Setup {
     let format = Format { has_gapped: true, ..Format::default() };
     let (portion, layout) = (faults as f64 / 1000.0, HoleLayout::Dispersed);
     let start = Fragmentation::Faults(Faults { portion, layout });
-    Setup { frames, start, sizes: sizes(&[21]), format, copy_on_write }
+    Setup {
+        frames,
+        start,
+        sizes: sizes(&[21]),
+        format,
+        copy_on_write,
+        same_pages: SamePages::Never,
+    }
 }
 
 fn gtsm(whole_blocks: bool) -> Box<dyn Policy> {
@@ -269,6 +297,26 @@ proptest! {
         faults in 0u64..60, whole_blocks in any::<bool>(),
     ) {
         play(&gapped(frames, faults, how), gtsm(whole_blocks), &ops);
+    }
+
+    /// Pages of zeros are merged beside all else: what is stored to has a frame of its own again.
+    #[test]
+    fn merged_pages_hold_what_was_stored(
+        ops in ops(), how in copies(), which in 0usize..4, state in any::<u64>(),
+        same_pages in prop_oneof![Just(SamePages::Base), Just(SamePages::All)],
+        frames in prop_oneof![Just(ROOMY), 500u64..4000],
+    ) {
+        let setup = |setup: Setup| Setup { same_pages, ..setup };
+        let failures = match which {
+            0 => play(&setup(perforated(frames, how, 4)), Box::new(Perforating::new(state)), &ops),
+            1 => play(&setup(conventional(frames, how)), thp(), &ops),
+            2 => play(&setup(gapped(frames, 20, how)), gtsm(state.is_multiple_of(2)), &ops),
+            _ => {
+                let tailored = tailored(frames, how, Aliases::Pointers);
+                play(&setup(tailored), Box::new(AnySize { state }), &ops)
+            }
+        };
+        prop_assert!(frames < ROOMY || failures == 0);
     }
 
     #[test]

@@ -182,3 +182,27 @@ impl Design for Gtsm {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn walk_caches_of_two_levels_are_those_of_the_paper() {
+        let walk_caches = |setting| {
+            let config = octavo_config::resolve("skylake", &[setting]).unwrap().into_config();
+            let is_own = |level: u8| {
+                let of = |config: &MachineConfig| {
+                    let mut caches = config.walker.caches.values();
+                    *caches.find(|cache| cache.level == level).unwrap()
+                };
+                let (given, made) = (of(&config), of(&machine(&config)));
+                (given != made).then_some((made.entries, made.ways))
+            };
+            [2, 3, 4].map(is_own)
+        };
+        let paper = Some((32, Ways::Full));
+        assert_eq!(walk_caches("core.count=1"), [paper, paper, None]);
+        assert_eq!(walk_caches("gtsm.walk_cache_entries=0"), [None; 3]);
+    }
+}

@@ -56,6 +56,8 @@ pub struct Env {
     /// Where programs run in a guest.
     host: Option<Box<Host>>,
     is_checked: bool,
+    /// Whether the operating system has to be told of every store.
+    follows_stores: bool,
     /// Whether TLBs may hold halves of translations.
     keeps_halves: bool,
 }
@@ -97,6 +99,7 @@ impl Env {
         let WalkerConfig { walkers, window_instructions, .. } = config.walker;
         let overlap = Overlap::new(walkers, window_instructions);
         let first = cores[0].take().expect("a machine has a core");
+        let follows_stores = os.memory().follows_stores();
         Ok(Env {
             os,
             caches: Caches { private: first.caches, shared },
@@ -119,6 +122,7 @@ impl Env {
             address_spaces: config.core.address_spaces,
             host: None,
             is_checked: false,
+            follows_stores,
             keeps_halves: false,
             l1_latency_cycles: [private.l1i.latency_cycles, private.l1d.latency_cycles],
         })
@@ -129,10 +133,24 @@ impl Env {
         Env { is_checked, ..self }
     }
 
-    /// Whether it is.
+    /// Whether somebody wants to know of every access.
+    #[inline(always)]
+    pub(crate) fn is_watched(&self) -> bool {
+        self.is_checked | self.follows_stores
+    }
+
+    /// Whether each translation is compared with what the page table says.
     #[inline(always)]
     pub(crate) fn is_checked(&self) -> bool {
         self.is_checked
+    }
+
+    /// The line of an access lies in `frame`: the operating system is told of a store, if it follows those.
+    #[inline(always)]
+    pub(crate) fn note_store(&mut self, access: LineAccess, frame: FrameNumber) {
+        if self.follows_stores && access.is_store() {
+            self.os.memory_mut().note_stored(frame);
+        }
     }
 
     /// The same; programs run in a guest of such a host, whose operating system is `os`. The one that

@@ -131,6 +131,8 @@ fn tell_os(component: &str, os: &Os, counters: &mut Counters) {
         fallbacks,
         compactions,
         frames_compacted,
+        pages_merged,
+        pages_unmerged,
         gapped,
         perforations,
         punches,
@@ -162,10 +164,12 @@ fn tell_os(component: &str, os: &Os, counters: &mut Counters) {
     ];
     // What only perforated pages have, only machines with them tell.
     let has_gaps = memory.frames.chunk_bitmaps().are_there();
+    let of_same = [("pages_merged", pages_merged), ("pages_unmerged", pages_unmerged)];
+    let of_same = of_same.into_iter().filter(|_| memory.follows_stores());
     let of_gaps = Some(("gapped", gapped)).filter(|_| has_gaps);
     let of_holes = of_holes.into_iter().filter(|_| memory.frames.hole_bitmaps().are_there());
 
-    for (name, value) in counts.into_iter().chain(of_gaps).chain(of_holes) {
+    for (name, value) in counts.into_iter().chain(of_same).chain(of_gaps).chain(of_holes) {
         counters.add(component, name, value);
     }
     let bytes = |frames: u64| frames * PageSize::BASE.bytes();
@@ -186,6 +190,10 @@ fn tell_os(component: &str, os: &Os, counters: &mut Counters) {
             "mapped",
             memory.perforated_pages(),
         );
+    }
+    if memory.follows_stores() {
+        let saved = memory.merged_pages().saturating_sub(1);
+        counters.level(component, "merged_bytes", bytes(saved));
     }
     if has_gaps {
         counters.level(component, "bitmap_bytes", held(Holder::HoleBitmap));

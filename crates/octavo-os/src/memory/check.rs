@@ -87,6 +87,7 @@ impl Memory {
         for object in self.objects.values() {
             object.frames.values().copied().for_each(&mut count);
         }
+        self.zeros().into_iter().for_each(&mut count);
         references
     }
 }

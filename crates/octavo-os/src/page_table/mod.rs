@@ -6,6 +6,7 @@
 
 mod change;
 mod entry;
+mod format;
 mod gapped;
 mod node;
 mod perforated;
@@ -14,6 +15,7 @@ mod ranges;
 mod tests;
 
 pub use entry::{ENTRIES, Entry, INDEX_BITS, SizeEncoding, level_log2, level_of};
+pub use format::{Aliases, Format};
 pub use gapped::Gapped;
 pub use perforated::{Holes, Perforated};
 pub use ranges::{Range, Ranges};
@@ -27,43 +29,6 @@ use crate::frames::{Frames, Order, OutOfMemory};
 
 /// The most levels that a page table has.
 pub const MAX_LEVELS: u8 = 5;
-
-/// What an alias holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Aliases {
-    /// The size alone: a walk that meets one reads the true entry too.
-    #[default]
-    Pointers,
-    /// A copy of the true entry, which every change of the page has to write.
-    Copies,
-}
-
-/// What a page table looks like.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Format {
-    /// Four or five.
-    pub levels: u8,
-    /// How sizes between those of x86-64 are written.
-    pub encoding: SizeEncoding,
-    /// What stands in their aliases.
-    pub aliases: Aliases,
-    /// Whether there are perforated pages: nodes of level 2 have a shadow node beside them then.
-    pub has_perforated: bool,
-    /// Whether there are pages of 2 MiB with gaps.
-    pub has_gapped: bool,
-}
-
-impl Default for Format {
-    fn default() -> Self {
-        Format {
-            levels: 4,
-            encoding: SizeEncoding::default(),
-            aliases: Aliases::default(),
-            has_perforated: false,
-            has_gapped: false,
-        }
-    }
-}
 
 /// Whether a page has been used, and written to.
 pub type Used = (bool, bool);

@@ -16,7 +16,7 @@ use octavo_os::frames::{Holder, MemoryShape, Order, OutOfMemory};
 use octavo_os::page_table::Format;
 use octavo_os::policy::Policy;
 use octavo_os::vmas::{Backing, Vma};
-use octavo_os::{Access, Content, CopyOnWrite, Memory, Os, ProcessId, around};
+use octavo_os::{Access, Content, CopyOnWrite, Memory, Os, ProcessId, SamePages, around};
 use octavo_types::{
     AddrRange, Event, FrameNumber, MapSource, PageNumber, PageSize, Protection, VirtAddr,
 };
@@ -38,6 +38,8 @@ pub struct Setup {
     pub format: Format,
     /// How it copies large pages.
     pub copy_on_write: CopyOnWrite,
+    /// Which pages it merges, each time that it works in the background.
+    pub same_pages: SamePages,
 }
 
 /// What a frame holds that nobody has written to.
@@ -79,6 +81,7 @@ impl Machine {
         let faulty_frames = memory.frames.used_frames(Holder::Faulty);
         memory.record_contents();
         let mut os = Os::new(memory, policy).with_copy_on_write(setup.copy_on_write);
+        os = os.with_same_pages(setup.same_pages, 1);
         let first = os.spawn().unwrap();
         let mut naive = NaiveSpaces::default();
         naive.spawn(u32::from(first.0));
@@ -214,6 +217,7 @@ impl Machine {
         if store {
             self.stored += 1;
             self.contents[frame.raw() as usize] = self.stored;
+            self.os.memory_mut().note_stored(frame);
             self.naive.store(number, at, self.stored);
         }
         self.os.memory_mut().process_mut(process).table.mark(page, store);

@@ -1,13 +1,13 @@
 //! Every policy under random programs, beside the model of what they see, with much memory and with
 //! little: contents, references, and what TLBs and walk caches were not told to drop.
 
-use octavo_os::CopyOnWrite;
 use octavo_os::frames::fragmentation::{Faults, Fragmentation, HoleLayout};
 use octavo_os::page_table::Format;
 use octavo_os::policy::{
     Defrag, GtsmConfig, HugetlbConfig, MthpConfig, POLICIES, PerforatedConfig, PolicyConfig,
     ReserveWhen, Span, ThpConfig, TpsConfig,
 };
+use octavo_os::{CopyOnWrite, SamePages};
 use octavo_types::PageSize;
 use proptest::prelude::*;
 
@@ -62,6 +62,9 @@ proptest! {
         conventional in any::<bool>(),
         whole in any::<bool>(),
         faults in 0u32..5,
+        same_pages in prop_oneof![
+            3 => Just(SamePages::Never), 1 => Just(SamePages::Base), 1 => Just(SamePages::All),
+        ],
     ) {
         let config = policy(which, choice);
         let mut sizes = if conventional { vec![PageSize::HUGE] } else { all_sizes() };
@@ -72,7 +75,7 @@ proptest! {
         let format = Format { has_perforated, has_gapped, ..Format::default() };
         let (portion, layout) = (f64::from(faults) / 100.0, HoleLayout::Dispersed);
         let start = Fragmentation::Faults(Faults { portion, layout });
-        let setup = Setup { frames, start, sizes, format, copy_on_write };
+        let setup = Setup { frames, start, sizes, format, copy_on_write, same_pages };
         let failures = play(&setup, config.build(), &ops);
         prop_assert!(frames < 1 << 16 || failures == 0);
     }

@@ -8,6 +8,7 @@ mod machine;
 mod others;
 mod perforated;
 mod reserved_thp;
+mod same_pages;
 #[expect(dead_code, unused_imports, reason = "another test needs them")]
 #[path = "../machine/mod.rs"]
 mod shared;
