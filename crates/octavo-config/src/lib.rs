@@ -25,6 +25,6 @@ pub use types::{
     AddressSpaces, Aliasing, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel,
     FragmentationConfig, GtsmHardware, HoleGroup, HostConfig, IncreasedRights, KernelConfig,
     MachineConfig, MemoryConfig, PageSizes, PageTableConfig, Sharing, SoftTlbConfig, SoftvmConfig,
-    SoftvmCycles, TableKind, TlbArray, TlbConfig, TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache,
-    WalkerConfig, Ways, WriteBackTranslation,
+    SoftvmCycles, SoftvmRates, TableKind, TlbArray, TlbConfig, TlbLevel, TlbsHold,
+    VirtualCacheLevel, WalkCache, WalkerConfig, Ways, WriteBackTranslation,
 };

@@ -4,8 +4,9 @@ use octavo_config::{
     AddressSpaces, Aliasing, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel,
     FragmentationConfig, GtsmHardware, HoleGroup, HostConfig, IncreasedRights, KernelConfig,
     MachineConfig, MemoryConfig, PageSizes, PageTableConfig, Sharing, SoftTlbConfig, SoftvmConfig,
-    SoftvmCycles, TableKind, TlbArray, TlbConfig, TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache,
-    WalkerConfig, Ways, WriteBackTranslation, preset_names, resolve_text,
+    SoftvmCycles, SoftvmRates, TableKind, TlbArray, TlbConfig, TlbLevel, TlbsHold,
+    VirtualCacheLevel, WalkCache, WalkerConfig, Ways, WriteBackTranslation, preset_names,
+    resolve_text,
 };
 use octavo_hw::{PteEntry, Replacement};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
@@ -180,6 +181,7 @@ fn kernel() -> impl Strategy<Value = KernelConfig> {
     let aliases = select(vec![Aliasing::Sweep, Aliasing::Refuse]);
     (1u32..=1024, tables, write_back, increase, sharing, aliases).prop_map(
         |(handler_instructions, table, write_back, increase, sharing, aliases)| KernelConfig {
+            protection_bytes: 4096,
             handler_instructions,
             table,
             write_back,
@@ -205,6 +207,10 @@ fn softvm(least_bytes: u64) -> impl Strategy<Value = SoftvmConfig> {
             };
             let [l2_cycles, memory_cycles, handler_cycles, step_cycles, ..] = cycles;
             let [.., check_l1_cycles, change_l1_cycles, check_l2_cycles, change_l2_cycles] = cycles;
+            let mut kernel = kernel;
+            if kernel.table == TableKind::TwoTier {
+                kernel.protection_bytes = lines[1].max(256);
+            }
             SoftvmConfig {
                 l1: level(l1, lines[0]),
                 l2: level(l2, lines[1]),
@@ -220,6 +226,7 @@ fn softvm(least_bytes: u64) -> impl Strategy<Value = SoftvmConfig> {
                     change_l2_cycles,
                 },
                 tlb: SoftTlbConfig { entries: reserved + others, reserved },
+                rates: SoftvmRates { protections_per_billion: cycles[0], ..SoftvmRates::default() },
             }
         },
     )

@@ -1,8 +1,8 @@
 //! `[softvm]`: what it is where nothing is said, and what is refused.
 
 use octavo_config::{
-    Aliasing, IncreasedRights, Sharing, SoftvmConfig, Ways, WriteBackTranslation, resolve,
-    resolve_text,
+    Aliasing, IncreasedRights, Sharing, SoftvmConfig, SoftvmRates, Ways, WriteBackTranslation,
+    resolve, resolve_text,
 };
 
 fn told(settings: &[&str]) -> String {
@@ -12,7 +12,7 @@ fn told(settings: &[&str]) -> String {
 #[test]
 fn nothing_said_is_the_paper() {
     let machine = resolve("skylake", &[""; 0]).unwrap();
-    let SoftvmConfig { l1, l2, kernel, cycles, tlb } = machine.config().softvm;
+    let SoftvmConfig { l1, l2, kernel, cycles, tlb, rates } = machine.config().softvm;
     assert_eq!(
         (l1.bytes, l2.bytes, l1.ways, l2.ways),
         (8 << 10, 512 << 10, Ways::Of(1), Ways::Of(1))
@@ -25,6 +25,7 @@ fn nothing_said_is_the_paper() {
     assert_eq!([cycles.check_l1_cycles, cycles.change_l1_cycles], [3, 5]);
     assert_eq!([cycles.check_l2_cycles, cycles.change_l2_cycles], [20, 40]);
     assert_eq!((tlb.entries, tlb.reserved), (64, 8));
+    assert_eq!((kernel.protection_bytes, rates), (4096, SoftvmRates::default()));
     let caches = machine.config().virtual_caches();
     assert_eq!((caches.l1[0].line_bytes, caches.l2[1].line_bytes), (64, 64), "the machine's");
     assert!(!machine.json().contains("softvm"), "a machine without it stays the machine it was");
@@ -74,6 +75,25 @@ fn of_lines_that_do_not_fit_the_later_ones_are_wrong() {
         let settings = [first, second].map(|(key, bytes)| format!("{key}={bytes}"));
         assert_eq!(resolve("skylake", &settings).unwrap_err().to_string(), sentence);
     }
+}
+
+#[test]
+fn what_cannot_be_protected_alike_is_refused() {
+    let bytes = |value: &str| format!("softvm.kernel.protection_bytes={value}");
+    assert_eq!(
+        told(&["softvm.l2.line_bytes=64", &bytes("32")]),
+        "--set: softvm.kernel.protection_bytes = 32: give a power of two from 64 (softvm.l2.line_bytes) \
+         to 4096"
+    );
+    assert_eq!(
+        told(&["softvm.kernel.table=guarded", &bytes("1KiB")]),
+        "--set: softvm.kernel.protection_bytes = 1024: give 4096: only the two-tier table has entries for \
+         less than a page"
+    );
+    assert_eq!(
+        told(&["softvm.rates.dma_pages_per_billion=1000000001"]),
+        "--set: softvm.rates.dma_pages_per_billion = 1000000001: give a whole number from 0 to 1000000000"
+    );
 }
 
 #[test]

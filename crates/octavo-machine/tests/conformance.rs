@@ -168,6 +168,7 @@ const COUNTS: &[(&str, &str, &str)] = &[
     ("protected", "softvm.protection", "pages"),
     ("dropped", "softvm.unmapped", "pages"),
     ("synonyms", "softvm.synonyms", "pages"),
+    ("transferred", "softvm.dma", "pages"),
 ];
 
 /// What a step did, in the words of a case: all that happened, in the order of the lists above, and of the

@@ -3,7 +3,10 @@
 use super::arrays::{Sized, check_geometry};
 use super::{IsLater, check_latency, check_range};
 use crate::error::WrongValue;
-use crate::types::{MachineConfig, SoftTlbConfig, SoftvmCycles};
+use crate::types::{
+    KernelConfig, MachineConfig, SoftTlbConfig, SoftvmCycles, SoftvmRates, TableKind,
+};
+use octavo_types::PageSize;
 
 /// The most instructions of a handler: four KiB of them.
 const MAX_HANDLER_INSTRUCTIONS: u32 = 1024;
@@ -51,7 +54,31 @@ pub fn check(machine: &MachineConfig, is_later: &IsLater<'_>) -> Result<(), Wron
     ] {
         check_latency(&format!("softvm.cycles.{name}"), cycles)?;
     }
+    check_protection(softvm.kernel, l2_bytes)?;
+    let SoftvmRates { protections_per_billion, dma_pages_per_billion } = softvm.rates;
+    check_rate("softvm.rates.protections_per_billion", protections_per_billion)?;
+    check_rate("softvm.rates.dma_pages_per_billion", dma_pages_per_billion)?;
     check_tlb(softvm.tlb, is_later)
+}
+
+fn check_rate(key: &str, per_billion: u32) -> Result<(), WrongValue> {
+    check_range(key, per_billion, 0, 1_000_000_000)
+}
+
+fn check_protection(kernel: KernelConfig, l2_line_bytes: u64) -> Result<(), WrongValue> {
+    let (bytes, page) = (kernel.protection_bytes, PageSize::BASE.bytes());
+    let key = "softvm.kernel.protection_bytes";
+    if !bytes.is_power_of_two() || !(l2_line_bytes..=page).contains(&bytes) {
+        let advice =
+            format!("give a power of two from {l2_line_bytes} (softvm.l2.line_bytes) to {page}");
+        return Err(WrongValue::new(key, bytes, advice));
+    }
+    if bytes < page && kernel.table != TableKind::TwoTier {
+        let advice =
+            format!("give {page}: only the two-tier table has entries for less than a page");
+        return Err(WrongValue::new(key, bytes, advice));
+    }
+    Ok(())
 }
 
 /// The bytes of a cache's lines.

@@ -17,7 +17,7 @@ pub use host::{HostConfig, TlbsHold};
 pub use memory::{FragmentationConfig, HoleGroup, MemoryConfig};
 pub use softvm::{
     Aliasing, IncreasedRights, KernelConfig, Sharing, SoftTlbConfig, SoftvmConfig, SoftvmCycles,
-    TableKind, VirtualCacheLevel, WriteBackTranslation,
+    SoftvmRates, TableKind, VirtualCacheLevel, WriteBackTranslation,
 };
 pub use tlb::{Fill, FirstLevel, PageSizes, TlbArray, TlbConfig, TlbLevel, Ways};
 pub use walker::{PageTableConfig, WalkCache, WalkerConfig};

@@ -2,6 +2,7 @@
 //! Translation" (Jacob and Mudge, HPCA 1997) have beside what all machines have.
 
 use octavo_hw::Replacement;
+use octavo_types::PageSize;
 use serde::{Deserialize, Serialize};
 
 use super::Ways;
@@ -21,6 +22,19 @@ pub struct SoftvmConfig {
     pub cycles: SoftvmCycles,
     /// The TLB of designs that have one over virtual caches.
     pub tlb: SoftTlbConfig,
+    /// What happens beside what a program does.
+    pub rates: SoftvmRates,
+}
+
+/// How often something happens to pages that a program uses, which its trace does not tell: in a billion
+/// instructions. What a trace tells happens besides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SoftvmRates {
+    /// The right to store is taken from `kernel.protection_bytes` bytes (section 5.4, Table 5).
+    pub protections_per_billion: u32,
+    /// A page is transferred by a device, which has the caches flushed of it (section 4.3).
+    pub dma_pages_per_billion: u32,
 }
 
 /// One virtual cache; there are two of each.
@@ -52,6 +66,10 @@ pub struct KernelConfig {
     pub sharing: Sharing,
     /// What is done where a frame has several global addresses and one of them is stored to.
     pub aliases: Aliasing,
+    /// Bytes that are protected alike: a page, or down to a line (section 4.3). Each has an entry of its own
+    /// in the page table.
+    #[serde(with = "written::bytes")]
+    pub protection_bytes: u64,
 }
 
 /// Where memory lies in the global address space that several may map (section 4.3, shared memory).
@@ -166,6 +184,7 @@ impl Default for KernelConfig {
             increase: IncreasedRights::Lazy,
             sharing: Sharing::Global,
             aliases: Aliasing::Sweep,
+            protection_bytes: PageSize::BASE.bytes(),
         }
     }
 }
@@ -200,6 +219,7 @@ struct Written {
     kernel: KernelConfig,
     cycles: SoftvmCycles,
     tlb: SoftTlbConfig,
+    rates: SoftvmRates,
 }
 
 /// A level, some of whose keys are there.
@@ -243,15 +263,15 @@ impl WrittenLevel {
 
 impl From<Written> for SoftvmConfig {
     fn from(written: Written) -> Self {
-        let Written { l1, l2, kernel, cycles, tlb } = written;
+        let Written { l1, l2, kernel, cycles, tlb, rates } = written;
         let (l1, l2) = (l1.over(VirtualCacheLevel::L1), l2.over(VirtualCacheLevel::L2));
-        SoftvmConfig { l1, l2, kernel, cycles, tlb }
+        SoftvmConfig { l1, l2, kernel, cycles, tlb, rates }
     }
 }
 
 impl From<SoftvmConfig> for Written {
     fn from(config: SoftvmConfig) -> Self {
-        let SoftvmConfig { l1, l2, kernel, cycles, tlb } = config;
-        Written { l1: WrittenLevel::of(l1), l2: WrittenLevel::of(l2), kernel, cycles, tlb }
+        let SoftvmConfig { l1, l2, kernel, cycles, tlb, rates } = config;
+        Written { l1: WrittenLevel::of(l1), l2: WrittenLevel::of(l2), kernel, cycles, tlb, rates }
     }
 }

@@ -255,6 +255,13 @@ impl<V: Copy + Default> SetArray<V> {
         taken.map(move |(slot, (key, value))| (slot / stride, *key, value))
     }
 
+    /// The entries of a set, the key and the payload.
+    pub fn set(&self, set: usize) -> impl Iterator<Item = (u64, &V)> {
+        let slots = set * self.stride()..(set + 1) * self.stride();
+        let entries = self.keys[slots.clone()].iter().zip(&self.values[slots]);
+        entries.filter(|(key, _)| **key != NO_KEY).map(|(key, value)| (*key, value))
+    }
+
     /// Slots of a set.
     fn stride(&self) -> usize {
         each!(&self.engine, sets => sets.stride())

@@ -72,6 +72,16 @@ impl Level {
         self.lines.geometry().entries() as u64
     }
 
+    /// How many sets there are.
+    pub fn sets(&self) -> usize {
+        self.lines.geometry().sets()
+    }
+
+    /// Where the lines of a set begin.
+    pub fn set(&self, set: usize) -> impl Iterator<Item = GlobalAddr> + '_ {
+        self.lines.set(set).map(|(line, _)| GlobalAddr::of_line(line, self.line_log2))
+    }
+
     /// All lines that are here: where each begins, and its bits.
     pub fn iter(&self) -> impl Iterator<Item = (GlobalAddr, Line)> + '_ {
         let log2 = self.line_log2;

@@ -216,6 +216,20 @@ impl VirtualCaches {
         self.sides[side].counters()
     }
 
+    /// How many sets the second level of a side has.
+    pub fn second_level_sets(&self, side: SideNumber) -> usize {
+        self.sides[side].l2.sets()
+    }
+
+    /// Where the lines of a set of the second level of a side begin.
+    pub fn second_level_set(
+        &self,
+        side: SideNumber,
+        set: usize,
+    ) -> impl Iterator<Item = GlobalAddr> + '_ {
+        self.sides[side].l2.set(set)
+    }
+
     /// All lines of a level (0 or 1) of a side.
     pub fn lines(
         &self,

@@ -9,7 +9,7 @@ mod naive;
 use common::{config, identity, tiny, virtual_cache};
 use naive::{Design, Kind, Naive};
 use octavo_config::{
-    Aliasing, IncreasedRights, MachineConfig, Sharing, TableKind, WriteBackTranslation,
+    Aliasing, IncreasedRights, MachineConfig, Sharing, SoftvmRates, TableKind, WriteBackTranslation,
 };
 use octavo_machine::designs::{DesignSpec, Sizes};
 use octavo_machine::{Counters, Sim};
@@ -116,9 +116,14 @@ fn machine(kind: u32) -> MachineConfig {
     let softvm = &mut machine.softvm;
     match kind {
         0 => {}
-        1 => softvm.kernel.write_back = WriteBackTranslation::Kept,
+        1 => {
+            softvm.kernel.write_back = WriteBackTranslation::Kept;
+            softvm.rates =
+                SoftvmRates { protections_per_billion: 60 << 20, dma_pages_per_billion: 20 << 20 };
+        }
         2 => {
             softvm.kernel.increase = IncreasedRights::Eager;
+            softvm.rates.protections_per_billion = 100 << 20;
             softvm.l2 = virtual_cache(512, 1);
         }
         3 => {
@@ -127,6 +132,8 @@ fn machine(kind: u32) -> MachineConfig {
             softvm.l1.ways = octavo_config::Ways::Of(2);
             softvm.l2.line_bytes = Some(64);
             softvm.l2.bytes = 1 << 15;
+            softvm.kernel.protection_bytes = 64;
+            softvm.rates.protections_per_billion = 200 << 20;
         }
         4 => softvm.kernel.table = TableKind::Hierarchical,
         5 => {
@@ -145,6 +152,9 @@ fn machine(kind: u32) -> MachineConfig {
             softvm.l2.line_bytes = Some(128);
             softvm.l2.bytes = 1 << 16;
             softvm.kernel.handler_instructions = 23;
+            softvm.kernel.protection_bytes = 256;
+            softvm.kernel.increase = IncreasedRights::Eager;
+            softvm.rates.protections_per_billion = 100 << 20;
         }
     }
     machine
@@ -326,6 +336,7 @@ fn everything_happens() {
         "softvm.lazy.l1_written_back",
         "softvm.lazy.l2_written_back",
         "softvm.synonyms.whole",
+        "softvm.dma.whole",
         "softvm.write_back.fetch_misses",
     ];
     // Its handler has mostly just run for a miss.

@@ -34,26 +34,38 @@ type Routine = Box<[(GlobalAddr, u32)]>;
 pub struct Handler {
     of_programs: Routine,
     of_handlers: Routine,
+    /// The logarithm of the bytes that have an entry in the page table.
+    page_log2: u32,
 }
 
 impl Handler {
     /// Routines of so many instructions each, fetched by lines of 2^`line_log2` bytes.
-    pub fn new(instructions: u32, line_log2: u32) -> Self {
+    /// Each 2^`page_log2` bytes have an entry in the global page table.
+    pub fn new(instructions: u32, line_log2: u32, page_log2: u32) -> Self {
         let bytes = u64::from(instructions) * INSTRUCTION_BYTES;
         let apart = bytes.next_multiple_of(VECTOR_BYTES);
         let routine = |at| lines(at, instructions, line_log2);
-        Handler { of_programs: routine(VECTOR), of_handlers: routine(VECTOR + apart) }
+        Handler { of_programs: routine(VECTOR), of_handlers: routine(VECTOR + apart), page_log2 }
+    }
+
+    /// The global address of the UPTE of an address.
+    pub fn user_entry(&self, addr: GlobalAddr) -> GlobalAddr {
+        space::user_entry(addr, self.page_log2)
+    }
+
+    fn root_entry(&self, addr: GlobalAddr) -> GlobalAddr {
+        space::physical(space::root_entry(addr, self.page_log2))
     }
 
     /// Translates an address: the UPTE is loaded by its virtual address. Where it is in no cache, the
     /// second routine loads the root's entry and with that the UPTE, and the first goes on (Figure 7).
     pub fn translate(&self, caches: &mut VirtualCaches, events: &mut Events, addr: GlobalAddr) {
         fetch(&self.of_programs, caches, events);
-        let entry = space::user_entry(addr);
+        let entry = self.user_entry(addr);
         if load(caches, events, entry) == Second::Misses {
             events.data_misses += 1;
             fetch(&self.of_handlers, caches, events);
-            load_physical(caches, events, space::physical(space::root_entry(addr)));
+            load_physical(caches, events, self.root_entry(addr));
             events.entry_loads += 1;
             fill(caches, DATA, entry);
         }
@@ -75,7 +87,7 @@ impl Handler {
     /// The same by hardware, which fetches nothing: the root's entry is read from memory, and not cached
     /// (section 3.4).
     pub fn search(&self, caches: &mut VirtualCaches, events: &mut Events, addr: GlobalAddr) {
-        let entry = space::user_entry(addr);
+        let entry = self.user_entry(addr);
         if load(caches, events, entry) == Second::Misses {
             events.data_misses += 1;
             events.handler_l2d_misses += 1;
@@ -97,9 +109,9 @@ impl Handler {
         if !is_mapped {
             events.data_misses += 1;
             fetch(&self.of_handlers, caches, events);
-            load_physical(caches, events, space::physical(space::root_entry(addr)));
+            load_physical(caches, events, self.root_entry(addr));
         }
-        load_physical(caches, events, space::user_entry(addr));
+        load_physical(caches, events, self.user_entry(addr));
     }
 }
 
@@ -160,10 +172,10 @@ mod tests {
 
     #[test]
     fn ten_instructions_are_in_three_lines_of_16_bytes() {
-        let handler = Handler::new(10, 4);
+        let handler = Handler::new(10, 4, 12);
         let at = |addr| space::physical(PhysAddr::new(addr));
         assert_eq!(*handler.of_programs, [(at(0x1000), 3), (at(0x1010), 3), (at(0x1020), 1)]);
         assert_eq!(handler.of_handlers[0], (at(0x1100), 3));
-        assert_eq!(Handler::new(65, 6).of_handlers[0].0, at(0x1200));
+        assert_eq!(Handler::new(65, 6, 12).of_handlers[0].0, at(0x1200));
     }
 }

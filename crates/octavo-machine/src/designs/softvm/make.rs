@@ -6,6 +6,7 @@ use octavo_types::{Instructions, PageSize};
 
 use super::handler::Handler;
 use super::pages::Pages;
+use super::rated::Rated;
 use super::space::Space;
 use super::tables::Tables;
 use super::tlb::SoftTlb;
@@ -59,13 +60,22 @@ impl<T: Translator> Softvm<T> {
         let caches = VirtualCaches::new(&virtual_caches, instructions)?;
         let config = machine.softvm;
         let line_bytes = machine.cache.line_bytes;
+        // A TLB knows of pages.
+        let of_tlb = PageSize::BASE.bytes();
+        let entry_bytes = if T::LOOKS_UP { of_tlb } else { config.kernel.protection_bytes };
         Ok(Softvm {
             translator,
             space: Space::new(line_bytes, config.kernel.sharing),
-            handler: Handler::new(config.kernel.handler_instructions, caches.line_log2(0)),
+            handler: Handler::new(
+                config.kernel.handler_instructions,
+                caches.line_log2(0),
+                entry_bytes.trailing_zeros(),
+            ),
             tables: Tables::new(config.kernel.table, machine.memory.bytes / PageSize::BASE.bytes()),
-            pages: Pages::default(),
+            pages: Pages::new(entry_bytes),
+            rated: Rated::new(config.rates),
             stale: Vec::new(),
+            is_rated: Rated::new(config.rates).is_on(),
             has_wider_lines: virtual_caches.l1[0].line_bytes > line_bytes,
             config,
             counts: Counts::default(),

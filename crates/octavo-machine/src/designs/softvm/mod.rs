@@ -23,6 +23,7 @@ mod handler;
 mod make;
 mod pages;
 mod physical;
+mod rated;
 mod rows;
 mod space;
 mod sweeps;
@@ -44,6 +45,7 @@ use events::Events;
 use handler::Handler;
 use pages::{PageOf, Pages, Refused};
 pub use physical::Physical;
+use rated::{Rare, Rated};
 use rows::Rows;
 use space::Space;
 use tables::Tables;
@@ -62,10 +64,13 @@ pub struct Softvm<T> {
     handler: Handler,
     tables: Tables,
     pages: Pages,
+    rated: Rated,
     /// What has become stale since the caches were swept last.
     stale: Vec<(Asid, vmas::Pages)>,
     /// Whether a line of the first level holds several of those that accesses are to.
     has_wider_lines: bool,
+    /// Whether anything happens at a rate.
+    is_rated: bool,
     config: SoftvmConfig,
     counts: Counts,
 }
@@ -212,6 +217,23 @@ impl<T: Translator> Softvm<T> {
         while self.caches.next_write_back(DATA).is_some() {}
     }
 
+    /// Instructions are executed; what is due by their number happens before the next reference of data.
+    #[inline(never)]
+    fn count_instructions(&mut self, access: LineAccess) {
+        if access.side() != DATA {
+            self.rated.execute(access.lookups());
+            return;
+        }
+        while let Some((what, chance)) = self.rated.next() {
+            let Some(line) = self.pages.line_in_use(&self.caches, chance) else { continue };
+            match what {
+                Rare::Protection => self.pages.close(&mut self.caches, line),
+                Rare::Dma => self.pages.flush(&mut self.caches, line),
+            }
+            self.write_swept();
+        }
+    }
+
     /// The lines of pages that have changed are made what the page table says now.
     #[inline(never)]
     fn sweep_stale(&mut self, env: &Env) {
@@ -300,6 +322,9 @@ impl<T: Translator> Design for Softvm<T> {
     #[inline(always)]
     fn access(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
         let addr = self.space.of_access(env, access);
+        if self.is_rated {
+            self.count_instructions(access);
+        }
         if T::LOOKS_UP && !self.translator.look_up(access.side(), addr, access.lookups()) {
             return self.access_refilled(env, access, addr);
         }

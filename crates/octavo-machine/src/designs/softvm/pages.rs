@@ -53,8 +53,9 @@ struct Kept {
 }
 
 /// Pages that may have lines.
-#[derive(Default)]
 pub struct Pages {
+    /// How many bytes are protected alike: a page, or less.
+    protection_bytes: u64,
     kept: FxHashMap<GlobalAddr, Kept>,
     /// By frame, the pages above.
     by_frame: FxHashMap<FrameNumber, Vec<GlobalAddr>>,
@@ -71,6 +72,18 @@ pub struct Pages {
 pub struct Refused;
 
 impl Pages {
+    /// None. So many bytes are protected alike.
+    pub fn new(protection_bytes: u64) -> Self {
+        Pages {
+            protection_bytes,
+            kept: FxHashMap::default(),
+            by_frame: FxHashMap::default(),
+            by_user: FxHashMap::default(),
+            processes: Vec::new(),
+            sweeps: AllSweeps::default(),
+        }
+    }
+
     /// A line of a page is about to come in on a side, or to be stored to: other addresses of its frame
     /// give way. Returns whether the line may be stored to from now on, where the page table says
     /// `may_store`.
@@ -141,13 +154,49 @@ impl Pages {
     }
 
     /// A page was [claimed](Self::claim) to be stored to. The line gets that right, or at once all lines
-    /// of the page do.
+    /// do that are protected alike.
     pub fn allow(&mut self, caches: &mut VirtualCaches, line: GlobalAddr, is_lazy: bool) {
         if is_lazy {
             self.sweeps.add(Kind::Lazy, caches.sweep(DATA, line, 1, OPEN));
         } else {
-            self.change(caches, page_of(line), OPEN, Kind::Protection);
+            self.protect(caches, line, OPEN);
         }
+    }
+
+    /// What is protected as a line is loses the right to be stored to. Who stores to it asks again.
+    pub fn close(&mut self, caches: &mut VirtualCaches, line: GlobalAddr) {
+        self.protect(caches, line, CLOSED);
+    }
+
+    /// A device is about to transfer the page of a line: the caches are flushed of it, as it sees nothing
+    /// but memory.
+    pub fn flush(&mut self, caches: &mut VirtualCaches, line: GlobalAddr) {
+        self.change(caches, page_of(line), Change::Drop, Kind::Dma);
+    }
+
+    /// Changes what is protected as a line is.
+    fn protect(&mut self, caches: &mut VirtualCaches, line: GlobalAddr, change: Change) {
+        let bytes = self.protection_bytes;
+        if bytes == PageSize::BASE.bytes() {
+            self.change(caches, page_of(line), change, Kind::Protection);
+            return;
+        }
+        // Some lines of the page may be stored to still.
+        let from = GlobalAddr::new(line.raw() / bytes * bytes);
+        let sides = self.kept[&page_of(line)].sides;
+        let swept = (0..2).filter(|side| sides[*side]);
+        let swept = swept.map(|side| caches.sweep(side, from, bytes, change));
+        self.sweeps.add(Kind::Protection, swept.fold(Swept::default(), Swept::plus));
+    }
+
+    /// A line of data in the second level that is of a page here: in the first set that has one from a
+    /// given set on, the lowest.
+    pub fn line_in_use(&self, caches: &VirtualCaches, from: u64) -> Option<GlobalAddr> {
+        let sets = caches.second_level_sets(DATA);
+        let from = (from % sets as u64) as usize;
+        let is_here = |line: &GlobalAddr| self.kept.contains_key(&page_of(*line));
+        let mut places = (from..sets).chain(0..from);
+        places.find_map(|set| caches.second_level_set(DATA, set).filter(is_here).min())
     }
 
     /// Something has changed about a range of pages of some processes: their lines are made what `leaf`

@@ -48,7 +48,11 @@ impl Physical {
         Ok(Physical {
             tlb: SoftTlb::new(config.tlb, instructions),
             space: Space::new(line_bytes, config.kernel.sharing),
-            handler: Handler::new(config.kernel.handler_instructions, caches.line_log2(0)),
+            handler: Handler::new(
+                config.kernel.handler_instructions,
+                caches.line_log2(0),
+                u32::from(PageSize::BASE.log2()),
+            ),
             caches,
             stale: Vec::new(),
             line_log2: line_bytes.trailing_zeros(),

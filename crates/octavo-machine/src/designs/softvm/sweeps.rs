@@ -16,14 +16,17 @@ pub enum Kind {
     Synonym,
     /// A line is stored to whose page had got that right: it alone is changed.
     Lazy,
+    /// A device transfers the page.
+    Dma,
 }
 
 /// All kinds, with the names that they are told by.
-const KINDS: [(Kind, &str); 4] = [
+const KINDS: [(Kind, &str); 5] = [
     (Kind::Protection, "softvm.protection"),
     (Kind::Unmapped, "softvm.unmapped"),
     (Kind::Synonym, "softvm.synonyms"),
     (Kind::Lazy, "softvm.lazy"),
+    (Kind::Dma, "softvm.dma"),
 ];
 
 /// Sweeps of one kind.

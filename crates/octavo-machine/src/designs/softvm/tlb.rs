@@ -104,7 +104,7 @@ impl SoftTlb {
         entry: Entry,
     ) {
         *if side == 0 { &mut events.fetch_misses } else { &mut events.data_misses } += 1;
-        let of_table = super::space::user_entry(addr).raw() >> PageSize::BASE.log2();
+        let of_table = handler.user_entry(addr).raw() >> PageSize::BASE.log2();
         let is_mapped = self.tables.look_up(0, of_table).is_some();
         self.of_tables.hits += u64::from(is_mapped);
         self.of_tables.misses += u64::from(!is_mapped);

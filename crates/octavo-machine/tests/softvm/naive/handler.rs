@@ -13,6 +13,16 @@ const ROOT_TABLES: u64 = 0x1_0000;
 const VECTORS: [u64; 2] = [0x1000, 0x1100];
 
 impl Naive {
+    /// Of each so many bytes that are protected alike there is an entry of four.
+    pub fn user_entry(&self, global: u64) -> u64 {
+        TABLE + global / self.softvm.kernel.protection_bytes * 4
+    }
+
+    /// And of each 4 KiB of those.
+    pub fn root_entry(&self, global: u64) -> u64 {
+        PHYSICAL + ROOT_TABLES + global / self.softvm.kernel.protection_bytes / 1024 * 4
+    }
+
     /// What translates is asked once.
     pub fn run(&mut self, component: &'static str, counter: &'static str) {
         self.count(component, counter, u64::from(self.design != Design::Free));
@@ -51,14 +61,14 @@ impl Naive {
                 return;
             }
         }
-        let entry = TABLE + (global >> 12) * 4;
+        let entry = self.user_entry(global);
         let is_here = self.holds(1, 1, entry);
         if !self.holds(1, 0, entry) {
             self.count(component, "handler_l1d_misses", 1);
             if !is_here {
                 self.count(component, "data_misses", 1);
                 self.fetch_routine(component, 1);
-                self.load_physical(component, PHYSICAL + ROOT_TABLES + (global >> 22) * 4);
+                self.load_physical(component, self.root_entry(global));
                 self.count(component, "entry_loads", 1);
             }
         }
@@ -68,7 +78,7 @@ impl Naive {
     /// SPUR: the entry is looked for in the caches; else the root's is read from memory, and the entry
     /// comes in.
     fn search(&mut self, component: &'static str, global: u64) {
-        let (found, _) = self.sides[1].access(TABLE + (global >> 12) * 4, None, (0, false));
+        let (found, _) = self.sides[1].access(self.user_entry(global), None, (0, false));
         self.count(component, "handler_l1d_misses", u64::from(found != NaiveFound::First));
         let is_missing = u64::from(found == NaiveFound::Memory);
         for counter in ["data_misses", "handler_l2d_misses", "entry_loads"] {

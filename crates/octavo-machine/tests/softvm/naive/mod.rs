@@ -72,6 +72,9 @@ pub struct Naive {
     /// By frame and line, what was stored last.
     truth: HashMap<(u64, u64), u64>,
     stores: u64,
+    instructions: u64,
+    /// Changes of protection and transfers that have happened.
+    rare: [u64; 2],
     anchors: u64,
     inverted: Vec<(u64, u64)>,
     guarded: Guarded,
@@ -113,6 +116,8 @@ impl Naive {
             has_large_pages: 0,
             truth: HashMap::new(),
             stores: 0,
+            instructions: 0,
+            rare: [0; 2],
             anchors: (config.memory.bytes >> 12).next_power_of_two(),
             inverted: Vec::new(),
             guarded: Guarded::default(),
@@ -142,8 +147,14 @@ impl Naive {
 
     /// One reference: each line of the first level that it touches is accessed.
     pub fn reference(&mut self, kind: Kind, addr: u64, bytes: u64) {
-        if kind == Kind::Store {
-            self.stores += 1;
+        match kind {
+            // One that spans pages counts in each.
+            Kind::Fetch => self.instructions += (addr + bytes - 1) / 4096 - addr / 4096 + 1,
+            Kind::Load => self.do_rare(),
+            Kind::Store => {
+                self.do_rare();
+                self.stores += 1;
+            }
         }
         let line_bytes = self.lines[0];
         for line in addr / line_bytes..=(addr + bytes - 1) / line_bytes {
@@ -184,8 +195,7 @@ impl Naive {
                     let swept = self.sides[1].sweep(global, 1, NaiveChange::MayStore(true));
                     self.swept("softvm.lazy", &[swept]);
                 } else {
-                    let page = global >> 12 << 12;
-                    self.change(page, NaiveChange::MayStore(true), "softvm.protection");
+                    self.protect(global, NaiveChange::MayStore(true));
                 }
                 continue;
             }

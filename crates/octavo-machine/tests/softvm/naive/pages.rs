@@ -1,6 +1,6 @@
 //! What is swept, and when.
 
-use octavo_config::{Aliasing, IncreasedRights};
+use octavo_config::{Aliasing, IncreasedRights, SoftvmRates};
 use octavo_oracle::NaiveChange;
 use octavo_os::Content;
 use octavo_types::PageNumber;
@@ -113,6 +113,53 @@ impl Naive {
         for global in open {
             self.change(global, NaiveChange::MayStore(false), "softvm.synonyms");
         }
+    }
+
+    /// What happens at a rate.
+    pub fn do_rare(&mut self) {
+        let SoftvmRates { protections_per_billion, dma_pages_per_billion } = self.softvm.rates;
+        for (number, rate) in
+            [protections_per_billion, dma_pages_per_billion].into_iter().enumerate()
+        {
+            while self.rare[number] < self.instructions * u64::from(rate) / 1_000_000_000 {
+                self.rare[number] += 1;
+                let chance = self.rare[number].wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+                let Some(line) = self.line_in_use(chance) else { continue };
+                match number {
+                    0 => self.protect(line, NaiveChange::MayStore(false)),
+                    _ => self.change(line >> 12 << 12, NaiveChange::Drop, "softvm.dma"),
+                }
+            }
+        }
+    }
+
+    /// A line of data of a page, in the first set of the second level that has one.
+    fn line_in_use(&self, from: u64) -> Option<u64> {
+        let sets = self.softvm.l2.bytes / self.lines[1] / self.ways();
+        let lines = self.sides[1].lines(1).into_iter().map(|line| line.0);
+        let of_pages =
+            lines.filter(|line| self.kept.iter().any(|(global, _)| *global == line >> 12 << 12));
+        of_pages.min_by_key(|line| ((line / self.lines[1] + sets - from % sets) % sets, *line))
+    }
+
+    fn ways(&self) -> u64 {
+        self.softvm.l2.ways.of(self.softvm.l2.bytes / self.lines[1])
+    }
+
+    /// Changes the lines that are protected as one is.
+    pub fn protect(&mut self, line: u64, change: NaiveChange) {
+        let bytes = self.softvm.kernel.protection_bytes;
+        if bytes == 4096 {
+            self.change(line >> 12 << 12, change, "softvm.protection");
+            return;
+        }
+        let sides = self.kept(line >> 12 << 12).sides;
+        let mut all = Vec::new();
+        for side in (0..2).filter(|side| sides[*side]) {
+            all.push(self.sides[side].sweep(line / bytes * bytes, bytes, change));
+        }
+        self.swept("softvm.protection", &all);
+        self.seen = self.sides[1].written.len();
     }
 
     fn change_all(&mut self, pages: &[(u64, NaiveChange)], component: &'static str) {
