@@ -17,6 +17,7 @@ MAX_ENTRIES: int
 """The most entries that curves tell apart."""
 MAX_SETS: int
 """The most sets, a power of two."""
+MAX_CACHE_SETS: int
 MAX_WAYS: int
 """The most ways; curves always tell all of them."""
 MAX_INDEX_BIT: int
@@ -175,6 +176,16 @@ class SetCurves(TypedDict):
     misses: bytes
     """With 2^s sets of w ways, at index MAX_WAYS * s + w - 1."""
 
+class CacheCurves(TypedDict):
+    """LRU caches of every number of sets and ways, with lines of one size."""
+
+    line_bytes: int
+    lookups: int
+    """A reference looks up each line that it touches."""
+    misses: bytes
+    """With 2^s sets of w ways, at index MAX_WAYS * s + w - 1, up to MAX_CACHE_SETS sets; empty
+    where there were more lines than can be told apart."""
+
 class WorkingSet(TypedDict):
     """A working set over all references of a stream."""
 
@@ -232,6 +243,7 @@ class CoreCurves(TypedDict):
     references: int
     stack: list[StackCurve]
     sets: list[SetCurves]
+    caches: list[CacheCurves]
     two_sizes: list[TwoSizesTlbs]
     classes: MissClasses | None
 
@@ -242,6 +254,7 @@ class StreamCurves(TypedDict):
     references: int
     stack: list[StackCurve]
     sets: list[SetCurves]
+    caches: list[CacheCurves]
     working_sets: list[WorkingSet]
     two_sizes: list[TwoSizesCurves]
     classes: list[MissClasses]
@@ -405,6 +418,7 @@ class Analysis(Generic[_Found]):
         max_entries: int,
         set_indexes: list[str],
         max_sets: int,
+        line_sizes: list[int],
         windows_refs: list[int],
         two_sizes: list[TwoSizes],
         classified: Classified | None,

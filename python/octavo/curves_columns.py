@@ -24,6 +24,8 @@ _COLUMNS: list[tuple[str, pa.DataType]] = [
     ("entries", pa.int64()),
     ("ways", pa.int64()),
     ("sets", pa.int64()),
+    ("line_bytes", pa.int64()),
+    ("cache_bytes", pa.int64()),
     ("misses", pa.int64()),
     ("misses_low", pa.int64()),
     ("misses_high", pa.int64()),

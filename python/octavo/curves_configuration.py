@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from octavo._core import MAX_ENTRIES, MAX_INDEX_BIT, MAX_SETS, MAX_WINDOW_REFS, Analysis
+from octavo.cache_curves import NOTE as CACHE_NOTE
 from octavo.configuration import (
     KERNEL_NOTE,
     SHARED_THREADS_NOTE,
@@ -24,7 +25,7 @@ from octavo.page_sampling import NOTE as SAMPLE_NOTE
 from octavo.page_sampling import PageSample, parse_page_sample
 from octavo.tlb_presets import TlbMachine, load_tlb_presets, tlb_preset_names
 from octavo.turns import MOST_INSTRUCTIONS, Processes, choose_processes, turns_note
-from octavo.units import KIB, count, format_bytes, page_size, page_sizes
+from octavo.units import KIB, count, format_bytes, line_size, page_size, page_sizes
 
 if TYPE_CHECKING:
     from octavo._core import CurvesResult
@@ -105,6 +106,8 @@ class CurvesConfiguration(Scope):
     """How long a turn is."""
     flush_every_instructions: int | None
     """After how many instructions of a core its TLBs are emptied, again and again."""
+    line_sizes: tuple[int, ...] = ()
+    """Bytes of the lines of all caches that are told, ascending."""
     sample: PageSample | None = None
     """Fully associative TLBs and working sets from some of the pages."""
 
@@ -138,6 +141,7 @@ class CurvesConfiguration(Scope):
             "processes": self.processes,
             "quantum_instructions": self.turn_instructions,
             "flush_every_instructions": self.flush_every_instructions,
+            **({"line_sizes": list(self.line_sizes)} if self.line_sizes else {}),
             # Only where there is one: what is exact says nothing of samples.
             **({} if self.sample is None else {"sample_pages": self.sample.resolved()}),
             **super().resolved(),
@@ -146,7 +150,8 @@ class CurvesConfiguration(Scope):
     def notes(self) -> list[str]:
         """What is modelled and what is not, a sentence each."""
         sampled = [] if self.sample is None else [SAMPLE_NOTE]
-        return [*NOTES, *sampled, *self._notes_on_sharing()]
+        caches = [CACHE_NOTE] if self.line_sizes else []
+        return [*NOTES, *caches, *sampled, *self._notes_on_sharing()]
 
     def _notes_on_sharing(self) -> Iterator[str]:
         turns = turns_note(self.quantum_instructions)
@@ -182,6 +187,7 @@ class CurvesConfiguration(Scope):
             max_entries=self.max_entries,
             set_indexes=list(self.indexes),
             max_sets=self.max_sets,
+            line_sizes=list(self.line_sizes),
             windows_refs=list(self.windows_refs),
             two_sizes=[pair.core() for pair in self.two_sizes],
             classified=None if self.classified is None else self.classified.core(),
@@ -206,6 +212,7 @@ def configure_curves(
     miss_penalty: float = MISS_PENALTY_CYCLES,
     two_sizes_penalty: float = TWO_SIZES_PENALTY_CYCLES,
     presets: Sequence[str] = (),
+    cache_lines: Sequence[int] = (),
     without: Sequence[str] = (),
     classify: str | None = None,
     classify_sizes: str | None = None,
@@ -231,7 +238,7 @@ def configure_curves(
                 "--sample-pages."
             )
         left_out |= {"sets", "two-sizes"}
-    if left_out.issuperset(PARTS) and classify is None:
+    if left_out.issuperset(PARTS) and classify is None and not cache_lines:
         raise UsageError("--without leaves nothing to find out.")
     if not 1 <= entries <= MAX_ENTRIES:
         raise UsageError(f"--entries {entries}: give a number from 1 to {MAX_ENTRIES}.")
@@ -296,6 +303,7 @@ def configure_curves(
         processes=at_turns,
         quantum_instructions=quantum_instructions,
         flush_every_instructions=flush_every,
+        line_sizes=tuple(sorted({line_size(str(size)) for size in cache_lines})),
         sample=sample,
         **resolved,
     )

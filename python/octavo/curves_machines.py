@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from octavo.curves_model import Pair, StreamCurves, geometry
+from octavo.curves_counts import geometry
+from octavo.curves_model import Pair, StreamCurves
 from octavo.tlb_presets import Tlb, TlbMachine
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from operator import add
 from typing import TYPE_CHECKING
 
-from octavo._core import MAX_WAYS
+from octavo.cache_curves import Caches, read_caches, sum_caches
+from octavo.curves_counts import Counts, added, geometry, words
 from octavo.miss_classes import MissClasses, read_classes, sum_classes
 from octavo.page_sampling import Estimate, SampledSize, read_sampled, sum_sampled
 
@@ -17,9 +15,6 @@ if TYPE_CHECKING:
     from octavo._core import CoreCurves, CurvesProcess, TwoSizesTlbs
     from octavo._core import StreamCurves as CountedStream
     from octavo._core import TwoSizesCurves as CorePair
-
-Counts = Sequence[int]
-"""Counts of thousands of TLBs, in the order in which the extension has them."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +84,8 @@ class StreamCurves:
     """By page size."""
     sets: dict[tuple[str, int], Counts] = field(default_factory=dict)
     """By index and page size; see `at`."""
+    caches: dict[int, Caches] = field(default_factory=dict)
+    """By the size of their lines."""
     byte_refs: dict[tuple[int, int], int] = field(default_factory=dict)
     """By page size and window, the bytes in the window summed over all references."""
     pairs: tuple[Pair, ...] = ()
@@ -122,19 +119,6 @@ class StreamCurves:
         """Misses of a set-associative TLB; None where it was not asked for."""
         counts = self.sets.get((index, page_size))
         return None if counts is None else geometry(counts, sets, ways)
-
-
-def geometry(counts: Counts, sets: int, ways: int) -> int | None:
-    """A set-associative TLB's count out of those of all."""
-    place = at(sets, ways)
-    if sets & (sets - 1) or ways > MAX_WAYS or place >= len(counts):
-        return None
-    return counts[place]
-
-
-def at(sets: int, ways: int) -> int:
-    """Where a set-associative TLB lies among the counts of all."""
-    return MAX_WAYS * (sets.bit_length() - 1) + ways - 1
 
 
 def streams_of(process: CurvesProcess) -> dict[str, StreamCurves]:
@@ -177,6 +161,7 @@ def _stream(of: CountedStream, instructions: int) -> StreamCurves:
         instructions=instructions,
         stack=_stack(of),
         sets=_sets(of),
+        caches=read_caches(of["caches"]),
         byte_refs={
             (ws["page_size"], ws["window_refs"]): ws["page_refs"] * ws["page_size"]
             for ws in of["working_sets"]
@@ -195,6 +180,7 @@ def _core(of: CountedStream, core: CoreCurves) -> StreamCurves:
         instructions=core["instructions"],
         stack=_stack(core),
         sets=_sets(core),
+        caches=read_caches(core["caches"]),
         pairs=tuple(_core_pair(pair, tlbs) for pair, tlbs in pairs),
         classes=read_classes(core["classes"]),
     )
@@ -202,12 +188,12 @@ def _core(of: CountedStream, core: CoreCurves) -> StreamCurves:
 
 def _stack(of: CountedStream | CoreCurves) -> dict[int, Stack]:
     return {
-        stack["page_size"]: Stack(stack["pages"], _words(stack["misses"])) for stack in of["stack"]
+        stack["page_size"]: Stack(stack["pages"], words(stack["misses"])) for stack in of["stack"]
     }
 
 
 def _sets(of: CountedStream | CoreCurves) -> dict[tuple[str, int], Counts]:
-    return {(sets["index"], sets["page_size"]): _words(sets["misses"]) for sets in of["sets"]}
+    return {(sets["index"], sets["page_size"]): words(sets["misses"]) for sets in of["sets"]}
 
 
 def _pair(of: CorePair) -> Pair:
@@ -256,14 +242,7 @@ def _pair_sets(of: CorePair | TwoSizesTlbs) -> dict[str, PairCounts]:
 
 
 def _counts(small: bytes, large: bytes, invalidated: bytes) -> PairCounts:
-    return PairCounts(_words(small), _words(large), _words(invalidated))
-
-
-def _words(data: bytes) -> array[int]:
-    words = array("Q", data)
-    if sys.byteorder == "big":
-        words.byteswap()
-    return words
+    return PairCounts(words(small), words(large), words(invalidated))
 
 
 def _sum(streams: Sequence[StreamCurves]) -> StreamCurves:
@@ -275,11 +254,12 @@ def _sum(streams: Sequence[StreamCurves]) -> StreamCurves:
         stack={
             size: Stack(
                 sum(curves.stack[size].pages for curves in streams),
-                _added(curves.stack[size].misses for curves in streams),
+                added(curves.stack[size].misses for curves in streams),
             )
             for size in first.stack
         },
-        sets={key: _added(curves.sets[key] for curves in streams) for key in first.sets},
+        sets={key: added(curves.sets[key] for curves in streams) for key in first.sets},
+        caches=sum_caches([curves.caches for curves in streams]),
         pairs=tuple(
             _sum_pairs(pairs) for pairs in zip(*(curves.pairs for curves in streams), strict=True)
         ),
@@ -304,14 +284,7 @@ def _sum_pairs(pairs: Sequence[Pair]) -> Pair:
 
 def _sum_counts(counts: Sequence[PairCounts]) -> PairCounts:
     return PairCounts(
-        _added(of.small_misses for of in counts),
-        _added(of.large_misses for of in counts),
-        _added(of.invalidated for of in counts),
+        added(of.small_misses for of in counts),
+        added(of.large_misses for of in counts),
+        added(of.invalidated for of in counts),
     )
-
-
-def _added(curves: Iterable[Counts]) -> Counts:
-    total: Counts = ()
-    for curve in curves:
-        total = array("Q", map(add, total, curve)) if total else curve
-    return total

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from octavo import curves_metrics as metrics
-from octavo._core import MAX_WAYS
 from octavo.curves_configuration import CurvesConfiguration
+from octavo.curves_counts import Counts, picked, places_of, shapes_of
 from octavo.curves_machines import machine_pair_misses, tlb_misses
-from octavo.curves_model import Counts, Pair, PairCounts, StreamCurves, at
+from octavo.curves_model import Pair, PairCounts, StreamCurves
 from octavo.page_sampling import full_columns, miss_ends, working_set_columns
 from octavo.rows import event_counts, summed_counters
 from octavo.tlb_presets import Tlb, TlbMachine
@@ -43,6 +43,8 @@ class CurveRow(TypedDict, total=False):
     entries: int
     ways: int
     sets: int
+    line_bytes: int
+    cache_bytes: int
     misses: int | None
     misses_low: int | None
     misses_high: int | None
@@ -148,6 +150,7 @@ def _blocks(
         yield maker.references()
         yield from maker.full()
         yield from maker.sets()
+        yield from maker.caches()
         yield from maker.working_sets()
         yield from maker.sampled()
         for pair in curves.pairs:
@@ -182,14 +185,23 @@ class _Maker:
         for size, stack in self._curves.stack.items():
             same = self._same("tlb.full", page_size=size, sets=1)
             places = self._places(len(stack.misses))
-            yield self._curve(same, _full_shapes(places), _picked(stack.misses, places))
+            yield self._curve(same, _full_shapes(places), picked(stack.misses, places))
 
     def sets(self) -> Iterator[Block]:
         """Set-associative TLBs, by index and page size."""
         for (index, size), counts in self._curves.sets.items():
             same = self._same("tlb.sets", page_size=size, index=index)
-            shapes = self._shapes(counts)
-            yield self._curve(same, shapes, _picked(counts, _places_of(shapes)))
+            shapes = shapes_of(counts, sparse=self._sparse)
+            yield self._curve(same, shapes, picked(counts, places_of(shapes)))
+
+    def caches(self) -> Iterator[Block]:
+        """Caches, by the size of their lines."""
+        for size, caches in self._curves.caches.items():
+            same = self._same("cache", counter="lookups", line_bytes=size, value=caches.lookups)
+            yield Block(same, {})
+            if caches.misses:
+                columns = caches.columns(self._curves.instructions, sparse=self._sparse)
+                yield Block(self._same("cache.sets", line_bytes=size), columns)
 
     def working_sets(self) -> Iterator[Block]:
         """Working sets, by page size."""
@@ -290,17 +302,6 @@ class _Maker:
             return range(length)
         return [(1 << power) - 1 for power in range(length.bit_length())]
 
-    def _shapes(self, counts: Counts) -> dict[str, list[int]]:
-        """Which sets and ways are told."""
-        ways = [1 << power for power in range(MAX_WAYS.bit_length())]
-        told = ways if self._sparse else range(1, MAX_WAYS + 1)
-        pairs = [(1 << level, way) for level in range(len(counts) // MAX_WAYS) for way in told]
-        return {
-            "entries": [sets * way for sets, way in pairs],
-            "ways": [way for _, way in pairs],
-            "sets": [sets for sets, _ in pairs],
-        }
-
     def _curve(
         self,
         same: CurveRow,
@@ -343,9 +344,9 @@ class _Maker:
         block = self._curve(same, shapes, misses, two_sizes=True)
         columns = {
             **block.columns,
-            "small_misses": _picked(counts.small_misses, places),
-            "large_misses": _picked(counts.large_misses, places),
-            "invalidated": _picked(counts.invalidated, places),
+            "small_misses": picked(counts.small_misses, places),
+            "large_misses": picked(counts.large_misses, places),
+            "invalidated": picked(counts.invalidated, places),
         }
         if base:
             columns["critical_penalty_increase"] = [
@@ -355,8 +356,8 @@ class _Maker:
         return Block(same, columns)
 
     def _pair_sets(self, pair: Pair, index: str, counts: PairCounts) -> Block:
-        shapes = self._shapes(counts.small_misses)
-        places = _places_of(shapes)
+        shapes = shapes_of(counts.small_misses, sparse=self._sparse)
+        places = places_of(shapes)
         # One half of a split TLB compares with nothing by itself.
         alone = not index.startswith("split")
         base = self._curves.sets.get(("low", pair.small)) if alone else None
@@ -394,11 +395,3 @@ def _shape(tlb: Tlb) -> dict[str, list[int]]:
 def _full_shapes(places: Iterable[int]) -> dict[str, list[int]]:
     entries = [place + 1 for place in places]
     return {"entries": entries, "ways": entries}
-
-
-def _places_of(shapes: dict[str, list[int]]) -> list[int]:
-    return [at(sets, ways) for sets, ways in zip(shapes["sets"], shapes["ways"], strict=True)]
-
-
-def _picked(counts: Counts, places: Sequence[int]) -> Sequence[int]:
-    return counts if isinstance(places, range) else [counts[place] for place in places]

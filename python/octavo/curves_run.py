@@ -36,7 +36,8 @@ def curves(
     >>> result.total["data"].full_misses(page_size=4096, entries=64)  # doctest: +SKIP
 
     `choices` are `streams`, `entries`, `sets`, `indexes`, `windows`, `two_sizes` (pairs of bytes),
-    `threshold`, `policy_window`, `miss_penalty`, `two_sizes_penalty`, `presets`, `without`,
+    `threshold`, `policy_window`, `miss_penalty`, `two_sizes_penalty`, `presets`,
+    `cache_lines` (bytes), `without`,
     `classify`, `classify_sizes`, `sample_pages` (a text such as `1/64`), `threads`, `processes`,
     `quantum` and `flush_every`, as of `octavo.curves_configuration.configure_curves`, and
     `layout`, `skip_instructions`, `max_instructions` and `between_marks`, as of `octavo.run`. With

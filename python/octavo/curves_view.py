@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from octavo import curves_metrics as metrics
+from octavo.cache_curves import SHOWN_BYTES, SHOWN_WAYS
 from octavo.curves_configuration import CurvesConfiguration
 from octavo.curves_machines import machine_pair_misses, tlb_misses
 from octavo.curves_model import Pair, StreamCurves
@@ -19,11 +20,13 @@ from octavo.units import (
     format_count,
     format_cpi,
     format_growth,
+    format_mpki,
     format_share,
 )
 from octavo.view import Grid
 
 STREAM_NAMES = {"fetch": "Code", "data": "Data", "all": "Both in one TLB"}
+_CACHE_NAMES = {"fetch": "Instruction caches", "data": "Data caches", "all": "Unified caches"}
 _SHORT_NAMES = {"fetch": "code", "data": "data", "all": "both"}
 _FULL_ENTRIES = (16, 64, 512, 1536)
 """The paper's, a first-level TLB's, and second-level ones'."""
@@ -70,7 +73,12 @@ def _sharing(result: CurvesResult) -> Iterator[str]:
 def grids(result: CurvesResult) -> Iterator[Grid]:
     """All tables, in the order in which they are read."""
     for stream in result.total:
-        yield _stream_grid(result, stream)
+        grid = _stream_grid(result, stream)
+        if len(grid.head) > 1:
+            yield grid
+    for stream, curves in result.total.items():
+        if curves.caches:
+            yield _cache_grid(stream, curves)
     yield _policy_grid(result)
     yield _machine_grid(result)
     for stream, curves in result.total.items():
@@ -261,6 +269,26 @@ def _working_set(
         "" if average is None else format_bytes(round(average)),
         "" if ratio is None else f"{ratio:.2f}",
     )
+
+
+def _cache_grid(stream: str, curves: StreamCurves) -> Grid:
+    """One stream: a few caches, by size."""
+    what = "misses per 1000 instructions" if curves.instructions else "misses per look-up"
+
+    def show(misses: int | None, lookups: int) -> str:
+        if misses is None:
+            return ""
+        if not curves.instructions:
+            return _percent(metrics.miss_ratio(misses, lookups))
+        return format_mpki(metrics.mpki(misses, curves.instructions))
+
+    shown = [(caches, ways) for caches in curves.caches.values() for ways in SHOWN_WAYS]
+    body = tuple(
+        (format_bytes(size), *(show(of.missed(size, ways), of.lookups) for of, ways in shown))
+        for size in SHOWN_BYTES
+    )
+    head = ("cache", *(f"{caches.line_bytes} B\n{ways}-way" for caches, ways in shown))
+    return Grid(f"{_CACHE_NAMES[stream]}: {what}, by the size of lines and ways", head, body)
 
 
 def _policy_grid(result: CurvesResult) -> Grid:

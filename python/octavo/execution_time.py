@@ -17,8 +17,8 @@ from octavo.sim_model import WALKS, Simulated
 
 SIMULATED = (
     "Execution time is T = T_IDEAL + T_L1DTLBM + T_PW of the simulation's own cycles: the base CPI "
-    "and misses of the caches by code and data; what second-level TLBs cost, for code too; all "
-    "cycles of walks."
+    "and misses of the caches by code and data; what second-level TLBs cost, for code too, and "
+    "nested TLBs, handlers of virtual caches, their write-backs and sweeps; all cycles of walks."
 )
 
 MEASURED = (

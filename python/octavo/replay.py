@@ -19,8 +19,7 @@ from octavo.traces import manifest_of, open_trace
 from octavo.tracing import Found
 
 if TYPE_CHECKING:
-    from octavo._core import Analysis, Facts, TraceProgress
-    from octavo.manifest import Counted
+    from octavo._core import Analysis, Exit, Facts, TraceProgress
 
 
 def replay_trace(
@@ -61,7 +60,8 @@ def replay_trace(
     result["elapsed_seconds"] = time.monotonic() - began
     _refuse_samples(name, facts, said)
     _refuse_without_instructions(name, facts, scope.counts_instructions)
-    _check_counted(name, result, scope, interrupted_by)
+    references = sum(process["references"] for process in result["processes"])
+    check_counted(name, references, result["exit"], scope, interrupted_by)
     about: dict[str, Any] = {} if said is None else said["about"]
     return result, Circumstances(
         command=[*names],
@@ -95,14 +95,16 @@ def _refuse_samples(name: str, facts: Facts, said: dict[str, Any] | None) -> Non
     )
 
 
-def _check_counted(name: str, result: Counted, scope: Scope, interrupted_by: int | None) -> None:
-    """Zero references are no result."""
-    if any(process["references"] for process in result["processes"]):
+def check_counted(
+    name: str, references: int, ended: Exit, scope: Scope, interrupted_by: int | None
+) -> None:
+    """Zero references are no result. Raises CannotRun, or Interrupted."""
+    if references:
         return
     if interrupted_by is not None:
         raise Interrupted(interrupted_by)
-    if result["exit"]["reason"] == "trace-broken":
-        raise CannotRun(f"{result['exit']['diagnostics'].rstrip('.')}.")
+    if ended["reason"] == "trace-broken":
+        raise CannotRun(f"{ended['diagnostics'].rstrip('.')}.")
     if scope.between_marks:
         why = "it holds no begin mark (--marks wants the marks of octavo.h)"
     elif scope.uncounted is not None:

@@ -12,7 +12,7 @@ from octavo.configuration import KERNEL_NOTE, SHARED_THREADS_NOTE, Scope, resolv
 from octavo.errors import UsageError
 from octavo.execution_time import SIMULATED, Measured, read_measured
 from octavo.machine_configs import Setting, check_texts, setting_texts, toml_value
-from octavo.turns import Processes, choose_processes, turns_note
+from octavo.turns import MOST_INSTRUCTIONS, Processes, choose_processes, turns_note
 
 if TYPE_CHECKING:
     from octavo._core import SimResult
@@ -21,7 +21,8 @@ DEFAULT_MACHINE = "skylake"
 DEFAULT_DESIGNS = ("base4k", "thp")
 LEAST_INTERVAL_INSTRUCTIONS = 1000
 """An interval ends where a straight run of instructions does, and those are some tens."""
-MOST_INSTRUCTIONS = 1 << 62
+MOST_CORES = 256
+"""Of a machine."""
 
 ADDITIVE_NOTE = (
     "Cycles are added up: the base CPI, what TLBs and walks cost, what misses of caches cost. What "
@@ -168,6 +169,7 @@ def configure_sim(
     warm_up: int = 0,
     interval: int | None = None,
     check: bool = False,
+    cores: int | None = None,
     virtualised: bool = False,
     host_policy: str | None = None,
     perf_4k: str | None = None,
@@ -179,15 +181,15 @@ def configure_sim(
     """Checks the choices against each other and fills in the defaults. Raises UsageError.
 
     `settings` change the machine, as `{"tlb.l2.main.entries": 2048}` or as `KEY=VALUE`.
-    `virtualised` gives it a host, and so does `host_policy`, which is that host's. `scope` is what
-    `octavo.configuration.resolve_scope` takes.
+    `cores` is how many cores it has; `virtualised` gives it a host, and so does `host_policy`,
+    which is that host's. `scope` is what `octavo.configuration.resolve_scope` takes.
     """
     resolved = resolve_scope(**scope)
     at_turns, quantum_instructions = choose_processes(processes, quantum)
     measured = read_measured(perf_4k, perf_thp, designs)
     if isinstance(settings, Mapping):
         settings = setting_texts(settings)
-    settings = [*_host_settings(virtualised, host_policy), *settings]
+    settings = [*_core_settings(cores), *_host_settings(virtualised, host_policy), *settings]
     chosen = tuple(dict.fromkeys(designs))
     if not all(chosen) or not chosen:
         names = ", ".join(name for name, _ in _core.designs())
@@ -212,7 +214,7 @@ def configure_sim(
             processes=at_turns,
         )
     except (_core.OctavoError, ValueError) as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(_as_asked(str(error), host_policy)) from None
     assert analysis.machine is not None, "it is a simulation's"
     text, digest = analysis.machine
     return SimConfiguration(
@@ -230,12 +232,29 @@ def configure_sim(
     )
 
 
+def _core_settings(cores: int | None) -> Iterator[str]:
+    """What gives a machine so many cores. Raises UsageError."""
+    if cores is None:
+        return
+    if not 1 <= cores <= MOST_CORES:
+        raise UsageError(f"--cores {cores}: give a number from 1 to {MOST_CORES}.")
+    yield f"core.count={cores}"
+
+
 def _host_settings(virtualised: bool, policy: str | None) -> Iterator[str]:
     """What gives a machine a host."""
     if virtualised or policy is not None:
         yield "host=usual"
     if policy is not None:
         yield f"host.policy={toml_value(policy)}"
+
+
+def _as_asked(sentence: str, host_policy: str | None) -> str:
+    """The sentence on a setting, with the option that it came from."""
+    if host_policy is None:
+        return sentence
+    setting = f"--set: host.policy = {toml_value(host_policy)}"
+    return sentence.replace(setting, f"--host-policy {host_policy}")
 
 
 def names_in(texts: Iterable[str]) -> list[str]:

@@ -65,7 +65,7 @@ class Simulated:
 
     @property
     def translation_cycles(self) -> int:
-        """What TLBs behind the first level, and walks, cost."""
+        """What translation costs, as `translation_cycles` adds it up."""
         return translation_cycles(self.counts)
 
     @property
@@ -96,7 +96,10 @@ class Simulated:
 
 
 def translation_cycles(counts: Counts) -> int:
-    """What TLBs behind the first level, and walks, cost."""
+    """What TLBs behind the first level, and walks, cost, and what a design has beside them or in
+    their place: nested TLBs (`cycles_tlb_nested`), and of virtual caches the handler, write-backs
+    and sweeps (`cycles_handler`, `cycles_write_backs`, `cycles_sweeps`).
+    """
     return sum(
         value
         for (component, counter), value in counts.items()

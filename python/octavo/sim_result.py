@@ -35,11 +35,16 @@ class SimResult(Finished):
     counted: CoreResult
     """As the extension gave it."""
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether processes took turns on the same machines."""
+        return "shared" in self.counted
+
     @cached_property
     def by_process(self) -> list[list[Simulated]]:
         """What each design did with each process image: nothing where they took turns."""
         cpi = self.configuration.base_cpi
-        if "shared" in self.counted:
+        if self.is_shared:
             return [[] for _ in self.counted["processes"]]
         return [
             [
@@ -52,7 +57,7 @@ class SimResult(Finished):
     @cached_property
     def total(self) -> list[Simulated]:
         """What each design did with the whole program."""
-        if "shared" in self.counted:
+        if self.is_shared:
             shared = self.counted["shared"]
             cpi = self.configuration.base_cpi
             return [
@@ -62,6 +67,11 @@ class SimResult(Finished):
         if len(self.by_process) == 1:
             return self.by_process[0]
         return [summed(one) for one in zip(*self.by_process, strict=True)]
+
+    @property
+    def lived(self) -> list[Simulated]:
+        """Whose intervals are shown: those of all that took turns, else of one process."""
+        return self.total if self.is_shared else self.by_process[self.main]
 
     @property
     def main(self) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from octavo._core import LiveRun
 from octavo.machine_configs import Setting
 from octavo.manifest import Circumstances, build_manifest
-from octavo.replay import replay_trace
+from octavo.replay import check_counted, replay_trace
 from octavo.sim_configuration import (
     DEFAULT_DESIGNS,
     DEFAULT_MACHINE,
@@ -48,14 +48,15 @@ def sim(
     >>> result.design("thp").translation_share  # doctest: +SKIP
 
     `machine` is a preset or a TOML file, which `settings` change, as `{"memory.bytes": "8GiB"}`.
-    Of the `choices`, `virtualised` runs programs in the guest of a virtual machine, and so does
-    `host_policy`, the policy of page sizes of its host, as "thp"; else that is each design's own;
-    `warm_up` instructions are simulated and not counted; there is a row of each
-    counter for every `interval` instructions; `check` compares each translation with the page
-    table's; `perf_4k` and `perf_thp` are files of `perf stat -x,` of the program without and with
-    transparent huge pages, for an execution time from what was measured; with `processes` "asid" or
-    "flush" the processes of the traces take turns of `quantum` instructions. `layout`,
-    `skip_instructions`, `max_instructions` and `between_marks` are as of `octavo.run`.
+    Of the `choices`, `cores` is how many cores it has, on which threads are placed; `virtualised`
+    runs programs in the guest of a virtual machine, and so does `host_policy`, the policy of page
+    sizes of its host, as "thp"; else that is each design's own; `warm_up` instructions are
+    simulated and not counted; there is a row of each counter for every `interval` instructions;
+    `check` compares each translation with the page table's; `perf_4k` and `perf_thp` are files of
+    `perf stat -x,` of the program without and with transparent huge pages, for an execution time
+    from what was measured; with `processes` "asid" or "flush" the processes of the traces take
+    turns of `quantum` instructions. `layout`, `skip_instructions`, `max_instructions` and
+    `between_marks` are as of `octavo.run`.
     Raises OctavoError with one clear sentence.
     """
     words = [command] if isinstance(command, str) else command
@@ -104,6 +105,10 @@ def execute_sim_of_trace(
     result, circumstances = replay_trace(
         names, configuration, configuration.analysis, on_progress, format
     )
+    if "shared" in result:
+        # Processes that took turns warmed up together: each has counted what all of them had not.
+        references, stopped_by = result["shared"]["references"], circumstances.interrupted_by
+        check_counted(", ".join(names), references, result["exit"], configuration, stopped_by)
     return _finished(result, configuration, circumstances)
 
 

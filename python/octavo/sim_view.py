@@ -40,8 +40,10 @@ def headline(result: SimResult) -> str:
     """What was simulated and how long it took."""
     configuration = result.configuration
     processes = result.counted["processes"]
-    references = sum(process["references"] for process in processes)
-    instructions = sum(process["instructions"] for process in processes)
+    # Processes that took turns warmed up together: their own counts have that in them.
+    counted = [result.counted["shared"]] if result.is_shared else processes
+    references = sum(one["references"] for one in counted)
+    instructions = sum(one["instructions"] for one in counted)
     warm = configuration.warm_up_instructions
     parts = [
         f"{format_count(references)} references",
@@ -56,7 +58,9 @@ def headline(result: SimResult) -> str:
 def grids(result: SimResult) -> Iterator[Grid]:
     """All tables, in the order in which they are read."""
     name = result.configuration.machine["name"]
-    if len(result.by_process) == 1:
+    if result.is_shared:
+        yield _grid(f"{name}, all processes by turns", result.total)
+    elif len(result.by_process) == 1:
         yield _grid(name, result.total)
     else:
         main = result.counted["processes"][result.main]

@@ -5,6 +5,7 @@ of 1000 (k, M, G).
 """
 
 import re
+from collections.abc import Callable
 from fractions import Fraction
 
 from octavo._core import parse_page_size
@@ -32,13 +33,32 @@ def page_size(text: str) -> int:
 
 def page_sizes(text: str) -> list[int]:
     """`4KiB,64KiB` or `4KiB..2MiB` or both mixed → sizes in bytes, ascending, each once."""
+    return _sizes(text, page_size, "page sizes")
+
+
+def line_sizes(text: str) -> list[int]:
+    """`16B,64B` or `16..128` → sizes of cache lines in bytes, ascending, each once."""
+    return _sizes(text, line_size, "line sizes")
+
+
+def line_size(text: str) -> int:
+    """`64`, `64B` or `4KiB` → bytes of a cache line, a power of two from 16 to 4096."""
+    size = byte_size(text)
+    if not 16 <= size <= BASE_PAGE or size & (size - 1):
+        raise UsageError(
+            f"line size `{text.strip()}`: give a power of two of bytes from 16 to 4096, such as 64."
+        )
+    return size
+
+
+def _sizes(text: str, one: Callable[[str], int], what: str) -> list[int]:
     sizes: set[int] = set()
     for part in text.split(","):
         first, dots, last = part.partition("..")
-        low = page_size(first)
-        high = page_size(last) if dots else low
+        low = one(first)
+        high = one(last) if dots else low
         if high < low:
-            raise UsageError(f"page sizes `{part.strip()}`: the range runs from large to small.")
+            raise UsageError(f"{what} `{part.strip()}`: the range runs from large to small.")
         while low <= high:
             sizes.add(low)
             low *= 2

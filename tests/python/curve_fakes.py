@@ -106,6 +106,10 @@ def stream_curves(
             for index in configuration.indexes
             for size in sizes
         ],
+        "caches": [
+            {"line_bytes": size, "lookups": references, "misses": table(misses, size, 4)}
+            for size in configuration.line_sizes
+        ],
         "working_sets": [
             {"page_size": size, "window_refs": window, "page_refs": window}
             for size in sizes

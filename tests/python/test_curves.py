@@ -107,6 +107,31 @@ def test_set_misses_are_those_of_a_naive_tlb(
             assert curves.set_misses(index, page_size, sets, ways) == expected
 
 
+@pytest.mark.parametrize("stream", ["fetch", "data", "all"])
+def test_cache_misses_are_those_of_a_naive_cache(seeded: str, stream: str) -> None:
+    result = octavo.curves(seeded, cache_lines=[16, 64, 4096], streams=[stream], entries=1)
+    chosen = [
+        (of, times)
+        for of, times in ((it, 2 if it[0] == "modify" else 1) for it in read(seeded))
+        if stream in ("all", "fetch" if of[0] == "fetch" else "data")
+    ]
+    for size, caches in result.total[stream].caches.items():
+        lines = [
+            line
+            for (_, address, length), times in chosen
+            for _ in range(times)
+            for line in range(address // size, (address + length - 1) // size + 1)
+        ]
+        assert caches.lookups == len(lines)
+        for sets, ways in ((1, 1), (1, 16), (4, 3), (64, 1), (1024, 2), (65536, 1)):
+            cache = naive.Lru(sets, ways)
+            for line in lines:
+                cache.look_up(line, line)
+            assert caches.missed(size * sets * ways, ways) == cache.misses
+    of_16 = result.total[stream].caches[16]
+    assert [of_16.missed(size, 1) for size in (8, 3 * 16, 32 << 20)] == [None] * 3
+
+
 @pytest.mark.parametrize("stream", ["data", "all"])
 def test_working_sets_are_those_of_naive_windows(
     counted: CurvesResult, seeded: str, stream: str
@@ -214,6 +239,9 @@ def test_files_are_not_overwritten_unasked(tmp_path: Path) -> None:
         (["--policy-window", "0"], ["--policy-window 0"]),
         (["--entries", "5000"], ["1 to 4096"]),
         (["--sets", "3"], ["power of two from 1 to 1024"]),
+        (["--cache-lines", "48"], ["line size `48`", "power of two", "16 to 4096"]),
+        (["--cache-lines", "64..16"], ["runs from large to small"]),
+        (["--cache-lines", "wide"], ["`wide` is no size"]),
         (["--index", "middle"], ["low, xor, or bits:N"]),
         (["--page-sizes", "12KiB"], ["power of two"]),
         (["--streams", "data,code"], ["unknown stream `code`"]),

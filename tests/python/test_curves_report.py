@@ -256,6 +256,17 @@ def test_text_in_a_figure_is_text(result: CurvesResult, tmp_path: Path) -> None:
         assert any(word.endswith("32 KiB") for word in words), (name, words)
 
 
+def test_working_sets_of_all_that_take_turns(tmp_path: Path) -> None:
+    """Nobody has curves of its own there."""
+    traces = [f"synth:gups?table=4MiB&updates={number}k" for number in (5, 9)]
+    words = ["curves", "-q", "--processes", "asid", "--windows", "10k", "-o", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, [*words, *traces])
+    assert done.exit_code == 0, done.stderr
+    data = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert data["lived"] is None
+    assert data["working_sets"]["Data"]
+
+
 @pytest.mark.parametrize(
     ("figures", "words"),
     [

@@ -57,6 +57,18 @@ def test_a_row_for_each_number_of_sets_and_ways() -> None:
     assert {row["index"] for row in rows} == {"low", "xor"}
 
 
+def test_a_row_for_each_cache() -> None:
+    rows = only(cache_lines=[16, 64]).rows
+    told = [row for row in rows if row["component"] == "cache.sets"]
+    assert len(told) == 2 * 3 * 16
+    for row in told:
+        misses = falling(row["line_bytes"], row["sets"], row["ways"])
+        assert row["misses"] == misses
+        assert row["cache_bytes"] == row["line_bytes"] * row["sets"] * row["ways"]
+        assert row["miss_ratio"] == pytest.approx(misses / 400)
+    assert found(rows, component="cache", line_bytes=16)["value"] == 400
+
+
 def test_working_sets() -> None:
     row = found(only().rows, component="working_set", page_size=32 * KIB, window_refs=10)
     assert row["average_bytes"] == pytest.approx(32 * KIB * 10 / 400)

@@ -60,6 +60,7 @@ def documents(tmp_path: Path) -> dict[str, Any]:
         "threads": real(threads="private", flush_every=1000),
         "sample": real(sample_pages="1/2", two_sizes=None),
         "no instructions": real(str(plain)),
+        "caches": real(cache_lines=[16, 64], without=["full", "sets", "two-sizes"]),
         "few": real(without=["full", "sets", "two-sizes"]),
         "everything": everything(),
         "several processes": everything(3),

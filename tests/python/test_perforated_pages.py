@@ -1,14 +1,9 @@
-"""The study of perforated pages: figures come from the right rows, claims can fail, and a small
-grid is really run.
-"""
+"""The study of perforated pages: figures come from the right rows, and claims can fail."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,25 +11,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from octavo import machine, sim
 from octavo.cli import app
-from octavo.errors import OctavoError
 from octavo.report.figures import figure_files
-from octavo.studies import passes as passes_room
-from octavo.studies import perforated_redis
-from octavo.studies.passes import STOPPED, Pass, run_passes
 from octavo.studies.perforated_claims import CLAIMS, GTSM
 from octavo.studies.perforated_figures import figures_of
 from octavo.studies.perforated_grid import (
-    MACHINE,
     OBSERVED,
-    PORTIONS,
     GridRow,
     Point,
-    Size,
-    grid_passes,
     points,
-    stream,
 )
 from octavo.studies.perforated_measurement import (
     BASE,
@@ -42,28 +27,18 @@ from octavo.studies.perforated_measurement import (
     KINDS,
     PERFORATED,
     Counted,
-    all_counted,
-    name_of,
 )
 from octavo.studies.perforated_memory import (
     LAYOUTS,
-    REGION,
-    REGION_PAGES,
     Fragments,
-    always,
-    dense_fraction,
-    fragmented,
 )
-from octavo.studies.perforated_pages import Plan, Study, run_study
+from octavo.studies.perforated_pages import Study
 from octavo.studies.perforated_programs import ProgramMeasurement, ProgramRow, memories
-from octavo.studies.perforated_redis import RedisMeasurement, RedisSize
-from octavo.studies.perforated_redis import stream as redis_stream
+from octavo.studies.perforated_redis import RedisMeasurement
 from octavo.studies.perforated_text import to_document, to_markdown, to_records
-from octavo.units import BASE_PAGE, MIB
+from octavo.units import MIB
 
 FIGURES = ["figure-7", "figure-8", "figure-9", "figure-11"]
-SMALL = Size(table_bytes=64 * MIB, warm_references=20_000, references=40_000)
-"""32 regions, of which the second-level TLB of the tests holds a part."""
 MEMORY_BYTES = 1 << 35
 
 
@@ -284,221 +259,6 @@ def test_the_figures_are_the_papers(study: Study, tmp_path: Path) -> None:
     assert figures_of(Study()) == {}
 
 
-# --- memories and streams
-
-
-@pytest.mark.parametrize("fraction", [0.1, 0.5, 0.9])
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_memory_has_as_many_regions_of_each_kind(fraction: float, layout: Any) -> None:
-    of = Fragments(0.25, fraction, layout)
-    made = machine(MACHINE, fragmented(of, 64, 100))["memory"]
-    regions = _bytes(made["bytes"]) // REGION
-    groups = made["fragmentation"]["groups"]
-    assert round(groups["holes"]["portion"] * regions) == 16
-    dense = round(groups["dense"]["portion"] * regions)
-    assert regions - dense - 16 == 48
-    # What is free in dense regions suffices for holes and for the rest.
-    free = dense * (REGION_PAGES - round(groups["dense"]["fraction"] * REGION_PAGES))
-    assert free >= 16 * round(fraction * REGION_PAGES) + 100
-    # Nobody perforates these, and everybody the others.
-    match = re.match(r"max_immovable_percent=(\d+):", always(of))
-    assert match is not None
-    assert 100 * fraction < int(match[1]) < 100 * dense_fraction(fraction)
-
-
-def test_a_program_that_fills_region_after_region_gets_its_portion() -> None:
-    """Even where pages of holes lie in regions that were to be perforated."""
-    of = Fragments(0.5, 0.25, "clustered")
-    settings = fragmented(of, 16, 100, has_spare=True)
-    trace = f"synth:sequential?table={16 * REGION}&base=0x1000000000&access=64&references=600k"
-    design = f"{PERFORATED}:{always(of)}:min_parts=0"
-    result = sim(trace, MACHINE, [BASELINE, design], settings=settings)
-    large, one = result.total
-    assert large.count("os.pages.2MiB", "mapped") == 8
-    assert one.count("os.pages.2MiB", "mapped") == pytest.approx(8, abs=1)
-    assert one.count("os.pages.perforated", "mapped") == pytest.approx(8, abs=1)
-
-
-def test_of_some_regions_base_pages_alone() -> None:
-    made = machine(MACHINE, fragmented(OBSERVED[0], 1000))["memory"]
-    regions = _bytes(made["bytes"]) // REGION
-    groups = made["fragmentation"]["groups"]
-    assert round(groups["holes"]["portion"] * regions) == 180
-    clean = regions - sum(round(of["portion"] * regions) for of in groups.values())
-    assert clean == 220
-
-
-def _bytes(text: Any) -> int:
-    from octavo.units import byte_size
-
-    return byte_size(str(text))
-
-
-def test_streams_touch_all_that_is_used_before_they_are_warm(tmp_path: Path) -> None:
-    for point in (
-        Point(Fragments(0.5, 0.25, "clustered"), is_allocated=True),
-        Point(Fragments(0.5, 0.25, "dispersed"), is_allocated=False),
-    ):
-        text, warm_up = stream(point, SMALL)
-        path = tmp_path / "stream.toml"
-        path.write_text(text)
-        touched = SMALL.table_bytes // BASE_PAGE
-        if not point.is_allocated:
-            touched -= 16 * 128
-        result = sim(str(path), MACHINE, [BASE], warm_up=warm_up, settings={"memory.bytes": "1GiB"})
-        one = result.design(BASE)
-        assert one.count("os", "faults") == 0, "all was touched before"
-        assert one.instructions == 4 * SMALL.references
-        assert one.count("os", "resident_bytes") == pytest.approx(touched * BASE_PAGE, abs=2 * MIB)
-
-
-def test_the_stream_of_keys_has_the_papers_memory(tmp_path: Path) -> None:
-    size = RedisSize(stream_keys=3000, stream_lookups=500)
-    text, warm_up = redis_stream(size, 15_000)
-    path = tmp_path / "stream.toml"
-    path.write_text(text)
-    result = sim(str(path), MACHINE, [BASE, BASELINE], warm_up=warm_up)
-    base, large = result.design(BASE), result.design(BASELINE)
-    assert base.count("os", "faults") <= 3, "of the loops' code"
-    assert base.instructions / 500 == pytest.approx(15_000, rel=0.02)
-    # Of 3587 slots a sixth are free.
-    assert base.count("os", "resident_bytes") == pytest.approx(3000 * 5 * BASE_PAGE, rel=0.02)
-    growth = large.count("os", "resident_bytes") / base.count("os", "resident_bytes")
-    assert growth == pytest.approx(92.9 / 77.7, abs=0.03)
-
-
-# --- passes
-
-
-def test_a_pass_that_fails_says_why() -> None:
-    said: list[str] = []
-    done = run_passes(
-        [
-            Pass("good", ("sim", "--design", BASE, "synth:gups?table=1MiB&updates=2k")),
-            Pass("bad", ("sim", "--design", "base5k", "synth:gups?table=1MiB&updates=2k")),
-        ],
-        "two",
-        said.append,
-    )
-    assert list(done.documents) == ["good"]
-    assert "base4k" in done.failed["bad"]
-    assert not done.is_partial
-    assert said == ["two: 2 passes"]
-
-
-def test_ctrl_c_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second of three passes goes on for ever, until the main thread is interrupted."""
-    good = ("sim", "--design", BASE, "synth:gups?table=1MiB&updates=2k")
-    endless = ("sim", "--design", BASE, "synth:gups?table=1MiB&updates=1e12")
-    interrupt = passes_room.wait
-    seen = []
-
-    def once(futures: Any, **options: Any) -> Any:
-        if seen:
-            raise KeyboardInterrupt
-        seen.append(1)
-        return interrupt(futures, **options)
-
-    monkeypatch.setattr(passes_room, "wait", once)
-    before = threading.active_count()
-    done = run_passes(
-        [Pass("one", good), Pass("two", endless), Pass("three", endless)],
-        "three",
-        lambda line: None,
-        jobs=1,
-    )
-    assert list(done.documents) == ["one"]
-    assert done.failed == {"two": STOPPED, "three": STOPPED}
-    assert done.is_partial
-    assert threading.active_count() == before
-
-
-def test_how_far_it_is_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter(range(0, 1000, 60))
-    monkeypatch.setattr(passes_room.time, "monotonic", lambda: float(next(clock)))
-    said: list[str] = []
-    told = passes_room._Told("grid", 3, said.append)
-    for _ in range(3):
-        told.one_more()
-    assert said == [
-        "grid: 3 passes",
-        "grid: 1 of 3, about 2 min left",
-        "grid: 2 of 3, about 60 s left",
-    ]
-
-
-# --- the whole
-
-
-def test_a_small_grid_is_run() -> None:
-    chosen = [
-        Point(Fragments(0.0, 0.1, "clustered"), is_allocated=True),
-        Point(Fragments(0.5, 0.25, "clustered"), is_allocated=True),
-        Point(Fragments(1.0, 0.5, "dispersed"), is_allocated=False),
-    ]
-    said: list[str] = []
-    study = run_study(said.append, said.append, plan=Plan(chosen, SMALL, (), None))
-    assert study.skipped == {}
-    assert [row.point for row in study.grid] == chosen
-    none, some, unused = study.grid
-    regions = SMALL.regions
-    assert none.designs[BASELINE].large_pages == regions
-    assert some.designs[BASELINE].large_pages == regions // 2
-    assert some.designs[PERFORATED].perforated_pages == pytest.approx(regions // 2, abs=2)
-    assert some.designs[PERFORATED].walks < some.designs[BASELINE].walks
-    assert unused.designs[PERFORATED].perforated_pages == regions
-    half = SMALL.table_bytes // 2
-    assert unused.designs[PERFORATED].resident_bytes == pytest.approx(half, abs=MIB)
-    for row in study.grid:
-        assert set(row.designs) == {BASE, row.point.baseline, PERFORATED}
-        for one in row.designs.values():
-            assert one.instructions == 4 * SMALL.references
-    assert "Figure 7" in to_markdown(study)
-
-
-def test_what_is_simulated_is_what_is_measured(tmp_path: Path) -> None:
-    """The document of a pass, and the same asked directly."""
-    point = Point(Fragments(0.5, 0.25, "dispersed"), is_allocated=True)
-    (one,) = grid_passes([point], SMALL, tmp_path)
-    done = run_passes([one], "one", lambda line: None)
-    made = all_counted(done.documents[point.key])
-    _, warm_up = stream(point, SMALL)
-    options = dict(zip(one.arguments[1:-1], one.arguments[2:], strict=False))
-    designs = options["--design"].split(",")
-    settings = [word for at, word in enumerate(one.arguments) if one.arguments[at - 1] == "--set"]
-    direct = sim(one.arguments[-1], MACHINE, designs, settings, warm_up=warm_up)
-    for design in direct.total:
-        mine = made[name_of(design.design)]
-        assert mine.cycles == pytest.approx(design.cycles)
-        assert mine.walks == design.walks
-        assert mine.large_pages == design.count("os.pages.2MiB", "mapped")
-    assert made[PERFORATED].content["perforated"] > 0
-    assert made[PERFORATED].bitmap_bytes > 0
-
-
-def test_a_server_that_is_not_there_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("octavo.studies.redis_server.SERVER", "redis-server-that-nobody-has")
-    size = RedisSize(stream_keys=500, stream_lookups=50)
-    measured, skipped, is_partial = perforated_redis.measure_redis(size, lambda line: None)
-    assert [one.name for one in measured] == ["a stream of 500 keys"]
-    assert skipped == {"Redis, the server": "redis-server-that-nobody-has is not installed"}
-    assert not is_partial
-
-
-@pytest.mark.skipif(shutil.which("redis-server") is None, reason="no redis-server")
-@pytest.mark.long
-def test_a_real_server_is_traced() -> None:
-    size = RedisSize(keys=300, lookups=200, stream_keys=500, stream_lookups=50)
-    measured, skipped, _ = perforated_redis.measure_redis(size, lambda line: None)
-    assert skipped == {}
-    server = measured[0]
-    assert server.instructions_per_lookup is not None
-    assert 5_000 < server.instructions_per_lookup < 500_000
-    assert server.designs[BASE].resident_bytes > 300 * 16 * 1024
-    assert (server.bloat or 0) > 0
-    assert server.growth(PERFORATED) == pytest.approx(0, abs=0.02)
-
-
 def test_reproduce_writes_the_tables_and_the_figures(
     study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -527,10 +287,3 @@ def test_reproduce_writes_the_tables_and_the_figures(
     assert stopped.exit_code == 130
     assert stopped.stdout == to_markdown(made)
     assert (tmp_path / "partial" / "perforated-pages.json").exists()
-
-
-def test_portions_are_those_of_the_figure() -> None:
-    assert PORTIONS == (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
-    assert os.cpu_count()
-    with pytest.raises(OctavoError):
-        machine(MACHINE, {"memory.fragmentation": {"kind": "mixed-holes"}})

@@ -11,7 +11,7 @@ import pytest
 import octavo
 from octavo.errors import UsageError
 from octavo.sim_choice import sentence
-from octavo.sim_configuration import configure_sim
+from octavo.sim_configuration import MOST_CORES, configure_sim
 from octavo.sim_model import added
 from octavo.sim_result import SimResult
 from octavo.sim_view import grids, remarks
@@ -203,6 +203,18 @@ def test_the_engine_says_what_is_a_bound() -> None:
     assert "perfect_l2" not in sentence(result.total)
 
 
+def test_cores_are_short_for_a_setting() -> None:
+    assert (
+        configure_sim(cores=4).machine_json == configure_sim(settings=["core.count=4"]).machine_json
+    )
+    both = configure_sim(cores=4, settings=["core.count=2"])
+    assert both.machine["core"]["count"] == 2
+    # As many as a machine may have, and no more.
+    assert configure_sim(cores=MOST_CORES).machine["core"]["count"] == MOST_CORES
+    with pytest.raises(UsageError, match=f"from 1 to {MOST_CORES}"):
+        configure_sim(settings={"core.count": MOST_CORES + 1})
+
+
 def test_notes_are_of_this_machine() -> None:
     notes = configure_sim(settings={"core.count": 4}, warm_up=7).notes()
     assert any("on the 4 cores one after another" in note for note in notes)
@@ -277,6 +289,9 @@ def test_rows_are_a_table(strided: SimResult, tmp_path: Path) -> None:
         ({"settings": {"tlb.l2.main.entires": 5}}, "main.entires: .*did you mean `entries`"),
         ({"settings": ["tlb.l2.main.entries=1537"]}, "give a multiple of 12"),
         ({"warm_up": -1}, "--warm-up -1: give instructions from 0"),
+        ({"cores": 0}, "^--cores 0: give a number from 1 to 256"),
+        ({"cores": MOST_CORES + 1}, "^--cores 257: give a number from 1 to 256"),
+        ({"host_policy": "thpp"}, "^--host-policy thpp: .*did you mean `thp`"),
         ({"interval": 999}, "--interval 999: give instructions from 1000"),
         ({"layout": "nativ"}, "did you mean `native`"),
         ({"perf_4k": "x"}, "--perf-4k and --perf-thp go together"),
@@ -298,42 +313,3 @@ def test_shares_are_of_all_cycles() -> None:
     assert math.isclose(sum(one.cycles_by_part.values()), 2000)
     assert design(instructions=0).translation_share is None
     assert one.references_per_walk is None
-
-
-def test_processes_that_take_turns_share_a_machine(strided: SimResult) -> None:
-    """Two processes of 1024 pages each, in turns of a whole round: as many faults as both have, and
-    where a switch empties all, everything is walked for again after each.
-    """
-    one = "synth:strided?bytes=4MiB&stride=4KiB&references=10240&base=0x7f0000000000"
-    results = {
-        kind: octavo.sim([one, one], designs=["base4k"], check=True, processes=kind, quantum=4096)
-        for kind in ("asid", "flush")
-    }
-    for result in results.values():
-        assert told(result, "base4k", "os", "faults", "out_of_memory") == [2 * 1025, 0]
-        assert told(result, "base4k", "tlb.l1d", "accesses", "misses") == [20480, 20480]
-        assert result.by_process == [[], []]
-    walks = {kind: told(result, "base4k", "walker", "walks")[0] for kind, result in results.items()}
-    assert walks["asid"] < walks["flush"]
-    assert results["flush"].total[0].count("tlb.l2", "misses") == 20 * 1025
-
-
-def test_a_warm_up_of_processes_that_take_turns_is_theirs_together() -> None:
-    """Two processes of 51200 instructions each, four to a load: a quarter of all is warm-up."""
-    one = "synth:strided?bytes=4MiB&stride=4KiB&references=10240&base=0x7f0000000000"
-    result = octavo.sim(
-        [one, one], designs=["base4k"], processes="asid", quantum=4096, warm_up=20480
-    )
-    assert result.total[0].instructions == 2 * 40960 - 20480
-    rows = [row for row in result.rows if row["component"] == "stream" and "process" not in row]
-    stream = {row["counter"]: row["value"] for row in rows}
-    assert stream["instructions"] == stream["fetches"] == 2 * 40960 - 20480
-    assert stream["references"] == stream["fetches"] + stream["loads"] + stream["stores"]
-    assert told(result, "base4k", "tlb.l1d", "accesses") == [stream["loads"]]
-
-
-def test_turns_are_for_traces() -> None:
-    with pytest.raises(UsageError, match="--processes asid is for traces"):
-        octavo.sim(["true"], processes="asid")
-    with pytest.raises(UsageError, match="give --processes asid or flush with it"):
-        octavo.sim(STRIDED, quantum=5)

@@ -29,6 +29,11 @@ from traces_made import write_csv
 
 DOCS = Path(__file__).parents[2] / "docs"
 COUNTED = {"accesses", "hits", "misses"}
+WITH_SETTINGS = [
+    "tps:promotion_threshold_percent=50:span=round-up",
+    "softvm:softvm.l2.bytes=1MiB",
+    "conventional+thp:max_ptes_none=0",
+]
 TRACE = "synth:zipf?table=16MiB&references=20k"
 
 
@@ -58,6 +63,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "measured": octavo.sim(TRACE, **measured_files(folder)),
         "no instructions": octavo.sim(plain),
         "virtualised": octavo.sim(TRACE, virtualised=True, host_policy="base"),
+        "settings of designs": octavo.sim(TRACE, designs=WITH_SETTINGS),
         "stopped": octavo.sim(TRACE, settings=["memory.bytes=4MiB"]),
         "several processes": sim_result(several, configure_sim(designs=["base4k"])),
     }
@@ -107,6 +113,10 @@ def test_the_schema_refuses_what_is_none(
     more = copy.deepcopy(document)
     more["run"]["configuration"]["surprise"] = 1
     assert not validator.is_valid(more)
+    for name in ("tps:span", "tps:span=", "tps:=1", "tps+", "tps+base+base", ":span=1"):
+        other = copy.deepcopy(document)
+        other["run"]["configuration"]["designs"] = [name]
+        assert not validator.is_valid(other), name
 
 
 def test_every_counter_is_explained(documents: dict[str, Any]) -> None:
@@ -182,6 +192,7 @@ def test_help_names_the_designs() -> None:
         (["--design", "tph", TRACE], "octavo: no design `tph`: give one of base4k, thp"),
         (["--machine", "skylak", TRACE], "did you mean `skylake`?"),
         (["--set", "tlb", TRACE], "--set: tlb: give KEY=VALUE"),
+        (["--cores", "300", TRACE], "--cores 300: give a number from 1 to 256"),
         (["--interval", "5", TRACE], "--interval 5: give instructions from 1000"),
         (["--interval", "much", TRACE], "`much` is no count"),
         (["--perf-4k", "/nowhere", "--perf-thp", "/nowhere", TRACE], "cannot read `/nowhere`"),

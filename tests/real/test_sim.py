@@ -31,6 +31,16 @@ def test_huge_pages_serve_a_table_of_random_updates(octavo: Octavo):
         assert row["value"] == hits + missed
 
 
+def test_threads_are_placed_on_cores(octavo: Octavo):
+    """What one of them unmaps interrupts the cores of the others, where there are any."""
+    argv = workload("threads", 4, 1, 3)
+    for cores, is_interrupted in ((1, False), (4, True)):
+        options = ("--cores", str(cores), "--design", "base4k")
+        traced = octavo(argv, *options, verb="sim")
+        row = traced.row(design="base4k", component="os", counter="cores_interrupted")
+        assert (row["value"] > 0) == is_interrupted, cores
+
+
 def test_a_trace_gives_what_the_program_gave(octavo: Octavo, tmp_path: Path):
     trace, result = tmp_path / "gzip.oct", tmp_path / "replayed.json"
     argv = ["gzip", "-9", "--stdout", "/etc/services"]

@@ -145,6 +145,29 @@ def test_all_miss_the_same(first: tuple[int, int], last: tuple[int, int], bfs: P
     assert 0 <= ours["l1d"] - theirs["d"][0] < 10
 
 
+@pytest.mark.parametrize("side", ["fetch", "data"])
+def test_one_pass_has_every_organisation(side: str, bfs: Program) -> None:
+    """All sets and ways at once (`--cache-lines`) beside a simulation of each alone: in the first
+    level always, in a second one where both are direct-mapped, so that the one has what the other
+    has.
+    """
+    command = [OCTAVO, "curves", "-q", "--cache-lines", LINE, "--streams", side, "--json", "-"]
+    nothing = ["--without", "full,sets,working-sets,two-sizes", "--layout", "as-traced"]
+    done = natively([*command, *nothing, bfs.trace])
+    assert done.status == 0, done.stderr.decode()
+    missed = {
+        (row["cache_bytes"], row["ways"]): row["misses"]
+        for row in json.loads(done.stdout)["rows"]
+        if row["component"] == "cache.sets"
+    }
+    number = "i" if side == "fetch" else "d"
+    for first, last in LEVELS:
+        ours = octavo(bfs.trace, first, last)
+        assert missed[first] == ours[f"l1{number}"]
+        if first[1] == last[1] == 1:
+            assert missed[last] == ours[f"l2{number}"]
+
+
 def test_few_references_span_lines(bfs: Program) -> None:
     """Else the ways of counting would differ by more."""
     data = [item for item in bfs.items if item.kind != "I"]

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from octavo.studies.programs import Program
-from octavo.studies.tailored_page_sizes import BASE, BASELINE, TPS, run_study
+from octavo.studies.tailored_measurement import BASE, BASELINE, TPS
+from octavo.studies.tailored_page_sizes import run_study
 from octavo.studies.tailored_subjects import Subject
 
 from .conftest import OCTAVO, WORKLOADS

@@ -1,6 +1,7 @@
 //! What a machine must be like.
 
 mod arrays;
+mod gtsm;
 mod host;
 mod memory;
 mod softvm;
@@ -21,6 +22,8 @@ const MAX_CORES: u32 = 256;
 const MAX_CPI: f64 = 1000.0;
 /// The most walks at once.
 const MAX_WALKERS: u32 = 64;
+/// More than any core has under way.
+const MAX_WINDOW_INSTRUCTIONS: u32 = 1 << 16;
 /// The most arrays of a level.
 const MAX_ARRAYS: usize = 16;
 /// The longest name of an array.
@@ -53,6 +56,7 @@ impl MachineConfig {
         check_walker(&self.walker, levels, is_later)?;
         check_caches(&self.cache, is_later)?;
         softvm::check(self, is_later)?;
+        gtsm::check(&self.gtsm)?;
         self.host.as_ref().map_or(Ok(()), |host| host::check(host, is_later))
     }
 }
@@ -178,6 +182,8 @@ fn check_walker(
     is_later: &IsLater<'_>,
 ) -> Result<(), WrongValue> {
     check_range("walker.walkers", walker.walkers, 1, MAX_WALKERS)?;
+    let window = walker.window_instructions;
+    check_range("walker.window_instructions", window, 1, MAX_WINDOW_INSTRUCTIONS)?;
     check_latency("walker.overhead_cycles", walker.overhead_cycles)?;
     check_walk_caches("walker.caches", &walker.caches, page_table_levels, is_later)
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use octavo_types::spelling::{nearest, quoted};
+use octavo_types::spelling::{hint, quoted};
 use serde::de::{Error, Expected, Unexpected};
 
 /// A machine that cannot be, or cannot be read: one sentence that names the place, what is allowed,
@@ -155,8 +155,4 @@ pub(crate) fn any_of(words: &[&str]) -> String {
         [one] => (*one).to_owned(),
         [most @ .., last] => format!("{} or {last}", most.join(", ")),
     }
-}
-
-fn hint(word: &str, allowed: &[&str]) -> String {
-    nearest(word, allowed).map_or(String::new(), |meant| format!("; did you mean `{meant}`?"))
 }

@@ -7,7 +7,7 @@ use octavo_hw::{
     CacheConfig, Geometry, GeometryError, PrivateConfig, SharedConfig, VirtualCacheConfig,
     WalkCacheConfig,
 };
-use octavo_os::frames::fragmentation::{Fragmentation, Holes, OrderMix};
+use octavo_os::frames::fragmentation::{Faults, Fragmentation, Holes, OrderMix};
 use octavo_os::frames::snapshot::{Snapshot, SnapshotError};
 use octavo_os::frames::{MemoryShape, MemorySizeError, Order};
 use octavo_types::PageSize;
@@ -93,6 +93,9 @@ impl MemoryConfig {
                 };
                 Fragmentation::MixedHoles(groups.values().map(holes).collect())
             }
+            &FragmentationConfig::Faults { portion, layout, .. } => {
+                Fragmentation::Faults(Faults { portion, layout })
+            }
             FragmentationConfig::OrderMix { free_blocks, movable_share, .. } => {
                 let mut by_order = [0; Order::COUNT];
                 for (size, blocks) in free_blocks {
@@ -117,6 +120,7 @@ impl MemoryConfig {
             FragmentationConfig::Empty => 0,
             FragmentationConfig::Holes { seed, .. }
             | FragmentationConfig::MixedHoles { seed, .. }
+            | FragmentationConfig::Faults { seed, .. }
             | FragmentationConfig::OrderMix { seed, .. }
             | FragmentationConfig::Snapshot { seed, .. } => seed,
         }

@@ -23,8 +23,8 @@ pub use presets::preset_names;
 pub use resolve::{Resolved, resolve, resolve_text};
 pub use types::{
     AddressSpaces, Aliasing, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel,
-    FragmentationConfig, HoleGroup, HostConfig, IncreasedRights, KernelConfig, MachineConfig,
-    MemoryConfig, PageSizes, PageTableConfig, Sharing, SoftTlbConfig, SoftvmConfig, SoftvmCycles,
-    SoftvmRates, TableKind, TlbArray, TlbConfig, TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache,
-    WalkerConfig, Ways, WriteBackTranslation,
+    FragmentationConfig, GtsmHardware, HoleGroup, HostConfig, IncreasedRights, KernelConfig,
+    MachineConfig, MemoryConfig, PageSizes, PageTableConfig, Sharing, SoftTlbConfig, SoftvmConfig,
+    SoftvmCycles, SoftvmRates, TableKind, TlbArray, TlbConfig, TlbLevel, TlbsHold,
+    VirtualCacheLevel, WalkCache, WalkerConfig, Ways, WriteBackTranslation,
 };

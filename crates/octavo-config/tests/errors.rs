@@ -77,7 +77,7 @@ fn keys_that_are_not() {
     assert_eq!(
         told("skylake", &["tbl.l2.hit_latency_cycles=7"]),
         "--set: tbl: there is no such key; give name, description, source, core, memory, \
-         page_table, tlb, walker, cache, softvm or host; did you mean `tlb`?"
+         page_table, tlb, walker, cache, softvm, gtsm or host; did you mean `tlb`?"
     );
     assert_eq!(
         told("skylake", &["tlb.l2.hit_latency=7"]),
@@ -149,6 +149,10 @@ fn values_that_are_not() {
         ("page_table.levels=6", "page_table.levels = 6: give 4 or 5"),
         ("page_table.levels=300", "page_table.levels = 300: give a whole number from 0 to 255"),
         ("walker.pte_entry=l1", "walker.pte_entry = \"l1\": give l1d or l2; did you mean `l1d`?"),
+        (
+            "walker.window_instructions=0",
+            "walker.window_instructions = 0: give a whole number from 1 to 65536",
+        ),
         ("walker.walkers=65", "walker.walkers = 65: give a whole number from 1 to 64"),
         (
             "walker.caches.pde.level=1",
@@ -211,6 +215,28 @@ fn parts_that_do_not_fit() {
         told("skylake", &["memory.fragmentation.seed=1"]),
         "--set: memory.fragmentation: of kind \"empty\", it has no other key"
     );
+    assert_eq!(
+        told("skylake", &["memory.fragmentation={kind = 'faults', portion = 0.1}"]),
+        "--set: memory.fragmentation: of kind \"faults\", it has the keys portion and layout, and may \
+         have seed"
+    );
+    assert_eq!(
+        told(
+            "skylake",
+            &["memory.fragmentation={kind = 'faults', portion = 1.5, layout = 'dispersed'}"]
+        ),
+        "--set: memory.fragmentation.portion = 1.5: give a share from 0 to 1"
+    );
+    assert_eq!(
+        told("skylake", &["gtsm.bitmap_entries=0"]),
+        "--set: gtsm.bitmap_entries = 0: give a whole number from 1 to 65536"
+    );
+    assert_eq!(
+        told("skylake", &["gtsm.walk_cache_entries=100000"]),
+        "--set: gtsm.walk_cache_entries = 100000: give a whole number from 0 to 65536"
+    );
+    let unknown = told("skylake", &["gtsm.bitmap_entry=32"]);
+    assert!(unknown.ends_with("did you mean `bitmap_entries`?"), "{unknown}");
     let mix =
         "memory.fragmentation={kind = 'order-mix', free_blocks = {8MiB = 1}, movable_share = 0}";
     assert_eq!(

@@ -2,10 +2,11 @@
 
 use octavo_config::{
     AddressSpaces, Aliasing, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel,
-    FragmentationConfig, HoleGroup, HostConfig, IncreasedRights, KernelConfig, MachineConfig,
-    MemoryConfig, PageSizes, PageTableConfig, Sharing, SoftTlbConfig, SoftvmConfig, SoftvmCycles,
-    SoftvmRates, TableKind, TlbArray, TlbConfig, TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache,
-    WalkerConfig, Ways, WriteBackTranslation, preset_names, resolve_text,
+    FragmentationConfig, GtsmHardware, HoleGroup, HostConfig, IncreasedRights, KernelConfig,
+    MachineConfig, MemoryConfig, PageSizes, PageTableConfig, Sharing, SoftTlbConfig, SoftvmConfig,
+    SoftvmCycles, SoftvmRates, TableKind, TlbArray, TlbConfig, TlbLevel, TlbsHold,
+    VirtualCacheLevel, WalkCache, WalkerConfig, Ways, WriteBackTranslation, preset_names,
+    resolve_text,
 };
 use octavo_hw::{PteEntry, Replacement};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
@@ -83,6 +84,7 @@ fn seed() -> impl Strategy<Value = u64> {
 fn fragmentation() -> impl Strategy<Value = FragmentationConfig> {
     let layout = select(vec![HoleLayout::Clustered, HoleLayout::Dispersed]);
     let kind = select(vec![HoleKind::Immovable, HoleKind::Movable, HoleKind::Unallocated]);
+    let faults = layout.clone();
     // Three of them are no more than all.
     let group = (0.0..=0.33, 0.0..=1.0, layout.clone(), kind.clone()).prop_map(
         |(portion, fraction, layout, holes)| HoleGroup { portion, fraction, layout, holes },
@@ -108,6 +110,9 @@ fn fragmentation() -> impl Strategy<Value = FragmentationConfig> {
                 FragmentationConfig::OrderMix { free_blocks, movable_share, seed }
             }
         ),
+        (0.0..=1.0, faults, seed()).prop_map(|(portion, layout, seed)| {
+            FragmentationConfig::Faults { portion, layout, seed }
+        }),
         ("\\PC{1,20}", seed())
             .prop_map(|(file, seed)| FragmentationConfig::Snapshot { file, seed }),
     ]
@@ -127,15 +132,16 @@ fn memory() -> impl Strategy<Value = MemoryConfig> {
 fn walker(levels: u8) -> impl Strategy<Value = WalkerConfig> {
     let cache = (geometry(), replacement());
     let caches = (btree_set(2..=levels, 0..4), vec((name(), cache), 4));
-    (1u32..=64, 0u32..100, select(vec![PteEntry::L1d, PteEntry::L2]), caches).prop_map(
-        |(walkers, overhead_cycles, pte_entry, (levels, caches))| {
-            let cache = |(level, (name, ((entries, ways), replacement)))| {
-                (name, WalkCache { level, entries, ways, replacement })
-            };
-            let caches = levels.into_iter().zip(caches).map(cache).collect();
-            WalkerConfig { walkers, overhead_cycles, pte_entry, caches }
-        },
-    )
+    ((1u32..=64, 1u32..=1 << 16), 0u32..100, select(vec![PteEntry::L1d, PteEntry::L2]), caches)
+        .prop_map(
+            |((walkers, window_instructions), overhead_cycles, pte_entry, (levels, caches))| {
+                let cache = |(level, (name, ((entries, ways), replacement)))| {
+                    (name, WalkCache { level, entries, ways, replacement })
+                };
+                let caches = levels.into_iter().zip(caches).map(cache).collect();
+                WalkerConfig { walkers, window_instructions, overhead_cycles, pte_entry, caches }
+            },
+        )
 }
 
 fn caches() -> impl Strategy<Value = CacheConfigs> {
@@ -253,10 +259,13 @@ fn machine() -> impl Strategy<Value = MachineConfig> {
         let line_bytes = cache.line_bytes;
         (Just(cache), softvm(line_bytes))
     });
-    let hardware = (walks, tlb(), caches);
+    let gtsm = (0u64..100, 1u64..100).prop_map(|(walk_cache_entries, bitmap_entries)| {
+        GtsmHardware { walk_cache_entries, bitmap_entries }
+    });
+    let hardware = (walks, tlb(), caches, gtsm);
     (texts, core, memory(), hardware, option::of(host())).prop_map(
         |((name, description, source), core, memory, hardware, host)| {
-            let ((levels, walker), tlb, (cache, softvm)) = hardware;
+            let ((levels, walker), tlb, (cache, softvm), gtsm) = hardware;
             let page_table = PageTableConfig { levels };
             MachineConfig {
                 name,
@@ -269,6 +278,7 @@ fn machine() -> impl Strategy<Value = MachineConfig> {
                 walker,
                 cache,
                 softvm,
+                gtsm,
                 host,
             }
         },

@@ -52,6 +52,31 @@ fn a_key_that_is_given_leaves_the_others() {
     }
 }
 
+/// Of two that do not fit the later one is wrong, unless no value of it would fit.
+#[test]
+fn of_lines_that_do_not_fit_the_later_ones_are_wrong() {
+    let (machine, l1, l2) = ("cache.line_bytes", "softvm.l1.line_bytes", "softvm.l2.line_bytes");
+    let least = |key, bytes: u64, least: u64, whose| {
+        format!("--set: {key} = {bytes}: give a power of two from {least} ({whose}) to 4096")
+    };
+    let most = |key, bytes: u64, least: u64, most: u64, whose| {
+        format!("--set: {key} = {bytes}: give a power of two from {least} to {most} ({whose})")
+    };
+    for ([first, second], sentence) in [
+        ([(machine, 128), (l1, 64)], least(l1, 64, 128, machine)),
+        ([(l1, 64), (machine, 128)], most(machine, 128, 8, 64, l1)),
+        ([(l1, 256), (l2, 128)], least(l2, 128, 256, l1)),
+        ([(l2, 128), (l1, 256)], most(l1, 256, 64, 128, l2)),
+        ([(machine, 128), (l2, 64)], least(l2, 64, 128, machine)),
+        ([(l2, 64), (machine, 128)], most(machine, 128, 8, 64, l2)),
+        ([(l2, 32), (l1, 256)], least(l2, 32, 256, l1)),
+        ([(l1, 4), (machine, 128)], least(l1, 4, 128, machine)),
+    ] {
+        let settings = [first, second].map(|(key, bytes)| format!("{key}={bytes}"));
+        assert_eq!(resolve("skylake", &settings).unwrap_err().to_string(), sentence);
+    }
+}
+
 #[test]
 fn what_cannot_be_protected_alike_is_refused() {
     let bytes = |value: &str| format!("softvm.kernel.protection_bytes={value}");
@@ -84,7 +109,7 @@ fn what_cannot_be_is_refused_in_one_sentence() {
     );
     assert_eq!(
         told(&["softvm.l1.line_bytes=64", "softvm.l2.line_bytes=32"]),
-        "--set: softvm.l2.line_bytes = 32: give a power of two from 64 (those of softvm.l1) to 4096"
+        "--set: softvm.l2.line_bytes = 32: give a power of two from 64 (softvm.l1.line_bytes) to 4096"
     );
     assert_eq!(
         told(&["softvm.l2.bytes=100"]),

@@ -2,7 +2,9 @@
 
 use octavo_config::resolve;
 use octavo_os::frames::Order;
-use octavo_os::frames::fragmentation::{Fragmentation, HoleKind, HoleLayout, Holes, OrderMix};
+use octavo_os::frames::fragmentation::{
+    Faults, Fragmentation, HoleKind, HoleLayout, Holes, OrderMix,
+};
 
 fn start(fragmentation: &str) -> Result<Fragmentation, String> {
     let settings = ["memory.bytes=64MiB", &format!("memory.fragmentation={fragmentation}")];
@@ -37,6 +39,9 @@ fn holes_and_mixes_are_as_they_are_written() {
             of(0.75, 1.0, HoleLayout::Dispersed, HoleKind::Movable),
         ]))
     );
+    let faults = "{kind = 'faults', portion = 0.055, layout = 'clustered', seed = 7}";
+    let layout = HoleLayout::Clustered;
+    assert_eq!(start(faults), Ok(Fragmentation::Faults(Faults { portion: 0.055, layout })));
     let mut free_blocks = [0; Order::COUNT];
     (free_blocks[0], free_blocks[9], free_blocks[10]) = (7, 2, 3);
     let mix = "{kind = 'order-mix', free_blocks = {4KiB = 7, '2097152' = 2, 4MiB = 3}, \

@@ -15,7 +15,7 @@ use std::io::{BufWriter, Write};
 
 use loaded::{Loaded, each_reference};
 use octavo_curves::Stream;
-use octavo_types::{Consumer, Event, Segment, VirtAddr};
+use octavo_types::{Consumer, Event, PageSize, Segment, VirtAddr};
 
 fn main() {
     let (mut references, mut stream, mut drop_repeats) = (u64::MAX, Stream::All, false);
@@ -75,7 +75,8 @@ impl Requests {
 impl Consumer for Requests {
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
         let stream = self.stream;
-        each_reference(stream, segment, addresses, |first, last| self.reference(first, last));
+        let log2 = PageSize::BASE.log2();
+        each_reference(stream, segment, addresses, log2, |first, last| self.reference(first, last));
     }
 
     fn event(&mut self, _: &Event) {}

@@ -9,21 +9,23 @@
 //! whole pass and net of one that splits the stream into touches and does nothing with them, for
 //! each trace, and the geometric means over all traces.
 //!
+//! "one cache plain" is that for a cache of 32 KiB with 8 ways and lines of 64 bytes; "caches 1" are
+//! all caches with such lines, "caches 4" those with lines of 16 to 128 bytes.
 //! "one TLB" is a single set-associative one fed with touches, "one TLB plain" the same one as
 //! anybody would write it, asked for the page of every reference; it knows no instructions.
 
 mod loaded;
-mod plain_tlb;
+mod plain_sets;
 
 use std::hint::black_box;
 
 use loaded::Loaded;
 use octavo_curves::{
-    Curves, CurvesConfig, MAX_ENTRIES, MAX_SETS_LOG2, SetIndex, SingleSets, Sizes, Stream,
-    TwoSizesConfig,
+    Curves, CurvesConfig, LineSize, MAX_ENTRIES, MAX_SETS_LOG2, SetIndex, SingleSets, Sizes,
+    Stream, TwoSizesConfig,
 };
 use octavo_types::{Instructions, PageSize};
-use plain_tlb::PlainTlb;
+use plain_sets::PlainSets;
 use serde_json::{Value, json};
 
 /// The windows of the working sets, those that `octavo curves` has where none are asked for.
@@ -37,11 +39,14 @@ const ONE_WINDOW_REFS: u64 = 1_000_000;
 const POLICY_WINDOW_REFS: u64 = 10_000_000;
 /// What all sets and ways are compared with: one TLB of 2^6 sets and 4 ways.
 const ONE_TLB: (u8, usize) = (6, 4);
+/// The cache: 32 KiB in lines of 64 bytes.
+const ONE_CACHE: (u8, usize) = (6, 8);
+const LINE: u64 = 64;
 /// Net times below this are noise, and taken to be this, so that ratios stay finite.
 const LEAST_NS: f64 = 0.05;
 
 /// What is timed, splitting first.
-const KERNELS: [&str; 11] = [
+const KERNELS: [&str; 14] = [
     "splitting",
     "one TLB plain",
     "one TLB",
@@ -53,6 +58,9 @@ const KERNELS: [&str; 11] = [
     "working sets 63",
     "working sets 63 short",
     "two sizes",
+    "one cache plain",
+    "caches 1",
+    "caches 4",
 ];
 
 struct Options {
@@ -184,9 +192,15 @@ fn pass_ns(loaded: &Loaded, kernel: &str, stream: Stream, instructions: Instruct
     let (sets_log2, ways) = ONE_TLB;
     match kernel {
         "one TLB plain" => {
-            let mut tlb = PlainTlb::new(stream, sets_log2, ways);
+            let mut tlb = PlainSets::new(stream, PageSize::BASE.log2(), sets_log2, ways);
             loaded.play(&mut tlb);
             black_box(tlb.misses);
+        }
+        "one cache plain" => {
+            let (sets_log2, ways) = ONE_CACHE;
+            let mut cache = PlainSets::new(stream, LINE.ilog2() as u8, sets_log2, ways);
+            loaded.play(&mut cache);
+            black_box(cache.misses);
         }
         "one TLB" => {
             let index = SetIndex::Bits { from: 0 };
@@ -231,6 +245,10 @@ fn config(kernel: &str, stream: Stream, instructions: Instructions) -> CurvesCon
         "working sets 63 short" => {
             config.sizes = Sizes::new(from_base(9));
             config.windows_refs = SHORT_WINDOWS_REFS.to_vec();
+        }
+        "caches 1" => config.line_sizes = LineSize::new(LINE).into_iter().collect(),
+        "caches 4" => {
+            config.line_sizes = [16, 32, 64, 128].into_iter().filter_map(LineSize::new).collect();
         }
         "two sizes" => {
             let (small, large) = (from_base(1)[0], from_base(4)[3]);

@@ -3,8 +3,9 @@
 //! Two engines take a reference stream. [`Study`] is the quick one: the misses of given fully
 //! associative TLBs at every page size, and the memory touched, by region. [`Curves`] tells what
 //! *every* TLB would do: all numbers of entries, all sets and ways, two page sizes at once, and
-//! working sets. It turns the stream into [`touches`], which its kernels consume.
+//! working sets; and what every cache would. It turns the stream into [`touches`], which its kernels consume.
 
+mod caches;
 mod classes;
 mod curves;
 mod footprint;
@@ -19,6 +20,7 @@ mod touches;
 mod two_sizes;
 mod working_sets;
 
+pub use caches::{CacheCurves, LineSize, MAX_CACHE_SETS_LOG2};
 pub use classes::{ClassCounts, ClassesConfig, FunctionMisses, MissClasses};
 pub use curves::{AtTurns, CoreCurves, Curves, CurvesConfig, StreamCurves, Threads};
 pub use footprint::{PageSet, Residency};

@@ -21,10 +21,10 @@ pub use array::{
 pub use asid::Asid;
 pub use caches::{
     CacheConfig, CacheCounters, CacheError, Caches, MemoryCounters, PrivateCaches, PrivateConfig,
-    PrivateCounters, PteEntry, Served, ServedBy, SharedCache, SharedConfig,
+    PrivateCounters, PteEntry, Served, ServedBy, SharedCache, SharedConfig, SideNumber,
 };
 pub use virtual_caches::{
-    Change, First, GlobalAddr, Line, Second, SideNumber, Swept, VirtualCacheConfig,
-    VirtualCacheError, VirtualCaches, WriteBack,
+    Change, First, GlobalAddr, Line, Second, Swept, VirtualCacheConfig, VirtualCacheError,
+    VirtualCaches, WriteBack,
 };
 pub use walk_caches::{WalkCacheConfig, WalkCacheCounters, WalkCacheError, WalkCaches};

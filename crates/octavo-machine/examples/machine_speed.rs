@@ -1,10 +1,12 @@
 //! What machines cost, beside a textbook's:
 //!
-//!     machine_speed [--references N] [--rounds N] [--designs base4k,thp,…] [--machine NAME] FILE.oct …
+//!     machine_speed [--references N] [--rounds N] [--designs base4k,thp,…] [--more softvm,…]
+//!                   [--machine NAME] FILE.oct …
 //!
 //! The first references of each trace (32M, unless told otherwise) are in memory as words; every
 //! round decodes and plays them by turns: the textbook, the front without a machine, each design
-//! alone, and all designs together on as many threads as there are cores. Prints JSON, in
+//! alone, those of `--more` too, and all of `--designs` together on as many threads as there are
+//! cores. Prints JSON, in
 //! nanoseconds per reference: of processor time for one thread alone, the sum over all batches of
 //! the least time that each took in any round (so that what others do on the machine counts
 //! little), and the least wall-clock time for all together. The textbook's misses and those of
@@ -27,7 +29,10 @@ struct Options {
     references: u64,
     rounds: usize,
     machine: String,
+    /// Alone, and together.
     designs: Vec<String>,
+    /// Alone.
+    more: Vec<String>,
     files: Vec<String>,
 }
 
@@ -102,7 +107,8 @@ fn main() {
     let mut programs = Vec::new();
     for file in &options.files {
         let loaded = Loaded::read(file, options.references);
-        let mut times = vec![Vec::new(); options.designs.len() + 3];
+        let alone: Vec<&String> = options.designs.iter().chain(&options.more).collect();
+        let mut times = vec![Vec::new(); alone.len() + 3];
         let mut together = Vec::new();
         for _ in 0..options.rounds {
             loaded.play(&mut Counted::default(), &mut times[0]);
@@ -110,7 +116,7 @@ fn main() {
             loaded.play(&mut textbook, &mut times[1]);
             let mut front = Sim::new(&config(&[])).expect("no machines");
             loaded.play(&mut front, &mut times[2]);
-            for (design, times) in options.designs.iter().zip(&mut times[3..]) {
+            for (design, times) in alone.iter().copied().zip(&mut times[3..]) {
                 let mut sim = Sim::new(&config(std::slice::from_ref(design))).expect("a machine");
                 one_thread.install(|| loaded.play(&mut sim, times));
                 sim.finish();
@@ -129,7 +135,7 @@ fn main() {
         let mut next = || sums.next().expect("as many");
         let (decoding, textbook, front) = (next(), next(), next());
         let designs: serde_json::Map<_, _> =
-            options.designs.iter().map(|name| (name.clone(), json!(next()))).collect();
+            alone.iter().map(|&name| (name.clone(), json!(next()))).collect();
         programs.push(json!({
             "trace": file,
             "references": loaded.references,
@@ -165,6 +171,7 @@ fn options() -> Options {
         rounds: 3,
         machine: "skylake".to_owned(),
         designs: vec!["base4k".to_owned(), "thp".to_owned()],
+        more: Vec::new(),
         files: Vec::new(),
     };
     let mut arguments = std::env::args().skip(1);
@@ -174,12 +181,17 @@ fn options() -> Options {
             "--references" => options.references = value().parse().expect("a number"),
             "--rounds" => options.rounds = value().parse().expect("a number"),
             "--machine" => options.machine = value(),
-            "--designs" => options.designs = value().split(',').map(str::to_owned).collect(),
+            "--designs" => options.designs = names(&value()),
+            "--more" => options.more = names(&value()),
             _ => options.files.push(argument),
         }
     }
     assert!(options.rounds > 0 && !options.files.is_empty(), "rounds, and traces");
     options
+}
+
+fn names(text: &str) -> Vec<String> {
+    text.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
 /// Processor time of this thread: other people's work on the machine counts little.

@@ -44,6 +44,15 @@ pub enum ConfigError {
         /// Its name.
         hardware: &'static str,
     },
+    /// Stores of programs in a guest, of which nobody is told.
+    #[error(
+        "same_pages = {given}: pages are merged on machines without a guest alone: leave it, or \
+         --virtualised and host.…, out"
+    )]
+    NoMerging {
+        /// As asked for.
+        given: String,
+    },
     /// A policy of the host that the design cannot have.
     #[error("policy = {policy}: {why}")]
     HostPolicy {

@@ -24,6 +24,12 @@ impl Counters {
         self.0.insert((component.to_owned(), counter), Counter { value, is_level: true });
     }
 
+    /// The same of one of several, such as a core, where all are told of together.
+    pub fn add_level(&mut self, component: &str, counter: &'static str, value: u64) {
+        let of_all = self.0.entry((component.to_owned(), counter)).or_default();
+        *of_all = Counter { value: of_all.value + value, is_level: true };
+    }
+
     /// A counter, if it is there.
     pub fn get(&self, component: &str, counter: &'static str) -> Option<u64> {
         self.0.get(&(component.to_owned(), counter)).map(|counter| counter.value)

@@ -5,7 +5,7 @@ use octavo_os::vmas::Pages;
 use octavo_types::{FrameNumber, PageNumber};
 
 use crate::counters::Counters;
-use crate::env::{Env, Walked};
+use crate::env::Env;
 use crate::front::LineAccess;
 use crate::tlb::Held;
 
@@ -51,7 +51,7 @@ pub trait Design: Send {
     }
 
     /// [`Env::walk`]; what has become stale by it is forgotten here. The machine tells other cores.
-    fn walk(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Walked> {
+    fn walk(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Held> {
         forgetting(self, env, |env| env.walk(page, access.kind()))
     }
 

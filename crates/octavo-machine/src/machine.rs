@@ -158,8 +158,11 @@ impl<D: Design> Compiled for Part<'_, D> {
         let core = machine.env.core();
         for access in accesses {
             let frame = machine.mmus[core].access(&mut machine.env, *access)?;
-            if machine.env.is_checked() {
-                machine.mmus[core].check(&machine.env, *access, frame);
+            if machine.env.is_watched() {
+                machine.env.note_store(*access, frame);
+                if machine.env.is_checked() {
+                    machine.mmus[core].check(&machine.env, *access, frame);
+                }
             }
             if !machine.env.stale().is_empty() {
                 machine.tell_cores(machine.env.told_core());

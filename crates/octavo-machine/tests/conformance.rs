@@ -120,10 +120,11 @@ impl Player {
 }
 
 /// What a line may say of a TLB or a virtual cache, and the component of each.
-const TLBS: [(&str, &str); 8] = [
+const TLBS: [(&str, &str); 9] = [
     ("l1", "tlb.l1d"),
     ("l2", "tlb.l2"),
     ("bitmap", "tlb.l2.bitmap"),
+    ("chunk", "walker.cache.bitmap"),
     ("nested", "tlb.nested"),
     ("range", "tlb.range"),
     ("segment", "segment"),

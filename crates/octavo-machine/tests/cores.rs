@@ -108,3 +108,24 @@ fn forked_children_copy_what_they_store_to() {
         assert_eq!(sim.counts().instructions, 5);
     }
 }
+
+/// What each core has of its own is told of all cores together.
+#[test]
+fn segments_of_virtual_caches_are_those_of_all_cores() {
+    let mut machine = tiny();
+    machine.core.count = 2;
+    let mut sim = Sim::new(&config(machine, &["softvm"])).unwrap();
+    let load = segment(&[ItemKind::Load]);
+    map(&mut sim, 0x40_0000, 1);
+    map(&mut sim, 0x1000_0000, 4);
+    let used = |sim: &mut Sim| {
+        sim.finish();
+        get(&sim.machines()[0].counters(), "softvm.segments", "used")
+    };
+    touch(&mut sim, 0, &load, 0x1000_0000);
+    // That of the code and that of the data.
+    assert_eq!(used(&mut sim), 2);
+    sim.event(&Event::ThreadSwitch { thread: 2 });
+    touch(&mut sim, 0, &load, 0x1000_0000);
+    assert_eq!(used(&mut sim), 4);
+}

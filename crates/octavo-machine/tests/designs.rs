@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{check_laws, config, hosted, knows_guests, play, tiny};
+use common::{check_laws, config, hosted, knows_guests, play, play_on, tiny};
 use octavo_machine::Sim;
 use octavo_machine::designs::DESIGNS;
 use octavo_oracle::strategies::stream;
@@ -55,5 +55,28 @@ fn guests_are_refused_in_one_sentence() {
             "{}",
             refused(name)
         );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4, ..ProptestConfig::default() })]
+
+    /// Outside of the pool machines play a batch while the next one is made; on a thread of it they
+    /// play it at once.
+    #[test]
+    fn machines_play_the_same_behind_the_front(stream in stream(100..200)) {
+        let told = || {
+            let mut sim = Sim::new(&config(tiny(), &["base4k", "thp"])).unwrap();
+            // Enough for several batches, where the stream has any references at all.
+            for _ in 0..100 {
+                play_on(&mut sim, &stream);
+            }
+            sim.finish();
+            sim.machines().iter().map(|machine| machine.counters()).collect::<Vec<_>>()
+        };
+        let (behind, at_once) = (told(), rayon::scope(|_| told()));
+        for (behind, at_once) in behind.iter().zip(&at_once) {
+            prop_assert!(behind.iter().eq(at_once.iter()));
+        }
     }
 }

@@ -5,7 +5,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{config, play, tiny};
+use common::{config, hosted, play, tiny};
 use octavo_config::{FragmentationConfig, MachineConfig};
 use octavo_machine::{ConfigError, Counters, Sim};
 use octavo_oracle::strategies::{RandomStream, Step};
@@ -159,4 +159,24 @@ fn what_has_no_room_is_refused_in_one_sentence() {
         sentence.starts_with("memory.fragmentation: the order mix has 8193 free"),
         "{sentence}"
     );
+}
+
+/// `ideal2m` knows no fragmentation, neither of the guest's memory nor of the host's.
+#[test]
+fn ideal_memory_is_free_in_the_host_too() {
+    let holes = FragmentationConfig::Holes {
+        portion: 1.0,
+        fraction: 0.25,
+        layout: HoleLayout::Dispersed,
+        holes: HoleKind::Immovable,
+        seed: 1,
+    };
+    let counted = [FragmentationConfig::Empty, holes].map(|fragmentation| {
+        let machine = hosted(machine(fragmentation), 27, false);
+        let mut sim = Sim::new(&config(machine, &["ideal2m", "thp"])).unwrap();
+        play(&mut sim, &fill(8 * MIB));
+        [0, 1].map(|number| sim.machines()[number].counters())
+    });
+    assert_eq!(counted[0][0], counted[1][0]);
+    assert_ne!(counted[0][1], counted[1][1]);
 }

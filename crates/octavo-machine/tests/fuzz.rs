@@ -17,10 +17,16 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 /// Beside those that have names.
-const OTHERS: [&str; 10] = [
+const OTHERS: [&str; 16] = [
     "perforated:scan_every_instructions=1:unused_are_holes=true",
     "perforated_all:scan_every_instructions=1:min_parts=0",
     "perforated_on_demand:scan_every_instructions=1:hole_pages=mapped:max_immovable_percent=100",
+    "perforated:scan_every_instructions=1:same_pages=all:same_pages_every_instructions=1",
+    "thp:scan_every_instructions=1:same_pages=all:same_pages_every_instructions=1",
+    "tps:same_pages=base:same_pages_every_instructions=1",
+    "softvm:same_pages=all:same_pages_every_instructions=1",
+    "gtsm:scan_every_instructions=1",
+    "gtsm:scan_every_instructions=1:whole_blocks=false:gtsm.bitmap_entries=64",
     "conventional+thp:scan_every_instructions=1",
     "colt+thp:scan_every_instructions=1",
     "colt_fa+reserved_thp:promotion_threshold_percent=50",
@@ -57,6 +63,9 @@ struct Seen {
     punches: u64,
     patches: u64,
     hole_walks: u64,
+    gapped: u64,
+    merged: u64,
+    unmerged: u64,
 }
 
 fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut Seen) {
@@ -73,6 +82,11 @@ fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut Seen) {
             seed: number,
         };
     }
+    if number % 4 == 2 {
+        let (portion, layout) = (0.03, HoleLayout::Dispersed);
+        machine.memory.fragmentation =
+            FragmentationConfig::Faults { portion, layout, seed: number };
+    }
     if number % 4 == 3 {
         machine.memory.bytes = 6 << 20;
     }
@@ -81,7 +95,8 @@ fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut Seen) {
         machine = hosted(machine, if number % 8 == 5 { 23 } else { 33 }, number % 4 == 1);
     }
     let is_native = machine.host.is_none();
-    let knows = |name: &&str| is_native || knows_guests(name);
+    // What merges pages has to be told of every store.
+    let knows = |name: &&str| is_native || knows_guests(name) && !name.contains("same_pages");
     let named = DESIGNS.iter().map(|design| design.name);
     let names: Vec<&str> = named.chain(OTHERS).filter(knows).collect();
     let mut sim = Sim::new(&config(machine, &names)).unwrap();
@@ -134,6 +149,9 @@ fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut Seen) {
         seen.punches += counters.get("os", "punches").unwrap_or(0);
         seen.patches += counters.get("os", "patches").unwrap_or(0);
         seen.hole_walks += counters.get("walker", "hole_walks").unwrap_or(0);
+        seen.merged += counters.get("os", "pages_merged").unwrap_or(0);
+        seen.unmerged += counters.get("os", "pages_unmerged").unwrap_or(0);
+        seen.gapped += counters.get("os", "gapped").unwrap_or(0);
         seen.stopped += u64::from(machine.stopped().is_some());
     }
 }
@@ -146,8 +164,10 @@ fn run(machines: u64, steps: u64) {
         play(number, &mut runner, steps, &mut seen);
         println!("{number}: {seen:?}");
     }
-    let Seen { forks, stopped, promotions, copies, invepts, punches, patches, hole_walks } = seen;
-    let counts = [forks, stopped, promotions, copies, invepts, punches, patches, hole_walks];
+    let Seen { forks, stopped, promotions, copies, invepts, punches, patches, .. } = seen;
+    let Seen { hole_walks, gapped, merged, unmerged, .. } = seen;
+    let counts = [forks, stopped, promotions, copies, invepts, punches, patches];
+    let counts = [&counts[..], &[hole_walks, gapped, merged, unmerged]].concat();
     assert!(counts.iter().all(|count| *count > 0), "{seen:?}");
 }
 

@@ -4,7 +4,7 @@ mod common;
 
 use common::naive::{Beside, NaiveMachine};
 use common::{check_laws, config, play, tiny};
-use octavo_config::{Fill, FirstLevel, FragmentationConfig, MachineConfig};
+use octavo_config::{Fill, FirstLevel, FragmentationConfig, GtsmHardware, MachineConfig};
 use octavo_hw::Replacement;
 use octavo_machine::Sim;
 use octavo_machine::designs::{DesignSpec, Sizes, Variant, colt};
@@ -28,6 +28,7 @@ fn parts(design: &str) -> (Beside, PolicyConfig) {
         "perforated" => Beside::Perforated(Variant::Filtered),
         "perforated_on_demand" => Beside::Perforated(Variant::OnDemand),
         "perforated_all" => Beside::Perforated(Variant::AllAtOnce),
+        "gtsm" => Beside::Gapped,
         "rmm" => Beside::Ranges,
         "direct_segment" => Beside::Segment,
         _ => panic!("no naive {hardware}"),
@@ -38,8 +39,9 @@ fn parts(design: &str) -> (Beside, PolicyConfig) {
 fn naive(config: &MachineConfig, beside: Beside, policy: &PolicyConfig) -> NaiveMachine {
     let shape = MemoryShape::new(config.memory.bytes >> 12, Order::LINUX).unwrap();
     let has_perforated = matches!(beside, Beside::Perforated(_));
+    let has_gapped = matches!(beside, Beside::Gapped);
     let levels = config.page_table.levels;
-    let format = Format { levels, has_perforated, ..Format::default() };
+    let format = Format { levels, has_perforated, has_gapped, ..Format::default() };
     let frames = config.memory.start().unwrap().build(shape, config.memory.seed()).unwrap();
     let memory = Memory::new(frames, &Sizes::X86.list(), format);
     NaiveMachine::new(config, Os::new(memory, policy.build()), beside)
@@ -130,6 +132,7 @@ const PERFORATED: &[&str] = &[
     "perforated_on_demand+perforated:max_filter_bits=8:hole_pages=mapped",
     "perforated_all+perforated:max_filter_bits=8:max_immovable_percent=60",
 ];
+const GAPPED: &[&str] = &["gtsm+gtsm", "gtsm+gtsm:whole_blocks=false"];
 const RANGES: &[&str] = &["rmm+eager", "direct_segment+eager"];
 
 proptest! {
@@ -194,6 +197,24 @@ proptest! {
             seed: 1,
         };
         compare(&machine, &stream, PERFORATED)?;
+    }
+
+    #[test]
+    fn so_do_those_with_gaps(
+        stream in stream(1..120),
+        kind in 0..=KINDS,
+        portion in prop_oneof![Just(0.0), Just(0.02), Just(0.04)],
+        (walk_cache_entries, bitmap_entries) in (0u64..4, 1u64..4),
+    ) {
+        let mut machine = if kind == KINDS { tiny() } else { other(kind) };
+        if let Some(l2) = &mut machine.tlb.l2 {
+            l2.fill = Fill::All;
+        }
+        machine.memory.bytes = 256 << 20;
+        let layout = HoleLayout::Dispersed;
+        machine.memory.fragmentation = FragmentationConfig::Faults { portion, layout, seed: 1 };
+        machine.gtsm = GtsmHardware { walk_cache_entries, bitmap_entries };
+        compare(&machine, &stream, GAPPED)?;
     }
 
     #[test]

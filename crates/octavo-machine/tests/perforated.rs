@@ -5,16 +5,17 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use common::{check_laws, config, identity, level, play, tiny};
-use octavo_config::{FirstLevel, FragmentationConfig, MachineConfig, Ways};
-use octavo_machine::designs::{Conventional, Perforated, Sizes, Variant};
-use octavo_machine::{Counters, Design, Env, Machine, Run, Sim};
-use octavo_oracle::strategies::{RandomStream, loads, stream};
+use common::bounds::{conventional, played, touches, with_small_first};
+use common::{bounds, check_laws, config, identity, level, play, tiny};
+use octavo_config::{FragmentationConfig, MachineConfig, Ways};
+use octavo_machine::designs::{Perforated, Variant};
+use octavo_machine::{Counters, Design, Run, Sim};
+use octavo_oracle::strategies::{loads, stream};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
-use octavo_os::frames::{Frames, Holder, MemoryShape, Order, OutOfMemory};
+use octavo_os::frames::{Holder, Order, OutOfMemory};
 use octavo_os::page_table::{Format, Holes};
 use octavo_os::policy::{Fault, Policy, by_name};
-use octavo_os::{Memory, Os, around};
+use octavo_os::{Memory, around};
 use octavo_trace::{TurnConsumer, WordConsumer};
 use octavo_types::{
     AddrRange, Consumer, Event, Instructions, Item, ItemKind, MapSource, PageNumber, PageSize,
@@ -75,31 +76,11 @@ fn machine<D: Design + 'static>(
     policy: Box<dyn Policy>,
     mmu: D,
 ) -> Box<dyn Run> {
-    let shape = MemoryShape::new(config.memory.bytes >> 12, Order::LINUX).unwrap();
-    let levels = config.page_table.levels;
-    let format = Format { levels, has_perforated: true, ..Format::default() };
-    let memory = Memory::new(Frames::new(shape), &Sizes::X86.list(), format);
-    let env = Env::new(config, Os::new(memory, policy), Instructions::PORTABLE).unwrap();
-    Box::new(Machine::new(env.checked(true), vec![mmu], Instructions::PORTABLE))
+    bounds::machine(config, Format { has_perforated: true, ..Format::default() }, policy, mmu)
 }
 
 fn perforated(config: &MachineConfig, variant: Variant) -> Perforated {
     Perforated::new(&config.tlb, variant, Instructions::PORTABLE).unwrap()
-}
-
-fn conventional(config: &MachineConfig) -> Conventional {
-    Conventional::new(&config.tlb, Instructions::PORTABLE).unwrap()
-}
-
-fn played(
-    kind: &MachineConfig,
-    stream: &RandomStream,
-    machines: Vec<Box<dyn Run>>,
-) -> Vec<Counters> {
-    let mut sim = Sim::new(&config(kind.clone(), &[])).unwrap().with_machines(machines);
-    play(&mut sim, stream);
-    sim.machines().iter().for_each(|machine| assert_eq!(machine.check(), Ok(())));
-    sim.machines().iter().map(|machine| machine.counters()).collect()
 }
 
 /// All that one has counted, but for what is told of perforated pages, and pages and frames by kind.
@@ -120,20 +101,6 @@ fn told(counters: &Counters) -> Vec<(String, &'static str, u64)> {
     };
     let all = counters.iter().filter(|(component, counter, _)| is_told(component, counter));
     all.map(|(component, counter, value)| (component.to_owned(), counter, value)).collect()
-}
-
-/// The tiny machine, whose first level holds base pages alone.
-fn with_small_first() -> MachineConfig {
-    let mut machine = tiny();
-    let FirstLevel::Split { l1i, l1d } = &mut machine.tlb.first else { unreachable!() };
-    l1i.arrays.shift_remove("2m");
-    l1d.arrays.shift_remove("2m");
-    machine
-}
-
-/// Loads of base pages of some regions, and how often each.
-fn touches() -> impl Strategy<Value = Vec<(u64, usize, bool)>> {
-    prop::collection::vec((0u64..1536, 1usize..4, Just(false)), 1..200)
 }
 
 proptest! {
@@ -191,6 +158,30 @@ proptest! {
             prop_assert_eq!(machine.check(), Ok(()), "{}", name);
             check_laws(&machine.counters())?;
         }
+    }
+
+    /// Entries of bits are never taken for pages of 32 base pages.
+    #[test]
+    fn a_second_level_has_no_pages_as_large_as_its_bitmaps(stream in stream(1..200)) {
+        let mut kind = tiny();
+        kind.memory.bytes = 256 << 20;
+        kind.memory.fragmentation = FragmentationConfig::Holes {
+            portion: 1.0,
+            fraction: 0.2,
+            layout: HoleLayout::Dispersed,
+            holes: HoleKind::Immovable,
+            seed: 1,
+        };
+        let mut with_size = kind.clone();
+        let sizes = ["4KiB", "128KiB", "2MiB"].map(|size| size.parse().unwrap());
+        with_size.tlb.l2 = Some(level(9, &[("main", 12, 3, &sizes)]));
+        let designs = ["perforated_on_demand:max_filter_bits=8", "perforated:unused_are_holes=true"];
+        let counted = [kind, with_size].map(|kind| {
+            let mut sim = Sim::new(&config(kind, &designs)).unwrap();
+            play(&mut sim, &stream);
+            sim.machines().iter().map(|machine| machine.counters()).collect::<Vec<_>>()
+        });
+        prop_assert_eq!(&counted[0], &counted[1]);
     }
 
     /// A perforated page without holes is a page of 2 MiB, counter for counter, where the first level

@@ -35,13 +35,20 @@ pub struct Counters {
     pub bytes_mapped_untouched: u64,
     /// Pages or reservations that were smaller than wanted, since no block was free.
     pub fallbacks: u64,
+    /// Pages that hold zeros and share one frame since.
+    pub pages_merged: u64,
+    /// Those that were stored to, and have a frame of their own again.
+    pub pages_unmerged: u64,
+    /// Pages with gaps made.
+    pub gapped: u64,
     /// Perforated pages made.
     pub perforations: u64,
     /// Holes punched in perforated pages.
     pub punches: u64,
     /// Holes patched: what lay in their place is a part of the page again.
     pub patches: u64,
-    /// Of those and of the punched ones, such that no shootdown took place for which was due anyway.
+    /// Of the shootdowns, those for hole bits alone: one for each run of pages whose bits changed while no
+    /// other was due.
     pub hole_shootdowns: u64,
     /// How often memory was compacted.
     pub compactions: u64,

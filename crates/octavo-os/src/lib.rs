@@ -10,5 +10,7 @@ pub mod policy;
 pub mod vmas;
 
 pub use counters::Counters;
-pub use memory::{Content, CopyOnWrite, Memory, Process, ProcessId, Stale, around, base_pages};
+pub use memory::{
+    Content, CopyOnWrite, Memory, Process, ProcessId, SamePages, Stale, around, base_pages,
+};
 pub use os::{Access, Os};

@@ -10,6 +10,7 @@
 mod check;
 mod compaction;
 mod contents;
+mod gapped;
 mod grow;
 mod merge;
 mod objects;
@@ -18,10 +19,12 @@ mod perforated;
 mod ranges;
 mod references;
 mod run;
+mod same_pages;
 mod sharing;
 mod stale;
 
 pub use contents::Content;
+pub use same_pages::SamePages;
 pub use sharing::CopyOnWrite;
 pub(crate) use sharing::is_shared;
 pub use stale::Stale;
@@ -66,6 +69,8 @@ pub struct Memory {
     /// Base pages whose bit in the bitmap of holes has changed, and which nobody has been told of yet.
     holes_changed: Vec<(ProcessId, PageNumber)>,
     contents: Option<Vec<Content>>,
+    /// What is known of zeros, where pages are merged.
+    zeros: Option<same_pages::Contents>,
 }
 
 /// All base pages that there may be.
@@ -92,6 +97,9 @@ impl Memory {
         if format.has_perforated {
             frames.reserve_hole_bitmaps();
         }
+        if format.has_gapped {
+            frames.reserve_chunk_bitmaps();
+        }
         let references = References::new(frames.shape().frames());
         Memory {
             frames,
@@ -105,6 +113,7 @@ impl Memory {
             punches: false,
             holes_changed: Vec::new(),
             contents: None,
+            zeros: None,
         }
     }
 

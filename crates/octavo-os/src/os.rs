@@ -11,7 +11,7 @@ use octavo_types::{Event, PageNumber, Protection};
 use rustc_hash::FxHashMap;
 
 use crate::frames::OutOfMemory;
-use crate::memory::{CopyOnWrite, Memory, ProcessId, Stale, is_shared};
+use crate::memory::{CopyOnWrite, Memory, ProcessId, SamePages, Stale, is_shared};
 use crate::page_table::Leaf;
 use crate::policy::{Fault, Policy};
 use crate::vmas::{Advice, Backing, ObjectId, Pages, Vma, Vmas, backing_of, pages_of};
@@ -32,6 +32,8 @@ pub struct Os {
     memory: Memory,
     policy: Box<dyn Policy>,
     copy_on_write: CopyOnWrite,
+    /// Which same pages are merged, after how many instructions each time, and when the next time.
+    same_pages: (SamePages, u64, u64),
     /// Objects by the path of their file.
     files: FxHashMap<String, ObjectId>,
     objects: u32,
@@ -50,13 +52,24 @@ impl Os {
     /// One without processes.
     pub fn new(mut memory: Memory, mut policy: Box<dyn Policy>) -> Self {
         policy.start(&mut memory);
-        let copy_on_write = CopyOnWrite::default();
-        Os { memory, policy, copy_on_write, files: FxHashMap::default(), objects: 0 }
+        let (copy_on_write, same_pages) = (CopyOnWrite::default(), (SamePages::Never, 0, 0));
+        let files = FxHashMap::default();
+        Os { memory, policy, copy_on_write, same_pages, files, objects: 0 }
     }
 
     /// The same, which copies large pages so.
     pub fn with_copy_on_write(mut self, how: CopyOnWrite) -> Self {
         self.copy_on_write = how;
+        self
+    }
+
+    /// The same, which merges such pages each time that programs have executed so many instructions in all (0:
+    /// never). It is to be [told](Memory::note_stored) of every store then. No process has begun yet.
+    pub fn with_same_pages(mut self, how: SamePages, every_instructions: u64) -> Self {
+        if how != SamePages::Never && every_instructions > 0 {
+            self.memory.follow_stores();
+            self.same_pages = (how, every_instructions, every_instructions);
+        }
         self
     }
 
@@ -78,6 +91,11 @@ impl Os {
     /// What the operating system does beside the programs, after so many instructions in all.
     pub fn background(&mut self, instructions: u64) {
         self.policy.background(&mut self.memory, instructions);
+        let (how, every, next) = self.same_pages;
+        if every > 0 && instructions >= next {
+            self.same_pages.2 = instructions + every;
+            self.memory.merge_same_pages(how);
+        }
     }
 
     /// A process without any mapping.

@@ -1,7 +1,9 @@
 //! Start states: exact in what they promise, the same from the same seed.
 
 use octavo_oracle::NaiveBuddy;
-use octavo_os::frames::fragmentation::{Fragmentation, HoleKind, HoleLayout, Holes, OrderMix};
+use octavo_os::frames::fragmentation::{
+    Faults, Fragmentation, HoleKind, HoleLayout, Holes, OrderMix,
+};
 use octavo_os::frames::{Buddy, Coverage, Frames, Holder, MemoryShape, Order};
 use octavo_types::FrameNumber;
 use proptest::collection::vec;
@@ -116,6 +118,31 @@ proptest! {
         }
     }
 
+    /// As many as are asked for, but in the last frames; clustered ones in runs of 16, and every run is whole.
+    #[test]
+    fn faults_are_where_they_are_said_to_be(
+        frames in 1u64..6000,
+        portion in prop_oneof![0.0..=1.0, 0.0..=0.1, Just(1.0)],
+        clustered in any::<bool>(),
+        seed in any::<u64>(),
+    ) {
+        let layout = if clustered { HoleLayout::Clustered } else { HoleLayout::Dispersed };
+        let built = Fragmentation::Faults(Faults { portion, layout }).build(shape(frames, 10), seed);
+        let built = built.unwrap();
+        prop_assert_eq!(built.check(), Ok(()));
+        let run = if clustered { 16 } else { 1 };
+        // A frame for the bitmap of holes, and one for those of chunks.
+        let room = frames.saturating_sub(2);
+        let runs = (frames as f64 * portion / run as f64).round() as u64;
+        prop_assert_eq!(built.used_frames(Holder::Faulty), runs.min(room / run) * run);
+        prop_assert_eq!(built.free_frames() + built.used_frames(Holder::Faulty), frames);
+        let held = holders(&built);
+        prop_assert!(held[room as usize..].iter().all(Option::is_none));
+        for faulty in held.chunk_by(|a, b| a == b).filter(|run| run[0].is_some()) {
+            prop_assert_eq!(faulty.len() as u64 % run, 0);
+        }
+    }
+
     /// Regions of several kinds: the naive count of each, and as many clean ones as are left.
     #[test]
     fn groups_of_holes_have_regions_of_their_own(
@@ -149,11 +176,6 @@ proptest! {
         }
         let clean = all.chunks(512).filter(|of| held(of) == 0).count() as u64;
         prop_assert_eq!(clean, regions - used);
-        // One kind alone is what it is without groups.
-        let alone = Fragmentation::MixedHoles(vec![groups[0]]);
-        let alone = alone.build(shape(regions * 512, 10), seed).unwrap();
-        let plain = Fragmentation::Holes(groups[0]).build(shape(regions * 512, 10), seed).unwrap();
-        prop_assert_eq!(holders(&alone), holders(&plain));
     }
 
     /// A size's coverage is what aligned blocks of that size hold, however they are counted.
@@ -216,6 +238,25 @@ fn what_moves_has_regions_of_its_own() {
     }
 }
 
+/// With 4 KiB frames broken at random, each as likely as any other: how many sub-blocks of 64 KiB are without a
+/// fault, and how many chunks of 4 MiB have 32 such, as the binomial distribution says.
+#[test]
+fn dispersed_faults_are_independent() {
+    let faults = Faults { portion: 0.055, layout: HoleLayout::Dispersed };
+    let built = Fragmentation::Faults(faults).build(shape(1 << 20, 10), 1).unwrap();
+    let held = holders(&built);
+    let healthy = |frames: &[Option<Holder>]| frames.iter().all(Option::is_none);
+    let of_chunk = |chunk: &[Option<Holder>]| chunk.chunks(16).filter(|of| healthy(of)).count();
+    let chunks: Vec<usize> = held.chunks(1024).map(of_chunk).collect();
+    // 0.945^16 of 65,536 sub-blocks, with a standard deviation of 126.
+    let all: usize = chunks.iter().sum();
+    assert!((26_510 - 500..26_510 + 500).contains(&all), "{all}");
+    // 7.7% of 1024 chunks, with a standard deviation of 8.5.
+    let fit = chunks.iter().filter(|healthy| **healthy >= 32).count();
+    assert!((45..=113).contains(&fit), "{fit}");
+    assert!(!held.chunks(512).any(healthy), "no 2 MiB are whole");
+}
+
 #[test]
 fn what_cannot_be_is_refused() {
     let refused = |state: Fragmentation| state.build(shape(1024, 10), 0).unwrap_err().to_string();
@@ -225,6 +266,9 @@ fn what_cannot_be_is_refused() {
     };
     assert_eq!(refused(holes(1.5, 0.0)), "portion 1.5: give a share from 0 to 1");
     assert_eq!(refused(holes(0.5, f64::NAN)), "hole fraction NaN: give a share from 0 to 1");
+    let faults = Faults { portion: -0.1, layout: HoleLayout::Dispersed };
+    let refused_faults = refused(Fragmentation::Faults(faults));
+    assert_eq!(refused_faults, "portion of faults -0.1: give a share from 0 to 1");
     let Fragmentation::Holes(most) = holes(0.75, 0.5) else { unreachable!() };
     assert_eq!(
         refused(Fragmentation::MixedHoles(vec![most, most])),

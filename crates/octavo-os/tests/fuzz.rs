@@ -5,10 +5,11 @@
 mod machine;
 
 use machine::{Machine, Op, Setup, op, play};
+use octavo_os::frames::fragmentation::{Faults, Fragmentation, HoleLayout};
 use octavo_os::frames::{CompactionLimits, Compactor, Holder, Order, OutOfMemory};
 use octavo_os::page_table::{Aliases, Format, Holes, Leaf, SizeEncoding};
-use octavo_os::policy::{BasePages, Fault, Policy, Thp, ThpConfig};
-use octavo_os::{CopyOnWrite, Memory, around};
+use octavo_os::policy::{BasePages, Fault, Gtsm, GtsmConfig, Policy, Thp, ThpConfig};
+use octavo_os::{CopyOnWrite, Memory, SamePages, around};
 use octavo_types::{PageNumber, PageSize};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -129,7 +130,7 @@ impl Policy for Perforating {
             return;
         }
         for process in live {
-            for (region, _) in memory.perforated_in(process, &(0..u64::MAX)) {
+            for (region, before) in memory.perforated_in(process, &(0..u64::MAX)) {
                 let pages = around(region.page, PageSize::HUGE);
                 match what {
                     0 => {
@@ -143,8 +144,10 @@ impl Policy for Perforating {
                     }
                     _ => {
                         let patched = memory.patch_holes(process, &pages);
+                        let after = memory.process(process).table.perforation(region.page);
+                        let (_, after) = after.expect("only `make_whole` makes it whole");
+                        assert_eq!(u64::from(before.count() - after.count()), patched);
                         memory.make_whole(process, region.page);
-                        assert!(patched <= 512);
                     }
                 }
             }
@@ -167,17 +170,60 @@ fn sizes(log2: &[u8]) -> Vec<PageSize> {
 }
 
 fn conventional(frames: u64, copy_on_write: CopyOnWrite) -> Setup {
-    Setup { frames, sizes: sizes(&[21]), format: Format::default(), copy_on_write }
+    let start = Fragmentation::Empty;
+    Setup {
+        frames,
+        start,
+        sizes: sizes(&[21]),
+        format: Format::default(),
+        copy_on_write,
+        same_pages: SamePages::Never,
+    }
 }
 
 fn tailored(frames: u64, copy_on_write: CopyOnWrite, aliases: Aliases) -> Setup {
     let format = Format { levels: 5, encoding: SizeEncoding::OneBit, aliases, ..Format::default() };
-    Setup { frames, sizes: sizes(&[13, 14, 16, 19, 21, 22]), format, copy_on_write }
+    let sizes = sizes(&[13, 14, 16, 19, 21, 22]);
+    Setup {
+        frames,
+        start: Fragmentation::Empty,
+        sizes,
+        format,
+        copy_on_write,
+        same_pages: SamePages::Never,
+    }
 }
 
 fn perforated(frames: u64, copy_on_write: CopyOnWrite, levels: u8) -> Setup {
     let format = Format { levels, has_perforated: true, ..Format::default() };
-    Setup { frames, sizes: sizes(&[21]), format, copy_on_write }
+    Setup {
+        frames,
+        start: Fragmentation::Empty,
+        sizes: sizes(&[21]),
+        format,
+        copy_on_write,
+        same_pages: SamePages::Never,
+    }
+}
+
+/// Pages of sub-blocks, in memory with so many faults in a thousand.
+fn gapped(frames: u64, faults: u64, copy_on_write: CopyOnWrite) -> Setup {
+    let format = Format { has_gapped: true, ..Format::default() };
+    let (portion, layout) = (faults as f64 / 1000.0, HoleLayout::Dispersed);
+    let start = Fragmentation::Faults(Faults { portion, layout });
+    Setup {
+        frames,
+        start,
+        sizes: sizes(&[21]),
+        format,
+        copy_on_write,
+        same_pages: SamePages::Never,
+    }
+}
+
+fn gtsm(whole_blocks: bool) -> Box<dyn Policy> {
+    let huge = ThpConfig { scan_every_instructions: 1, ..ThpConfig::default() };
+    Box::new(Gtsm::new(GtsmConfig { whole_blocks, huge }))
 }
 
 fn thp() -> Box<dyn Policy> {
@@ -238,6 +284,42 @@ proptest! {
     }
 
     #[test]
+    fn pages_with_gaps_hold_what_was_stored(
+        ops in ops(), how in copies(), faults in 0u64..40, whole_blocks in any::<bool>(),
+    ) {
+        let failures = play(&gapped(ROOMY, faults, how), gtsm(whole_blocks), &ops);
+        prop_assert_eq!(failures, 0);
+    }
+
+    #[test]
+    fn pages_with_gaps_survive_without_memory(
+        ops in ops(), frames in prop_oneof![10u64..200, 1000u64..6000], how in copies(),
+        faults in 0u64..60, whole_blocks in any::<bool>(),
+    ) {
+        play(&gapped(frames, faults, how), gtsm(whole_blocks), &ops);
+    }
+
+    /// Pages of zeros are merged beside all else: what is stored to has a frame of its own again.
+    #[test]
+    fn merged_pages_hold_what_was_stored(
+        ops in ops(), how in copies(), which in 0usize..4, state in any::<u64>(),
+        same_pages in prop_oneof![Just(SamePages::Base), Just(SamePages::All)],
+        frames in prop_oneof![Just(ROOMY), 500u64..4000],
+    ) {
+        let setup = |setup: Setup| Setup { same_pages, ..setup };
+        let failures = match which {
+            0 => play(&setup(perforated(frames, how, 4)), Box::new(Perforating::new(state)), &ops),
+            1 => play(&setup(conventional(frames, how)), thp(), &ops),
+            2 => play(&setup(gapped(frames, 20, how)), gtsm(state.is_multiple_of(2)), &ops),
+            _ => {
+                let tailored = tailored(frames, how, Aliases::Pointers);
+                play(&setup(tailored), Box::new(AnySize { state }), &ops)
+            }
+        };
+        prop_assert!(frames < ROOMY || failures == 0);
+    }
+
+    #[test]
     fn base_pages_survive_without_memory(ops in ops(), frames in short(), how in copies()) {
         play(&conventional(frames, how), Box::new(BasePages), &ops);
     }
@@ -267,14 +349,15 @@ fn run(steps: u64, every: u64) {
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
     let ops = op();
-    let mut failures = [0; 8];
+    let mut failures = [0; 10];
     for number in 0..steps / STEPS_OF_A_MACHINE {
         let short = number % 2 == 1;
         let frames = if short { 600 + number * 397 % 1200 } else { ROOMY };
-        let how = [CopyOnWrite::Split, CopyOnWrite::Whole][(number / 8 % 2) as usize];
-        let mut machine = match number / 2 % 4 {
+        let how = [CopyOnWrite::Split, CopyOnWrite::Whole][(number / 10 % 2) as usize];
+        let mut machine = match number / 2 % 5 {
             0 => Machine::new(&conventional(frames, how), Box::new(BasePages)),
             1 => Machine::new(&conventional(frames, how), thp()),
+            3 => Machine::new(&gapped(2 * frames, 20, how), gtsm(number % 4 < 2)),
             2 => Machine::new(&perforated(frames, how, 4), Box::new(Perforating::new(number))),
             _ => {
                 let setup = tailored(frames, how, Aliases::Pointers);
@@ -287,7 +370,7 @@ fn run(steps: u64, every: u64) {
                 machine.check();
             }
         }
-        failures[(number % 8) as usize] += machine.failures;
+        failures[(number % 10) as usize] += machine.failures;
         println!(
             "{number}: {} without memory, {:?}",
             machine.failures,
@@ -295,13 +378,13 @@ fn run(steps: u64, every: u64) {
         );
         machine.finish();
     }
-    let is_short = [false, true, false, true, false, true, false, true];
+    let is_short = std::array::from_fn(|number| number % 2 == 1);
     assert_eq!(failures.map(|count| count > 0), is_short);
 }
 
 #[test]
 fn thousands_of_steps() {
-    run(16 * STEPS_OF_A_MACHINE, 250);
+    run(20 * STEPS_OF_A_MACHINE, 250);
 }
 
 /// Three million, or as many as `OCTAVO_FUZZ_STEPS` says.

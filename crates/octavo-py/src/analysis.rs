@@ -19,8 +19,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::options::{
-    Classified, Level, TwoSizes, read_index, read_layout, read_levels, read_page_sample,
-    read_page_sizes, read_processes, read_stream, read_threads, read_window, unknown,
+    Classified, Level, TwoSizes, read_index, read_layout, read_levels, read_line_size,
+    read_page_sample, read_page_sizes, read_processes, read_stream, read_threads, read_window,
+    unknown,
 };
 use crate::sim::read_sim;
 use crate::trace::{facts, failed};
@@ -60,8 +61,8 @@ impl Analysis {
 
     #[staticmethod]
     #[pyo3(signature = (
-        *, page_sizes, streams, layout, max_entries, set_indexes, max_sets, windows_refs, two_sizes,
-        classified, threads, processes, flush_every_instructions, sample
+        *, page_sizes, streams, layout, max_entries, set_indexes, max_sets, line_sizes, windows_refs,
+        two_sizes, classified, threads, processes, flush_every_instructions, sample
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
     fn curves(
@@ -71,6 +72,7 @@ impl Analysis {
         max_entries: u32,
         set_indexes: Vec<String>,
         max_sets: u32,
+        line_sizes: Vec<u64>,
         windows_refs: Vec<u64>,
         two_sizes: Vec<TwoSizes>,
         classified: Option<Classified>,
@@ -115,6 +117,7 @@ impl Analysis {
             max_entries,
             set_indexes: set_indexes?,
             max_sets_log2,
+            line_sizes: line_sizes.into_iter().map(read_line_size).collect::<PyResult<_>>()?,
             windows_refs,
             classes,
             threads: read_threads(threads)?,

@@ -33,6 +33,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     m.add("MAX_ENTRIES", octavo_curves::MAX_ENTRIES)?;
     m.add("MAX_SETS", 1u32 << octavo_curves::MAX_SETS_LOG2)?;
+    m.add("MAX_CACHE_SETS", 1u32 << octavo_curves::MAX_CACHE_SETS_LOG2)?;
     m.add("MAX_WAYS", octavo_curves::MAX_WAYS)?;
     m.add("MAX_INDEX_BIT", options::MAX_INDEX_BIT)?;
     m.add("MAX_WINDOW_REFS", options::MAX_WINDOW_REFS)?;

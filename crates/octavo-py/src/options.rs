@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use octavo_curves::{
-    AtTurns, ClassesConfig, Levels, MAX_ENTRIES, PageSample, SetIndex, Stream, Threads,
+    AtTurns, ClassesConfig, Levels, LineSize, MAX_ENTRIES, PageSample, SetIndex, Stream, Threads,
 };
 use octavo_types::PageSize;
 use pyo3::exceptions::PyValueError;
@@ -100,6 +100,13 @@ pub fn read_layout(layout: &str) -> PyResult<bool> {
         "as-traced" => Ok(false),
         other => Err(unknown("layout", other, "native or as-traced")),
     }
+}
+
+pub fn read_line_size(bytes: u64) -> PyResult<LineSize> {
+    LineSize::new(bytes).ok_or_else(|| {
+        let (least, most) = (LineSize::LEAST_BYTES, LineSize::MOST_BYTES);
+        unknown("line size", bytes, &format!("a power of two, {least} to {most}"))
+    })
 }
 
 pub fn read_stream(name: &str) -> PyResult<Stream> {

@@ -28,6 +28,12 @@ pub fn nearest<'a>(word: &str, allowed: &[&'a str]) -> Option<&'a str> {
     (best.0 >= LIKENESS).then_some(best.1)
 }
 
+/// The end of a sentence that refuses `word`: which of the allowed words was probably meant; nothing where
+/// none is like it.
+pub fn hint(word: &str, allowed: &[&str]) -> String {
+    nearest(word, allowed).map_or(String::new(), |meant| format!("; did you mean `{meant}`?"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,6 +44,8 @@ mod tests {
         assert_eq!(nearest("potato", &["zen4", "skylake"]), None);
         assert_eq!(nearest(&"skylake".repeat(20), &["skylake"]), None);
         assert_eq!(nearest("skylake", &[]), None);
+        assert_eq!(hint("skylke", &["zen4", "skylake"]), "; did you mean `skylake`?");
+        assert_eq!(hint("potato", &["zen4", "skylake"]), "");
     }
 
     #[test]

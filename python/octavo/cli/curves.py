@@ -34,6 +34,7 @@ Examples:
   octavo curves --classify 64x4 --classify-sizes 4KiB+2MiB -- ./server --once
   octavo curves --processes asid --quantum 100k shell.oct gzip.oct
   octavo curves --sample-pages 1/16 long.oct
+  octavo curves --cache-lines 16..128 --without full,sets,working-sets,two-sizes gzip.oct
   octavo curves --sets 128 --index low --index xor --presets all -- python3 script.py
 
 \b
@@ -130,6 +131,14 @@ def curves(
             help=f"Machines to look up: {', '.join(tlb_preset_names())}, or all of them.",
         ),
     ] = None,
+    cache_lines: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZES",
+            help="Caches, too: all of 1 to 65536 sets and 1 to 16 ways, with lines of these sizes, "
+            "16 to 4096 bytes: a list or a range, such as 16..128.",
+        ),
+    ] = None,
     classify: Annotated[
         str | None,
         typer.Option(
@@ -220,6 +229,7 @@ def curves(
             miss_penalty=miss_penalty,
             two_sizes_penalty=two_sizes_penalty,
             presets=_names(presets),
+            cache_lines=[] if cache_lines is None else units.line_sizes(cache_lines),
             without=_names(without),
             classify=classify,
             classify_sizes=classify_sizes,

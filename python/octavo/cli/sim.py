@@ -39,6 +39,7 @@ Examples:
   octavo sim --machine zen4 --design base4k --design thp -- ./server --once
   octavo sim --design tps,tps:promotion_threshold_percent=50,conventional+mthp gzip.oct
   octavo sim --set tlb.l2.main.entries=2048 --set tlb.l2.main.ways=16 gzip.oct
+  octavo sim --cores 4 -- ./server --threads 4
   octavo sim --virtualised --host-policy base --design base4k,thp gzip.oct
   octavo sim --processes asid --quantum 100k shell.oct gzip.oct
   octavo sim --warm-up 10M --interval 1M --out result gzip.oct
@@ -77,6 +78,14 @@ def sim(
         ),
     ] = None,
     settings: options.Settings = None,
+    cores: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            help="Give the machine so many cores, on which threads are placed one after another: "
+            "short for --set core.count=N (default: as the machine has).",
+        ),
+    ] = None,
     warm_up: Annotated[
         str,
         typer.Option(
@@ -156,6 +165,7 @@ def sim(
             warm_up=units.count(warm_up),
             interval=None if interval is None else units.count(interval),
             check=check,
+            cores=None if cores is None else units.count(cores),
             virtualised=virtualised,
             host_policy=host_policy,
             perf_4k=perf_4k,

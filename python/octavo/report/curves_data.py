@@ -34,12 +34,13 @@ def report_data(result: CurvesResult) -> Record:
         if curves.references
     }
     main = result.manifest["processes"][result.main]
+    is_of_one = len(result.by_process) > 1 and not result.is_shared
     return {
         "schema": SCHEMA,
         "run": result.manifest,
         "headline": headline(result),
         "has_instructions": any(curves.instructions for curves in result.total.values()),
-        "lived": main["program"] if len(result.by_process) > 1 else None,
+        "lived": main["program"] if is_of_one else None,
         "sizes": [[size, format_bytes(size)] for size in configuration.page_sizes],
         "pairs": [pair_name(pair.small, pair.large) for pair in configuration.two_sizes],
         "windows": [_window_name(window) for window in configuration.windows_refs],
@@ -57,7 +58,7 @@ class _Shown:
     def __init__(self, result: CurvesResult, stream: str) -> None:
         self._configuration = result.configuration
         self._curves = result.total[stream]
-        self._lived = result.by_process[result.main][stream]
+        self._lived = result.lived[stream]
         self._byte_refs = {**self._lived.byte_refs, **_sampled_byte_refs(self._lived)}
 
     def misses(self) -> Iterator[Record]:
@@ -116,7 +117,7 @@ class _Shown:
         return {"tlb": tlb, "pages": pages, "misses": misses, "cost": cost}
 
     def working_sets(self) -> Iterator[Record]:
-        """Average working sets of the process that did most, over those with 4 KiB pages."""
+        """Average working sets over those with 4 KiB pages."""
         lived = self._lived
         for (size, window), byte_refs in self._byte_refs.items():
             yield from self._working_set(format_bytes(size), size, window, byte_refs, "one")

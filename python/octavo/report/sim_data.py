@@ -47,7 +47,7 @@ def report_data(result: SimResult) -> Record:
     """The document of report.json."""
     told = result.total
     ran = [one for one in told if one.stopped is None]
-    several = len(result.by_process) > 1
+    is_of_one = len(result.by_process) > 1 and not result.is_shared
     main = result.manifest["processes"][result.main]
     return {
         "schema": SCHEMA,
@@ -65,7 +65,7 @@ def report_data(result: SimResult) -> Record:
         "misses": list(_misses(ran)),
         "cycles": list(_cycles(ran)) if _has_instructions(told) else [],
         "memory": list(_memory(told)),
-        "lived": main["program"] if several else None,
+        "lived": main["program"] if is_of_one else None,
         "series": list(_series(result)),
     }
 
@@ -115,11 +115,11 @@ def _memory(told: Sequence[Simulated]) -> Iterator[Record]:
 
 
 def _series(result: SimResult) -> Iterator[Record]:
-    """Each interval of the process that did most, or several intervals together."""
+    """Each interval of those that are shown, or several intervals together."""
     every = result.configuration.interval_instructions
     if every is None:
         return
-    for one in result.by_process[result.main]:
+    for one in result.lived:
         together = -(-len(one.intervals) // MOST_POINTS)
         for first in range(0, len(one.intervals), together or 1):
             part = one.intervals[first : first + together]

@@ -21,7 +21,7 @@ SEEN = Fragments(0.5, 0.25, "clustered")
 """What the paper found on a machine (section III-C)."""
 WORST = Fragments(1.0, 0.9, "dispersed")
 _NONE = Fragments(0.0, FRACTIONS[0], LAYOUTS[0])
-_ALIKE = 0.02
+ALIKE = 0.02
 """Two IPC are alike where they differ by no more than this share."""
 
 
@@ -124,7 +124,7 @@ def clustered_first(study: Study) -> Found | None:
                 ratios.append(one.ipc / other.ipc)
     if not ratios:
         return None
-    number = sum(ratio >= 1 - _ALIKE for ratio in ratios)
+    number = sum(ratio >= 1 - ALIKE for ratio in ratios)
     text = f"on {number} of {len(ratios)}, {mean(ratios) - 1:+.1%} on average"
     return Found(text, number >= 0.9 * len(ratios))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from octavo.studies.claims import Claim
 from octavo.studies.perforated_answers import (
+    ALIKE,
     SEEN,
     all_holes,
     bitmap_memory,
@@ -104,7 +105,7 @@ CLAIMS: tuple[Claim[Study], ...] = (
         "clustered_first",
         "section VII-B",
         "holes that are clustered cost less than dispersed ones",
-        f"on nine tenths of the memories, or no more than {0.02:.0%} more",
+        f"on nine tenths of the memories no more than {ALIKE:.0%} more",
         clustered_first,
         "where most of a page is holes, the filter answers nothing in either case",
     ),

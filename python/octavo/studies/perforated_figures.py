@@ -50,7 +50,8 @@ def _grid(study: Study) -> Spec:
                     if row is None:
                         continue
                     designs = [(PERFORATED, f"{fraction:.0%}")]
-                    # Which fraction it is makes no difference to it.
+                    # The baseline is drawn once, at this fraction. Where holes are allocated it
+                    # makes no difference to it; where they are not, more of them are fewer pages.
                     if fraction == FRACTIONS[1]:
                         designs.append((row.point.baseline, _BASELINE_NAME))
                     for design, name in designs:

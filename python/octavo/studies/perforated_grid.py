@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from octavo.machine_configs import Setting, toml_value
 from octavo.studies.passes import Done, Pass
 from octavo.studies.perforated_measurement import (
     BASE,
@@ -33,6 +34,8 @@ PORTIONS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
 FRACTIONS = (0.1, 0.25, 0.5, 0.75, 0.9)
 OBSERVED = (Fragments(0.18, 0.25, "clustered", 0.22), Fragments(0.50, 0.25, "clustered", 0.49))
 """Section III-C: so much in perforated and in large pages, the rest in base pages."""
+
+_Pairs = list[tuple[str, Setting]]
 
 _BASE_ADDRESS = 0x10_0000_0000
 _INSTRUCTIONS = 4
@@ -144,10 +147,10 @@ def stream(point: Point, size: Size) -> tuple[str, int]:
     other regions have left.
     """
     pages = size.table_bytes // BASE_PAGE
-    unused: list[tuple[str, object]] = []
-    phases: list[list[tuple[str, object]]] = []
+    unused: _Pairs = []
+    phases: list[_Pairs] = []
     if point.is_allocated:
-        regions = [("kind", "strided"), ("stride", REGION), ("references", size.regions)]
+        regions: _Pairs = [("kind", "strided"), ("stride", REGION), ("references", size.regions)]
         phases.append(regions)
     elif point.fragments.portion:
         of = point.fragments
@@ -155,20 +158,17 @@ def stream(point: Point, size: Size) -> tuple[str, int]:
         unused.append(("unused-layout", of.layout))
         holes = round(of.portion * size.regions) * round(of.fraction * (REGION // BASE_PAGE))
         pages -= holes
-    touch = [("kind", "pointer-chase"), ("element", BASE_PAGE), ("references", pages), *unused]
+    touch: _Pairs = [("kind", "pointer-chase"), ("element", BASE_PAGE)]
     accesses = size.warm_references + size.references
-    phases += [touch, [("kind", "uniform"), ("references", accesses), *unused]]
-    common = [("bytes", size.table_bytes), ("base", hex(_BASE_ADDRESS))]
+    phases.append([*touch, ("references", pages), *unused])
+    phases.append([("kind", "uniform"), ("references", accesses), *unused])
+    common: _Pairs = [("bytes", size.table_bytes), ("base", hex(_BASE_ADDRESS))]
     text = 'kind = "phases"\n'
     for phase in phases:
         pairs = [*phase, *common, ("instructions", _INSTRUCTIONS)]
-        text += "\n[[phase]]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in pairs)
+        text += "\n[[phase]]\n" + "".join(f"{key} = {toml_value(value)}\n" for key, value in pairs)
     touches = pages + (size.regions if point.is_allocated else 0)
     return text, (touches + size.warm_references) * _INSTRUCTIONS
-
-
-def _toml(value: object) -> str:
-    return f'"{value}"' if isinstance(value, str) else str(value)
 
 
 def _machine(point: Point, size: Size, warm_up: int) -> tuple[dict[str, Any], list[str]]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from octavo.sim_model import Simulated
-from octavo.view import counters, main_process
+from octavo.studies.simulations import simulated_of
 
 BASE, BASELINE, PERFORATED = "base4k", "thp", "perforated"
 """4 KiB alone, 2 MiB and 4 KiB, and the paper's design."""
@@ -90,22 +90,7 @@ def all_counted(told: Mapping[str, Any]) -> dict[str, Counted]:
     """Of a document of `octavo sim`: by design's name, of the process that did most. Those that ran
     out of memory are left out.
     """
-    rows = main_process(told["rows"])
-    configuration = told["run"]["configuration"]
-    totals = counters(rows)
-    base_cpi = configuration["machine"]["core"]["base_cpi"]
-    found = {}
-    for design in configuration["designs"]:
-        counts = {
-            (row["component"], row["counter"]): row["value"]
-            for row in rows
-            if row.get("design") == design and "interval" not in row
-        }
-        one = Simulated(design, counts, totals["instructions"], totals["references"], base_cpi)
-        # What stops in the warm-up counts nothing.
-        if not one.count("os", "out_of_memory") and one.count("tlb.l1d", "accesses"):
-            found[name_of(design)] = _counted(one)
-    return found
+    return {name_of(name): _counted(one) for name, one in simulated_of(told).items()}
 
 
 def _counted(one: Simulated) -> Counted:

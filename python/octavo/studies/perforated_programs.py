@@ -28,8 +28,8 @@ from octavo.studies.perforated_memory import (
     always,
     fragmented,
 )
-from octavo.studies.programs import document, record_programs, region_of, scope, to_settings
-from octavo.studies.tailored_subjects import Subject
+from octavo.studies.programs import document, record_programs, scope, to_settings
+from octavo.studies.tailored_subjects import Subject, extent
 from octavo.units import BASE_PAGE
 
 PORTIONS = (0.25, 0.5, 1.0)
@@ -177,13 +177,10 @@ def _measured(
     subject: Subject, trace: Path, say: Say, *, is_virtual: bool
 ) -> tuple[ProgramMeasurement | None, Done] | str:
     """All passes over one trace, or why there can be none."""
-    begin, end = 0, None
-    if subject.kind == "workload":
-        region = region_of(trace)
-        if isinstance(region, str):
-            return region
-        begin, end = region
-    common = ["sim", "--machine", MACHINE, *to_settings(subject.settings), *scope(begin, end)]
+    region = extent(subject, trace)
+    if isinstance(region, str):
+        return region
+    common = ["sim", "--machine", MACHINE, *to_settings(subject.settings), *scope(*region)]
     designs = ["--design", f"{BASE},{BASELINE}"]
     told = document([*common, *designs, str(trace)], trace.parent)
     if isinstance(told, str):

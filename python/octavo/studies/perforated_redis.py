@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from octavo.machine_configs import Setting, toml_value
 from octavo.studies.passes import Pass, Say, run_passes
 from octavo.studies.perforated_grid import MACHINE
 from octavo.studies.perforated_measurement import (
@@ -170,25 +171,26 @@ def stream(size: RedisSize, instructions: int) -> tuple[str, int]:
         "objects": size.stream_keys * _OBJECT_BYTES,
         "values": slots * _SLOT_BYTES,
     }
-    unused = {"unused": FREE_SLOTS, "unused-slot": _SLOT_BYTES}
-    places, at = {}, 64 * GIB
+    unused: dict[str, Setting] = {"unused": FREE_SLOTS, "unused-slot": _SLOT_BYTES}
+    places: dict[str, dict[str, Setting]] = {}
+    at = 64 * GIB
     for name, table_bytes in tables.items():
         places[name] = {"bytes": table_bytes, "base": hex(at)}
         at += -(-table_bytes // (2 * MIB)) * 2 * MIB
     text, touches = 'kind = "phases"\n', 0
     for name, table_bytes in tables.items():
         pages = -(-table_bytes // BASE_PAGE)
-        touch: dict[str, object] = {"kind": "strided", "stride": BASE_PAGE}
+        touch: dict[str, Setting] = {"kind": "strided", "stride": BASE_PAGE}
         if name == "values":
             pages = (slots - round(slots * FREE_SLOTS)) * (_SLOT_BYTES // BASE_PAGE)
             touch = {"kind": "pointer-chase", "element": BASE_PAGE, **unused}
         text += _table("phase", {**touch, **places[name], "references": pages, "instructions": 1})
         touches += pages
     reads = sum(_READS.values())
-    every = {"instructions": max(round(instructions / reads), 1)}
+    every: dict[str, Setting] = {"instructions": max(round(instructions / reads), 1)}
     text += f'\n[[phase]]\nkind = "mix"\nreferences = {size.stream_lookups * reads}\n'
     for name, weight in _READS.items():
-        part: dict[str, object] = {"kind": "uniform", "weight": weight, **places[name], **every}
+        part: dict[str, Setting] = {"kind": "uniform", "weight": weight, **places[name], **every}
         if name == "objects":
             part |= {"element": _OBJECT_BYTES}
         if name == "values":
@@ -197,13 +199,9 @@ def stream(size: RedisSize, instructions: int) -> tuple[str, int]:
     return text, touches
 
 
-def _table(name: str, pairs: dict[str, object]) -> str:
-    lines = (f"{key} = {_toml(value)}\n" for key, value in pairs.items())
+def _table(name: str, pairs: dict[str, Setting]) -> str:
+    lines = (f"{key} = {toml_value(value)}\n" for key, value in pairs.items())
     return f"\n[[{name}]]\n{''.join(lines)}"
-
-
-def _toml(value: object) -> str:
-    return f'"{value}"' if isinstance(value, str) else str(value)
 
 
 def _recorded(size: RedisSize, place: Path, say: Say) -> _Prepared | str:

@@ -16,6 +16,7 @@ from octavo.studies.perforated_programs import FRACTIONS as PROGRAM_FRACTIONS
 from octavo.studies.perforated_programs import PORTIONS as PROGRAM_PORTIONS
 from octavo.studies.perforated_programs import ProgramMeasurement
 from octavo.studies.programs import extent_note
+from octavo.studies.tailored_subjects import usual_entries
 from octavo.units import format_bytes, format_count, format_mpki, format_share
 
 CONTENTS: tuple[tuple[str, float, Layout, bool], ...] = (
@@ -126,6 +127,9 @@ def _grid(study: Study, *, is_allocated: bool) -> Iterator[str]:
     kind = "allocated elsewhere" if is_allocated else "not allocated"
     yield f"## Figure 7: IPC over 4 KiB pages, holes {kind}"
     yield ""
+    if not is_allocated:
+        yield f"2 MiB + 4 KiB are those with {FRACTIONS[1]:.0%} of holes."
+        yield ""
     head = ["portion", *(f"{portion:.0%}" for portion in PORTIONS)]
     body = []
     for layout in LAYOUTS:
@@ -220,7 +224,8 @@ def _programs(of: Sequence[ProgramMeasurement], *, is_virtual: bool) -> Iterator
     yield ""
     yield (
         f"Portions are {', '.join(f'{portion:.0%}' for portion in PROGRAM_PORTIONS)}. Workloads "
-        "take some 100 MiB, and for them the second-level TLB has 48 entries instead of 1536."
+        f"take some 100 MiB, and for them the second-level TLB has {usual_entries()} entries "
+        "instead of 1536."
     )
 
 

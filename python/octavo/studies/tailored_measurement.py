@@ -14,8 +14,10 @@ from octavo.studies.tailored_subjects import Kind
 BASE, BASELINE, TPS = "base4k", "reserved_thp", "tps"
 COLT, RMM = f"colt+{BASELINE}", "rmm"
 RIVALS = (COLT, RMM)
-"""What the paper sets beside it, where this Octavo has it. CoLT changes the hardware alone: it has
+"""What the paper sets beside it. CoLT changes the hardware alone: it has
 the baseline's operating system."""
+DESIGNS = (BASELINE, BASE, TPS, *RIVALS)
+"""Those of the study, the baseline first."""
 INTENSE_MPKI = 5.0
 """Section IV-A: of programs that are no workloads, those with more misses than that count."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from octavo.studies.base_page_size import PROGRAMS
-from octavo.studies.programs import Program, load_programs
+from octavo.studies.programs import Program, load_programs, region_of
 from octavo.tlb_levels import read_toml
 
 WORKLOADS = Path(__file__).with_name("tailored_page_sizes.toml")
@@ -48,6 +48,18 @@ def subjects(*, large: bool) -> list[Subject]:
 def usual_instructions() -> int:
     """After how many a real program is ended, but with large sizes."""
     return int(read_toml(WORKLOADS)["usual_instructions"])
+
+
+def usual_entries() -> int:
+    """Of the second-level TLB that workloads of the usual sizes have."""
+    return int(read_toml(WORKLOADS)["usual_machine"]["tlb.l2.main.entries"])
+
+
+def extent(subject: Subject, trace: Path) -> tuple[int, int | None] | str:
+    """The instructions at which what counts begins and ends, or why nothing does: of a workload its
+    region of interest, of a real program everything.
+    """
+    return region_of(trace) if subject.kind == "workload" else (0, None)
 
 
 def _found(command: Sequence[str]) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ pub fn check(key: &str, memory: &MemoryConfig, is_later: &IsLater<'_>) -> Result
             check_share(key, "portion", *portion)?;
             check_share(key, "fraction", *fraction)
         }
+        FragmentationConfig::Faults { portion, .. } => check_share(key, "portion", *portion),
         FragmentationConfig::MixedHoles { groups, .. } => check_groups(key, groups),
         FragmentationConfig::OrderMix { free_blocks, movable_share, .. } => {
             check_share(key, "movable_share", *movable_share)?;

@@ -18,8 +18,13 @@ const MAX_TLB_ENTRIES: u64 = 65_536;
 pub fn check(machine: &MachineConfig, is_later: &IsLater<'_>) -> Result<(), WrongValue> {
     let softvm = &machine.softvm;
     let [l1_bytes, l2_bytes] = machine.virtual_lines();
-    check_line("softvm.l1", l1_bytes, machine.cache.line_bytes, "cache.line_bytes")?;
-    check_line("softvm.l2", l2_bytes, l1_bytes, "those of softvm.l1")?;
+    let physical = Lines { key: "cache.line_bytes", bytes: machine.cache.line_bytes, least: 8 };
+    let l1 = Lines { key: "softvm.l1.line_bytes", bytes: l1_bytes, least: physical.bytes };
+    let l2 = Lines { key: "softvm.l2.line_bytes", bytes: l2_bytes, least: l1_bytes };
+    check_lines(&l1, &physical, is_later)?;
+    // Where the first level's lines are not said, they are the machine's.
+    let before = if softvm.l1.line_bytes.is_some() { &l1 } else { &physical };
+    check_lines(&l2, before, is_later)?;
     let levels = [("softvm.l1", softvm.l1, l1_bytes), ("softvm.l2", softvm.l2, l2_bytes)];
     for (key, level, line_bytes) in levels {
         let lines = Sized::lines(key, level.bytes, line_bytes, level.ways);
@@ -76,12 +81,30 @@ fn check_protection(kernel: KernelConfig, l2_line_bytes: u64) -> Result<(), Wron
     Ok(())
 }
 
-fn check_line(key: &str, bytes: u64, least: u64, whose: &str) -> Result<(), WrongValue> {
-    if bytes.is_power_of_two() && (least..=MAX_LINE_BYTES).contains(&bytes) {
+/// The bytes of a cache's lines.
+struct Lines {
+    /// Where they are written.
+    key: &'static str,
+    bytes: u64,
+    /// The fewest that they may be.
+    least: u64,
+}
+
+/// Whether a level's lines hold whole ones of the level before it.
+fn check_lines(of: &Lines, before: &Lines, is_later: &IsLater<'_>) -> Result<(), WrongValue> {
+    let may_be =
+        |least: u64| of.bytes.is_power_of_two() && (least..=MAX_LINE_BYTES).contains(&of.bytes);
+    if may_be(before.bytes) {
         return Ok(());
     }
+    if may_be(before.least) && is_later(before.key, of.key) {
+        let advice =
+            format!("give a power of two from {} to {} ({})", before.least, of.bytes, of.key);
+        return Err(WrongValue::new(before.key, before.bytes, advice));
+    }
+    let (least, whose) = (before.bytes, before.key);
     let advice = format!("give a power of two from {least} ({whose}) to {MAX_LINE_BYTES}");
-    Err(WrongValue::new(format!("{key}.line_bytes"), bytes, advice))
+    Err(WrongValue::new(of.key, of.bytes, advice))
 }
 
 fn check_tlb(tlb: SoftTlbConfig, is_later: &IsLater<'_>) -> Result<(), WrongValue> {

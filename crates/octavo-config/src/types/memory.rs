@@ -51,6 +51,15 @@ pub enum FragmentationConfig {
         /// Of the random places of holes and of the regions that have them.
         seed: u64,
     },
+    /// Frames that are broken, and that nobody gets.
+    Faults {
+        /// The share of all frames, 0 to 1.
+        portion: f64,
+        /// How they lie: clustered ones in runs of 64 KiB.
+        layout: HoleLayout,
+        /// Of the random places of them.
+        seed: u64,
+    },
     /// So many free blocks of each size, and the rest held by others.
     OrderMix {
         /// Free blocks by their size; none of the others.
@@ -118,6 +127,7 @@ enum Kind {
     Empty,
     Holes,
     MixedHoles,
+    Faults,
     OrderMix,
     Snapshot,
 }
@@ -153,6 +163,9 @@ impl TryFrom<State> for FragmentationConfig {
             (Kind::MixedHoles, (None, None, None, None), Some(groups), (None, None), None) => {
                 Ok(FragmentationConfig::MixedHoles { groups, seed })
             }
+            (Kind::Faults, (Some(portion), None, Some(layout), None), None, (None, None), None) => {
+                Ok(FragmentationConfig::Faults { portion, layout: layout.0, seed })
+            }
             (Kind::OrderMix, (None, None, None, None), None, (Some(blocks), Some(share)), None) => {
                 let free_blocks = blocks.into_iter().map(|(size, n)| (size.0, n)).collect();
                 Ok(FragmentationConfig::OrderMix { free_blocks, movable_share: share, seed })
@@ -166,6 +179,9 @@ impl TryFrom<State> for FragmentationConfig {
             ),
             (Kind::MixedHoles, ..) => {
                 Err("of kind \"mixed-holes\", it has the key groups, and may have seed")
+            }
+            (Kind::Faults, ..) => {
+                Err("of kind \"faults\", it has the keys portion and layout, and may have seed")
             }
             (Kind::OrderMix, ..) => Err(
                 "of kind \"order-mix\", it has the keys free_blocks and movable_share, and may have seed",
@@ -193,6 +209,12 @@ impl From<FragmentationConfig> for State {
             FragmentationConfig::MixedHoles { groups, seed } => {
                 State { groups: Some(groups), seed: Some(seed), ..of(Kind::MixedHoles) }
             }
+            FragmentationConfig::Faults { portion, layout, seed } => State {
+                portion: Some(portion),
+                layout: Some(written::Layout(layout)),
+                seed: Some(seed),
+                ..of(Kind::Faults)
+            },
             FragmentationConfig::OrderMix { free_blocks, movable_share, seed } => {
                 let keyed = |(size, blocks)| (written::SizeKey(size), blocks);
                 State {

@@ -1,6 +1,7 @@
 //! What a machine is, as plain data.
 
 mod cache;
+mod gtsm;
 mod host;
 mod level;
 mod memory;
@@ -11,6 +12,7 @@ mod walker;
 use serde::{Deserialize, Serialize};
 
 pub use cache::{CacheConfigs, CacheLevel};
+pub use gtsm::GtsmHardware;
 pub use host::{HostConfig, TlbsHold};
 pub use memory::{FragmentationConfig, HoleGroup, MemoryConfig};
 pub use softvm::{
@@ -45,6 +47,9 @@ pub struct MachineConfig {
     /// What designs with virtual caches have beside that; as in their paper, where nothing is given.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub softvm: SoftvmConfig,
+    /// What designs have beside that whose pages have gaps; as in their paper, where nothing is given.
+    #[serde(default, skip_serializing_if = "has_usual_gtsm")]
+    pub gtsm: GtsmHardware,
     /// The host, if programs run in a guest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostConfig>,
@@ -53,6 +58,11 @@ pub struct MachineConfig {
 /// Whether a machine says nothing of virtual caches: it is written as one that knows none.
 fn is_usual(softvm: &SoftvmConfig) -> bool {
     *softvm == SoftvmConfig::default()
+}
+
+/// The same of pages with gaps.
+fn has_usual_gtsm(gtsm: &GtsmHardware) -> bool {
+    *gtsm == GtsmHardware::default()
 }
 
 /// The cores, all alike.

@@ -21,6 +21,9 @@ pub struct PageTableConfig {
 pub struct WalkerConfig {
     /// How many walks may be under way at once: 1 to 64.
     pub walkers: u32,
+    /// How many instructions the core has under way: walks of more than so many are never at once.
+    /// 1 to 65536.
+    pub window_instructions: u32,
     /// Cycles that a walk takes beside its reads: those of the trap and the handler where software
     /// walks.
     pub overhead_cycles: u32,

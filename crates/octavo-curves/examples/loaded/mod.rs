@@ -9,7 +9,7 @@ use octavo_curves::Stream;
 use octavo_trace::formats::{OpenOptions, open};
 use octavo_trace::source::{Batch, Step};
 use octavo_trace::{Decoder, Observer, StreamEnd, StreamIdentity, WordConsumer};
-use octavo_types::{Consumer, Event, ItemKind, PageSize, Segment, VirtAddr};
+use octavo_types::{Consumer, Event, ItemKind, Segment, VirtAddr};
 
 /// The streams by name.
 pub const STREAMS: [(&str, Stream); 3] =
@@ -29,13 +29,14 @@ pub fn thread_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The base pages of each reference of `stream` that an execution makes, its first and last: a
-/// modify makes two references.
+/// The first and the last page, or line, of 2^`log2` bytes of each reference of `stream` that an
+/// execution makes: a modify makes two references.
 #[inline(always)]
 pub fn each_reference(
     stream: Stream,
     segment: &Segment,
     addresses: &[VirtAddr],
+    log2: u8,
     mut reference: impl FnMut(u64, u64),
 ) {
     let mut data = addresses.iter();
@@ -48,7 +49,7 @@ pub fn each_reference(
             continue;
         }
         let last = addr.wrapping_add(u64::from(item.size_bytes) - 1);
-        let (first, last) = (addr.page(PageSize::BASE).raw(), last.page(PageSize::BASE).raw());
+        let (first, last) = (addr.raw() >> log2, last.raw() >> log2);
         reference(first, last);
         if item.kind == ItemKind::Modify {
             reference(first, last);

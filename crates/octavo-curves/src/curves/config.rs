@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 
 use octavo_types::Instructions;
 
+use crate::caches::LineSize;
 use crate::classes::ClassesConfig;
 use crate::page_sample::PageSample;
 use crate::sets::{MAX_SETS_LOG2, SetIndex};
@@ -26,6 +27,8 @@ pub struct CurvesConfig {
     pub set_indexes: Vec<SetIndex>,
     /// The most sets that those have, as a logarithm.
     pub max_sets_log2: u8,
+    /// The sizes of the lines of all caches that are asked for; none where it is empty.
+    pub line_sizes: Vec<LineSize>,
     /// The windows of the working sets.
     pub windows_refs: Vec<u64>,
     /// Pairs of page sizes, both among `sizes`.
@@ -75,6 +78,7 @@ impl CurvesConfig {
             max_entries: 0,
             set_indexes: Vec::new(),
             max_sets_log2: MAX_SETS_LOG2,
+            line_sizes: Vec::new(),
             windows_refs: Vec::new(),
             two_sizes: Vec::new(),
             classes: None,

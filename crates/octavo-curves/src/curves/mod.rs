@@ -121,8 +121,7 @@ impl Consumer for Curves {
         self.cores.execute(segment.instructions());
         self.images.running.counts.execution(segment, addresses);
         for stream in &mut self.streams {
-            stream.splitter().segment(segment, addresses, &mut self.rows);
-            if stream.splitter().is_full() {
+            if stream.segment(segment, addresses, &mut self.rows) {
                 let space = &mut self.images.running.memory.space;
                 stream.hand_on(&mut self.emptied, &self.rows, space);
             }
@@ -187,7 +186,7 @@ impl TurnConsumer for Curves {
         {
             stream.put_classes(classes);
         }
-        self.streams.iter_mut().for_each(|stream| stream.splitter().forget());
+        self.streams.iter_mut().for_each(Analysed::forget);
     }
 
     fn process_ended(&mut self, identity: &StreamIdentity, _: &StreamEnd) -> Counts {

@@ -1,5 +1,6 @@
 //! What curves have had.
 
+use crate::caches::CacheCurves;
 use crate::classes::MissClasses;
 use crate::page_sample::SampledSize;
 use crate::sets::SetCurves;
@@ -19,6 +20,8 @@ pub struct StreamCurves {
     pub stack: Vec<StackCurve>,
     /// Set-associative ones, by index and page size; those of all cores added up.
     pub sets: Vec<SetCurves>,
+    /// Caches, by the size of their lines; those of all cores added up.
+    pub caches: Vec<CacheCurves>,
     /// Working sets, by page size and window.
     pub working_sets: Vec<WorkingSet>,
     /// Pairs of page sizes; the TLBs of all cores added up.
@@ -45,6 +48,8 @@ pub struct CoreCurves {
     pub stack: Vec<StackCurve>,
     /// Set-associative ones, by index and page size.
     pub sets: Vec<SetCurves>,
+    /// Caches, by the size of their lines.
+    pub caches: Vec<CacheCurves>,
     /// Pairs of page sizes: the policy is the process's.
     pub two_sizes: Vec<TwoSizesTlbs>,
     /// Why one TLB misses, and where.
@@ -70,6 +75,19 @@ pub fn add_sets(sum: &mut Vec<SetCurves>, other: &[SetCurves]) {
         return;
     }
     for (sum, other) in sum.iter_mut().zip(other) {
+        add_counts(sum.misses.as_flattened_mut(), other.misses.as_flattened());
+    }
+}
+
+/// The same of caches; what is not told of one core is not told of all.
+pub fn add_caches(sum: &mut Vec<CacheCurves>, other: &[CacheCurves]) {
+    if sum.is_empty() {
+        *sum = other.to_vec();
+        return;
+    }
+    for (sum, other) in sum.iter_mut().zip(other) {
+        sum.lookups += other.lookups;
+        sum.misses.truncate(other.misses.len());
         add_counts(sum.misses.as_flattened_mut(), other.misses.as_flattened());
     }
 }

@@ -1,12 +1,14 @@
 //! One stream with all that is found out about it.
 
 use octavo_trace::AddressSpace;
+use octavo_types::{Segment, VirtAddr};
 use rayon::prelude::*;
 
 use super::cores::Core;
 use super::images::Memory;
-use super::result::{CoreCurves, StreamCurves, add_sets, add_stack};
+use super::result::{CoreCurves, StreamCurves, add_caches, add_sets, add_stack};
 use super::{CurvesConfig, Threads};
+use crate::caches::{CacheSets, LineBatch, LineSplitter};
 use crate::classes::{Classes, PlaceCounts};
 use crate::page_sample::SampledPages;
 use crate::sets::Sets;
@@ -19,6 +21,9 @@ use octavo_trace::Stream;
 /// A stream.
 pub struct Analysed {
     splitter: Splitter,
+    /// Makes lines, if caches are asked for; and a batch of them that is done with.
+    lines: Option<LineSplitter>,
+    emptied_lines: LineBatch,
     /// By core: the first one where all threads share its TLBs.
     tlbs: Vec<Tlbs>,
     /// The core that runs, and the references before it did.
@@ -34,6 +39,8 @@ pub struct Analysed {
 struct Tlbs {
     stack: Option<Stack>,
     sets: Vec<Sets>,
+    /// And its caches, by the size of their lines.
+    caches: Vec<CacheSets>,
     classes: Option<Classes>,
     /// The references that looked them up.
     refs: u64,
@@ -49,6 +56,7 @@ impl Tlbs {
             stack: (config.max_entries > 0 && config.sample.is_none())
                 .then(|| Stack::new(sizes.clone(), config.max_entries, *instructions)),
             sets: sets.collect(),
+            caches: config.line_sizes.iter().map(|of| CacheSets::new(*of, *instructions)).collect(),
             classes: config.classes.map(Classes::new),
             refs: 0,
         }
@@ -57,6 +65,7 @@ impl Tlbs {
     fn flush(&mut self, refs: u64) {
         self.stack.iter_mut().for_each(|kernel| kernel.flush(refs));
         self.sets.iter_mut().for_each(|kernel| kernel.flush(refs));
+        self.caches.iter_mut().for_each(CacheSets::flush);
         self.classes.iter_mut().for_each(Classes::flush);
     }
 }
@@ -71,6 +80,8 @@ impl Analysed {
                 Some(_) => Splitter::new(stream).with_origins(),
                 None => Splitter::new(stream),
             },
+            lines: LineSplitter::new(stream, &config.line_sizes),
+            emptied_lines: LineBatch::default(),
             tlbs: vec![Tlbs::new(config)],
             running: 0,
             since_refs: 0,
@@ -83,10 +94,22 @@ impl Analysed {
         }
     }
 
-    /// What it takes its references from; full batches are to be [handed on](Analysed::hand_on).
+    /// Takes an execution of a segment in, and says whether it is time to
+    /// [hand on](Analysed::hand_on).
     #[inline(always)]
-    pub fn splitter(&mut self) -> &mut Splitter {
-        &mut self.splitter
+    pub fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr], rows: &mut Rows) -> bool {
+        self.splitter.segment(segment, addresses, rows);
+        let has_lines = self.lines.as_mut().is_some_and(|lines| {
+            lines.segment(segment, addresses, rows);
+            lines.is_full()
+        });
+        has_lines || self.splitter.is_full()
+    }
+
+    /// Whatever is referenced next is looked up, also where it was referenced last.
+    pub fn forget(&mut self) {
+        self.splitter.forget();
+        self.lines.iter_mut().for_each(LineSplitter::forget);
     }
 
     /// Hands on what the stream has had so far.
@@ -100,6 +123,14 @@ impl Analysed {
         kernels.extend(self.two_sizes.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
         kernels.extend(tlbs.sets.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
         kernels.into_par_iter().for_each(|kernel| kernel.take(&batch, rows));
+        if let Some(lines) = &mut self.lines {
+            let batch = lines.take(std::mem::take(&mut self.emptied_lines));
+            tlbs.caches
+                .par_iter_mut()
+                .enumerate()
+                .for_each(|(place, caches)| caches.take(&batch, lines.smallest(), place, rows));
+            self.emptied_lines = batch;
+        }
         if let Some(classes) = &mut tlbs.classes {
             classes.take(&batch, rows, |page| space.region_of(page));
         }
@@ -113,7 +144,7 @@ impl Analysed {
         self.two_sizes.iter_mut().for_each(|kernel| kernel.flush(refs));
         self.working_sets.iter_mut().for_each(|kernel| kernel.flush(refs));
         self.sampled.iter_mut().for_each(|kernel| kernel.flush(refs));
-        self.splitter.forget();
+        self.forget();
     }
 
     /// Empties the TLBs of another core, when all is handed on.
@@ -121,7 +152,7 @@ impl Analysed {
         let refs = self.splitter.refs();
         self.tlbs[core].flush(refs);
         self.two_sizes.iter_mut().for_each(|kernel| kernel.flush_core(core, refs));
-        self.splitter.forget();
+        self.forget();
     }
 
     /// From here on core number `core` runs, when all is handed on.
@@ -133,7 +164,7 @@ impl Analysed {
             self.tlbs.push(Tlbs::new(config));
         }
         self.two_sizes.iter_mut().for_each(|kernel| kernel.run_on(core, refs));
-        self.splitter.forget();
+        self.forget();
     }
 
     /// Takes out what was counted of one process image's misses; all is handed on.
@@ -165,6 +196,7 @@ impl Analysed {
             references: refs,
             stack: Vec::new(),
             sets: Vec::new(),
+            caches: Vec::new(),
             working_sets: self.working_sets.as_ref().map_or_else(Vec::new, WorkingSets::results),
             two_sizes: self.two_sizes.iter().map(TwoSizes::result).collect(),
             classes: Vec::new(),
@@ -176,7 +208,9 @@ impl Analysed {
             let stack = tlbs.stack.as_ref().map_or_else(Vec::new, Stack::curves);
             let sets: Vec<_> = tlbs.sets.iter().map(Sets::curves).collect();
             add_stack(&mut found.stack, &stack);
+            let caches: Vec<_> = tlbs.caches.iter().map(CacheSets::curves).collect();
             add_sets(&mut found.sets, &sets);
+            add_caches(&mut found.caches, &caches);
             let places = tlbs.classes.as_mut().map(Classes::take_counts);
             let classes = places.and_then(|places| memory.classes(config, &places));
             found.classes.extend(classes.clone());
@@ -187,6 +221,7 @@ impl Analysed {
                     references: tlbs.refs,
                     stack,
                     sets,
+                    caches,
                     two_sizes: on_cores.iter().map(|of| of[number].clone()).collect(),
                     classes,
                 });

@@ -9,12 +9,12 @@
 mod front;
 mod holes;
 mod index;
-mod lanes;
+pub(crate) mod lanes;
 mod lists;
 mod misses;
 mod nested;
 mod pages;
-mod run;
+pub(crate) mod run;
 mod scattered;
 mod single;
 #[cfg(test)]

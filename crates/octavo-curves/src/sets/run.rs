@@ -7,14 +7,14 @@ use super::lanes::{Avx2, Avx512};
 use super::lanes::{Machine, Portable};
 
 /// Something that any machine can do; to be inlined.
-pub(super) trait Work {
+pub(crate) trait Work {
     /// Does it.
     fn on<M: Machine>(self, machine: M);
 }
 
 /// Does `work` with some instructions.
 #[inline(always)]
-pub(super) fn run(instructions: Instructions, work: impl Work) {
+pub(crate) fn run(instructions: Instructions, work: impl Work) {
     match instructions.set() {
         InstructionSet::Portable => work.on(Portable),
         // SAFETY: the processor has them: nobody could hold them otherwise.

@@ -50,6 +50,7 @@ macro_rules! each {
             Lines::Four($rows) if $rows.fits($line) => $in_rows,
             Lines::Eight($rows) if $rows.fits($line) => $in_rows,
             Lines::Sixteen($rows) if $rows.fits($line) => $in_rows,
+            Lines::Sets($sets) => $in_sets,
             _ => {
                 let $sets = $level.sets();
                 $in_sets

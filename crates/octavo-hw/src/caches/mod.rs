@@ -31,6 +31,9 @@ pub use level::CacheCounters;
 pub use private::{PrivateCaches, PrivateCounters};
 pub use shared::{MemoryCounters, SharedCache};
 
+/// Which caches of a pair: 0 for those of instructions, 1 for those of data.
+pub type SideNumber = usize;
+
 /// Where a line was found.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ServedBy {
@@ -82,7 +85,7 @@ impl Caches {
 
     /// As [`PrivateCaches::missed`].
     #[inline(always)]
-    pub fn missed(&mut self, side: usize, line: u64, is_write: bool) -> Served {
+    pub fn missed(&mut self, side: SideNumber, line: u64, is_write: bool) -> Served {
         self.private.missed(&mut self.shared, side, line, is_write)
     }
 

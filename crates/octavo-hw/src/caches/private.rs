@@ -5,10 +5,10 @@ use octavo_types::Instructions;
 use super::config::{CacheError, PrivateConfig, PteEntry};
 use super::level::{CacheCounters, Level};
 use super::shared::SharedCache;
-use super::{Served, ServedBy};
+use super::{Served, ServedBy, SideNumber};
 
-const L1I: usize = 0;
-const L1D: usize = 1;
+const L1I: SideNumber = 0;
+const L1D: SideNumber = 1;
 
 /// What the caches of a core counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -57,22 +57,19 @@ impl PrivateCaches {
     /// An instruction is fetched.
     #[inline(always)]
     pub fn fetch(&mut self, shared: &mut SharedCache, line: u64) -> Served {
-        if self.l1[L1I].access(line, false) {
-            return Served { by: ServedBy::L1, latency_cycles: self.l1[L1I].latency_cycles };
-        }
-        missed(&mut self.l1[L1I], &mut self.l2, shared, line, false)
+        self.first(shared, L1I, line, false)
     }
 
     /// Data are loaded.
     #[inline(always)]
     pub fn load(&mut self, shared: &mut SharedCache, line: u64) -> Served {
-        self.data(shared, line, false)
+        self.first(shared, L1D, line, false)
     }
 
     /// Data are stored. (What loads and stores is two accesses.)
     #[inline(always)]
     pub fn store(&mut self, shared: &mut SharedCache, line: u64) -> Served {
-        self.data(shared, line, true)
+        self.first(shared, L1D, line, true)
     }
 
     /// A page walk reads an entry of a page table, where [`PrivateConfig::pte_entry`] says.
@@ -90,7 +87,7 @@ impl PrivateCaches {
     /// An access to the first level of a side, and so many that repeat it: whether the first one hit.
     /// If it did not, [`Caches::missed`](super::Caches::missed) has to be told.
     #[inline(always)]
-    pub fn hits(&mut self, side: usize, line: u64, is_write: bool, repeats: u32) -> bool {
+    pub fn hits(&mut self, side: SideNumber, line: u64, is_write: bool, repeats: u32) -> bool {
         self.l1[side].hits(line, is_write, repeats)
     }
 
@@ -98,25 +95,13 @@ impl PrivateCaches {
     pub fn missed(
         &mut self,
         shared: &mut SharedCache,
-        side: usize,
+        side: SideNumber,
         line: u64,
         is_write: bool,
     ) -> Served {
         let first = &mut self.l1[side];
         first.counters.misses += 1;
         missed(first, &mut self.l2, shared, line, is_write)
-    }
-
-    /// The line that was fetched last is fetched again, so many times.
-    #[inline(always)]
-    pub fn repeat_fetch(&mut self, times: u32) {
-        self.l1[L1I].counters.hits += u64::from(times);
-    }
-
-    /// The data line that was used last is used again, so many times.
-    #[inline(always)]
-    pub fn repeat_data(&mut self, times: u32) {
-        self.l1[L1D].counters.hits += u64::from(times);
     }
 
     /// What they counted.
@@ -132,18 +117,25 @@ impl PrivateCaches {
         }
     }
 
+    /// An access to the first level of a side, and to what is behind it where that has missed.
     #[inline(always)]
-    fn data(&mut self, shared: &mut SharedCache, line: u64, is_write: bool) -> Served {
-        if self.l1[L1D].access(line, is_write) {
-            return Served { by: ServedBy::L1, latency_cycles: self.l1[L1D].latency_cycles };
+    fn first(
+        &mut self,
+        shared: &mut SharedCache,
+        side: SideNumber,
+        line: u64,
+        is_write: bool,
+    ) -> Served {
+        if self.hits(side, line, is_write, 0) {
+            return Served { by: ServedBy::L1, latency_cycles: self.l1[side].latency_cycles };
         }
-        missed(&mut self.l1[L1D], &mut self.l2, shared, line, is_write)
+        self.missed(shared, side, line, is_write)
     }
 
     #[inline(always)]
     fn pte(&mut self, shared: &mut SharedCache, line: u64, is_write: bool) -> Served {
         match self.pte_entry {
-            PteEntry::L1d => self.data(shared, line, is_write),
+            PteEntry::L1d => self.first(shared, L1D, line, is_write),
             PteEntry::L2 => second(&mut self.l2, shared, line, is_write),
         }
     }

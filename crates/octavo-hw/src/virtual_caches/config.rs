@@ -30,12 +30,4 @@ pub enum VirtualCacheError {
         /// The bytes of a line of the first level.
         l1_bytes: u64,
     },
-    /// Lines that are larger than a page.
-    #[error("{cache}.line_bytes = {bytes}: give at most 4096: a line lies in one page")]
-    LargeLines {
-        /// `l2i` or `l2d`.
-        cache: &'static str,
-        /// As asked for.
-        bytes: u64,
-    },
 }

@@ -30,14 +30,11 @@ mod side;
 
 use octavo_types::{FrameNumber, Instructions};
 
-use crate::caches::CacheCounters;
+use crate::caches::{CacheCounters, SideNumber};
 pub use addr::GlobalAddr;
 pub use config::{VirtualCacheConfig, VirtualCacheError};
 pub use line::Line;
 use side::Side;
-
-/// Which caches: 0 for those of instructions, 1 for those of data.
-pub type SideNumber = usize;
 
 /// What the first level says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

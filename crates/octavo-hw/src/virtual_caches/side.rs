@@ -36,9 +36,6 @@ impl Side {
         if bytes < l1_bytes {
             return Err(VirtualCacheError::SmallLines { cache, bytes, l1_bytes });
         }
-        if bytes > 4096 {
-            return Err(VirtualCacheError::LargeLines { cache, bytes });
-        }
         Ok(side)
     }
 

@@ -4,7 +4,7 @@ use octavo_config::{HostConfig, MachineConfig, MemoryConfig};
 use octavo_os::frames::fragmentation::Fragmentation;
 use octavo_os::frames::{MemoryShape, Order};
 use octavo_os::page_table::Format;
-use octavo_os::policy::OsConfig;
+use octavo_os::policy::{OsConfig, Setting};
 use octavo_os::{Memory, Os};
 use octavo_types::PageSize;
 
@@ -24,6 +24,7 @@ pub fn env(
     let os = os(&config.memory, &setup.start, (sizes, format), system)?;
     let env = Env::new(config, os, setup.instructions)?.checked(setup.is_checked);
     let Some(host) = &config.host else { return Ok(env) };
+    check_merging(system)?;
     let of_host = |error| ConfigError::Host(Box::new(error));
     let host_os = host_os(host, setup, (sizes, format), system).map_err(of_host)?;
     env.in_guest(config, host, host_os, setup.instructions)
@@ -37,6 +38,7 @@ fn host_os(
 ) -> Result<Os, ConfigError> {
     let format = Format { levels: host.page_table.levels, ..format };
     let own = own_policy(host)?;
+    own.as_ref().map_or(Ok(()), check_merging)?;
     let start = setup.host_start.as_deref().unwrap_or(&Fragmentation::Empty);
     os(&host.memory, start, (sizes, format), own.as_ref().unwrap_or(system))
 }
@@ -55,6 +57,14 @@ fn os(
     // The same frames are free whatever the largest block is, and so for all designs.
     let frames = start.build(shape, memory.seed())?;
     Ok(system.build(Memory::new(frames, &sizes.list(), format)))
+}
+
+/// What has to be told of every store is not in a guest, nor a host.
+fn check_merging(system: &OsConfig) -> Result<(), ConfigError> {
+    match system.merges_pages() {
+        true => Err(ConfigError::NoMerging { given: system.same_pages.text() }),
+        false => Ok(()),
+    }
 }
 
 fn own_policy(host: &HostConfig) -> Result<Option<OsConfig>, ConfigError> {

@@ -84,7 +84,7 @@ impl Conventional {
         access: LineAccess,
         in_second: First,
     ) -> Option<Held> {
-        let held = self.walk(env, page, access)?.held;
+        let held = self.walk(env, page, access)?;
         let held = if self.coalesces { with_run(env, page, held) } else { held };
         self.fill_second(env.asid(), page, held, in_second);
         Some(held)

@@ -6,6 +6,7 @@ pub mod colt;
 mod conventional;
 mod direct_segment;
 mod granule;
+mod gtsm;
 mod perfect;
 mod perforated;
 mod rmm;
@@ -28,10 +29,11 @@ use crate::tlb::Coalescing;
 
 pub use conventional::Conventional;
 pub use direct_segment::DirectSegment;
+pub use gtsm::Gtsm;
 pub use perfect::{PerfectL1, PerfectL2};
 pub use perforated::{Perforated, Variant};
 pub use rmm::Rmm;
-pub use softvm::{Free, InCache, Physical, Softvm, Software, Tlb as SoftTlb};
+use softvm::{Physical, Softvm};
 pub use spec::{DesignSpec, SpecError};
 
 /// What translates.
@@ -66,6 +68,8 @@ pub enum Need {
     TailoredPages,
     /// Pages of 2 MiB with holes.
     PerforatedPages,
+    /// Pages of 2 MiB with gaps.
+    GappedPages,
     /// Ranges of pages that lie side by side in memory, known from when they are mapped.
     Ranges,
 }
@@ -114,6 +118,7 @@ pub const HARDWARE: &[Hardware] = &[
     Hardware { name: "perforated", about: "a second-level TLB that holds pages of 2 MiB with holes, and hole bitmaps where a filter does not answer", sizes: Sizes::X86, needs: Some(Need::PerforatedPages), is_bound: false, make: |config, setup, os| make_perforated(config, setup, os, Variant::Filtered) },
     Hardware { name: "perforated_on_demand", about: "the same without a filter", sizes: Sizes::X86, needs: Some(Need::PerforatedPages), is_bound: false, make: |config, setup, os| make_perforated(config, setup, os, Variant::OnDemand) },
     Hardware { name: "perforated_all", about: "the same, and all of a page's bitmap is filled at once", sizes: Sizes::X86, needs: Some(Need::PerforatedPages), is_bound: false, make: |config, setup, os| make_perforated(config, setup, os, Variant::AllAtOnce) },
+    Hardware { name: "gtsm", about: "a second-level TLB that holds pages of 2 MiB made of sub-blocks of 64 KiB, and bitmaps that say of which", sizes: Sizes::X86, needs: Some(Need::GappedPages), is_bound: false, make: make_gtsm },
     Hardware { name: "softvm", about: "virtual caches, and a handler in software behind them", sizes: Sizes::X86, needs: None, is_bound: false, make: make_softvm },
     Hardware { name: "spur", about: "virtual caches, and a state machine behind them that looks for page-table entries in them", sizes: Sizes::X86, needs: None, is_bound: false, make: make_spur },
     Hardware { name: "mips_virtual", about: "virtual caches, and a TLB beside them that software refills", sizes: Sizes::X86, needs: None, is_bound: false, make: make_mips_virtual },
@@ -143,6 +148,7 @@ pub const DESIGNS: &[Known] = &[
     Known { name: "perforated", hardware: "perforated", policy: "perforated", about: "perforated pages: 2 MiB with holes of 4 KiB that lie elsewhere" },
     Known { name: "perforated_on_demand", hardware: "perforated_on_demand", policy: "perforated", about: "the same without a filter of hole bitmaps" },
     Known { name: "perforated_all", hardware: "perforated_all", policy: "perforated", about: "the same, and all of a page's hole bitmap comes at once" },
+    Known { name: "gtsm", hardware: "gtsm", policy: "gtsm", about: "Gap-Tolerant Sequential Mapping: pages of 2 MiB made of 32 of 64 sub-blocks" },
     Known { name: "softvm", hardware: "softvm", policy: "base", about: "no TLB: virtual caches, and translation in software of what misses them" },
     Known { name: "spur", hardware: "spur", policy: "base", about: "the same caches, and translation in hardware of what misses them: SPUR's" },
     Known { name: "mips_virtual", hardware: "mips_virtual", policy: "base", about: "the same caches, and a TLB of 64 entries that software refills" },
@@ -172,7 +178,8 @@ impl Hardware {
 
     /// Whether it translates for programs in a guest.
     pub fn knows_guests(&self) -> bool {
-        self.needs != Some(Need::PerforatedPages) && !softvm::HARDWARE.contains(&self.name)
+        !matches!(self.needs, Some(Need::PerforatedPages | Need::GappedPages))
+            && !softvm::HARDWARE.contains(&self.name)
     }
 
     /// A machine with it and an operating system, however well the two fit. A host has to fit both.
@@ -248,8 +255,16 @@ fn make_perforated(config: &MachineConfig, setup: &Setup, os: &OsConfig, variant
     })
 }
 
+fn make_gtsm(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+    let config = gtsm::machine(config);
+    let format = Format { has_gapped: true, ..Format::default() };
+    machine_with(&config, setup, (Sizes::X86, format), os, || {
+        Gtsm::new(&config.tlb, &config.gtsm, setup.instructions)
+    })
+}
+
 fn make_unfragmented(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
-    let setup = Setup { start: Arc::default(), ..setup.clone() };
+    let setup = Setup { start: Arc::default(), host_start: None, ..setup.clone() };
     make_conventional(config, &setup, os)
 }
 

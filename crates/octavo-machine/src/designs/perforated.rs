@@ -27,10 +27,8 @@ use crate::counters::{Counters, Lookups};
 use crate::design::{Design, forgetting};
 use crate::env::{Answer, Env};
 use crate::front::{Kind, LineAccess};
-use crate::tlb::{Coalescing, Content, First, FirstTlb, Held, Tlb};
+use crate::tlb::{Coalescing, Content, First, FirstTlb, Held, Tlb, WORD_PAGES};
 
-/// Base pages whose bits an entry holds.
-const WORD_PAGES: u64 = 32;
 /// Base pages of a perforated page.
 const PAGES: u64 = 512;
 /// All base pages of an address space.
@@ -81,7 +79,7 @@ impl Perforated {
         let mut config = config.clone();
         let l2 = config.l2.as_mut().map(|l2| {
             l2.fill = Fill::All;
-            Tlb::new(l2, none, instructions)
+            Tlb::with_bitmaps(l2, instructions)
         });
         let l2 = l2.transpose().map_err(|error| ConfigError::Tlb { level: "l2", error })?;
         Ok(Perforated {
@@ -133,7 +131,7 @@ impl Perforated {
         in_second: First,
     ) -> Option<Held> {
         loop {
-            let held = self.walk(env, page, access)?.held;
+            let held = self.walk(env, page, access)?;
             let asid = env.asid();
             if !held.is_perforated() {
                 if let Some(l2) = &mut self.l2 {
@@ -291,9 +289,7 @@ impl Design for Perforated {
             ("entries_larger", larger),
         ];
         for (kind, entries) in kinds {
-            // Of all cores.
-            let others = counters.get("tlb.l2.content", kind).unwrap_or(0);
-            counters.level("tlb.l2.content", kind, others + entries);
+            counters.add_level("tlb.l2.content", kind, entries);
         }
     }
 }

@@ -113,7 +113,7 @@ impl Rmm {
         access: LineAccess,
         in_second: First,
     ) -> Option<Held> {
-        let held = self.walk(env, page, access)?.held;
+        let held = self.walk(env, page, access)?;
         let asid = env.asid();
         self.paged.fill_second(asid, page, held, in_second);
         if let Some((ranges, of_host)) = env.ranges() {

@@ -3,15 +3,15 @@
 //! it alone has, as in `softvm:softvm.l1.bytes=16KiB`.
 
 use octavo_os::policy::{OsConfig, PolicyConfig, PolicyError, SettingError};
-use octavo_types::spelling::{nearest, quoted};
+use octavo_types::spelling::{hint, quoted};
 
 use super::{DESIGNS, HARDWARE, Hardware, Need};
 use crate::config::ConfigError;
 use octavo_config::MachineConfig;
 
-/// What keys of a machine begin with that a design may have for itself: nothing else but the design asks
+/// What keys of a machine begin with that a design may have for itself: nothing else but such designs ask
 /// for them.
-const OWN: &str = "softvm.";
+const OWN: [&str; 2] = ["softvm.", "gtsm."];
 
 /// A design that was asked for, whose parts fit.
 #[derive(Clone)]
@@ -50,8 +50,8 @@ pub enum SpecError {
     },
     /// A setting of the machine that all designs share.
     #[error(
-        "{design}: `{setting}`: all designs have the same machine, but for what begins with `softvm.`: \
-         give it by --set"
+        "{design}: `{setting}`: all designs have the same machine, but for what begins with `softvm.` \
+         or `gtsm.`: give it by --set"
     )]
     Shared {
         /// As asked for.
@@ -103,6 +103,7 @@ impl Need {
         match self {
             Need::TailoredPages => matches!(policy, PolicyConfig::Tps(_)),
             Need::PerforatedPages => matches!(policy, PolicyConfig::Perforated(_)),
+            Need::GappedPages => matches!(policy, PolicyConfig::Gtsm(_)),
             Need::Ranges => matches!(policy, PolicyConfig::Eager(_)),
         }
     }
@@ -111,6 +112,7 @@ impl Need {
         match self {
             Need::TailoredPages => "pages of all sizes",
             Need::PerforatedPages => "pages of 2 MiB with holes",
+            Need::GappedPages => "pages of 2 MiB with gaps",
             Need::Ranges => "ranges that are backed when they are mapped",
         }
     }
@@ -119,6 +121,7 @@ impl Need {
         match self {
             Need::TailoredPages => "the policy tps",
             Need::PerforatedPages => "the policy perforated",
+            Need::GappedPages => "the policy gtsm",
             Need::Ranges => "the policy eager",
         }
     }
@@ -162,7 +165,9 @@ impl DesignSpec {
         let mut of_policy = Vec::new();
         for setting in settings {
             match setting.split_once('=') {
-                Some((key, _)) if key.starts_with(OWN) => own.push(setting.to_owned()),
+                Some((key, _)) if OWN.iter().any(|own| key.starts_with(own)) => {
+                    own.push(setting.to_owned())
+                }
                 Some((key, _)) if key.contains('.') => {
                     let (design, setting) = (quoted(name), quoted(setting));
                     return Err(SpecError::Shared { design, setting });
@@ -233,12 +238,11 @@ impl std::fmt::Debug for DesignSpec {
 }
 
 fn unknown(what: &'static str, name: &str, allowed: &[&str]) -> SpecError {
-    let meant = nearest(name, allowed);
     SpecError::Unknown {
         what,
         name: quoted(name),
         allowed: allowed.join(", "),
-        meant: meant.map_or(String::new(), |nearest| format!("; did you mean `{nearest}`?")),
+        meant: hint(name, allowed),
     }
 }
 
@@ -286,7 +290,7 @@ mod tests {
         assert_eq!(
             sentence("softvm:cache.line_bytes=32"),
             "softvm:cache.line_bytes=32: `cache.line_bytes=32`: all designs have the same machine, but \
-             for what begins with `softvm.`: give it by --set"
+             for what begins with `softvm.` or `gtsm.`: give it by --set"
         );
         assert_eq!(sentence("tps:span"), "tps:span: `span`: give KEY=VALUE");
         assert_eq!(

@@ -2,12 +2,14 @@
 //! data caches.
 
 mod check;
+mod gapped;
 mod nested;
+mod overlap;
 mod perforated;
 mod tell;
 mod walk;
 
-use octavo_config::{AddressSpaces, HostConfig, MachineConfig};
+use octavo_config::{AddressSpaces, HostConfig, MachineConfig, WalkerConfig};
 use octavo_hw::{Asid, Caches, PrivateCaches, SharedCache, WalkCaches};
 use octavo_os::frames::OutOfMemory;
 use octavo_os::{Os, ProcessId, Stale};
@@ -17,8 +19,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::config::{self, ConfigError};
 use crate::front::{LineAccess, Lines};
 use nested::Host;
-pub use perforated::Answer;
-pub use walk::Walked;
+use overlap::Overlap;
+pub(crate) use perforated::Answer;
 use walk::WalkerCounters;
 
 /// What a machine has beside its design: one for each design that is simulated.
@@ -44,6 +46,8 @@ pub struct Env {
     /// Why the machine cannot go on.
     stopped: Option<String>,
     walker: WalkerCounters,
+    /// By core.
+    overlaps: Vec<Overlap>,
     cycles: Cycles,
     l1_latency_cycles: [u32; 2],
     /// What a walk costs beside its reads.
@@ -52,6 +56,8 @@ pub struct Env {
     /// Where programs run in a guest.
     host: Option<Box<Host>>,
     is_checked: bool,
+    /// Whether the operating system has to be told of every store.
+    follows_stores: bool,
     /// Whether TLBs may hold halves of translations.
     keeps_halves: bool,
 }
@@ -90,7 +96,10 @@ impl Env {
         };
         let mut cores =
             (0..config.core.count).map(|_| parts().map(Some)).collect::<Result<Vec<_>, _>>()?;
+        let WalkerConfig { walkers, window_instructions, .. } = config.walker;
+        let overlap = Overlap::new(walkers, window_instructions);
         let first = cores[0].take().expect("a machine has a core");
+        let follows_stores = os.memory().follows_stores();
         Ok(Env {
             os,
             caches: Caches { private: first.caches, shared },
@@ -107,11 +116,13 @@ impl Env {
             is_core_told: true,
             stopped: None,
             walker: WalkerCounters::default(),
+            overlaps: vec![overlap; config.core.count as usize],
             cycles: Cycles::default(),
             walk_overhead_cycles: config.walker.overhead_cycles,
             address_spaces: config.core.address_spaces,
             host: None,
             is_checked: false,
+            follows_stores,
             keeps_halves: false,
             l1_latency_cycles: [private.l1i.latency_cycles, private.l1d.latency_cycles],
         })
@@ -122,10 +133,24 @@ impl Env {
         Env { is_checked, ..self }
     }
 
-    /// Whether it is.
+    /// Whether somebody wants to know of every access.
+    #[inline(always)]
+    pub(crate) fn is_watched(&self) -> bool {
+        self.is_checked | self.follows_stores
+    }
+
+    /// Whether each translation is compared with what the page table says.
     #[inline(always)]
     pub(crate) fn is_checked(&self) -> bool {
         self.is_checked
+    }
+
+    /// The line of an access lies in `frame`: the operating system is told of a store, if it follows those.
+    #[inline(always)]
+    pub(crate) fn note_store(&mut self, access: LineAccess, frame: FrameNumber) {
+        if self.follows_stores && access.is_store() {
+            self.os.memory_mut().note_stored(frame);
+        }
     }
 
     /// The same; programs run in a guest of such a host, whose operating system is `os`. The one that
@@ -161,11 +186,6 @@ impl Env {
         self.process
     }
 
-    /// Why the machine cannot go on, if it cannot.
-    pub fn stopped(&self) -> Option<&str> {
-        self.stopped.as_deref()
-    }
-
     /// A second-level TLB has served a reference.
     #[inline(always)]
     pub fn add_tlb_cycles(&mut self, latency_cycles: u32) {
@@ -194,15 +214,17 @@ impl Env {
             u64::from(served.latency_cycles - self.l1_latency_cycles[side]);
     }
 
-    /// The machine cannot go on, for this reason.
-    pub(crate) fn stop(&mut self, why: String) {
-        self.stopped = Some(why);
-    }
-
     /// The base page of an access.
     #[inline(always)]
     pub fn page(&self, access: LineAccess) -> PageNumber {
         self.lines.page(access.line())
+    }
+
+    /// A walk is over.
+    fn add_walk_cycles(&mut self, latency_cycles: u32) {
+        self.cycles.walks += u64::from(latency_cycles);
+        let l1i = self.caches.private.counters().l1i;
+        self.overlaps[self.core].walk(l1i.hits + l1i.misses, latency_cycles);
     }
 
     /// How many walks there were.

@@ -15,7 +15,7 @@ const SHADOW: u64 = 1 << 60;
 
 /// What became of a base page of a perforated page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// It may be used as asked.
     Page(Held),
     /// It faulted, which has been served: the walk begins anew.
@@ -32,8 +32,13 @@ impl Env {
     /// data caches.
     pub fn read_bitmap(&mut self, frame: FrameNumber) {
         let at = self.os.memory().frames.hole_bitmaps().line_of(frame);
+        self.read_beside_walk(at);
+    }
+
+    /// Reads what is no entry of a page table, but takes its way through the data caches.
+    pub(super) fn read_beside_walk(&mut self, at: PhysAddr) {
         let served = self.caches.read_pte(line_of(at, self.lines));
-        self.cycles.walks += u64::from(served.latency_cycles);
+        self.add_walk_cycles(served.latency_cycles);
     }
 
     /// The 32 bits of the bitmap around that of a frame, which have been read.
@@ -48,7 +53,7 @@ impl Env {
 
     /// A base page of a perforated page that is no hole is used, after a [walk](Env::walk) has found the
     /// page. None where memory has run out.
-    pub fn use_part(&mut self, page: PageNumber, kind: Kind) -> Option<Answer> {
+    pub(crate) fn use_part(&mut self, page: PageNumber, kind: Kind) -> Option<Answer> {
         let walk = self.table_walk(page);
         if self.perforated(page).is_some_and(|of| !of.is_hole)
             && let Some(Found { held, is_marked }) = self.found(&walk, page, kind)
@@ -63,7 +68,7 @@ impl Env {
     /// Walks to the page of a hole, through the entry in the shadow node. `is_under_way` says whether
     /// this goes on with a [walk](Env::walk) that has read the page's entry, and so knows the node; else it
     /// is a walk of its own, which does not read that entry. None where memory has run out.
-    pub fn walk_hole(
+    pub(crate) fn walk_hole(
         &mut self,
         page: PageNumber,
         kind: Kind,
@@ -92,7 +97,7 @@ impl Env {
             self.walk_caches.fill(self.asid, by_shadow, LEVEL, ());
         }
         latency_cycles += self.read_entry(last.at);
-        self.cycles.walks += u64::from(latency_cycles);
+        self.add_walk_cycles(latency_cycles);
         if perforated.is_hole
             && let Some(Found { held, is_marked }) = self.found(&walk, page, kind)
         {
@@ -107,7 +112,7 @@ impl Env {
         if is_marked {
             self.walker.marked += 1;
             let served = self.caches.write_pte(line_of(at, self.lines));
-            self.cycles.walks += u64::from(served.latency_cycles);
+            self.add_walk_cycles(served.latency_cycles);
         }
     }
 

@@ -7,10 +7,20 @@ use octavo_os::Os;
 use octavo_os::frames::Holder;
 use octavo_types::PageSize;
 
-use super::{Cycles, Env, Host, WalkerCounters};
+use super::{Cycles, Env, Host, Overlap, WalkerCounters};
 use crate::counters::{Counters, Lookups};
 
 impl Env {
+    /// Why the machine cannot go on, if it cannot.
+    pub fn stopped(&self) -> Option<&str> {
+        self.stopped.as_deref()
+    }
+
+    /// The machine cannot go on, for this reason.
+    pub(crate) fn stop(&mut self, why: String) {
+        self.stopped = Some(why);
+    }
+
     /// Adds what was counted.
     pub(crate) fn tell(&self, counters: &mut Counters) {
         self.tell_walker(counters);
@@ -18,6 +28,8 @@ impl Env {
         let Cycles { tlb_l2, tlb_nested, walks, beyond_l1: [fetches, data] } = self.cycles;
         counters.add("core", "cycles_tlb_l2", tlb_l2);
         counters.add("core", "cycles_walks", walks);
+        let overlapped: u64 = self.overlaps.iter().map(Overlap::cycles).sum();
+        counters.add("core", "cycles_walks_overlapped", overlapped);
         counters.add("core", "cycles_fetches", fetches);
         counters.add("core", "cycles_data", data);
         counters.add("os", "cores_interrupted", self.interrupted);
@@ -129,6 +141,9 @@ fn tell_os(component: &str, os: &Os, counters: &mut Counters) {
         fallbacks,
         compactions,
         frames_compacted,
+        pages_merged,
+        pages_unmerged,
+        gapped,
         perforations,
         punches,
         patches,
@@ -158,9 +173,13 @@ fn tell_os(component: &str, os: &Os, counters: &mut Counters) {
         ("hole_shootdowns", hole_shootdowns),
     ];
     // What only perforated pages have, only machines with them tell.
+    let has_gaps = memory.frames.chunk_bitmaps().are_there();
+    let of_same = [("pages_merged", pages_merged), ("pages_unmerged", pages_unmerged)];
+    let of_same = of_same.into_iter().filter(|_| memory.follows_stores());
+    let of_gaps = Some(("gapped", gapped)).filter(|_| has_gaps);
     let of_holes = of_holes.into_iter().filter(|_| memory.frames.hole_bitmaps().are_there());
 
-    for (name, value) in counts.into_iter().chain(of_holes) {
+    for (name, value) in counts.into_iter().chain(of_same).chain(of_gaps).chain(of_holes) {
         counters.add(component, name, value);
     }
     let bytes = |frames: u64| frames * PageSize::BASE.bytes();
@@ -171,6 +190,9 @@ fn tell_os(component: &str, os: &Os, counters: &mut Counters) {
     counters.level(component, "shadow_bytes", held(Holder::Shadow));
     let others = [true, false].map(|movable| held(Holder::Foreign { movable }));
     counters.level(component, "foreign_bytes", others.iter().sum());
+    if held(Holder::Faulty) > 0 {
+        counters.level(component, "faulty_bytes", held(Holder::Faulty));
+    }
     if memory.frames.hole_bitmaps().are_there() {
         counters.level(component, "bitmap_bytes", held(Holder::HoleBitmap));
         counters.level(
@@ -178,6 +200,15 @@ fn tell_os(component: &str, os: &Os, counters: &mut Counters) {
             "mapped",
             memory.perforated_pages(),
         );
+    }
+    if memory.follows_stores() {
+        let saved = memory.merged_pages().saturating_sub(1);
+        counters.level(component, "merged_bytes", bytes(saved));
+    }
+    if has_gaps {
+        counters.level(component, "bitmap_bytes", held(Holder::HoleBitmap));
+        let component = format!("{component}.pages.gapped");
+        counters.level(&component, "mapped", memory.gapped_pages());
     }
     counters.level(component, "free_bytes", bytes(memory.frames.free_frames()));
     let peak = bytes(memory.frames.peak_frames(Holder::Data));

@@ -31,15 +31,6 @@ impl WalkerCounters {
     }
 }
 
-/// What a walk found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Walked {
-    /// The page.
-    pub held: Held,
-    /// What it cost.
-    pub latency_cycles: u32,
-}
-
 /// A page that may be used as asked.
 pub(super) struct Found {
     pub held: Held,
@@ -58,7 +49,7 @@ impl Env {
     /// What has become [stale](Env::stale) by that is to be forgotten before the page is filled
     /// anywhere.
     #[inline(never)]
-    pub fn walk(&mut self, page: PageNumber, kind: Kind) -> Option<Walked> {
+    pub fn walk(&mut self, page: PageNumber, kind: Kind) -> Option<Held> {
         if self.host.is_some() {
             return self.walk_nested(page, kind);
         }
@@ -68,17 +59,16 @@ impl Env {
             let at = self.read(&walk, page, &mut latency_cycles);
             if walk.is_perforated {
                 let perforated = self.perforated(page).expect("the walk has found it");
-                self.cycles.walks += u64::from(latency_cycles);
-                let held = Held::perforated(&perforated, perforated.used.1);
-                return Some(Walked { held, latency_cycles });
+                self.add_walk_cycles(latency_cycles);
+                return Some(Held::perforated(&perforated, perforated.used.1));
             }
             if let Some(Found { held, is_marked }) = self.found(&walk, page, kind) {
                 if is_marked {
                     self.walker.marked += 1;
                     latency_cycles += self.caches.write_pte(line_of(at, self.lines)).latency_cycles;
                 }
-                self.cycles.walks += u64::from(latency_cycles);
-                return Some(Walked { held, latency_cycles });
+                self.add_walk_cycles(latency_cycles);
+                return Some(held);
             }
             self.walker.faulted += 1;
             self.fault(page, kind)?;

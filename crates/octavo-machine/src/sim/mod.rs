@@ -1,5 +1,6 @@
 //! The consumer of a stream that has machines of several designs side by side.
 
+mod players;
 mod process;
 mod schedule;
 
@@ -15,12 +16,12 @@ use octavo_trace::{
 use octavo_types::{
     AddrRange, Consumer, Event, Instructions, MapSource, Protection, Segment, VirtAddr,
 };
-use rayon::prelude::*;
 
 use crate::config::{self, ConfigError};
 use crate::designs::{DesignSpec, Setup};
 use crate::front::{Batch, Filter, Front, Image, ImageId, Mark};
 use crate::machine::{Played, Run};
+use players::Players;
 use process::{Placement, Process};
 use schedule::Schedule;
 
@@ -61,7 +62,7 @@ pub struct Sim {
     waiting: BTreeMap<u32, Process>,
     /// How many there have been.
     begun: u32,
-    machines: Vec<Box<dyn Run>>,
+    machines: Players,
     /// What they had, once all is over.
     played: Vec<Played>,
     /// What those had that are no more.
@@ -96,7 +97,7 @@ impl Sim {
             stream: None,
             waiting: BTreeMap::new(),
             begun: 0,
-            machines,
+            machines: Players::new(machines),
             played: Vec::new(),
             gone: Counts::default(),
             schedule: Schedule::new(config.warm_up_instructions, config.interval_instructions),
@@ -145,7 +146,7 @@ impl Sim {
 
     /// The same with these machines instead, which have seen nothing.
     pub fn with_machines(self, machines: Vec<Box<dyn Run>>) -> Self {
-        Sim { machines, ..self }
+        Sim { machines: Players::new(machines), ..self }
     }
 
     /// The designs.
@@ -153,9 +154,9 @@ impl Sim {
         &self.config.designs
     }
 
-    /// The machines, in the order of their designs.
+    /// The machines, in the order of their designs, once [all is played](Sim::finish).
     pub fn machines(&self) -> &[Box<dyn Run>] {
-        &self.machines
+        self.machines.home()
     }
 
     /// What the machines have, in the order of their designs, once all is over.
@@ -166,7 +167,7 @@ impl Sim {
     /// All is over, and the machines go: there may be hundreds of processes.
     fn close(&mut self) {
         self.finish();
-        self.played = self.machines.drain(..).map(|machine| machine.played()).collect();
+        self.played = self.machines.all().drain(..).map(|machine| machine.played()).collect();
         self.running.image = Image::new(self.config.machine.page_table.levels);
         self.emptied = Batch::default();
         self.front = config::front(&self.config.machine, Filter::Nothing);
@@ -178,13 +179,12 @@ impl Sim {
             self.mark();
         }
         self.hand_on();
+        self.machines.all();
     }
 
     fn hand_on(&mut self) {
         let batch = self.front.take(std::mem::take(&mut self.emptied));
-        self.machines.par_iter_mut().for_each(|machine| machine.take(&batch));
-        self.emptied = batch;
-        self.emptied.clear();
+        self.emptied = self.machines.play(batch);
     }
 
     #[cold]

@@ -1,5 +1,6 @@
 //! What a TLB holds of a page.
 
+mod gapped;
 mod perforated;
 
 use octavo_os::page_table::Leaf;

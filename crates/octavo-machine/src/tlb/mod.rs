@@ -19,7 +19,7 @@ use recent::Recent;
 
 pub use entry::{Held, Value};
 pub use first::{First, FirstTlb};
-pub use perforated::Content;
+pub(crate) use perforated::{Content, WORD_PAGES};
 pub use ranges::Ranges;
 
 /// Orders of page sizes, from 4 KiB up.

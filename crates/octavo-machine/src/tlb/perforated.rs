@@ -1,15 +1,21 @@
 //! A level whose entries hold perforated pages and their bitmaps, too (paper 004, Section IV-C): a
 //! perforated page where pages of 2 MiB are, 32 bits of a bitmap where base pages are.
 
-use octavo_hw::Asid;
+use octavo_config::{PageSizes, TlbLevel};
+use octavo_hw::{Asid, GeometryError};
 use octavo_os::vmas::Pages;
-use octavo_types::{PageNumber, PageSize};
+use octavo_types::{Instructions, PageNumber, PageSize};
 
-use super::{Tlb, array::Array};
+use super::{Coalescing, Tlb, array::Array};
+
+/// The order of what an entry has the bits of. In the keys of entries it says that they have bits.
+pub(super) const WORD_ORDER: u8 = 5;
+/// The base pages whose bits an entry has.
+pub(crate) const WORD_PAGES: u64 = 1 << WORD_ORDER;
 
 /// Entries of a level by what they hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Content {
+pub(crate) struct Content {
     /// Base pages, those of holes among them.
     pub base: u64,
     /// Pages of 2 MiB without holes.
@@ -23,6 +29,25 @@ pub struct Content {
 }
 
 impl Tlb {
+    /// An empty level that holds bitmaps, too. In its sets no page is of their order: it goes in by parts of
+    /// the next smaller size.
+    ///
+    /// # Errors
+    ///
+    /// Where an array's entries and ways do not fit.
+    pub fn with_bitmaps(
+        level: &TlbLevel,
+        instructions: Instructions,
+    ) -> Result<Self, GeometryError> {
+        let mut level = level.clone();
+        for array in level.arrays.values_mut() {
+            if let PageSizes::List(sizes) = &mut array.page_sizes {
+                sizes.retain(|size| size.base_shift() != WORD_ORDER);
+            }
+        }
+        Tlb::new(&level, Coalescing::default(), instructions)
+    }
+
     /// Whether it has a place for perforated pages.
     pub fn holds_perforated(&self) -> bool {
         let place = self.places[usize::from(PageSize::HUGE.base_shift())];
@@ -53,7 +78,7 @@ impl Tlb {
     }
 
     /// What its entries hold now.
-    pub fn content(&self) -> Content {
+    pub(crate) fn content(&self) -> Content {
         let mut content = Content::default();
         self.arrays.iter().for_each(|array| array.add_content(&mut content));
         content

@@ -1,12 +1,14 @@
 //! What the tests of machines share.
 #![allow(dead_code)] // Each test uses a part of it.
 
+pub mod bounds;
 pub mod naive;
 
 use octavo_config::{
     AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
-    HostConfig, MachineConfig, MemoryConfig, PageSizes, PageTableConfig, SoftvmConfig, TlbArray,
-    TlbConfig, TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache, WalkerConfig, Ways,
+    GtsmHardware, HostConfig, MachineConfig, MemoryConfig, PageSizes, PageTableConfig,
+    SoftvmConfig, TlbArray, TlbConfig, TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache,
+    WalkerConfig, Ways,
 };
 use octavo_hw::{PteEntry, Replacement};
 use octavo_machine::designs::DesignSpec;
@@ -62,7 +64,8 @@ pub fn tiny() -> MachineConfig {
             l2: Some(level(9, &[("main", 12, 3, &both)])),
         },
         walker: WalkerConfig {
-            walkers: 1,
+            walkers: 2,
+            window_instructions: 50,
             overhead_cycles: 0,
             pte_entry: PteEntry::L1d,
             caches: [("pde".to_owned(), walk_cache(2, 3)), ("pdpte".to_owned(), walk_cache(3, 2))]
@@ -82,6 +85,7 @@ pub fn tiny() -> MachineConfig {
             l2: virtual_cache(48, 2),
             ..SoftvmConfig::default()
         },
+        gtsm: GtsmHardware { walk_cache_entries: 4, bitmap_entries: 2 },
         host: None,
     }
 }
@@ -130,6 +134,12 @@ pub fn config(machine: MachineConfig, designs: &[&str]) -> SimConfig {
 
 /// Plays a stream and ends it.
 pub fn play(sim: &mut Sim, stream: &RandomStream) {
+    play_on(sim, stream);
+    sim.finish();
+}
+
+/// Plays a stream, behind which more may come.
+pub fn play_on(sim: &mut Sim, stream: &RandomStream) {
     for step in &stream.steps {
         match step {
             Step::Segment(number, addresses) => {
@@ -140,7 +150,6 @@ pub fn play(sim: &mut Sim, stream: &RandomStream) {
             Step::Event(event) => sim.event(event),
         }
     }
-    sim.finish();
 }
 
 /// accesses = hits + misses, and each level of caches is asked by the misses before it.
@@ -152,6 +161,8 @@ pub fn check_laws(counters: &Counters) -> Result<(), TestCaseError> {
             prop_assert_eq!(value, sum, "{}", component);
         }
     }
+    let (walks, overlapped) = (get("core", "cycles_walks"), get("core", "cycles_walks_overlapped"));
+    prop_assert!(overlapped <= walks && (overlapped > 0) == (walks > 0), "{overlapped} of {walks}");
     let l1_misses = get("cache.l1i", "misses") + get("cache.l1d", "misses");
     prop_assert_eq!(get("cache.l2", "accesses"), l1_misses);
     prop_assert_eq!(get("cache.llc", "accesses"), get("cache.l2", "misses"));

@@ -9,14 +9,12 @@
 use octavo_types::{FrameNumber, PhysAddr};
 use rustc_hash::FxHashMap;
 
-use super::ledger::Holder;
 use super::memory::Frames;
 use super::order::Order;
+use super::tables::FRAMES_OF_FRAME;
 
 /// Bits of a region: those of its base frames.
 const REGION: u64 = Order::HUGE.frames();
-/// Frames whose bits one frame holds.
-const FRAMES_OF_FRAME: u64 = 4096 * 8;
 
 /// The bits, and where they lie.
 #[derive(Clone, Debug, Default)]
@@ -61,29 +59,26 @@ impl HoleBitmaps {
         (0..32).map(bit).sum()
     }
 
-    /// A perforated page has a hole at a frame from now on. Whether that sets the bit.
-    pub(crate) fn add(&mut self, frame: FrameNumber) -> bool {
+    /// A perforated page has a hole at a frame from now on.
+    pub(crate) fn add(&mut self, frame: FrameNumber) {
         let holes = self.holes.entry(frame.raw() / REGION);
         let count = &mut holes.or_insert_with(|| Box::new([0; REGION as usize]))
             [(frame.raw() % REGION) as usize];
         *count += 1;
-        *count == 1
     }
 
-    /// A perforated page has no hole at a frame any more. Whether that clears the bit.
+    /// A perforated page has no hole at a frame any more.
     ///
     /// # Panics
     /// Where it had none.
-    pub(crate) fn remove(&mut self, frame: FrameNumber) -> bool {
+    pub(crate) fn remove(&mut self, frame: FrameNumber) {
         let region = frame.raw() / REGION;
         let holes = self.holes.get_mut(&region).expect("a region with holes");
         let count = &mut holes[(frame.raw() % REGION) as usize];
         *count = count.checked_sub(1).expect("a hole");
-        let is_clear = *count == 0;
-        if is_clear && holes.iter().all(|count| *count == 0) {
+        if *count == 0 && holes.iter().all(|count| *count == 0) {
             self.holes.remove(&region);
         }
-        is_clear
     }
 
     /// All holes, each as often as it is counted.
@@ -105,16 +100,8 @@ impl Frames {
         if self.holes.are_there() {
             return;
         }
-        let all = self.shape().frames();
-        let start = FrameNumber::new(all - all.div_ceil(FRAMES_OF_FRAME));
-        for frame in (start.raw()..all).map(FrameNumber::new) {
-            if self.holder(frame).is_some() {
-                self.change_holder(frame, Order::BASE, Holder::HoleBitmap);
-            } else {
-                self.allocate_at(frame, Order::BASE, Holder::HoleBitmap);
-            }
-        }
-        self.holes.start = Some(start);
+        let frames = self.shape().frames().div_ceil(FRAMES_OF_FRAME);
+        self.holes.start = Some(self.reserve_last(frames));
     }
 
     /// The bitmap of holes.
@@ -126,7 +113,7 @@ impl Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frames::MemoryShape;
+    use crate::frames::{Holder, MemoryShape};
 
     fn frame(raw: u64) -> FrameNumber {
         FrameNumber::new(raw)
@@ -152,10 +139,15 @@ mod tests {
     #[test]
     fn a_bit_is_set_as_long_as_anybody_has_a_hole_there() {
         let mut bitmaps = HoleBitmaps::default();
-        assert!(bitmaps.add(frame(1000)) && !bitmaps.add(frame(1000)) && bitmaps.add(frame(1023)));
+        for at in [1000, 1000, 1023] {
+            bitmaps.add(frame(at));
+        }
         assert_eq!((bitmaps.word(frame(1001)), bitmaps.word(frame(960))), (1 << 31 | 1 << 8, 0));
-        assert!(!bitmaps.remove(frame(1000)) && bitmaps.is_hole(frame(1000)));
-        assert!(bitmaps.remove(frame(1000)) && !bitmaps.is_hole(frame(1000)));
-        assert!(bitmaps.remove(frame(1023)) && bitmaps.counted().is_empty());
+        bitmaps.remove(frame(1000));
+        assert!(bitmaps.is_hole(frame(1000)));
+        bitmaps.remove(frame(1000));
+        assert!(!bitmaps.is_hole(frame(1000)) && bitmaps.is_hole(frame(1023)));
+        bitmaps.remove(frame(1023));
+        assert!(!bitmaps.is_hole(frame(1023)) && bitmaps.counted().is_empty());
     }
 }

@@ -17,8 +17,11 @@ pub enum Holder {
     Reserved,
     /// It holds what a translation design keeps in memory beside the page table.
     Shadow,
-    /// It holds the bitmap of the holes of perforated pages.
+    /// It holds what hardware finds in memory by its place: the bitmap of the holes of perforated pages, or
+    /// those of chunks.
     HoleBitmap,
+    /// It is broken, and nobody gets it.
+    Faulty,
     /// It belonged to others before the simulation began.
     Foreign {
         /// Whether compaction may move it.
@@ -28,7 +31,7 @@ pub enum Holder {
 
 impl Holder {
     /// All of them.
-    pub const ALL: [Holder; 7] = [
+    pub const ALL: [Holder; 8] = [
         Holder::Data,
         Holder::PageTable,
         Holder::Reserved,
@@ -36,6 +39,7 @@ impl Holder {
         Holder::Foreign { movable: false },
         Holder::Foreign { movable: true },
         Holder::HoleBitmap,
+        Holder::Faulty,
     ];
 
     /// Whether compaction may move such a frame, if its owner lets it: data, and what is foreign
@@ -55,6 +59,7 @@ impl Holder {
             Holder::Foreign { movable: false } => 4,
             Holder::Foreign { movable: true } => 5,
             Holder::HoleBitmap => 6,
+            Holder::Faulty => 7,
         }
     }
 }
@@ -67,6 +72,7 @@ impl fmt::Display for Holder {
             Holder::Reserved => "reserved",
             Holder::Shadow => "shadow",
             Holder::HoleBitmap => "hole bitmaps",
+            Holder::Faulty => "faulty",
             Holder::Foreign { movable: false } => "foreign, not movable",
             Holder::Foreign { movable: true } => "foreign, movable",
         })

@@ -3,6 +3,7 @@
 use octavo_types::FrameNumber;
 
 use super::buddy::Buddy;
+use super::chunks::ChunkBitmaps;
 use super::hole_bitmaps::HoleBitmaps;
 use super::ledger::{Holder, Ledger, frames_of};
 use super::order::{Order, blocks_of};
@@ -79,6 +80,7 @@ pub struct Frames {
     pub(super) ledger: Ledger,
     pub(super) reservations: Reservations,
     pub(crate) holes: HoleBitmaps,
+    pub(crate) chunks: ChunkBitmaps,
     peak_used_frames: u64,
 }
 
@@ -90,6 +92,7 @@ impl Frames {
             ledger: Ledger::new(shape.frames),
             reservations: Reservations::default(),
             holes: HoleBitmaps::default(),
+            chunks: ChunkBitmaps::default(),
             peak_used_frames: 0,
         }
     }
@@ -100,8 +103,8 @@ impl Frames {
         ledger.take(FrameNumber::new(0), shape.frames, holder);
         let buddy = Buddy::all_held(shape.frames, shape.largest);
         let reservations = Reservations::default();
-        let holes = HoleBitmaps::default();
-        Frames { buddy, ledger, reservations, holes, peak_used_frames: shape.frames }
+        let (holes, chunks) = (HoleBitmaps::default(), ChunkBitmaps::default());
+        Frames { buddy, ledger, reservations, holes, chunks, peak_used_frames: shape.frames }
     }
 
     /// A block of `order` for `holder`: the lowest of the smallest order that has one. For a base

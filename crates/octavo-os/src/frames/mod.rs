@@ -7,6 +7,7 @@
 mod bits;
 mod block_set;
 mod buddy;
+mod chunks;
 mod compaction;
 mod coverage;
 pub mod fragmentation;
@@ -16,9 +17,11 @@ mod memory;
 mod order;
 mod reservations;
 pub mod snapshot;
+mod tables;
 
 pub use block_set::BlockSet;
 pub use buddy::Buddy;
+pub use chunks::{ChunkBitmaps, SubBlocks};
 pub use compaction::{Compaction, CompactionEnd, CompactionLimits, Compactor, FrameOwner};
 pub use coverage::Coverage;
 pub use hole_bitmaps::HoleBitmaps;

@@ -43,6 +43,7 @@ impl Memory {
         held(Holder::PageTable, self.nodes())?;
         held(Holder::Shadow, self.shadows())?;
         self.check_holes()?;
+        self.check_gaps()?;
         self.check_pages()
     }
 
@@ -86,6 +87,7 @@ impl Memory {
         for object in self.objects.values() {
             object.frames.values().copied().for_each(&mut count);
         }
+        self.zeros().into_iter().for_each(&mut count);
         references
     }
 }

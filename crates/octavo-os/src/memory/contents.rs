@@ -53,6 +53,7 @@ impl Memory {
     #[inline]
     pub fn zeroed(&mut self, frame: FrameNumber, frames: u64) {
         self.counters.bytes_zeroed += frames * PageSize::BASE.bytes();
+        self.note_content(frame, frames, |_, _| false);
         if let Some(contents) = &mut self.contents {
             contents.push(Content::Zeroed { frame, frames });
         }
@@ -62,6 +63,7 @@ impl Memory {
     #[inline]
     pub fn copied(&mut self, from: FrameNumber, to: FrameNumber, frames: u64) {
         self.counters.bytes_copied += frames * PageSize::BASE.bytes();
+        self.note_content(to, frames, |all, number| all[from.plus(number).raw() as usize]);
         if let Some(contents) = &mut self.contents {
             contents.push(Content::Copied { from, to, frames });
         }
@@ -70,6 +72,7 @@ impl Memory {
     /// Counts a file's page as read.
     pub(super) fn read(&mut self, object: ObjectId, index: u64, frame: FrameNumber) {
         self.counters.bytes_read += PageSize::BASE.bytes();
+        self.note_stored(frame);
         if let Some(contents) = &mut self.contents {
             contents.push(Content::Read { object, index, frame });
         }

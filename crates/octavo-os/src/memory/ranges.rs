@@ -106,7 +106,7 @@ impl Memory {
         let from = fitting(from, to);
         let moved = to.start.wrapping_sub(from.start);
         let mut changed = Gather::default();
-        self.move_perforated(process, &from, moved, &mut changed);
+        self.move_parted(process, &from, moved, &mut changed);
         for leaf in self.leaves(process, &from) {
             let parts = self.moved_parts(&leaf, moved);
             self.counters.splits += u64::from(parts.len() > 1);
@@ -175,7 +175,7 @@ impl Memory {
         }
         let mut changed = Gather::default();
         for (pages, vma) in parts {
-            let done = self.protect_perforated(process, pages, vma, &mut changed);
+            let done = self.protect_parted(process, pages, vma, &mut changed);
             for leaf in self.leaves(process, pages) {
                 if done.contains(leaf.page) && self.process(process).table.is_part(leaf.page) {
                     continue;
@@ -205,7 +205,7 @@ impl Memory {
     pub fn release(&mut self, process: ProcessId, pages: &Pages) -> Result<(), OutOfMemory> {
         self.ensure_releasable(process, pages)?;
         let mut changed = Gather::default();
-        self.release_perforated(process, pages, &mut changed);
+        self.release_parted(process, pages, &mut changed);
         // What lies inside goes first: its frames can serve as the nodes.
         let is_inside = |leaf: &Leaf| contains(pages, &around(leaf.page, leaf.size));
         let leaves = self.leaves(process, pages);

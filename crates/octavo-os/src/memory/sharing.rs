@@ -38,9 +38,9 @@ impl Memory {
         let child = self.spawn()?;
         self.process_mut(child).vmas = self.process(parent).vmas.clone();
         let mut changed = Gather::default();
-        let perforated = self.perforated_in(parent, &EVERYTHING);
-        for (region, holes) in &perforated {
-            self.share_perforated(parent, region, holes, &mut changed);
+        let parted = self.parted_in(parent, &EVERYTHING);
+        for (region, holes) in &parted {
+            self.share_parted(parent, region, holes, &mut changed);
         }
         for leaf in self.leaves(parent, &EVERYTHING) {
             if self.process(parent).table.is_part(leaf.page) {
@@ -63,8 +63,8 @@ impl Memory {
             self.map_used(child, &leaf, rights, (false, dirty && !shared))
                 .expect("frames were ensured");
         }
-        for (region, holes) in &perforated {
-            self.copy_perforated((parent, child), region, holes);
+        for (region, holes) in &parted {
+            self.copy_parted((parent, child), region, holes);
         }
         self.forget_all(parent, changed);
         Ok(child)
@@ -95,7 +95,7 @@ impl Memory {
             if how == CopyOnWrite::Whole
                 && let Ok(copy) = self.frames.allocate(order, Holder::Data)
             {
-                self.take_copy(process, &leaf, copy, rights);
+                self.take_copy(process, &leaf, (copy, false), rights);
                 return Ok(());
             }
             if self.punch_whole(process, &leaf) {
@@ -113,24 +113,28 @@ impl Memory {
                 return self.map(process, leaf.page, leaf.size, leaf.frame, rights);
             }
         }
-        let copy = self.frames.allocate(Order::BASE, Holder::Data)?;
-        self.take_copy(process, &leaf, copy, rights);
+        let (copy, is_in_place) = self.frame_for_copy(process, &leaf)?;
+        self.take_copy(process, &leaf, (copy, is_in_place), rights);
         Ok(())
     }
 
-    /// Puts a copy in the place of a page.
+    /// Puts a copy in the place of a page. If it is in its place in a perforated page, it is a part of that.
     fn take_copy(
         &mut self,
         process: ProcessId,
         leaf: &Leaf,
-        copy: FrameNumber,
+        (copy, is_in_place): (FrameNumber, bool),
         rights: Protection,
     ) {
         self.counters.copy_on_write_faults += 1;
         self.copied(leaf.frame, copy, base_pages(leaf.size));
         self.map(process, leaf.page, leaf.size, copy, rights).expect("a page is mapped there");
         self.drop_frames(leaf);
-        self.forget(process, around(leaf.page, leaf.size));
+        let pages = around(leaf.page, leaf.size);
+        if is_in_place {
+            self.patch_holes(process, &pages);
+        }
+        self.forget(process, pages);
     }
 
     /// The base frame that would be copied if a process stored to a base page now.

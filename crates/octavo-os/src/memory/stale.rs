@@ -35,11 +35,13 @@ impl Memory {
     /// What has become stale since the last call.
     pub fn take_stale(&mut self) -> Vec<Stale> {
         self.forget_changed_holes();
+        self.collect_all_gapped_splits();
         std::mem::take(&mut self.stale)
     }
 
     /// Notes that translations of these pages are no longer right: one shootdown.
     pub fn forget(&mut self, process: ProcessId, pages: Pages) {
+        self.collect_gapped_splits(process);
         self.counters.shootdowns += 1;
         self.collect_changed_holes(process);
         self.holes_changed.retain(|(of, page)| *of != process || !pages.contains(&page.raw()));

@@ -142,6 +142,9 @@ impl PageTable {
         let (mut number, mut level) = (ROOT, self.format.levels);
         let mut ensured = false;
         let mut of_holes = None;
+        if target == 1 {
+            self.split_around(page, frames);
+        }
         while level > target {
             let index = index(page, level);
             let entry = self.nodes[number as usize].entries[index];
@@ -237,6 +240,7 @@ impl PageTable {
         if let Some(of_holes) = self.perforated_at(page) {
             return self.clear_hole(of_holes, page, frames);
         }
+        self.split_around(page, frames);
         let (node, first, level) = self.find(page)?;
         let leaf = leaf(page, self.nodes[node as usize].entries[first], level);
         for index in first..first + aliases_of(leaf.size, level) {

@@ -21,6 +21,8 @@ const SIZE_SHIFT: u8 = 53;
 const SIZE_MASK: u64 = 0xf << SIZE_SHIFT;
 /// A perforated page (paper 004, Section IV-B): its filter is in the frame bits that it does not use.
 const PERFORATED: u64 = 1 << 57;
+/// A page of 2 MiB with gaps (paper 004, Section VII-D): its frame is its chunk's.
+const GAPPED: u64 = 1 << 58;
 /// Where the filter of a perforated page is: one of the nine free bits says something else already.
 const FILTER_SHIFT: u8 = 13;
 const FILTER_MASK: u64 = 0xff << FILTER_SHIFT;
@@ -147,6 +149,17 @@ impl Entry {
     /// The filter of a perforated page.
     pub fn filter(self) -> u8 {
         ((self.0 & FILTER_MASK) >> FILTER_SHIFT) as u8
+    }
+
+    /// The same page of 2 MiB, of sub-blocks of the chunk that it says.
+    pub fn gapped(self) -> Self {
+        Entry(self.0 | GAPPED)
+    }
+
+    /// Whether it is a page with gaps.
+    #[inline(always)]
+    pub fn is_gapped(self) -> bool {
+        self.0 & GAPPED != 0
     }
 
     /// What the page may be used for.

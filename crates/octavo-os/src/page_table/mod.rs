@@ -6,6 +6,8 @@
 
 mod change;
 mod entry;
+mod format;
+mod gapped;
 mod node;
 mod perforated;
 mod ranges;
@@ -13,51 +15,20 @@ mod ranges;
 mod tests;
 
 pub use entry::{ENTRIES, Entry, INDEX_BITS, SizeEncoding, level_log2, level_of};
+pub use format::{Aliases, Format};
+pub use gapped::Gapped;
 pub use perforated::{Holes, Perforated};
 pub use ranges::{Range, Ranges};
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr, Protection};
 
+use self::gapped::Gaps;
 use self::node::Node;
 use self::perforated::Perforations;
 use crate::frames::{Frames, Order, OutOfMemory};
 
 /// The most levels that a page table has.
 pub const MAX_LEVELS: u8 = 5;
-
-/// What an alias holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Aliases {
-    /// The size alone: a walk that meets one reads the true entry too.
-    #[default]
-    Pointers,
-    /// A copy of the true entry, which every change of the page has to write.
-    Copies,
-}
-
-/// What a page table looks like.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Format {
-    /// Four or five.
-    pub levels: u8,
-    /// How sizes between those of x86-64 are written.
-    pub encoding: SizeEncoding,
-    /// What stands in their aliases.
-    pub aliases: Aliases,
-    /// Whether there are perforated pages: nodes of level 2 have a shadow node beside them then.
-    pub has_perforated: bool,
-}
-
-impl Default for Format {
-    fn default() -> Self {
-        Format {
-            levels: 4,
-            encoding: SizeEncoding::default(),
-            aliases: Aliases::default(),
-            has_perforated: false,
-        }
-    }
-}
 
 /// Whether a page has been used, and written to.
 pub type Used = (bool, bool);
@@ -137,6 +108,7 @@ pub struct PageTable {
     /// Kept where somebody asked for them.
     ranges: Option<Ranges>,
     perforations: Perforations,
+    gaps: Gaps,
 }
 
 const ROOT: u32 = 0;
@@ -151,6 +123,7 @@ impl PageTable {
             entries_by_order: [0; Order::COUNT],
             ranges: None,
             perforations: Perforations::default(),
+            gaps: Gaps::default(),
         };
         table.new_node(format.levels, frames)?;
         Ok(table)
@@ -222,7 +195,8 @@ impl PageTable {
                     self.walk_perforated(page, (number, index), &mut walk);
                     return walk;
                 }
-                (walk.leaf, walk.used) = (Some(leaf(page, entry, level)), entry.used());
+                (walk.leaf, walk.used) =
+                    (Some(self.leaf_of(page, (number, first), level)), entry.used());
                 return walk;
             }
             if !entry.is_present() {
@@ -235,7 +209,16 @@ impl PageTable {
     /// The page that holds a base page, if one is mapped.
     pub fn leaf(&self, page: PageNumber) -> Option<Leaf> {
         let (node, index, level) = self.find(page)?;
-        Some(leaf(page, self.nodes[node as usize].entries[index], level))
+        Some(self.leaf_of(page, (node, index), level))
+    }
+
+    /// The page of a true entry of a level that holds a base page.
+    fn leaf_of(&self, page: PageNumber, of: (u32, usize), level: u8) -> Leaf {
+        let entry = self.nodes[of.0 as usize].entries[of.1];
+        match entry.is_gapped() {
+            true => self.part_of_gapped(page, of),
+            false => leaf(page, entry, level),
+        }
     }
 
     /// The `count` entries (a power of two, up to [`ENTRIES`]) around that of a base page, from a

@@ -71,6 +71,8 @@ impl PageTable {
         let entry = self.nodes[number as usize].entries[index];
         if entry.is_perforated() {
             self.perforations.pages -= 1;
+        } else if entry.is_gapped() {
+            unreachable!("a page with gaps is split before its entry goes");
         } else if entry.is_page(level) {
             self.entries_by_order[Order::of(entry.size(level)).index()] -= 1;
         }
@@ -87,6 +89,9 @@ impl PageTable {
             return;
         }
         self.forget_holes(number, index, frames);
+        if self.nodes[number as usize].entries[index].is_gapped() {
+            self.split_gapped((number, index), frames);
+        }
         let child = std::mem::replace(&mut self.nodes[number as usize].children[index], ROOT);
         if child == ROOT {
             return;

@@ -24,7 +24,7 @@ use crate::frames::{Frames, Order};
 /// Base pages of one bit of a filter.
 const FILTERED: usize = ENTRIES / 8;
 /// The level of perforated pages.
-const LEVEL: u8 = 2;
+pub(super) const LEVEL: u8 = 2;
 
 /// The node and index of a perforated page's entry.
 pub(super) type Of = (u32, usize);
@@ -126,10 +126,13 @@ impl PageTable {
         Some((region(page, self.entry_of(of)), holes))
     }
 
-    /// Whether a base page is a part of a perforated page and no hole of it.
+    /// Whether a base page is a part of a page with gaps, or of a perforated page and no hole of it.
     pub fn is_part(&self, page: PageNumber) -> bool {
         let of = self.perforated_at(page);
-        of.is_some_and(|of| self.nodes[self.child_of(of)].entries[index(page, 1)] == Entry::NONE)
+        self.gapped_at(page).is_some()
+            || of.is_some_and(|of| {
+                self.nodes[self.child_of(of)].entries[index(page, 1)] == Entry::NONE
+            })
     }
 
     /// Base pages whose bits in the bitmap have changed since the last call, and whether a hole was
@@ -167,7 +170,16 @@ impl PageTable {
 
     /// The perforated page that holds a base page.
     pub(super) fn perforated_at(&self, page: PageNumber) -> Option<Of> {
-        if self.perforations.pages == 0 || page.raw() >= self.reach_pages() {
+        if self.perforations.pages == 0 {
+            return None;
+        }
+        self.of_level_2(page).filter(|of| self.entry_of(*of).is_perforated())
+    }
+
+    /// The node and index of the entry of the level of perforated pages for a base page, where there is such a
+    /// node.
+    pub(super) fn of_level_2(&self, page: PageNumber) -> Option<Of> {
+        if page.raw() >= self.reach_pages() {
             return None;
         }
         let mut number = ROOT;
@@ -177,8 +189,7 @@ impl PageTable {
                 return None;
             }
         }
-        let of = (number, index(page, LEVEL));
-        self.entry_of(of).is_perforated().then_some(of)
+        Some((number, index(page, LEVEL)))
     }
 
     /// As the way down to a base page ends at a perforated page.
@@ -241,16 +252,16 @@ impl PageTable {
         }
     }
 
-    fn entry_of(&self, of: Of) -> Entry {
+    pub(super) fn entry_of(&self, of: Of) -> Entry {
         self.nodes[of.0 as usize].entries[of.1]
     }
 
-    fn set_entry(&mut self, of: Of, entry: Entry) {
+    pub(super) fn set_entry(&mut self, of: Of, entry: Entry) {
         self.nodes[of.0 as usize].set(of.1, entry);
     }
 
-    /// The node of the holes of a perforated page.
-    fn child_of(&self, of: Of) -> usize {
+    /// The node of the holes of a perforated page, or of the parts of one with gaps.
+    pub(super) fn child_of(&self, of: Of) -> usize {
         self.nodes[of.0 as usize].children[of.1] as usize
     }
 }

@@ -1,10 +1,10 @@
 //! Base pages, each when it is first touched.
 
-use octavo_types::PageSize;
+use octavo_types::{PageNumber, PageSize, Protection};
 
 use super::{Fault, Policy};
-use crate::frames::OutOfMemory;
-use crate::memory::Memory;
+use crate::frames::{Holder, Order, OutOfMemory};
+use crate::memory::{Memory, ProcessId};
 
 /// Demand paging with 4 KiB pages alone.
 #[derive(Clone, Copy, Debug, Default)]
@@ -13,5 +13,23 @@ pub struct BasePages;
 impl Policy for BasePages {
     fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
         memory.place_new(fault.process, fault.page, PageSize::BASE, fault.vma.rights)
+    }
+}
+
+/// Maps a base page, in the last free frame that is in no free block of 2 MiB: whoever chooses regions of memory
+/// from the other end finds them as whole as they were.
+///
+/// # Errors
+/// Where there is no frame for it.
+pub(super) fn place_last(
+    memory: &mut Memory,
+    process: ProcessId,
+    page: PageNumber,
+    rights: Protection,
+) -> Result<(), OutOfMemory> {
+    let last = memory.frames.buddy().last_in_smaller(Order::HUGE);
+    match last.filter(|at| memory.frames.allocate_at(*at, Order::BASE, Holder::Data)) {
+        Some(frame) => memory.place_at(process, page, frame, rights),
+        None => memory.place_new(process, page, PageSize::BASE, rights),
     }
 }

@@ -1,6 +1,6 @@
 //! Policies as users name them: `thp`, or with settings `thp:max_ptes_none=0`.
 
-use octavo_types::spelling::{nearest, quoted};
+use octavo_types::spelling::{hint, quoted};
 
 use super::{OsConfig, POLICIES, SettingError, by_name};
 
@@ -55,11 +55,10 @@ impl OsConfig {
     ) -> Result<Self, PolicyError> {
         let Some(entry) = by_name(name) else {
             let names: Vec<&str> = POLICIES.iter().map(|known| known.name).collect();
-            let meant = nearest(name, &names);
             return Err(PolicyError::Unknown {
                 name: quoted(name),
                 allowed: names.join(", "),
-                meant: meant.map_or(String::new(), |of| format!("; did you mean `{of}`?")),
+                meant: hint(name, &names),
             });
         };
         let mut config = OsConfig::new((entry.usual)());

@@ -18,9 +18,11 @@
 
 mod regions;
 
-use octavo_types::{PageNumber, PageSize, Protection};
-use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 
+use octavo_types::{PageNumber, PageSize};
+
+use super::base::place_last;
 use super::{Fault, Policy, ReserveWhen, Thp, ThpConfig};
 use crate::frames::{Holder, Order, OutOfMemory, ReservationId};
 use crate::memory::{Memory, ProcessId, around};
@@ -88,8 +90,7 @@ pub struct Perforated {
     huge: Thp,
     regions: Regions,
     /// By process and huge page, what untouched pages are reserved by.
-    reserved: FxHashMap<(ProcessId, u64), ReservationId>,
-    next_scan_instructions: u64,
+    reserved: BTreeMap<(ProcessId, u64), ReservationId>,
 }
 
 impl Perforated {
@@ -99,38 +100,38 @@ impl Perforated {
             config,
             huge: Thp::new(config.huge),
             regions: Regions::new(config),
-            reserved: FxHashMap::default(),
-            next_scan_instructions: config.huge.scan_every_instructions,
+            reserved: BTreeMap::new(),
         }
     }
 
-    /// Makes a page around one that was touched where nothing is mapped yet. Whether that one is mapped
-    /// now, or a hole that has no page; none where there is no page.
-    fn place(&mut self, memory: &mut Memory, fault: &Fault) -> Option<()> {
+    /// Makes a page around one that was touched where nothing is mapped yet, if it can. That one may be a
+    /// hole of it, which has no page yet.
+    fn place(&mut self, memory: &mut Memory, fault: &Fault) {
         let first = PageNumber::new(around(fault.page, PageSize::HUGE).start);
         let Fault { process, .. } = *fault;
         if self.config.unused_are_holes {
             return self.place_touched(memory, fault);
         }
         if memory.place_new(process, first, PageSize::HUGE, fault.vma.rights).is_ok() {
-            return Some(());
+            return;
         }
-        let holes = self.regions.perforate(memory, process, first, fault.vma.rights)?;
+        let Some(holes) = self.regions.perforate(memory, process, first, fault.vma.rights) else {
+            return;
+        };
         if self.config.hole_pages == ReserveWhen::Mapped {
             for at in (0..PAGES).filter(|at| holes.contains(*at)) {
                 let page = PageNumber::new(first.raw() + at);
                 // A page for which there is no memory is tried again when it is touched.
-                let _ = place_base(memory, process, page, fault.vma.rights);
+                let _ = place_last(memory, process, page, fault.vma.rights);
             }
         }
-        Some(())
     }
 
     /// A page of which only what was touched is no hole.
-    fn place_touched(&mut self, memory: &mut Memory, fault: &Fault) -> Option<()> {
+    fn place_touched(&mut self, memory: &mut Memory, fault: &Fault) {
         let Fault { process, page, .. } = *fault;
         let pages = around(page, PageSize::HUGE);
-        let (id, block) = memory.frames.reserve(Order::HUGE)?;
+        let Some((id, block)) = memory.frames.reserve(Order::HUGE) else { return };
         let place = page.raw() - pages.start;
         memory.frames.take_reserved(id, place..place + 1);
         let mut holes = Holes([u64::MAX; 8]);
@@ -139,10 +140,9 @@ impl Perforated {
         if !made.unwrap_or(false) {
             memory.frames.free(block.plus(place), Order::BASE);
             memory.frames.end_reservation(id);
-            return None;
+            return;
         }
         self.reserved.insert((process, pages.start), id);
-        Some(())
     }
 
     /// Gives a hole that was touched a page: in its place, if that can be had.
@@ -151,6 +151,7 @@ impl Perforated {
         let pages = around(page, PageSize::HUGE);
         if let Some(id) = self.reserved.get(&(process, pages.start)) {
             let place = page.raw() - pages.start;
+            memory.frames.note_use(*id);
             if !memory.frames.take_reserved(*id, place..place + 1).is_empty() {
                 return memory.fill_hole(process, page, fault.vma.rights);
             }
@@ -159,7 +160,7 @@ impl Perforated {
         if place.is_some_and(|at| memory.frames.allocate_at(at, Order::BASE, Holder::Data)) {
             return memory.fill_hole(process, page, fault.vma.rights);
         }
-        place_base(memory, process, page, fault.vma.rights)
+        place_last(memory, process, page, fault.vma.rights)
     }
 
     /// Looks after all perforated pages.
@@ -181,7 +182,9 @@ impl Perforated {
                 }
                 let holes = memory.process(process).table.perforation(region.page);
                 let parts = PAGES as u32 - holes.map_or(0, |(_, holes)| holes.count());
-                let is_growing = self.reserved.contains_key(&(process, region.page.raw()));
+                // One that was broken for want of memory gives it no more parts.
+                let reserved = self.reserved.get(&(process, region.page.raw()));
+                let is_growing = reserved.is_some_and(|id| memory.frames.is_reserved(*id));
                 if parts < self.config.min_parts && !is_growing {
                     memory.split_perforated(process, region.page);
                 }
@@ -191,31 +194,14 @@ impl Perforated {
 
     /// Ends the reservations in a range.
     fn end_reservations(&mut self, memory: &mut Memory, process: ProcessId, pages: &Pages) {
-        let mut ended: Vec<_> = self.reserved.keys().copied().collect();
-        ended.retain(|(of, start)| {
-            *of == process && *start < pages.end && pages.start < start + PAGES
-        });
-        ended.sort_unstable();
+        let first = pages.start.saturating_sub(PAGES - 1);
+        let overlapping = self.reserved.range((process, first)..(process, pages.end.max(first)));
+        let ended: Vec<_> = overlapping.map(|(key, _)| *key).collect();
         for key in ended {
             if let Some(id) = self.reserved.remove(&key) {
                 memory.frames.end_reservation(id);
             }
         }
-    }
-}
-
-/// Maps a base page, in the last free frame that is in no free block of 2 MiB: regions are chosen from the
-/// other end, and stay as whole as they are.
-fn place_base(
-    memory: &mut Memory,
-    process: ProcessId,
-    page: PageNumber,
-    rights: Protection,
-) -> Result<(), OutOfMemory> {
-    let last = memory.frames.buddy().last_in_smaller(Order::HUGE);
-    match last.filter(|at| memory.frames.allocate_at(*at, Order::BASE, Holder::Data)) {
-        Some(frame) => memory.place_at(process, page, frame, rights),
-        None => memory.place_new(process, page, PageSize::BASE, rights),
     }
 }
 
@@ -228,7 +214,7 @@ impl Policy for Perforated {
         let huge = around(fault.page, PageSize::HUGE);
         let fits = fault.mapping.start <= huge.start && huge.end <= fault.mapping.end;
         if fits && self.huge.allows(&fault.vma) && memory.is_untouched(fault.process, &huge) {
-            let _ = self.place(memory, fault);
+            self.place(memory, fault);
             if memory.process(fault.process).table.leaf(fault.page).is_some() {
                 return Ok(());
             }
@@ -246,16 +232,14 @@ impl Policy for Perforated {
     }
 
     fn background(&mut self, memory: &mut Memory, instructions: u64) {
-        let every = self.config.huge.scan_every_instructions;
-        if every == 0 || instructions < self.next_scan_instructions {
+        if !self.huge.is_due(instructions) {
             return;
         }
-        self.next_scan_instructions = instructions + every;
         self.regions.restart();
         self.scan(memory);
         if !self.config.unused_are_holes {
             let regions = &mut self.regions;
-            self.huge.scan(memory, instructions, |memory, process, first, vma| {
+            self.huge.scan(memory, |memory, process, first, vma| {
                 let is_perforated = memory.process(process).table.perforation(first).is_some();
                 let made = memory.collapse(process, first, PageSize::HUGE, vma.rights);
                 if made.is_err() && !is_perforated {

@@ -3,9 +3,9 @@
 use octavo_types::PageSize;
 
 use super::{
-    BasePages, Eager, EagerConfig, FirstTouch, FirstTouchConfig, Fixed, FixedConfig, Hugetlb,
-    HugetlbConfig, Mthp, MthpConfig, Perforated, PerforatedConfig, Policy, ReservedThp,
-    ReservedThpConfig, Thp, ThpConfig, Tps, TpsConfig,
+    BasePages, Eager, EagerConfig, FirstTouch, FirstTouchConfig, Fixed, FixedConfig, Gtsm,
+    GtsmConfig, Hugetlb, HugetlbConfig, Mthp, MthpConfig, Perforated, PerforatedConfig, Policy,
+    ReservedThp, ReservedThpConfig, Thp, ThpConfig, Tps, TpsConfig,
 };
 
 /// A policy with its settings.
@@ -31,6 +31,8 @@ pub enum PolicyConfig {
     Hugetlb(HugetlbConfig),
     /// Perforated pages.
     Perforated(PerforatedConfig),
+    /// Pages with gaps.
+    Gtsm(GtsmConfig),
 }
 
 impl PolicyConfig {
@@ -47,6 +49,7 @@ impl PolicyConfig {
             PolicyConfig::FirstTouch(config) => Box::new(FirstTouch::new(config)),
             PolicyConfig::Hugetlb(config) => Box::new(Hugetlb::new(config)),
             PolicyConfig::Perforated(config) => Box::new(Perforated::new(config)),
+            PolicyConfig::Gtsm(config) => Box::new(Gtsm::new(config)),
         }
     }
 
@@ -56,9 +59,10 @@ impl PolicyConfig {
     pub fn needs(&self) -> Vec<PageSize> {
         match self {
             PolicyConfig::Base | PolicyConfig::Mthp(_) | PolicyConfig::Eager(_) => Vec::new(),
-            PolicyConfig::Thp(_) | PolicyConfig::ReservedThp(_) | PolicyConfig::Perforated(_) => {
-                vec![PageSize::HUGE]
-            }
+            PolicyConfig::Thp(_)
+            | PolicyConfig::ReservedThp(_)
+            | PolicyConfig::Perforated(_)
+            | PolicyConfig::Gtsm(_) => vec![PageSize::HUGE],
             PolicyConfig::Tps(config) => {
                 let sizes = PageSize::BASE.log2() + 1..=config.largest.log2();
                 sizes.filter_map(PageSize::from_log2).collect()
@@ -126,6 +130,7 @@ pub const POLICIES: &[PolicyEntry] = &[
     PolicyEntry { name: "fixed", about: "a larger base page, such as 16 or 64 KiB", usual: || PolicyConfig::Fixed(FixedConfig::default()) },
     PolicyEntry { name: "first_touch", about: "one large page size at first touch wherever a mapping can hold it", usual: || PolicyConfig::FirstTouch(FirstTouchConfig::default()) },
     PolicyEntry { name: "perforated", about: "huge pages, with holes where a region is not all free or not all used alike", usual: || PolicyConfig::Perforated(PerforatedConfig::default()) },
+    PolicyEntry { name: "gtsm", about: "huge pages, made of sound sub-blocks of 64 KiB of a chunk of 4 MiB where no block is whole", usual: || PolicyConfig::Gtsm(GtsmConfig::default()) },
     PolicyEntry { name: "hugetlb", about: "a pool of huge pages set aside at boot, for mappings that ask for them", usual: || PolicyConfig::Hugetlb(HugetlbConfig::default()) },
 ];
 

@@ -1,13 +1,13 @@
 //! Settings of an operating system and its policy by name, as texts: `promotion_threshold_percent=50`.
 
-use octavo_types::PageSize;
-use octavo_types::spelling::{nearest, quoted};
+use octavo_types::spelling::{hint, quoted};
 
+use super::setting::Setting;
 use super::{
-    Defrag, EagerConfig, FaultHuge, FirstTouchConfig, FixedConfig, HugetlbConfig, MthpConfig,
-    PerforatedConfig, PolicyConfig, ReserveWhen, ReservedThpConfig, Span, ThpConfig, TpsConfig,
+    EagerConfig, FirstTouchConfig, FixedConfig, GtsmConfig, HugetlbConfig, MthpConfig,
+    PerforatedConfig, PolicyConfig, ReservedThpConfig, ThpConfig, TpsConfig,
 };
-use crate::memory::{CopyOnWrite, Memory};
+use crate::memory::{CopyOnWrite, Memory, SamePages};
 use crate::os::Os;
 
 /// A setting that cannot be.
@@ -36,139 +36,6 @@ pub enum SettingError {
     /// What would be asked for makes no policy.
     #[error("{0}")]
     Policy(String),
-}
-
-/// One setting of a policy.
-pub trait Setting {
-    /// Reads it; whether it could.
-    fn read(&mut self, text: &str) -> bool;
-    /// As it is read.
-    fn text(&self) -> String;
-    /// What it may be.
-    fn allowed(&self) -> String;
-}
-
-macro_rules! numbers {
-    ($($number:ty),+) => {$(
-        impl Setting for $number {
-            fn read(&mut self, text: &str) -> bool {
-                text.replace('_', "").parse().map(|number| *self = number).is_ok()
-            }
-
-            fn text(&self) -> String {
-                self.to_string()
-            }
-
-            fn allowed(&self) -> String {
-                format!("a whole number up to {}", <$number>::MAX)
-            }
-        }
-    )+};
-}
-
-numbers!(u8, u32, u64);
-
-/// The names of an enumeration's values.
-macro_rules! names {
-    ($kind:ty, $($name:literal => $value:path),+ $(,)?) => {
-        impl Setting for $kind {
-            fn read(&mut self, text: &str) -> bool {
-                *self = match text {
-                    $($name => $value,)+
-                    _ => return false,
-                };
-                true
-            }
-
-            fn text(&self) -> String {
-                match self {
-                    $($value => $name.to_owned(),)+
-                }
-            }
-
-            fn allowed(&self) -> String {
-                [$($name),+].join(" or ")
-            }
-        }
-    };
-}
-
-impl Setting for bool {
-    fn read(&mut self, text: &str) -> bool {
-        text.parse().map(|is| *self = is).is_ok()
-    }
-
-    fn text(&self) -> String {
-        self.to_string()
-    }
-
-    fn allowed(&self) -> String {
-        "true or false".to_owned()
-    }
-}
-
-names!(FaultHuge, "always" => FaultHuge::Always, "madvise" => FaultHuge::Madvise);
-names!(CopyOnWrite, "split" => CopyOnWrite::Split, "whole" => CopyOnWrite::Whole);
-names!(Span, "exact" => Span::Exact, "round-up" => Span::RoundUp);
-names!(ReserveWhen, "mapped" => ReserveWhen::Mapped, "touched" => ReserveWhen::Touched);
-names!(
-    Defrag,
-    "always" => Defrag::Always,
-    "defer" => Defrag::Defer,
-    "defer+madvise" => Defrag::DeferMadvise,
-    "madvise" => Defrag::Madvise,
-    "never" => Defrag::Never,
-);
-
-impl Setting for PageSize {
-    fn read(&mut self, text: &str) -> bool {
-        text.parse().map(|size| *self = size).is_ok()
-    }
-
-    fn text(&self) -> String {
-        self.to_string()
-    }
-
-    fn allowed(&self) -> String {
-        "a power of two from 4KiB to 1GiB, such as 64KiB".to_owned()
-    }
-}
-
-/// What may be none.
-trait Optional: Setting + Copy {
-    /// Any value.
-    const SOME: Self;
-}
-
-impl Optional for PageSize {
-    const SOME: Self = PageSize::BASE;
-}
-
-impl Optional for FaultHuge {
-    const SOME: Self = FaultHuge::Always;
-}
-
-impl<S: Optional> Setting for Option<S> {
-    fn read(&mut self, text: &str) -> bool {
-        if text == "none" {
-            *self = None;
-            return true;
-        }
-        let mut some = S::SOME;
-        let done = some.read(text);
-        if done {
-            *self = Some(some);
-        }
-        done
-    }
-
-    fn text(&self) -> String {
-        self.as_ref().map_or("none".to_owned(), Setting::text)
-    }
-
-    fn allowed(&self) -> String {
-        format!("{}, or none", S::SOME.allowed())
-    }
 }
 
 type Named<'a> = Vec<(&'static str, &'a mut dyn Setting)>;
@@ -240,6 +107,11 @@ impl PolicyConfig {
                 settings.extend(thp(huge));
                 settings
             }
+            PolicyConfig::Gtsm(GtsmConfig { whole_blocks, huge }) => {
+                let mut settings: Named<'_> = vec![("whole_blocks", whole_blocks)];
+                settings.extend(thp(huge));
+                settings
+            }
             PolicyConfig::Hugetlb(HugetlbConfig {
                 nr_hugepages,
                 nr_gigantic_pages,
@@ -260,23 +132,45 @@ pub struct OsConfig {
     pub policy: PolicyConfig,
     /// What it copies of a large page that is stored to.
     pub copy_on_write: CopyOnWrite,
+    /// Which pages of equal content it merges.
+    pub same_pages: SamePages,
+    /// After how many instructions of all programs it looks for such each time; 0: never.
+    pub same_pages_every_instructions: u64,
 }
+
+/// Ten seconds, as between two scans of `khugepaged`: three instructions a nanosecond.
+const TEN_SECONDS_INSTRUCTIONS: u64 = 30_000_000_000;
 
 impl OsConfig {
     /// A policy, and what is usual.
     pub fn new(policy: PolicyConfig) -> Self {
-        OsConfig { policy, copy_on_write: CopyOnWrite::default() }
+        OsConfig {
+            policy,
+            copy_on_write: CopyOnWrite::default(),
+            same_pages: SamePages::default(),
+            same_pages_every_instructions: TEN_SECONDS_INSTRUCTIONS,
+        }
     }
 
     /// The operating system with its memory.
     pub fn build(&self, memory: Memory) -> Os {
-        Os::new(memory, self.policy.build()).with_copy_on_write(self.copy_on_write)
+        Os::new(memory, self.policy.build())
+            .with_copy_on_write(self.copy_on_write)
+            .with_same_pages(self.same_pages, self.same_pages_every_instructions)
+    }
+
+    /// Whether it merges pages of equal content, and so has to be told of every store.
+    pub fn merges_pages(&self) -> bool {
+        self.same_pages != SamePages::Never && self.same_pages_every_instructions > 0
     }
 
     /// The policy's settings, then those that all have.
     fn settings(&mut self) -> Named<'_> {
         let mut settings = self.policy.settings();
         settings.push(("copy_on_write", &mut self.copy_on_write));
+        settings.push(("same_pages", &mut self.same_pages));
+        let every = &mut self.same_pages_every_instructions;
+        settings.push(("same_pages_every_instructions", every));
         settings
     }
 
@@ -292,9 +186,8 @@ impl OsConfig {
         let settings = changed.settings();
         let names: Vec<&str> = settings.iter().map(|(name, _)| *name).collect();
         let Some((_, setting)) = settings.into_iter().find(|(name, _)| *name == key) else {
-            let meant = nearest(key, &names);
             let allowed = format!("give one of {}", names.join(", "));
-            let meant = meant.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            let meant = hint(key, &names);
             return Err(SettingError::Unknown { key: quoted(key), allowed, meant });
         };
         if !setting.read(value) {
@@ -310,7 +203,7 @@ impl OsConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::POLICIES;
+    use crate::policy::{POLICIES, Span};
 
     #[test]
     fn every_setting_may_be_set_to_what_it_is() {
@@ -352,6 +245,9 @@ mod tests {
         let unknown = sentence("promotion_treshold_percent", "50");
         assert!(unknown.ends_with("did you mean `promotion_threshold_percent`?"), "{unknown}");
         let none = OsConfig::new(PolicyConfig::Base).set("size", "4KiB").unwrap_err().to_string();
-        assert_eq!(none, "no setting `size`: give one of copy_on_write");
+        assert_eq!(
+            none,
+            "no setting `size`: give one of copy_on_write, same_pages, same_pages_every_instructions"
+        );
     }
 }

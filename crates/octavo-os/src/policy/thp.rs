@@ -83,17 +83,22 @@ impl Thp {
             && leaves.iter().all(own)
     }
 
-    /// Looks at some huge pages that may be made one, and has them made where that is due.
+    /// Whether a scan is due after so many instructions. If so, the next one is as far away as it is set.
+    pub(super) fn is_due(&mut self, instructions: u64) -> bool {
+        let every = self.config.scan_every_instructions;
+        let is_due = every > 0 && instructions >= self.next_scan_instructions;
+        if is_due {
+            self.next_scan_instructions = instructions + every;
+        }
+        is_due
+    }
+
+    /// Looks at some huge pages that may be made one, and has them made.
     pub(super) fn scan(
         &mut self,
         memory: &mut Memory,
-        instructions: u64,
         mut make: impl FnMut(&mut Memory, ProcessId, PageNumber, &Vma),
     ) {
-        if self.config.scan_every_instructions == 0 || instructions < self.next_scan_instructions {
-            return;
-        }
-        self.next_scan_instructions = instructions + self.config.scan_every_instructions;
         let mut left = self.config.pages_to_scan;
         let live: Vec<ProcessId> = memory.live().collect();
         let begin = live.iter().position(|process| process.0 >= self.at.0).unwrap_or(0);
@@ -139,7 +144,10 @@ impl Policy for Thp {
     }
 
     fn background(&mut self, memory: &mut Memory, instructions: u64) {
-        self.scan(memory, instructions, |memory, process, first, vma| {
+        if !self.is_due(instructions) {
+            return;
+        }
+        self.scan(memory, |memory, process, first, vma| {
             // Where there is no huge page left, it tries again with the next scan.
             let _ = memory.collapse(process, first, PageSize::HUGE, vma.rights);
         });

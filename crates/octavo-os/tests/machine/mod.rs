@@ -4,21 +4,24 @@
 //! that it cleared, copied and read. Beside it are a TLB and walk caches that hold everything, and
 //! drop what they are told to.
 
+mod gaps;
 mod holes;
 mod ops;
 
 use std::collections::{BTreeMap, HashMap};
 
 use octavo_oracle::{NaiveSpaces, file_value};
-use octavo_os::frames::{Frames, MemoryShape, Order, OutOfMemory};
+use octavo_os::frames::fragmentation::Fragmentation;
+use octavo_os::frames::{Holder, MemoryShape, Order, OutOfMemory};
 use octavo_os::page_table::Format;
 use octavo_os::policy::Policy;
 use octavo_os::vmas::{Backing, Vma};
-use octavo_os::{Access, Content, CopyOnWrite, Memory, Os, ProcessId, around};
+use octavo_os::{Access, Content, CopyOnWrite, Memory, Os, ProcessId, SamePages, around};
 use octavo_types::{
     AddrRange, Event, FrameNumber, MapSource, PageNumber, PageSize, Protection, VirtAddr,
 };
 
+use gaps::KeptGaps;
 use holes::KeptHoles;
 pub use ops::{Op, PAGES, op};
 
@@ -27,12 +30,16 @@ pub use ops::{Op, PAGES, op};
 pub struct Setup {
     /// Base frames of its memory.
     pub frames: u64,
+    /// What it is like at the start.
+    pub start: Fragmentation,
     /// The page sizes of its page tables.
     pub sizes: Vec<PageSize>,
     /// How its page tables look.
     pub format: Format,
     /// How it copies large pages.
     pub copy_on_write: CopyOnWrite,
+    /// Which pages it merges, each time that it works in the background.
+    pub same_pages: SamePages,
 }
 
 /// What a frame holds that nobody has written to.
@@ -59,6 +66,9 @@ pub struct Machine {
     /// Where nodes were found, by their level and the number of the region that they translate.
     walk_caches: BTreeMap<(ProcessId, u8, u64), FrameNumber>,
     holes: KeptHoles,
+    gaps: KeptGaps,
+    /// Frames that nobody may ever have.
+    faulty_frames: u64,
     /// How often there was no memory.
     pub failures: u64,
 }
@@ -66,9 +76,12 @@ pub struct Machine {
 impl Machine {
     pub fn new(setup: &Setup, policy: Box<dyn Policy>) -> Self {
         let shape = MemoryShape::new(setup.frames, Order::LINUX).unwrap();
-        let mut memory = Memory::new(Frames::new(shape), &setup.sizes, setup.format);
+        let frames = setup.start.build(shape, setup.frames).unwrap();
+        let mut memory = Memory::new(frames, &setup.sizes, setup.format);
+        let faulty_frames = memory.frames.used_frames(Holder::Faulty);
         memory.record_contents();
         let mut os = Os::new(memory, policy).with_copy_on_write(setup.copy_on_write);
+        os = os.with_same_pages(setup.same_pages, 1);
         let first = os.spawn().unwrap();
         let mut naive = NaiveSpaces::default();
         naive.spawn(u32::from(first.0));
@@ -83,6 +96,8 @@ impl Machine {
             tlb: BTreeMap::new(),
             walk_caches: BTreeMap::new(),
             holes: KeptHoles::default(),
+            gaps: KeptGaps::default(),
+            faulty_frames,
             failures: 0,
         }
     }
@@ -154,6 +169,7 @@ impl Machine {
         assert!(!self.tlb.keys().any(|(of, _)| *of == process), "all of it is stale");
         self.walk_caches.retain(|(of, _, _), _| *of != process);
         self.holes.end(process);
+        self.gaps.forget(process, &(0..u64::MAX));
     }
 
     fn event(&mut self, process: ProcessId, event: &Event) {
@@ -201,6 +217,7 @@ impl Machine {
         if store {
             self.stored += 1;
             self.contents[frame.raw() as usize] = self.stored;
+            self.os.memory_mut().note_stored(frame);
             self.naive.store(number, at, self.stored);
         }
         self.os.memory_mut().process_mut(process).table.mark(page, store);
@@ -213,6 +230,7 @@ impl Machine {
             self.walk_caches.insert((process, step.level, at >> (9 * step.level)), step.at.frame());
         }
         self.holes.walked(self.os.memory(), process, page);
+        self.gaps.walked(self.os.memory(), process, page);
         Ok(())
     }
 
@@ -236,6 +254,7 @@ impl Machine {
             let (of, pages) = (stale.process, stale.pages);
             drop_from(&mut self.tlb, (of, pages.start)..(of, pages.end));
             self.holes.forget(of, &pages);
+            self.gaps.forget(of, &pages);
             for level in 1..=5 {
                 let region = |page: u64| (of, level, page >> (9 * level));
                 let (first, end) = (region(pages.start), (of, level, region(pages.end - 1).2 + 1));
@@ -248,6 +267,8 @@ impl Machine {
     pub fn check(&self) {
         let memory = self.os.memory();
         assert_eq!(memory.check(), Ok(()));
+        // What is faulty is nobody's data, by that and by this.
+        assert_eq!(memory.frames.used_frames(Holder::Faulty), self.faulty_frames);
         let mut writers: HashMap<FrameNumber, (ProcessId, u64)> = HashMap::new();
         for process in &self.live {
             let of = memory.process(*process);
@@ -292,6 +313,7 @@ impl Machine {
             assert_eq!(node, Some(*frame), "the node of level {level}, region {region} is stale");
         }
         self.holes.check(self.os.memory());
+        self.gaps.check(self.os.memory());
     }
 
     /// Ends all processes, and looks whether anything stays.

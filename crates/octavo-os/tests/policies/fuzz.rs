@@ -1,12 +1,13 @@
 //! Every policy under random programs, beside the model of what they see, with much memory and with
 //! little: contents, references, and what TLBs and walk caches were not told to drop.
 
-use octavo_os::CopyOnWrite;
+use octavo_os::frames::fragmentation::{Faults, Fragmentation, HoleLayout};
 use octavo_os::page_table::Format;
 use octavo_os::policy::{
-    Defrag, HugetlbConfig, MthpConfig, POLICIES, PerforatedConfig, PolicyConfig, ReserveWhen, Span,
-    ThpConfig, TpsConfig,
+    Defrag, GtsmConfig, HugetlbConfig, MthpConfig, POLICIES, PerforatedConfig, PolicyConfig,
+    ReserveWhen, Span, ThpConfig, TpsConfig,
 };
+use octavo_os::{CopyOnWrite, SamePages};
 use octavo_types::PageSize;
 use proptest::prelude::*;
 
@@ -37,6 +38,10 @@ fn policy(which: usize, choice: u8) -> PolicyConfig {
             min_parts: u32::from(choice / 12 % 2) * 40,
             huge: khugepaged,
         }),
+        PolicyConfig::Gtsm(_) => {
+            let whole_blocks = choice.is_multiple_of(2);
+            PolicyConfig::Gtsm(GtsmConfig { whole_blocks, huge: khugepaged })
+        }
         PolicyConfig::Hugetlb(config) => PolicyConfig::Hugetlb(HugetlbConfig {
             nr_hugepages: u64::from(choice % 12),
             all_anonymous: Some(PageSize::HUGE),
@@ -56,14 +61,21 @@ proptest! {
         frames in prop_oneof![Just(1u64 << 16), 40u64..6000],
         conventional in any::<bool>(),
         whole in any::<bool>(),
+        faults in 0u32..5,
+        same_pages in prop_oneof![
+            3 => Just(SamePages::Never), 1 => Just(SamePages::Base), 1 => Just(SamePages::All),
+        ],
     ) {
         let config = policy(which, choice);
         let mut sizes = if conventional { vec![PageSize::HUGE] } else { all_sizes() };
         sizes.extend(config.needs());
         let copy_on_write = if whole { CopyOnWrite::Whole } else { CopyOnWrite::Split };
         let has_perforated = matches!(config, PolicyConfig::Perforated(_));
-        let format = Format { has_perforated, ..Format::default() };
-        let setup = Setup { frames, sizes, format, copy_on_write };
+        let has_gapped = matches!(config, PolicyConfig::Gtsm(_));
+        let format = Format { has_perforated, has_gapped, ..Format::default() };
+        let (portion, layout) = (f64::from(faults) / 100.0, HoleLayout::Dispersed);
+        let start = Fragmentation::Faults(Faults { portion, layout });
+        let setup = Setup { frames, start, sizes, format, copy_on_write, same_pages };
         let failures = play(&setup, config.build(), &ops);
         prop_assert!(frames < 1 << 16 || failures == 0);
     }

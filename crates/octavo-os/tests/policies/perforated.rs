@@ -109,11 +109,7 @@ fn holes_get_their_pages_at_once_or_when_they_are_touched() {
 /// regular pages are actually touched": a shootdown each.
 #[test]
 fn untouched_pages_are_holes_that_are_patched_when_they_are_touched() {
-    let scan = ThpConfig { scan_every_instructions: 1, ..ThpConfig::default() };
-    let config =
-        PerforatedConfig { unused_are_holes: true, huge: scan, ..PerforatedConfig::default() };
-    let frames = Frames::new(MemoryShape::new(8 * 512, Order::LINUX).unwrap());
-    let (mut os, process) = started(frames, config);
+    let (mut os, process) = with_unused_holes();
     assert_eq!(touch(&mut os, process, 512), Some(511));
     os.take_stale();
     for at in 1..512 {
@@ -130,6 +126,38 @@ fn untouched_pages_are_holes_that_are_patched_when_they_are_touched() {
     let range = AddrRange::new(VirtAddr::new(0), 8 << 21);
     os.event(process, &Event::Unmap { range }).unwrap();
     assert_eq!(os.memory().frames.used_frames(Holder::Reserved), 0);
+    assert_eq!(os.memory().check(), Ok(()));
+}
+
+fn with_unused_holes() -> (Os, ProcessId) {
+    let scan = ThpConfig { scan_every_instructions: 1, ..ThpConfig::default() };
+    let config =
+        PerforatedConfig { unused_are_holes: true, huge: scan, ..PerforatedConfig::default() };
+    started(Frames::new(MemoryShape::new(8 * 512, Order::LINUX).unwrap()), config)
+}
+
+/// As long as it has a reservation, a page may yet get its parts.
+#[test]
+fn a_page_of_few_parts_is_split_when_its_reservation_is_broken() {
+    let (mut os, process) = with_unused_holes();
+    assert_eq!(touch(&mut os, process, 512), Some(511));
+    os.background(1);
+    assert_eq!(os.memory().counters.splits, 0);
+    assert!(os.memory_mut().frames.break_oldest_reservation());
+    os.background(2);
+    assert_eq!((os.memory().counters.splits, os.memory().check()), (1, Ok(())));
+    assert!(os.memory().process(process).table.perforation(page(512)).is_none());
+    assert_eq!(touch(&mut os, process, 513), None);
+}
+
+#[test]
+fn the_reservation_that_was_used_longest_ago_is_broken() {
+    let (mut os, process) = with_unused_holes();
+    assert_eq!(touch(&mut os, process, 512), Some(511));
+    assert_eq!(touch(&mut os, process, 1024), Some(511));
+    assert_eq!(touch(&mut os, process, 513), Some(510));
+    assert!(os.memory_mut().frames.break_oldest_reservation());
+    assert_eq!(os.memory().frames.used_frames(Holder::Reserved), 510);
     assert_eq!(os.memory().check(), Ok(()));
 }
 

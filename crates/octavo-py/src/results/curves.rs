@@ -2,9 +2,9 @@
 //! little-endian.
 
 use octavo_curves::{
-    ClassCounts, CoreCurves, Counts, Curves, Estimate, MAX_WAYS, MissClasses, SampledSize,
-    SetCurves, SetIndex, StackCurve, StreamCurves, TwoSizesIndex, TwoSizesResult, TwoSizesSets,
-    TwoSizesTlbs, WorkingSet,
+    CacheCurves, ClassCounts, CoreCurves, Counts, Curves, Estimate, MAX_WAYS, MissClasses,
+    SampledSize, SetCurves, SetIndex, StackCurve, StreamCurves, TwoSizesIndex, TwoSizesResult,
+    TwoSizesSets, TwoSizesTlbs, WorkingSet,
 };
 use octavo_trace::{RunResult, StreamResult};
 use pyo3::prelude::*;
@@ -42,6 +42,7 @@ fn stream_curves<'py>(py: Python<'py>, of: &StreamCurves) -> Dict<'py> {
         references: of.references,
         stack: list(py, &of.stack, stack)?,
         sets: list(py, &of.sets, sets)?,
+        caches: list(py, &of.caches, caches)?,
         working_sets: list(py, &of.working_sets, working_set)?,
         two_sizes: list(py, &of.two_sizes, two_sizes)?,
         classes: list(py, &of.classes, classes)?,
@@ -57,6 +58,7 @@ fn core<'py>(py: Python<'py>, of: &CoreCurves) -> Dict<'py> {
         references: of.references,
         stack: list(py, &of.stack, stack)?,
         sets: list(py, &of.sets, sets)?,
+        caches: list(py, &of.caches, caches)?,
         two_sizes: list(py, &of.two_sizes, two_sizes_tlbs)?,
         classes: of.classes.as_ref().map(|of| classes(py, of)).transpose()?,
     ))
@@ -151,6 +153,14 @@ fn sets<'py>(py: Python<'py>, of: &SetCurves) -> Dict<'py> {
     Ok(dict!(py,
         page_size: of.page_size.bytes(),
         index: index,
+        misses: table(py, &of.misses),
+    ))
+}
+
+fn caches<'py>(py: Python<'py>, of: &CacheCurves) -> Dict<'py> {
+    Ok(dict!(py,
+        line_bytes: of.line.bytes(),
+        lookups: of.lookups,
         misses: table(py, &of.misses),
     ))
 }

@@ -114,6 +114,26 @@ impl NativeSource {
         self
     }
 
+    /// Why a frame cannot be read, whatever comes before it; `None` where it is whole.
+    pub(super) fn fault_of(&mut self, frame: FramePlace) -> Option<TraceError> {
+        (self.frame, self.position) = (frame.number, frame.position);
+        self.place = Place::Chunk { number: self.frame, byte: self.position };
+        self.try_parts().err()
+    }
+
+    fn try_parts(&mut self) -> Result<(), TraceError> {
+        self.bytes.seek(self.position).map_err(|error| self.unread(&error))?;
+        let header = self.read_header()?;
+        let mut part = Vec::new();
+        (0..2).try_for_each(|which| self.read_part(&header, which, &mut part))
+    }
+
+    fn read_header(&mut self) -> Result<FrameHeader, TraceError> {
+        let mut header = [0; FRAME_HEADER_BYTES];
+        self.bytes.read_exact(&mut header).map_err(|error| self.unread(&error))?;
+        FrameHeader::from_bytes(&header).map_err(|error| self.wrong(error))
+    }
+
     /// Goes on with the next frame of those that are read.
     fn next_frame(&mut self) -> Result<(), TraceError> {
         let Some(frames) = &mut self.only else { return Ok(()) };
@@ -153,9 +173,7 @@ impl NativeSource {
     /// Reads the next frame; what it tells, if anything. At the index the trace is done.
     fn read_frame(&mut self, batch: &mut Batch) -> Result<Option<Step>, TraceError> {
         self.place = Place::Chunk { number: self.frame, byte: self.position };
-        let mut header = [0; FRAME_HEADER_BYTES];
-        self.bytes.read_exact(&mut header).map_err(|error| self.unread(&error))?;
-        let header = FrameHeader::from_bytes(&header).map_err(|error| self.wrong(error))?;
+        let header = self.read_header()?;
         let step = match header.kind {
             FrameKind::Chunk => self.read_chunk(&header, batch)?,
             FrameKind::Manifest => {

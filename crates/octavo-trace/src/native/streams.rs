@@ -52,7 +52,7 @@ pub(super) fn of_file(path: &Path) -> Result<Streams, TraceError> {
     if !is_whole {
         // Whoever reads on from there is told why that cannot be.
         let behind = FramePlace { number: index.entries.len() as u64, position: trace_end };
-        fault = open(path, vec![behind], 0)?.next(&mut Batch::default()).err();
+        fault = open(path, Vec::new(), 0)?.fault_of(behind);
     }
     let (facts, manifest) = (beginnings.facts(), Source::manifest(&beginnings));
     Ok(Streams { streams, facts, manifest, fault })

@@ -1,6 +1,6 @@
 //! What is wrong with a description, in one sentence.
 
-use octavo_types::spelling::{nearest, quoted};
+use octavo_types::spelling::{hint, quoted};
 
 /// A description that names no synthetic trace: one sentence that names the parameter, what is
 /// allowed, and what was probably meant.
@@ -16,8 +16,7 @@ impl SpecError {
     /// `word` is none of `allowed`.
     pub(super) fn unknown(what: &str, word: &str, allowed: &[&str]) -> Self {
         let list = allowed.join(", ");
-        let hint = nearest(word, allowed)
-            .map_or(String::new(), |meant| format!("; did you mean `{meant}`?"));
+        let hint = hint(word, allowed);
         SpecError(format!("{what} `{}` is none of {list}{hint}", quoted(word)))
     }
 

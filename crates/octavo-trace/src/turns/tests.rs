@@ -270,3 +270,30 @@ fn what_is_wrong_with_a_trace_is_told_after_all_that_is_whole() {
     assert_eq!(batches, 2);
     assert!(error.contains("cut off"), "{error}");
 }
+
+#[test]
+fn wherever_a_trace_is_cut_off_it_is_told_so() {
+    let processes = [run(NaiveCame::AtOnce, &[3, 4]), run(NaiveCame::Forked(0), &[5])];
+    let trace = Written::new(&processes);
+    let whole = std::fs::read(&trace.0).unwrap();
+    let mut in_turns = 0;
+    for length in 0..whole.len() {
+        std::fs::write(&trace.0, &whole[..length]).unwrap();
+        let input = Input::open(&trace.0, InputOptions::default()).unwrap();
+        // Without a manifest it is none.
+        let Ok(source) = open_input(input, &OpenOptions::default()) else { continue };
+        let mut batch = Batch::default();
+        let error = match Turns::new(vec![source], 100) {
+            Err(error) => error,
+            Ok(mut turns) => loop {
+                in_turns += 1;
+                match turns.next(&mut batch) {
+                    Ok(step) => assert!(step.is_some(), "nothing was wrong with {length} bytes"),
+                    Err(error) => break error,
+                }
+            },
+        };
+        assert!(error.to_string().contains("cut off"), "{length} bytes: {error}");
+    }
+    assert!(in_turns > whole.len() / 2);
+}

@@ -15,10 +15,10 @@ use super::misses::LEVELS;
 /// Sixteen ids, most recently used first.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-pub(super) struct Lanes(pub [u32; MAX_WAYS]);
+pub(crate) struct Lanes(pub [u32; MAX_WAYS]);
 
 /// Nobody's id.
-pub(super) const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 
 impl Lanes {
     /// Nobody's ids.
@@ -27,19 +27,19 @@ impl Lanes {
 
 /// How many pages are followed in an order of their own: the index bits of all of them are one
 /// vector of AVX-512.
-pub(super) const PAGES: usize = 2 * MAX_WAYS;
+pub(crate) const PAGES: usize = 2 * MAX_WAYS;
 
 /// How many of them, those used last, are apart from the others.
-pub(super) const TOP: usize = 4;
+pub(crate) const TOP: usize = 4;
 
 /// The index bits of the others, most recently used first. What is behind them means nothing.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-pub(super) struct Bits(pub [u16; PAGES]);
+pub(crate) struct Bits(pub [u16; PAGES]);
 
 /// Some of the pages, from the one used last on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Order<'a> {
+pub(crate) struct Order<'a> {
     /// The index bits of the [`TOP`] first, the first one lowest.
     pub top: u64,
     /// Those of the others.
@@ -49,7 +49,7 @@ pub(super) struct Order<'a> {
 }
 
 /// A way of working on these. Lanes are told by bits: bit *n* is lane *n*.
-pub(super) trait Machine: Copy {
+pub(crate) trait Machine: Copy {
     /// The lanes that are `id`.
     fn equal(self, lanes: &Lanes, id: u32) -> u32;
 
@@ -69,19 +69,19 @@ pub(super) trait Machine: Copy {
 
 /// The first of some lanes; 16 where there are none.
 #[inline(always)]
-pub(super) fn first(lanes: u32) -> usize {
+pub(crate) fn first(lanes: u32) -> usize {
     (lanes | 1 << MAX_WAYS).trailing_zeros() as usize
 }
 
 /// The lanes up to and with the first of some; all where there are none.
 #[inline(always)]
-pub(super) fn up_to_first(lanes: u32) -> u32 {
+pub(crate) fn up_to_first(lanes: u32) -> u32 {
     lanes ^ lanes.wrapping_sub(1)
 }
 
 /// The first of some lanes and all behind it; none where there are none.
 #[inline(always)]
-pub(super) fn from_first(lanes: u32) -> u32 {
+pub(crate) fn from_first(lanes: u32) -> u32 {
     lanes | lanes.wrapping_neg()
 }
 

@@ -24,7 +24,7 @@ impl<T: Translator> Softvm<T> {
             of_tlb_misses.tell(*missed, [0, 1].map(|side| tlb.lookups(side)), counters);
         }
         counters.add("softvm.segments", "reloads", self.space.reloads());
-        counters.level("softvm.segments", "used", self.space.segments());
+        counters.add_level("softvm.segments", "used", self.space.segments());
         tell_caches(&self.caches, *missed, cycles, counters);
         for (name, value) in [
             ("cycles_handler", events.cycles(cycles, T::IS_HARDWARE)),

@@ -36,8 +36,8 @@ use octavo_types::{FrameNumber, PageNumber, PhysAddr};
 pub(crate) use host::Host;
 use host::{Port, guest_page};
 
+use super::Env;
 use super::walk::{Found, line_of, read_entry, to_read};
-use super::{Env, Walked};
 use crate::front::{Kind, LineAccess};
 use crate::tlb::{Held, Value};
 
@@ -47,7 +47,7 @@ const GUEST_FRAMES: u64 = 1 << 40;
 
 impl Env {
     /// [`Env::walk`] in a guest.
-    pub(super) fn walk_nested(&mut self, page: PageNumber, kind: Kind) -> Option<Walked> {
+    pub(super) fn walk_nested(&mut self, page: PageNumber, kind: Kind) -> Option<Held> {
         let mut latency_cycles = 0;
         loop {
             let walk = self.table_walk(page);
@@ -60,9 +60,8 @@ impl Env {
                 let stores = kind == Kind::Store;
                 let (behind, cost) = self.behind(held.frame_of(page), stores, 1)?;
                 latency_cycles += cost;
-                self.cycles.walks += u64::from(latency_cycles);
-                let held = self.kept(page, held, behind);
-                return Some(Walked { held, latency_cycles });
+                self.add_walk_cycles(latency_cycles);
+                return Some(self.kept(page, held, behind));
             }
             self.walker.faulted += 1;
             self.fault(page, kind)?;
@@ -151,7 +150,7 @@ impl Env {
             self.cycles.tlb_nested += hit_cycles * u64::from(access.lookups());
         } else {
             host.lone_walks += 1;
-            self.cycles.walks += u64::from(cost);
+            self.add_walk_cycles(cost);
             // Those that repeat it hit.
             self.cycles.tlb_nested += hit_cycles * u64::from(access.repeats());
             self.is_core_told = self.stale.is_empty();

@@ -4,12 +4,9 @@ use octavo_hw::Asid;
 use octavo_os::vmas::Pages;
 use octavo_types::{PageNumber, PageSize};
 
-use super::super::perforated::Content;
+use super::super::perforated::{Content, WORD_ORDER};
 use super::super::{Held, Value, size_of};
 use super::{Array, Store, key, parts};
-
-/// The order of what an entry has the bits of: 32 base pages. Arrays with sets hold no such pages here.
-const WORD_ORDER: u8 = 5;
 
 impl Array {
     /// Whether it can hold bitmaps.

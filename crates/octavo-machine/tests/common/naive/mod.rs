@@ -2,6 +2,7 @@
 //! operating system is the same. What designs have beside the conventional one is in [`beside`].
 
 mod beside;
+mod gapped;
 mod nested;
 mod pages;
 mod perforated;
@@ -17,6 +18,7 @@ use octavo_os::{Access, Os, ProcessId};
 use octavo_types::{AddrRange, ItemKind, PageNumber, VirtAddr};
 
 use beside::{RangeTlb, SegmentRegisters};
+use gapped::Gapped;
 use nested::NaiveHost;
 use perforated::Perforated;
 use tlb::{Page, Tlb, replacement, tell, ways};
@@ -31,6 +33,7 @@ pub enum Beside {
     Ranges,
     Segment,
     Perforated(Variant),
+    Gapped,
 }
 
 /// The machine.
@@ -53,6 +56,7 @@ pub struct NaiveMachine {
     ranges: Option<RangeTlb>,
     segment: Option<SegmentRegisters>,
     perforated: Option<Perforated>,
+    gapped: Option<Gapped>,
     host: Option<NaiveHost>,
 }
 
@@ -78,8 +82,11 @@ impl NaiveMachine {
             caches.add(sets as usize, ways as usize, replacement(of.replacement), behind);
         }
         let walk_caches = config.walker.caches.values().map(|of| {
-            let ways = ways(of.ways, of.entries);
-            let sets = (of.entries / ways) as usize;
+            let (ways, entries) = match (beside, config.gtsm.walk_cache_entries) {
+                (Beside::Gapped, more @ 1..) if of.level < 4 => (more, more),
+                _ => (ways(of.ways, of.entries), of.entries),
+            };
+            let sets = (entries / ways) as usize;
             NaiveWalkCache::new(of.level, sets, ways as usize, replacement(of.replacement))
         });
         let coalescing = match beside {
@@ -115,6 +122,7 @@ impl NaiveMachine {
                 Beside::Perforated(variant) => Some(Perforated::new(variant)),
                 _ => None,
             },
+            gapped: matches!(beside, Beside::Gapped).then(|| Gapped::new(&config.gtsm)),
             host: None,
         }
     }
@@ -159,6 +167,9 @@ impl NaiveMachine {
         }
         if let Some(segment) = &self.segment {
             counters.add("segment", "set", segment.set);
+        }
+        if let Some(gapped) = &self.gapped {
+            gapped.tell(self.l2.is_some(), &mut counters);
         }
         counters.add("memory", "reads", self.caches.memory_reads);
         counters.add("memory", "writes", self.caches.memory_writes);
@@ -210,9 +221,10 @@ impl NaiveMachine {
         {
             return frame;
         }
-        let found = match self.perforated.is_some() {
-            true => self.translate_perforated(kind, page),
-            false => self.translate_by_pages(kind, page),
+        let found = match (&self.perforated, &self.gapped) {
+            (Some(_), _) => self.translate_perforated(kind, page),
+            (_, Some(_)) => self.translate_gapped(kind, page),
+            _ => self.translate_by_pages(kind, page),
         };
         self.reached(found, page, stores)
     }
@@ -347,6 +359,9 @@ impl NaiveMachine {
         }
         if let Some(ranges) = &mut self.ranges {
             ranges.forget(start, end);
+        }
+        if let Some(gapped) = &mut self.gapped {
+            gapped.forget(start, end);
         }
         if let Some(segment) = &mut self.segment {
             segment.forget(start, end);

@@ -26,6 +26,7 @@ impl Page {
             dirty,
             half: false,
             filter: None,
+            has_gaps: false,
             bits: 0,
         }
     }
@@ -59,6 +60,7 @@ impl NaiveMachine {
             dirty: own.dirty && behind.dirty,
             half: false,
             filter: None,
+            has_gaps: false,
             bits: 0,
         }
     }

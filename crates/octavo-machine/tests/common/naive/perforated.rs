@@ -179,6 +179,7 @@ impl NaiveMachine {
                 write: of.region.rights.write,
                 dirty: of.used.1,
                 filter: Some(of.filter),
+                has_gaps: false,
                 half: false,
                 bits: 0,
             };

@@ -19,6 +19,8 @@ pub struct Page {
     pub dirty: bool,
     /// Of a perforated page, its filter.
     pub filter: Option<u8>,
+    /// Whether it is a page with gaps, and the frame its chunk's.
+    pub has_gaps: bool,
     /// Of an entry that is no page, 32 bits of a bitmap.
     pub bits: u32,
     /// Whether the frame is the guest's, and the host's is found elsewhere.

@@ -4,7 +4,7 @@ use octavo_types::FrameNumber;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
-use super::sampler::{below, part_of};
+use super::sampler::{below, choose_among, part_of};
 use super::{FragmentationError, check_share};
 use crate::frames::{Frames, Holder, MemoryShape, Order};
 
@@ -81,7 +81,7 @@ pub(super) fn build(
     }
     let mut fragmented = Vec::new();
     for region in 0..regions {
-        if let Some(group) = choose(&mut random, regions - region, &mut wanted) {
+        if let Some(group) = choose_among(&mut random, regions - region, &mut wanted) {
             fragmented.push((region, group));
         }
     }
@@ -91,23 +91,6 @@ pub(super) fn build(
         groups[group].fragment(&mut frames, start, &mut random);
     }
     Ok(frames)
-}
-
-/// Which group the next of so many regions is in, where each still wants some of them: any way to
-/// deal them out is as likely as any other.
-fn choose(random: &mut Xoshiro256PlusPlus, candidates: u64, wanted: &mut [u64]) -> Option<usize> {
-    if wanted.iter().all(|wanted| *wanted == 0) {
-        return None;
-    }
-    let mut place = below(random, candidates);
-    for (group, wanted) in wanted.iter_mut().enumerate() {
-        if place < *wanted {
-            *wanted -= 1;
-            return Some(group);
-        }
-        place -= *wanted;
-    }
-    None
 }
 
 impl Holes {

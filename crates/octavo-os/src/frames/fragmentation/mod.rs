@@ -2,10 +2,12 @@
 //!
 //! A start state and a seed give the same memory, frame by frame, each time and on every machine.
 
+mod faults;
 mod holes;
 mod order_mix;
 mod sampler;
 
+pub use faults::Faults;
 pub use holes::{HoleKind, HoleLayout, Holes};
 pub(super) use order_mix::Excess;
 pub use order_mix::OrderMix;
@@ -21,6 +23,8 @@ pub enum Fragmentation {
     /// Everything is free.
     #[default]
     Empty,
+    /// Frames that nobody may have.
+    Faults(Faults),
     /// So many free blocks of each order.
     OrderMix(OrderMix),
     /// Holes in some of the 2 MiB regions.
@@ -40,6 +44,7 @@ impl Fragmentation {
     pub fn build(&self, shape: MemoryShape, seed: u64) -> Result<Frames, FragmentationError> {
         let mut frames = match self {
             Fragmentation::Empty => Frames::new(shape),
+            Fragmentation::Faults(faults) => faults.build(shape, seed)?,
             Fragmentation::OrderMix(mix) => mix.build(shape, seed, Excess::Refuse)?,
             Fragmentation::Holes(holes) => holes::build(&[*holes], shape, seed)?,
             Fragmentation::MixedHoles(groups) => holes::build(groups, shape, seed)?,

@@ -19,10 +19,10 @@ impl<'a> Sampler<'a> {
 
     /// Whether the next candidate is chosen.
     pub fn chooses_next(&mut self) -> bool {
-        let chosen = self.wanted > 0 && below(self.random, self.candidates) < self.wanted;
+        let wanted = std::slice::from_mut(&mut self.wanted);
+        let group = choose_among(self.random, self.candidates, wanted);
         self.candidates -= 1;
-        self.wanted -= u64::from(chosen);
-        chosen
+        group.is_some()
     }
 
     /// A number below `limit`, from the same source.
@@ -34,6 +34,27 @@ impl<'a> Sampler<'a> {
     pub fn is_done(&self) -> bool {
         self.wanted == 0
     }
+}
+
+/// Which group the next of so many candidates is in, if any, where each group still wants some of them: any
+/// way to deal them out is as likely as any other. No number is drawn where all have what they wanted.
+pub fn choose_among(
+    random: &mut Xoshiro256PlusPlus,
+    candidates: u64,
+    wanted: &mut [u64],
+) -> Option<usize> {
+    if wanted.iter().all(|wanted| *wanted == 0) {
+        return None;
+    }
+    let mut place = below(random, candidates);
+    for (group, wanted) in wanted.iter_mut().enumerate() {
+        if place < *wanted {
+            *wanted -= 1;
+            return Some(group);
+        }
+        place -= *wanted;
+    }
+    None
 }
 
 /// A random number below `limit`, which is not 0; as likely as any other but for one part in 2^34,

@@ -1,16 +1,18 @@
-//! What is done to perforated pages as a whole: their parts get rights, go, and are shared at once.
+//! What is done as a whole to pages that are perforated or have gaps: their parts get rights, go, and are shared
+//! at once.
 
 use octavo_types::{PageNumber, PageSize, Protection};
 use rustc_hash::FxHashSet;
 
 use super::table_used;
+use crate::frames::OutOfMemory;
 use crate::memory::ranges::contains;
 use crate::memory::stale::Gather;
 use crate::memory::{Memory, ProcessId, around, base_pages};
-use crate::page_table::{Holes, Leaf};
+use crate::page_table::{Holes, Leaf, Used};
 use crate::vmas::{Pages, Vma};
 
-/// The perforated pages that something has been done to as a whole, by their first base pages.
+/// The pages of parts that something has been done to as a whole, by their first base pages.
 #[derive(Default)]
 pub(in crate::memory) struct Done(FxHashSet<u64>);
 
@@ -22,7 +24,7 @@ impl Done {
 }
 
 impl Memory {
-    /// Lets all parts of the perforated page around a base page that is one of them be used so, where
+    /// Lets all parts of the page around a base page that is one of them be used so, where
     /// all its mappings have these rights and nobody else has any part. Whether it did.
     pub(in crate::memory) fn open_parts(
         &mut self,
@@ -51,8 +53,8 @@ impl Memory {
         leaves.iter().any(|leaf| table.is_part(leaf.page) && self.is_shared(leaf))
     }
 
-    /// Gives the parts of the perforated pages that lie in a range the rights of their mapping, at once.
-    pub(in crate::memory) fn protect_perforated(
+    /// Gives the parts of such pages that lie in a range the rights of their mapping, at once.
+    pub(in crate::memory) fn protect_parted(
         &mut self,
         process: ProcessId,
         pages: &Pages,
@@ -60,7 +62,7 @@ impl Memory {
         changed: &mut Gather,
     ) -> Done {
         let mut done = Done::default();
-        for (region, _) in self.perforated_in(process, pages) {
+        for (region, _) in self.parted_in(process, pages) {
             let inside = around(region.page, PageSize::HUGE);
             if !contains(pages, &inside) {
                 continue;
@@ -77,28 +79,28 @@ impl Memory {
         done
     }
 
-    /// Unmaps the perforated pages that lie in a range, and gives their frames up.
-    pub(in crate::memory) fn release_perforated(
+    /// Unmaps such pages that lie in a range, and gives their frames up.
+    pub(in crate::memory) fn release_parted(
         &mut self,
         process: ProcessId,
         pages: &Pages,
         changed: &mut Gather,
     ) {
-        for (region, _) in self.perforated_in(process, pages) {
+        for (region, _) in self.parted_in(process, pages) {
             let inside = around(region.page, PageSize::HUGE);
             if contains(pages, &inside) {
                 let leaves = self.leaves(process, &inside);
                 let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
-                of.table.unmap_perforated(region.page, &mut self.frames);
+                of.table.unmap_parted(region.page, &mut self.frames);
                 leaves.iter().for_each(|leaf| self.drop_frames(leaf));
                 changed.add(inside);
             }
         }
     }
 
-    /// Moves the perforated pages that lie in a range by so many base pages, if that is a multiple of their
+    /// Moves such pages that lie in a range by so many base pages, if that is a multiple of their
     /// size, and there are shadow nodes at the new place. The others are left to be moved by base pages.
-    pub(in crate::memory) fn move_perforated(
+    pub(in crate::memory) fn move_parted(
         &mut self,
         process: ProcessId,
         from: &Pages,
@@ -108,35 +110,37 @@ impl Memory {
         if !moved.is_multiple_of(base_pages(PageSize::HUGE)) {
             return;
         }
-        for (region, holes) in self.perforated_in(process, from) {
+        for (region, holes) in self.parted_in(process, from) {
             let inside = around(region.page, PageSize::HUGE);
             if !contains(from, &inside) {
                 continue;
             }
             let to = |page: PageNumber| PageNumber::new(page.raw().wrapping_add(moved));
             let leaves = self.leaves(process, &inside);
-            let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
-            let used = of.table.perforated(region.page).map(|of| of.used).unwrap_or_default();
-            let lies = (region.frame, region.rights);
-            let made = of.table.perforate(to(region.page), lies, used, &holes, &mut self.frames);
+            let table = &self.process(process).table;
+            let used = match table.gapped(region.page) {
+                Some(gapped) => gapped.used,
+                None => table.perforated(region.page).map(|of| of.used).unwrap_or_default(),
+            };
+            let there = Leaf { page: to(region.page), ..region };
+            let made = self.map_like(process, (process, &region), &holes, &there, used);
             if !made.unwrap_or(false) {
                 continue;
             }
-            self.counters.entries_written += 2;
             for leaf in leaves.iter().filter(|of| holes.contains(of.page.raw() - inside.start)) {
                 let used = table_used(self, process, leaf.page);
                 let there = Leaf { page: to(leaf.page), ..*leaf };
                 self.map_used(process, &there, leaf.rights, used).expect("its tables are there");
             }
             let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
-            of.table.unmap_perforated(region.page, &mut self.frames);
+            of.table.unmap_parted(region.page, &mut self.frames);
             changed.add(inside);
         }
     }
 
     /// A process is about to be copied: nobody stores to the parts of a perforated page any more, each
     /// of which gets a reference more.
-    pub(in crate::memory) fn share_perforated(
+    pub(in crate::memory) fn share_parted(
         &mut self,
         parent: ProcessId,
         region: &Leaf,
@@ -149,36 +153,62 @@ impl Memory {
             self.counters.entries_written += 1;
             changed.add(around(region.page, PageSize::HUGE));
         }
-        for at in (0..base_pages(PageSize::HUGE)).filter(|at| !holes.contains(*at)) {
-            self.references.add(region.frame.plus(at));
+        for leaf in self.parts(parent, region, holes) {
+            self.references.add(leaf.frame);
         }
+    }
+
+    /// The parts of such a page, as base pages.
+    fn parts(&self, process: ProcessId, region: &Leaf, holes: &Holes) -> Vec<Leaf> {
+        let table = &self.process(process).table;
+        let parts = (0..base_pages(PageSize::HUGE)).filter(|at| !holes.contains(*at));
+        let pages = parts.map(|at| PageNumber::new(region.page.raw() + at));
+        pages.map(|page| table.leaf(page).expect("a part is mapped")).collect()
+    }
+
+    /// Maps a page as another one is that is perforated or has gaps, in the same frames; whether it did.
+    fn map_like(
+        &mut self,
+        process: ProcessId,
+        (of_process, like): (ProcessId, &Leaf),
+        holes: &Holes,
+        page: &Leaf,
+        used: Used,
+    ) -> Result<bool, OutOfMemory> {
+        let has_gaps = self.process(of_process).table.gapped(like.page).is_some();
+        let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
+        let Leaf { page, frame, rights, .. } = *page;
+        let is_made = if has_gaps {
+            let blocks = self.frames.chunk_bitmaps().of(frame).expect("its chunk has a page");
+            of.table.map_gapped(page, (frame, blocks), rights, used, &mut self.frames)?
+        } else {
+            of.table.perforate(page, (frame, rights), used, holes, &mut self.frames)?
+        };
+        // A perforated page has one in the shadow node, too.
+        let entries = if has_gaps { 1 } else { 2 };
+        self.counters.entries_written += if is_made { entries } else { 0 };
+        Ok(is_made)
     }
 
     /// The copy of a process gets a perforated page, whose holes it has as base pages already. Where it
     /// has no shadow node, it gets base pages.
-    pub(in crate::memory) fn copy_perforated(
+    pub(in crate::memory) fn copy_parted(
         &mut self,
         (parent, child): (ProcessId, ProcessId),
         region: &Leaf,
         holes: &Holes,
     ) {
         let rights = Protection { write: false, ..region.rights };
-        let parts = (0..base_pages(PageSize::HUGE)).filter(|at| !holes.contains(*at));
-        let parts: Vec<PageNumber> =
-            parts.map(|at| PageNumber::new(region.page.raw() + at)).collect();
-        let dirty = parts.first().is_some_and(|part| table_used(self, parent, *part).1);
+        let parts = self.parts(parent, region, holes);
+        let dirty = parts.first().is_some_and(|part| table_used(self, parent, part.page).1);
         let used = (false, dirty);
-        let of = self.processes[usize::from(child.0)].as_mut().expect("it has just begun");
-        let lies = (region.frame, rights);
-        let made = of.table.perforate(region.page, lies, used, holes, &mut self.frames);
+        let copy = Leaf { rights, ..*region };
+        let made = self.map_like(child, (parent, region), holes, &copy, used);
         if made.expect("frames were ensured") {
-            self.counters.entries_written += 2;
             return;
         }
-        for page in parts {
-            let (frame, size) = (region.frame_of(page), PageSize::BASE);
-            let leaf = Leaf { page, frame, size, rights };
-            self.map_used(child, &leaf, rights, used).expect("frames were ensured");
+        for part in parts {
+            self.map_used(child, &part, rights, used).expect("frames were ensured");
         }
     }
 }

@@ -34,17 +34,8 @@ impl PageTable {
             self.give_back_empty(first, frames);
             return Ok(false);
         }
-        if self.nodes[place.node as usize].children[place.first] == ROOT {
-            match self.new_node(LEVEL - 1, frames) {
-                Ok(child) => self.nodes[place.node as usize].children[place.first] = child,
-                Err(error) => {
-                    self.give_back_empty(first, frames);
-                    return Err(error);
-                }
-            }
-        }
+        let child = self.child_or_new(of, first, frames)?;
         self.forget_entry(place.node, place.first, LEVEL);
-        let child = self.child_of(of) as u32;
         for at in 0..ENTRIES {
             let before = self.nodes[child as usize].entries[at];
             let entry = match (holes.contains(at as u64), before.is_present()) {
@@ -63,6 +54,28 @@ impl PageTable {
             frames.holes.add(frame.plus(at));
         }
         Ok(true)
+    }
+
+    /// The node below an entry of their level, made where there is none.
+    ///
+    /// # Errors
+    /// Where there is no frame for it: the nodes that were made on the way are given back then.
+    pub(in crate::page_table) fn child_or_new(
+        &mut self,
+        of: Of,
+        page: PageNumber,
+        frames: &mut Frames,
+    ) -> Result<u32, OutOfMemory> {
+        if self.child_of(of) as u32 == ROOT {
+            match self.new_node(LEVEL - 1, frames) {
+                Ok(child) => self.nodes[of.0 as usize].children[of.1] = child,
+                Err(error) => {
+                    self.give_back_empty(page, frames);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(self.child_of(of) as u32)
     }
 
     /// Patches the hole at a base page that is mapped in its place with the region's rights: it is a part
@@ -132,25 +145,34 @@ impl PageTable {
         true
     }
 
-    /// What is no hole of the perforated page around a base page has these rights from now on.
+    /// The parts of the page around a base page that is perforated, or has gaps, have these rights from now on.
     pub fn protect_parts(&mut self, page: PageNumber, rights: Protection) {
-        if let Some(of) = self.perforated_at(page) {
+        if let Some(of) = self.parted_at(page) {
             let whole = self.entry_of(of);
             let entry =
                 Entry::page(whole.frame(LEVEL), PageSize::HUGE, rights, self.format.encoding);
-            self.set_entry(of, entry.perforated(whole.filter()).with_used(whole.used()));
+            let entry = match whole.is_gapped() {
+                true => entry.gapped(),
+                false => entry.perforated(whole.filter()),
+            };
+            self.set_entry(of, entry.with_used(whole.used()));
         }
     }
 
-    /// Unmaps the perforated page around a base page, its holes with it.
-    pub fn unmap_perforated(&mut self, page: PageNumber, frames: &mut Frames) {
-        if let Some(of) = self.perforated_at(page) {
+    /// Unmaps the page around a base page that is perforated, or has gaps, its holes with it.
+    pub fn unmap_parted(&mut self, page: PageNumber, frames: &mut Frames) {
+        if let Some(of) = self.parted_at(page) {
             self.drop_perforated(of, frames);
             self.give_back_empty(page, frames);
         }
     }
 
-    /// The entry of a perforated page goes.
+    /// The entry of the page around a base page that is perforated, or has gaps.
+    fn parted_at(&self, page: PageNumber) -> Option<Of> {
+        self.perforated_at(page).or_else(|| self.gapped_at(page))
+    }
+
+    /// The entry of such a page goes.
     fn drop_perforated(&mut self, of: Of, frames: &mut Frames) {
         self.drop_child(of.0, of.1, LEVEL, frames);
         self.forget_entry(of.0, of.1, LEVEL);

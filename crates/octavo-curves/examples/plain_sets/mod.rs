@@ -1,4 +1,4 @@
-//! One set-associative TLB as anybody would write it.
+//! One set-associative TLB, or cache, as anybody would write it.
 
 use octavo_curves::Stream;
 use octavo_types::{Consumer, Event, Segment, VirtAddr};
@@ -7,9 +7,11 @@ use crate::loaded::each_reference;
 
 const NO_PAGE: u64 = u64::MAX;
 
-/// Sets of pages, the most recently used one first, asked for each page of each reference.
-pub struct PlainTlb {
+/// Sets of pages or lines, the most recently used one first, asked for each one of each reference.
+pub struct PlainSets {
     stream: Stream,
+    /// The logarithm of the bytes of a page, or line.
+    log2: u8,
     pages: Vec<u64>,
     set_mask: usize,
     ways: usize,
@@ -17,11 +19,18 @@ pub struct PlainTlb {
     pub misses: u64,
 }
 
-impl PlainTlb {
-    /// An empty one of 2^`sets_log2` sets.
-    pub fn new(stream: Stream, sets_log2: u8, ways: usize) -> Self {
+impl PlainSets {
+    /// An empty one of 2^`sets_log2` sets, of pages or lines of 2^`log2` bytes.
+    pub fn new(stream: Stream, log2: u8, sets_log2: u8, ways: usize) -> Self {
         let sets = 1 << sets_log2;
-        PlainTlb { stream, pages: vec![NO_PAGE; sets * ways], set_mask: sets - 1, ways, misses: 0 }
+        PlainSets {
+            stream,
+            log2,
+            pages: vec![NO_PAGE; sets * ways],
+            set_mask: sets - 1,
+            ways,
+            misses: 0,
+        }
     }
 
     #[inline(always)]
@@ -44,10 +53,12 @@ impl PlainTlb {
     }
 }
 
-impl Consumer for PlainTlb {
+impl Consumer for PlainSets {
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
         let stream = self.stream;
-        each_reference(stream, segment, addresses, |first, last| self.reference(first, last));
+        each_reference(stream, segment, addresses, self.log2, |first, last| {
+            self.reference(first, last)
+        });
     }
 
     fn event(&mut self, _: &Event) {}

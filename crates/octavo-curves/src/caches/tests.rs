@@ -1,0 +1,127 @@
+//! All caches at once are what each of them is alone.
+
+use octavo_oracle::strategies::{RandomStream, Step, stream};
+use octavo_oracle::{NaiveReferences, NaiveSets};
+use octavo_trace::{Relocation, Stream};
+use octavo_types::{AddrRange, Instructions, ItemKind, PageNumber, VirtAddr};
+use proptest::prelude::*;
+
+use super::*;
+use crate::sets::MAX_WAYS;
+use crate::sizes::Sizes;
+use crate::touches::Rows;
+
+const SIZES: [u64; 4] = [16, 32, 64, 4096];
+const STREAMS: [Stream; 3] = [Stream::Fetch, Stream::Data, Stream::All];
+
+/// The number of each line that is looked up, in order; lines are told apart by it.
+fn lines(random: &RandomStream, stream: Stream, line_bytes: u64) -> Vec<u64> {
+    let mut list = NaiveReferences::default();
+    random.play(&mut list);
+    let mut lines = Vec::new();
+    for reference in &list.references {
+        let is_fetch = reference.kind == ItemKind::Fetch;
+        if stream == Stream::All || (stream == Stream::Fetch) == is_fetch {
+            let begin = reference.addr.raw();
+            let end = begin + u64::from(reference.size_bytes) - 1;
+            for _ in 0..if reference.kind == ItemKind::Modify { 2 } else { 1 } {
+                lines.extend(begin / line_bytes..=end / line_bytes);
+            }
+        }
+    }
+    lines
+}
+
+/// What a cache misses.
+fn misses(lines: &[u64], sets: usize, ways: usize) -> u64 {
+    let mut cache = NaiveSets::new(sets, ways);
+    let is_miss = |line: &&u64| !cache.access(**line as usize % sets, PageNumber::new(**line));
+    lines.iter().filter(is_miss).count() as u64
+}
+
+fn everything_moved(pages: u64) -> Relocation {
+    Relocation::new(vec![(AddrRange::new(VirtAddr::NULL, u64::MAX), pages << 12)])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn each_cache_misses_what_it_would_alone(
+        random in stream(0..200), sizes in proptest::sample::subsequence(SIZES.to_vec(), 1..=4),
+        batch_steps in 1usize..20, moved in 0u64..4,
+    ) {
+        let sizes: Vec<LineSize> = sizes.into_iter().map(|of| LineSize::new(of).unwrap()).collect();
+        for (stream, instructions) in
+            STREAMS.iter().flat_map(|of| Instructions::all().into_iter().map(move |with| (*of, with)))
+        {
+            let pages = Sizes::new(vec![octavo_types::PageSize::BASE]);
+            let mut rows = Rows::new(pages, everything_moved(moved));
+            let mut splitter = LineSplitter::new(stream, &sizes).unwrap();
+            let mut all: Vec<_> = sizes.iter().map(|of| CacheSets::new(*of, instructions)).collect();
+            let mut batch = LineBatch::default();
+            for (number, step) in random.steps.iter().enumerate() {
+                if let Step::Segment(index, addresses) = step {
+                    splitter.segment(&random.segments[*index], addresses, &mut rows);
+                }
+                if number % batch_steps == 0 || number + 1 == random.steps.len() {
+                    batch = splitter.take(batch);
+                    for (place, caches) in all.iter_mut().enumerate() {
+                        caches.take(&batch, splitter.smallest(), place, &rows);
+                    }
+                }
+            }
+            for caches in &all {
+                let curves = caches.curves();
+                let bytes = curves.line.bytes();
+                let first = (moved << 12) / bytes;
+                let lines: Vec<u64> =
+                    lines(&random, stream, bytes).iter().map(|line| line + first).collect();
+                prop_assert_eq!(curves.lookups, lines.len() as u64);
+                for level in [0, 1, 2, 3, 5, 8, 12, MAX_CACHE_SETS_LOG2] {
+                    for ways in [1, 2, 3, 4, 7, 8, MAX_WAYS] {
+                        let of_one = misses(&lines, 1 << level, ways);
+                        let told = curves.misses[usize::from(level)][ways - 1];
+                        prop_assert_eq!(told, of_one, "{} B, 2^{} x {}", bytes, level, ways);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Lines of one set, by hand: A B A C with two ways misses A, B and C.
+#[test]
+fn a_flush_forgets_lines_and_not_counts() {
+    let size = LineSize::new(64).unwrap();
+    let mut caches = CacheSets::new(size, Instructions::PORTABLE);
+    let mut rows = Rows::new(Sizes::new(vec![octavo_types::PageSize::BASE]), Relocation::default());
+    let mut splitter = LineSplitter::new(Stream::Data, &[size]).unwrap();
+    let item = |kind, size_bytes| octavo_types::Item {
+        kind,
+        guarded: false,
+        atomic: false,
+        size_bytes,
+        addr: VirtAddr::NULL,
+    };
+    let load =
+        octavo_types::Segment::new(vec![item(ItemKind::Fetch, 4), item(ItemKind::Load, 8)], vec![]);
+    let load = load.unwrap();
+    let mut play = |caches: &mut CacheSets, numbers: &[u64]| {
+        for number in numbers {
+            splitter.segment(&load, &[VirtAddr::new(number * 64)], &mut rows);
+        }
+        let batch = splitter.take(LineBatch::default());
+        caches.take(&batch, size, 0, &rows);
+        splitter.forget();
+    };
+    play(&mut caches, &[1, 2, 1, 3]);
+    let with = |caches: &CacheSets, sets_log2: usize, ways: usize| {
+        caches.curves().misses[sets_log2][ways - 1]
+    };
+    assert_eq!([with(&caches, 0, 1), with(&caches, 0, 2), with(&caches, 1, 1)], [4, 3, 3]);
+    caches.flush();
+    play(&mut caches, &[3]);
+    assert_eq!([with(&caches, 0, 1), with(&caches, 0, 2), with(&caches, 1, 1)], [5, 4, 4]);
+    assert_eq!(caches.curves().lookups, 5);
+}

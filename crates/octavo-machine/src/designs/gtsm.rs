@@ -1,0 +1,208 @@
+//! Gap-Tolerant Sequential Mapping (Du et al., "Supporting Superpages in Non-Contiguous Physical Memory", HPCA
+//! 2015), as Perforated Page tells of it (ISCA 2020, paper 004, Section VII-D): pages of 2 MiB made of any 32
+//! sub-blocks of 64 KiB of a chunk of 4 MiB, in order.
+//!
+//! - The first level is as the machine has it, and holds no page with gaps: a reference to one fills a base page.
+//! - The second level holds them in entries as those of pages of 2 MiB, with the frame of their chunk. Where a
+//!   base page lies in that, the chunk's bitmap says: the sub-block of number *n* of the page is the one with the
+//!   *n*-th bit that is set.
+//! - Bitmaps lie in memory, eight bytes a chunk. The walker keeps some ([`GtsmHardware`]), found by the page;
+//!   another one is read through the data caches. So both walks and hits of the second level may read one.
+//! - The walk caches of levels 2 and 3 have 32 entries.
+//!
+//! What the paper leaves open: that bitmaps are kept in the walker and not in the TLB's entries (64 bits more
+//! for each would be twice the entry), and that a bitmap which is there, and counting its bits, costs nothing. A
+//! level that is filled with victims elsewhere is filled by walks here.
+
+use octavo_config::{Fill, GtsmHardware, MachineConfig, TlbConfig, Ways};
+use octavo_hw::{Asid, Geometry, Replacement, SetArray};
+use octavo_os::frames::SubBlocks;
+use octavo_os::vmas::Pages;
+use octavo_types::{FrameNumber, Instructions, PageNumber};
+
+use crate::config::ConfigError;
+use crate::counters::{Counters, Lookups};
+use crate::design::Design;
+use crate::env::Env;
+use crate::front::{Kind, LineAccess};
+use crate::tlb::{Coalescing, First, FirstTlb, Held, Tlb};
+
+/// Base pages of a page with gaps.
+const PAGES: u64 = 512;
+
+/// Gap-Tolerant Sequential Mapping.
+pub struct Gtsm {
+    l1: FirstTlb,
+    l2: Option<Tlb>,
+    /// By the number of the page.
+    bitmaps: SetArray<SubBlocks>,
+    lookups: Lookups,
+    /// References that an entry of a page with gaps was found for in the second level.
+    hits: u64,
+}
+
+/// The machine, with the walk caches that such a design has.
+pub fn machine(config: &MachineConfig) -> MachineConfig {
+    let mut machine = config.clone();
+    let entries = config.gtsm.walk_cache_entries;
+    let caches = machine.walker.caches.values_mut();
+    for cache in caches.filter(|cache| entries > 0 && (2..=3).contains(&cache.level)) {
+        (cache.entries, cache.ways) = (entries, Ways::Full);
+    }
+    machine
+}
+
+impl Gtsm {
+    /// One that knows nothing.
+    pub fn new(
+        config: &TlbConfig,
+        gtsm: &GtsmHardware,
+        instructions: Instructions,
+    ) -> Result<Self, ConfigError> {
+        let none = Coalescing::default();
+        let mut config = config.clone();
+        let l2 = config.l2.as_mut().map(|l2| {
+            l2.fill = Fill::All;
+            Tlb::new(l2, none, instructions)
+        });
+        let geometry = Geometry::of_entries(gtsm.bitmap_entries, gtsm.bitmap_entries)
+            .map_err(|error| ConfigError::Tlb { level: "gtsm", error })?;
+        Ok(Gtsm {
+            l1: FirstTlb::new(&config.first, none, instructions)?,
+            l2: l2.transpose().map_err(|error| ConfigError::Tlb { level: "l2", error })?,
+            bitmaps: SetArray::new(geometry, Replacement::Lru, instructions),
+            lookups: Lookups::default(),
+            hits: 0,
+        })
+    }
+
+    /// The first level has missed.
+    #[inline(never)]
+    fn missed(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Held> {
+        let held = match self.second(env, page, access) {
+            First::Serves(held) => held,
+            in_second => self.walk_and_fill(env, page, access, &in_second)?,
+        };
+        self.l1.fill(env.asid(), page, held, access);
+        Some(held)
+    }
+
+    /// Looks a page up in the second level.
+    fn second(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> First {
+        let asid = env.asid();
+        let Some(l2) = &mut self.l2 else { return First::Misses };
+        let Some(mut held) = l2.look_up_rarely(asid, page, 1) else { return First::Misses };
+        env.add_tlb_cycles(l2.hit_latency_cycles());
+        if held.is_gapped() {
+            self.hits += 1;
+            held = self.part(env, page, &held);
+        }
+        match held.value.serves(access.kind() == Kind::Store) {
+            true => First::Serves(held),
+            false => First::Insufficient,
+        }
+    }
+
+    /// Walks, and fills the second level.
+    fn walk_and_fill(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+        in_second: &First,
+    ) -> Option<Held> {
+        let held = self.walk(env, page, access)?;
+        let gapped = env.gapped(page).map(|of| Held::gapped(&of, held.value.is_dirty()));
+        let part = gapped.map_or(held, |gapped| self.part(env, page, &gapped));
+        if let Some(l2) = &mut self.l2 {
+            if !matches!(in_second, First::Misses) {
+                l2.take(env.asid(), page);
+            }
+            let holds_gapped = l2.holds_perforated();
+            l2.fill(env.asid(), page, gapped.filter(|_| holds_gapped).unwrap_or(part), 1);
+        }
+        Some(part)
+    }
+
+    /// A base page of a page with gaps, by the bitmap of its chunk.
+    fn part(&mut self, env: &mut Env, page: PageNumber, gapped: &Held) -> Held {
+        let key = env.asid().tag(page.raw() / PAGES);
+        let known = self.bitmaps.look_up(0, key).copied();
+        self.lookups.hits += u64::from(known.is_some());
+        self.lookups.misses += u64::from(known.is_none());
+        let blocks = known.unwrap_or_else(|| {
+            let blocks = env.read_chunk_bitmap(gapped.chunk());
+            self.bitmaps.insert_missed(0, key, blocks);
+            blocks
+        });
+        gapped.part_of_chunk(page, blocks)
+    }
+}
+
+impl Design for Gtsm {
+    #[inline(always)]
+    fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
+        let page = env.page(access);
+        let held = match self.l1.look_up(env.asid(), page, access) {
+            First::Serves(held) => held,
+            First::Insufficient => {
+                let held = self.walk_and_fill(env, page, access, &First::Insufficient)?;
+                self.l1.replace(env.asid(), page, held, access);
+                held
+            }
+            First::Misses => self.missed(env, page, access)?,
+        };
+        Some(held.frame_of(page))
+    }
+
+    fn forget(&mut self, asid: Asid, pages: &Pages) {
+        self.l1.forget(asid, pages);
+        if let Some(l2) = &mut self.l2 {
+            l2.invalidate(asid, pages);
+        }
+        let numbers = pages.start / PAGES..pages.end.div_ceil(PAGES);
+        let number = |key: u64| key & Asid::ONLY.tag(u64::MAX);
+        self.bitmaps
+            .invalidate_if(|key, _| Asid::of(key) == asid && numbers.contains(&number(key)));
+    }
+
+    fn flush(&mut self) {
+        self.l1.clear();
+        self.l2.iter_mut().for_each(Tlb::clear);
+        self.bitmaps.clear();
+    }
+
+    fn tell(&self, counters: &mut Counters) {
+        self.l1.tell(counters);
+        self.lookups.tell("walker.cache.bitmap", counters);
+        counters.add("walker", "bitmap_references", self.lookups.misses);
+        if let Some(l2) = &self.l2 {
+            l2.tell("tlb.l2", counters);
+            counters.add("tlb.l2.gapped", "hits", self.hits);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn walk_caches_of_two_levels_are_those_of_the_paper() {
+        let walk_caches = |setting| {
+            let config = octavo_config::resolve("skylake", &[setting]).unwrap().into_config();
+            let is_own = |level: u8| {
+                let of = |config: &MachineConfig| {
+                    let mut caches = config.walker.caches.values();
+                    *caches.find(|cache| cache.level == level).unwrap()
+                };
+                let (given, made) = (of(&config), of(&machine(&config)));
+                (given != made).then_some((made.entries, made.ways))
+            };
+            [2, 3, 4].map(is_own)
+        };
+        let paper = Some((32, Ways::Full));
+        assert_eq!(walk_caches("core.count=1"), [paper, paper, None]);
+        assert_eq!(walk_caches("gtsm.walk_cache_entries=0"), [None; 3]);
+    }
+}

@@ -1,0 +1,63 @@
+//! Entries of pages with gaps (paper 004, Section VII-D): as those of pages of 2 MiB, with the frame of their
+//! chunk.
+
+use octavo_os::frames::SubBlocks;
+use octavo_os::page_table::Gapped;
+use octavo_types::{FrameNumber, PageNumber, PageSize};
+
+use super::{Held, ORDER_SHIFT, Value};
+
+/// In the field of the order, which is 9 for a page of 2 MiB.
+const GAPPED: u64 = 4 << ORDER_SHIFT;
+
+impl Held {
+    /// A page with gaps of a page table.
+    pub fn gapped(page: &Gapped, is_dirty: bool) -> Self {
+        let whole = Value::new(page.chunk, PageSize::HUGE, page.rights.write, is_dirty);
+        Held { size: PageSize::HUGE, value: Value(whole.0 | GAPPED) }
+    }
+
+    /// Whether it is a page with gaps: its parts are then asked for by [`Held::part_of_chunk`] alone.
+    pub fn is_gapped(&self) -> bool {
+        const HUGE: u64 = (PageSize::HUGE.base_shift() as u64) << ORDER_SHIFT | GAPPED;
+        const ORDER: u64 = super::ORDER_MASK << ORDER_SHIFT;
+        self.size == PageSize::HUGE && self.value.0 & ORDER == HUGE
+    }
+
+    /// The first frame of the chunk of a page with gaps.
+    pub fn chunk(&self) -> FrameNumber {
+        self.value.frame()
+    }
+
+    /// A base page of a page with gaps, which is made of these sub-blocks.
+    pub fn part_of_chunk(&self, page: PageNumber, blocks: SubBlocks) -> Held {
+        let place = page.raw() % (1 << PageSize::HUGE.base_shift());
+        let frame = blocks.frame_of(self.chunk(), place).expect("a page has 32 sub-blocks");
+        let (is_writable, is_dirty) = (self.value.is_writable(), self.value.is_dirty());
+        let value = Value::new(frame, PageSize::BASE, is_writable, is_dirty);
+        Held { size: PageSize::BASE, value }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use octavo_types::Protection;
+
+    #[test]
+    fn a_page_with_gaps_tells_its_parts() {
+        let rights = Protection { read: true, write: true, execute: false };
+        let (page, chunk) = (PageNumber::new(512 * 7), FrameNumber::new(1024 * 9));
+        let of = Gapped { page, chunk, rights, used: (true, false) };
+        let held = Held::gapped(&of, true);
+        assert!(held.is_gapped() && !held.is_perforated() && held.chunk() == chunk);
+        let plain = Value::new(chunk, PageSize::HUGE, true, true);
+        assert!(!Held { size: PageSize::HUGE, value: plain }.is_gapped());
+        let blocks = SubBlocks::first_of(u64::MAX << 3).unwrap();
+        let part = held.part_of_chunk(PageNumber::new(512 * 7 + 40), blocks);
+        // The third sub-block of the page is the sixth of the chunk.
+        assert_eq!((part.size, part.value.frame()), (PageSize::BASE, chunk.plus(5 * 16 + 8)));
+        assert!(part.value.serves(true) && !part.is_gapped());
+        assert!(!Held::gapped(&of, false).part_of_chunk(page, blocks).value.serves(true));
+    }
+}

@@ -1,0 +1,60 @@
+//! Designs at their bounds, where they are to count what another one does: machines of chosen parts.
+
+use octavo_config::{FirstLevel, MachineConfig};
+use octavo_machine::designs::{Conventional, Sizes};
+use octavo_machine::{Counters, Design, Env, Machine, Run, Sim};
+use octavo_oracle::strategies::RandomStream;
+use octavo_os::frames::{Frames, MemoryShape, Order};
+use octavo_os::page_table::Format;
+use octavo_os::policy::Policy;
+use octavo_os::{Memory, Os};
+use octavo_types::Instructions;
+use proptest::prelude::*;
+
+use super::{config, play, tiny};
+
+/// A machine with page tables of such a format, but for its levels, and this unit.
+pub fn machine<D: Design + 'static>(
+    config: &MachineConfig,
+    format: Format,
+    policy: Box<dyn Policy>,
+    mmu: D,
+) -> Box<dyn Run> {
+    let shape = MemoryShape::new(config.memory.bytes >> 12, Order::LINUX).unwrap();
+    let levels = config.page_table.levels;
+    let format = Format { levels, ..format };
+    let memory = Memory::new(Frames::new(shape), &Sizes::X86.list(), format);
+    let env = Env::new(config, Os::new(memory, policy), Instructions::PORTABLE).unwrap();
+    Box::new(Machine::new(env.checked(true), vec![mmu], Instructions::PORTABLE))
+}
+
+/// What machines usually have.
+pub fn conventional(config: &MachineConfig) -> Conventional {
+    Conventional::new(&config.tlb, Instructions::PORTABLE).unwrap()
+}
+
+/// What machines count of a stream.
+pub fn played(
+    kind: &MachineConfig,
+    stream: &RandomStream,
+    machines: Vec<Box<dyn Run>>,
+) -> Vec<Counters> {
+    let mut sim = Sim::new(&config(kind.clone(), &[])).unwrap().with_machines(machines);
+    play(&mut sim, stream);
+    sim.machines().iter().for_each(|machine| assert_eq!(machine.check(), Ok(())));
+    sim.machines().iter().map(|machine| machine.counters()).collect()
+}
+
+/// The tiny machine, whose first level holds base pages alone.
+pub fn with_small_first() -> MachineConfig {
+    let mut machine = tiny();
+    let FirstLevel::Split { l1i, l1d } = &mut machine.tlb.first else { unreachable!() };
+    l1i.arrays.shift_remove("2m");
+    l1d.arrays.shift_remove("2m");
+    machine
+}
+
+/// Loads of base pages of some regions, and how often each.
+pub fn touches() -> impl Strategy<Value = Vec<(u64, usize, bool)>> {
+    prop::collection::vec((0u64..1536, 1usize..4, Just(false)), 1..200)
+}

@@ -1,0 +1,125 @@
+//! Gap-Tolerant Sequential Mapping: which page a reference finds, and when a bitmap is read.
+
+use octavo_config::GtsmHardware;
+use octavo_machine::Counters;
+use octavo_oracle::{NaiveArray, NaiveReplacement};
+use octavo_types::{ItemKind, PageNumber, PageSize};
+
+use super::tlb::{Page, tell};
+use super::{L1D, NaiveMachine, PROCESS};
+
+/// What such a machine has and counts.
+pub struct Gapped {
+    /// By pages of 2 MiB, the bits of a chunk.
+    bitmaps: NaiveArray<u64, u64>,
+    bitmap_hits: u64,
+    bitmap_misses: u64,
+    hits: u64,
+}
+
+impl Gapped {
+    pub fn new(config: &GtsmHardware) -> Self {
+        let bitmaps = NaiveArray::new(1, config.bitmap_entries as usize, NaiveReplacement::Lru);
+        Gapped { bitmaps, bitmap_hits: 0, bitmap_misses: 0, hits: 0 }
+    }
+
+    pub fn tell(&self, has_l2: bool, counters: &mut Counters) {
+        tell("walker.cache.bitmap", self.bitmap_hits, self.bitmap_misses, counters);
+        counters.add("walker", "bitmap_references", self.bitmap_misses);
+        if has_l2 {
+            counters.add("tlb.l2.gapped", "hits", self.hits);
+        }
+    }
+
+    pub fn forget(&mut self, start: u64, end: u64) {
+        self.bitmaps.invalidate_if(|number, _| number * 512 < end && start < (number + 1) * 512);
+    }
+}
+
+impl NaiveMachine {
+    pub fn translate_gapped(&mut self, kind: ItemKind, page: u64) -> Page {
+        let stores = kind == ItemKind::Store;
+        let in_l1 = self.l1(kind).look_up(page);
+        if let Some(found) = in_l1.filter(|found| found.serves(stores)) {
+            return found;
+        }
+        let in_l2 = match &mut self.l2 {
+            Some(l2) if in_l1.is_none() => l2.look_up(page),
+            _ => None,
+        };
+        let served = in_l2.map(|entry| match entry.has_gaps {
+            true => {
+                self.gapped.as_mut().unwrap().hits += 1;
+                self.part_of_gapped(&entry, page)
+            }
+            false => entry,
+        });
+        let found = match served.filter(|found| found.serves(stores)) {
+            Some(found) => found,
+            None => self.walk_gapped(kind, page),
+        };
+        self.l1(kind).forget(page, page + 1);
+        self.l1(kind).fill(page, found);
+        found
+    }
+
+    fn walk_gapped(&mut self, kind: ItemKind, page: u64) -> Page {
+        let found = self.walk(kind, page);
+        let table = &self.os.memory().process(PROCESS).table;
+        let mut kept = found;
+        let mut found = found;
+        if let Some(of) = table.gapped(PageNumber::new(page)) {
+            let (size, first, frame) = (PageSize::HUGE, page / 512, of.chunk.raw());
+            let whole = Page { size, first, frame, has_gaps: true, ..found };
+            found = self.part_of_gapped(&whole, page);
+            let arrays = self.l2.iter().flat_map(|l2| &l2.arrays);
+            if arrays.into_iter().any(|array| array.sizes.contains(&PageSize::HUGE)) {
+                kept = whole;
+            }
+        }
+        if let Some(l2) = &mut self.l2 {
+            l2.forget(page, page + 1);
+            l2.fill(page, kept);
+        }
+        found
+    }
+
+    /// Sub-block by sub-block of the chunk.
+    fn part_of_gapped(&mut self, whole: &Page, page: u64) -> Page {
+        let gapped = self.gapped.as_mut().unwrap();
+        let number = page / 512;
+        let known = gapped.bitmaps.look_up(0, &number).copied();
+        let bits = match known {
+            Some(bits) => {
+                gapped.bitmap_hits += 1;
+                bits
+            }
+            None => {
+                gapped.bitmap_misses += 1;
+                let frames = &self.os.memory().frames;
+                let chunk = octavo_types::FrameNumber::new(whole.frame);
+                let bits = frames.chunk_bitmaps().of(chunk).unwrap().bits();
+                // Eight bytes a chunk of 4 MiB, from the first of the last frames on.
+                let all = frames.shape().frames();
+                let start = (all - all.div_ceil(1024 * 512)) << 12;
+                let at = start + whole.frame / 1024 * 8;
+                gapped.bitmaps.insert(0, number, bits);
+                self.caches.access(L1D, at / self.line_bytes, false);
+                bits
+            }
+        };
+        let mut left = page % 512 / 16;
+        let mut block = 0;
+        loop {
+            if bits >> block & 1 != 0 {
+                if left == 0 {
+                    break;
+                }
+                left -= 1;
+            }
+            block += 1;
+        }
+        let frame = whole.frame + block * 16 + page % 16;
+        Page { size: PageSize::BASE, first: page, frame, has_gaps: false, ..*whole }
+    }
+}

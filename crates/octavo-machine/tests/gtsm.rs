@@ -1,0 +1,210 @@
+//! Pages with gaps at their bound, where there is no gap, and with faults of any number and kind.
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::bounds::{conventional, machine, played, touches, with_small_first};
+use common::{cache, check_laws, config, hosted, play, tiny};
+use octavo_config::{FragmentationConfig, GtsmHardware, MachineConfig, TlbConfig};
+use octavo_machine::designs::{DesignSpec, Gtsm, Setup};
+use octavo_machine::{Counters, Sim};
+use octavo_oracle::strategies::{loads, stream};
+use octavo_os::frames::fragmentation::HoleLayout;
+use octavo_os::frames::{Holder, Order, OutOfMemory, SubBlocks};
+use octavo_os::page_table::Format;
+use octavo_os::policy::{Fault, Policy, by_name};
+use octavo_os::{Memory, around};
+use octavo_types::{Instructions, PageNumber, PageSize};
+use proptest::prelude::*;
+
+/// What becomes of the 2 MiB around a page that is touched first.
+#[derive(Clone, Copy, PartialEq)]
+enum Makes {
+    /// A page of the first 32 sub-blocks of a chunk.
+    NoGaps,
+    /// A page of 2 MiB in the same place, and a frame is lost for each, as the node that stands ready takes one.
+    Huge,
+}
+
+impl Policy for Makes {
+    fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
+        let Fault { process, page, ref vma, .. } = *fault;
+        let pages = around(page, PageSize::HUGE);
+        assert!(memory.is_untouched(process, &pages));
+        let chunk = memory.frames.allocate(Order::LINUX, Holder::Data)?;
+        memory.frames.free(chunk.plus(512), Order::HUGE);
+        if *self == Makes::NoGaps {
+            let blocks = SubBlocks::first_of(u64::MAX).unwrap();
+            assert!(memory.map_gapped(process, page, (chunk, blocks), vma.rights)?);
+            return Ok(());
+        }
+        let first = PageNumber::new(pages.start);
+        memory.map(process, first, PageSize::HUGE, chunk, vma.rights)?;
+        memory.frames.allocate(Order::BASE, Holder::Reserved)?;
+        memory.zeroed(chunk, 512);
+        Ok(())
+    }
+}
+
+const FORMAT: Format = Format {
+    levels: 4,
+    encoding: octavo_os::page_table::SizeEncoding::FourBits,
+    aliases: octavo_os::page_table::Aliases::Pointers,
+    has_perforated: false,
+    has_gapped: true,
+};
+
+fn gtsm(tlb: &TlbConfig, bitmap_entries: u64) -> Gtsm {
+    let hardware = GtsmHardware { walk_cache_entries: 0, bitmap_entries };
+    Gtsm::new(tlb, &hardware, Instructions::PORTABLE).unwrap()
+}
+
+/// All that one has counted, but for what is told of pages with gaps, and pages and frames by kind; and of what
+/// a bitmap adds to.
+fn told(counters: &Counters) -> Vec<(String, &'static str, u64)> {
+    let is_told = |component: &str, counter: &str| {
+        !component.starts_with("os.pages")
+            && !["tlb.l2.gapped", "walker.cache.bitmap"].contains(&component)
+            && !["page_table_bytes", "reserved_bytes", "gapped", "bitmap_references"]
+                .contains(&counter)
+            && !["cache", "memory", "core"].contains(&component.split('.').next().unwrap())
+    };
+    let all = counters.iter().filter(|(component, counter, _)| is_told(component, counter));
+    all.map(|(component, counter, value)| (component.to_owned(), counter, value)).collect()
+}
+
+/// Memory with faults, little of it.
+fn with_faults(mut machine: MachineConfig, portion: f64, layout: HoleLayout) -> MachineConfig {
+    machine.memory.bytes = 256 << 20;
+    machine.memory.fragmentation = FragmentationConfig::Faults { portion, layout, seed: 1 };
+    machine
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    /// Where no page has gaps, the design is the conventional one.
+    #[test]
+    fn without_such_pages_all_are_the_same(stream in stream(1..150)) {
+        let kind = tiny();
+        for policy in ["base", "thp"] {
+            let policy = || (by_name(policy).unwrap().usual)().build();
+            let counted = played(&kind, &stream, vec![
+                machine(&kind, FORMAT, policy(), conventional(&kind)),
+                machine(&kind, FORMAT, policy(), gtsm(&kind.tlb, 2)),
+            ]);
+            let of = |counters: &Counters| -> Vec<_> {
+                let own = ["tlb.l2.gapped", "walker.cache.bitmap"];
+                let all = counters.iter().filter(|(of, counter, _)| {
+                    !own.contains(of) && *counter != "bitmap_references"
+                });
+                all.map(|(of, counter, value)| (of.to_owned(), counter, value)).collect()
+            };
+            prop_assert_eq!(of(&counted[1]), of(&counted[0]));
+            prop_assert_eq!(counted[1].get("walker", "bitmap_references"), Some(0));
+        }
+    }
+
+    /// A page without gaps is a page of 2 MiB, counter for counter, where the first level takes base pages of
+    /// both; beside it there are look-ups of bitmaps, and the lines that are read for them.
+    #[test]
+    fn a_page_without_gaps_is_a_huge_page_and_a_bitmap(
+        touches in touches(),
+        bitmap_entries in prop_oneof![Just(1u64), Just(64)],
+    ) {
+        let mut kind = with_small_first();
+        // Nothing gives way.
+        kind.cache.l1d = cache(1 << 14, 1 << 14, 4);
+        let counted = played(&kind, &loads(&touches), vec![
+            machine(&kind, FORMAT, Box::new(Makes::NoGaps), gtsm(&kind.tlb, bitmap_entries)),
+            machine(&kind, FORMAT, Box::new(Makes::Huge), conventional(&kind)),
+        ]);
+        let [gaps, huge] = &counted[..] else { unreachable!() };
+        prop_assert_eq!(told(gaps), told(huge));
+        let more = |component, counter| {
+            gaps.get(component, counter).unwrap() - huge.get(component, counter).unwrap()
+        };
+        let of = |component, counter| gaps.get(component, counter).unwrap();
+        let read = of("walker", "bitmap_references");
+        let looked_up = of("walker.cache.bitmap", "accesses");
+        prop_assert_eq!(looked_up, of("tlb.l2.gapped", "hits") + of("tlb.l2", "misses"));
+        prop_assert_eq!(more("cache.l1d", "accesses"), read);
+        // Eight chunks a line; the code's page is one, and data begin at page 0x100.
+        let pages = touches.iter().map(|(page, ..)| (0x100 + page) / 512).chain([0x400 / 512]);
+        let pages: BTreeSet<u64> = pages.collect();
+        let lines = (pages.len() as u64).div_ceil(8);
+        prop_assert_eq!(more("cache.l1d", "misses"), lines);
+        prop_assert_eq!(more("memory", "reads"), lines);
+        if bitmap_entries == 64 {
+            prop_assert_eq!(read, pages.len() as u64);
+        }
+    }
+
+    /// In memory with faults of any number, whatever the program does: translations are those of the page table,
+    /// and no frame that is faulty is ever anybody's.
+    #[test]
+    fn translations_are_right_and_faults_are_nobody_s(
+        stream in stream(1..200),
+        cores in 1u32..3,
+        portion in prop_oneof![0.0..=0.05, Just(0.2)],
+        is_clustered in any::<bool>(),
+    ) {
+        let layout = if is_clustered { HoleLayout::Clustered } else { HoleLayout::Dispersed };
+        let mut kind = with_faults(tiny(), portion, layout);
+        kind.core.count = cores;
+        let designs = [
+            "gtsm", "gtsm:whole_blocks=false", "conventional+gtsm", "perforated", "thp", "tps",
+        ];
+        let mut sim = Sim::new(&config(kind, &designs)).unwrap();
+        let faulty = |counters: &Counters| counters.get("os", "faulty_bytes").unwrap_or(0);
+        let before: Vec<u64> = sim.machines().iter().map(|of| faulty(&of.counters())).collect();
+        play(&mut sim, &stream);
+        for ((name, machine), before) in designs.iter().zip(sim.machines()).zip(before) {
+            prop_assert_eq!(machine.check(), Ok(()), "{}", name);
+            check_laws(&machine.counters())?;
+            prop_assert_eq!(faulty(&machine.counters()), before, "{}", name);
+        }
+    }
+}
+
+/// 2% of faults leave no region of 2 MiB whole: `thp` makes no huge page, and `gtsm` one in each chunk until half
+/// of memory is taken.
+#[test]
+fn large_pages_are_there_in_spite_of_faults() {
+    let kind = with_faults(tiny(), 0.02, HoleLayout::Dispersed);
+    let touches: Vec<_> = (0..40 * 512).map(|page| (page, 1, false)).collect();
+    let mut sim = Sim::new(&config(kind, &["gtsm", "thp"])).unwrap();
+    play(&mut sim, &loads(&touches));
+    let [gtsm, thp] = [0, 1].map(|at| sim.machines()[at].counters());
+    let of = |counters: &Counters, component, counter| counters.get(component, counter).unwrap();
+    let lost = (65_536.0f64 * 0.02).round() as u64 * 4096;
+    assert_eq!([&gtsm, &thp].map(|all| of(all, "os", "faulty_bytes")), [lost; 2]);
+    assert_eq!(of(&gtsm, "os", "bitmap_bytes"), 4096);
+    assert_eq!([&gtsm, &thp].map(|all| of(all, "os.pages.2MiB", "mapped")), [0; 2]);
+    // Data begin in the middle of a region, and end in the middle of another one.
+    assert!((39..=41).contains(&of(&gtsm, "os.pages.gapped", "mapped")));
+    assert!(of(&gtsm, "walker", "walks") * 10 < of(&thp, "walker", "walks"));
+    assert!(of(&gtsm, "walker", "bitmap_references") > 0);
+}
+
+/// Whoever asks for such a guest hears in one sentence what to do.
+#[test]
+fn guests_are_refused() {
+    let machine = hosted(tiny(), 33, false);
+    let spec = DesignSpec::parse("gtsm").unwrap();
+    let start = machine.memory.start().unwrap().into();
+    let setup =
+        Setup { instructions: Instructions::PORTABLE, is_checked: true, start, host_start: None };
+    let error = spec.hardware().make(&machine, &setup, spec.os()).err().unwrap().to_string();
+    assert_eq!(error, "gtsm does not translate for a guest: leave --virtualised and host.… out");
+    assert_eq!(
+        DesignSpec::parse("gtsm+thp").unwrap_err().to_string(),
+        "gtsm+thp: gtsm needs pages of 2 MiB with gaps, and the policy `thp` makes none: give gtsm with the \
+         policy gtsm"
+    );
+    let merging = DesignSpec::parse("thp:same_pages=all").unwrap();
+    let error = merging.hardware().make(&machine, &setup, merging.os()).err().unwrap().to_string();
+    assert!(error.starts_with("same_pages = all: pages are merged on machines without"), "{error}");
+    assert!(DesignSpec::parse("gtsm:gtsm.bitmap_entries=8").is_ok());
+}

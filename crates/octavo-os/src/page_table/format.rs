@@ -1,0 +1,40 @@
+//! What a page table looks like.
+
+use super::entry::SizeEncoding;
+
+/// What an alias holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Aliases {
+    /// The size alone: a walk that meets one reads the true entry too.
+    #[default]
+    Pointers,
+    /// A copy of the true entry, which every change of the page has to write.
+    Copies,
+}
+
+/// What a page table looks like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Format {
+    /// Four or five.
+    pub levels: u8,
+    /// How sizes between those of x86-64 are written.
+    pub encoding: SizeEncoding,
+    /// What stands in their aliases.
+    pub aliases: Aliases,
+    /// Whether there are perforated pages: nodes of level 2 have a shadow node beside them then.
+    pub has_perforated: bool,
+    /// Whether there are pages of 2 MiB with gaps.
+    pub has_gapped: bool,
+}
+
+impl Default for Format {
+    fn default() -> Self {
+        Format {
+            levels: 4,
+            encoding: SizeEncoding::default(),
+            aliases: Aliases::default(),
+            has_perforated: false,
+            has_gapped: false,
+        }
+    }
+}

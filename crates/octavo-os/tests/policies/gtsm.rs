@@ -1,0 +1,163 @@
+//! Gap-Tolerant Sequential Mapping: which sub-blocks make a page, and what splits it.
+
+use octavo_os::frames::{Frames, Holder, MemoryShape, Order, SubBlocks};
+use octavo_os::page_table::Format;
+use octavo_os::policy::{GtsmConfig, PolicyConfig};
+use octavo_os::{Access, Memory, Os, ProcessId};
+use octavo_types::{
+    AddrRange, Event, FrameNumber, MapSource, PageNumber, PageSize, Protection, VirtAddr,
+};
+
+fn page(raw: u64) -> PageNumber {
+    PageNumber::new(raw)
+}
+
+fn pages(at: u64, count: u64) -> AddrRange {
+    AddrRange::new(VirtAddr::new(at << 12), count << 12)
+}
+
+/// Two chunks and a half, of which these sub-blocks have a faulty frame, and a process with eight huge pages of
+/// anonymous memory.
+fn started(faulty: impl IntoIterator<Item = u64>, config: GtsmConfig) -> (Os, ProcessId) {
+    let mut frames = Frames::new(MemoryShape::new(2 * 1024 + 512, Order::LINUX).unwrap());
+    for block in faulty {
+        let frame = FrameNumber::new(block * 16 + block % 15);
+        assert!(frames.allocate_at(frame, Order::BASE, Holder::Faulty));
+    }
+    let format = Format { has_gapped: true, ..Format::default() };
+    let memory = Memory::new(frames, &[PageSize::HUGE], format);
+    let mut os = Os::new(memory, PolicyConfig::Gtsm(config).build());
+    let process = os.spawn().unwrap();
+    let (protection, source) = (Protection::from_bits(3), MapSource::Anonymous);
+    let range = pages(0, 8 * 512);
+    os.event(process, &Event::Map { range, protection, source, flags: 2 }).unwrap();
+    os.take_stale();
+    (os, process)
+}
+
+/// Touches a page; the chunk and the bits of the page with gaps that holds it, if one does.
+fn touch(os: &mut Os, process: ProcessId, at: u64) -> Option<(u64, u64)> {
+    os.fault(process, page(at), Access::Store).unwrap();
+    assert_eq!(os.memory().check(), Ok(()));
+    let of = os.memory().process(process).table.gapped(page(at))?;
+    Some((of.chunk.raw(), os.memory().frames.chunk_bitmaps().of(of.chunk).unwrap().bits()))
+}
+
+/// In every second sub-block of the second chunk, and in all of the others.
+fn every_second() -> impl Iterator<Item = u64> {
+    (0..160).filter(|block| !(64..128).contains(block) || block % 2 == 0)
+}
+
+#[test]
+fn a_page_is_made_of_the_first_free_sub_blocks_of_a_chunk() {
+    let (mut os, process) = started(every_second(), GtsmConfig::default());
+    let bits = 0xaaaa_aaaa_aaaa_aaaa;
+    assert_eq!(touch(&mut os, process, 512 + 77), Some((1024, bits)));
+    let leaf = os.memory().process(process).table.leaf(page(512 + 77)).unwrap();
+    // The fifth sub-block of the page is the ninth of the odd ones.
+    assert_eq!((leaf.frame.raw(), leaf.size), (1024 + 9 * 16 + 13, PageSize::BASE));
+    assert_eq!(os.memory().frames.used_frames(Holder::Data), 512);
+    assert_eq!(touch(&mut os, process, 1024), None, "no chunk is left");
+    assert_eq!(os.memory().frames.used_frames(Holder::Faulty), 128);
+}
+
+/// "It limits the allocation of large pages to one-half of the available memory."
+#[test]
+fn a_chunk_has_one_page() {
+    let config = GtsmConfig { whole_blocks: false, ..GtsmConfig::default() };
+    let (mut os, process) = started([], config);
+    let low = u64::from(u32::MAX);
+    assert_eq!(touch(&mut os, process, 512), Some((0, low)));
+    assert_eq!(touch(&mut os, process, 1024), Some((1024, low)));
+    assert_eq!(
+        touch(&mut os, process, 2048),
+        None,
+        "what is left of both chunks is for base pages"
+    );
+    let (mut os, process) = started([], GtsmConfig::default());
+    assert_eq!(touch(&mut os, process, 512), None, "a free block is a huge page");
+    assert_eq!(os.memory().pages(PageSize::HUGE), 1);
+}
+
+#[test]
+fn what_is_done_to_a_part_splits_a_page() {
+    let protect = |at, count| {
+        let protection = Protection::from_bits(1);
+        Event::Protect { range: pages(at, count), protection }
+    };
+    let unmap = |at, count| Event::Unmap { range: pages(at, count) };
+    for (event, is_split) in [
+        (protect(512 + 7, 1), true),
+        (unmap(512 + 7, 1), true),
+        (unmap(512 + 256, 512), true),
+        (protect(512, 512), false),
+        (unmap(512, 512), false),
+        (Event::Remap { from: pages(512, 512), to: pages(2048, 512) }, false),
+        (Event::Remap { from: pages(512, 512), to: pages(2048 + 16, 512) }, true),
+    ] {
+        let (mut os, process) = started(every_second(), GtsmConfig::default());
+        touch(&mut os, process, 512);
+        os.take_stale();
+        os.event(process, &event).unwrap();
+        let stale = os.take_stale();
+        assert!(!stale.is_empty());
+        assert_eq!(os.memory().check(), Ok(()));
+        assert_eq!(os.memory().counters.splits, u64::from(is_split), "{event:?}");
+        let covers = |stale: &octavo_os::Stale| stale.pages == (512..1024);
+        assert!(stale.iter().any(covers), "{event:?}: {stale:?}");
+        let is_there = !is_split && !matches!(event, Event::Unmap { .. });
+        assert_eq!(os.memory().gapped_pages(), u64::from(is_there), "{event:?}");
+    }
+}
+
+/// Parent and child have one page of one chunk, until one of the two stores.
+#[test]
+fn a_store_after_a_fork_splits_the_page_of_who_stores() {
+    let (mut os, process) = started(every_second(), GtsmConfig::default());
+    let before = touch(&mut os, process, 512);
+    let child = os.fork(process).unwrap();
+    assert_eq!((os.memory().gapped_pages(), os.memory().check()), (2, Ok(())));
+    assert_eq!(touch(&mut os, process, 600), None);
+    let counters = os.memory().counters;
+    assert_eq!((counters.splits, counters.bytes_copied), (1, 4096));
+    assert_eq!(os.memory().gapped_pages(), 1);
+    os.end(process);
+    assert_eq!(touch(&mut os, child, 700), before, "it is the child's alone, and whole");
+    assert_eq!(os.memory().counters.bytes_copied, 4096);
+}
+
+/// Base pages move to where they belong.
+#[test]
+fn base_pages_become_one_with_gaps() {
+    let mut config = GtsmConfig::default();
+    config.huge.scan_every_instructions = 1;
+    let (mut os, process) = started(every_second(), config);
+    let protect =
+        |bits| Event::Protect { range: pages(512, 1), protection: Protection::from_bits(bits) };
+    // The mapping does not hold the huge page yet.
+    os.event(process, &protect(1)).unwrap();
+    assert_eq!(touch(&mut os, process, 600), None);
+    os.event(process, &protect(3)).unwrap();
+    os.background(1);
+    assert_eq!(os.memory().check(), Ok(()));
+    let of = os.memory().process(process).table.gapped(page(600)).unwrap();
+    assert_eq!(
+        (of.chunk.raw(), of.used),
+        (1024, os.memory().process(process).table.used(page(600)).unwrap())
+    );
+    assert_eq!(os.memory().counters.bytes_copied, 4096);
+    assert_eq!(SubBlocks::OF_PAGE, 32);
+}
+
+/// The child node stands ready: there is not one frame left when a part is stored to after a fork but for the copy.
+#[test]
+fn a_split_needs_no_memory() {
+    let (mut os, process) = started(every_second(), GtsmConfig::default());
+    touch(&mut os, process, 512);
+    while os.memory().frames.free_frames() > 0 {
+        os.memory_mut().frames.allocate(Order::BASE, Holder::Foreign { movable: false }).unwrap();
+    }
+    let event = Event::Protect { range: pages(600, 1), protection: Protection::from_bits(1) };
+    assert_eq!(os.event(process, &event), Ok(()));
+    assert_eq!((os.memory().counters.splits, os.memory().check()), (1, Ok(())));
+}

@@ -1,0 +1,116 @@
+//! Same-page merging: which pages share the frame of zeros, what that does to large pages, and what a store undoes.
+
+use octavo_os::frames::{Frames, Holder, MemoryShape, Order};
+use octavo_os::page_table::Format;
+use octavo_os::policy::OsConfig;
+use octavo_os::{Access, Memory, Os, ProcessId};
+use octavo_types::{AddrRange, Event, MapSource, PageNumber, PageSize, Protection, VirtAddr};
+
+fn page(raw: u64) -> PageNumber {
+    PageNumber::new(raw)
+}
+
+fn started(policy: &str) -> (Os, ProcessId) {
+    let frames = Frames::new(MemoryShape::new(8 * 512, Order::LINUX).unwrap());
+    let format = Format { has_perforated: true, ..Format::default() };
+    let memory = Memory::new(frames, &[PageSize::HUGE], format);
+    let mut config = OsConfig::parse(policy).unwrap();
+    config.set("same_pages_every_instructions", "10").unwrap();
+    let mut os = config.build(memory);
+    let process = os.spawn().unwrap();
+    let (protection, source) = (Protection::from_bits(3), MapSource::Anonymous);
+    let range = AddrRange::new(VirtAddr::new(0), 4 << 21);
+    os.event(process, &Event::Map { range, protection, source, flags: 2 }).unwrap();
+    (os, process)
+}
+
+/// A program stores to a page, or loads from it.
+fn touch(os: &mut Os, process: ProcessId, at: u64, stores: bool) {
+    let leaf = os.memory().process(process).table.leaf(page(at));
+    if leaf.is_none_or(|leaf| stores && !leaf.rights.write) {
+        os.fault(process, page(at), if stores { Access::Store } else { Access::Load }).unwrap();
+    }
+    os.memory_mut().process_mut(process).table.mark(page(at), stores);
+    if stores {
+        let frame = os.memory().process(process).table.leaf(page(at)).unwrap().frame_of(page(at));
+        os.memory_mut().note_stored(frame);
+    }
+    assert_eq!(os.memory().check(), Ok(()));
+}
+
+/// Its frames of data, pages merged, splits, holes of the page at 512.
+fn told(os: &Os, process: ProcessId) -> (u64, u64, u64, Option<u32>) {
+    assert_eq!(os.memory().check(), Ok(()));
+    let data = os.memory().frames.used_frames(Holder::Data);
+    let holes = os.memory().process(process).table.perforation(page(512));
+    let holes = holes.map(|(_, holes)| holes.count());
+    (data, os.memory().merged_pages(), os.memory().counters.splits, holes)
+}
+
+/// The base pages of a region are touched, and of three others in it a store makes another thing.
+fn merged(policy: &str) -> (Os, ProcessId) {
+    let (mut os, process) = started(policy);
+    (512..1024).for_each(|at| touch(&mut os, process, at, false));
+    [600, 601, 1023].into_iter().for_each(|at| touch(&mut os, process, at, true));
+    os.take_stale();
+    os.background(9);
+    assert_eq!(os.memory().merged_pages(), 0, "not yet");
+    os.background(10);
+    (os, process)
+}
+
+/// All but the three that were stored to lie in the frame of zeros.
+#[test]
+fn parts_become_holes_where_a_huge_page_would_be_split() {
+    let (os, process) = merged("perforated:same_pages=all");
+    assert_eq!(told(&os, process), (3 + 1, 509, 0, Some(509)));
+    let (os, process) = merged("thp:same_pages=all");
+    assert_eq!(told(&os, process), (3 + 1, 509, 1, None));
+    let (os, process) = merged("perforated:same_pages=base");
+    assert_eq!(told(&os, process), (512, 0, 0, None), "large pages are left alone");
+    let (os, process) = merged("base:same_pages=base");
+    assert_eq!(told(&os, process), (3 + 1, 509, 0, None));
+    let (os, process) = merged("base:same_pages=never");
+    assert_eq!(told(&os, process), (512, 0, 0, None));
+}
+
+/// The frame of a hole is free, and so it is patched; where somebody has it by then, it stays a hole.
+#[test]
+fn a_store_patches_the_hole() {
+    let (mut os, process) = merged("perforated:same_pages=all");
+    let region = os.memory().process(process).table.perforation(page(512)).unwrap().0;
+    os.take_stale();
+    let before = os.memory().counters;
+    touch(&mut os, process, 700, true);
+    assert_eq!(os.take_stale().len(), 1, "one shootdown, of the page and its bit");
+    let counters = os.memory().counters;
+    assert_eq!(counters.patches - before.patches, 1);
+    assert_eq!((counters.pages_unmerged, counters.bytes_copied - before.bytes_copied), (1, 4096));
+    assert_eq!(told(&os, process), (3 + 1 + 1, 508, 0, Some(508)));
+    let leaf = |os: &Os, at| os.memory().process(process).table.leaf(page(at)).unwrap();
+    assert_eq!(leaf(&os, 700).frame, region.frame_of(page(700)));
+    let place = region.frame_of(page(701));
+    let taken = Holder::Foreign { movable: false };
+    assert!(os.memory_mut().frames.allocate_at(place, Order::BASE, taken));
+    touch(&mut os, process, 701, true);
+    assert_ne!(leaf(&os, 701).frame, place);
+    assert_eq!(told(&os, process), (3 + 1 + 2, 507, 0, Some(508)));
+    // What holds something is not merged again; what is merged is not merged twice.
+    os.background(100);
+    assert_eq!(told(&os, process).1, 507);
+}
+
+/// Pages that a fork shares are no longer one process' alone; those that are merged already stay so in both.
+#[test]
+fn copies_of_processes_share_what_is_merged() {
+    let (mut os, process) = merged("perforated:same_pages=all");
+    let child = os.fork(process).unwrap();
+    assert_eq!(told(&os, child).1, 2 * 509);
+    touch(&mut os, child, 700, true);
+    assert_eq!(told(&os, process).1, 2 * 509 - 1);
+    assert!(!os.memory().process(process).table.leaf(page(700)).unwrap().rights.write);
+    os.end(process);
+    os.end(child);
+    assert_eq!(os.memory().frames.used_frames(Holder::Data), 1, "the frame of zeros stays");
+    assert_eq!(os.memory().check(), Ok(()));
+}

@@ -1,0 +1,80 @@
+"""What every cache does with a stream: all sets and ways, at some sizes of lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from octavo import curves_metrics as metrics
+from octavo._core import MAX_CACHE_SETS
+from octavo.curves_counts import Counts, added, geometry, picked, places_of, shapes_of, words
+from octavo.units import KIB, MIB
+
+if TYPE_CHECKING:
+    from octavo._core import CacheCurves
+
+SHOWN_BYTES = tuple(KIB << power for power in range(11))
+"""The caches that people see: 1 KiB to 1 MiB."""
+SHOWN_WAYS = (1, 8)
+NOTE = (
+    "Caches: LRU, of virtual addresses, allocate what is stored to, and are alone: nothing before "
+    "them takes look-ups away, and nobody takes lines out."
+)
+
+assert SHOWN_BYTES[-1] == MIB
+
+
+@dataclass(frozen=True)
+class Caches:
+    """LRU caches of 1 to MAX_CACHE_SETS sets of 1 to MAX_WAYS ways, with lines of one size."""
+
+    line_bytes: int
+    lookups: int
+    """A reference looks up each line that it touches."""
+    misses: Counts
+    """See `octavo.curves_counts.at`; empty where there were more lines than can be told apart."""
+
+    def missed(self, cache_bytes: int, ways: int) -> int | None:
+        """Misses of a cache; None where it has no whole power of two of sets, or too many."""
+        sets, rest = divmod(cache_bytes, self.line_bytes * ways)
+        return None if rest or not sets else geometry(self.misses, sets, ways)
+
+    def columns(self, instructions: int, *, sparse: bool) -> dict[str, Sequence[Any]]:
+        """One row's worth for each cache; `sparse`: powers of two of ways alone."""
+        shapes = shapes_of(self.misses, sparse=sparse)
+        misses = picked(self.misses, places_of(shapes))
+        return {
+            **shapes,
+            "cache_bytes": [entries * self.line_bytes for entries in shapes["entries"]],
+            "misses": misses,
+            "mpki": [metrics.mpki(number, instructions) for number in misses],
+            "miss_ratio": [metrics.miss_ratio(number, self.lookups) for number in misses],
+        }
+
+
+def read_caches(of: Sequence[CacheCurves]) -> dict[int, Caches]:
+    """As the extension has them, by the size of their lines."""
+    return {
+        caches["line_bytes"]: Caches(
+            caches["line_bytes"], caches["lookups"], words(caches["misses"])
+        )
+        for caches in of
+    }
+
+
+def sum_caches(of: Sequence[dict[int, Caches]]) -> dict[int, Caches]:
+    """Those of several process images together."""
+    return {size: _sum([caches[size] for caches in of]) for size in of[0]}
+
+
+def _sum(of: Sequence[Caches]) -> Caches:
+    is_told = all(caches.misses for caches in of)
+    return Caches(
+        of[0].line_bytes,
+        sum(caches.lookups for caches in of),
+        added(caches.misses for caches in of) if is_told else (),
+    )
+
+
+assert SHOWN_BYTES[-1] // 16 <= MAX_CACHE_SETS

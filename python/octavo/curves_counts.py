@@ -1,0 +1,64 @@
+"""Counts of thousands of TLBs or caches at once, in the order in which the extension has them."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterable, Sequence
+from operator import add
+
+from octavo._core import MAX_WAYS
+
+Counts = Sequence[int]
+"""Of all numbers of entries, or of all sets and ways: see `at`."""
+
+
+def at(sets: int, ways: int) -> int:
+    """Where a set-associative array lies among the counts of all."""
+    return MAX_WAYS * (sets.bit_length() - 1) + ways - 1
+
+
+def geometry(counts: Counts, sets: int, ways: int) -> int | None:
+    """A set-associative array's count out of those of all; None where there is none."""
+    place = at(sets, ways)
+    if sets & (sets - 1) or ways > MAX_WAYS or place >= len(counts):
+        return None
+    return counts[place]
+
+
+def shapes_of(counts: Counts, *, sparse: bool) -> dict[str, list[int]]:
+    """Entries, ways and sets of each array that is told; `sparse`: powers of two of ways alone."""
+    powers = [1 << power for power in range(MAX_WAYS.bit_length())]
+    told = powers if sparse else range(1, MAX_WAYS + 1)
+    pairs = [(1 << level, way) for level in range(len(counts) // MAX_WAYS) for way in told]
+    return {
+        "entries": [sets * way for sets, way in pairs],
+        "ways": [way for _, way in pairs],
+        "sets": [sets for sets, _ in pairs],
+    }
+
+
+def places_of(shapes: dict[str, list[int]]) -> list[int]:
+    """Where these lie among the counts of all."""
+    return [at(sets, ways) for sets, ways in zip(shapes["sets"], shapes["ways"], strict=True)]
+
+
+def picked(counts: Counts, places: Sequence[int]) -> Sequence[int]:
+    """The counts at these places: all of them where it is a range."""
+    return counts if isinstance(places, range) else [counts[place] for place in places]
+
+
+def words(data: bytes) -> array[int]:
+    """As the extension writes them: 64-bit little-endian."""
+    numbers = array("Q", data)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
+
+
+def added(curves: Iterable[Counts]) -> Counts:
+    """Each number of some curves, added up."""
+    total: Counts = ()
+    for curve in curves:
+        total = array("Q", map(add, total, curve)) if total else curve
+    return total

@@ -1,0 +1,34 @@
+"""Documents of `octavo sim`, as the studies read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from octavo.sim_model import Simulated
+from octavo.view import counters, main_process
+
+
+def simulated_of(told: Mapping[str, Any], *, of_all: bool = False) -> dict[str, Simulated]:
+    """What each design of a document did, by its whole name: of the process that did most, or of
+    all of them. Those that ran out of memory are left out.
+    """
+    if of_all:
+        rows = [row for row in told["rows"] if "process" not in row]
+    else:
+        rows = main_process(told["rows"])
+    configuration = told["run"]["configuration"]
+    base_cpi = configuration["machine"]["core"]["base_cpi"]
+    totals = counters(rows)
+    found = {}
+    for design in configuration["designs"]:
+        counts = {
+            (row["component"], row["counter"]): row["value"]
+            for row in rows
+            if row.get("design") == design and "interval" not in row
+        }
+        one = Simulated(design, counts, totals["instructions"], totals["references"], base_cpi)
+        # What stops in the warm-up counts nothing.
+        if not one.count("os", "out_of_memory") and one.count("tlb.l1d", "accesses"):
+            found[design] = one
+    return found

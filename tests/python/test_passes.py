@@ -1,0 +1,68 @@
+"""Several passes of a study: what fails, what is kept on Ctrl-C, and how far it is."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from octavo.studies import passes as passes_room
+from octavo.studies.passes import STOPPED, Pass, run_passes
+
+
+def test_a_pass_that_fails_says_why() -> None:
+    said: list[str] = []
+    done = run_passes(
+        [
+            Pass("good", ("sim", "--design", "base4k", "synth:gups?table=1MiB&updates=2k")),
+            Pass("bad", ("sim", "--design", "base5k", "synth:gups?table=1MiB&updates=2k")),
+        ],
+        "two",
+        said.append,
+    )
+    assert list(done.documents) == ["good"]
+    assert "base4k" in done.failed["bad"]
+    assert not done.is_partial
+    assert said == ["two: 2 passes"]
+
+
+def test_ctrl_c_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second of three passes goes on for ever, until the main thread is interrupted."""
+    good = ("sim", "--design", "base4k", "synth:gups?table=1MiB&updates=2k")
+    endless = ("sim", "--design", "base4k", "synth:gups?table=1MiB&updates=1e12")
+    interrupt = passes_room.wait
+    seen = []
+
+    def once(futures: Any, **options: Any) -> Any:
+        if seen:
+            raise KeyboardInterrupt
+        seen.append(1)
+        return interrupt(futures, **options)
+
+    monkeypatch.setattr(passes_room, "wait", once)
+    before = threading.active_count()
+    done = run_passes(
+        [Pass("one", good), Pass("two", endless), Pass("three", endless)],
+        "three",
+        lambda line: None,
+        jobs=1,
+    )
+    assert list(done.documents) == ["one"]
+    assert done.failed == {"two": STOPPED, "three": STOPPED}
+    assert done.is_partial
+    assert threading.active_count() == before
+
+
+def test_how_far_it_is_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 1000, 60))
+    monkeypatch.setattr(passes_room.time, "monotonic", lambda: float(next(clock)))
+    said: list[str] = []
+    told = passes_room._Told("grid", 3, said.append)
+    for _ in range(3):
+        told.one_more()
+    assert said == [
+        "grid: 3 passes",
+        "grid: 1 of 3, about 2 min left",
+        "grid: 2 of 3, about 60 s left",
+    ]

@@ -1,0 +1,89 @@
+"""A small part of the study of perforated pages is really run."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from octavo import sim
+from octavo.studies import perforated_redis
+from octavo.studies.passes import run_passes
+from octavo.studies.perforated_grid import MACHINE, Point, grid_passes, stream
+from octavo.studies.perforated_measurement import BASE, BASELINE, PERFORATED, all_counted, name_of
+from octavo.studies.perforated_memory import Fragments
+from octavo.studies.perforated_pages import Plan, run_study
+from octavo.studies.perforated_redis import RedisSize
+from octavo.studies.perforated_text import to_markdown
+from octavo.units import MIB
+from perforated_fakes import SMALL
+
+
+def test_a_small_grid_is_run() -> None:
+    chosen = [
+        Point(Fragments(0.0, 0.1, "clustered"), is_allocated=True),
+        Point(Fragments(0.5, 0.25, "clustered"), is_allocated=True),
+        Point(Fragments(1.0, 0.5, "dispersed"), is_allocated=False),
+    ]
+    said: list[str] = []
+    study = run_study(said.append, said.append, plan=Plan(chosen, SMALL, (), None))
+    assert study.skipped == {}
+    assert [row.point for row in study.grid] == chosen
+    none, some, unused = study.grid
+    regions = SMALL.regions
+    assert none.designs[BASELINE].large_pages == regions
+    assert some.designs[BASELINE].large_pages == regions // 2
+    assert some.designs[PERFORATED].perforated_pages == pytest.approx(regions // 2, abs=2)
+    assert some.designs[PERFORATED].walks < some.designs[BASELINE].walks
+    assert unused.designs[PERFORATED].perforated_pages == regions
+    half = SMALL.table_bytes // 2
+    assert unused.designs[PERFORATED].resident_bytes == pytest.approx(half, abs=MIB)
+    for row in study.grid:
+        assert set(row.designs) == {BASE, row.point.baseline, PERFORATED}
+        for one in row.designs.values():
+            assert one.instructions == 4 * SMALL.references
+    assert "Figure 7" in to_markdown(study)
+
+
+def test_what_is_simulated_is_what_is_measured(tmp_path: Path) -> None:
+    """The document of a pass, and the same asked directly."""
+    point = Point(Fragments(0.5, 0.25, "dispersed"), is_allocated=True)
+    (one,) = grid_passes([point], SMALL, tmp_path)
+    done = run_passes([one], "one", lambda line: None)
+    made = all_counted(done.documents[point.key])
+    _, warm_up = stream(point, SMALL)
+    options = dict(zip(one.arguments[1:-1], one.arguments[2:], strict=False))
+    designs = options["--design"].split(",")
+    settings = [word for at, word in enumerate(one.arguments) if one.arguments[at - 1] == "--set"]
+    direct = sim(one.arguments[-1], MACHINE, designs, settings, warm_up=warm_up)
+    for design in direct.total:
+        mine = made[name_of(design.design)]
+        assert mine.cycles == pytest.approx(design.cycles)
+        assert mine.walks == design.walks
+        assert mine.large_pages == design.count("os.pages.2MiB", "mapped")
+    assert made[PERFORATED].content["perforated"] > 0
+    assert made[PERFORATED].bitmap_bytes > 0
+
+
+def test_a_server_that_is_not_there_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("octavo.studies.redis_server.SERVER", "redis-server-that-nobody-has")
+    size = RedisSize(stream_keys=500, stream_lookups=50)
+    measured, skipped, is_partial = perforated_redis.measure_redis(size, lambda line: None)
+    assert [one.name for one in measured] == ["a stream of 500 keys"]
+    assert skipped == {"Redis, the server": "redis-server-that-nobody-has is not installed"}
+    assert not is_partial
+
+
+@pytest.mark.skipif(shutil.which("redis-server") is None, reason="no redis-server")
+@pytest.mark.long
+def test_a_real_server_is_traced() -> None:
+    size = RedisSize(keys=300, lookups=200, stream_keys=500, stream_lookups=50)
+    measured, skipped, _ = perforated_redis.measure_redis(size, lambda line: None)
+    assert skipped == {}
+    server = measured[0]
+    assert server.instructions_per_lookup is not None
+    assert 5_000 < server.instructions_per_lookup < 500_000
+    assert server.designs[BASE].resident_bytes > 300 * 16 * 1024
+    assert (server.bloat or 0) > 0
+    assert server.growth(PERFORATED) == pytest.approx(0, abs=0.02)
