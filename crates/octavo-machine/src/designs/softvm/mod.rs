@@ -174,7 +174,8 @@ impl<T: Translator> Softvm<T> {
             self.write_swept();
         }
         let held = self.resolve(env, page, access)?;
-        self.settle(env);
+        // A fault maps and unmaps pages, and changes no mapping: regions are what they were.
+        self.sweep_stale(env);
         let at = self.space.of_page(env.os().memory(), process, page);
         Some(((PageOf { process, page }, at), held.frame_of(page), held.value.is_writable()))
     }
@@ -240,8 +241,10 @@ impl<T: Translator> Softvm<T> {
     }
 
     /// The lines of pages that have changed are made what the page table says now.
-    #[inline(never)]
     fn sweep_stale(&mut self, env: &Env) {
+        if self.stale.is_empty() {
+            return;
+        }
         let is_lazy = self.config.kernel.increase == IncreasedRights::Lazy;
         for (asid, range) in std::mem::take(&mut self.stale) {
             let memory = env.os().memory();
@@ -314,9 +317,7 @@ impl<T: Translator> Design for Softvm<T> {
 
     fn settle(&mut self, env: &Env) {
         self.space.forget();
-        if !self.stale.is_empty() {
-            self.sweep_stale(env);
-        }
+        self.sweep_stale(env);
     }
 
     fn check(&self, env: &Env, access: LineAccess, frame: FrameNumber) {
