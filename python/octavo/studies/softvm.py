@@ -13,7 +13,13 @@ from typing import Any
 
 from octavo.rows import Row
 from octavo.studies.base_page_size import PROGRAMS
-from octavo.studies.programs import Program, document, load_programs, record_programs
+from octavo.studies.programs import (
+    Program,
+    document,
+    load_programs,
+    record_programs,
+    scope,
+)
 from octavo.units import KIB
 from octavo.view import counters, main_process
 
@@ -21,9 +27,37 @@ SCHEMA = "octavo/softvm/1"
 MACHINE = "puma"
 SOFTVM, SPUR, VIRTUAL, PHYSICAL = "softvm", "spur", "mips_virtual", "mips_physical"
 DESIGNS = (SOFTVM, SPUR, VIRTUAL, PHYSICAL)
+LEAST_RATE, MOST_RATE = 2_800, 23_800
+"""Changes of protection in a billion instructions: the ends of the paper's Table 5."""
+
+
+def _with_settings(name: str, **settings: str | int) -> str:
+    """The design with settings of its own: `kernel__table` is `softvm.kernel.table`."""
+    keys = (f"softvm.{key.replace('__', '.')}={value}" for key, value in settings.items())
+    return ":".join((name, *keys))
+
+
+RATED = {
+    rate: _with_settings(SOFTVM, rates__protections_per_billion=rate)
+    for rate in (LEAST_RATE, MOST_RATE)
+}
+"""Designs with so many changes of protection beside those of the program."""
+TRANSFERS = _with_settings(SOFTVM, rates__dma_pages_per_billion=MOST_RATE)
+BY_LINE = _with_settings(
+    SOFTVM, kernel__protection_bytes=16, rates__protections_per_billion=MOST_RATE
+)
+VARIANTS = {
+    "top-down": _with_settings(SOFTVM, kernel__table="hierarchical"),
+    "top-down, 2 MiB pages": _with_settings(f"{SOFTVM}+thp", kernel__table="hierarchical"),
+    "inverted": _with_settings(SOFTVM, kernel__table="inverted"),
+    "guarded": _with_settings(SOFTVM, kernel__table="guarded"),
+    "two-tier, by lines": BY_LINE,
+}
+"""What else section 4.3 speaks of, by its name in the table."""
+ALL_DESIGNS = (*DESIGNS, *RATED.values(), TRANSFERS, *VARIANTS.values())
 FEWEST_PROGRAMS = 8
 
-USUAL_INSTRUCTIONS = 50_000_000
+USUAL_INSTRUCTIONS = 100_000_000
 """After how many a program is ended, unless it was said otherwise."""
 SWEEP_INSTRUCTIONS = 10_000_000
 """How many of them the sweep of Figure 8 has."""
@@ -135,6 +169,7 @@ class Measurement:
 
     program: str
     instructions: int
+    """Those that count: as many before them filled the caches."""
     designs: dict[str, Counted]
     sweep_instructions: int
     sweep: tuple[tuple[Organisation, float], ...]
@@ -181,6 +216,15 @@ class Measurement:
             return one, two
 
         return COSTS.of_change(of("checked"), of("changed")) / pages
+
+    def added_by(self, design: str, what: str) -> tuple[int, float]:
+        """What a design with something at a rate swept for beside the plain one: how many times
+        `what` (`protection`, `dma`), and cycles of all sweeps for each instruction.
+        """
+        plain, rated = self.designs[SOFTVM], self.designs[design]
+        pages = f"softvm.{what}.pages"
+        cycles = rated.sweep_cycles - plain.sweep_cycles
+        return rated.counts[pages] - plain.counts[pages], cycles / self.instructions
 
     def table_1(self, side: str) -> dict[str, float]:
         """The rows of Table 1 of a side (`i`, `d`), as shares."""
@@ -270,9 +314,14 @@ def run_study(
 
 
 def _measured(program: Program, trace: Path, swept: Sequence[Organisation]) -> Measurement | str:
-    """All passes over one trace, or why there can be none."""
+    """All passes over one trace, or why there can be none. Its first half fills the caches."""
+    about = document(["info", str(trace)], trace.parent, quiet=False)
+    if isinstance(about, str):
+        return about
     simulate = ["sim", "--machine", MACHINE]
-    whole = document([*simulate, "--design", ",".join(DESIGNS), str(trace)], trace.parent)
+    half = scope(int(about["instructions"]) // 2, None)
+    designs = ",".join(ALL_DESIGNS)
+    whole = document([*simulate, *half, "--design", designs, str(trace)], trace.parent)
     if isinstance(whole, str):
         return whole
     short = [*simulate, "--max-instructions", str(SWEEP_INSTRUCTIONS)]
@@ -304,7 +353,7 @@ def measure(
     return Measurement(
         program=program,
         instructions=_instructions(rows),
-        designs={name: _counted(rows, name) for name in DESIGNS},
+        designs={name: _counted(rows, name) for name in ALL_DESIGNS},
         sweep_instructions=sweep_instructions,
         sweep=tuple(sweep),
     )

@@ -283,3 +283,18 @@ fn everything_happens() {
         assert!(seen[name] > 0, "{name}");
     }
 }
+
+/// The handler of a write-back uses other lines of the set between a store and the load that repeats it.
+#[test]
+fn a_repeat_is_a_use_of_its_line() {
+    let execute = |data: Vec<(Kind, u64, u16)>| Step::Execute(0, 1, data);
+    let (store, load) = (Kind::Store, Kind::Load);
+    let steps = [
+        execute(vec![(store, 0x10000139, 200)]),
+        execute(vec![]),
+        execute(vec![(load, 0x10002000, 1)]),
+        execute(vec![]),
+        execute(vec![(store, 0x110002028, 1), (load, 0x110002028, 1), (load, 0x7fff00000028, 1)]),
+    ];
+    compare(Design::Software, 3, &steps).unwrap();
+}

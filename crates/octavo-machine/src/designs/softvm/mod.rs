@@ -129,7 +129,10 @@ impl<T: Translator> Softvm<T> {
             if second != Second::Denies {
                 // The program goes on, where the handler of write-backs has left its line.
                 if let Some(line) = self.caches.probe(side, addr) {
-                    self.caches.repeat(side, repeats);
+                    // Handlers may have used other lines of its set since.
+                    if repeats > 0 {
+                        self.caches.first(side, addr, false, repeats - 1);
+                    }
                     return Some(line.frame());
                 }
                 self.counts.restarts += 1;

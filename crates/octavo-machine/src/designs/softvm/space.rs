@@ -38,6 +38,10 @@ const SEGMENT_LOG2: u32 = 28;
 const SEGMENT_PAGES_LOG2: u32 = SEGMENT_LOG2 - PageSize::BASE.log2() as u32;
 /// Segment registers.
 const REGISTERS: usize = 16;
+/// Each register has so many places for regions used lately; what is not found in the one of its block, of
+/// so many bytes, is searched for.
+const BLOCKS: usize = 4;
+const BLOCK_LOG2: u32 = 21;
 /// The global page table: one entry of four bytes for each page of the global space.
 const TABLE: u64 = 1 << 62;
 /// Physical memory, cacheable.
@@ -81,13 +85,22 @@ struct Region {
 const NOTHING: Region =
     Region { first: 0, lines: 0, offset: 0, segment: Segment::Own(ProcessId(u16::MAX), u64::MAX) };
 
+impl Region {
+    #[inline(always)]
+    fn has(&self, line: u64) -> bool {
+        line.wrapping_sub(self.first) < self.lines
+    }
+}
+
 /// Which global segments there are.
 pub struct Space {
     line_log2: u32,
     sharing: Sharing,
-    /// By the low four bits of an effective segment's number, the part of it that was used last; of no
-    /// segment that is in no register.
-    regions: [Region; REGISTERS],
+    /// By the low four bits of an effective segment's number, and by block, the region that was used last; of
+    /// no segment that is in no register.
+    recent: [[Region; BLOCKS]; REGISTERS],
+    /// All regions that have been used since mappings may have changed last.
+    regions: Vec<Region>,
     /// Dense from 0, in order of first use.
     segments: FxHashMap<Segment, u64>,
     registers: [Option<Segment>; REGISTERS],
@@ -100,7 +113,8 @@ impl Space {
         Space {
             line_log2: line_bytes.trailing_zeros(),
             sharing,
-            regions: [NOTHING; REGISTERS],
+            recent: [[NOTHING; BLOCKS]; REGISTERS],
+            regions: Vec::new(),
             segments: FxHashMap::default(),
             registers: [None; REGISTERS],
             reloads: 0,
@@ -111,45 +125,68 @@ impl Space {
     #[inline(always)]
     pub fn of_access(&mut self, env: &Env, access: LineAccess) -> GlobalAddr {
         let line = access.line();
-        let place = (line >> (SEGMENT_LOG2 - self.line_log2)) as usize % REGISTERS;
-        let Region { first, lines, offset, .. } = self.regions[place];
-        let offset = if line.wrapping_sub(first) < lines {
-            offset
+        let effective = (line >> (SEGMENT_LOG2 - self.line_log2)) as usize % REGISTERS;
+        let block = (line >> (BLOCK_LOG2 - self.line_log2)) as usize % BLOCKS;
+        let recent = self.recent[effective][block];
+        let offset = if recent.has(line) {
+            recent.offset
         } else {
-            self.enter(env.os().memory(), env.process(), line, place)
+            self.enter(env.os().memory(), env.process(), line, (effective, block))
         };
         GlobalAddr::new((line << self.line_log2).wrapping_add(offset))
     }
 
     /// Which process runs, or what it has mapped, may be another from here on.
     pub fn forget(&mut self) {
-        self.regions = [NOTHING; REGISTERS];
+        self.recent = [[NOTHING; BLOCKS]; REGISTERS];
+        self.regions.clear();
     }
 
     /// A region is used that is not at hand; what is to be added to its addresses.
     #[inline(never)]
-    fn enter(&mut self, memory: &Memory, process: ProcessId, line: u64, place: usize) -> u64 {
+    fn enter(
+        &mut self,
+        memory: &Memory,
+        process: ProcessId,
+        line: u64,
+        (effective, block): (usize, usize),
+    ) -> u64 {
+        let known = self.regions.iter().find(|region| region.has(line)).copied();
+        let region = known.unwrap_or_else(|| self.region(memory, process, line));
+        let held = &mut self.registers[region.segment.register()];
+        if *held != Some(region.segment) {
+            self.reloads += 1;
+            let lost = held.replace(region.segment);
+            // What is a process' own has its places where its register is.
+            let places = match lost {
+                Some(own @ Segment::Own(..)) => own.register()..own.register() + 1,
+                _ => 0..REGISTERS,
+            };
+            for recent in self.recent[places].as_flattened_mut() {
+                if Some(recent.segment) == lost {
+                    *recent = NOTHING;
+                }
+            }
+        }
+        self.recent[effective][block] = region;
+        region.offset
+    }
+
+    /// The region of a line, which is not known yet.
+    fn region(&mut self, memory: &Memory, process: ProcessId, line: u64) -> Region {
         let lines_log2 = u32::from(PageSize::BASE.log2()) - self.line_log2;
         let page = line >> lines_log2;
         let (segment, number) = self.place(memory, process, page);
         let pages = self.around(memory, process, page);
-        let held = &mut self.registers[segment.register()];
-        if *held != Some(segment) {
-            self.reloads += 1;
-            let lost = held.replace(segment);
-            for region in self.regions.iter_mut().filter(|region| Some(region.segment) == lost) {
-                *region = NOTHING;
-            }
-        }
         let global = self.start(segment) + (number << PageSize::BASE.log2());
-        let offset = global.wrapping_sub(page << PageSize::BASE.log2());
-        self.regions[place] = Region {
+        let region = Region {
             first: pages.start << lines_log2,
             lines: (pages.end - pages.start) << lines_log2,
-            offset,
+            offset: global.wrapping_sub(page << PageSize::BASE.log2()),
             segment,
         };
-        offset
+        self.regions.push(region);
+        region
     }
 
     /// The segment of a base page of a process, and the number of the page in it.
@@ -263,7 +300,8 @@ mod tests {
 
     /// As [`Space::of_access`] finds the address of a line of 16 bytes.
     fn of(space: &mut Space, os: &Os, process: ProcessId, addr: u64) -> u64 {
-        let place = (addr >> SEGMENT_LOG2) as usize % REGISTERS;
+        space.forget();
+        let place = ((addr >> SEGMENT_LOG2) as usize % REGISTERS, 0);
         let offset = space.enter(os.memory(), process, addr >> 4, place);
         addr.wrapping_add(offset)
     }
