@@ -11,7 +11,7 @@ use octavo_hw::{First, GlobalAddr, Second, VirtualCaches};
 use octavo_types::{FrameNumber, PhysAddr};
 
 use super::events::Events;
-use super::space;
+use super::outside;
 
 /// Bytes of an instruction.
 const INSTRUCTION_BYTES: u64 = 4;
@@ -50,11 +50,11 @@ impl Handler {
 
     /// The global address of the UPTE of an address.
     pub fn user_entry(&self, addr: GlobalAddr) -> GlobalAddr {
-        space::user_entry(addr, self.page_log2)
+        outside::user_entry(addr, self.page_log2)
     }
 
     fn root_entry(&self, addr: GlobalAddr) -> GlobalAddr {
-        space::physical(space::root_entry(addr, self.page_log2))
+        outside::physical(outside::root_entry(addr, self.page_log2))
     }
 
     /// Translates an address: the UPTE is loaded by its virtual address. Where it is in no cache, the
@@ -80,7 +80,7 @@ impl Handler {
     ) {
         fetch(&self.of_programs, caches, events);
         for entry in entries {
-            load_physical(caches, events, space::physical(entry));
+            load_physical(caches, events, outside::physical(entry));
         }
     }
 
@@ -127,7 +127,7 @@ fn lines(at: u64, instructions: u32, line_log2: u32) -> Routine {
     let mut lines: Vec<(GlobalAddr, u32)> = Vec::new();
     for number in 0..u64::from(instructions) {
         let line = (at + number * INSTRUCTION_BYTES) >> line_log2 << line_log2;
-        let line = space::physical(PhysAddr::new(line));
+        let line = outside::physical(PhysAddr::new(line));
         match lines.last_mut() {
             Some((before, repeats)) if *before == line => *repeats += 1,
             _ => lines.push((line, 0)),
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn ten_instructions_are_in_three_lines_of_16_bytes() {
         let handler = Handler::new(10, 4, 12);
-        let at = |addr: u64| space::physical(PhysAddr::new(1 << 42 | addr));
+        let at = |addr: u64| outside::physical(PhysAddr::new(1 << 42 | addr));
         assert_eq!(*handler.of_programs, [(at(0x1000), 3), (at(0x1010), 3), (at(0x1020), 1)]);
         assert_eq!(handler.of_handlers[0], (at(0x1100), 3));
         assert_eq!(Handler::new(65, 6, 12).of_handlers[0].0, at(0x1200));

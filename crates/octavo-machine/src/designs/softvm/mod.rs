@@ -22,6 +22,7 @@ mod events;
 mod handler;
 mod looked_up;
 mod make;
+mod outside;
 mod pages;
 mod physical;
 mod rated;

@@ -13,9 +13,10 @@ use octavo_types::{FrameNumber, Instructions, PageSize, PhysAddr};
 use super::DATA;
 use super::events::Events;
 use super::handler::Handler;
+use super::outside;
 use super::pages::PageOf;
 use super::rows::Rows;
-use super::space::{self, Space};
+use super::space::Space;
 use super::tell::tell_caches;
 use super::tlb::{Entry, SoftTlb};
 use crate::config::ConfigError;
@@ -90,7 +91,7 @@ impl Physical {
     fn access_caches(&mut self, access: LineAccess, addr: GlobalAddr, frame: FrameNumber) {
         let (side, stores, repeats) = (access.side(), access.is_store(), access.repeats());
         let offset = addr.raw() & (PageSize::BASE.bytes() - 1);
-        let line = space::physical(PhysAddr::new(frame.start().raw() | offset));
+        let line = outside::physical(PhysAddr::new(frame.start().raw() | offset));
         let is_rest = access.lookups() == access.repeats();
         if is_rest && self.caches.line_log2(side) > self.line_log2 {
             let is_first = offset & ((1 << self.caches.line_log2(side)) - 1) == 0;
