@@ -23,7 +23,17 @@ from octavo.report.figures import figure_files
 from octavo.studies import passes as passes_room
 from octavo.studies import perforated_redis
 from octavo.studies.passes import STOPPED, Pass, run_passes
-from octavo.studies.perforated_claims import CLAIMS, GTSM
+from octavo.studies.perforated_claims import CLAIMS
+from octavo.studies.perforated_faults import (
+    GTSM,
+    IDEAL,
+    PAPER_PORTION,
+    FaultRow,
+    Faults,
+)
+from octavo.studies.perforated_faults import (
+    memories as faulty_memories,
+)
 from octavo.studies.perforated_figures import figures_of
 from octavo.studies.perforated_grid import (
     MACHINE,
@@ -61,7 +71,7 @@ from octavo.studies.perforated_redis import stream as redis_stream
 from octavo.studies.perforated_text import to_document, to_markdown, to_records
 from octavo.units import BASE_PAGE, MIB
 
-FIGURES = ["figure-7", "figure-8", "figure-9", "figure-11"]
+FIGURES = ["figure-7", "figure-8", "figure-9", "figure-11", "figure-10"]
 SMALL = Size(table_bytes=64 * MIB, warm_references=20_000, references=40_000)
 """32 regions, of which the second-level TLB of the tests holds a part."""
 MEMORY_BYTES = 1 << 35
@@ -148,6 +158,18 @@ def redis(name: str, misses: tuple[int, int, int], memory: tuple[int, int]) -> R
     return RedisMeasurement(name, 1000, 2000, designs)
 
 
+def with_faults(faults: Faults, perforated: float, gtsm: float, pages: int) -> FaultRow:
+    """So many pages of GTSM for data of 1024 regions, and as many 2 MiB pages left of its."""
+    designs = {
+        BASE: counted(1.0),
+        BASELINE: counted(1.0, large_pages=0 if pages == 1024 else 7),
+        PERFORATED: counted(perforated),
+        GTSM: counted(gtsm, gapped_pages=pages, large_pages=0),
+        IDEAL: counted(3.0, large_pages=1024),
+    }
+    return FaultRow(faults, 12 << 30, designs)
+
+
 @pytest.fixture
 def study() -> Study:
     return Study(
@@ -161,6 +183,7 @@ def study() -> Study:
             redis("a stream of 2 k keys", (175, 105, 145), (929, 777)),
         ),
         {"xz": "not installed"},
+        tuple(with_faults(of, 1.062 * 2.0, 2.0, 1024) for of in faulty_memories()),
     )
 
 
@@ -186,6 +209,7 @@ def test_every_claim_can_agree_and_differ(study: Study) -> None:
             redis("redis-server, 2 k keys", (175, 170, 175), (1600, 900)),
             redis("a stream of 2 k keys", (175, 10, 11), (929, 777)),
         ),
+        faults=(with_faults(Faults(PAPER_PORTION, "dispersed"), 2.0, 1.2, 100),),
     )
     for claim in CLAIMS:
         agreed, differed = claim.find(study), claim.find(unlike)
@@ -232,7 +256,8 @@ def test_the_page_and_the_document(study: Study) -> None:
     for wanted in (
         "PARTIAL", "Figure 7: IPC over 4 KiB pages, holes allocated elsewhere", "not allocated",
         "Figure 8", "(d) 25% dispersed, unallocated", "Figure 9: programs, native",
-        "Figure 11: programs, in a virtual machine", "Table I", GTSM, "Left out: xz",
+        "Figure 11: programs, in a virtual machine", "Table I", "Left out: xz",
+        "Figure 10: memory with faults",
         "Section III-C: memory as it was seen", "the first 5.00 M instructions",
     ):  # fmt: skip
         assert wanted in text, wanted
@@ -249,7 +274,7 @@ def test_the_page_and_the_document(study: Study) -> None:
     assert len(made["grid"]) == 104
     assert made["redis"][0]["designs"][BASELINE]["mpki"] == pytest.approx(1.05)
     records = to_records(study)
-    assert len(records) == 3 * 104 + 2 * (2 + 3 * 12) + 2 * 3
+    assert len(records) == 3 * 104 + 2 * (2 + 3 * 12) + 2 * 3 + 6 * 5
     assert not any(isinstance(value, dict) for record in records for value in record.values())
     assert {"portion", "content.bitmap", "ipc"} <= set(records[0])
     assert len({tuple(record) for record in records}) == 1, "all have the same columns"
@@ -454,6 +479,27 @@ def test_a_small_grid_is_run() -> None:
         for one in row.designs.values():
             assert one.instructions == 4 * SMALL.references
     assert "Figure 7" in to_markdown(study)
+
+
+def test_memory_with_faults_is_run() -> None:
+    """2% leave no block of 2 MiB whole; GTSM and perforated pages have large pages all the same."""
+    chosen = [Faults(0.02, "dispersed"), Faults(PAPER_PORTION, "dispersed")]
+    said: list[str] = []
+    study = run_study(said.append, said.append, plan=Plan((), SMALL, (), None, chosen))
+    assert study.skipped == {}
+    few, many = study.faults
+    for row in study.faults:
+        assert set(row.designs) == {BASE, BASELINE, PERFORATED, GTSM, IDEAL}
+        assert row.designs[BASELINE].large_pages == 0
+        assert row.designs[IDEAL].large_pages == SMALL.regions
+        assert row.designs[PERFORATED].perforated_pages == pytest.approx(SMALL.regions, abs=2)
+    assert few.covered == pytest.approx(1.0, abs=0.05)
+    # 96 chunks, of which 8% have 32 sub-blocks of 64 KiB without a fault.
+    assert many.covered is not None
+    assert 0 < many.covered < 0.6
+    assert few.designs[GTSM].walks < few.designs[BASE].walks / 2
+    assert study.with_faults(0.02, "dispersed") is few
+    assert "Figure 10" in to_markdown(study)
 
 
 def test_what_is_simulated_is_what_is_measured(tmp_path: Path) -> None:
