@@ -261,11 +261,12 @@ def _faults(study: Study) -> Iterator[str]:
     yield "## Figure 10: memory with faults"
     yield ""
     yield (
-        "IPC over 4 KiB pages, of random accesses; and the share of the data that GTSM has large "
-        "pages for, each of 32 sub-blocks of 64 KiB without a fault."
+        "IPC over 4 KiB pages, of random accesses; how far perforated pages are before GTSM; and "
+        "the share of the data that GTSM has large pages for, each of 32 sub-blocks of 64 KiB "
+        "without a fault."
     )
     yield ""
-    head = ["faults", "2 MiB + 4 KiB", "GTSM", "perforated", "ideal 2 MiB", "of GTSM", "large"]
+    head = ["faults", "2 MiB + 4 KiB", "GTSM", "perforated", "ideal 2 MiB", "over GTSM", "large"]
     body = []
     for row in study.faults:
         cells = []
