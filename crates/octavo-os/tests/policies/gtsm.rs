@@ -161,3 +161,16 @@ fn a_split_needs_no_memory() {
     assert_eq!(os.event(process, &event), Ok(()));
     assert_eq!((os.memory().counters.splits, os.memory().check()), (1, Ok(())));
 }
+
+/// A part that gets a right more is split off, too: though no translation of it is wrong, what TLBs have of the page
+/// is found by a bitmap that is no longer there.
+#[test]
+fn a_split_is_always_told() {
+    let (mut os, process) = started(every_second(), GtsmConfig::default());
+    touch(&mut os, process, 512);
+    os.take_stale();
+    os.fault(process, page(600), Access::Fetch).unwrap();
+    let stale: Vec<_> = os.take_stale().into_iter().map(|of| of.pages).collect();
+    assert_eq!((stale, os.memory().counters.splits), (vec![512..1024], 1));
+    assert_eq!((os.memory().gapped_pages(), os.memory().check()), (0, Ok(())));
+}
