@@ -69,6 +69,8 @@ fn a_chunk_has_one_page() {
     let low = u64::from(u32::MAX);
     assert_eq!(touch(&mut os, process, 512), Some((0, low)));
     assert_eq!(touch(&mut os, process, 1024), Some((1024, low)));
+    // All chunks are looked at again.
+    os.event(process, &Event::Unmap { range: pages(7 * 512, 1) }).unwrap();
     assert_eq!(
         touch(&mut os, process, 2048),
         None,
