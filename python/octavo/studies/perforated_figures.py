@@ -1,4 +1,4 @@
-"""The figures of the study of perforated pages, drawn: 7, 8, 9 and 11 of the paper."""
+"""The figures of the study of perforated pages, drawn: 7 to 11 of the paper."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 
 from octavo.report.look import MARKS, UNORDERED, Spec, Values, finished, inline, ordered_colours
+from octavo.studies.perforated_faults import GTSM, IDEAL
 from octavo.studies.perforated_grid import FRACTIONS, PORTIONS
 from octavo.studies.perforated_measurement import BASE, BASELINE, KINDS, PERFORATED, gain
 from octavo.studies.perforated_memory import LAYOUTS, Fragments
@@ -34,6 +35,8 @@ def figures_of(study: Study) -> dict[str, Spec]:
         of = [m for m in study.programs if m.is_virtual == is_virtual and m.rows]
         if of:
             figures[figure] = _programs(of)
+    if study.faults:
+        figures["figure-10"] = _faults(study)
     return figures
 
 
@@ -64,6 +67,20 @@ def _grid(study: Study) -> Spec:
                 panel = _curves(values, names, "IPC, over 4 KiB pages", (_WIDTH, _HEIGHT))
                 panels.append(panel.properties(title=f"holes {kind}, {layout}"))
     return finished(alt.concat(*panels, columns=2).resolve_scale(y="shared"))
+
+
+def _faults(study: Study) -> Spec:
+    """Figure 10: a curve a design over the share of dispersed faults."""
+    names = {BASELINE: _BASELINE_NAME, GTSM: "GTSM", PERFORATED: "perforated", IDEAL: "ideal 2 MiB"}
+    values: Values = []
+    for row in study.faults:
+        if row.faults.layout == "dispersed":
+            for design, name in names.items():
+                value = row.relative(design)
+                if value is not None:
+                    values.append({"of": name, "portion": row.faults.portion, "value": value})
+    title = "IPC, over 4 KiB pages"
+    return finished(_curves(values, list(names.values())[1:], title, (_WIDTH, _HEIGHT)))
 
 
 def _curves(values: Values, names: Sequence[str], title: str, size: tuple[int, int]) -> alt.Chart:

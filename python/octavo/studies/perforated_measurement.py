@@ -42,6 +42,8 @@ class Counted:
     page_table_bytes: int
     shadow_bytes: int
     bitmap_bytes: int
+    gapped_pages: int = 0
+    """Pages of 2 MiB made of sub-blocks, which GTSM alone has."""
 
     @property
     def ipc(self) -> float:
@@ -112,6 +114,7 @@ def _counted(one: Simulated) -> Counted:
         page_table_bytes=one.count("os", "page_table_bytes"),
         shadow_bytes=one.count("os", "shadow_bytes"),
         bitmap_bytes=one.count("os", "bitmap_bytes"),
+        gapped_pages=one.count("os.pages.gapped", "mapped"),
     )
 
 
