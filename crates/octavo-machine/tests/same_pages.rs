@@ -74,12 +74,12 @@ impl Player {
 
     /// What each machine has counted.
     fn counted(&self, counter: &'static str) -> Vec<u64> {
-        let of = |machine: &Box<dyn octavo_machine::Run>| {
+        let of = |machine: &dyn octavo_machine::Run| {
             assert_eq!(machine.check(), Ok(()));
             check_laws(&machine.counters()).unwrap();
             machine.counters().get("os", counter).unwrap()
         };
-        self.sim.machines().iter().map(of).collect()
+        self.sim.machines().iter().map(|machine| of(machine.as_ref())).collect()
     }
 }
 
