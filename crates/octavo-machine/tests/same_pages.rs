@@ -74,12 +74,13 @@ impl Player {
 
     /// What each machine has counted.
     fn counted(&self, counter: &'static str) -> Vec<u64> {
-        let of = |machine: &dyn octavo_machine::Run| {
+        let machines = self.sim.machines().iter();
+        let told = machines.map(|machine| {
             assert_eq!(machine.check(), Ok(()));
             check_laws(&machine.counters()).unwrap();
             machine.counters().get("os", counter).unwrap()
-        };
-        self.sim.machines().iter().map(|machine| of(machine.as_ref())).collect()
+        });
+        told.collect()
     }
 }
 

@@ -172,8 +172,8 @@ fn a_split_is_always_told() {
     touch(&mut os, process, 512);
     os.take_stale();
     os.fault(process, page(600), Access::Fetch).unwrap();
-    let stale: Vec<_> = os.take_stale().into_iter().map(|of| of.pages).collect();
-    assert_eq!((stale.len(), &stale[0]), (1, &(512..1024)));
+    let stale = os.take_stale();
+    assert_eq!((stale.len(), stale[0].pages.clone()), (1, 512..1024));
     assert_eq!(os.memory().counters.splits, 1);
     assert_eq!((os.memory().gapped_pages(), os.memory().check()), (0, Ok(())));
 }
