@@ -38,12 +38,6 @@ pub enum ConfigError {
     /// A host that cannot be, or a policy of it.
     #[error("host.{0}")]
     Host(Box<ConfigError>),
-    /// Hardware that knows no guests.
-    #[error("{hardware} does not translate for a guest: leave --virtualised and host.… out")]
-    NoGuest {
-        /// Its name.
-        hardware: &'static str,
-    },
     /// A policy of the host that the design cannot have.
     #[error("policy = {policy}: {why}")]
     HostPolicy {

@@ -5,7 +5,7 @@ mod common;
 
 use common::{check_laws, config, hosted, play, tiny};
 use octavo_machine::Sim;
-use octavo_machine::designs::{DESIGNS, Known};
+use octavo_machine::designs::DESIGNS;
 use octavo_oracle::strategies::stream;
 use octavo_types::PageSize;
 use proptest::prelude::*;
@@ -28,9 +28,7 @@ proptest! {
         if let Some((host_memory_log2, keeps_halves)) = host {
             machine = hosted(machine, host_memory_log2, keeps_halves);
         }
-        // Perforated pages know no guests.
-        let knows = |design: &&Known| host.is_none() || !design.name.starts_with("perforated");
-        let names: Vec<&str> = DESIGNS.iter().filter(knows).map(|design| design.name).collect();
+        let names: Vec<&str> = DESIGNS.iter().map(|design| design.name).collect();
         let mut sim = Sim::new(&config(machine, &names)).unwrap();
         play(&mut sim, &stream);
         for (name, machine) in names.iter().zip(sim.machines()) {

@@ -80,11 +80,8 @@ fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut Seen) {
         // The host has little, too, now and then.
         machine = hosted(machine, if number % 8 == 5 { 23 } else { 33 }, number % 4 == 1);
     }
-    // Perforated pages know no guests.
-    let is_native = machine.host.is_none();
-    let knows = |name: &&str| is_native || !name.starts_with("perforated");
     let named = DESIGNS.iter().map(|design| design.name);
-    let names: Vec<&str> = named.chain(OTHERS).filter(knows).collect();
+    let names: Vec<&str> = named.chain(OTHERS).collect();
     let mut sim = Sim::new(&config(machine, &names)).unwrap();
     let pieces = stream(1..200);
     let long = long_segment(1 << 12);

@@ -2,7 +2,9 @@
 //! operating system is the same. What designs have beside the conventional one is in [`beside`].
 
 mod beside;
+mod host_holes;
 mod nested;
+mod nested_holes;
 mod pages;
 mod perforated;
 mod stream;
@@ -156,6 +158,9 @@ impl NaiveMachine {
         }
         if let (Some(perforated), Some(l2)) = (&self.perforated, &self.l2) {
             perforated.tell(l2, &mut counters);
+        }
+        if let Some(perforated) = &self.perforated {
+            counters.add("walker", "bitmap_references", perforated.fetches);
         }
         if let Some(segment) = &self.segment {
             counters.add("segment", "set", segment.set);
