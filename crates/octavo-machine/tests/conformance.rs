@@ -113,18 +113,19 @@ impl Player {
 }
 
 /// What a line may say of a TLB or a virtual cache, and the component of each.
-const TLBS: [(&str, &str); 8] = [
+const TLBS: [(&str, &str); 9] = [
     ("l1", "tlb.l1d"),
     ("l2", "tlb.l2"),
     ("bitmap", "tlb.l2.bitmap"),
     ("nested", "tlb.nested"),
+    ("register", "walker.bitmap_register"),
     ("range", "tlb.range"),
     ("segment", "segment"),
     ("v1", "vcache.l1d"),
     ("v2", "vcache.l2d"),
 ];
 /// What a line may count, and the component and counter of each. What it does not name is 0.
-const COUNTS: [(&str, &str, &str); 34] = [
+const COUNTS: [(&str, &str, &str); 37] = [
     ("walks", "walker", "walks"),
     ("references", "walker", "references"),
     ("faults", "os", "faults"),
@@ -141,6 +142,9 @@ const COUNTS: [(&str, &str, &str); 34] = [
     ("flushes", "tlb.flushes", "made"),
     ("splintered", "walker", "splintered"),
     ("guest references", "walker.guest", "references"),
+    ("guest bitmap references", "walker.guest", "bitmap_references"),
+    ("host bitmap references", "walker.host", "bitmap_references"),
+    ("host hole walks", "walker.host", "hole_walks"),
     ("host walks", "walker.host", "walks"),
     ("host references", "walker.host", "references"),
     ("host faults", "host.os", "faults"),
