@@ -94,11 +94,9 @@ fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut Seen) {
         // The host has little, too, now and then.
         machine = hosted(machine, if number % 8 == 5 { 23 } else { 33 }, number % 4 == 1);
     }
-    // Perforated pages, and pages with gaps, know no guests.
+    // Pages with gaps, and merging, know no guests.
     let is_native = machine.host.is_none();
-    let knows_none = |name: &str| {
-        ["perforated", "gtsm"].iter().any(|of| name.starts_with(of)) || name.contains("same_pages")
-    };
+    let knows_none = |name: &str| name.starts_with("gtsm") || name.contains("same_pages");
     let knows = |name: &&str| is_native || !knows_none(name);
     let named = DESIGNS.iter().map(|design| design.name);
     let names: Vec<&str> = named.chain(OTHERS).filter(knows).collect();

@@ -10,9 +10,9 @@ mod play;
 mod policies;
 
 use common::{check_laws, config};
-use machines::{Kind, Translates, kind, machine};
+use machines::{Kind, Translates, kind, kind_with_holes, machine};
 use octavo_config::TlbsHold;
-use octavo_machine::designs::colt;
+use octavo_machine::designs::{Variant, colt};
 use octavo_machine::{Batch, Counters, FetchSets, Filter, Front, Image, ImageId, Lines, Mark, Sim};
 use octavo_oracle::strategies::{RandomStream, Step, stream};
 use octavo_types::{Consumer, Instructions};
@@ -96,6 +96,23 @@ proptest! {
         compare(Translates::Segment, kind, &stream, &asides)?;
     }
 
+    #[test]
+    fn so_do_those_with_perforated_pages(
+        stream in stream(1..120),
+        asides in asides(),
+        kind in kind_with_holes(),
+    ) {
+        for (policy, variant) in [
+            ("perforated:max_filter_bits=8:min_parts=0", Variant::Filtered),
+            ("perforated:unused_are_holes=true", Variant::OnDemand),
+            ("perforated:max_filter_bits=8:hole_pages=mapped", Variant::AllAtOnce),
+            ("thp", Variant::Filtered),
+            ("base", Variant::Filtered),
+        ] {
+            compare(Translates::Perforated(policy, variant), kind, &stream, &asides)?;
+        }
+    }
+
     /// What the front of a simulation leaves out is what nobody can tell apart, halves or not.
     #[test]
     fn so_do_simulations(stream in stream(1..120), kind in kind()) {
@@ -123,6 +140,8 @@ fn an_invept_reaches_all_cores() {
         policy: HostPolicy::Snapshots,
         tlbs_hold: TlbsHold::Final,
         is_fragmented: false,
+        movable: true,
+        is_guest_fragmented: false,
     };
     let mut config = machine(kind);
     config.core.count = 2;
@@ -195,6 +214,8 @@ fn what_is_compared_happens() {
         policy,
         tlbs_hold,
         is_fragmented,
+        movable: true,
+        is_guest_fragmented: false,
     };
     let fills = [("tlb.nested", "hits"), ("tlb.nested", "misses"), ("walker.host", "marked")];
     makes(kind(HostPolicy::Base, false, TlbsHold::Final), &stream, &asides, &fills);

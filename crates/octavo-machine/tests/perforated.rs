@@ -1,15 +1,15 @@
-//! Perforated pages at their bounds: without any hole, and with nothing but holes; and what they cost in
-//! memory.
+//! Perforated pages at their bounds: without any hole, and with nothing but holes, alone and in a guest; and
+//! what they cost in memory.
 
 mod common;
 
 use std::collections::BTreeSet;
 
 use common::bounds::{conventional, played, touches, with_small_first};
-use common::{bounds, check_laws, config, identity, level, play, tiny};
+use common::{bounds, check_laws, config, hosted, identity, level, play, tiny};
 use octavo_config::{FragmentationConfig, MachineConfig, Ways};
 use octavo_machine::designs::{Perforated, Variant};
-use octavo_machine::{Counters, Design, Run, Sim};
+use octavo_machine::{Counters, Design, Env, Machine, Run, Sim};
 use octavo_oracle::strategies::{loads, stream};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
 use octavo_os::frames::{Holder, Order, OutOfMemory};
@@ -70,13 +70,27 @@ impl Policy for Makes {
     }
 }
 
-/// A machine with page tables that have shadow nodes, and this unit.
+/// Page tables that have shadow nodes.
+fn format() -> Format {
+    Format { has_perforated: true, ..Format::default() }
+}
+
+/// A machine with such page tables, and this unit.
 fn machine<D: Design + 'static>(
     config: &MachineConfig,
     policy: Box<dyn Policy>,
     mmu: D,
 ) -> Box<dyn Run> {
-    bounds::machine(config, Format { has_perforated: true, ..Format::default() }, policy, mmu)
+    bounds::machine(config, format(), policy, mmu)
+}
+
+/// The same in a guest, whose operating system makes of its pages what the host's does.
+fn guest<D: Design + 'static>(config: &MachineConfig, makes: Makes, mmu: D) -> Box<dyn Run> {
+    let (host, on) = (config.host.as_ref().unwrap(), Instructions::PORTABLE);
+    let own = bounds::os(config.memory.bytes, config.page_table.levels, format(), Box::new(makes));
+    let behind = bounds::os(host.memory.bytes, host.page_table.levels, format(), Box::new(makes));
+    let env = Env::new(config, own, on).unwrap().in_guest(config, host, behind, on).unwrap();
+    Box::new(Machine::new(env.checked(true), vec![mmu], on))
 }
 
 fn perforated(config: &MachineConfig, variant: Variant) -> Perforated {
@@ -94,9 +108,16 @@ fn told(counters: &Counters) -> Vec<(String, &'static str, u64)> {
             "bitmap_references",
             "hole_shootdowns",
         ];
+        let components = [
+            "tlb.l2.perforated",
+            "tlb.l2.bitmap",
+            "tlb.l2.content",
+            "tlb.flushes",
+            "walker.bitmap_register",
+        ];
         !component.starts_with("os.pages")
-            && !["tlb.l2.perforated", "tlb.l2.bitmap", "tlb.l2.content", "tlb.flushes"]
-                .contains(&component)
+            && !component.starts_with("host.os.pages")
+            && !components.contains(&component)
             && ![&of_frames[..], &of_holes, &["punches", "patches"]].concat().contains(&counter)
     };
     let all = counters.iter().filter(|(component, counter, _)| is_told(component, counter));
@@ -134,6 +155,7 @@ proptest! {
         ]),
         portion in prop_oneof![Just(0.9), Just(1.0)],
         is_clustered in any::<bool>(),
+        halves in prop::option::of(any::<bool>()),
     ) {
         let mut kind = tiny();
         kind.core.count = cores;
@@ -152,6 +174,10 @@ proptest! {
             "perforated_all:max_filter_bits=8:min_parts=0",
             "conventional+perforated",
         ];
+        if let Some(keeps_halves) = halves {
+            // Its memory is as the guest's.
+            kind = hosted(kind, 29, keeps_halves);
+        }
         let mut sim = Sim::new(&config(kind, &designs)).unwrap();
         play(&mut sim, &stream);
         for (name, machine) in designs.iter().zip(sim.machines()) {
@@ -195,6 +221,57 @@ proptest! {
         ]);
         prop_assert_eq!(told(&counted[0]), told(&counted[1]));
         prop_assert!(counted[0].get("tlb.l2.perforated", "filtered") > Some(0));
+    }
+
+    /// So it is in a guest, where both have such pages.
+    #[test]
+    fn in_a_guest_too(touches in touches(), halves in any::<bool>()) {
+        let kind = hosted(with_small_first(), 33, halves);
+        let counted = played(&kind, &loads(&touches), vec![
+            guest(&kind, Makes::NoHoles, perforated(&kind, Variant::Filtered)),
+            guest(&kind, Makes::Huge, conventional(&kind)),
+        ]);
+        prop_assert_eq!(told(&counted[0]), told(&counted[1]));
+        prop_assert!(counted[0].get("tlb.l2.perforated", "filtered") > Some(0));
+        prop_assert_eq!(counted[0].get("walker", "splintered"), Some(0));
+    }
+
+    /// In a guest, pages of 512 holes, each of which is a hole of the host's, too, are base pages. A walk
+    /// reads one entry of the guest's more where it has found the page.
+    #[test]
+    fn pages_of_holes_of_both_are_base_pages_and_bitmaps(touches in touches()) {
+        let mut kind = hosted(tiny(), 33, false);
+        kind.walker.caches.clear();
+        kind.tlb.l2 = Some(level(9, &[("main", 8192, 16, &[PageSize::BASE, PageSize::HUGE])]));
+        kind.tlb.l2.as_mut().unwrap().arrays[0].ways = Ways::Of(64);
+        let counted = played(&kind, &loads(&touches), vec![
+            guest(&kind, Makes::AllHoles, perforated(&kind, Variant::Filtered)),
+            guest(&kind, Makes::Base, conventional(&kind)),
+        ]);
+        let [holes, base] = &counted[..] else { unreachable!() };
+        let of = |counters: &Counters, component, counter| counters.get(component, counter).unwrap();
+        for (component, counter) in [
+            ("tlb.l1d", "hits"),
+            ("tlb.l1d", "misses"),
+            ("tlb.l1i", "hits"),
+            ("tlb.l1i", "misses"),
+            ("walker", "walks"),
+            ("walker", "faulted"),
+            ("walker.guest", "marked"),
+            ("os", "faults"),
+        ] {
+            prop_assert_eq!(of(holes, component, counter), of(base, component, counter), "{}", counter);
+        }
+        let references = |counters| of(counters, "walker.guest", "references");
+        let found = of(holes, "walker", "walks") - of(holes, "os", "perforations");
+        prop_assert_eq!(references(holes) - references(base), found);
+        prop_assert_eq!(of(holes, "tlb.l2.perforated", "filtered"), 0);
+        prop_assert!(of(holes, "walker.host", "hole_walks") > 0);
+        let pages = touches.iter().map(|(page, ..)| 0x100 + page).chain([0x400]);
+        let words: BTreeSet<u64> = pages.map(|page| page / 32).collect();
+        prop_assert!(of(holes, "walker.guest", "bitmap_references") >= words.len() as u64);
+        // The bitmap is in one page of the guest's.
+        prop_assert_eq!(of(holes, "walker.bitmap_register", "misses"), 1);
     }
 
     /// A page of 512 holes is 512 base pages, and the traffic of its bitmap: each miss of the second

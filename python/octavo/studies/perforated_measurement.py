@@ -71,6 +71,12 @@ class Counted:
         """Memory references of an average walk."""
         return self.walk_references / self.walks if self.walks else None
 
+    @property
+    def reads_per_walk(self) -> float | None:
+        """The same with lines of hole bitmaps."""
+        reads = self.walk_references + self.bitmap_fetches
+        return reads / self.walks if self.walks else None
+
     def record(self) -> dict[str, Any]:
         """Plain data: what was counted and what is told of it."""
         return {
@@ -80,6 +86,7 @@ class Counted:
             "mpki": self.mpki,
             "filter_share": self.filter_share,
             "references_per_walk": self.references_per_walk,
+            "reads_per_walk": self.reads_per_walk,
         }
 
 

@@ -231,6 +231,13 @@ def _programs(of: Sequence[ProgramMeasurement], *, is_virtual: bool) -> Iterator
                 body.append([measured.program, name, alone, *cells])
     yield from table(head, body)
     yield ""
+    if is_virtual:
+        yield (
+            "The host's memory is fragmented as the guest's is, by itself: which of the guest's "
+            "pages get its large ones differs between memories, for 2 MiB + 4 KiB, too. So only "
+            "what stands beside one another is to be compared."
+        )
+        yield ""
     yield (
         f"Portions are {', '.join(f'{portion:.0%}' for portion in PROGRAM_PORTIONS)}. Workloads "
         f"take some 100 MiB, and for them the second-level TLB has {usual_entries()} entries "

@@ -179,7 +179,7 @@ impl Hardware {
     /// A machine with it and an operating system, however well the two fit. A host has to fit both.
     pub fn make(&self, config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
         if let Some(host) = &config.host {
-            if matches!(self.needs, Some(Need::PerforatedPages | Need::GappedPages)) {
+            if matches!(self.needs, Some(Need::GappedPages)) {
                 return Err(ConfigError::NoGuest { hardware: self.name });
             }
             self.check_host(host).map_err(|wrong| ConfigError::Host(Box::new(wrong)))?;
