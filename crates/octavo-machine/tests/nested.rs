@@ -62,7 +62,17 @@ fn are_equal(ours: &Counters, expected: &Counters, of: &str) -> Result<(), TestC
 
 /// That a stream of one kind makes all of this happen.
 fn makes(kind: Kind, stream: &RandomStream, asides: &Asides, what: &[(&str, &'static str)]) {
-    let counted = compare(Translates::Conventional("thp"), kind, stream, asides).unwrap();
+    makes_of(Translates::Conventional("thp"), kind, stream, asides, what);
+}
+
+fn makes_of(
+    translates: Translates,
+    kind: Kind,
+    stream: &RandomStream,
+    asides: &Asides,
+    what: &[(&str, &'static str)],
+) {
+    let counted = compare(translates, kind, stream, asides).unwrap();
     for (component, counter) in what {
         assert!(counted.get(component, counter) > Some(0), "{kind:?}: no {component} {counter}");
     }
@@ -229,4 +239,25 @@ fn what_is_compared_happens() {
     let copied = [("host.os", "invepts"), ("host.os", "copy_on_write_faults")];
     makes(kind(HostPolicy::Snapshots, false, TlbsHold::Final), &stream, &asides, &copied);
     makes(kind(HostPolicy::HugeSnapshots, true, TlbsHold::Halves), &stream, &asides, &copied);
+    let translates = Translates::Perforated("perforated:max_filter_bits=8", Variant::Filtered);
+    let with_holes = |policy| Kind {
+        movable: false,
+        is_guest_fragmented: true,
+        ..kind(policy, true, TlbsHold::Final)
+    };
+    let of_both = [
+        ("walker", "hole_walks"),
+        ("walker.guest", "bitmap_references"),
+        ("walker.host", "bitmap_references"),
+        ("walker.host", "hole_walks"),
+        ("walker.bitmap_register", "hits"),
+        ("tlb.l2.bitmap", "hits"),
+        ("tlb.l2.content", "entries_perforated"),
+    ];
+    makes_of(translates, with_holes(HostPolicy::Perforated), &stream, &asides, &of_both);
+    let patched = [("host.os", "invepts"), ("tlb.flushes", "made")];
+    let reserving = Kind { is_fragmented: false, ..with_holes(HostPolicy::Reserving) };
+    makes_of(translates, reserving, &stream, &asides, &patched);
+    let splintered = [("walker", "splintered"), ("walker", "hole_walks")];
+    makes_of(translates, with_holes(HostPolicy::Base), &stream, &asides, &splintered);
 }

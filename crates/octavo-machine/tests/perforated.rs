@@ -2,100 +2,25 @@
 //! what they cost in memory.
 
 mod common;
+#[path = "perforated/machines.rs"]
+mod machines;
 
 use std::collections::BTreeSet;
 
 use common::bounds::{conventional, played, touches, with_small_first};
-use common::{bounds, check_laws, config, hosted, identity, level, play, tiny};
-use octavo_config::{FragmentationConfig, MachineConfig, Ways};
-use octavo_machine::designs::{Perforated, Variant};
-use octavo_machine::{Counters, Design, Env, Machine, Run, Sim};
+use common::{check_laws, config, hosted, identity, level, play, tiny};
+use machines::{Makes, guest, machine, perforated};
+use octavo_config::{FragmentationConfig, Ways};
+use octavo_machine::designs::Variant;
+use octavo_machine::{Counters, Sim};
 use octavo_oracle::strategies::{loads, stream};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
-use octavo_os::frames::{Holder, Order, OutOfMemory};
-use octavo_os::page_table::{Format, Holes};
-use octavo_os::policy::{Fault, Policy, by_name};
-use octavo_os::{Memory, around};
+use octavo_os::policy::by_name;
 use octavo_trace::{TurnConsumer, WordConsumer};
 use octavo_types::{
-    AddrRange, Consumer, Event, Instructions, Item, ItemKind, MapSource, PageNumber, PageSize,
-    Protection, Segment, VirtAddr,
+    AddrRange, Consumer, Event, Item, ItemKind, MapSource, PageSize, Protection, Segment, VirtAddr,
 };
 use proptest::prelude::*;
-
-/// What becomes of the 2 MiB around a page that is touched first.
-#[derive(Clone, Copy, PartialEq)]
-enum Makes {
-    /// A perforated page without holes.
-    NoHoles,
-    /// A page of 2 MiB, and a frame is lost for each, as the node of holes takes one.
-    Huge,
-    /// A perforated page of nothing but holes.
-    AllHoles,
-    /// Nothing.
-    Base,
-}
-
-impl Policy for Makes {
-    fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
-        let Fault { process, page, ref vma, .. } = *fault;
-        let pages = around(page, PageSize::HUGE);
-        if *self != Makes::Base && memory.is_untouched(process, &pages) {
-            let block = memory.frames.allocate(Order::HUGE, Holder::Data)?;
-            match self {
-                Makes::NoHoles => {
-                    assert!(memory.perforate(
-                        process,
-                        page,
-                        block,
-                        &Holes::default(),
-                        vma.rights
-                    )?);
-                    return Ok(());
-                }
-                Makes::Huge => {
-                    let first = PageNumber::new(pages.start);
-                    memory.map(process, first, PageSize::HUGE, block, vma.rights)?;
-                    memory.frames.allocate(Order::BASE, Holder::Reserved)?;
-                    memory.zeroed(block, 512);
-                    return Ok(());
-                }
-                _ => {
-                    memory.perforate(process, page, block, &Holes([u64::MAX; 8]), vma.rights)?;
-                    memory.frames.free(block, Order::HUGE);
-                }
-            }
-        }
-        memory.place_new(process, page, PageSize::BASE, vma.rights)
-    }
-}
-
-/// Page tables that have shadow nodes.
-fn format() -> Format {
-    Format { has_perforated: true, ..Format::default() }
-}
-
-/// A machine with such page tables, and this unit.
-fn machine<D: Design + 'static>(
-    config: &MachineConfig,
-    policy: Box<dyn Policy>,
-    mmu: D,
-) -> Box<dyn Run> {
-    bounds::machine(config, format(), policy, mmu)
-}
-
-/// The same in a guest, whose operating system makes of its pages what the host's does.
-fn guest<D: Design + 'static>(config: &MachineConfig, makes: Makes, mmu: D) -> Box<dyn Run> {
-    let (host, on) = (config.host.as_ref().unwrap(), Instructions::PORTABLE);
-    let own = bounds::os(config.memory.bytes, config.page_table.levels, format(), Box::new(makes));
-    let behind = bounds::os(host.memory.bytes, host.page_table.levels, format(), Box::new(makes));
-    let env = Env::new(config, own, on).unwrap().in_guest(config, host, behind, on).unwrap();
-    Box::new(Machine::new(env.checked(true), vec![mmu], on))
-}
-
-fn perforated(config: &MachineConfig, variant: Variant) -> Perforated {
-    Perforated::new(&config.tlb, variant, Instructions::PORTABLE).unwrap()
-}
 
 /// All that one has counted, but for what is told of perforated pages, and pages and frames by kind.
 fn told(counters: &Counters) -> Vec<(String, &'static str, u64)> {
