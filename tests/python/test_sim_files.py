@@ -58,7 +58,9 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "unified": octavo.sim(TRACE, "r3000", ["base4k"]),
         "measured": octavo.sim(TRACE, **measured_files(folder)),
         "no instructions": octavo.sim(plain),
-        "virtualised": octavo.sim(TRACE, virtualised=True, host_policy="base"),
+        "virtualised": octavo.sim(
+            TRACE, virtualised=True, host_policy="base", settings=[f"host.{faults[0]}"]
+        ),
         "stopped": octavo.sim(TRACE, settings=["memory.bytes=4MiB"]),
         "faulty, merging": octavo.sim(TRACE, designs=["gtsm:same_pages=base"], settings=faults),
         "several processes": sim_result(several, configure_sim(designs=["base4k"])),
