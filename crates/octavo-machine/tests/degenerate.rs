@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{config, level, play, tiny};
+use common::{config, knows_guests, level, play, tiny};
 use octavo_config::{
     FirstLevel, FragmentationConfig, HostConfig, MachineConfig, MemoryConfig, TlbsHold, Ways,
 };
@@ -174,9 +174,10 @@ proptest! {
             MachineConfig { host: Some(host), ..alone.clone() }
         };
         for known in DESIGNS {
+            if !knows_guests(known.name) {
+                continue;
+            }
             let guest = guest(match Hardware::by_name(known.hardware).unwrap().needs {
-                // It knows no guests.
-                Some(Need::GappedPages) => continue,
                 Some(Need::Ranges) => "eager:largest=1GiB",
                 _ => "hugetlb:all_anonymous=1GiB:nr_gigantic_pages=2",
             });

@@ -2,6 +2,9 @@
 
 use std::collections::HashMap;
 
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
 /// Which entry of a full set gives way.
 pub enum NaiveReplacement {
     /// The one whose last use is longest ago.
@@ -15,6 +18,16 @@ pub enum NaiveReplacement {
     /// The first that predicts 3: static re-reference interval prediction with two bits and hit
     /// priority (Jaleel et al., ISCA 2010, figure 3c).
     Srrip,
+}
+
+impl NaiveReplacement {
+    /// Draws by the generator that the machine's arrays have, from a seed.
+    pub fn random(seed: u64) -> Self {
+        let mut numbers = Xoshiro256PlusPlus::seed_from_u64(seed);
+        NaiveReplacement::Random(Box::new(move |ways| {
+            ((u128::from(numbers.next_u64()) * ways as u128) >> 64) as usize
+        }))
+    }
 }
 
 /// One way of a set.

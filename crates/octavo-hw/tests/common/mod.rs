@@ -3,8 +3,6 @@
 use octavo_hw::Replacement;
 use octavo_oracle::NaiveReplacement;
 use proptest::prelude::*;
-use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 /// Any policy.
 pub fn replacement() -> impl Strategy<Value = Replacement> {
@@ -25,12 +23,7 @@ pub fn naive(replacement: Replacement) -> NaiveReplacement {
     match replacement {
         Replacement::Lru => NaiveReplacement::Lru,
         Replacement::TreePlru => NaiveReplacement::TreePlru,
-        Replacement::Random { seed } => {
-            let mut numbers = Xoshiro256PlusPlus::seed_from_u64(seed);
-            NaiveReplacement::Random(Box::new(move |ways| {
-                ((u128::from(numbers.next_u64()) * ways as u128) >> 64) as usize
-            }))
-        }
+        Replacement::Random { seed } => NaiveReplacement::random(seed),
         Replacement::Fifo => NaiveReplacement::Fifo,
         Replacement::Srrip => NaiveReplacement::Srrip,
     }

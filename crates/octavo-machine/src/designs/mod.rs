@@ -176,10 +176,15 @@ impl Hardware {
         HARDWARE.iter().find(|hardware| hardware.name == name)
     }
 
+    /// Whether it translates for programs in a guest.
+    pub fn knows_guests(&self) -> bool {
+        self.needs != Some(Need::GappedPages) && !softvm::HARDWARE.contains(&self.name)
+    }
+
     /// A machine with it and an operating system, however well the two fit. A host has to fit both.
     pub fn make(&self, config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
         if let Some(host) = &config.host {
-            if matches!(self.needs, Some(Need::GappedPages)) {
+            if !self.knows_guests() {
                 return Err(ConfigError::NoGuest { hardware: self.name });
             }
             self.check_host(host).map_err(|wrong| ConfigError::Host(Box::new(wrong)))?;

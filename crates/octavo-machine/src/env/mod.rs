@@ -186,11 +186,6 @@ impl Env {
         self.process
     }
 
-    /// Why the machine cannot go on, if it cannot.
-    pub fn stopped(&self) -> Option<&str> {
-        self.stopped.as_deref()
-    }
-
     /// A second-level TLB has served a reference.
     #[inline(always)]
     pub fn add_tlb_cycles(&mut self, latency_cycles: u32) {
@@ -217,11 +212,6 @@ impl Env {
         let served = self.caches.missed(side, line, access.is_store());
         self.cycles.beyond_l1[side] +=
             u64::from(served.latency_cycles - self.l1_latency_cycles[side]);
-    }
-
-    /// The machine cannot go on, for this reason.
-    pub(crate) fn stop(&mut self, why: String) {
-        self.stopped = Some(why);
     }
 
     /// The base page of an access.

@@ -11,6 +11,16 @@ use super::{Cycles, Env, Host, Overlap, WalkerCounters};
 use crate::counters::{Counters, Lookups};
 
 impl Env {
+    /// Why the machine cannot go on, if it cannot.
+    pub fn stopped(&self) -> Option<&str> {
+        self.stopped.as_deref()
+    }
+
+    /// The machine cannot go on, for this reason.
+    pub(crate) fn stop(&mut self, why: String) {
+        self.stopped = Some(why);
+    }
+
     /// Adds what was counted.
     pub(crate) fn tell(&self, counters: &mut Counters) {
         self.tell_walker(counters);

@@ -99,6 +99,13 @@ impl LineAccess {
         (first, LineAccess(self.0 | HALF))
     }
 
+    /// The first of those that repeat it, with the others; there is one.
+    #[inline(always)]
+    pub fn repeat(self) -> LineAccess {
+        debug_assert!(self.repeats() > 0);
+        LineAccess((self.0 & !HALF) - (1 << REPEATS_SHIFT))
+    }
+
     /// The access in one word.
     pub(super) const fn bits(self) -> u64 {
         self.0

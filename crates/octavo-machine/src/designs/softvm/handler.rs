@@ -15,8 +15,8 @@ use super::space;
 
 /// Bytes of an instruction.
 const INSTRUCTION_BYTES: u64 = 4;
-/// Where the first routine lies in physical memory.
-const VECTOR: u64 = 0x1000;
+/// Where the first routine lies in physical memory: above all frames, so that it is nobody else's.
+const VECTOR: u64 = 1 << 42 | 0x1000;
 /// How far the routines are apart at least.
 const VECTOR_BYTES: u64 = 0x100;
 
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn ten_instructions_are_in_three_lines_of_16_bytes() {
         let handler = Handler::new(10, 4, 12);
-        let at = |addr| space::physical(PhysAddr::new(addr));
+        let at = |addr: u64| space::physical(PhysAddr::new(1 << 42 | addr));
         assert_eq!(*handler.of_programs, [(at(0x1000), 3), (at(0x1010), 3), (at(0x1020), 1)]);
         assert_eq!(handler.of_handlers[0], (at(0x1100), 3));
         assert_eq!(Handler::new(65, 6, 12).of_handlers[0].0, at(0x1200));

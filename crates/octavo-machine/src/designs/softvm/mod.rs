@@ -20,6 +20,7 @@
 
 mod events;
 mod handler;
+mod looked_up;
 mod make;
 mod pages;
 mod physical;
@@ -52,6 +53,10 @@ use tables::Tables;
 use tlb::Entry;
 use translator::Translator;
 pub use translator::{Free, InCache, Software, Tlb};
+
+/// What is built of these. None of it translates for guests: the paper knows of none, and a handler that
+/// walks two tables would be one that nobody has described.
+pub const HARDWARE: [&str; 5] = ["softvm", "spur", "softvm_free", "mips_virtual", "mips_physical"];
 
 /// The side of data.
 const DATA: usize = 1;
@@ -169,7 +174,8 @@ impl<T: Translator> Softvm<T> {
             self.write_swept();
         }
         let held = self.resolve(env, page, access)?;
-        self.settle(env);
+        // A fault maps and unmaps pages, and changes no mapping: regions are what they were.
+        self.sweep_stale(env);
         let at = self.space.of_page(env.os().memory(), process, page);
         Some(((PageOf { process, page }, at), held.frame_of(page), held.value.is_writable()))
     }
@@ -235,8 +241,10 @@ impl<T: Translator> Softvm<T> {
     }
 
     /// The lines of pages that have changed are made what the page table says now.
-    #[inline(never)]
     fn sweep_stale(&mut self, env: &Env) {
+        if self.stale.is_empty() {
+            return;
+        }
         let is_lazy = self.config.kernel.increase == IncreasedRights::Lazy;
         for (asid, range) in std::mem::take(&mut self.stale) {
             let memory = env.os().memory();
@@ -249,34 +257,6 @@ impl<T: Translator> Softvm<T> {
             self.pages.settle(&mut self.caches, &range, is_meant, leaf, is_lazy);
         }
         self.write_swept();
-    }
-
-    /// The TLB does not have the page of an access.
-    #[inline(never)]
-    fn refill(&mut self, env: &mut Env, access: LineAccess, addr: GlobalAddr) -> Option<()> {
-        let ((page, _), frame, may_store) = self.resolve_page(env, access)?;
-        let entry = Entry::new(page, frame, may_store);
-        let parts = (&mut self.caches, &self.handler, &mut self.counts.events);
-        self.translator.refill(parts, access.side(), addr, entry);
-        self.write_back(env);
-        Some(())
-    }
-
-    /// An access whose page the TLB has not: it is refilled first.
-    #[inline(never)]
-    fn access_refilled(
-        &mut self,
-        env: &mut Env,
-        access: LineAccess,
-        addr: GlobalAddr,
-    ) -> Option<FrameNumber> {
-        self.refill(env, access, addr)?;
-        let side = access.side();
-        let before = self.counts.missed[side];
-        let frame = self.access_caches(env, access, addr)?;
-        let after = self.counts.missed[side];
-        self.counts.of_tlb_misses.add(side, before, after);
-        Some(frame)
     }
 
     /// An access whose page needs no look-up, or has had it.
@@ -325,8 +305,8 @@ impl<T: Translator> Design for Softvm<T> {
         if self.is_rated {
             self.count_instructions(access);
         }
-        if T::LOOKS_UP && !self.translator.look_up(access.side(), addr, access.lookups()) {
-            return self.access_refilled(env, access, addr);
+        if T::LOOKS_UP {
+            return self.access_looked_up(env, access, addr);
         }
         self.access_caches(env, access, addr)
     }
@@ -337,9 +317,7 @@ impl<T: Translator> Design for Softvm<T> {
 
     fn settle(&mut self, env: &Env) {
         self.space.forget();
-        if !self.stale.is_empty() {
-            self.sweep_stale(env);
-        }
+        self.sweep_stale(env);
     }
 
     fn check(&self, env: &Env, access: LineAccess, frame: FrameNumber) {

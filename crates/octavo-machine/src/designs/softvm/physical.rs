@@ -69,13 +69,20 @@ impl Physical {
     fn refill(&mut self, env: &mut Env, access: LineAccess, addr: GlobalAddr) -> Option<Entry> {
         let page = env.page(access);
         let held = self.resolve(env, page, access)?;
-        self.settle(env);
+        // A fault changes no mapping: regions are what they were.
+        self.forget_stale(env);
         let of = PageOf { process: env.process(), page };
         let entry = Entry::new(of, held.frame_of(page), held.value.is_writable());
         let parts = (&mut self.caches, &self.handler, &mut self.events);
         self.tlb.refill(parts, access.side(), addr, entry);
         self.write_back();
         Some(entry)
+    }
+
+    fn forget_stale(&mut self, env: &Env) {
+        for (asid, range) in std::mem::take(&mut self.stale) {
+            self.tlb.forget(&range, |process| env.asid_of(process) == asid);
+        }
     }
 
     /// The line of an access in the caches.
@@ -150,9 +157,7 @@ impl Design for Physical {
 
     fn settle(&mut self, env: &Env) {
         self.space.forget();
-        for (asid, range) in std::mem::take(&mut self.stale) {
-            self.tlb.forget(&range, |process| env.asid_of(process) == asid);
-        }
+        self.forget_stale(env);
     }
 
     fn check(&self, env: &Env, access: LineAccess, frame: FrameNumber) {

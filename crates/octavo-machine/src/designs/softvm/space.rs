@@ -42,8 +42,8 @@ const REGISTERS: usize = 16;
 const TABLE: u64 = 1 << 62;
 /// Physical memory, cacheable.
 const PHYSICAL: u64 = 1 << 61;
-/// Where root page tables begin in physical memory.
-const ROOT_TABLES: u64 = 1 << 16;
+/// Where root page tables begin in physical memory: above all frames, so that they are nobody else's.
+const ROOT_TABLES: u64 = 1 << 42 | 1 << 16;
 /// The logarithm of the bytes of a page-table entry.
 const PTE_LOG2: u32 = 2;
 

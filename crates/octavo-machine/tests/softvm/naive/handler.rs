@@ -8,30 +8,31 @@ use super::{Design, Naive, Page};
 
 /// Where page tables and handlers lie: above all segments.
 const TABLE: u64 = 1 << 62;
-const PHYSICAL: u64 = 1 << 61;
-const ROOT_TABLES: u64 = 0x1_0000;
-const VECTORS: [u64; 2] = [0x1000, 0x1100];
+pub const PHYSICAL: u64 = 1 << 61;
+const ROOT_TABLES: u64 = 1 << 42 | 0x1_0000;
+const VECTORS: [u64; 2] = [1 << 42 | 0x1000, 1 << 42 | 0x1100];
 
 impl Naive {
     /// Of each so many bytes that are protected alike there is an entry of four.
     pub fn user_entry(&self, global: u64) -> u64 {
-        TABLE + global / self.softvm.kernel.protection_bytes * 4
+        TABLE + global / self.protection_bytes() * 4
     }
 
     /// And of each 4 KiB of those.
     pub fn root_entry(&self, global: u64) -> u64 {
-        PHYSICAL + ROOT_TABLES + global / self.softvm.kernel.protection_bytes / 1024 * 4
+        PHYSICAL + ROOT_TABLES + global / self.protection_bytes() / 1024 * 4
     }
 
     /// What translates is asked once.
     pub fn run(&mut self, component: &'static str, counter: &'static str) {
-        self.count(component, counter, u64::from(self.design != Design::Free));
+        let runs = matches!(self.design, Design::Software | Design::Spur);
+        self.count(component, counter, u64::from(runs));
     }
 
     /// Figure 7, or other tables.
     pub fn translate(&mut self, component: &'static str, global: u64, page: Page) {
         match self.design {
-            Design::Free => return,
+            Design::Free | Design::MipsVirtual | Design::MipsPhysical => return,
             Design::Spur => {
                 self.search(component, global);
                 return;
@@ -86,7 +87,7 @@ impl Naive {
         }
     }
 
-    fn load_physical(&mut self, component: &'static str, addr: u64) {
+    pub fn load_physical(&mut self, component: &'static str, addr: u64) {
         let (found, _) = self.sides[1].access(addr, None, (0, false));
         self.count(component, "handler_l1d_misses", u64::from(found != NaiveFound::First));
         self.count(component, "handler_l2d_misses", u64::from(found == NaiveFound::Memory));
@@ -114,7 +115,7 @@ impl Naive {
         }
     }
 
-    fn fetch_routine(&mut self, component: &'static str, routine: usize) {
+    pub fn fetch_routine(&mut self, component: &'static str, routine: usize) {
         for number in 0..u64::from(self.softvm.kernel.handler_instructions) {
             let addr = PHYSICAL + VECTORS[routine] + 4 * number;
             let line = addr / self.lines[0] * self.lines[0];

@@ -5,6 +5,7 @@ mod guarded;
 mod handler;
 mod pages;
 mod space;
+mod tlb;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,6 +17,7 @@ use octavo_oracle::{NaiveChange, NaiveFound, NaiveReplacement, NaiveVirtualSide}
 use octavo_os::{Access, Os, ProcessId};
 use octavo_types::{Event, PageNumber, PageSize};
 use space::Segment;
+use tlb::Tlb;
 
 type Page = (ProcessId, u64);
 
@@ -35,6 +37,8 @@ pub enum Design {
     Software,
     Spur,
     Free,
+    MipsVirtual,
+    MipsPhysical,
 }
 
 impl Design {
@@ -44,8 +48,17 @@ impl Design {
             Design::Software => "softvm",
             Design::Spur => "spur",
             Design::Free => "softvm_free",
+            Design::MipsVirtual => "mips_virtual",
+            Design::MipsPhysical => "mips_physical",
         }
     }
+}
+
+/// A line of a reference.
+#[derive(Clone, Copy)]
+pub struct Piece {
+    /// Whether it is the first of its page.
+    is_first: bool,
 }
 
 /// What a reference does.
@@ -61,6 +74,9 @@ pub struct Naive {
     pub process: ProcessId,
     design: Design,
     softvm: SoftvmConfig,
+    tlb: Option<Tlb>,
+    /// Bytes of a line that accesses are to, and of one at each level.
+    access_bytes: u64,
     lines: [u64; 2],
     sides: [NaiveVirtualSide; 2],
     /// How much of what data wrote to memory has been seen.
@@ -105,6 +121,9 @@ impl Naive {
             process: ProcessId(0),
             design,
             softvm,
+            tlb: matches!(design, Design::MipsVirtual | Design::MipsPhysical)
+                .then(|| Tlb::new(softvm.tlb)),
+            access_bytes: config.cache.line_bytes,
             lines,
             sides: [side(), side()],
             seen: 0,
@@ -142,6 +161,10 @@ impl Naive {
             }
         }
         counters.insert(("softvm.segments", "used"), self.segments.len() as u64);
+        if self.design == Design::MipsPhysical {
+            // It says nothing of them.
+            counters.retain(|(component, _), _| *component != "softvm.segments");
+        }
         counters
     }
 
@@ -156,21 +179,50 @@ impl Naive {
                 self.stores += 1;
             }
         }
-        let line_bytes = self.lines[0];
-        for line in addr / line_bytes..=(addr + bytes - 1) / line_bytes {
-            self.access(kind, line * line_bytes);
+        let bytes_each = self.access_bytes;
+        for line in addr / bytes_each..=(addr + bytes - 1) / bytes_each {
+            let at = line * bytes_each;
+            // The page is looked up once for each that the reference touches.
+            let piece = Piece { is_first: line == addr / bytes_each || at.is_multiple_of(4096) };
+            match self.design {
+                Design::MipsPhysical => self.access_physical(kind, at, piece),
+                _ => self.access(kind, at, piece),
+            }
         }
     }
 
-    fn access(&mut self, kind: Kind, addr: u64) {
-        let side = usize::from(kind != Kind::Fetch);
-        let stores = kind == Kind::Store;
+    /// A line of a reference.
+    fn access(&mut self, kind: Kind, addr: u64, piece: Piece) {
         if self.refused {
             return;
         }
+        let side = usize::from(kind != Kind::Fetch);
         let of = (self.process, addr >> 12);
         self.load_register(self.place(self.process, addr).0);
         let global = self.global(self.process, addr);
+        let has_missed = self.tlb.is_some() && self.look_up(side, global, piece.is_first).is_none();
+        if has_missed {
+            let (frame, may_store) = self.resolve(kind, addr);
+            self.refill("softvm", side, global, (of, frame, may_store));
+            self.write_back();
+        }
+        // What lies in the line of the part before needs nothing more.
+        let is_rest = !piece.is_first && !global.is_multiple_of(self.lines[0]);
+        let missed = match is_rest && self.holds(side, 0, global) {
+            true => [false; 2],
+            false => self.access_caches(kind, addr, global),
+        };
+        if has_missed && !self.refused {
+            self.count_row(side, missed);
+        }
+    }
+
+    /// Says whether the line was missed at each level.
+    fn access_caches(&mut self, kind: Kind, addr: u64, global: u64) -> [bool; 2] {
+        let side = usize::from(kind != Kind::Fetch);
+        let stores = kind == Kind::Store;
+        let of = (self.process, addr >> 12);
+        let mut missed = [false; 2];
         let store = stores.then_some(self.stores);
         loop {
             let mut page = (0, false);
@@ -178,7 +230,7 @@ impl Naive {
                 page = self.resolve(kind, addr);
                 page.1 = self.claim(addr, page, side, stores);
                 if self.refused {
-                    return;
+                    return missed;
                 }
                 self.run("softvm", if side == 0 { "fetch_misses" } else { "data_misses" });
                 self.translate("softvm", global, of);
@@ -189,7 +241,7 @@ impl Naive {
                 let page = self.resolve(kind, addr);
                 self.claim(addr, page, side, true);
                 if self.refused {
-                    return;
+                    return missed;
                 }
                 if self.softvm.kernel.increase == IncreasedRights::Lazy {
                     let swept = self.sides[1].sweep(global, 1, NaiveChange::MayStore(true));
@@ -210,8 +262,10 @@ impl Naive {
                 assert_eq!(data, stored, "{kind:?} {addr:#x} of {:?}", self.process);
             }
             self.write_back();
+            missed[0] |= found != NaiveFound::First;
+            missed[1] |= found == NaiveFound::Memory;
             if found == NaiveFound::First || self.holds(side, 0, global) {
-                return;
+                return missed;
             }
             self.count("softvm", "restarts", 1);
         }
@@ -225,7 +279,7 @@ impl Naive {
     /// The page's frame, and whether it may be stored to, once the operating system allows the access.
     fn resolve(&mut self, kind: Kind, addr: u64) -> (u64, bool) {
         let page = PageNumber::new(addr >> 12);
-        if kind == Kind::Store {
+        if kind == Kind::Store && self.design != Design::MipsPhysical {
             self.clean_source(addr >> 12);
         }
         loop {
@@ -275,7 +329,14 @@ impl Naive {
                 self.kept.iter().find(|(global, _)| *global == addr >> 12 << 12).unwrap();
             let user = users[0];
             assert_eq!(self.frame(user.0, user.1), frame, "a line goes where its page was");
-            if self.softvm.kernel.write_back == WriteBackTranslation::Again {
+            if self.softvm.kernel.write_back == WriteBackTranslation::Kept {
+                continue;
+            }
+            if self.tlb.is_some() {
+                if !self.has(addr) {
+                    self.refill("softvm.write_back", 1, addr, (user, frame, true));
+                }
+            } else {
                 self.run("softvm.write_back", "data_misses");
                 self.translate("softvm.write_back", addr, user);
             }

@@ -41,6 +41,9 @@ impl Naive {
 
     fn sweep_stale(&mut self) {
         for stale in self.os.take_stale() {
+            if let Some(tlb) = &mut self.tlb {
+                tlb.forget(&stale);
+            }
             let is_stale = |page: &Page| page.0 == stale.process && stale.pages.contains(&page.1);
             let mut touched: Vec<(Page, u64)> = Vec::new();
             for (global, kept) in &self.kept {
@@ -146,9 +149,14 @@ impl Naive {
         self.softvm.l2.ways.of(self.softvm.l2.bytes / self.lines[1])
     }
 
+    /// A TLB knows of pages alone.
+    pub fn protection_bytes(&self) -> u64 {
+        if self.tlb.is_some() { 4096 } else { self.softvm.kernel.protection_bytes }
+    }
+
     /// Changes the lines that are protected as one is.
     pub fn protect(&mut self, line: u64, change: NaiveChange) {
-        let bytes = self.softvm.kernel.protection_bytes;
+        let bytes = self.protection_bytes();
         if bytes == 4096 {
             self.change(line >> 12 << 12, change, "softvm.protection");
             return;

@@ -1,0 +1,114 @@
+//! A TLB that software refills, and the physical caches behind it.
+
+use octavo_config::SoftTlbConfig;
+use octavo_oracle::{NaiveArray, NaiveFound, NaiveReplacement};
+use octavo_os::Stale;
+
+use super::handler::PHYSICAL;
+use super::{Kind, Naive, Page, Piece};
+
+/// A page that it has: whose, its frame, whether it may be stored to.
+type Entry = (Page, u64, bool);
+
+pub struct Tlb {
+    programs: NaiveArray<u64, Entry>,
+    tables: NaiveArray<u64, ()>,
+}
+
+impl Tlb {
+    pub fn new(config: SoftTlbConfig) -> Self {
+        let ways = [config.entries - config.reserved, config.reserved].map(|ways| ways as usize);
+        Tlb {
+            programs: NaiveArray::new(1, ways[0], NaiveReplacement::random(0)),
+            tables: NaiveArray::new(1, ways[1], NaiveReplacement::random(0)),
+        }
+    }
+
+    pub fn forget(&mut self, stale: &Stale) {
+        self.programs.invalidate_if(|_, ((process, page), ..)| {
+            *process == stale.process && stale.pages.contains(page)
+        });
+    }
+}
+
+impl Naive {
+    fn tlb(&mut self) -> &mut Tlb {
+        self.tlb.as_mut().expect("the design has one")
+    }
+
+    /// What the TLB has of an address.
+    pub fn look_up(&mut self, side: usize, global: u64, counts: bool) -> Option<(u64, bool)> {
+        let found = self.tlb().programs.look_up(0, &(global >> 12)).copied();
+        let component = ["tlb.l1i", "tlb.l1d"][side];
+        let counter = if found.is_some() { "hits" } else { "misses" };
+        self.count(component, counter, u64::from(counts));
+        found.map(|(_, frame, may_store)| (frame, may_store))
+    }
+
+    /// Whether it has the page of an address; nobody hears of it.
+    pub fn has(&mut self, global: u64) -> bool {
+        self.tlb().programs.probe(0, &(global >> 12)).is_some()
+    }
+
+    /// The handler of the TLB.
+    pub fn refill(&mut self, component: &'static str, side: usize, global: u64, entry: Entry) {
+        self.count(component, if side == 0 { "fetch_misses" } else { "data_misses" }, 1);
+        let user_entry = self.user_entry(global);
+        let is_mapped = self.tlb().tables.look_up(0, &(user_entry >> 12)).is_some();
+        self.count("tlb.tables", if is_mapped { "hits" } else { "misses" }, 1);
+        self.fetch_routine(component, 0);
+        if !is_mapped {
+            self.tlb().tables.insert(0, user_entry >> 12, ());
+            self.count(component, "data_misses", 1);
+            self.fetch_routine(component, 1);
+            self.load_physical(component, self.root_entry(global));
+        }
+        self.load_physical(component, user_entry);
+        self.tlb().programs.insert(0, global >> 12, entry);
+    }
+
+    /// An access of which the TLB had nothing found its line there.
+    pub fn count_row(&mut self, side: usize, missed: [bool; 2]) {
+        let row = match missed {
+            [_, true] => "memory_tlb_miss",
+            [true, _] => "l2_hit_tlb_miss",
+            _ => "l1_hit_tlb_miss",
+        };
+        self.count(["softvm.table1.i", "softvm.table1.d"][side], row, 1);
+    }
+
+    /// An access of physical caches.
+    pub fn access_physical(&mut self, kind: Kind, addr: u64, piece: Piece) {
+        let side = usize::from(kind != Kind::Fetch);
+        let stores = kind == Kind::Store;
+        let of = (self.process, addr >> 12);
+        self.load_register(self.place(self.process, addr).0);
+        let global = self.global(self.process, addr);
+        let held = self.look_up(side, global, piece.is_first);
+        let frame = match held {
+            Some((frame, may_store)) if may_store || !stores => frame,
+            _ => {
+                let (frame, may_store) = self.resolve(kind, addr);
+                self.refill("softvm", side, global, (of, frame, may_store));
+                self.count_lines_written();
+                frame
+            }
+        };
+        let line = PHYSICAL | frame << 12 | (addr % 4096);
+        let mut missed = [false; 2];
+        if piece.is_first || line.is_multiple_of(self.lines[0]) || !self.holds(side, 0, line) {
+            let (found, _) = self.sides[side].access(line, stores.then_some(1), (frame, true));
+            missed = [found != NaiveFound::First, found == NaiveFound::Memory];
+            self.count_lines_written();
+        }
+        if held.is_none() {
+            self.count_row(side, missed);
+        }
+    }
+
+    fn count_lines_written(&mut self) {
+        let written = self.sides[1].written.len();
+        self.count("softvm.write_back", "lines", (written - self.seen) as u64);
+        self.seen = written;
+    }
+}
