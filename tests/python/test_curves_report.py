@@ -52,6 +52,8 @@ RESULTS = {
     "no sets": made(without=["sets"]),
     "no working sets": made(without=["working-sets"]),
     "no two sizes": made(without=["two-sizes"]),
+    "caches": made(cache_lines=[16, 64]),
+    "caches only": made(without=["full", "sets", "working-sets", "two-sizes"], cache_lines=[64]),
     "classes only": made(
         without=["full", "sets", "working-sets", "two-sizes"], classify="4", classify_sizes=None
     ),
@@ -253,7 +255,8 @@ def test_text_in_a_figure_is_text(result: CurvesResult, tmp_path: Path) -> None:
         assert refers <= set(re.findall(r'id="(\w+)"', svg))
         assert "NaN" not in svg
         assert "undefined" not in svg
-        assert any(word.endswith("32 KiB") for word in words), (name, words)
+        size = "1 KiB" if name.startswith("caches") else "32 KiB"
+        assert any(word.endswith(size) for word in words), (name, words)
 
 
 def test_working_sets_of_all_that_take_turns(tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ from typer.testing import CliRunner
 
 from octavo.cli import app
 from octavo.report.figures import figure_files
-from octavo.studies.perforated_claims import CLAIMS, GTSM
+from octavo.studies.perforated_claims import CLAIMS
+from octavo.studies.perforated_faults import GTSM, IDEAL, PAPER_PORTION, FaultRow, Faults
+from octavo.studies.perforated_faults import memories as faulty_memories
 from octavo.studies.perforated_figures import figures_of
 from octavo.studies.perforated_grid import (
     OBSERVED,
@@ -38,7 +40,7 @@ from octavo.studies.perforated_redis import RedisMeasurement
 from octavo.studies.perforated_text import to_document, to_markdown, to_records
 from octavo.units import MIB
 
-FIGURES = ["figure-7", "figure-8", "figure-9", "figure-11"]
+FIGURES = ["figure-7", "figure-8", "figure-9", "figure-11", "figure-10"]
 MEMORY_BYTES = 1 << 35
 
 
@@ -123,6 +125,18 @@ def redis(name: str, misses: tuple[int, int, int], memory: tuple[int, int]) -> R
     return RedisMeasurement(name, 1000, 2000, designs)
 
 
+def with_faults(faults: Faults, perforated: float, gtsm: float, pages: int) -> FaultRow:
+    """So many pages of GTSM for data of 1024 regions, and as many 2 MiB pages left of its."""
+    designs = {
+        BASE: counted(1.0),
+        BASELINE: counted(1.0, large_pages=0 if pages == 1024 else 7),
+        PERFORATED: counted(perforated),
+        GTSM: counted(gtsm, gapped_pages=pages, large_pages=0),
+        IDEAL: counted(3.0, large_pages=1024),
+    }
+    return FaultRow(faults, 12 << 30, designs)
+
+
 @pytest.fixture
 def study() -> Study:
     return Study(
@@ -136,6 +150,7 @@ def study() -> Study:
             redis("a stream of 2 k keys", (175, 105, 145), (929, 777)),
         ),
         {"xz": "not installed"},
+        tuple(with_faults(of, 1.062 * 2.0, 2.0, 1024) for of in faulty_memories()),
     )
 
 
@@ -161,6 +176,7 @@ def test_every_claim_can_agree_and_differ(study: Study) -> None:
             redis("redis-server, 2 k keys", (175, 170, 175), (1600, 900)),
             redis("a stream of 2 k keys", (175, 10, 11), (929, 777)),
         ),
+        faults=(with_faults(Faults(PAPER_PORTION, "dispersed"), 2.0, 1.2, 100),),
     )
     for claim in CLAIMS:
         agreed, differed = claim.find(study), claim.find(unlike)
@@ -207,7 +223,8 @@ def test_the_page_and_the_document(study: Study) -> None:
     for wanted in (
         "PARTIAL", "Figure 7: IPC over 4 KiB pages, holes allocated elsewhere", "not allocated",
         "Figure 8", "(d) 25% dispersed, unallocated", "Figure 9: programs, native",
-        "Figure 11: programs, in a virtual machine", "Table I", GTSM, "Left out: xz",
+        "Figure 11: programs, in a virtual machine", "Table I", "Left out: xz",
+        "Figure 10: memory with faults",
         "Section III-C: memory as it was seen", "the first 5.00 M instructions",
     ):  # fmt: skip
         assert wanted in text, wanted
@@ -224,7 +241,7 @@ def test_the_page_and_the_document(study: Study) -> None:
     assert len(made["grid"]) == 104
     assert made["redis"][0]["designs"][BASELINE]["mpki"] == pytest.approx(1.05)
     records = to_records(study)
-    assert len(records) == 3 * 104 + 2 * (2 + 3 * 12) + 2 * 3
+    assert len(records) == 3 * 104 + 2 * (2 + 3 * 12) + 2 * 3 + 6 * 5
     assert not any(isinstance(value, dict) for record in records for value in record.values())
     assert {"portion", "content.bitmap", "ipc"} <= set(records[0])
     assert len({tuple(record) for record in records}) == 1, "all have the same columns"

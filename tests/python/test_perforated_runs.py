@@ -10,6 +10,7 @@ import pytest
 from octavo import sim
 from octavo.studies import perforated_redis
 from octavo.studies.passes import run_passes
+from octavo.studies.perforated_faults import GTSM, IDEAL, PAPER_PORTION, Faults
 from octavo.studies.perforated_grid import MACHINE, Point, grid_passes, stream
 from octavo.studies.perforated_measurement import BASE, BASELINE, PERFORATED, all_counted, name_of
 from octavo.studies.perforated_memory import Fragments
@@ -44,6 +45,27 @@ def test_a_small_grid_is_run() -> None:
         for one in row.designs.values():
             assert one.instructions == 4 * SMALL.references
     assert "Figure 7" in to_markdown(study)
+
+
+def test_memory_with_faults_is_run() -> None:
+    """2% leave no block of 2 MiB whole; GTSM and perforated pages have large pages all the same."""
+    chosen = [Faults(0.02, "dispersed"), Faults(PAPER_PORTION, "dispersed")]
+    said: list[str] = []
+    study = run_study(said.append, said.append, plan=Plan((), SMALL, (), None, chosen))
+    assert study.skipped == {}
+    few, many = study.faults
+    for row in study.faults:
+        assert set(row.designs) == {BASE, BASELINE, PERFORATED, GTSM, IDEAL}
+        assert row.designs[BASELINE].large_pages == 0
+        assert row.designs[IDEAL].large_pages == SMALL.regions
+        assert row.designs[PERFORATED].perforated_pages == pytest.approx(SMALL.regions, abs=2)
+    assert few.covered == pytest.approx(1.0, abs=0.05)
+    # 96 chunks, of which 8% have 32 sub-blocks of 64 KiB without a fault.
+    assert many.covered is not None
+    assert 0 < many.covered < 0.6
+    assert few.designs[GTSM].walks < few.designs[BASE].walks / 2
+    assert study.with_faults(0.02, "dispersed") is few
+    assert "Figure 10" in to_markdown(study)
 
 
 def test_what_is_simulated_is_what_is_measured(tmp_path: Path) -> None:

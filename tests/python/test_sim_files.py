@@ -56,15 +56,19 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("documents")
     plain = write_csv(folder / "data.csv", [("load", 4096 * page, 8) for page in range(50)])
     several = [sim_process([machine("base4k", counts())], number) for number in range(3)]
+    faults = ["memory.fragmentation={kind = 'faults', portion = 0.01, layout = 'dispersed'}"]
     made = {
         "real": octavo.sim(TRACE, interval=5000, warm_up=3000),
         "all designs": octavo.sim(TRACE, designs=[name for name, _ in designs()]),
         "unified": octavo.sim(TRACE, "r3000", ["base4k"]),
         "measured": octavo.sim(TRACE, **measured_files(folder)),
         "no instructions": octavo.sim(plain),
-        "virtualised": octavo.sim(TRACE, virtualised=True, host_policy="base"),
+        "virtualised": octavo.sim(
+            TRACE, virtualised=True, host_policy="base", settings=[f"host.{faults[0]}"]
+        ),
         "settings of designs": octavo.sim(TRACE, designs=WITH_SETTINGS),
         "stopped": octavo.sim(TRACE, settings=["memory.bytes=4MiB"]),
+        "faulty, merging": octavo.sim(TRACE, designs=["gtsm:same_pages=base"], settings=faults),
         "several processes": sim_result(several, configure_sim(designs=["base4k"])),
     }
     return {name: json.loads(json.dumps(result.document())) for name, result in made.items()}

@@ -37,20 +37,11 @@ def test_a_guest_walks_two_tables() -> None:
     assert plain.count("host.os", "faults") == 0
 
 
-def test_every_design_runs_in_a_guest_or_is_refused() -> None:
-    ran = 0
-    refusals: list[str] = []
+def test_every_design_runs_in_a_guest() -> None:
     for name, _ in octavo._core.designs():
-        try:
-            one = octavo.sim(TRACE, designs=[name], virtualised=True, check=True).design(name)
-        except OctavoError as error:
-            refusals.append(str(error))
-            continue
+        one = octavo.sim(TRACE, designs=[name], virtualised=True, check=True).design(name)
         assert one.stopped is None, name
         assert one.count("host.os", "resident_bytes") > 0, name
-        ran += 1
-    assert ran >= 15
-    assert all("does not translate for a guest" in refusal for refusal in refusals)
 
 
 def test_the_table_tells_of_the_host() -> None:

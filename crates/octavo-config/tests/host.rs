@@ -68,7 +68,7 @@ fn what_cannot_be_is_refused_in_one_sentence() {
         told(&["host.policy=eagr"]),
         "--set: host.policy = \"eagr\": give \"design\", each design's own, or another: no policy \
          `eagr`: give one of base, thp, mthp, reserved_thp, tps, eager, fixed, first_touch, \
-         perforated, hugetlb; did you mean `eager`?"
+         perforated, gtsm, hugetlb; did you mean `eager`?"
     );
     assert_eq!(
         told(&["host.tlb=none", "host.tlbs_hold=halves"]),

@@ -120,12 +120,13 @@ impl Player {
 }
 
 /// What a line may say of a TLB or a virtual cache, and the component of each.
-const TLBS: [(&str, &str); 9] = [
+const TLBS: [(&str, &str); 10] = [
     ("l1", "tlb.l1d"),
     ("l2", "tlb.l2"),
     ("bitmap", "tlb.l2.bitmap"),
     ("chunk", "walker.cache.bitmap"),
     ("nested", "tlb.nested"),
+    ("register", "walker.bitmap_register"),
     ("range", "tlb.range"),
     ("segment", "segment"),
     ("v1", "vcache.l1d"),
@@ -149,6 +150,9 @@ const COUNTS: &[(&str, &str, &str)] = &[
     ("flushes", "tlb.flushes", "made"),
     ("splintered", "walker", "splintered"),
     ("guest references", "walker.guest", "references"),
+    ("guest bitmap references", "walker.guest", "bitmap_references"),
+    ("host bitmap references", "walker.host", "bitmap_references"),
+    ("host hole walks", "walker.host", "hole_walks"),
     ("host walks", "walker.host", "walks"),
     ("host references", "walker.host", "references"),
     ("host faults", "host.os", "faults"),

@@ -182,25 +182,30 @@ proptest! {
                 _ => "hugetlb:all_anonymous=1GiB:nr_gigantic_pages=2",
             });
             let policy = OsConfig::parse(known.policy).unwrap().policy;
+            // A guest's walker needs the page's entry for bits and holes that a machine alone finds without:
+            // it has it then, and need not look bits up again to use the page.
+            let reads_more = known.hardware.starts_with("perforated");
             let counted = played_on(guest.clone(), &stream, vec![
                 machine(&alone, known.hardware, &policy),
                 machine(&guest, known.hardware, &policy),
             ]);
             let of = |counters: &Counters| -> Vec<_> {
                 let is_same = |component: &str, counter: &str| match component {
-                    "walker" => ["walks", "faulted"].contains(&counter),
+                    "walker" => counter == "faulted" || counter == "walks" && !reads_more,
                     "range_walker" => counter == "walks",
                     "tlb.nested" | "tlb.nested.1g" => false,
+                    other if reads_more && other.starts_with("tlb.l2") => false,
                     other => ["tlb", "os", "segment"].contains(&other.split('.').next().unwrap()),
                 };
                 let all = counters.iter().filter(|(component, counter, _)| is_same(component, counter));
                 all.map(|(component, counter, value)| (component.to_owned(), counter, value)).collect()
             };
             prop_assert_eq!(of(&counted[0]), of(&counted[1]), "{}", known.name);
-            for counter in ["references", "marked"] {
-                let alone = counted[0].get("walker", counter);
-                prop_assert_eq!(alone, counted[1].get("walker.guest", counter), "{}", known.name);
-            }
+            let references = |machine: usize, walker| counted[machine].get(walker, "references");
+            let [alone, nested] = [references(0, "walker"), references(1, "walker.guest")];
+            prop_assert!(alone == nested || reads_more && alone < nested, "{}", known.name);
+            let marked = counted[0].get("walker", "marked");
+            prop_assert_eq!(marked, counted[1].get("walker.guest", "marked"), "{}", known.name);
             prop_assert!(counted[1].get("tlb.nested", "misses") <= Some(2), "{}", known.name);
             prop_assert_eq!(counted[1].get("walker", "splintered"), Some(0));
         }

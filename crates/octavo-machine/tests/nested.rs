@@ -10,9 +10,9 @@ mod play;
 mod policies;
 
 use common::{check_laws, config};
-use machines::{Kind, Translates, kind, machine};
+use machines::{Kind, Translates, kind, kind_with_holes, machine};
 use octavo_config::TlbsHold;
-use octavo_machine::designs::colt;
+use octavo_machine::designs::{Variant, colt};
 use octavo_machine::{Batch, Counters, FetchSets, Filter, Front, Image, ImageId, Lines, Mark, Sim};
 use octavo_oracle::strategies::{RandomStream, Step, stream};
 use octavo_types::{Consumer, Instructions};
@@ -62,7 +62,17 @@ fn are_equal(ours: &Counters, expected: &Counters, of: &str) -> Result<(), TestC
 
 /// That a stream of one kind makes all of this happen.
 fn makes(kind: Kind, stream: &RandomStream, asides: &Asides, what: &[(&str, &'static str)]) {
-    let counted = compare(Translates::Conventional("thp"), kind, stream, asides).unwrap();
+    makes_of(Translates::Conventional("thp"), kind, stream, asides, what);
+}
+
+fn makes_of(
+    translates: Translates,
+    kind: Kind,
+    stream: &RandomStream,
+    asides: &Asides,
+    what: &[(&str, &'static str)],
+) {
+    let counted = compare(translates, kind, stream, asides).unwrap();
     for (component, counter) in what {
         assert!(counted.get(component, counter) > Some(0), "{kind:?}: no {component} {counter}");
     }
@@ -96,6 +106,23 @@ proptest! {
         compare(Translates::Segment, kind, &stream, &asides)?;
     }
 
+    #[test]
+    fn so_do_those_with_perforated_pages(
+        stream in stream(1..120),
+        asides in asides(),
+        kind in kind_with_holes(),
+    ) {
+        for (policy, variant) in [
+            ("perforated:max_filter_bits=8:min_parts=0", Variant::Filtered),
+            ("perforated:unused_are_holes=true", Variant::OnDemand),
+            ("perforated:max_filter_bits=8:hole_pages=mapped", Variant::AllAtOnce),
+            ("thp", Variant::Filtered),
+            ("base", Variant::Filtered),
+        ] {
+            compare(Translates::Perforated(policy, variant), kind, &stream, &asides)?;
+        }
+    }
+
     /// What the front of a simulation leaves out is what nobody can tell apart, halves or not.
     #[test]
     fn so_do_simulations(stream in stream(1..120), kind in kind()) {
@@ -123,6 +150,8 @@ fn an_invept_reaches_all_cores() {
         policy: HostPolicy::Snapshots,
         tlbs_hold: TlbsHold::Final,
         is_fragmented: false,
+        movable: true,
+        is_guest_fragmented: false,
     };
     let mut config = machine(kind);
     config.core.count = 2;
@@ -195,6 +224,8 @@ fn what_is_compared_happens() {
         policy,
         tlbs_hold,
         is_fragmented,
+        movable: true,
+        is_guest_fragmented: false,
     };
     let fills = [("tlb.nested", "hits"), ("tlb.nested", "misses"), ("walker.host", "marked")];
     makes(kind(HostPolicy::Base, false, TlbsHold::Final), &stream, &asides, &fills);
@@ -208,4 +239,25 @@ fn what_is_compared_happens() {
     let copied = [("host.os", "invepts"), ("host.os", "copy_on_write_faults")];
     makes(kind(HostPolicy::Snapshots, false, TlbsHold::Final), &stream, &asides, &copied);
     makes(kind(HostPolicy::HugeSnapshots, true, TlbsHold::Halves), &stream, &asides, &copied);
+    let translates = Translates::Perforated("perforated:max_filter_bits=8", Variant::Filtered);
+    let with_holes = |policy| Kind {
+        movable: false,
+        is_guest_fragmented: true,
+        ..kind(policy, true, TlbsHold::Final)
+    };
+    let of_both = [
+        ("walker", "hole_walks"),
+        ("walker.guest", "bitmap_references"),
+        ("walker.host", "bitmap_references"),
+        ("walker.host", "hole_walks"),
+        ("walker.bitmap_register", "hits"),
+        ("tlb.l2.bitmap", "hits"),
+        ("tlb.l2.content", "entries_perforated"),
+    ];
+    makes_of(translates, with_holes(HostPolicy::Perforated), &stream, &asides, &of_both);
+    let patched = [("host.os", "invepts"), ("tlb.flushes", "made")];
+    let reserving = Kind { is_fragmented: false, ..with_holes(HostPolicy::Reserving) };
+    makes_of(translates, reserving, &stream, &asides, &patched);
+    let splintered = [("walker", "splintered"), ("walker", "hole_walks")];
+    makes_of(translates, with_holes(HostPolicy::Base), &stream, &asides, &splintered);
 }

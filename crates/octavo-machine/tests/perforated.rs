@@ -1,87 +1,26 @@
-//! Perforated pages at their bounds: without any hole, and with nothing but holes; and what they cost in
-//! memory.
+//! Perforated pages at their bounds: without any hole, and with nothing but holes, alone and in a guest; and
+//! what they cost in memory.
 
 mod common;
+#[path = "perforated/machines.rs"]
+mod machines;
 
 use std::collections::BTreeSet;
 
 use common::bounds::{conventional, played, touches, with_small_first};
-use common::{bounds, check_laws, config, identity, level, play, tiny};
-use octavo_config::{FragmentationConfig, MachineConfig, Ways};
-use octavo_machine::designs::{Perforated, Variant};
-use octavo_machine::{Counters, Design, Run, Sim};
+use common::{check_laws, config, hosted, identity, level, play, tiny};
+use machines::{Makes, guest, machine, perforated};
+use octavo_config::{FragmentationConfig, Ways};
+use octavo_machine::designs::Variant;
+use octavo_machine::{Counters, Sim};
 use octavo_oracle::strategies::{loads, stream};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
-use octavo_os::frames::{Holder, Order, OutOfMemory};
-use octavo_os::page_table::{Format, Holes};
-use octavo_os::policy::{Fault, Policy, by_name};
-use octavo_os::{Memory, around};
+use octavo_os::policy::by_name;
 use octavo_trace::{TurnConsumer, WordConsumer};
 use octavo_types::{
-    AddrRange, Consumer, Event, Instructions, Item, ItemKind, MapSource, PageNumber, PageSize,
-    Protection, Segment, VirtAddr,
+    AddrRange, Consumer, Event, Item, ItemKind, MapSource, PageSize, Protection, Segment, VirtAddr,
 };
 use proptest::prelude::*;
-
-/// What becomes of the 2 MiB around a page that is touched first.
-#[derive(Clone, Copy, PartialEq)]
-enum Makes {
-    /// A perforated page without holes.
-    NoHoles,
-    /// A page of 2 MiB, and a frame is lost for each, as the node of holes takes one.
-    Huge,
-    /// A perforated page of nothing but holes.
-    AllHoles,
-    /// Nothing.
-    Base,
-}
-
-impl Policy for Makes {
-    fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
-        let Fault { process, page, ref vma, .. } = *fault;
-        let pages = around(page, PageSize::HUGE);
-        if *self != Makes::Base && memory.is_untouched(process, &pages) {
-            let block = memory.frames.allocate(Order::HUGE, Holder::Data)?;
-            match self {
-                Makes::NoHoles => {
-                    assert!(memory.perforate(
-                        process,
-                        page,
-                        block,
-                        &Holes::default(),
-                        vma.rights
-                    )?);
-                    return Ok(());
-                }
-                Makes::Huge => {
-                    let first = PageNumber::new(pages.start);
-                    memory.map(process, first, PageSize::HUGE, block, vma.rights)?;
-                    memory.frames.allocate(Order::BASE, Holder::Reserved)?;
-                    memory.zeroed(block, 512);
-                    return Ok(());
-                }
-                _ => {
-                    memory.perforate(process, page, block, &Holes([u64::MAX; 8]), vma.rights)?;
-                    memory.frames.free(block, Order::HUGE);
-                }
-            }
-        }
-        memory.place_new(process, page, PageSize::BASE, vma.rights)
-    }
-}
-
-/// A machine with page tables that have shadow nodes, and this unit.
-fn machine<D: Design + 'static>(
-    config: &MachineConfig,
-    policy: Box<dyn Policy>,
-    mmu: D,
-) -> Box<dyn Run> {
-    bounds::machine(config, Format { has_perforated: true, ..Format::default() }, policy, mmu)
-}
-
-fn perforated(config: &MachineConfig, variant: Variant) -> Perforated {
-    Perforated::new(&config.tlb, variant, Instructions::PORTABLE).unwrap()
-}
 
 /// All that one has counted, but for what is told of perforated pages, and pages and frames by kind.
 fn told(counters: &Counters) -> Vec<(String, &'static str, u64)> {
@@ -94,9 +33,16 @@ fn told(counters: &Counters) -> Vec<(String, &'static str, u64)> {
             "bitmap_references",
             "hole_shootdowns",
         ];
+        let components = [
+            "tlb.l2.perforated",
+            "tlb.l2.bitmap",
+            "tlb.l2.content",
+            "tlb.flushes",
+            "walker.bitmap_register",
+        ];
         !component.starts_with("os.pages")
-            && !["tlb.l2.perforated", "tlb.l2.bitmap", "tlb.l2.content", "tlb.flushes"]
-                .contains(&component)
+            && !component.starts_with("host.os.pages")
+            && !components.contains(&component)
             && ![&of_frames[..], &of_holes, &["punches", "patches"]].concat().contains(&counter)
     };
     let all = counters.iter().filter(|(component, counter, _)| is_told(component, counter));
@@ -134,6 +80,7 @@ proptest! {
         ]),
         portion in prop_oneof![Just(0.9), Just(1.0)],
         is_clustered in any::<bool>(),
+        halves in prop::option::of(any::<bool>()),
     ) {
         let mut kind = tiny();
         kind.core.count = cores;
@@ -152,6 +99,10 @@ proptest! {
             "perforated_all:max_filter_bits=8:min_parts=0",
             "conventional+perforated",
         ];
+        if let Some(keeps_halves) = halves {
+            // Its memory is as the guest's.
+            kind = hosted(kind, 29, keeps_halves);
+        }
         let mut sim = Sim::new(&config(kind, &designs)).unwrap();
         play(&mut sim, &stream);
         for (name, machine) in designs.iter().zip(sim.machines()) {
@@ -195,6 +146,57 @@ proptest! {
         ]);
         prop_assert_eq!(told(&counted[0]), told(&counted[1]));
         prop_assert!(counted[0].get("tlb.l2.perforated", "filtered") > Some(0));
+    }
+
+    /// So it is in a guest, where both have such pages.
+    #[test]
+    fn in_a_guest_too(touches in touches(), halves in any::<bool>()) {
+        let kind = hosted(with_small_first(), 33, halves);
+        let counted = played(&kind, &loads(&touches), vec![
+            guest(&kind, Makes::NoHoles, perforated(&kind, Variant::Filtered)),
+            guest(&kind, Makes::Huge, conventional(&kind)),
+        ]);
+        prop_assert_eq!(told(&counted[0]), told(&counted[1]));
+        prop_assert!(counted[0].get("tlb.l2.perforated", "filtered") > Some(0));
+        prop_assert_eq!(counted[0].get("walker", "splintered"), Some(0));
+    }
+
+    /// In a guest, pages of 512 holes, each of which is a hole of the host's, too, are base pages. A walk
+    /// reads one entry of the guest's more where it has found the page.
+    #[test]
+    fn pages_of_holes_of_both_are_base_pages_and_bitmaps(touches in touches()) {
+        let mut kind = hosted(tiny(), 33, false);
+        kind.walker.caches.clear();
+        kind.tlb.l2 = Some(level(9, &[("main", 8192, 16, &[PageSize::BASE, PageSize::HUGE])]));
+        kind.tlb.l2.as_mut().unwrap().arrays[0].ways = Ways::Of(64);
+        let counted = played(&kind, &loads(&touches), vec![
+            guest(&kind, Makes::AllHoles, perforated(&kind, Variant::Filtered)),
+            guest(&kind, Makes::Base, conventional(&kind)),
+        ]);
+        let [holes, base] = &counted[..] else { unreachable!() };
+        let of = |counters: &Counters, component, counter| counters.get(component, counter).unwrap();
+        for (component, counter) in [
+            ("tlb.l1d", "hits"),
+            ("tlb.l1d", "misses"),
+            ("tlb.l1i", "hits"),
+            ("tlb.l1i", "misses"),
+            ("walker", "walks"),
+            ("walker", "faulted"),
+            ("walker.guest", "marked"),
+            ("os", "faults"),
+        ] {
+            prop_assert_eq!(of(holes, component, counter), of(base, component, counter), "{}", counter);
+        }
+        let references = |counters| of(counters, "walker.guest", "references");
+        let found = of(holes, "walker", "walks") - of(holes, "os", "perforations");
+        prop_assert_eq!(references(holes) - references(base), found);
+        prop_assert_eq!(of(holes, "tlb.l2.perforated", "filtered"), 0);
+        prop_assert!(of(holes, "walker.host", "hole_walks") > 0);
+        let pages = touches.iter().map(|(page, ..)| 0x100 + page).chain([0x400]);
+        let words: BTreeSet<u64> = pages.map(|page| page / 32).collect();
+        prop_assert!(of(holes, "walker.guest", "bitmap_references") >= words.len() as u64);
+        // The bitmap is in one page of the guest's.
+        prop_assert_eq!(of(holes, "walker.bitmap_register", "misses"), 1);
     }
 
     /// A page of 512 holes is 512 base pages, and the traffic of its bitmap: each miss of the second

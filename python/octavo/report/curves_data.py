@@ -14,6 +14,7 @@ from octavo import curves_metrics as metrics
 from octavo.curves_model import Pair, StreamCurves
 from octavo.curves_result import CurvesResult
 from octavo.curves_view import STREAM_NAMES, grids, headline, shown_tlbs
+from octavo.report.cache_charts import cache_records
 from octavo.report.thinning import thinned
 from octavo.tlb_presets import pair_name
 from octavo.units import BASE_PAGE, format_bytes, format_count
@@ -49,6 +50,12 @@ def report_data(result: CurvesResult) -> Record:
         "costs": {name: list(of.costs()) for name, of in shown.items()},
         "working_sets": {name: list(of.working_sets()) for name, of in shown.items()},
         "sets": {name: of.sets() for name, of in shown.items()},
+        "lines": [format_bytes(size) for size in configuration.line_sizes],
+        "caches": {
+            STREAM_NAMES[name]: list(cache_records(curves))
+            for name, curves in result.total.items()
+            if curves.references
+        },
     }
 
 

@@ -209,19 +209,24 @@ def program_gain(low: float, high: float, *, is_virtual: bool) -> Finder:
 
 
 def nested_references(study: Study) -> Found | None:
-    """The memory references of an average walk in two dimensions."""
-    values = [
-        value
+    """The memory references of an average walk in two dimensions, with lines of bitmaps."""
+    walks = [
+        (entries, value)
         for measured in study.programs
         if measured.is_virtual
         for row in measured.rows
         if row.fragments == SEEN
         if (one := row.designs.get(PERFORATED)) is not None
-        if (value := one.references_per_walk) is not None
+        if (entries := one.references_per_walk) is not None
+        if (value := one.reads_per_walk) is not None
     ]
-    if not values:
+    if not walks:
         return None
-    text = f"{mean(values):.1f} on average, {min(values):.1f} to {max(values):.1f}"
+    values = [value for _, value in walks]
+    text = (
+        f"{mean(values):.1f} on average, {min(values):.1f} to {max(values):.1f}; without lines of "
+        f"bitmaps {mean(entries for entries, _ in walks):.1f}"
+    )
     return Found(text, 3 <= mean(values) <= 12)
 
 

@@ -1,4 +1,4 @@
-"""The figures of the study of perforated pages, drawn: 7, 8, 9 and 11 of the paper."""
+"""The figures of the study of perforated pages, drawn: 7 to 11 of the paper."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 
 from octavo.report.look import MARKS, UNORDERED, Spec, Values, finished, inline, ordered_colours
+from octavo.studies.perforated_faults import GTSM, IDEAL
 from octavo.studies.perforated_grid import FRACTIONS, PORTIONS
 from octavo.studies.perforated_measurement import BASE, BASELINE, KINDS, PERFORATED, gain
 from octavo.studies.perforated_memory import LAYOUTS, Fragments
@@ -33,7 +34,9 @@ def figures_of(study: Study) -> dict[str, Spec]:
     for figure, is_virtual in (("figure-9", False), ("figure-11", True)):
         of = [m for m in study.programs if m.is_virtual == is_virtual and m.rows]
         if of:
-            figures[figure] = _programs(of)
+            figures[figure] = _nested_programs(of) if is_virtual else _programs(of)
+    if study.faults:
+        figures["figure-10"] = _faults(study)
     return figures
 
 
@@ -66,13 +69,36 @@ def _grid(study: Study) -> Spec:
     return finished(alt.concat(*panels, columns=2).resolve_scale(y="shared"))
 
 
-def _curves(values: Values, names: Sequence[str], title: str, size: tuple[int, int]) -> alt.Chart:
-    """A curve of each over the portion, the baseline's in black."""
+def _faults(study: Study) -> Spec:
+    """Figure 10: a curve a design over the share of dispersed faults."""
+    names = {BASELINE: _BASELINE_NAME, GTSM: "GTSM", PERFORATED: "perforated", IDEAL: "ideal 2 MiB"}
+    values: Values = []
+    for row in study.faults:
+        if row.faults.layout == "dispersed":
+            for design, name in names.items():
+                value = row.relative(design)
+                if value is not None:
+                    values.append({"of": name, "portion": row.faults.portion, "value": value})
+    title = "IPC, over 4 KiB pages"
+    return finished(_curves(values, list(names.values())[1:], title, (_WIDTH, _HEIGHT)))
+
+
+def _curves(
+    values: Values,
+    names: Sequence[str],
+    title: str,
+    size: tuple[int, int],
+    *,
+    has_baseline: bool = True,
+) -> alt.Chart:
+    """A curve of each over the portion, the baseline's in black if it is the same for all."""
     width, height = size
-    domain = [_BASELINE_NAME, *names]
-    colours = [_BASELINE_COLOUR, *ordered_colours(len(names))]
+    domain, colours = list(names), list(ordered_colours(len(names)))
+    if has_baseline:
+        domain, colours = [_BASELINE_NAME, *domain], [_BASELINE_COLOUR, *colours]
     marks = [MARKS[number % len(MARKS)] for number in range(len(domain))]
-    legend = alt.Legend(title=None, orient="right")
+    title_of = None if has_baseline else ["perforated;", f"dashed: {_BASELINE_NAME}"]
+    legend = alt.Legend(title=title_of, orient="right")
     chart: alt.Chart = (
         inline(values)
         .mark_line(strokeWidth=1.6, point={"size": 40, "filled": True})
@@ -130,9 +156,14 @@ def _contents(study: Study) -> Spec | None:
     return finished(alt.concat(*panels, columns=2)) if panels else None
 
 
+_KINDS_OF_HOLES = [
+    f"{fraction:.0%} {layout}" for layout in LAYOUTS for fraction in PROGRAM_FRACTIONS
+]
+
+
 def _programs(of: Sequence[ProgramMeasurement]) -> Spec:
-    """Figures 9 and 11: a panel a program, a curve for each fraction and layout."""
-    names = [f"{fraction:.0%} {layout}" for layout in LAYOUTS for fraction in PROGRAM_FRACTIONS]
+    """Figure 9: a panel a program, a curve for each fraction and layout."""
+    names = _KINDS_OF_HOLES
     panels = []
     for measured in of:
         values: Values = []
@@ -150,5 +181,39 @@ def _programs(of: Sequence[ProgramMeasurement]) -> Spec:
                 if value is not None:
                     values.append({"of": name, "portion": at.portion, "value": value})
         panel = _curves(values, names, "IPC, over 4 KiB", (_SMALL_WIDTH, _SMALL_HEIGHT))
+        panels.append(panel.properties(title=measured.program))
+    return finished(alt.concat(*panels, columns=_COLUMNS).resolve_scale(y="independent"))
+
+
+def _nested_programs(of: Sequence[ProgramMeasurement]) -> Spec:
+    """Figure 11: the same, with a curve of 2 MiB and 4 KiB pages beside each, since what of a
+    guest's memory gets the large pages of the host differs between memories for them, too.
+    """
+    panels = []
+    for measured in of:
+        values: Values = []
+        for pages, design in ((PERFORATED, PERFORATED), (_BASELINE_NAME, BASELINE)):
+            if (ideal := measured.large_gain) is not None:
+                values += [
+                    {"of": name, "pages": pages, "portion": 0.0, "value": 1 + ideal}
+                    for name in _KINDS_OF_HOLES
+                ]
+            for row in measured.rows:
+                at = row.fragments
+                value = measured.relative(row, design)
+                if value is not None:
+                    name = f"{at.fraction:.0%} {at.layout}"
+                    point = {"of": name, "pages": pages, "portion": at.portion, "value": value}
+                    values.append(point)
+        title, size = "IPC, over 4 KiB", (_SMALL_WIDTH, _SMALL_HEIGHT)
+        panel = _curves(values, _KINDS_OF_HOLES, title, size, has_baseline=False).encode(
+            strokeDash=alt.StrokeDash(
+                "pages:N",
+                sort=None,
+                scale=alt.Scale(domain=[PERFORATED, _BASELINE_NAME], range=[[1, 0], [4, 3]]),
+                # Of a line with points it would show points.
+                legend=None,
+            )
+        )
         panels.append(panel.properties(title=measured.program))
     return finished(alt.concat(*panels, columns=_COLUMNS).resolve_scale(y="independent"))

@@ -42,6 +42,8 @@ class Counted:
     page_table_bytes: int
     shadow_bytes: int
     bitmap_bytes: int
+    gapped_pages: int = 0
+    """Pages of 2 MiB made of sub-blocks, which GTSM alone has."""
 
     @property
     def ipc(self) -> float:
@@ -69,6 +71,12 @@ class Counted:
         """Memory references of an average walk."""
         return self.walk_references / self.walks if self.walks else None
 
+    @property
+    def reads_per_walk(self) -> float | None:
+        """The same with lines of hole bitmaps."""
+        reads = self.walk_references + self.bitmap_fetches
+        return reads / self.walks if self.walks else None
+
     def record(self) -> dict[str, Any]:
         """Plain data: what was counted and what is told of it."""
         return {
@@ -78,6 +86,7 @@ class Counted:
             "mpki": self.mpki,
             "filter_share": self.filter_share,
             "references_per_walk": self.references_per_walk,
+            "reads_per_walk": self.reads_per_walk,
         }
 
 
@@ -112,6 +121,7 @@ def _counted(one: Simulated) -> Counted:
         page_table_bytes=one.count("os", "page_table_bytes"),
         shadow_bytes=one.count("os", "shadow_bytes"),
         bitmap_bytes=one.count("os", "bitmap_bytes"),
+        gapped_pages=one.count("os.pages.gapped", "mapped"),
     )
 
 

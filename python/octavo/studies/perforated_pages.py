@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from octavo.studies.passes import Say, run_passes
+from octavo.studies.perforated_faults import FaultRow, Faults, fault_passes, fault_rows
+from octavo.studies.perforated_faults import memories as faulty_memories
 from octavo.studies.perforated_grid import (
     GridRow,
     Point,
@@ -19,7 +21,7 @@ from octavo.studies.perforated_grid import (
     grid_rows,
     points,
 )
-from octavo.studies.perforated_memory import Fragments
+from octavo.studies.perforated_memory import Fragments, Layout
 from octavo.studies.perforated_programs import ProgramMeasurement, measure_programs
 from octavo.studies.perforated_redis import RedisMeasurement, RedisSize, measure_redis
 from octavo.studies.tailored_subjects import Subject, subjects
@@ -35,10 +37,16 @@ class Study:
     programs: tuple[ProgramMeasurement, ...] = ()
     redis: tuple[RedisMeasurement, ...] = ()
     skipped: dict[str, str] = field(default_factory=dict)
+    faults: tuple[FaultRow, ...] = ()
     is_partial: bool = False
     """Whether somebody stopped it."""
     max_instructions: int | None = None
     """After how many each program was ended; None where it was not."""
+
+    def with_faults(self, portion: float, layout: Layout) -> FaultRow | None:
+        """The row of one memory with faults."""
+        wanted = Faults(portion, layout)
+        return next((row for row in self.faults if row.faults == wanted), None)
 
     def at(self, fragments: Fragments, *, is_allocated: bool = True) -> GridRow | None:
         """The row of one memory of the grid. Where no region has holes, one stands for all."""
@@ -60,11 +68,13 @@ class Plan:
     grid_size: Size
     subjects: Sequence[Subject]
     redis: RedisSize | None
+    faults: Sequence[Faults] = ()
 
 
 def usual_plan() -> Plan:
-    """The whole grid, every program, Redis."""
-    return Plan(tuple(points()), Size(), subjects(large=False), RedisSize())
+    """The whole grid, every program, Redis, faults."""
+    faults = tuple(faulty_memories())
+    return Plan(tuple(points()), Size(), subjects(large=False), RedisSize(), faults)
 
 
 def run_study(
@@ -79,8 +89,10 @@ def run_study(
     plan = plan or usual_plan()
     with tempfile.TemporaryDirectory(prefix="octavo-study-") as name:
         passes = list(grid_passes(plan.grid, plan.grid_size, Path(name)))
+        passes += fault_passes(plan.faults, plan.grid_size, Path(name))
         done = run_passes(passes, "random accesses", say)
     grid = tuple(grid_rows(plan.grid, done))
+    faults = tuple(fault_rows(plan.faults, done))
     skipped = dict(done.failed)
     programs: list[ProgramMeasurement] = []
     redis: list[RedisMeasurement] = []
@@ -93,4 +105,5 @@ def run_study(
             plan.subjects, on_program, say, max_instructions
         )
         skipped |= without
-    return Study(grid, tuple(programs), tuple(redis), skipped, is_partial, max_instructions)
+    measured = (grid, tuple(programs), tuple(redis))
+    return Study(*measured, skipped, faults, is_partial, max_instructions)

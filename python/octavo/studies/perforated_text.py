@@ -8,6 +8,7 @@ from typing import Any
 from octavo.studies.claims import answers, claims_document, claims_text
 from octavo.studies.markdown import table
 from octavo.studies.perforated_claims import CLAIMS, NOT_TOLD
+from octavo.studies.perforated_faults import GTSM, IDEAL
 from octavo.studies.perforated_grid import FRACTIONS, MACHINE, OBSERVED, PORTIONS, GridRow
 from octavo.studies.perforated_measurement import BASE, BASELINE, KINDS, PERFORATED, Counted, gain
 from octavo.studies.perforated_memory import LAYOUTS, Fragments, Layout
@@ -40,6 +41,7 @@ def to_document(study: Study) -> dict[str, Any]:
         "grid": [row.record() for row in study.grid],
         "programs": [measured.record() for measured in study.programs],
         "redis": [measured.record() for measured in study.redis],
+        "faults": [row.record() for row in study.faults],
         "skipped": study.skipped,
     }
 
@@ -61,6 +63,11 @@ def to_records(study: Study) -> list[dict[str, Any]]:
     for server in study.redis:
         where = {"of": server.name, "holes": "unallocated", **_axes(None)}
         records += [{**where, "design": name, **_flat(of)} for name, of in server.designs.items()]
+    for of in study.faults:
+        layout = of.faults.layout
+        where = {"of": "faults", "holes": None, **_axes(None), "layout": layout}
+        where["portion"] = of.faults.portion
+        records += [{**where, "design": name, **_flat(one)} for name, one in of.designs.items()]
     return records
 
 
@@ -93,6 +100,8 @@ def to_markdown(study: Study) -> str:
             parts.append(_programs(of, is_virtual=is_virtual))
     if study.redis:
         parts.append(_redis(study))
+    if study.faults:
+        parts.append(_faults(study))
     parts += [claims_text(answers(CLAIMS, study)), _notes(study)]
     return "\n".join(line for part in map(list, parts) if part for line in (*part, ""))
 
@@ -222,6 +231,13 @@ def _programs(of: Sequence[ProgramMeasurement], *, is_virtual: bool) -> Iterator
                 body.append([measured.program, name, alone, *cells])
     yield from table(head, body)
     yield ""
+    if is_virtual:
+        yield (
+            "The host's memory is fragmented as the guest's is, by itself: which of the guest's "
+            "pages get its large ones differs between memories, for 2 MiB + 4 KiB, too. So only "
+            "what stands beside one another is to be compared."
+        )
+        yield ""
     yield (
         f"Portions are {', '.join(f'{portion:.0%}' for portion in PROGRAM_PORTIONS)}. Workloads "
         f"take some 100 MiB, and for them the second-level TLB has {usual_entries()} entries "
@@ -250,6 +266,31 @@ def _redis(study: Study) -> Iterator[str]:
                 cells.append("–" if more is None else f"{more:+.1%}")
                 cells.append("–" if each is None else format_count(each))
                 body.append([measured.name, design, *cells])
+    yield from table(head, body)
+
+
+def _faults(study: Study) -> Iterator[str]:
+    yield "## Figure 10: memory with faults"
+    yield ""
+    yield (
+        "IPC over 4 KiB pages, of random accesses; how far perforated pages are before GTSM; and "
+        "the share of the data that GTSM has large pages for, each of 32 sub-blocks of 64 KiB "
+        "without a fault."
+    )
+    yield ""
+    head = ["faults", "2 MiB + 4 KiB", "GTSM", "perforated", "ideal 2 MiB", "over GTSM", "large"]
+    body = []
+    for row in study.faults:
+        cells = []
+        for design in (BASELINE, GTSM, PERFORATED, IDEAL):
+            hidden = row.relative(design, overlapped=True)
+            cells.append(
+                _number(row.relative(design)) + ("" if hidden is None else f" ({hidden:.1f})")
+            )
+        ours, covered = row.relative(PERFORATED, GTSM), row.covered
+        cells.append("–" if ours is None else f"{ours - 1:+.1%}")
+        cells.append("–" if covered is None else format_share(covered))
+        body.append([f"{row.faults.portion:.1%} {row.faults.layout}", *cells])
     yield from table(head, body)
 
 

@@ -175,7 +175,6 @@ impl Design for Gtsm {
     fn tell(&self, counters: &mut Counters) {
         self.l1.tell(counters);
         self.lookups.tell("walker.cache.bitmap", counters);
-        counters.add("walker", "bitmap_references", self.lookups.misses);
         if let Some(l2) = &self.l2 {
             l2.tell("tlb.l2", counters);
             counters.add("tlb.l2.gapped", "hits", self.hits);

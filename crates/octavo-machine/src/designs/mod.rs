@@ -178,8 +178,7 @@ impl Hardware {
 
     /// Whether it translates for programs in a guest.
     pub fn knows_guests(&self) -> bool {
-        !matches!(self.needs, Some(Need::PerforatedPages | Need::GappedPages))
-            && !softvm::HARDWARE.contains(&self.name)
+        self.needs != Some(Need::GappedPages) && !softvm::HARDWARE.contains(&self.name)
     }
 
     /// A machine with it and an operating system, however well the two fit. A host has to fit both.

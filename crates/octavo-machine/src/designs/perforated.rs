@@ -16,6 +16,9 @@
 //! covers a whole perforated page, everything of its address space is taken out, as the paper says that
 //! Linux does; here, if the second level has the page's entry. A single hole that is punched or patched
 //! takes out what overlaps that page: entries of the page, of its perforated page and of the 32 bits.
+//!
+//! In a guest, entries are of what guest and host have together ([`Env::walk`]), and so are the bits, for
+//! which the second level's entry does not suffice: where they are not there, a walk comes before them.
 
 use octavo_config::{Fill, TlbConfig};
 use octavo_hw::Asid;
@@ -54,6 +57,18 @@ pub struct Perforated {
     counts: Counts,
 }
 
+/// What the second level says of a page.
+enum Second {
+    /// It is this one.
+    Serves(Held),
+    /// It does not have it.
+    Misses,
+    /// It does not have enough of it.
+    Insufficient,
+    /// It does not have the bits that say whether it is a hole.
+    NoBits,
+}
+
 /// What is counted beside look-ups.
 #[derive(Clone, Copy, Default)]
 struct Counts {
@@ -61,7 +76,6 @@ struct Counts {
     hits: u64,
     /// Those, and walks, that the filter answered.
     filtered: u64,
-    fetches: u64,
     hole_walks: u64,
     flushes: u64,
     targeted: u64,
@@ -96,7 +110,7 @@ impl Perforated {
     fn missed(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Held> {
         let in_second = self.second(env, page, access)?;
         let held = match in_second {
-            First::Serves(held) => held,
+            Second::Serves(held) => held,
             _ => self.walk_all(env, page, access, in_second)?,
         };
         self.l1.fill(env.asid(), page, held, access);
@@ -104,22 +118,27 @@ impl Perforated {
     }
 
     /// Looks a page up in the second level (Figure 4). A hole of a page that is there is walked to.
-    fn second(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<First> {
+    fn second(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Second> {
         let asid = env.asid();
-        let Some(l2) = &mut self.l2 else { return Some(First::Misses) };
-        let Some(held) = l2.look_up_rarely(asid, page, 1) else { return Some(First::Misses) };
+        let Some(l2) = &mut self.l2 else { return Some(Second::Misses) };
+        let Some(held) = l2.look_up_rarely(asid, page, 1) else { return Some(Second::Misses) };
         env.add_tlb_cycles(l2.hit_latency_cycles());
         let mut held = held;
         if held.is_perforated() {
             self.counts.hits += 1;
-            if self.is_hole(env, page, &held) {
+            let is_hole = match self.known(env, page, &held) {
+                Some(is_hole) => is_hole,
+                None if env.is_guest() => return Some(Second::NoBits),
+                None => self.fetch(env, page, &held)?,
+            };
+            if is_hole {
                 let hole = self.walk_hole(env, page, access, false)?;
-                return Some(hole.map_or(First::Insufficient, First::Serves));
+                return Some(hole.map_or(Second::Insufficient, Second::Serves));
             }
             held = held.part_of_region(page);
         }
         let serves = held.value.serves(access.kind() == Kind::Store);
-        Some(if serves { First::Serves(held) } else { First::Insufficient })
+        Some(if serves { Second::Serves(held) } else { Second::Insufficient })
     }
 
     /// Walks from the root, until the page may be used, and fills the second level.
@@ -128,22 +147,36 @@ impl Perforated {
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
-        in_second: First,
+        in_second: Second,
     ) -> Option<Held> {
+        let mut has_no_bits = matches!(in_second, Second::NoBits);
         loop {
             let held = self.walk(env, page, access)?;
             let asid = env.asid();
             if !held.is_perforated() {
                 if let Some(l2) = &mut self.l2 {
-                    if !matches!(in_second, First::Misses) {
+                    if !matches!(in_second, Second::Misses) {
                         l2.take(asid, page);
                     }
                     l2.fill(asid, page, held, 1);
                 }
                 return Some(held);
             }
-            self.fill_perforated(asid, page, held);
-            if self.is_hole(env, page, &held) {
+            let is_held = self.holds_perforated() && env.is_held(&held);
+            if is_held {
+                self.fill_perforated(asid, page, held);
+            }
+            let known = if has_no_bits { None } else { self.known(env, page, &held) };
+            has_no_bits = false;
+            let told = env.stale().len();
+            let is_hole = match known {
+                Some(is_hole) => is_hole,
+                None => self.fetch(env, page, &held)?,
+            };
+            if env.stale().len() > told {
+                continue;
+            }
+            if is_hole {
                 if let Some(hole) = self.walk_hole(env, page, access, true)? {
                     return Some(hole);
                 }
@@ -151,10 +184,10 @@ impl Perforated {
             }
             let answer = forgetting(self, env, |env| env.use_part(page, access.kind()))?;
             if let Answer::Page(part) = answer {
-                if part.value.is_dirty() && !held.value.is_dirty() {
-                    self.fill_perforated(asid, page, held.dirtied());
-                } else if !self.holds_perforated() {
+                if !is_held {
                     self.fill_base(asid, page, part);
+                } else if part.value.is_dirty() && !held.value.is_dirty() {
+                    self.fill_perforated(asid, page, held.dirtied());
                 }
                 return Some(part);
             }
@@ -176,25 +209,25 @@ impl Perforated {
         Some(Some(held))
     }
 
-    /// Whether a base page of a perforated page is a hole.
-    fn is_hole(&mut self, env: &mut Env, page: PageNumber, held: &Held) -> bool {
+    /// Whether a base page of a perforated page is a hole; none where neither the filter nor the second
+    /// level knows.
+    fn known(&mut self, env: &mut Env, page: PageNumber, held: &Held) -> Option<bool> {
         if self.variant == Variant::Filtered && !held.may_be_hole(page) {
             self.counts.filtered += 1;
-            return false;
+            return Some(false);
         }
-        let bit = |word: u32| word >> (page.raw() % WORD_PAGES) & 1 != 0;
+        let l2 = self.l2.as_mut()?;
+        env.add_tlb_cycles(l2.hit_latency_cycles());
+        let found = l2.look_up_bitmap(env.asid(), page);
+        self.bitmaps.hits += u64::from(found.is_some());
+        self.bitmaps.misses += u64::from(found.is_none());
+        found.map(|word| bit(word, page))
+    }
+
+    /// The same, by bits that are read and filled.
+    fn fetch(&mut self, env: &mut Env, page: PageNumber, held: &Held) -> Option<bool> {
+        let is_kept = forgetting(self, env, |env| env.read_bitmap(page, held))?;
         let asid = env.asid();
-        if let Some(l2) = &mut self.l2 {
-            env.add_tlb_cycles(l2.hit_latency_cycles());
-            let found = l2.look_up_bitmap(asid, page);
-            self.bitmaps.hits += u64::from(found.is_some());
-            self.bitmaps.misses += u64::from(found.is_none());
-            if let Some(word) = found {
-                return bit(word);
-            }
-        }
-        self.counts.fetches += 1;
-        env.read_bitmap(held.part_of_region(page).value.frame());
         let own = page.raw() / WORD_PAGES * WORD_PAGES;
         let first = page.raw() / PAGES * PAGES;
         let filled = match self.variant {
@@ -202,12 +235,12 @@ impl Perforated {
             Variant::OnDemand | Variant::Filtered => own..own + WORD_PAGES,
         };
         for at in filled.step_by(WORD_PAGES as usize).map(PageNumber::new) {
-            let word = env.bitmap_word(held.part_of_region(at).value.frame());
-            if let Some(l2) = &mut self.l2 {
+            let word = env.bitmap_word(at, held);
+            if let Some(l2) = self.l2.as_mut().filter(|_| is_kept) {
                 l2.fill_bitmap(asid, at, word);
             }
         }
-        bit(env.bitmap_word(held.part_of_region(page).value.frame()))
+        Some(bit(env.bitmap_word(page, held), page))
     }
 
     fn holds_perforated(&self) -> bool {
@@ -215,7 +248,7 @@ impl Perforated {
     }
 
     fn fill_perforated(&mut self, asid: Asid, page: PageNumber, held: Held) {
-        if let Some(l2) = self.l2.as_mut().filter(|l2| l2.holds_perforated()) {
+        if let Some(l2) = &mut self.l2 {
             l2.fill(asid, page, held, 1);
         }
     }
@@ -233,6 +266,11 @@ impl Perforated {
     }
 }
 
+/// The bit of a base page.
+fn bit(word: u32, page: PageNumber) -> bool {
+    word >> (page.raw() % WORD_PAGES) & 1 != 0
+}
+
 impl Design for Perforated {
     #[inline(always)]
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
@@ -240,7 +278,7 @@ impl Design for Perforated {
         let held = match self.l1.look_up(env.asid(), page, access) {
             First::Serves(held) => held,
             First::Insufficient => {
-                let held = self.walk_all(env, page, access, First::Insufficient)?;
+                let held = self.walk_all(env, page, access, Second::Insufficient)?;
                 self.l1.replace(env.asid(), page, held, access);
                 held
             }
@@ -271,11 +309,9 @@ impl Design for Perforated {
         let Some(l2) = &self.l2 else { return };
         l2.tell("tlb.l2", counters);
         self.bitmaps.tell("tlb.l2.bitmap", counters);
-        let Counts { hits, filtered, fetches, hole_walks, flushes, targeted, flushed } =
-            self.counts;
+        let Counts { hits, filtered, hole_walks, flushes, targeted, flushed } = self.counts;
         counters.add("tlb.l2.perforated", "hits", hits);
         counters.add("tlb.l2.perforated", "filtered", filtered);
-        counters.add("walker", "bitmap_references", fetches);
         counters.add("walker", "hole_walks", hole_walks);
         counters.add("tlb.flushes", "made", flushes);
         counters.add("tlb.flushes", "entries", flushed);

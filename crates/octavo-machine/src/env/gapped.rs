@@ -16,7 +16,7 @@ impl Env {
     pub fn read_chunk_bitmap(&mut self, chunk: FrameNumber) -> SubBlocks {
         let bitmaps = self.os.memory().frames.chunk_bitmaps();
         let (at, blocks) = (bitmaps.place_of(chunk), bitmaps.of(chunk));
-        self.read_beside_walk(at);
+        self.read_bitmap_at(at);
         blocks.expect("what a TLB knows of a chunk without a page is stale, and forgotten")
     }
 }

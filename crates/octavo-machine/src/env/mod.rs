@@ -220,6 +220,12 @@ impl Env {
         self.lines.page(access.line())
     }
 
+    /// What has been added of the last walk was not all of it.
+    fn add_to_walk_cycles(&mut self, latency_cycles: u32) {
+        self.cycles.walks += u64::from(latency_cycles);
+        self.overlaps[self.core].go_on(latency_cycles);
+    }
+
     /// A walk is over.
     fn add_walk_cycles(&mut self, latency_cycles: u32) {
         self.cycles.walks += u64::from(latency_cycles);

@@ -14,6 +14,8 @@ pub(super) struct Overlap {
     window_instructions: u64,
     /// By walker, until when it is busy.
     busy_until: Vec<u64>,
+    /// The walker that walked last.
+    last: usize,
     /// Instructions that may still be under way, in order, and when each is over with all before it.
     under_way: VecDeque<(u64, u64)>,
     /// When the instructions that are out of the window were over.
@@ -27,13 +29,14 @@ impl Overlap {
         Overlap {
             window_instructions: u64::from(window_instructions),
             busy_until: vec![0; walkers as usize],
+            last: 0,
             under_way: VecDeque::new(),
             begun_cycles: 0,
             over_cycles: 0,
         }
     }
 
-    /// Instruction number `at` walks, or walks again; numbers never fall.
+    /// Instruction number `at` walks, or walks once more; numbers never fall.
     pub fn walk(&mut self, at: u64, latency_cycles: u32) {
         while let Some((instruction, over_cycles)) = self.under_way.front().copied()
             && at - instruction >= self.window_instructions
@@ -41,14 +44,22 @@ impl Overlap {
             self.begun_cycles = over_cycles;
             self.under_way.pop_front();
         }
-        let walker = self.busy_until.iter_mut().min().expect("a core has a walker");
-        *walker = self.begun_cycles.max(*walker) + u64::from(latency_cycles);
-        self.over_cycles = self.over_cycles.max(*walker);
-        match self.under_way.back_mut() {
-            Some((instruction, over_cycles)) if *instruction == at => {
-                *over_cycles = self.over_cycles;
-            }
-            _ => self.under_way.push_back((at, self.over_cycles)),
+        let walkers = self.busy_until.iter().enumerate();
+        let (walker, busy_until) = walkers.min_by_key(|(_, until)| **until).expect("there is one");
+        (self.last, self.busy_until[walker]) = (walker, self.begun_cycles.max(*busy_until));
+        if self.under_way.back().is_none_or(|(instruction, _)| *instruction != at) {
+            self.under_way.push_back((at, 0));
+        }
+        self.go_on(latency_cycles);
+    }
+
+    /// The last walk takes longer.
+    pub fn go_on(&mut self, latency_cycles: u32) {
+        let busy_until = &mut self.busy_until[self.last];
+        *busy_until += u64::from(latency_cycles);
+        self.over_cycles = self.over_cycles.max(*busy_until);
+        if let Some((_, over_cycles)) = self.under_way.back_mut() {
+            *over_cycles = self.over_cycles;
         }
     }
 
@@ -97,7 +108,11 @@ mod tests {
             walks in walks(), walkers in 1u32..6, window in 1u32..200,
         ) {
             let mut overlap = Overlap::new(walkers, window);
-            walks.iter().for_each(|(at, latency)| overlap.walk(*at, *latency));
+            // Whether told at once or in parts.
+            for (at, latency) in &walks {
+                overlap.walk(*at, latency / 3);
+                overlap.go_on(latency - latency / 3);
+            }
             let cycles = overlap.cycles();
             prop_assert_eq!(cycles, naive(walkers as usize, u64::from(window), &walks));
             let sum: u64 = walks.iter().map(|(_, latency)| u64::from(*latency)).sum();

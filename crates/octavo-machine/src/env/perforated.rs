@@ -1,10 +1,11 @@
 //! What walkers do beyond the entry of a perforated page (paper 004, Sections IV-B and IV-D).
 
-use octavo_os::page_table::Perforated;
-use octavo_types::{AddrRange, FrameNumber, PageNumber, PhysAddr, VirtAddr};
+use octavo_hw::{Asid, WalkCaches};
+use octavo_os::page_table::{Perforated, Step, Walk};
+use octavo_types::{AddrRange, PageNumber, PhysAddr, VirtAddr};
 
 use super::Env;
-use super::walk::{Found, line_of, start_of};
+use super::walk::{Found, start_of};
 use crate::front::Kind;
 use crate::tlb::Held;
 
@@ -18,7 +19,7 @@ const SHADOW: u64 = 1 << 60;
 pub(crate) enum Answer {
     /// It may be used as asked.
     Page(Held),
-    /// It faulted, which has been served: the walk begins anew.
+    /// It faulted, which has been served, or is no longer what it was: the walk begins anew.
     Faulted,
 }
 
@@ -27,22 +28,58 @@ pub(super) fn of_shadow(range: AddrRange) -> AddrRange {
     AddrRange::new(VirtAddr::new(range.start().raw() | SHADOW), range.bytes())
 }
 
+/// The entries that the walk for a hole reads, which walk caches know then. `is_new` says whether it is a
+/// walk of its own, which does not read the page's entry; else it goes on behind that.
+pub(super) fn to_hole<'w>(
+    walk: &'w Walk,
+    [shadow, last]: [Step; 2],
+    caches: &mut WalkCaches<()>,
+    (asid, page): (Asid, PageNumber),
+    is_new: bool,
+) -> impl Iterator<Item = PhysAddr> + use<'w> {
+    let addr = start_of(page);
+    let by_shadow = VirtAddr::new(addr.raw() | SHADOW);
+    let knows = caches.at(asid, by_shadow, LEVEL).is_some();
+    let from = match is_new && !knows {
+        true => caches.deepest_from(asid, addr, LEVEL + 1).map_or(u8::MAX, |(level, ())| level),
+        false => 0,
+    };
+    let above = walk.steps().iter().filter(move |step| LEVEL < step.level && step.level < from);
+    above.clone().for_each(|step| caches.fill(asid, addr, step.level, ()));
+    if !knows {
+        caches.fill(asid, by_shadow, LEVEL, ());
+    }
+    above.map(|step| step.at).chain((!knows).then_some(shadow.at)).chain([last.at])
+}
+
 impl Env {
-    /// Reads the line of the bitmap that has the bits of the region of a perforated page, through the
-    /// data caches.
-    pub fn read_bitmap(&mut self, frame: FrameNumber) {
+    /// Reads the line of the bitmap that has the bits of the perforated page around a base page, through
+    /// the data caches: in a guest, after a [walk](Env::walk), that of each table whose page is perforated.
+    /// Whether the bits may be kept; none where memory has run out.
+    pub fn read_bitmap(&mut self, page: PageNumber, held: &Held) -> Option<bool> {
+        if self.host.is_some() {
+            return self.read_bitmaps(page);
+        }
+        let frame = held.region().value.frame();
         let at = self.os.memory().frames.hole_bitmaps().line_of(frame);
-        self.read_beside_walk(at);
+        self.read_bitmap_at(at);
+        Some(true)
     }
 
-    /// Reads what is no entry of a page table, but takes its way through the data caches.
-    pub(super) fn read_beside_walk(&mut self, at: PhysAddr) {
-        let served = self.caches.read_pte(line_of(at, self.lines));
-        self.add_walk_cycles(served.latency_cycles);
+    /// Reads a line of a bitmap through the data caches.
+    pub(super) fn read_bitmap_at(&mut self, at: PhysAddr) {
+        let Env { walker, caches, lines, .. } = self;
+        let latency_cycles = walker.read_bitmap(caches, *lines, at);
+        self.add_walk_cycles(latency_cycles);
     }
 
-    /// The 32 bits of the bitmap around that of a frame, which have been read.
-    pub fn bitmap_word(&self, frame: FrameNumber) -> u32 {
+    /// The 32 bits around that of a base page of a perforated page, which have been read: in a guest,
+    /// those of both tables, by *or*.
+    pub fn bitmap_word(&self, page: PageNumber, held: &Held) -> u32 {
+        if self.host.is_some() {
+            return self.bitmap_words(page);
+        }
+        let frame = held.part_of_region(page).value.frame();
         self.os.memory().frames.hole_bitmaps().word(frame)
     }
 
@@ -54,6 +91,9 @@ impl Env {
     /// A base page of a perforated page that is no hole is used, after a [walk](Env::walk) has found the
     /// page. None where memory has run out.
     pub(crate) fn use_part(&mut self, page: PageNumber, kind: Kind) -> Option<Answer> {
+        if self.host.is_some() {
+            return self.use_part_nested(page, kind);
+        }
         let walk = self.table_walk(page);
         if self.perforated(page).is_some_and(|of| !of.is_hole)
             && let Some(Found { held, is_marked }) = self.found(&walk, page, kind)
@@ -67,56 +107,48 @@ impl Env {
 
     /// Walks to the page of a hole, through the entry in the shadow node. `is_under_way` says whether
     /// this goes on with a [walk](Env::walk) that has read the page's entry, and so knows the node; else it
-    /// is a walk of its own, which does not read that entry. None where memory has run out.
+    /// is a walk of its own, which does not read that entry (but in a guest, where it tells whose hole that
+    /// may be). None where memory has run out.
     pub(crate) fn walk_hole(
         &mut self,
         page: PageNumber,
         kind: Kind,
         is_under_way: bool,
     ) -> Option<Answer> {
+        if self.host.is_some() {
+            return self.walk_hole_nested(page, kind, is_under_way);
+        }
         let walk = self.table_walk(page);
         let Some(perforated) = self.perforated(page) else { return Some(Answer::Faulted) };
         let mut latency_cycles = 0;
-        let addr = start_of(page);
-        let by_shadow = VirtAddr::new(addr.raw() | SHADOW);
         let is_new = !is_under_way;
         self.walker.walks += u64::from(is_new);
         latency_cycles += if is_new { self.walk_overhead_cycles } else { 0 };
-        let [shadow, last] = perforated.hole_steps;
-        if self.walk_caches.at(self.asid, by_shadow, LEVEL).is_none() {
-            if is_new {
-                let known = self.walk_caches.deepest_from(self.asid, addr, LEVEL + 1);
-                let from = known.map_or(u8::MAX, |(level, ())| level);
-                let above = walk.steps().iter().filter(|step| step.level > LEVEL);
-                for step in above.filter(|step| step.level < from) {
-                    latency_cycles += self.read_entry(step.at);
-                    self.walk_caches.fill(self.asid, addr, step.level, ());
-                }
-            }
-            latency_cycles += self.read_entry(shadow.at);
-            self.walk_caches.fill(self.asid, by_shadow, LEVEL, ());
+        let (steps, at) = (perforated.hole_steps, (self.asid, page));
+        for entry in to_hole(&walk, steps, &mut self.walk_caches, at, is_new) {
+            latency_cycles += self.read_entry(entry);
         }
-        latency_cycles += self.read_entry(last.at);
-        self.add_walk_cycles(latency_cycles);
+        match is_new {
+            true => self.add_walk_cycles(latency_cycles),
+            false => self.add_to_walk_cycles(latency_cycles),
+        }
         if perforated.is_hole
             && let Some(Found { held, is_marked }) = self.found(&walk, page, kind)
         {
-            self.write_if(is_marked, last.at);
+            self.write_if(is_marked, steps[1].at);
             return Some(Answer::Page(held));
         }
         self.faulted(page, kind)
     }
 
     /// Writes an entry that was marked as used.
-    fn write_if(&mut self, is_marked: bool, at: PhysAddr) {
-        if is_marked {
-            self.walker.marked += 1;
-            let served = self.caches.write_pte(line_of(at, self.lines));
-            self.add_walk_cycles(served.latency_cycles);
-        }
+    pub(super) fn write_if(&mut self, is_marked: bool, at: PhysAddr) {
+        let Env { walker, caches, lines, .. } = self;
+        let latency_cycles = walker.write_if(is_marked, caches, *lines, at);
+        self.add_to_walk_cycles(latency_cycles);
     }
 
-    fn faulted(&mut self, page: PageNumber, kind: Kind) -> Option<Answer> {
+    pub(super) fn faulted(&mut self, page: PageNumber, kind: Kind) -> Option<Answer> {
         self.walker.faulted += 1;
         self.fault(page, kind)?;
         Some(Answer::Faulted)

@@ -46,12 +46,28 @@ impl Env {
         counters.add("walker", "walks", walks);
         counters.add("walker", "faulted", faulted);
         own.tell_entries("walker", counters);
+        let frames = &self.os.memory().frames;
+        if frames.hole_bitmaps().are_there() || frames.chunk_bitmaps().are_there() {
+            self.tell_bitmaps(counters);
+        }
         if let Some(host) = &self.host {
             own.tell_entries("walker.guest", counters);
             host.walker.tell_entries("walker", counters);
         }
         let others = self.cores.iter().flatten().map(|core| &core.walk_caches);
         tell_walk_caches("walker.cache", others.chain([&self.walk_caches]), counters);
+    }
+
+    /// What only pages with bitmaps need.
+    fn tell_bitmaps(&self, counters: &mut Counters) {
+        counters.add("walker", "bitmap_references", self.walker.bitmap_reads);
+        if let Some(host) = &self.host {
+            counters.add("walker", "bitmap_references", host.walker.bitmap_reads);
+            counters.add("walker.guest", "bitmap_references", self.walker.bitmap_reads);
+            counters.add("walker.host", "bitmap_references", host.walker.bitmap_reads);
+            counters.add("walker.host", "hole_walks", host.hole_walks);
+            host.register.tell("walker.bitmap_register", counters);
+        }
     }
 
     fn tell_caches(&self, counters: &mut Counters) {

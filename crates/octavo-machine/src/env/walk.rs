@@ -21,6 +21,8 @@ pub(super) struct WalkerCounters {
     pub reads_by: [u64; 4],
     /// Entries whose accessed or dirty bit was set.
     pub marked: u64,
+    /// Lines of hole bitmaps read.
+    pub bitmap_reads: u64,
 }
 
 impl WalkerCounters {
@@ -28,6 +30,28 @@ impl WalkerCounters {
     pub fn read(&mut self, served: Served) {
         self.reads += 1;
         self.reads_by[place(served.by)] += 1;
+    }
+
+    /// Reads a line of a hole bitmap, which lies in the host's memory, or in that of a machine without
+    /// guests; what it cost, in cycles.
+    pub fn read_bitmap(&mut self, caches: &mut Caches, lines: Lines, at: PhysAddr) -> u32 {
+        self.bitmap_reads += 1;
+        caches.read_pte(line_of(at, lines)).latency_cycles
+    }
+
+    /// Writes an entry, if it was marked as used; what it cost, in cycles.
+    pub fn write_if(
+        &mut self,
+        is_marked: bool,
+        caches: &mut Caches,
+        lines: Lines,
+        at: PhysAddr,
+    ) -> u32 {
+        if !is_marked {
+            return 0;
+        }
+        self.marked += 1;
+        caches.write_pte(line_of(at, lines)).latency_cycles
     }
 }
 
@@ -44,7 +68,8 @@ impl Env {
     /// run out: the machine stops then. In a guest the host's table is walked, too.
     ///
     /// Of a perforated page, the walk ends at the page's entry: whether the base page is a hole, and may
-    /// be used so, is asked for then ([`Env::use_part`], [`Env::walk_hole`]).
+    /// be used so, is asked for then ([`Env::use_part`], [`Env::walk_hole`]). In a guest, what is found
+    /// is perforated where the guest's page or the host's behind it is.
     ///
     /// What has become [stale](Env::stale) by that is to be forgotten before the page is filled
     /// anywhere.
@@ -63,10 +88,8 @@ impl Env {
                 return Some(Held::perforated(&perforated, perforated.used.1));
             }
             if let Some(Found { held, is_marked }) = self.found(&walk, page, kind) {
-                if is_marked {
-                    self.walker.marked += 1;
-                    latency_cycles += self.caches.write_pte(line_of(at, self.lines)).latency_cycles;
-                }
+                let Env { walker, caches, lines, .. } = self;
+                latency_cycles += walker.write_if(is_marked, caches, *lines, at);
                 self.add_walk_cycles(latency_cycles);
                 return Some(held);
             }

@@ -13,18 +13,22 @@ use proptest::prelude::*;
 
 use super::{config, play, tiny};
 
-/// A machine with page tables of such a format, but for its levels, and this unit.
+/// An operating system with page tables of such a format, but for their levels.
+pub fn os(bytes: u64, levels: u8, format: Format, policy: Box<dyn Policy>) -> Os {
+    let shape = MemoryShape::new(bytes >> 12, Order::LINUX).unwrap();
+    let format = Format { levels, ..format };
+    Os::new(Memory::new(Frames::new(shape), &Sizes::X86.list(), format), policy)
+}
+
+/// A machine with such page tables, and this unit.
 pub fn machine<D: Design + 'static>(
     config: &MachineConfig,
     format: Format,
     policy: Box<dyn Policy>,
     mmu: D,
 ) -> Box<dyn Run> {
-    let shape = MemoryShape::new(config.memory.bytes >> 12, Order::LINUX).unwrap();
-    let levels = config.page_table.levels;
-    let format = Format { levels, ..format };
-    let memory = Memory::new(Frames::new(shape), &Sizes::X86.list(), format);
-    let env = Env::new(config, Os::new(memory, policy), Instructions::PORTABLE).unwrap();
+    let os = os(config.memory.bytes, config.page_table.levels, format, policy);
+    let env = Env::new(config, os, Instructions::PORTABLE).unwrap();
     Box::new(Machine::new(env.checked(true), vec![mmu], Instructions::PORTABLE))
 }
 

@@ -5,7 +5,7 @@ use octavo_config::{
     PageTableConfig, TlbsHold, WalkCache, Ways,
 };
 use octavo_hw::Replacement;
-use octavo_machine::designs::{Conventional, DirectSegment, Rmm, Sizes};
+use octavo_machine::designs::{Conventional, DirectSegment, Perforated, Rmm, Sizes, Variant};
 use octavo_machine::{Coalescing, ConfigError, Design, Env, Machine, Run};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
 use octavo_os::page_table::Format;
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 
 use super::common::naive::{Beside, NaiveMachine};
 use super::common::{cache, level, tiny};
-use super::policies::{HOST_POLICIES, HostPolicy};
+use super::policies::{HOST_POLICIES, HostPolicy, POLICIES_WITH_HOLES};
 
 /// What is played.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +26,10 @@ pub struct Kind {
     pub policy: HostPolicy,
     pub tlbs_hold: TlbsHold,
     pub is_fragmented: bool,
+    /// Whether memory that is fragmented is so by what can be moved.
+    pub movable: bool,
+    /// Whether the guest's is, by what cannot be.
+    pub is_guest_fragmented: bool,
 }
 
 pub fn kind() -> impl Strategy<Value = Kind> {
@@ -35,9 +39,30 @@ pub fn kind() -> impl Strategy<Value = Kind> {
         |(machine, host, policy, tlbs_hold, is_fragmented)| {
             // The other halves have to be somewhere.
             let tlbs_hold = if host == 0 { TlbsHold::Final } else { tlbs_hold };
-            Kind { machine, host, policy, tlbs_hold, is_fragmented }
+            let (movable, is_guest_fragmented) = (true, false);
+            Kind { machine, host, policy, tlbs_hold, is_fragmented, movable, is_guest_fragmented }
         },
     )
+}
+
+/// Kinds for perforated pages: with room for them in the second level, or nearly.
+pub fn kind_with_holes() -> impl Strategy<Value = Kind> {
+    let policy = prop::sample::select(&POLICIES_WITH_HOLES[..]);
+    (kind(), policy, any::<bool>(), any::<bool>()).prop_map(|(kind, policy, movable, guest)| {
+        // What is filled with victims elsewhere is filled by walks here.
+        let machine = if kind.machine == 2 { 0 } else { kind.machine };
+        Kind { machine, policy, movable, is_guest_fragmented: guest, ..kind }
+    })
+}
+
+fn holes(portion: f64, movable: bool) -> FragmentationConfig {
+    FragmentationConfig::Holes {
+        portion,
+        fraction: 0.1,
+        layout: HoleLayout::Dispersed,
+        holes: if movable { HoleKind::Movable } else { HoleKind::Immovable },
+        seed: 3,
+    }
 }
 
 /// A small host.
@@ -62,19 +87,13 @@ fn host(kind: Kind) -> HostConfig {
     };
     let fragmentation = match kind.is_fragmented {
         false => FragmentationConfig::Empty,
-        true => FragmentationConfig::Holes {
-            portion: 0.999,
-            fraction: 0.1,
-            layout: HoleLayout::Dispersed,
-            holes: HoleKind::Movable,
-            seed: 3,
-        },
+        true => holes(0.999, kind.movable),
     };
     HostConfig {
         policy: HostConfig::OF_DESIGN.to_owned(),
         tlbs_hold: kind.tlbs_hold,
         memory: MemoryConfig {
-            bytes: 256 << 20,
+            bytes: 512 << 20,
             largest_block: PageSize::from_bytes(4 << 20).unwrap(),
             fragmentation,
         },
@@ -86,7 +105,10 @@ fn host(kind: Kind) -> HostConfig {
 
 pub fn machine(kind: Kind) -> MachineConfig {
     let mut machine = tiny();
-    machine.memory.bytes = 128 << 20;
+    machine.memory.bytes = 256 << 20;
+    if kind.is_guest_fragmented {
+        machine.memory.fragmentation = holes(1.0, false);
+    }
     match kind.machine {
         0 => {}
         1 => {
@@ -107,16 +129,10 @@ pub fn machine(kind: Kind) -> MachineConfig {
     machine
 }
 
-fn os(memory: &MemoryConfig, levels: u8, policy: Box<dyn Policy>) -> Os {
+fn os(memory: &MemoryConfig, format: Format, policy: Box<dyn Policy>) -> Os {
     let start = memory.start().unwrap();
     let frames = start.build(memory.shape().unwrap(), memory.seed()).unwrap();
-    let format = Format { levels, ..Format::default() };
     Os::new(Memory::new(frames, &Sizes::X86.list(), format), policy)
-}
-
-fn host_os(config: &MachineConfig, policy: HostPolicy) -> Os {
-    let host = config.host.as_ref().unwrap();
-    os(&host.memory, host.page_table.levels, policy.build())
 }
 
 /// A design with the policy of its guest.
@@ -126,12 +142,15 @@ pub enum Translates {
     Coalescing(&'static str, Coalescing),
     Ranges,
     Segment,
+    Perforated(&'static str, Variant),
 }
 
 impl Translates {
     fn policy(self) -> PolicyConfig {
         let name = match self {
-            Translates::Conventional(policy) | Translates::Coalescing(policy, _) => policy,
+            Translates::Conventional(policy)
+            | Translates::Coalescing(policy, _)
+            | Translates::Perforated(policy, _) => policy,
             Translates::Ranges | Translates::Segment => "eager",
         };
         OsConfig::parse(name).unwrap().policy
@@ -143,7 +162,17 @@ impl Translates {
             Translates::Coalescing(_, coalescing) => Beside::Coalescing(coalescing),
             Translates::Ranges => Beside::Ranges,
             Translates::Segment => Beside::Segment,
+            Translates::Perforated(_, variant) => Beside::Perforated(variant),
         }
+    }
+
+    /// The operating systems of the guest and of the host.
+    fn systems(self, config: &MachineConfig, policy: HostPolicy) -> (Os, Os) {
+        let has_perforated = matches!(self, Translates::Perforated(..));
+        let format = |levels| Format { levels, has_perforated, ..Format::default() };
+        let guest = os(&config.memory, format(config.page_table.levels), self.policy().build());
+        let host = config.host.as_ref().unwrap();
+        (guest, os(&host.memory, format(host.page_table.levels), policy.build()))
     }
 
     pub fn machine(
@@ -152,10 +181,10 @@ impl Translates {
         policy: HostPolicy,
         instructions: Instructions,
     ) -> Box<dyn Run> {
-        let guest = os(&config.memory, config.page_table.levels, self.policy().build());
+        let (guest, host_os) = self.systems(config, policy);
         let host = config.host.as_ref().unwrap();
         let env = Env::new(config, guest, instructions).unwrap();
-        let env = env.in_guest(config, host, host_os(config, policy), instructions).unwrap();
+        let env = env.in_guest(config, host, host_os, instructions).unwrap();
         let env = env.checked(instructions == Instructions::PORTABLE);
         fn boxed<D: Design + 'static>(
             (env, cores): (Env, u32),
@@ -173,12 +202,15 @@ impl Translates {
             }
             Translates::Ranges => boxed(parts, on, || Rmm::new(tlb, on)),
             Translates::Segment => boxed(parts, on, || DirectSegment::new(tlb, on)),
+            Translates::Perforated(_, variant) => {
+                boxed(parts, on, || Perforated::new(tlb, variant, on))
+            }
         }
     }
 
     /// The same, naive.
     pub fn naive(self, config: &MachineConfig, policy: HostPolicy) -> NaiveMachine {
-        let guest = os(&config.memory, config.page_table.levels, self.policy().build());
-        NaiveMachine::new(config, guest, self.beside()).in_guest(config, host_os(config, policy))
+        let (guest, host) = self.systems(config, policy);
+        NaiveMachine::new(config, guest, self.beside()).in_guest(config, host)
     }
 }

@@ -5,6 +5,9 @@ use octavo_os::policy::{BasePages, Fault, OsConfig, Policy};
 use octavo_os::{Memory, ProcessId};
 use octavo_types::PageSize;
 
+/// Whatever region is not all held is good enough, and pages are looked after all the time.
+const PERFORATED: &str = "perforated:max_filter_bits=8:min_parts=0:scan_every_instructions=1";
+
 /// The host's side of a case.
 #[derive(Clone, Copy, Debug)]
 pub enum HostPolicy {
@@ -18,7 +21,27 @@ pub enum HostPolicy {
     Snapshots,
     /// The same of huge pages.
     HugeSnapshots,
+    /// Huge pages.
+    Huge,
+    /// Perforated pages.
+    Perforated,
+    /// Perforated pages whose holes are what nobody has touched.
+    Reserving,
+    /// Base pages, of which perforated ones are made behind the guest's back.
+    Perforates,
+    /// Perforated pages of a virtual machine that is copied every now and then.
+    PerforatedSnapshots,
 }
+
+pub const POLICIES_WITH_HOLES: [HostPolicy; 7] = [
+    HostPolicy::Base,
+    HostPolicy::Huge,
+    HostPolicy::Snapshots,
+    HostPolicy::Perforated,
+    HostPolicy::Reserving,
+    HostPolicy::Perforates,
+    HostPolicy::PerforatedSnapshots,
+];
 
 pub const HOST_POLICIES: [HostPolicy; 6] = [
     HostPolicy::Base,
@@ -33,6 +56,10 @@ pub const HOST_POLICIES: [HostPolicy; 6] = [
 struct Snapshots(Box<dyn Policy>);
 
 impl Policy for Snapshots {
+    fn start(&mut self, memory: &mut Memory) {
+        self.0.start(memory);
+    }
+
     fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
         self.0.fault(memory, fault)
     }
@@ -65,6 +92,10 @@ impl Policy for Compacts {
 struct Later(Box<dyn Policy>);
 
 impl Policy for Later {
+    fn start(&mut self, memory: &mut Memory) {
+        self.0.start(memory);
+    }
+
     fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
         BasePages.fault(memory, fault)
     }
@@ -84,6 +115,11 @@ impl HostPolicy {
             HostPolicy::Eager => named("eager"),
             HostPolicy::Snapshots => Box::new(Snapshots(named("base"))),
             HostPolicy::HugeSnapshots => Box::new(Snapshots(named("thp"))),
+            HostPolicy::Huge => named("thp"),
+            HostPolicy::Perforated => named(PERFORATED),
+            HostPolicy::Reserving => named("perforated:unused_are_holes=true"),
+            HostPolicy::Perforates => Box::new(Later(named(PERFORATED))),
+            HostPolicy::PerforatedSnapshots => Box::new(Snapshots(named(PERFORATED))),
         }
     }
 }

@@ -69,6 +69,8 @@ fn a_chunk_has_one_page() {
     let low = u64::from(u32::MAX);
     assert_eq!(touch(&mut os, process, 512), Some((0, low)));
     assert_eq!(touch(&mut os, process, 1024), Some((1024, low)));
+    // All chunks are looked at again.
+    os.event(process, &Event::Unmap { range: pages(7 * 512, 1) }).unwrap();
     assert_eq!(
         touch(&mut os, process, 2048),
         None,
@@ -160,4 +162,18 @@ fn a_split_needs_no_memory() {
     let event = Event::Protect { range: pages(600, 1), protection: Protection::from_bits(1) };
     assert_eq!(os.event(process, &event), Ok(()));
     assert_eq!((os.memory().counters.splits, os.memory().check()), (1, Ok(())));
+}
+
+/// A part that gets a right more is split off, too: though no translation of it is wrong, what TLBs have of the page
+/// is found by a bitmap that is no longer there.
+#[test]
+fn a_split_is_always_told() {
+    let (mut os, process) = started(every_second(), GtsmConfig::default());
+    touch(&mut os, process, 512);
+    os.take_stale();
+    os.fault(process, page(600), Access::Fetch).unwrap();
+    let stale = os.take_stale();
+    assert_eq!((stale.len(), stale[0].pages.clone()), (1, 512..1024));
+    assert_eq!(os.memory().counters.splits, 1);
+    assert_eq!((os.memory().gapped_pages(), os.memory().check()), (0, Ok(())));
 }

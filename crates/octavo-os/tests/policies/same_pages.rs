@@ -114,3 +114,25 @@ fn copies_of_processes_share_what_is_merged() {
     assert_eq!(os.memory().frames.used_frames(Holder::Data), 1, "the frame of zeros stays");
     assert_eq!(os.memory().check(), Ok(()));
 }
+
+/// What was copied to where it lies is what it was: two pages of a region are stored to, and then all move.
+#[test]
+fn what_was_moved_is_not_taken_for_zeros() {
+    let (mut os, process) = started("thp:same_pages=all:scan_every_instructions=1");
+    let protect = |os: &mut Os, bits| {
+        let range = AddrRange::new(VirtAddr::new(512 << 12), 1 << 12);
+        let protection = Protection::from_bits(bits);
+        os.event(process, &Event::Protect { range, protection }).unwrap();
+    };
+    // The mapping does not hold the huge page yet.
+    protect(&mut os, 1);
+    for at in [600, 700] {
+        touch(&mut os, process, at, true);
+    }
+    touch(&mut os, process, 800, false);
+    protect(&mut os, 3);
+    os.background(1);
+    assert_eq!(os.memory().pages(PageSize::HUGE), 1);
+    os.background(10);
+    assert_eq!(told(&os, process), (2 + 1, 510, 1, None));
+}

@@ -1,6 +1,8 @@
 //! The host: its operating system, whose one process is the virtual machine, and the hardware that
 //! translates guest-physical pages.
 
+mod perforated;
+
 use octavo_config::{HostConfig, TlbsHold};
 use octavo_hw::{Asid, Caches, WalkCaches};
 use octavo_os::frames::OutOfMemory;
@@ -11,8 +13,9 @@ use octavo_types::{
     VirtAddr,
 };
 
-use super::super::walk::{Found, WalkerCounters, found, line_of, read_entry, start_of, to_read};
+use super::super::walk::{Found, WalkerCounters, found, read_entry, start_of, to_read};
 use crate::config::ConfigError;
+use crate::counters::Lookups;
 use crate::front::Lines;
 use crate::tlb::{Coalescing, Held, Tlb};
 
@@ -35,12 +38,19 @@ pub struct Host {
     pub(in crate::env) lone_walks: u64,
     /// Walks that found a page of the guest larger than the host's page behind it.
     pub(in crate::env) splintered: u64,
+    /// Walks to holes of its perforated pages.
+    pub(in crate::env) hole_walks: u64,
+    /// How often the registers knew where the guest's bitmap of holes lies.
+    pub(in crate::env) register: Lookups,
 }
 
 /// What a core has for guest-physical pages.
 pub(in crate::env) struct Nested {
     pub(in crate::env) tlb: Option<Tlb>,
     pub(in crate::env) walk_caches: WalkCaches<()>,
+    /// The register that says where the guest's bitmap of holes lies: the page of the host that was asked
+    /// for last, and a guest-physical page in it.
+    bitmap: Option<(PageNumber, Held)>,
 }
 
 /// Through what a core's walker reads memory.
@@ -48,6 +58,25 @@ pub(super) struct Port<'e> {
     pub core: usize,
     pub caches: &'e mut Caches,
     pub lines: Lines,
+}
+
+/// What the host has behind a guest-physical page.
+#[derive(Clone, Copy)]
+pub(super) enum Behind {
+    /// A page, or a part of one.
+    Page(Held),
+    /// A perforated page; whether the page is a hole of it, its bitmap says, if its filter does not.
+    Perforated(Held),
+    /// Nothing, for who does not ask for it.
+    Nothing,
+}
+
+/// How a guest-physical page is used.
+#[derive(Clone, Copy)]
+pub(super) struct Use {
+    pub stores: bool,
+    /// Whether it is certain that it is: else it is looked at, and the host need not give a page.
+    pub is_certain: bool,
 }
 
 /// A base page of guest-physical memory: what the host translates.
@@ -74,6 +103,7 @@ impl Host {
             Ok(Nested {
                 tlb: tlb.transpose().map_err(ConfigError::NestedTlb)?,
                 walk_caches: WalkCaches::new(&config.walk_caches(), instructions)?,
+                bitmap: None,
             })
         };
         let cores = (0..cores).map(|_| nested()).collect::<Result<_, _>>()?;
@@ -89,6 +119,8 @@ impl Host {
             interrupted: 0,
             lone_walks: 0,
             splintered: 0,
+            hole_walks: 0,
+            register: Lookups::default(),
         };
         Ok((host, begun))
     }
@@ -108,34 +140,96 @@ impl Host {
         port: &mut Port<'_>,
     ) -> Result<(Held, u32), OutOfMemory> {
         let mut latency_cycles = 0;
+        let usage = Use { stores, is_certain: true };
+        let (mut behind, mut is_new) =
+            self.look_or_walk(page, usage, references, port, &mut latency_cycles)?;
+        loop {
+            let held = match behind {
+                Behind::Page(held) => return Ok((held, latency_cycles)),
+                Behind::Nothing => unreachable!("the host gives what is used"),
+                Behind::Perforated(held) => held,
+            };
+            let inside = self.inside(page, &held, stores, is_new, port, &mut latency_cycles)?;
+            if let Some((part, is_told_apart)) = inside {
+                if is_told_apart || !self.holds_perforated(port.core) {
+                    self.keep_base(page, part, references, port.core);
+                }
+                return Ok((part, latency_cycles));
+            }
+            behind = self.walk(page, usage, port, &mut latency_cycles)?;
+            self.keep(page, behind, references, port.core);
+            is_new = false;
+        }
+    }
+
+    /// The same, but of a perforated page its entry alone: what its filter does not say is left open.
+    pub(super) fn reach(
+        &mut self,
+        page: PageNumber,
+        usage: Use,
+        port: &mut Port<'_>,
+    ) -> Result<(Behind, u32), OutOfMemory> {
+        let mut latency_cycles = 0;
+        let (behind, _) = self.look_or_walk(page, usage, 1, port, &mut latency_cycles)?;
+        Ok((behind, latency_cycles))
+    }
+
+    /// What the nested TLB has of a page; else what a walk finds, which the TLB has from then on. And
+    /// whether there was no walk.
+    fn look_or_walk(
+        &mut self,
+        page: PageNumber,
+        usage: Use,
+        references: u32,
+        port: &mut Port<'_>,
+        latency_cycles: &mut u32,
+    ) -> Result<(Behind, bool), OutOfMemory> {
         if let Some(tlb) = &mut self.cores[port.core].tlb
             && let Some(held) = tlb.look_up(Asid::ONLY, page, references)
         {
-            latency_cycles += tlb.hit_latency_cycles();
-            if held.value.serves(stores) {
-                // Where the TLB has no room for a whole page it knows of what it holds a part.
-                return Ok((held.whole(), latency_cycles));
+            *latency_cycles += tlb.hit_latency_cycles();
+            let serves = held.value.serves(usage.stores);
+            if !serves || held.may_be_hole(page) {
+                tlb.retract(Asid::ONLY, page, references);
             }
-            tlb.retract(Asid::ONLY, page, references);
+            if serves {
+                return Ok((Behind::of(held), true));
+            }
         }
-        let held = self.walk(page, stores, port, &mut latency_cycles)?;
-        if let Some(tlb) = &mut self.cores[port.core].tlb {
-            // It may have it, and not say enough of it.
-            tlb.take(Asid::ONLY, page);
-            tlb.fill(Asid::ONLY, page, held, references);
+        let behind = self.walk(page, usage, port, latency_cycles)?;
+        self.keep(page, behind, references, port.core);
+        Ok((behind, false))
+    }
+
+    /// The nested TLB has what a walk has found for so many references: it may have it already, and not
+    /// say enough of it.
+    fn keep(&mut self, page: PageNumber, behind: Behind, references: u32, core: usize) {
+        match (behind, &mut self.cores[core].tlb) {
+            (Behind::Page(held), Some(tlb)) => {
+                tlb.take(Asid::ONLY, page);
+                tlb.fill(Asid::ONLY, page, held, references);
+            }
+            (Behind::Perforated(held), Some(tlb)) if tlb.holds_perforated() => {
+                // Those that repeat it will find what is told apart.
+                let references = if held.may_be_hole(page) { 1 } else { references };
+                tlb.fill(Asid::ONLY, page, held, references);
+            }
+            _ => {}
         }
-        Ok((held, latency_cycles))
     }
 
     /// Walks the host's table for a guest-physical page.
     fn walk(
         &mut self,
         page: PageNumber,
-        stores: bool,
+        usage: Use,
         port: &mut Port<'_>,
         latency_cycles: &mut u32,
-    ) -> Result<Held, OutOfMemory> {
+    ) -> Result<Behind, OutOfMemory> {
         let addr = start_of(page);
+        let Use { stores, is_certain } = usage;
+        // What is only looked at is not stored to.
+        let stores = stores && is_certain;
         loop {
             self.walker.walks += 1;
             let walk = self.table().walk(page);
@@ -147,16 +241,22 @@ impl Host {
                     caches.fill(Asid::ONLY, addr, step.level, ());
                 }
             }
+            let perforated = walk.is_perforated.then(|| self.perforated(page)).flatten();
+            if let Some(held) = perforated.filter(|held| held.may_be_hole(page)) {
+                return Ok(Behind::Perforated(held));
+            }
             if let Some(Found { held, is_marked }) =
                 found(&mut self.os, self.vm, &walk, page, stores)
             {
-                if is_marked {
-                    self.walker.marked += 1;
-                    let at = walk.steps().last().expect("a walk reads the root's entry").at;
-                    let served = port.caches.write_pte(line_of(at, port.lines));
-                    *latency_cycles += served.latency_cycles;
-                }
-                return Ok(held);
+                let at = walk.steps().last().expect("a walk reads the root's entry").at;
+                *latency_cycles += self.walker.write_if(is_marked, port.caches, port.lines, at);
+                return Ok(match self.perforated(page) {
+                    Some(of) => Behind::Perforated(of),
+                    None => Behind::Page(held),
+                });
+            }
+            if !is_certain {
+                return Ok(Behind::Nothing);
             }
             self.walker.faulted += 1;
             self.fault(page, stores)?;
@@ -200,6 +300,7 @@ impl Host {
         for nested in &mut self.cores {
             nested.tlb.iter_mut().for_each(Tlb::clear);
             nested.walk_caches.clear();
+            nested.bitmap = None;
         }
     }
 

@@ -15,6 +15,8 @@
 //!   that both allow, dirty if both are. A page of the guest that is larger than the host's behind it is
 //!   *splintered*; if the machine [says so](octavo_config::TlbsHold) the TLB holds the guest's half of
 //!   it, and each reference looks up the nested TLB for the other.
+//! - Where the guest's page is perforated, or the host's behind it, and neither has less than 2 MiB there,
+//!   what TLBs hold is a perforated page of both: [`perforated`].
 //! - Whatever changes a translation of the host's table ends in an INVEPT on all cores: nested TLBs, the
 //!   host's walk caches and all TLBs are emptied, since nobody knows which guest-virtual pages lie in
 //!   what has changed. The guest's walk caches stay. (A reference of two lines whose first one has done so
@@ -25,25 +27,31 @@
 //! no memory of its own accord: the host gives a page when a walk or a program first needs it.
 
 mod host;
+mod perforated;
 mod tables;
 
 use octavo_hw::Caches;
 use octavo_os::Stale;
 use octavo_os::frames::OutOfMemory;
 use octavo_os::page_table::Walk;
-use octavo_types::{FrameNumber, PageNumber, PhysAddr};
+use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr};
 
 pub(crate) use host::Host;
-use host::{Port, guest_page};
+use host::{Behind, Port, Use, guest_page};
 
 use super::Env;
-use super::walk::{Found, line_of, read_entry, to_read};
+use super::walk::{Found, read_entry, to_read};
 use crate::front::{Kind, LineAccess};
 use crate::tlb::{Held, Value};
 
 /// A frame of the guest in a TLB's entry stands above all frames of the host: there the half of a
 /// translation ends.
 const GUEST_FRAMES: u64 = 1 << 40;
+
+/// Whether TLBs keep the half of a translation that ends in a frame of the guest.
+fn is_half(held: &Held) -> bool {
+    held.value.frame().raw() >= GUEST_FRAMES
+}
 
 impl Env {
     /// [`Env::walk`] in a guest.
@@ -52,16 +60,33 @@ impl Env {
         loop {
             let walk = self.table_walk(page);
             let at = self.read_nested(&walk, page, &mut latency_cycles)?;
+            let perforated = walk.is_perforated.then(|| self.perforated(page)).flatten();
+            let perforated = perforated.map(|of| Held::perforated(&of, of.used.1));
+            if let Some(own) = perforated.filter(|own| own.may_be_hole(page)) {
+                let held = self.looked_at(page, own, kind, &mut latency_cycles)?;
+                self.add_walk_cycles(latency_cycles);
+                return Some(held);
+            }
             if let Some(Found { held, is_marked }) = self.found(&walk, page, kind) {
-                if is_marked {
-                    self.walker.marked += 1;
-                    latency_cycles += self.caches.write_pte(line_of(at, self.lines)).latency_cycles;
-                }
-                let stores = kind == Kind::Store;
-                let (behind, cost) = self.behind(held.frame_of(page), stores, 1)?;
+                let Env { walker, caches, lines, .. } = self;
+                latency_cycles += walker.write_if(is_marked, caches, *lines, at);
+                let own = match perforated {
+                    Some(own) if held.value.is_dirty() => own.dirtied(),
+                    Some(own) => own,
+                    None => held,
+                };
+                let (frame, stores) = (held.frame_of(page), kind == Kind::Store);
+                let (behind, cost) = match own.size >= PageSize::HUGE {
+                    true => self.reach(frame, Use { stores, is_certain: true })?,
+                    false => {
+                        let (behind, cost) = self.behind(frame, stores, 1)?;
+                        (Behind::Page(behind), cost)
+                    }
+                };
                 latency_cycles += cost;
                 self.add_walk_cycles(latency_cycles);
-                return Some(self.kept(page, held, behind));
+                let held = self.kept(page, own, behind);
+                return Some(held);
             }
             self.walker.faulted += 1;
             self.fault(page, kind)?;
@@ -81,18 +106,23 @@ impl Env {
         let (asid, addr, known) = self.known_of(page);
         let mut last = None;
         for (step, leads_on) in to_read(walk, known) {
-            let frame = step.at.frame();
-            let (behind, cost) = self.behind(frame, true, 1)?;
-            let start = behind.frame_of(guest_page(frame)).start().raw();
-            let at = PhysAddr::new(start + (step.at.raw() - frame.start().raw()));
-            *latency_cycles += cost;
-            *latency_cycles += read_entry(&mut self.caches, self.lines, at, &mut self.walker);
+            last = Some(self.read_guest_entry(step.at, latency_cycles)?);
             if leads_on {
                 self.walk_caches.fill(asid, addr, step.level, ());
             }
-            last = Some(at);
         }
         Some(last.expect("a walk reads an entry"))
+    }
+
+    /// Reads an entry of the guest's table; returns where in the host's memory it lies.
+    fn read_guest_entry(&mut self, entry: PhysAddr, latency_cycles: &mut u32) -> Option<PhysAddr> {
+        let frame = entry.frame();
+        let (behind, cost) = self.behind(frame, true, 1)?;
+        let start = behind.frame_of(guest_page(frame)).start().raw();
+        let at = PhysAddr::new(start + (entry.raw() - frame.start().raw()));
+        *latency_cycles += cost;
+        *latency_cycles += read_entry(&mut self.caches, self.lines, at, &mut self.walker);
+        Some(at)
     }
 
     /// [`Env::resolve`] of what the guest's table holds.
@@ -117,18 +147,26 @@ impl Env {
     }
 
     /// What a TLB keeps of a page of the guest and of the host's behind it.
-    fn kept(&mut self, page: PageNumber, guest: Held, behind: Held) -> Held {
+    fn kept(&mut self, page: PageNumber, guest: Held, behind: Behind) -> Held {
         let host = self.host.as_mut().expect("a guest has a host");
+        let (Behind::Page(behind) | Behind::Perforated(behind)) = behind else {
+            return half(guest);
+        };
         if guest.size > behind.size {
             host.splintered += 1;
             if host.keeps_halves() {
-                let Held { size, value } = guest;
-                let frame = value.frame().plus(GUEST_FRAMES);
-                let value = Value::new(frame, size, value.is_writable(), value.is_dirty());
-                return Held { size, value };
+                return half(guest);
             }
         }
         composed(page, guest, behind)
+    }
+
+    /// As [`Env::behind`], but of a perforated page of the host its entry alone.
+    fn reach(&mut self, frame: FrameNumber, usage: Use) -> Option<(Behind, u32)> {
+        let (core, lines) = (self.core, self.lines);
+        self.with_host(|host, caches| {
+            host.reach(guest_page(frame), usage, &mut Port { core, caches, lines })
+        })
     }
 
     /// The frame of the host in which the page of an access lies: of half a translation the nested TLB
@@ -201,13 +239,29 @@ impl Env {
     }
 }
 
+/// The half of a translation that ends in the guest's frames.
+fn half(guest: Held) -> Held {
+    let Held { size, value } = guest.region();
+    let frame = value.frame().plus(GUEST_FRAMES);
+    let value = Value::new(frame, size, value.is_writable(), value.is_dirty());
+    let half = Held { size, value };
+    if guest.is_perforated() { half.with_holes(guest.filter()) } else { half }
+}
+
 /// A page of the guest in the frames of the host: as large as the smaller of both, to be used as both
-/// allow.
+/// allow. If that is no smaller than perforated pages are, and any of both is one, so is it, with the
+/// holes of both.
 fn composed(page: PageNumber, guest: Held, behind: Held) -> Held {
-    let size = guest.size.min(behind.size);
-    let first = guest.part(page, size).value.frame();
-    let frame = behind.frame_of(guest_page(first));
-    let is_writable = guest.value.is_writable() && behind.value.is_writable();
-    let is_dirty = guest.value.is_dirty() && behind.value.is_dirty();
-    Held { size, value: Value::new(frame, size, is_writable, is_dirty) }
+    let (own, host) = (guest.region(), behind.region());
+    let size = own.size.min(host.size);
+    let first = own.part(page, size).value.frame();
+    let frame = host.frame_of(guest_page(first));
+    let is_writable = own.value.is_writable() && host.value.is_writable();
+    let is_dirty = own.value.is_dirty() && host.value.is_dirty();
+    let held = Held { size, value: Value::new(frame, size, is_writable, is_dirty) };
+    let is_perforated = guest.is_perforated() || behind.is_perforated();
+    match is_perforated && size == PageSize::HUGE {
+        true => held.with_holes(guest.filter() | behind.filter()),
+        false => held,
+    }
 }

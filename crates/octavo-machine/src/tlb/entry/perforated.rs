@@ -15,9 +15,12 @@ const FILTERED_LOG2: u32 = 6;
 impl Held {
     /// A perforated page of a page table.
     pub fn perforated(page: &Perforated, is_dirty: bool) -> Self {
-        let region = &page.region;
-        let whole = Value::new(region.frame, region.size, region.rights.write, is_dirty);
-        let value = Value(whole.0 | PERFORATED | u64::from(page.filter) << FRAME_SHIFT);
+        Held::of(&page.region, is_dirty).with_holes(page.filter)
+    }
+
+    /// A page of 2 MiB as a perforated page with this filter.
+    pub fn with_holes(&self, filter: u8) -> Self {
+        let value = Value(self.value.0 | PERFORATED | u64::from(filter) << FRAME_SHIFT);
         Held { size: PageSize::HUGE, value }
     }
 
@@ -27,16 +30,32 @@ impl Held {
         self.size == PageSize::HUGE && self.value.0 & PERFORATED != 0
     }
 
+    /// The filter of a perforated page; of any other, 0.
+    pub fn filter(&self) -> u8 {
+        if self.is_perforated() { (self.value.0 >> FRAME_SHIFT) as u8 } else { 0 }
+    }
+
+    /// The region of a perforated page as a page of 2 MiB; of any other, itself.
+    pub fn region(&self) -> Held {
+        match self.is_perforated() {
+            true => Held { value: Value(self.value.0 & !(PERFORATED | FILTER_MASK)), ..*self },
+            false => *self,
+        }
+    }
+
     /// Whether the filter of a perforated page says that there may be a hole at a base page.
     pub fn may_be_hole(&self, page: PageNumber) -> bool {
-        let filter = (self.value.0 & FILTER_MASK) >> FRAME_SHIFT;
-        filter >> ((page.raw() % 512) >> FILTERED_LOG2) & 1 != 0
+        self.filter() >> ((page.raw() % 512) >> FILTERED_LOG2) & 1 != 0
     }
 
     /// A base page of a perforated page, where it is no hole.
     pub fn part_of_region(&self, page: PageNumber) -> Held {
-        let value = Value(self.value.0 & !(PERFORATED | FILTER_MASK));
-        Held { size: PageSize::HUGE, value }.part(page, PageSize::BASE)
+        let frame = self.region().frame_of(page);
+        let (is_writable, is_dirty) = (self.value.is_writable(), self.value.is_dirty());
+        Held {
+            size: PageSize::BASE,
+            value: Value::new(frame, PageSize::BASE, is_writable, is_dirty),
+        }
     }
 
     /// The same perforated page, which the page table knows to have been stored to.

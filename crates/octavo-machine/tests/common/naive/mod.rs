@@ -3,7 +3,9 @@
 
 mod beside;
 mod gapped;
+mod host_holes;
 mod nested;
+mod nested_holes;
 mod pages;
 mod perforated;
 mod stream;
@@ -164,6 +166,9 @@ impl NaiveMachine {
         }
         if let (Some(perforated), Some(l2)) = (&self.perforated, &self.l2) {
             perforated.tell(l2, &mut counters);
+        }
+        if let Some(perforated) = &self.perforated {
+            counters.add("walker", "bitmap_references", perforated.fetches);
         }
         if let Some(segment) = &self.segment {
             counters.add("segment", "set", segment.set);

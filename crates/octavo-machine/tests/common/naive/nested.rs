@@ -1,5 +1,6 @@
 //! The host of a naive machine's guest: every guest-physical page is translated by lists and by walks of
-//! the host's table, and whatever changes there empties everything.
+//! the host's table, and whatever changes there empties everything. What it does about perforated pages is in
+//! [`host_holes`](super::host_holes).
 
 use octavo_config::{HostConfig, TlbsHold};
 use octavo_machine::{Coalescing, Counters};
@@ -8,6 +9,7 @@ use octavo_os::page_table::PageTable;
 use octavo_os::{Access, Os, ProcessId};
 use octavo_types::{AddrRange, Event, MapSource, PageNumber, Protection, VirtAddr};
 
+use super::host_holes::HostHoles;
 use super::tlb::{Page, Tlb, replacement, ways};
 use super::{L1D, NaiveMachine};
 
@@ -15,19 +17,20 @@ const VM: ProcessId = ProcessId(0);
 
 /// The host.
 pub struct NaiveHost {
-    os: Os,
-    tlb: Option<Tlb>,
-    walk_caches: NaiveWalkCaches<()>,
-    levels: u8,
-    halves: bool,
-    walks: u64,
-    reads: u64,
-    faulted: u64,
-    marked: u64,
+    pub os: Os,
+    pub tlb: Option<Tlb>,
+    pub walk_caches: NaiveWalkCaches<()>,
+    pub levels: u8,
+    pub halves: bool,
+    pub walks: u64,
+    pub reads: u64,
+    pub faulted: u64,
+    pub marked: u64,
     invepts: u64,
-    splintered: u64,
+    pub splintered: u64,
     was_torn: bool,
     lone_walks: u64,
+    pub holes: HostHoles,
 }
 
 impl NaiveHost {
@@ -62,6 +65,7 @@ impl NaiveHost {
             splintered: 0,
             was_torn: false,
             lone_walks: 0,
+            holes: HostHoles::default(),
         }
     }
 
@@ -86,6 +90,7 @@ impl NaiveHost {
         counters.add("walker.host", "faulted", self.faulted);
         counters.add("walker.host", "references", self.reads);
         counters.add("walker.host", "marked", self.marked);
+        self.holes.tell(machine, counters);
         counters.add("host.os", "invepts", self.invepts);
         let of = self.os.memory().counters;
         counters.add("host.os", "faults", of.faults);
@@ -100,7 +105,7 @@ impl NaiveHost {
 }
 
 impl NaiveMachine {
-    fn host(&mut self) -> &mut NaiveHost {
+    pub fn host(&mut self) -> &mut NaiveHost {
         self.host.as_mut().unwrap()
     }
 
@@ -122,17 +127,24 @@ impl NaiveMachine {
         self.host.as_ref().is_some_and(|host| host.was_torn)
     }
 
-    /// What is behind a guest-physical page, by the nested TLB or by a walk.
-    fn behind(&mut self, page: u64, stores: bool) -> Page {
+    /// What the nested TLB has of a guest-physical page, if that is enough.
+    pub fn in_nested_tlb(&mut self, page: u64, stores: bool) -> Option<Page> {
         let host = self.host();
-        let found = host.tlb.as_mut().and_then(|tlb| tlb.look_up(page));
-        if let Some(found) = found.filter(|found| found.serves(stores)) {
-            // It may be a part, and knows the size of the page that it is of. That the page has been stored
-            // to since, without asking the nested TLB, it does not know.
-            let whole = host.page(page);
-            assert_eq!(whole.frame_of(page), found.frame_of(page));
-            return Page { dirty: found.dirty, ..whole };
+        let found = host.tlb.as_mut()?.look_up(page).filter(|found| found.serves(stores))?;
+        if found.filter.is_some() {
+            return Some(found);
         }
+        // It may be a part, and knows the size of the page that it is of. That the page has been stored
+        // to since, without asking the nested TLB, it does not know.
+        let whole = host.page(page);
+        assert_eq!(whole.frame_of(page), found.frame_of(page));
+        Some(Page { dirty: found.dirty, ..whole })
+    }
+
+    /// What a walk of the host's table ends at: a page that is used, a perforated page, or, for who only
+    /// looks, nothing. The nested TLB has it then.
+    pub fn walk_host(&mut self, page: u64, stores: bool, is_certain: bool) -> Option<Page> {
+        let stores = stores && is_certain;
         let addr = VirtAddr::new(page << 12);
         loop {
             let line_bytes = self.line_bytes;
@@ -152,26 +164,45 @@ impl NaiveMachine {
                     }
                 }
             }
-            if walk.leaf.is_some_and(|of| !stores || of.rights.write) {
-                let memory = self.host().os.memory_mut();
-                if memory.process_mut(VM).table.mark(PageNumber::new(page), stores) {
-                    self.host().marked += 1;
-                    self.caches.access(L1D, last_line, true);
+            let perforated = Page::of_perforated(self.host().table(), page);
+            let is_open = perforated.is_some_and(|of| of.may_be_hole(page));
+            if is_open || walk.leaf.is_some_and(|of| !stores || of.rights.write) {
+                if !is_open {
+                    self.mark_in_host(page, stores, last_line);
                 }
                 let host = self.host();
-                let found = host.page(page);
+                let perforated = Page::of_perforated(host.table(), page);
+                let found = perforated.unwrap_or_else(|| host.page(page));
                 if let Some(tlb) = &mut host.tlb {
-                    tlb.forget(page, page + 1);
-                    tlb.fill(page, found);
+                    match perforated {
+                        Some(_) if !tlb.holds_perforated() => {}
+                        Some(_) => drop(tlb.fill(page, found)),
+                        None => {
+                            tlb.forget(page, page + 1);
+                            tlb.fill(page, found);
+                        }
+                    }
                 }
-                return found;
+                return Some(found);
+            }
+            if !is_certain {
+                return None;
             }
             self.host().faulted += 1;
             self.host_fault(page, stores);
         }
     }
 
-    fn host_fault(&mut self, page: u64, stores: bool) {
+    /// A guest-physical page is used, whose entry is in a line that has been read.
+    pub fn mark_in_host(&mut self, page: u64, stores: bool, line: u64) {
+        let memory = self.host().os.memory_mut();
+        if memory.process_mut(VM).table.mark(PageNumber::new(page), stores) {
+            self.host().marked += 1;
+            self.caches.access(L1D, line, true);
+        }
+    }
+
+    pub fn host_fault(&mut self, page: u64, stores: bool) {
         let access = if stores { Access::Store } else { Access::Load };
         self.host().os.fault(VM, PageNumber::new(page), access).unwrap();
         self.host_has_changed();
@@ -189,6 +220,8 @@ impl NaiveMachine {
             tlb.forget(0, u64::MAX);
         }
         host.walk_caches.clear();
+        host.holes.forget();
+        self.flush_perforated(0, 1 << 52);
         self.forget(0, u64::MAX);
     }
 

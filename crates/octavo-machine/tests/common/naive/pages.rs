@@ -30,10 +30,49 @@ impl Page {
             bits: 0,
         }
     }
+
+    /// The perforated page that a table has around a base page.
+    pub fn of_perforated(table: &PageTable, page: u64) -> Option<Page> {
+        let of = table.perforated(PageNumber::new(page))?;
+        Some(Page {
+            size: PageSize::HUGE,
+            first: page / 512,
+            count: 1,
+            frame: of.region.frame.raw(),
+            write: of.region.rights.write,
+            dirty: of.used.1,
+            half: false,
+            filter: Some(of.filter),
+            has_gaps: false,
+            bits: 0,
+        })
+    }
+
+    /// This page of the guest through that of the host behind it: the smaller of both.
+    pub fn through(&self, behind: Page, page: u64) -> Page {
+        let size = self.size.min(behind.size);
+        let first = page >> size.base_shift();
+        let frame = behind.frame_of(self.frame_of(first << size.base_shift()));
+        let has_holes =
+            size == PageSize::HUGE && (self.filter.is_some() || behind.filter.is_some());
+        let filter = self.filter.unwrap_or(0) | behind.filter.unwrap_or(0);
+        Page {
+            size,
+            first,
+            count: 1,
+            frame,
+            write: self.write && behind.write,
+            dirty: self.dirty && behind.dirty,
+            half: false,
+            filter: has_holes.then_some(filter),
+            has_gaps: false,
+            bits: 0,
+        }
+    }
 }
 
 impl NaiveMachine {
-    fn own_table(&self) -> &PageTable {
+    pub fn own_table(&self) -> &PageTable {
         &self.os.memory().process(PROCESS).table
     }
 
@@ -47,22 +86,7 @@ impl NaiveMachine {
     pub fn page(&self, page: u64) -> Page {
         let own = self.own_page(page);
         let Some(host) = &self.host else { return own };
-        let behind = Page::of(host.table(), own.frame_of(page));
-        let size = own.size.min(behind.size);
-        let first = page >> size.base_shift();
-        let own_frame = own.frame_of(first << size.base_shift());
-        Page {
-            size,
-            first,
-            count: 1,
-            frame: behind.frame_of(own_frame),
-            write: own.write && behind.write,
-            dirty: own.dirty && behind.dirty,
-            half: false,
-            filter: None,
-            has_gaps: false,
-            bits: 0,
-        }
+        own.through(Page::of(host.table(), own.frame_of(page)), page)
     }
 
     /// The same with the pages beside it that its walk has seen, and that are like it.

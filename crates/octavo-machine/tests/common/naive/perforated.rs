@@ -19,8 +19,9 @@ pub struct Perforated {
     pub bitmap_misses: u64,
     hits: u64,
     filtered: u64,
-    fetches: u64,
-    hole_walks: u64,
+    /// Lines of the machine's own bitmap, in a guest the guest's.
+    pub fetches: u64,
+    pub hole_walks: u64,
     flushes: u64,
 }
 
@@ -41,7 +42,6 @@ impl Perforated {
     pub fn tell(&self, l2: &Tlb, counters: &mut Counters) {
         counters.add("tlb.l2.perforated", "hits", self.hits);
         counters.add("tlb.l2.perforated", "filtered", self.filtered);
-        counters.add("walker", "bitmap_references", self.fetches);
         counters.add("walker", "hole_walks", self.hole_walks);
         counters.add("tlb.flushes", "made", self.flushes);
         let entries = l2.arrays.iter().flat_map(|array| array.entries.entries());
@@ -61,17 +61,6 @@ impl Perforated {
     }
 }
 
-/// What is no hole of a perforated page.
-fn part(entry: &Page, page: u64) -> Page {
-    let frame = entry.frame_of(page);
-    Page { size: PageSize::BASE, first: page, count: 1, frame, filter: None, ..*entry }
-}
-
-/// Whether a level holds pages of 2 MiB, and so perforated ones.
-fn holds_perforated(l2: &Tlb) -> bool {
-    l2.arrays.iter().any(|array| array.sizes.contains(&PageSize::HUGE))
-}
-
 impl NaiveMachine {
     pub fn translate_perforated(&mut self, kind: ItemKind, page: u64) -> Page {
         let stores = kind == ItemKind::Store;
@@ -79,6 +68,7 @@ impl NaiveMachine {
         if let Some(found) = in_l1.filter(|found| found.serves(stores)) {
             return found;
         }
+        let mut no_bits = false;
         let in_l2 = match &mut self.l2 {
             Some(l2) if in_l1.is_none() => l2.look_up(page),
             _ => None,
@@ -88,13 +78,22 @@ impl NaiveMachine {
                 return Some(entry).filter(|entry| entry.serves(stores));
             }
             self.perforated().hits += 1;
-            if self.is_hole(page, &entry) {
+            let is_hole = match self.known(page, &entry) {
+                Some(is_hole) => is_hole,
+                None if self.host.is_some() => {
+                    no_bits = true;
+                    return None;
+                }
+                None => self.fetch(page, &entry),
+            };
+            if is_hole {
                 return self.walk_hole(kind, page, false);
             }
-            Some(part(&entry, page)).filter(|part| part.serves(stores))
+            Some(entry.part_of_region(page)).filter(|part| part.serves(stores))
         });
         let found = match served {
             Some(found) => found,
+            None if self.host.is_some() => self.walk_perforated_nested(kind, page, no_bits),
             None => self.walk_perforated(kind, page),
         };
         self.l1(kind).forget(page, page + 1);
@@ -102,17 +101,20 @@ impl NaiveMachine {
         found
     }
 
-    fn perforated(&mut self) -> &mut Perforated {
+    pub fn perforated(&mut self) -> &mut Perforated {
         self.perforated.as_mut().unwrap()
     }
 
     /// Filter, then bitmap in the second level, then bitmap in memory.
     fn is_hole(&mut self, page: u64, entry: &Page) -> bool {
-        let variant = self.perforated().variant;
-        let eighth = page % 512 / 64;
-        if variant == Variant::Filtered && entry.filter.unwrap() >> eighth & 1 == 0 {
+        self.known(page, entry).unwrap_or_else(|| self.fetch(page, entry))
+    }
+
+    /// Filter, then bitmap in the second level.
+    pub fn known(&mut self, page: u64, entry: &Page) -> Option<bool> {
+        if self.perforated().variant == Variant::Filtered && !entry.may_be_hole(page) {
             self.perforated().filtered += 1;
-            return false;
+            return Some(false);
         }
         if let Some(l2) = &mut self.l2 {
             let array = l2.arrays.iter_mut().find(|array| array.sizes.contains(&PageSize::BASE));
@@ -120,10 +122,15 @@ impl NaiveMachine {
             let (set, key) = ((page / 32 % array.sets) as usize, (WORD_LOG2, page / 32));
             if let Some(word) = array.entries.look_up(set, &key).copied() {
                 self.perforated().bitmap_hits += 1;
-                return word.bits >> (page % 32) & 1 != 0;
+                return Some(word.bits >> (page % 32) & 1 != 0);
             }
             self.perforated().bitmap_misses += 1;
         }
+        None
+    }
+
+    /// Bitmap in memory, whose bits the second level has then.
+    fn fetch(&mut self, page: u64, entry: &Page) -> bool {
         self.perforated().fetches += 1;
         let number = PageNumber::new(page);
         let region = self.os.memory().process(PROCESS).table.perforated(number).unwrap().region;
@@ -132,7 +139,13 @@ impl NaiveMachine {
         let holes: Vec<bool> =
             (0..512).map(|at| frames.hole_bitmaps().is_hole(region.frame.plus(at))).collect();
         self.caches.access(L1D, line, false);
-        let words = match variant {
+        self.fill_bits(page, entry, &holes);
+        holes[(page % 512) as usize]
+    }
+
+    /// The second level gets bits of the holes of a perforated page.
+    pub fn fill_bits(&mut self, page: u64, entry: &Page, holes: &[bool]) {
+        let words = match self.perforated().variant {
             Variant::AllAtOnce => 0..16,
             _ => page % 512 / 32..page % 512 / 32 + 1,
         };
@@ -148,7 +161,6 @@ impl NaiveMachine {
                 array.entries.insert(set, (WORD_LOG2, first), new);
             }
         }
-        holes[(page % 512) as usize]
     }
 
     /// From the root, until the page may be used.
@@ -158,7 +170,7 @@ impl NaiveMachine {
         loop {
             let (walk, last_line) = self.read_walk(page);
             let is_usable = walk.leaf.is_some_and(|leaf| !stores || leaf.rights.write);
-            let Some(of) = self.os.memory().process(PROCESS).table.perforated(number) else {
+            let Some(mut entry) = Page::of_perforated(self.own_table(), page) else {
                 if is_usable {
                     self.mark(page, stores, last_line);
                     let found = self.page(page);
@@ -171,18 +183,6 @@ impl NaiveMachine {
                 self.fault(kind, page);
                 continue;
             };
-            let mut entry = Page {
-                size: PageSize::HUGE,
-                first: page / 512,
-                count: 1,
-                frame: of.region.frame.raw(),
-                write: of.region.rights.write,
-                dirty: of.used.1,
-                filter: Some(of.filter),
-                has_gaps: false,
-                half: false,
-                bits: 0,
-            };
             self.fill_perforated(page, entry);
             if self.is_hole(page, &entry) {
                 match self.walk_hole(kind, page, true) {
@@ -190,7 +190,7 @@ impl NaiveMachine {
                     None => continue,
                 }
             }
-            if stores && !of.region.rights.write {
+            if stores && !entry.write {
                 self.fault(kind, page);
                 continue;
             }
@@ -200,8 +200,8 @@ impl NaiveMachine {
                 entry.dirty = true;
                 self.fill_perforated(page, entry);
             }
-            let found = part(&entry, page);
-            if let Some(l2) = self.l2.as_mut().filter(|l2| !holds_perforated(l2)) {
+            let found = entry.part_of_region(page);
+            if let Some(l2) = self.l2.as_mut().filter(|l2| !l2.holds_perforated()) {
                 l2.fill(page, found);
             }
             return found;
@@ -209,12 +209,12 @@ impl NaiveMachine {
     }
 
     fn fill_perforated(&mut self, page: u64, entry: Page) {
-        if let Some(l2) = self.l2.as_mut().filter(|l2| holds_perforated(l2)) {
+        if let Some(l2) = self.l2.as_mut().filter(|l2| l2.holds_perforated()) {
             l2.fill(page, entry);
         }
     }
 
-    fn mark(&mut self, page: u64, stores: bool, line: u64) {
+    pub fn mark(&mut self, page: u64, stores: bool, line: u64) {
         let table = &mut self.os.memory_mut().process_mut(PROCESS).table;
         if table.mark(PageNumber::new(page), stores) {
             self.marked += 1;
@@ -224,6 +224,9 @@ impl NaiveMachine {
 
     /// Through the shadow entry; none where it faulted.
     fn walk_hole(&mut self, kind: ItemKind, page: u64, is_under_way: bool) -> Option<Page> {
+        if self.host.is_some() {
+            return self.walk_hole_nested(kind, page, is_under_way);
+        }
         let addr = VirtAddr::new(page << 12);
         self.perforated().hole_walks += 1;
         let walk = self.os.memory().process(PROCESS).table.walk(PageNumber::new(page));

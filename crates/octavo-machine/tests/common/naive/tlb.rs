@@ -40,6 +40,17 @@ impl Page {
         (self.first..self.first + self.count).contains(&(page >> self.size.base_shift()))
     }
 
+    /// Whether the filter of a perforated page says that there may be a hole at a base page.
+    pub fn may_be_hole(&self, page: u64) -> bool {
+        self.filter.is_some_and(|filter| filter >> (page % 512 / 64) & 1 != 0)
+    }
+
+    /// The base page of a perforated page that is no hole.
+    pub fn part_of_region(&self, page: u64) -> Page {
+        let frame = self.frame_of(page);
+        Page { size: PageSize::BASE, first: page, count: 1, frame, filter: None, ..*self }
+    }
+
     pub fn overlaps(&self, start: u64, end: u64) -> bool {
         let own_end = (self.first + self.count) << self.size.base_shift();
         self.first_base_page() < end && start < own_end
@@ -200,6 +211,11 @@ impl Tlb {
         self.arrays.iter().map(|array| (&*array.name, array.hits)).chain(ranges).collect()
     }
 
+    /// Whether it holds pages of 2 MiB, and so perforated ones.
+    pub fn holds_perforated(&self) -> bool {
+        self.arrays.iter().any(|array| array.sizes.contains(&PageSize::HUGE))
+    }
+
     /// Adds what it counted.
     pub fn tell(&self, counters: &mut Counters) {
         tell(self.name, self.hits, self.misses, counters);
@@ -236,6 +252,14 @@ impl Tlb {
         });
         let (part, array) = best.max_by(|a, b| a.0.cmp(&b.0).then(std::cmp::Ordering::Greater))?;
         array.fill(page, new.part(page, part).in_group(page, array.group))
+    }
+
+    /// Takes out the page that holds a base page, but no bits of bitmaps.
+    pub fn take(&mut self, page: u64) {
+        for array in &mut self.arrays {
+            let is_page = |held: &Page| array.sizes.contains(&held.size);
+            array.entries.invalidate_if(|_, held| is_page(held) && held.covers(page));
+        }
     }
 
     pub fn forget(&mut self, start: u64, end: u64) {

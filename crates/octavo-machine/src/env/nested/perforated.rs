@@ -1,0 +1,196 @@
+//! Perforated pages of the guest, of the host, or of both (paper 004, Section V).
+//!
+//! - What a TLB holds of 2 MiB that both have, and at least one of them perforated, is a perforated page: the
+//!   region is the host's, the filter and the bits are those of both page-table entries and both bitmaps, by
+//!   *or* (Figure 6). A base page is to be walked for if either has a hole there.
+//! - The guest's bitmap lies in guest-physical memory. A register of each core holds the translation of the
+//!   page of the host in which it was read last; the paper's, of a bitmap that lies in one page. The line of
+//!   the host's bitmap follows from the region, and that of the guest's from the guest's entry: so bits
+//!   that the second level has not are read behind a walk, always.
+//! - A walk to a hole reads the guest's entry, and then, if its filter says that there may be a hole, the
+//!   entry in the shadow node and that of the hole, each through the host. An empty one is no hole of the
+//!   guest's: the page lies in its region. The host has the last word on what is behind, which may be a hole
+//!   of its own.
+//! - Where the host has base pages behind a perforated page of the guest, that is splintered: TLBs hold base
+//!   pages, or the guest's half of it. The bits are the guest's then.
+//! - Before the bits are known, the host is asked for nothing: it is only looked at what it has where
+//!   the region of the guest lies, since that page may be a hole, whose frame is somebody else's. Where it has
+//!   nothing yet, bits are not kept: what it gives later may have holes, and nobody is told of it.
+
+use octavo_types::{PageNumber, PageSize, PhysAddr};
+
+use super::super::perforated::{Answer, to_hole};
+use super::super::walk::Found;
+use super::host::{Behind, Port, Use, guest_page};
+use super::{Env, composed, half, is_half};
+use crate::front::Kind;
+use crate::tlb::Held;
+
+impl Env {
+    /// Whether programs run in a guest.
+    pub fn is_guest(&self) -> bool {
+        self.host.is_some()
+    }
+
+    /// Whether TLBs hold a perforated page that a walk has found: not where it is splintered, but for
+    /// halves of translations.
+    pub fn is_held(&self, held: &Held) -> bool {
+        self.keeps_halves || !is_half(&held.region())
+    }
+
+    /// What a walk finds of a perforated page of the guest that may have a hole at a base page.
+    pub(super) fn looked_at(
+        &mut self,
+        page: PageNumber,
+        own: Held,
+        kind: Kind,
+        latency_cycles: &mut u32,
+    ) -> Option<Held> {
+        let frame = own.part_of_region(page).value.frame();
+        let usage = Use { stores: kind == Kind::Store, is_certain: false };
+        let (behind, cost) = self.reach(frame, usage)?;
+        *latency_cycles += cost;
+        Some(match behind {
+            Behind::Page(held) | Behind::Perforated(held) if held.size >= PageSize::HUGE => {
+                composed(page, own, held)
+            }
+            _ => half(own),
+        })
+    }
+
+    /// The guest-physical page that lies in the region of a page where a base page of it is, or would be
+    /// if that were no hole.
+    fn region_page(&self, page: PageNumber) -> Option<PageNumber> {
+        let table = &self.os.memory().process(self.process).table;
+        let own = table.perforated(page).map(|of| of.region);
+        Some(guest_page(own.or_else(|| table.leaf(page))?.frame_of(page)))
+    }
+
+    /// [`Env::read_bitmap`] in a guest.
+    pub(in crate::env) fn read_bitmaps(&mut self, page: PageNumber) -> Option<bool> {
+        if let Some(of) = self.perforated(page) {
+            let at = self.os.memory().frames.hole_bitmaps().line_of(of.region.frame);
+            let (core, lines) = (self.core, self.lines);
+            let (start, cost) = self.with_host(|host, caches| {
+                let port = &mut Port { core, caches, lines };
+                host.place_of_bitmap(guest_page(at.frame()), port)
+            })?;
+            let at = PhysAddr::new(start.raw() + (at.raw() - at.frame().start().raw()));
+            let Env { walker, caches, .. } = self;
+            let latency_cycles = cost + walker.read_bitmap(caches, lines, at);
+            self.add_walk_cycles(latency_cycles);
+        }
+        let behind = self.region_page(page)?;
+        let (core, lines) = (self.core, self.lines);
+        let cost = self.with_host(|host, caches| {
+            let port = &mut Port { core, caches, lines };
+            Ok(host.region(behind).map_or(0, |region| host.read_bitmap(region, port)))
+        })?;
+        self.add_walk_cycles(cost);
+        let host = self.host.as_ref().expect("a guest has a host");
+        Some(host.region(behind).is_some() || host.frame_behind(behind).is_some())
+    }
+
+    /// [`Env::bitmap_word`] in a guest.
+    pub(in crate::env) fn bitmap_words(&self, page: PageNumber) -> u32 {
+        let Some(behind) = self.region_page(page) else { return 0 };
+        let own = self
+            .perforated(page)
+            .map_or(0, |of| self.os.memory().frames.hole_bitmaps().word(of.region.frame_of(page)));
+        let host = self.host.as_ref().expect("a guest has a host");
+        own | host.bitmap_word(behind)
+    }
+
+    /// [`Env::use_part`] in a guest.
+    pub(in crate::env) fn use_part_nested(
+        &mut self,
+        page: PageNumber,
+        kind: Kind,
+    ) -> Option<Answer> {
+        if self.perforated(page).is_some_and(|of| of.is_hole) {
+            return Some(Answer::Faulted);
+        }
+        let told = self.stale.len();
+        let walk = self.table_walk(page);
+        let Some(Found { held: own, is_marked }) = self.found(&walk, page, kind) else {
+            return self.faulted(page, kind);
+        };
+        let entry = walk.steps().last().expect("a walk reads the root's entry").at;
+        self.write_guest_entry_if(is_marked, entry);
+        let (frame, stores) = (own.frame_of(page), kind == Kind::Store);
+        let host = self.host.as_ref().expect("a guest has a host");
+        let is_in_region = host.is_in_region(guest_page(frame));
+        let behind = if is_in_region {
+            let (core, lines) = (self.core, self.lines);
+            let mut latency_cycles = 0;
+            let used = self.with_host(|host, caches| {
+                let port = &mut Port { core, caches, lines };
+                host.use_part(guest_page(frame), stores, port, &mut latency_cycles)
+            })?;
+            self.add_to_walk_cycles(latency_cycles);
+            used
+        } else {
+            let (behind, cost) = self.behind(frame, stores, 1)?;
+            self.add_to_walk_cycles(cost);
+            Some(behind)
+        };
+        let Some(behind) = behind.filter(|_| self.stale.len() == told) else {
+            return Some(Answer::Faulted);
+        };
+        let part = own.part(page, PageSize::BASE);
+        if !is_in_region && behind.size < PageSize::HUGE {
+            let host = self.host.as_mut().expect("a guest has a host");
+            host.splintered += 1;
+            if self.keeps_halves {
+                return Some(Answer::Page(half(part)));
+            }
+        }
+        Some(Answer::Page(composed(page, part, behind)))
+    }
+
+    /// [`Env::walk_hole`] in a guest.
+    pub(in crate::env) fn walk_hole_nested(
+        &mut self,
+        page: PageNumber,
+        kind: Kind,
+        is_under_way: bool,
+    ) -> Option<Answer> {
+        let mut latency_cycles = 0;
+        let walk = self.table_walk(page);
+        if !is_under_way {
+            self.read_nested(&walk, page, &mut latency_cycles)?;
+        }
+        let mut entry = walk.steps().last().expect("a walk reads the root's entry").at;
+        let own = self.perforated(page);
+        if let Some(of) = own.filter(|of| Held::perforated(of, false).may_be_hole(page)) {
+            let at = (self.asid, page);
+            for step in to_hole(&walk, of.hole_steps, &mut self.walk_caches, at, false) {
+                self.read_guest_entry(step, &mut latency_cycles)?;
+            }
+            if of.is_hole {
+                entry = of.hole_steps[1].at;
+            }
+        }
+        match is_under_way {
+            true => self.add_to_walk_cycles(latency_cycles),
+            false => self.add_walk_cycles(latency_cycles),
+        }
+        let Some(Found { held, is_marked }) = self.found(&walk, page, kind) else {
+            return self.faulted(page, kind);
+        };
+        self.write_guest_entry_if(is_marked, entry);
+        let (behind, cost) = self.behind(held.frame_of(page), kind == Kind::Store, 1)?;
+        self.add_to_walk_cycles(cost);
+        let part = held.part(page, PageSize::BASE);
+        Some(Answer::Page(composed(page, part, behind)))
+    }
+
+    /// Writes an entry of the guest's table that was marked as used, and has been read.
+    fn write_guest_entry_if(&mut self, is_marked: bool, entry: PhysAddr) {
+        let host = self.host.as_ref().expect("a guest has a host");
+        let frame = entry.frame();
+        let behind = host.frame_behind(guest_page(frame));
+        let start = behind.expect("the walk has read it").start().raw();
+        self.write_if(is_marked, PhysAddr::new(start + (entry.raw() - frame.start().raw())));
+    }
+}

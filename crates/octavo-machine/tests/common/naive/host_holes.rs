@@ -1,0 +1,176 @@
+//! Perforated pages of a naive machine's host, behind guest-physical pages.
+
+use octavo_machine::Counters;
+use octavo_os::ProcessId;
+use octavo_types::{PageNumber, PageSize, VirtAddr};
+
+use super::perforated::SHADOW;
+use super::tlb::{Page, tell};
+use super::{L1D, NaiveMachine};
+
+const VM: ProcessId = ProcessId(0);
+
+/// What the host has for holes, its own and the guest's.
+#[derive(Default)]
+pub struct HostHoles {
+    walks: u64,
+    bitmap_reads: u64,
+    /// The page of the host in which the guest's bitmap was read last, as a guest-physical page.
+    register: Option<Page>,
+    register_hits: u64,
+    register_misses: u64,
+}
+
+impl HostHoles {
+    pub fn forget(&mut self) {
+        self.register = None;
+    }
+
+    pub fn tell(&self, machine: &NaiveMachine, counters: &mut Counters) {
+        let Some(own) = &machine.perforated else { return };
+        counters.add("walker", "bitmap_references", self.bitmap_reads);
+        counters.add("walker.guest", "bitmap_references", own.fetches);
+        counters.add("walker.host", "bitmap_references", self.bitmap_reads);
+        counters.add("walker.host", "hole_walks", self.walks);
+        let (hits, misses) = (self.register_hits, self.register_misses);
+        tell("walker.bitmap_register", hits, misses, counters);
+    }
+}
+
+impl NaiveMachine {
+    /// What is behind a guest-physical page, by the nested TLB or by a walk.
+    pub fn behind(&mut self, page: u64, stores: bool) -> Page {
+        let in_tlb = self.in_nested_tlb(page, stores);
+        let mut was_walked = in_tlb.is_none();
+        let mut found = in_tlb.or_else(|| self.walk_host(page, stores, true)).unwrap();
+        loop {
+            if found.filter.is_none() {
+                return found;
+            }
+            if !found.may_be_hole(page) {
+                let part = found.part_of_region(page);
+                if let Some(tlb) = self.host().tlb.as_mut().filter(|tlb| !tlb.holds_perforated()) {
+                    tlb.fill(page, part);
+                }
+                return part;
+            }
+            let part = match self.bit_of_host(page) {
+                true => self.walk_hole_of_host(page, stores, was_walked),
+                false if was_walked => self.use_in_host(page, stores),
+                false => Some(found.part_of_region(page)),
+            };
+            if let Some(part) = part {
+                if let Some(tlb) = &mut self.host().tlb {
+                    tlb.fill(page, part);
+                }
+                return part;
+            }
+            found = self.walk_host(page, stores, true).unwrap();
+            was_walked = true;
+        }
+    }
+
+    /// Reads the line of the host's bitmap for a page in a perforated page of it.
+    fn bit_of_host(&mut self, page: u64) -> bool {
+        self.read_line_of_host(page);
+        self.holes_of_host(page).unwrap()[(page % 512) as usize]
+    }
+
+    pub fn read_line_of_host(&mut self, page: u64) {
+        let region = Page::of_perforated(self.host().table(), page).unwrap();
+        let first = octavo_types::FrameNumber::new(region.frame);
+        let at = self.host().os.memory().frames.hole_bitmaps().line_of(first);
+        self.host().holes.bitmap_reads += 1;
+        self.caches.access(L1D, at.raw() / self.line_bytes, false);
+    }
+
+    /// All bits of the perforated page of the host that a guest-physical page is in.
+    pub fn holes_of_host(&self, page: u64) -> Option<Vec<bool>> {
+        let host = self.host.as_ref().unwrap();
+        let region = Page::of_perforated(host.table(), page)?;
+        let frames = (region.frame..region.frame + 512).map(octavo_types::FrameNumber::new);
+        let bitmaps = host.os.memory().frames.hole_bitmaps();
+        Some(frames.map(|frame| bitmaps.is_hole(frame)).collect())
+    }
+
+    /// Through the shadow entry of the host's table.
+    fn walk_hole_of_host(&mut self, page: u64, stores: bool, is_under_way: bool) -> Option<Page> {
+        let (number, addr) = (PageNumber::new(page), VirtAddr::new(page << 12));
+        let host = self.host();
+        host.holes.walks += 1;
+        let walk = host.table().walk(number);
+        let of = host.table().perforated(number).unwrap();
+        let mut places = Vec::new();
+        if host.walk_caches.at(SHADOW, addr, 2).is_none() {
+            if !is_under_way {
+                let known = host.walk_caches.deepest_from(0, addr, 3);
+                let known = known.map_or(host.levels + 1, |(level, ())| level);
+                for step in walk.steps().iter().filter(|step| (3..known).contains(&step.level)) {
+                    places.push(step.at);
+                    host.walk_caches.fill(0, addr, step.level, ());
+                }
+            }
+            places.push(of.hole_steps[0].at);
+            host.walk_caches.fill(SHADOW, addr, 2, ());
+        }
+        places.push(of.hole_steps[1].at);
+        host.walks += u64::from(!is_under_way);
+        host.reads += places.len() as u64;
+        for place in places {
+            self.caches.access(L1D, place.raw() / self.line_bytes, false);
+        }
+        self.use_in_host(page, stores)
+    }
+
+    /// A page whose entry has been read is used; none where it faulted.
+    pub fn use_in_host(&mut self, page: u64, stores: bool) -> Option<Page> {
+        let number = PageNumber::new(page);
+        let host = self.host();
+        if host.table().leaf(number).is_none_or(|leaf| stores && !leaf.rights.write) {
+            host.faulted += 1;
+            self.host_fault(page, stores);
+            return None;
+        }
+        let hole = host.table().perforated(number).filter(|of| of.is_hole);
+        let walk = host.table().walk(number);
+        let at = hole.map_or(walk.steps().last().unwrap().at, |of| of.hole_steps[1].at);
+        self.mark_in_host(page, stores, at.raw() / self.line_bytes);
+        Some(Page::of(self.host().table(), page))
+    }
+
+    /// Whether the host has 2 MiB or more around a guest-physical page, whole or but for holes.
+    pub fn is_in_region(&self, page: u64) -> bool {
+        let table = self.host.as_ref().unwrap().table();
+        match table.perforated(PageNumber::new(page)) {
+            Some(of) => !of.is_hole,
+            None => {
+                table.leaf(PageNumber::new(page)).is_some_and(|leaf| leaf.size >= PageSize::HUGE)
+            }
+        }
+    }
+
+    /// Where a physical address of the guest's bitmap lies.
+    pub fn place_in_bitmap(&mut self, addr: u64) -> u64 {
+        let page = addr >> 12;
+        let known = self.host().holes.register.filter(|of| of.covers(page));
+        let of = match known {
+            Some(of) => {
+                self.host().holes.register_hits += 1;
+                of
+            }
+            None => {
+                self.host().holes.register_misses += 1;
+                let of = self.behind(page, false);
+                self.host().holes.register = Some(of);
+                of
+            }
+        };
+        of.frame_of(page) << 12 | addr & 4095
+    }
+
+    /// Where an entry lies that has been read: nothing is asked for it.
+    pub fn known_place(&self, addr: u64) -> u64 {
+        let table = &self.host.as_ref().unwrap().os.memory().process(VM).table;
+        Page::of(table, addr >> 12).frame_of(addr >> 12) << 12 | addr & 4095
+    }
+}

@@ -1,0 +1,204 @@
+//! Perforated pages in a naive machine's guest: what its page table and the host's have together.
+
+use octavo_types::{FrameNumber, ItemKind, PageNumber, PageSize, VirtAddr};
+
+use super::perforated::SHADOW;
+use super::tlb::Page;
+use super::{L1D, NaiveMachine, PROCESS};
+
+impl NaiveMachine {
+    /// From the root of the guest's table, until the page may be used. `no_bits`: the second level has been
+    /// asked for bits already, and had none.
+    pub fn walk_perforated_nested(&mut self, kind: ItemKind, page: u64, mut no_bits: bool) -> Page {
+        loop {
+            let entry = self.walk_both(kind, page);
+            if entry.filter.is_none() {
+                if let Some(l2) = &mut self.l2 {
+                    l2.take(page);
+                    l2.fill(page, entry);
+                }
+                return entry;
+            }
+            let has_room = self.l2.as_ref().is_some_and(|l2| l2.holds_perforated());
+            let is_kept = has_room && (!entry.half || self.host().halves);
+            if is_kept {
+                self.l2.as_mut().unwrap().fill(page, entry);
+            }
+            let known = if no_bits { None } else { self.known(page, &entry) };
+            no_bits = false;
+            let invepts = self.invepts();
+            let is_hole = known.unwrap_or_else(|| self.fetch_both(page, &entry));
+            if self.invepts() > invepts {
+                continue;
+            }
+            if is_hole {
+                match self.walk_hole_nested(kind, page, true) {
+                    Some(found) => return found,
+                    None => continue,
+                }
+            }
+            let Some(found) = self.use_both(kind, page) else { continue };
+            if let Some(l2) = &mut self.l2 {
+                if !is_kept {
+                    l2.fill(page, found);
+                } else if found.dirty && !entry.dirty {
+                    l2.fill(page, Page { dirty: true, ..entry });
+                }
+            }
+            return found;
+        }
+    }
+
+    /// What a walk finds: a page that is used, or a perforated one.
+    fn walk_both(&mut self, kind: ItemKind, page: u64) -> Page {
+        let stores = kind == ItemKind::Store;
+        loop {
+            let (walk, line) = self.read_walk(page);
+            let perforated = Page::of_perforated(self.own_table(), page);
+            if let Some(own) = perforated.filter(|own| own.may_be_hole(page)) {
+                // It may be somebody else's frame: the host is only looked at.
+                let frame = own.frame_of(page);
+                let in_tlb = self.in_nested_tlb(frame, stores);
+                let behind = in_tlb.or_else(|| self.walk_host(frame, stores, false));
+                return match behind.filter(|of| of.size >= PageSize::HUGE) {
+                    Some(behind) => own.through(behind, page),
+                    None => Page { half: true, ..own },
+                };
+            }
+            if walk.leaf.is_none_or(|leaf| stores && !leaf.rights.write) {
+                self.fault(kind, page);
+                continue;
+            }
+            self.mark(page, stores, line);
+            let perforated = Page::of_perforated(self.own_table(), page);
+            let own = perforated.unwrap_or_else(|| self.own_page(page));
+            let frame = own.frame_of(page);
+            let behind = if own.size >= PageSize::HUGE {
+                let in_tlb = self.in_nested_tlb(frame, stores);
+                in_tlb.or_else(|| self.walk_host(frame, stores, true)).unwrap()
+            } else {
+                self.behind(frame, stores)
+            };
+            if own.size > behind.size {
+                self.host().splintered += 1;
+                if self.host().halves {
+                    return Page { half: true, ..own };
+                }
+            }
+            return own.through(behind, page);
+        }
+    }
+
+    /// The lines of both bitmaps, and what they say by *or*.
+    fn fetch_both(&mut self, page: u64, entry: &Page) -> bool {
+        let own = Page::of_perforated(self.own_table(), page);
+        if let Some(own) = own {
+            let first = FrameNumber::new(own.frame);
+            let at = self.os.memory().frames.hole_bitmaps().line_of(first).raw();
+            let at = self.place_in_bitmap(at);
+            self.perforated().fetches += 1;
+            self.caches.access(L1D, at / self.line_bytes, false);
+        }
+        let frame = own.unwrap_or_else(|| self.own_page(page)).frame_of(page);
+        if self.holes_of_host(frame).is_some() {
+            self.read_line_of_host(frame);
+        }
+        let mut holes = self.holes_of_host(frame).unwrap_or(vec![false; 512]);
+        for (at, is_hole) in holes.iter_mut().enumerate() {
+            let of_own = own.map(|own| FrameNumber::new(own.frame + at as u64));
+            let bitmaps = self.os.memory().frames.hole_bitmaps();
+            *is_hole |= of_own.is_some_and(|frame| bitmaps.is_hole(frame));
+        }
+        let table = self.host().table();
+        if table.perforated(PageNumber::new(frame)).is_some()
+            || table.leaf(PageNumber::new(frame)).is_some()
+        {
+            self.fill_bits(page, entry, &holes);
+        }
+        holes[(page % 512) as usize]
+    }
+
+    /// A base page that is no hole is used, after a walk; none where it faulted, or the host has changed.
+    fn use_both(&mut self, kind: ItemKind, page: u64) -> Option<Page> {
+        let stores = kind == ItemKind::Store;
+        let number = PageNumber::new(page);
+        let invepts = self.invepts();
+        let table = &self.os.memory().process(PROCESS).table;
+        if table.perforated(number).is_some_and(|of| of.is_hole) {
+            return None;
+        }
+        let walk = table.walk(number);
+        if walk.leaf.is_none_or(|leaf| stores && !leaf.rights.write) {
+            self.fault(kind, page);
+            return None;
+        }
+        let at = self.known_place(walk.steps().last().unwrap().at.raw());
+        self.mark(page, stores, at / self.line_bytes);
+        let own = self.own_page(page);
+        let frame = own.frame_of(page);
+        let is_in_region = self.is_in_region(frame);
+        let behind = match is_in_region {
+            true => self.use_in_host(frame, stores),
+            false => Some(self.behind(frame, stores)),
+        };
+        if self.invepts() > invepts {
+            return None;
+        }
+        let behind = behind?;
+        let own = Page { size: PageSize::BASE, first: page, frame, ..own };
+        if !is_in_region && behind.size < PageSize::HUGE {
+            self.host().splintered += 1;
+            if self.host().halves {
+                return Some(Page { half: true, ..own });
+            }
+        }
+        Some(own.through(behind, page))
+    }
+
+    /// To a hole of the guest's, of the host's, or of both; none where it faulted.
+    pub fn walk_hole_nested(
+        &mut self,
+        kind: ItemKind,
+        page: u64,
+        is_under_way: bool,
+    ) -> Option<Page> {
+        let stores = kind == ItemKind::Store;
+        let (number, addr) = (PageNumber::new(page), VirtAddr::new(page << 12));
+        self.perforated().hole_walks += 1;
+        if !is_under_way {
+            self.read_walk(page);
+        }
+        let walk = self.os.memory().process(PROCESS).table.walk(number);
+        let mut entry = walk.steps().last().unwrap().at;
+        let own = Page::of_perforated(self.own_table(), page);
+        if own.is_some_and(|own| own.may_be_hole(page)) {
+            let of = self.own_table().perforated(number).unwrap();
+            let is_known = self.walk_caches.at(SHADOW, addr, 2).is_some();
+            if !is_known {
+                self.walk_caches.fill(SHADOW, addr, 2, ());
+            }
+            for step in &of.hole_steps[usize::from(is_known)..] {
+                let at = self.place_of_entry(step.at.raw());
+                self.caches.access(L1D, at / self.line_bytes, false);
+                self.reads += 1;
+            }
+            if of.is_hole {
+                entry = of.hole_steps[1].at;
+            }
+        }
+        if walk.leaf.is_none_or(|leaf| stores && !leaf.rights.write) {
+            self.fault(kind, page);
+            return None;
+        }
+        let at = self.known_place(entry.raw());
+        self.mark(page, stores, at / self.line_bytes);
+        let own = self.own_page(page);
+        let frame = own.frame_of(page);
+        let own = Page { size: PageSize::BASE, first: page, frame, ..own };
+        let found = own.through(self.behind(frame, stores), page);
+        if let Some(l2) = &mut self.l2 {
+            l2.fill(page, found);
+        }
+        Some(found)
+    }
+}

@@ -1,0 +1,86 @@
+//! Small machines whose operating systems make one kind of page, alone and in guests.
+
+use octavo_config::MachineConfig;
+use octavo_machine::designs::{Perforated, Variant};
+use octavo_machine::{Design, Env, Machine, Run};
+use octavo_os::frames::{Holder, Order, OutOfMemory};
+use octavo_os::page_table::{Format, Holes};
+use octavo_os::policy::{Fault, Policy};
+use octavo_os::{Memory, around};
+use octavo_types::{Instructions, PageNumber, PageSize};
+
+use crate::common::bounds;
+
+/// What becomes of the 2 MiB around a page that is touched first.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Makes {
+    /// A perforated page without holes.
+    NoHoles,
+    /// A page of 2 MiB, and a frame is lost for each, as the node of holes takes one.
+    Huge,
+    /// A perforated page of nothing but holes.
+    AllHoles,
+    /// Nothing.
+    Base,
+}
+
+impl Policy for Makes {
+    fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
+        let Fault { process, page, ref vma, .. } = *fault;
+        let pages = around(page, PageSize::HUGE);
+        if *self != Makes::Base && memory.is_untouched(process, &pages) {
+            let block = memory.frames.allocate(Order::HUGE, Holder::Data)?;
+            match self {
+                Makes::NoHoles => {
+                    assert!(memory.perforate(
+                        process,
+                        page,
+                        block,
+                        &Holes::default(),
+                        vma.rights
+                    )?);
+                    return Ok(());
+                }
+                Makes::Huge => {
+                    let first = PageNumber::new(pages.start);
+                    memory.map(process, first, PageSize::HUGE, block, vma.rights)?;
+                    memory.frames.allocate(Order::BASE, Holder::Reserved)?;
+                    memory.zeroed(block, 512);
+                    return Ok(());
+                }
+                _ => {
+                    memory.perforate(process, page, block, &Holes([u64::MAX; 8]), vma.rights)?;
+                    memory.frames.free(block, Order::HUGE);
+                }
+            }
+        }
+        memory.place_new(process, page, PageSize::BASE, vma.rights)
+    }
+}
+
+/// Page tables that have shadow nodes.
+fn format() -> Format {
+    Format { has_perforated: true, ..Format::default() }
+}
+
+/// A machine with such page tables, and this unit.
+pub fn machine<D: Design + 'static>(
+    config: &MachineConfig,
+    policy: Box<dyn Policy>,
+    mmu: D,
+) -> Box<dyn Run> {
+    bounds::machine(config, format(), policy, mmu)
+}
+
+/// The same in a guest, whose operating system makes of its pages what the host's does.
+pub fn guest<D: Design + 'static>(config: &MachineConfig, makes: Makes, mmu: D) -> Box<dyn Run> {
+    let (host, on) = (config.host.as_ref().unwrap(), Instructions::PORTABLE);
+    let own = bounds::os(config.memory.bytes, config.page_table.levels, format(), Box::new(makes));
+    let behind = bounds::os(host.memory.bytes, host.page_table.levels, format(), Box::new(makes));
+    let env = Env::new(config, own, on).unwrap().in_guest(config, host, behind, on).unwrap();
+    Box::new(Machine::new(env.checked(true), vec![mmu], on))
+}
+
+pub fn perforated(config: &MachineConfig, variant: Variant) -> Perforated {
+    Perforated::new(&config.tlb, variant, Instructions::PORTABLE).unwrap()
+}
