@@ -203,7 +203,8 @@ proptest! {
             prop_assert_eq!(of(&counted[0]), of(&counted[1]), "{}", known.name);
             let references = |machine: usize, walker| counted[machine].get(walker, "references");
             let [alone, nested] = [references(0, "walker"), references(1, "walker.guest")];
-            prop_assert!(alone == nested || reads_more && alone < nested, "{}", known.name);
+            // What walks are for then differs with what the second level holds.
+            prop_assert!(alone == nested || reads_more, "{}", known.name);
             let marked = counted[0].get("walker", "marked");
             prop_assert_eq!(marked, counted[1].get("walker.guest", "marked"), "{}", known.name);
             prop_assert!(counted[1].get("tlb.nested", "misses") <= Some(2), "{}", known.name);
