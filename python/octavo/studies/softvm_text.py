@@ -269,7 +269,7 @@ def _notes(study: Study) -> Sequence[str]:
     lines = [
         "The paper ran SPEC95's integer programs to their ends on a PowerPC. These here are what "
         "a machine "
-        "of today has, their inputs made by Octavo, ended early, and begun with empty caches."
+        "of today has, their inputs made by Octavo, ended early."
     ]
     lines += [f"Left out: {name} ({why})." for name, why in study.skipped.items()]
     if len(study.measurements) < FEWEST_PROGRAMS:
