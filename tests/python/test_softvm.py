@@ -54,7 +54,11 @@ def simulated(*designs: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def measured() -> Measurement:
     swept = simulated(*(of.design for of in SWEPT))
-    return measure("prog", simulated(*ALL_DESIGNS), [(SWEPT, swept)])
+    arguments = ["curves", "-q", "--cache-lines", "16..128", "--streams", "fetch,data"]
+    nothing = ["--without", "full,sets,working-sets,two-sizes", "--json", "-"]
+    done = CliRunner().invoke(app, [*arguments, *nothing, TRACE])
+    assert done.exit_code == 0, done.stderr
+    return measure("prog", simulated(*ALL_DESIGNS), [(SWEPT, swept)], json.loads(done.stdout))
 
 
 def test_the_cost_model_gives_each_row_of_table_4() -> None:
@@ -103,6 +107,23 @@ def test_the_figures_come_from_their_rows(measured: Measurement) -> None:
     own = {row["counter"]: row["value"] for row in alone if row["component"] == "softvm"}
     swept = simulated(SWEPT[0].design)["rows"]
     assert own == {row["counter"]: row["value"] for row in swept if row["component"] == "softvm"}
+
+
+def test_one_pass_tells_what_free_translation_misses(measured: Measurement) -> None:
+    """Direct-mapped levels with lines of one size: the machine's."""
+    rows = simulated("softvm_free")["rows"]
+    missed = {
+        row["component"]: row["value"]
+        for row in rows
+        if row["component"].startswith("vcache.") and row["counter"] == "misses"
+    }
+    by = {(of.cache_bytes, of.ways, of.line_bytes): of.misses for of in measured.alone}
+    assert len(by) == 10 * 5 * 4 - 1, "1 KiB has not 16 lines of 128 bytes"
+    assert by[8 << 10, 1, 16] == missed["vcache.l1i"] + missed["vcache.l1d"]
+    assert by[512 << 10, 1, 16] == missed["vcache.l2i"] + missed["vcache.l2d"] > 0
+    least, most = (measured.handlers_alone(512 << 10, ways)[0] for ways in (16, 1))
+    assert least <= most == by[512 << 10, 1, 16] * 10 / measured.sweep_instructions
+    assert "199 caches for each half" in to_markdown(Study((measured,), {}, 10**6))
 
 
 def test_what_happens_at_a_rate_is_told_beside_the_formula(measured: Measurement) -> None:

@@ -86,6 +86,8 @@ TABLE_1 = (
 L1_SIZES = tuple(KIB << step for step in range(8))
 L2_SIZES = (512 * KIB, 1024 * KIB)
 LINES = (16, 32, 64, 128)
+WAYS = (1, 2, 4, 8, 16)
+"""Of caches that are told in one pass: the paper's are direct-mapped."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,17 @@ def organisations() -> Iterator[Organisation]:
             for place, l1_line in enumerate(LINES):
                 for l2_line in LINES[place:]:
                     yield Organisation(l1_bytes, l2_bytes, l1_line, l2_line)
+
+
+@dataclass(frozen=True)
+class Alone:
+    """A cache for each half, alone: what one pass over the references tells of all of them."""
+
+    cache_bytes: int
+    ways: int
+    line_bytes: int
+    misses: int
+    """Of both halves."""
 
 
 @dataclass(frozen=True)
@@ -174,6 +187,8 @@ class Measurement:
     sweep_instructions: int
     sweep: tuple[tuple[Organisation, float], ...]
     """CPI of translation, without write-backs, by organisation (Figure 8)."""
+    alone: tuple[Alone, ...] = ()
+    """Caches of the sizes of both levels, over the instructions of the sweep."""
 
     def cpi(self, design: str) -> float:
         """Table 3: cycles of handlers for each instruction."""
@@ -236,6 +251,16 @@ class Measurement:
     def least(self) -> tuple[Organisation, float] | None:
         """The organisation with the least overhead."""
         return min(self.sweep, key=lambda of: of[1], default=None)
+
+    def handlers_alone(self, cache_bytes: int, ways: int) -> list[float]:
+        """CPI of the handlers' own instructions behind such caches, by the size of lines: each miss
+        raises one.
+        """
+        return [
+            of.misses * COSTS.handler / self.sweep_instructions
+            for of in self.alone
+            if (of.cache_bytes, of.ways) == (cache_bytes, ways)
+        ]
 
     def record(self) -> dict[str, Any]:
         """Plain data: what was counted, and what is told of it."""
@@ -333,15 +358,26 @@ def _measured(program: Program, trace: Path, swept: Sequence[Organisation]) -> M
         if isinstance(told, str):
             return told
         passes.append((some, told))
-    return measure(program.name, whole, passes)
+    caches = document(
+        [
+            *("curves", "--cache-lines", ",".join(map(str, LINES)), "--streams", "fetch,data"),
+            *("--without", "full,sets,working-sets,two-sizes"),
+            *("--max-instructions", str(SWEEP_INSTRUCTIONS), str(trace)),
+        ],
+        trace.parent,
+    )
+    if isinstance(caches, str):
+        return caches
+    return measure(program.name, whole, passes, caches)
 
 
 def measure(
     program: str,
     whole: dict[str, Any],
     passes: Sequence[tuple[Sequence[Organisation], dict[str, Any]]],
+    caches: dict[str, Any] | None = None,
 ) -> Measurement:
-    """The figures of one program from the documents of its passes."""
+    """The figures of one program from the documents of its passes, and of one over all caches."""
     rows = main_process(whole["rows"])
     sweep, sweep_instructions = [], 0
     for some, told in passes:
@@ -356,7 +392,22 @@ def measure(
         designs={name: _counted(rows, name) for name in ALL_DESIGNS},
         sweep_instructions=sweep_instructions,
         sweep=tuple(sweep),
+        alone=() if caches is None else tuple(_alone(caches)),
     )
+
+
+def _alone(caches: dict[str, Any]) -> Iterator[Alone]:
+    misses: dict[tuple[int, int, int], int] = {}
+    rows: list[dict[str, Any]] = list(map(dict, main_process(caches["rows"])))
+    for row in rows:
+        if row["component"] == "cache.sets":
+            of = (int(row["cache_bytes"]), int(row["ways"]), int(row["line_bytes"]))
+            misses[of] = misses.get(of, 0) + int(row["misses"])
+    for size in (*L1_SIZES, *L2_SIZES):
+        for ways in WAYS:
+            for line in LINES:
+                if (size, ways, line) in misses:
+                    yield Alone(size, ways, line, misses[size, ways, line])
 
 
 def _instructions(rows: Sequence[Row]) -> int:

@@ -25,6 +25,7 @@ from octavo.studies.softvm import (
     TABLE_1,
     TRANSFERS,
     VARIANTS,
+    WAYS,
     Measurement,
     Study,
 )
@@ -256,12 +257,41 @@ def _figure_8(study: Study) -> Iterator[str]:
             if any(cells):
                 body.append([measured.program, f"{l2_bytes // KIB}K", *cells])
     yield from table(head, body)
+    if any(m.alone for m in study.measurements):
+        yield ""
+        yield from _one_pass(study)
+
+
+def _one_pass(study: Study) -> Iterator[str]:
+    """What associativity would give, of the same instructions."""
+    count = max(len(m.alone) for m in study.measurements)
+    yield (
+        f"Of {count} caches for each half, one pass over the references (`octavo curves "
+        "--cache-lines`) tells the misses: CPI of the handlers' own instructions, "
+        f"{COSTS.handler} cycles each, behind some of them, without what handlers miss; the least "
+        "and the most of all line sizes. Direct-mapped, with lines of one size in both levels, "
+        "they are those of a second level behind any first; with ways, those of a cache that sees "
+        "all references."
+    )
+    yield ""
+    shown = [(size, ways) for size in L2_SIZES for ways in WAYS[::2]]
+    head = ["program", *(f"{size // KIB}K, {ways}-way" for size, ways in shown)]
+    body = [
+        [m.program, *(_least_and_most(m.handlers_alone(size, ways)) for size, ways in shown)]
+        for m in study.measurements
+        if m.alone
+    ]
+    yield from table(head, body)
 
 
 def _range_of(measured: Measurement, l1_bytes: int, l2_bytes: int) -> str:
     some = [
         cpi for of, cpi in measured.sweep if of.l1_bytes == l1_bytes and of.l2_bytes == l2_bytes
     ]
+    return _least_and_most(some)
+
+
+def _least_and_most(some: Sequence[float]) -> str:
     return f"{min(some):.3f}-{max(some):.3f}" if some else ""
 
 
@@ -269,7 +299,7 @@ def _notes(study: Study) -> Sequence[str]:
     lines = [
         "The paper ran SPEC95's integer programs to their ends on a PowerPC. These here are what "
         "a machine "
-        "of today has, their inputs made by Octavo, ended early, and begun with empty caches."
+        "of today has, their inputs made by Octavo, ended early."
     ]
     lines += [f"Left out: {name} ({why})." for name, why in study.skipped.items()]
     if len(study.measurements) < FEWEST_PROGRAMS:

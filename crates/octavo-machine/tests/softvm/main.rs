@@ -201,6 +201,24 @@ fn compare(design: Design, kind: u32, steps: &[Step]) -> Result<Counters, TestCa
             let got = ours.get(component, counter).unwrap_or(0);
             prop_assert_eq!(got, value, "{} {} of kind {} {:?}", component, counter, kind, design);
         }
+        // What it never met, it has not counted either.
+        let known = naive.counters();
+        for (component, counter, value) in ours.iter() {
+            // Sums of others, and what is left over.
+            let is_told = counter != "accesses" && !counter.ends_with("_tlb_hit");
+            let is_of_it = component.starts_with("softvm") || component.starts_with("vcache");
+            if is_of_it && is_told && !known.contains_key(&(component, counter)) {
+                prop_assert_eq!(
+                    value,
+                    0,
+                    "{} {} of kind {} {:?}",
+                    component,
+                    counter,
+                    kind,
+                    design
+                );
+            }
+        }
         prop_assert_eq!(sim.machines()[0].check(), Ok(()));
         prop_assert_eq!(ours.get("walker", "walks"), Some(0), "nothing walks");
         counted = ours;
