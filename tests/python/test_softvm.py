@@ -25,13 +25,12 @@ from octavo.studies.softvm import (
     TABLE_1,
     VARIANTS,
     Measurement,
-    Organisation,
     Study,
     measure,
-    organisations,
 )
 from octavo.studies.softvm_claims import CLAIMS
 from octavo.studies.softvm_figures import figures_of
+from octavo.studies.softvm_sweep import Organisation, organisations
 from octavo.studies.softvm_text import to_document, to_markdown
 
 TRACE = "synth:gups?table=2MiB&updates=20k"

@@ -6,7 +6,7 @@ is one number here, so that the text (softvm_text) and the JSON say the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,14 @@ from octavo.studies.programs import (
     record_programs,
     scope,
 )
-from octavo.units import KIB
+from octavo.studies.softvm_sweep import (
+    SWEEP_INSTRUCTIONS,
+    Alone,
+    Organisation,
+    one_pass,
+    organisations,
+    read_alone,
+)
 from octavo.view import counters, main_process
 
 SCHEMA = "octavo/softvm/1"
@@ -59,8 +66,6 @@ FEWEST_PROGRAMS = 8
 
 USUAL_INSTRUCTIONS = 100_000_000
 """After how many a program is ended, unless it was said otherwise."""
-SWEEP_INSTRUCTIONS = 10_000_000
-"""How many of them the sweep of Figure 8 has."""
 _SWEEPS_AT_ONCE = 40
 
 EVENTS = (
@@ -82,50 +87,6 @@ TABLE_1 = (
     "memory_tlb_miss",
 )
 """The rows of Table 1, in its order."""
-
-L1_SIZES = tuple(KIB << step for step in range(8))
-L2_SIZES = (512 * KIB, 1024 * KIB)
-LINES = (16, 32, 64, 128)
-WAYS = (1, 2, 4, 8, 16)
-"""Of caches that are told in one pass: the paper's are direct-mapped."""
-
-
-@dataclass(frozen=True)
-class Organisation:
-    """Caches of Figure 8: bytes of each half."""
-
-    l1_bytes: int
-    l2_bytes: int
-    l1_line_bytes: int
-    l2_line_bytes: int
-
-    @property
-    def design(self) -> str:
-        """The design that has them."""
-        return (
-            f"{SOFTVM}:softvm.l1.bytes={self.l1_bytes}:softvm.l1.line_bytes={self.l1_line_bytes}"
-            f":softvm.l2.bytes={self.l2_bytes}:softvm.l2.line_bytes={self.l2_line_bytes}"
-        )
-
-
-def organisations() -> Iterator[Organisation]:
-    """All of Figure 8: "the L2 linesize is never less than the L1 linesize"."""
-    for l2_bytes in L2_SIZES:
-        for l1_bytes in L1_SIZES:
-            for place, l1_line in enumerate(LINES):
-                for l2_line in LINES[place:]:
-                    yield Organisation(l1_bytes, l2_bytes, l1_line, l2_line)
-
-
-@dataclass(frozen=True)
-class Alone:
-    """A cache for each half, alone: what one pass over the references tells of all of them."""
-
-    cache_bytes: int
-    ways: int
-    line_bytes: int
-    misses: int
-    """Of both halves."""
 
 
 @dataclass(frozen=True)
@@ -358,14 +319,7 @@ def _measured(program: Program, trace: Path, swept: Sequence[Organisation]) -> M
         if isinstance(told, str):
             return told
         passes.append((some, told))
-    caches = document(
-        [
-            *("curves", "--cache-lines", ",".join(map(str, LINES)), "--streams", "fetch,data"),
-            *("--without", "full,sets,working-sets,two-sizes"),
-            *("--max-instructions", str(SWEEP_INSTRUCTIONS), str(trace)),
-        ],
-        trace.parent,
-    )
+    caches = document(one_pass(str(trace)), trace.parent)
     if isinstance(caches, str):
         return caches
     return measure(program.name, whole, passes, caches)
@@ -392,22 +346,8 @@ def measure(
         designs={name: _counted(rows, name) for name in ALL_DESIGNS},
         sweep_instructions=sweep_instructions,
         sweep=tuple(sweep),
-        alone=() if caches is None else tuple(_alone(caches)),
+        alone=() if caches is None else tuple(read_alone(caches)),
     )
-
-
-def _alone(caches: dict[str, Any]) -> Iterator[Alone]:
-    misses: dict[tuple[int, int, int], int] = {}
-    rows: list[dict[str, Any]] = list(map(dict, main_process(caches["rows"])))
-    for row in rows:
-        if row["component"] == "cache.sets":
-            of = (int(row["cache_bytes"]), int(row["ways"]), int(row["line_bytes"]))
-            misses[of] = misses.get(of, 0) + int(row["misses"])
-    for size in (*L1_SIZES, *L2_SIZES):
-        for ways in WAYS:
-            for line in LINES:
-                if (size, ways, line) in misses:
-                    yield Alone(size, ways, line, misses[size, ways, line])
 
 
 def _instructions(rows: Sequence[Row]) -> int:

@@ -11,8 +11,6 @@ from statistics import geometric_mean
 
 from octavo.studies.claims import Claim, Found
 from octavo.studies.softvm import (
-    L1_SIZES,
-    L2_SIZES,
     LEAST_RATE,
     MOST_RATE,
     PHYSICAL,
@@ -20,10 +18,10 @@ from octavo.studies.softvm import (
     SOFTVM,
     VIRTUAL,
     Measurement,
-    Organisation,
     Study,
 )
 from octavo.studies.softvm_paper import AVERAGE_CPI
+from octavo.studies.softvm_sweep import L1_SIZES, L2_SIZES, Organisation
 
 _ALIKE = 2.0
 """Two numbers are alike where neither is more than so many times the other."""
@@ -181,8 +179,7 @@ CLAIMS: tuple[Claim[Study], ...] = (
         "the increase within a factor of two",
         _write_backs,
         "a program that is ended early leaves most of its dirty lines in the caches, and fetches "
-        "bring "
-        "lines on their own side, where none is dirty",
+        "bring lines on their own side, where none is dirty",
     ),
     Claim(
         "ultrix",
@@ -191,8 +188,7 @@ CLAIMS: tuple[Claim[Study], ...] = (
         "not more than a quarter above a TLB's before physical caches",
         _versus_tlb,
         "a TLB of 64 entries costs nothing while a program that begins brings its lines for the "
-        "first "
-        "time, of which each costs a handler here",
+        "first time, of which each costs a handler here",
     ),
     Claim(
         "larger-l2",
@@ -209,8 +205,7 @@ CLAIMS: tuple[Claim[Study], ...] = (
         "a factor within two of three",
         lambda study: _by_compiler(study, _grown_l1, 3.0),
         "where most misses of the second level are first ones, the handler's own misses in the "
-        "first "
-        "weigh less",
+        "first weigh less",
     ),
     Claim(
         "line-size",

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import altair as alt
 
 from octavo.report.look import UNORDERED, Spec, Values, finished, inline, size_axis, wide_legend
-from octavo.studies.softvm import L1_SIZES, SOFTVM, Measurement, Study
+from octavo.studies.softvm import SOFTVM, Measurement, Study
+from octavo.studies.softvm_sweep import L1_SIZES
 from octavo.units import KIB, format_bytes
 
 _WIDTH, _HEIGHT = 300, 260

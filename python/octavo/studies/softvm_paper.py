@@ -19,9 +19,8 @@ TABLE_2 = {
     "Mach3+AFSin": ("7.77%", "0.220"),
     "Mach3+AFSout": ("8.88%", "0.281"),
 }
-"""TLB overhead of operating systems on DECstations: of the run time, in CPI. Quoted: they were "
-"measured
-on machines of 1992 to 1994.
+"""TLB overhead of operating systems on DECstations: of the run time, in CPI. Quoted: they were
+measured on machines of 1992 to 1994.
 """
 
 TABLE_3 = {

@@ -15,21 +15,18 @@ from octavo.studies.softvm import (
     DESIGNS,
     EVENTS,
     FEWEST_PROGRAMS,
-    L1_SIZES,
-    L2_SIZES,
     MOST_RATE,
     RATED,
     SCHEMA,
     SOFTVM,
-    SWEEP_INSTRUCTIONS,
     TABLE_1,
     TRANSFERS,
     VARIANTS,
-    WAYS,
     Measurement,
     Study,
 )
 from octavo.studies.softvm_claims import CLAIMS
+from octavo.studies.softvm_sweep import L1_SIZES, L2_SIZES, SWEEP_INSTRUCTIONS, WAYS
 from octavo.units import KIB, format_count
 
 _EVENT_NAMES = (
@@ -94,9 +91,8 @@ def _head(study: Study) -> Iterator[str]:
     yield ""
     yield (
         "Jacob and Mudge, HPCA 1997: no TLB, but virtual caches, and a handler in software for "
-        "what "
-        "misses them. 8K/8K direct-mapped L1, 512K/512K L2, lines of 16 bytes, where nothing else "
-        "is "
+        "what misses them. 8K/8K direct-mapped L1, 512K/512K L2, lines of 16 bytes, where nothing "
+        "else is "
         "said. Below each table stands what the paper has."
     )
     yield ""
@@ -207,9 +203,8 @@ def _table_5(study: Study) -> Iterator[str]:
         f"The formula: {formula} cycles a change, of 256 lines at each level 10 and 50 being "
         f"there. Ours: "
         "what the caches held. `all sweeps` has those for pages that were unmapped or moved, for "
-        "synonyms "
-        "and for single lines, too. The last two columns: what so many changes in a million "
-        "instructions add, "
+        "synonyms and for single lines, too. The last two columns: what so many changes in a "
+        "million instructions add, "
         "each of the page of a line that the second level has; lines that get their right back by "
         "a store are among them."
     )

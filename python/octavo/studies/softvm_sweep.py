@@ -1,0 +1,82 @@
+"""Figure 8 of the study of software-managed translation: organisations of caches, each simulated
+with its handler, and all caches alone, in one pass over the references.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from octavo.units import KIB
+from octavo.view import main_process
+
+SWEEP_INSTRUCTIONS = 10_000_000
+"""How many of them the sweep of Figure 8 has."""
+L1_SIZES = tuple(KIB << step for step in range(8))
+L2_SIZES = (512 * KIB, 1024 * KIB)
+LINES = (16, 32, 64, 128)
+WAYS = (1, 2, 4, 8, 16)
+"""Of caches that are told in one pass: the paper's are direct-mapped."""
+
+
+@dataclass(frozen=True)
+class Organisation:
+    """Caches of Figure 8: bytes of each half."""
+
+    l1_bytes: int
+    l2_bytes: int
+    l1_line_bytes: int
+    l2_line_bytes: int
+
+    @property
+    def design(self) -> str:
+        """The design that has them."""
+        return (
+            f"softvm:softvm.l1.bytes={self.l1_bytes}:softvm.l1.line_bytes={self.l1_line_bytes}"
+            f":softvm.l2.bytes={self.l2_bytes}:softvm.l2.line_bytes={self.l2_line_bytes}"
+        )
+
+
+def organisations() -> Iterator[Organisation]:
+    """All of Figure 8: "the L2 linesize is never less than the L1 linesize"."""
+    for l2_bytes in L2_SIZES:
+        for l1_bytes in L1_SIZES:
+            for place, l1_line in enumerate(LINES):
+                for l2_line in LINES[place:]:
+                    yield Organisation(l1_bytes, l2_bytes, l1_line, l2_line)
+
+
+@dataclass(frozen=True)
+class Alone:
+    """A cache for each half, alone: what one pass over the references tells of all of them."""
+
+    cache_bytes: int
+    ways: int
+    line_bytes: int
+    misses: int
+    """Of both halves."""
+
+
+def one_pass(trace: str) -> list[str]:
+    """The arguments of a pass that tells of all caches."""
+    return [
+        *("curves", "--cache-lines", ",".join(map(str, LINES)), "--streams", "fetch,data"),
+        *("--without", "full,sets,working-sets,two-sizes"),
+        *("--max-instructions", str(SWEEP_INSTRUCTIONS), trace),
+    ]
+
+
+def read_alone(caches: dict[str, Any]) -> Iterator[Alone]:
+    """What the document of that pass says of the sizes of both levels."""
+    misses: dict[tuple[int, int, int], int] = {}
+    rows: list[dict[str, Any]] = list(map(dict, main_process(caches["rows"])))
+    for row in rows:
+        if row["component"] == "cache.sets":
+            of = (int(row["cache_bytes"]), int(row["ways"]), int(row["line_bytes"]))
+            misses[of] = misses.get(of, 0) + int(row["misses"])
+    for size in (*L1_SIZES, *L2_SIZES):
+        for ways in WAYS:
+            for line in LINES:
+                if (size, ways, line) in misses:
+                    yield Alone(size, ways, line, misses[size, ways, line])
