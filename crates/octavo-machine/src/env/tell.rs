@@ -29,7 +29,8 @@ impl Env {
         counters.add("core", "cycles_tlb_l2", tlb_l2);
         counters.add("core", "cycles_walks", walks);
         let overlapped: u64 = self.overlaps.iter().map(Overlap::cycles).sum();
-        counters.add("core", "cycles_walks_overlapped", overlapped);
+        // Not one of the core's, which add up.
+        counters.add("walker", "cycles_overlapped", overlapped);
         counters.add("core", "cycles_fetches", fetches);
         counters.add("core", "cycles_data", data);
         counters.add("os", "cores_interrupted", self.interrupted);

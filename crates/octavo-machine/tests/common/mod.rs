@@ -161,7 +161,7 @@ pub fn check_laws(counters: &Counters) -> Result<(), TestCaseError> {
             prop_assert_eq!(value, sum, "{}", component);
         }
     }
-    let (walks, overlapped) = (get("core", "cycles_walks"), get("core", "cycles_walks_overlapped"));
+    let (walks, overlapped) = (get("core", "cycles_walks"), get("walker", "cycles_overlapped"));
     prop_assert!(overlapped <= walks && (overlapped > 0) == (walks > 0), "{overlapped} of {walks}");
     let l1_misses = get("cache.l1i", "misses") + get("cache.l1d", "misses");
     prop_assert_eq!(get("cache.l2", "accesses"), l1_misses);
