@@ -66,8 +66,14 @@ fn told(counters: &Counters) -> Vec<(String, &'static str, u64)> {
     let is_told = |component: &str, counter: &str| {
         !component.starts_with("os.pages")
             && !["tlb.l2.gapped", "walker.cache.bitmap"].contains(&component)
-            && !["page_table_bytes", "reserved_bytes", "gapped", "bitmap_references"]
-                .contains(&counter)
+            && ![
+                "page_table_bytes",
+                "reserved_bytes",
+                "gapped",
+                "bitmap_references",
+                "cycles_overlapped",
+            ]
+            .contains(&counter)
             && !["cache", "memory", "core"].contains(&component.split('.').next().unwrap())
     };
     let all = counters.iter().filter(|(component, counter, _)| is_told(component, counter));
