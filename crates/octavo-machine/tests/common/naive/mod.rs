@@ -305,7 +305,8 @@ impl NaiveMachine {
                 let stores = kind == ItemKind::Store;
                 let found = self.through_host(self.own_page(page), page, stores);
                 return match self.coalesces && !found.half {
-                    true => self.page_and_neighbours(page),
+                    // The nested TLB may not know yet that the page is dirty.
+                    true => Page { dirty: found.dirty, ..self.page_and_neighbours(page) },
                     false => found,
                 };
             }
