@@ -26,6 +26,7 @@ from octavo.studies.softvm import (
     VARIANTS,
     Measurement,
     Study,
+    half_of,
     measure,
 )
 from octavo.studies.softvm_claims import CLAIMS
@@ -77,6 +78,11 @@ def test_the_costs_are_the_machine_s() -> None:
     assert "cycles" not in configuration["machine"].get("softvm", {}), "they are the usual ones"
     # As the table of the machine's keys has them.
     assert (COSTS.handler, COSTS.l2, COSTS.memory) == (10, 20, 90)
+
+
+def test_the_first_half_is_that_of_the_longest_process() -> None:
+    processes = [{"instructions": 5}, {"instructions": 900}, {"instructions": 400}]
+    assert half_of({"instructions": 1305, "processes": processes}) == 450
 
 
 def test_there_are_160_organisations() -> None:

@@ -305,7 +305,7 @@ def _measured(program: Program, trace: Path, swept: Sequence[Organisation]) -> M
     if isinstance(about, str):
         return about
     simulate = ["sim", "--machine", MACHINE]
-    half = scope(int(about["instructions"]) // 2, None)
+    half = scope(half_of(about), None)
     designs = ",".join(ALL_DESIGNS)
     whole = document([*simulate, *half, "--design", designs, str(trace)], trace.parent)
     if isinstance(whole, str):
@@ -323,6 +323,13 @@ def _measured(program: Program, trace: Path, swept: Sequence[Organisation]) -> M
     if isinstance(caches, str):
         return caches
     return measure(program.name, whole, passes, caches)
+
+
+def half_of(about: dict[str, Any]) -> int:
+    """Half of the instructions of the process that executed most of a trace's: a command may be a
+    script before the program meant.
+    """
+    return max(int(process["instructions"]) for process in about["processes"]) // 2
 
 
 def measure(
