@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from octavo import curves_metrics as metrics
 from octavo._core import MAX_CACHE_SETS
 from octavo.curves_counts import Counts, added, geometry, picked, places_of, shapes_of, words
-from octavo.units import KIB, MIB
+from octavo.units import KIB
 
 if TYPE_CHECKING:
     from octavo._core import CacheCurves
@@ -21,8 +21,6 @@ NOTE = (
     "Caches: LRU, of virtual addresses, allocate what is stored to, and are alone: nothing before "
     "them takes look-ups away, and nobody takes lines out."
 )
-
-assert SHOWN_BYTES[-1] == MIB
 
 
 @dataclass(frozen=True)

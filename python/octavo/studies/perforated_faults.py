@@ -15,18 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from octavo.studies.passes import Done, Pass
-from octavo.studies.perforated_grid import MACHINE, Point, Size, stream
+from octavo.studies.perforated_grid import Point, Size, on_a_memory, simulation, stream
 from octavo.studies.perforated_measurement import (
     BASE,
     BASELINE,
     PERFORATED,
     Counted,
-    all_counted,
     gain,
 )
 from octavo.studies.perforated_memory import Fragments, Layout
-from octavo.studies.programs import to_settings
-from octavo.units import MIB, byte_size
+from octavo.units import MIB
 
 GTSM, IDEAL = "gtsm", "ideal2m"
 CHUNK = 4 * MIB
@@ -108,17 +106,10 @@ def fault_passes(of: Sequence[Faults], size: Size, place: Path) -> Iterator[Pass
                 "layout": faults.layout,
             },
         }
-        options = ["--machine", MACHINE, *to_settings(settings)]
-        arguments = ["sim", *options, "--design", ",".join(designs), "--warm-up", str(warm_up)]
-        yield Pass(faults.key, (*arguments, str(path)))
+        yield simulation(faults.key, settings, designs, warm_up, path)
 
 
 def fault_rows(of: Sequence[Faults], done: Done) -> list[FaultRow]:
     """What came of them, in their order."""
-    rows = []
-    for faults in of:
-        told = done.documents.get(faults.key)
-        if told is not None:
-            memory = told["run"]["configuration"]["machine"]["memory"]
-            rows.append(FaultRow(faults, byte_size(str(memory["bytes"])), all_counted(told)))
-    return rows
+    told = ((faults, done.documents.get(faults.key)) for faults in of)
+    return [FaultRow(faults, *on_a_memory(of)) for faults, of in told if of is not None]

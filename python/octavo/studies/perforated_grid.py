@@ -124,20 +124,30 @@ def grid_passes(of: Sequence[Point], size: Size, place: Path) -> Iterator[Pass]:
         text, warm_up = stream(point, size)
         path.write_text(text, encoding="ascii")
         settings, designs = _machine(point, size, warm_up)
-        options = ["--machine", MACHINE, *to_settings(settings)]
-        arguments = ["sim", *options, "--design", ",".join(designs), "--warm-up", str(warm_up)]
-        yield Pass(point.key, (*arguments, str(path)))
+        yield simulation(point.key, settings, designs, warm_up, path)
+
+
+def simulation(
+    key: str, settings: dict[str, Any], designs: Sequence[str], warm_up: int, described: Path
+) -> Pass:
+    """A pass of the study's machine, with settings of its own, over the stream that a file
+    describes.
+    """
+    options = ["--machine", MACHINE, *to_settings(settings)]
+    arguments = ["sim", *options, "--design", ",".join(designs), "--warm-up", str(warm_up)]
+    return Pass(key, (*arguments, str(described)))
 
 
 def grid_rows(of: Sequence[Point], done: Done) -> list[GridRow]:
     """What came of them, in their order."""
-    rows = []
-    for point in of:
-        told = done.documents.get(point.key)
-        if told is not None:
-            memory = told["run"]["configuration"]["machine"]["memory"]
-            rows.append(GridRow(point, byte_size(str(memory["bytes"])), all_counted(told)))
-    return rows
+    told = ((point, done.documents.get(point.key)) for point in of)
+    return [GridRow(point, *on_a_memory(of)) for point, of in told if of is not None]
+
+
+def on_a_memory(told: dict[str, Any]) -> tuple[int, dict[str, Counted]]:
+    """The bytes of memory that a document's machine has, and what each design did there."""
+    memory = told["run"]["configuration"]["machine"]["memory"]
+    return byte_size(str(memory["bytes"])), all_counted(told)
 
 
 def stream(point: Point, size: Size) -> tuple[str, int]:

@@ -164,7 +164,7 @@ impl Perforated {
             }
             let is_held = self.holds_perforated() && env.is_held(&held);
             if is_held {
-                self.fill_perforated(asid, page, held);
+                self.fill_second(asid, page, held);
             }
             let known = if has_no_bits { None } else { self.known(env, page, &held) };
             has_no_bits = false;
@@ -185,9 +185,9 @@ impl Perforated {
             let answer = forgetting(self, env, |env| env.use_part(page, access.kind()))?;
             if let Answer::Page(part) = answer {
                 if !is_held {
-                    self.fill_base(asid, page, part);
+                    self.fill_second(asid, page, part);
                 } else if part.value.is_dirty() && !held.value.is_dirty() {
-                    self.fill_perforated(asid, page, held.dirtied());
+                    self.fill_second(asid, page, held.dirtied());
                 }
                 return Some(part);
             }
@@ -205,7 +205,7 @@ impl Perforated {
         self.counts.hole_walks += 1;
         let answer = forgetting(self, env, |env| env.walk_hole(page, access.kind(), is_under_way))?;
         let Answer::Page(held) = answer else { return Some(None) };
-        self.fill_base(env.asid(), page, held);
+        self.fill_second(env.asid(), page, held);
         Some(Some(held))
     }
 
@@ -247,13 +247,8 @@ impl Perforated {
         self.l2.as_ref().is_some_and(Tlb::holds_perforated)
     }
 
-    fn fill_perforated(&mut self, asid: Asid, page: PageNumber, held: Held) {
-        if let Some(l2) = &mut self.l2 {
-            l2.fill(asid, page, held, 1);
-        }
-    }
-
-    fn fill_base(&mut self, asid: Asid, page: PageNumber, held: Held) {
+    /// The second level has a page from here on.
+    fn fill_second(&mut self, asid: Asid, page: PageNumber, held: Held) {
         if let Some(l2) = &mut self.l2 {
             l2.fill(asid, page, held, 1);
         }
