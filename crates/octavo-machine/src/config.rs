@@ -82,15 +82,6 @@ pub fn front(config: &MachineConfig, filter: Filter) -> Front {
     Front::new(lines(config), filter, fetch_sets(config))
 }
 
-/// What the front of machines may leave out of which some [interleave](crate::Design::INTERLEAVES).
-pub fn filter<'a>(
-    configs: impl IntoIterator<Item = &'a MachineConfig>,
-    interleaves: bool,
-) -> Filter {
-    let least = if interleaves { Filter::Adjacent } else { Filter::BySide };
-    configs.into_iter().map(filter_of).fold(least, Filter::min)
-}
-
 /// How it sorts fetched lines.
 fn fetch_sets(config: &MachineConfig) -> FetchSets {
     let l1i = &config.cache.l1i;
@@ -98,8 +89,8 @@ fn fetch_sets(config: &MachineConfig) -> FetchSets {
     FetchSets::new((lines / l1i.ways.of(lines)).max(1), self::lines(config))
 }
 
-/// Which repeats it may leave out for one.
-fn filter_of(config: &MachineConfig) -> Filter {
+/// Which repeats the front may leave out for such a machine.
+pub fn filter(config: &MachineConfig) -> Filter {
     let TlbConfig { first, .. } = &config.tlb;
     let levels = [config.tlb.fetch(), config.tlb.data()];
     let arrays = levels.into_iter().flat_map(|level| level.arrays.values());

@@ -6,15 +6,15 @@ use octavo_types::{FrameNumber, PageNumber};
 
 use crate::counters::Counters;
 use crate::env::Env;
-use crate::front::LineAccess;
+use crate::front::{Filter, LineAccess};
 use crate::tlb::Held;
 
 /// The memory-management unit of one core: how a reference finds where its page lies. It reaches
 /// page walks, the operating system and the caches only through its [`Env`].
 pub trait Design: Send {
-    /// Whether what one side misses may change what the other finds: then the front leaves out only what
-    /// follows right behind that which it repeats.
-    const INTERLEAVES: bool = false;
+    /// Which repeats may be left out for it at most. Where what one side misses may change what the other
+    /// finds, only those right behind what they repeat.
+    const FILTER: Filter = Filter::BySide;
 
     /// Translates a reference and [those that repeat it](LineAccess::lookups): the base frame in
     /// which its base page lies, or none where memory has run out.

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::counters::Counters;
 use crate::design::Design;
 use crate::env::Env;
-use crate::front::{Batch, ImageId, LineAccess, Mark};
+use crate::front::{Batch, Filter, ImageId, LineAccess, Mark};
 
 /// What a machine has when all is over.
 #[derive(Clone, Debug)]
@@ -43,8 +43,8 @@ pub trait Run: Send {
     /// Why it could not go on, if it could not.
     fn stopped(&self) -> Option<String>;
 
-    /// As [`Design::INTERLEAVES`].
-    fn interleaves(&self) -> bool;
+    /// As [`Design::FILTER`].
+    fn filter(&self) -> Filter;
 
     /// What it counted, and why it stopped if it did.
     fn played(&self) -> Played {
@@ -204,8 +204,8 @@ impl<D: Design> Run for Machine<D> {
         self.env.check_memory()
     }
 
-    fn interleaves(&self) -> bool {
-        D::INTERLEAVES
+    fn filter(&self) -> Filter {
+        D::FILTER
     }
 
     fn stopped(&self) -> Option<String> {

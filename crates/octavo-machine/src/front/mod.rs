@@ -32,6 +32,9 @@ use plan::Step;
 pub enum Filter {
     /// None: there is a policy to which a second use of the same entry means something.
     Nothing,
+    /// Those right behind what they repeat that do the same: what one changes may make the next one an
+    /// access of its own, and then it matters whether that stores.
+    Alike,
     /// Those right behind what they repeat: instructions and data share a first-level TLB.
     Adjacent,
     /// Those of the line that its side was at, whatever the other side did.
@@ -263,7 +266,7 @@ impl Sides {
         let is_repeat = last.has_room(times)
             & match filter {
                 Filter::Nothing => false,
-                Filter::Adjacent => access.same_line(last),
+                Filter::Alike | Filter::Adjacent => access.same_line(last),
                 // What is the latest of its set is there still, and is the latest of its TLB's.
                 Filter::BySide => is_in_page & access.same_line(*fetched) & access.is_whole(),
             };
@@ -273,23 +276,26 @@ impl Sides {
         self.len += usize::from(!is_repeat);
         out[self.fetch_place] = self.fetch;
         // A walk may have read page tables through the cache of data.
-        let forgets = !is_in_page | (filter == Filter::Adjacent) & !is_repeat;
+        let forgets = !is_in_page | (filter != Filter::BySide) & !is_repeat;
         self.data = if forgets { LineAccess::NOTHING } else { self.data };
     }
 
-    /// Data are referenced in a line. What repeats a store may store, too.
+    /// Data are referenced in a line. What repeats a store may store, too, or load.
     #[inline(always)]
     fn data(&mut self, out: &mut [LineAccess], access: LineAccess, filter: Filter) {
         let last = self.data;
         let is_repeat = access.same_line(last)
-            & (last.is_store() | !access.is_store())
+            & match filter {
+                Filter::Alike => last.is_store() == access.is_store(),
+                _ => last.is_store() | !access.is_store(),
+            }
             & last.has_room(1)
             & (filter != Filter::Nothing);
         self.data = select_unpredictable(is_repeat, last.repeated(1), access);
         self.data_place = select_unpredictable(is_repeat, self.data_place, self.len);
         self.len += usize::from(!is_repeat);
         out[self.data_place] = self.data;
-        if filter == Filter::Adjacent && !is_repeat {
+        if filter != Filter::BySide && !is_repeat {
             self.fetch = LineAccess::NOTHING;
         }
     }

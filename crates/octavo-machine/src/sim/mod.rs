@@ -88,8 +88,9 @@ impl Sim {
         let make =
             |(spec, machine): (&DesignSpec, _)| spec.hardware().make(machine, &setup, spec.os());
         let machines = designs.iter().zip(&configs).map(make).collect::<Result<Vec<_>, _>>()?;
-        let interleaves = machines.iter().any(|machine| machine.interleaves());
-        let filter = config::filter(configs.iter().chain([machine]), interleaves);
+        let of_machines = configs.iter().chain([machine]).map(config::filter);
+        let of_designs = machines.iter().map(|machine| machine.filter());
+        let filter = of_machines.chain(of_designs).fold(Filter::BySide, Filter::min);
         let mut sim = Sim {
             front: config::front(machine, filter),
             placement: Placement::new(machine.core.count as usize),

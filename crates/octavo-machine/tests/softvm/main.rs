@@ -256,9 +256,9 @@ proptest! {
 fn all_is_counted_alike_for_long() {
     let mut runner = TestRunner::new(Config { cases: 4000, ..Config::default() });
     let streams = (vec(step(), 1..250), 0..KINDS);
-    runner
-        .run(&streams, |(steps, kind)| compare(Design::Software, kind, &steps).map(drop))
-        .unwrap();
+    for design in Design::ALL {
+        runner.run(&streams, |(steps, kind)| compare(design, kind, &steps).map(drop)).unwrap();
+    }
 }
 
 /// The streams of the test above do whatever can be done.

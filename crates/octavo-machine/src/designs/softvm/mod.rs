@@ -42,7 +42,7 @@ use octavo_types::{FrameNumber, PageSize};
 use crate::counters::Counters;
 use crate::design::Design;
 use crate::env::Env;
-use crate::front::LineAccess;
+use crate::front::{Filter, LineAccess};
 use events::Events;
 use handler::Handler;
 use pages::{PageOf, Pages, Refused};
@@ -296,7 +296,7 @@ impl<T: Translator> Softvm<T> {
 }
 
 impl<T: Translator> Design for Softvm<T> {
-    const INTERLEAVES: bool = true;
+    const FILTER: Filter = if T::LOOKS_UP { Filter::Alike } else { Filter::Adjacent };
 
     /// Nothing is translated before the caches are asked: [`Softvm::access`] does it all.
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {

@@ -23,7 +23,7 @@ use crate::config::ConfigError;
 use crate::counters::Counters;
 use crate::design::Design;
 use crate::env::Env;
-use crate::front::LineAccess;
+use crate::front::{Filter, LineAccess};
 
 /// Physical caches behind a TLB that software refills.
 pub struct Physical {
@@ -124,7 +124,7 @@ impl Physical {
 }
 
 impl Design for Physical {
-    const INTERLEAVES: bool = true;
+    const FILTER: Filter = Filter::Adjacent;
 
     /// The caches are part of it: [`Physical::access`] does it all.
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {

@@ -42,6 +42,9 @@ pub enum Design {
 }
 
 impl Design {
+    pub const ALL: [Design; 5] =
+        [Design::Software, Design::Spur, Design::Free, Design::MipsVirtual, Design::MipsPhysical];
+
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
