@@ -18,6 +18,12 @@ MAX_ENTRIES: int
 MAX_SETS: int
 """The most sets, a power of two."""
 MAX_CACHE_SETS: int
+"""The most sets of a cache, a power of two."""
+MIN_LINE_BYTES: int
+MAX_LINE_BYTES: int
+"""The sizes that lines of caches may have: powers of two from the one to the other."""
+MAX_CORES: int
+"""The most cores that a machine may have."""
 MAX_WAYS: int
 """The most ways; curves always tell all of them."""
 MAX_INDEX_BIT: int

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from octavo import curves_metrics as metrics
-from octavo._core import MAX_CACHE_SETS
+from octavo._core import MAX_CACHE_SETS, MIN_LINE_BYTES
 from octavo.curves_counts import Counts, added, geometry, picked, places_of, shapes_of, words
 from octavo.units import KIB
 
@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 SHOWN_BYTES = tuple(KIB << power for power in range(11))
 """The caches that people see: 1 KiB to 1 MiB."""
 SHOWN_WAYS = (1, 8)
+assert SHOWN_BYTES[-1] // MIN_LINE_BYTES <= MAX_CACHE_SETS
 NOTE = (
-    "Caches: LRU, of virtual addresses, allocate what is stored to, and are alone: nothing before "
-    "them takes look-ups away, and nobody takes lines out."
+    "Caches: LRU, of virtual addresses, allocate what is stored to, and are alone: no cache before "
+    "them takes look-ups away. Whose TLBs are whose, and when they are emptied, is so of caches, "
+    "too."
 )
 
 
@@ -37,6 +39,12 @@ class Caches:
         """Misses of a cache; None where it has no whole power of two of sets, or too many."""
         sets, rest = divmod(cache_bytes, self.line_bytes * ways)
         return None if rest or not sets else geometry(self.misses, sets, ways)
+
+    def rate(self, misses: int, instructions: int) -> float | None:
+        """Misses per 1000 instructions, or per look-up where there are no instructions."""
+        if instructions:
+            return metrics.mpki(misses, instructions)
+        return metrics.miss_ratio(misses, self.lookups)
 
     def columns(self, instructions: int, *, sparse: bool) -> dict[str, Sequence[Any]]:
         """One row's worth for each cache; `sparse`: powers of two of ways alone."""
@@ -73,6 +81,3 @@ def _sum(of: Sequence[Caches]) -> Caches:
         sum(caches.lookups for caches in of),
         added(caches.misses for caches in of) if is_told else (),
     )
-
-
-assert SHOWN_BYTES[-1] // 16 <= MAX_CACHE_SETS

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from octavo import curves_metrics as metrics
-from octavo.cache_curves import SHOWN_BYTES, SHOWN_WAYS
+from octavo.cache_curves import SHOWN_BYTES, SHOWN_WAYS, Caches
 from octavo.curves_configuration import CurvesConfiguration
 from octavo.curves_machines import machine_pair_misses, tlb_misses
 from octavo.curves_model import Pair, StreamCurves
@@ -275,17 +275,16 @@ def _cache_grid(stream: str, curves: StreamCurves) -> Grid:
     """One stream: a few caches, by size."""
     what = "misses per 1000 instructions" if curves.instructions else "misses per look-up"
 
-    def show(misses: int | None, lookups: int) -> str:
+    def show(of: Caches, size: int, ways: int) -> str:
+        misses = of.missed(size, ways)
         if misses is None:
             return ""
-        if not curves.instructions:
-            return _percent(metrics.miss_ratio(misses, lookups))
-        return format_mpki(metrics.mpki(misses, curves.instructions))
+        rate = of.rate(misses, curves.instructions)
+        return format_mpki(rate) if curves.instructions else _percent(rate)
 
     shown = [(caches, ways) for caches in curves.caches.values() for ways in SHOWN_WAYS]
     body = tuple(
-        (format_bytes(size), *(show(of.missed(size, ways), of.lookups) for of, ways in shown))
-        for size in SHOWN_BYTES
+        (format_bytes(size), *(show(of, size, ways) for of, ways in shown)) for size in SHOWN_BYTES
     )
     head = ("cache", *(f"{caches.line_bytes} B\n{ways}-way" for caches, ways in shown))
     return Grid(f"{_CACHE_NAMES[stream]}: {what}, by the size of lines and ways", head, body)

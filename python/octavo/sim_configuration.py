@@ -21,8 +21,6 @@ DEFAULT_MACHINE = "skylake"
 DEFAULT_DESIGNS = ("base4k", "thp")
 LEAST_INTERVAL_INSTRUCTIONS = 1000
 """An interval ends where a straight run of instructions does, and those are some tens."""
-MOST_CORES = 256
-"""Of a machine."""
 
 ADDITIVE_NOTE = (
     "Cycles are added up: the base CPI, what TLBs and walks cost, what misses of caches cost. What "
@@ -236,8 +234,8 @@ def _core_settings(cores: int | None) -> Iterator[str]:
     """What gives a machine so many cores. Raises UsageError."""
     if cores is None:
         return
-    if not 1 <= cores <= MOST_CORES:
-        raise UsageError(f"--cores {cores}: give a number from 1 to {MOST_CORES}.")
+    if not 1 <= cores <= _core.MAX_CORES:
+        raise UsageError(f"--cores {cores}: give a number from 1 to {_core.MAX_CORES}.")
     yield f"core.count={cores}"
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 
-from octavo._core import parse_page_size
+from octavo._core import MAX_LINE_BYTES, MIN_LINE_BYTES, parse_page_size
 from octavo.errors import UsageError
 
 KIB = 1 << 10
@@ -42,11 +42,12 @@ def line_sizes(text: str) -> list[int]:
 
 
 def line_size(text: str) -> int:
-    """`64`, `64B` or `4KiB` → bytes of a cache line, a power of two from 16 to 4096."""
+    """`64`, `64B` or `4KiB` → bytes of a cache line, a power of two."""
     size = byte_size(text)
-    if not 16 <= size <= BASE_PAGE or size & (size - 1):
+    if not MIN_LINE_BYTES <= size <= MAX_LINE_BYTES or size & (size - 1):
         raise UsageError(
-            f"line size `{text.strip()}`: give a power of two of bytes from 16 to 4096, such as 64."
+            f"line size `{text.strip()}`: give a power of two of bytes from {MIN_LINE_BYTES} to "
+            f"{MAX_LINE_BYTES}, such as 64."
         )
     return size
 

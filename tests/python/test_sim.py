@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 import octavo
+from octavo._core import MAX_CORES
 from octavo.errors import UsageError
 from octavo.sim_choice import sentence
-from octavo.sim_configuration import MOST_CORES, configure_sim
+from octavo.sim_configuration import configure_sim
 from octavo.sim_model import added
 from octavo.sim_result import SimResult
 from octavo.sim_view import grids, remarks
@@ -210,9 +211,9 @@ def test_cores_are_short_for_a_setting() -> None:
     both = configure_sim(cores=4, settings=["core.count=2"])
     assert both.machine["core"]["count"] == 2
     # As many as a machine may have, and no more.
-    assert configure_sim(cores=MOST_CORES).machine["core"]["count"] == MOST_CORES
-    with pytest.raises(UsageError, match=f"from 1 to {MOST_CORES}"):
-        configure_sim(settings={"core.count": MOST_CORES + 1})
+    assert configure_sim(cores=MAX_CORES).machine["core"]["count"] == MAX_CORES
+    with pytest.raises(UsageError, match=f"from 1 to {MAX_CORES}"):
+        configure_sim(settings={"core.count": MAX_CORES + 1})
 
 
 def test_notes_are_of_this_machine() -> None:
@@ -290,7 +291,7 @@ def test_rows_are_a_table(strided: SimResult, tmp_path: Path) -> None:
         ({"settings": ["tlb.l2.main.entries=1537"]}, "give a multiple of 12"),
         ({"warm_up": -1}, "--warm-up -1: give instructions from 0"),
         ({"cores": 0}, "^--cores 0: give a number from 1 to 256"),
-        ({"cores": MOST_CORES + 1}, "^--cores 257: give a number from 1 to 256"),
+        ({"cores": MAX_CORES + 1}, "^--cores 257: give a number from 1 to 256"),
         ({"host_policy": "thpp"}, "^--host-policy thpp: .*did you mean `thp`"),
         ({"interval": 999}, "--interval 999: give instructions from 1000"),
         ({"layout": "nativ"}, "did you mean `native`"),

@@ -17,7 +17,7 @@ use crate::types::{
 use arrays::{Sized, check_geometry};
 
 /// The most cores.
-const MAX_CORES: u32 = 256;
+pub const MAX_CORES: u32 = 256;
 /// The most cycles of an instruction.
 const MAX_CPI: f64 = 1000.0;
 /// The most walks at once.

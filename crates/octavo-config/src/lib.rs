@@ -18,6 +18,7 @@ mod tree;
 mod types;
 mod written;
 
+pub use check::MAX_CORES;
 pub use error::{MachineError, WrongValue};
 pub use presets::preset_names;
 pub use resolve::{Resolved, resolve, resolve_text};

@@ -34,6 +34,9 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("MAX_ENTRIES", octavo_curves::MAX_ENTRIES)?;
     m.add("MAX_SETS", 1u32 << octavo_curves::MAX_SETS_LOG2)?;
     m.add("MAX_CACHE_SETS", 1u32 << octavo_curves::MAX_CACHE_SETS_LOG2)?;
+    m.add("MIN_LINE_BYTES", octavo_curves::LineSize::LEAST_BYTES)?;
+    m.add("MAX_LINE_BYTES", octavo_curves::LineSize::MOST_BYTES)?;
+    m.add("MAX_CORES", octavo_config::MAX_CORES)?;
     m.add("MAX_WAYS", octavo_curves::MAX_WAYS)?;
     m.add("MAX_INDEX_BIT", options::MAX_INDEX_BIT)?;
     m.add("MAX_WINDOW_REFS", options::MAX_WINDOW_REFS)?;

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from octavo import units
+from octavo._core import MAX_CACHE_SETS, MAX_LINE_BYTES, MAX_WAYS, MIN_LINE_BYTES
 from octavo.cli import options
 from octavo.cli.ending import Files, end
 from octavo.cli.guard import guarded
@@ -135,8 +136,9 @@ def curves(
         str | None,
         typer.Option(
             metavar="SIZES",
-            help="Caches, too: all of 1 to 65536 sets and 1 to 16 ways, with lines of these sizes, "
-            "16 to 4096 bytes: a list or a range, such as 16..128.",
+            help=f"Caches, too: all of 1 to {MAX_CACHE_SETS} sets and 1 to {MAX_WAYS} ways, with "
+            f"lines of these sizes, {MIN_LINE_BYTES} to {MAX_LINE_BYTES} bytes: a list or a range, "
+            "such as 16..128.",
         ),
     ] = None,
     classify: Annotated[

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import altair as alt
 
-from octavo import curves_metrics as metrics
 from octavo.cache_curves import SHOWN_BYTES, SHOWN_WAYS
-from octavo.curves_model import StreamCurves
 from octavo.report.look import (
     Spec,
     Values,
@@ -26,30 +23,10 @@ _DASHES = ([1, 0], [5, 3])
 """By ways, as SHOWN_WAYS."""
 
 
-def cache_records(curves: StreamCurves) -> Iterator[dict[str, Any]]:
-    """What is drawn of a stream: the caches that the terminal shows, too."""
-    for caches in curves.caches.values():
-        for ways in SHOWN_WAYS:
-            for size in SHOWN_BYTES:
-                misses = caches.missed(size, ways)
-                if misses is None:
-                    continue
-                rate = (
-                    metrics.mpki(misses, curves.instructions)
-                    if curves.instructions
-                    else metrics.miss_ratio(misses, caches.lookups)
-                )
-                yield {
-                    "line": format_bytes(caches.line_bytes),
-                    "ways": f"{ways}-way",
-                    "bytes": size,
-                    "misses": misses,
-                    "rate": None if rate is None else float(f"{rate:.6g}"),
-                }
-
-
-def cache_chart(rate_name: str, lines: list[str], values: Values) -> Spec:
-    """Misses over the size of a cache; `lines` are the sizes of lines, in order."""
+def cache_chart(data: dict[str, Any], values: Values) -> Spec:
+    """Misses over the size of a cache, a line for each size of lines and number of ways."""
+    per = "1000 instructions" if data["has_instructions"] else "look-up"
+    rate_name, lines = f"misses per {per}", data["lines"]
     sizes = [(size, format_bytes(size)) for size in SHOWN_BYTES]
     ways = [f"{number}-way" for number in SHOWN_WAYS]
     chart = (

@@ -9,7 +9,6 @@ from octavo.report.curves_charts import (
     cost_chart,
     cost_figure,
     misses_chart,
-    rate_name,
     sets_chart,
     sets_figure,
     working_set_chart,
@@ -39,8 +38,7 @@ def render_curves(data: dict[str, Any]) -> str:
         selects = ["stream", "pages", "index"]
         charts["sets"] = chosen(sets_chart(data, []), data["sets"], selects, _FIRST)
     if _any(data["caches"]):
-        drawn = cache_chart(rate_name(data), data["lines"], [])
-        charts["caches"] = chosen(drawn, data["caches"], ["stream"], _FIRST)
+        charts["caches"] = chosen(cache_chart(data, []), data["caches"], ["stream"], _FIRST)
     return render_page(
         "curves.html.jinja",
         data["run"],
@@ -64,8 +62,7 @@ def curves_figures(data: dict[str, Any]) -> dict[str, Spec]:
         if data["working_sets"][stream]:
             figures[f"working-sets-{of}"] = working_set_chart(data, data["working_sets"][stream])
         if data["caches"][stream]:
-            drawn = cache_chart(rate_name(data), data["lines"], data["caches"][stream])
-            figures[f"caches-{of}"] = drawn
+            figures[f"caches-{of}"] = cache_chart(data, data["caches"][stream])
         for index, by_pages in _by_index(data["sets"][stream]).items():
             name = index.replace(":", "-")
             figures[f"sets-{of}-{name}"] = sets_figure(data, by_pages)

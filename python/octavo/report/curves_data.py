@@ -11,10 +11,10 @@ from itertools import groupby
 from typing import Any
 
 from octavo import curves_metrics as metrics
+from octavo.cache_curves import SHOWN_BYTES, SHOWN_WAYS
 from octavo.curves_model import Pair, StreamCurves
 from octavo.curves_result import CurvesResult
 from octavo.curves_view import STREAM_NAMES, grids, headline, shown_tlbs
-from octavo.report.cache_charts import cache_records
 from octavo.report.thinning import thinned
 from octavo.tlb_presets import pair_name
 from octavo.units import BASE_PAGE, format_bytes, format_count
@@ -51,11 +51,7 @@ def report_data(result: CurvesResult) -> Record:
         "working_sets": {name: list(of.working_sets()) for name, of in shown.items()},
         "sets": {name: of.sets() for name, of in shown.items()},
         "lines": [format_bytes(size) for size in configuration.line_sizes],
-        "caches": {
-            STREAM_NAMES[name]: list(cache_records(curves))
-            for name, curves in result.total.items()
-            if curves.references
-        },
+        "caches": {name: list(of.caches()) for name, of in shown.items()},
     }
 
 
@@ -122,6 +118,21 @@ class _Shown:
     def _cost(self, tlb: str, pages: str, misses: int, penalty: float) -> Record:
         cost = _cost(self._curves, misses, penalty)
         return {"tlb": tlb, "pages": pages, "misses": misses, "cost": cost}
+
+    def caches(self) -> Iterator[Record]:
+        """Of the caches that the terminal shows, too."""
+        for caches in self._curves.caches.values():
+            for ways in SHOWN_WAYS:
+                for size in SHOWN_BYTES:
+                    misses = caches.missed(size, ways)
+                    if misses is not None:
+                        yield {
+                            "line": format_bytes(caches.line_bytes),
+                            "ways": f"{ways}-way",
+                            "bytes": size,
+                            "misses": misses,
+                            "rate": _rounded(caches.rate(misses, self._curves.instructions)),
+                        }
 
     def working_sets(self) -> Iterator[Record]:
         """Average working sets over those with 4 KiB pages."""

@@ -25,7 +25,7 @@ ALIKE = 0.02
 """Two IPC are alike where they differ by no more than this share."""
 
 
-def _two(additive: float, overlapped: float | None) -> str:
+def two(additive: float, overlapped: float | None) -> str:
     """A gain by the additive model, and if misses of the caches were all hidden."""
     text = f"{additive:+.1%}"
     return text if overlapped is None else f"{text} ({overlapped:+.1%} were cache misses hidden)"
@@ -39,7 +39,7 @@ def gain_at(fragments: Fragments, low: float, high: float) -> Finder:
         ours = None if row is None else row.gain()
         if row is None or ours is None:
             return None
-        return Found(_two(ours, row.gain(overlapped=True)), low <= ours <= high)
+        return Found(two(ours, row.gain(overlapped=True)), low <= ours <= high)
 
     return find
 
@@ -57,7 +57,7 @@ def worst_loss(study: Study) -> Found | None:
         return None
     lost = 1 - worst.ipc / ideal.ipc
     hidden = 1 - worst.ipc_overlapped / ideal.ipc_overlapped
-    return Found(_two(-lost, -hidden), 0.156 <= lost <= 0.468)
+    return Found(two(-lost, -hidden), 0.156 <= lost <= 0.468)
 
 
 def worst_gain(study: Study) -> Found | None:

@@ -272,7 +272,7 @@ CLAIMS: tuple[Claim[Study], ...] = (
         half_of_memory,
         "where each frame of 4 KiB is faulty with 5.5%, a sub-block of 16 is sound with "
         "0.945^16 = 40%, and 32 or more of 64 are with 8%; half of all chunks have so many up to "
-        "4.2% of faults. What else the paper has placed at random it does not say",
+        "4.3% of faults. What else the paper has placed at random it does not say",
     ),
 )
 

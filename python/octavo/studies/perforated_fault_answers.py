@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from octavo.studies.claims import Found
+from octavo.studies.perforated_answers import two
 from octavo.studies.perforated_faults import GTSM, IDEAL, PAPER_PORTION, FaultRow
 from octavo.studies.perforated_measurement import BASELINE, PERFORATED
 from octavo.studies.perforated_memory import REGION
@@ -19,8 +20,8 @@ def before_gtsm(study: Study) -> Found | None:
     row = _papers(study)
     if row is None or (ours := row.relative(PERFORATED, GTSM)) is None:
         return None
-    hidden = row.relative(PERFORATED, GTSM, overlapped=True) or 0.0
-    text = f"{ours - 1:+.1%} ({hidden - 1:+.1%} were cache misses hidden)"
+    hidden = row.relative(PERFORATED, GTSM, overlapped=True)
+    text = two(ours - 1, None if hidden is None else hidden - 1)
     # Where faults are fewer GTSM has large pages for all.
     fewer = [of for of in study.faults if of.faults.layout == "dispersed" and of.covered == 1.0]
     last = max(fewer, key=lambda of: of.faults.portion, default=None)

@@ -85,7 +85,7 @@ class FaultRow:
 
 
 def memories() -> Iterator[Faults]:
-    """Dispersed ones up to the paper's; and as many clustered."""
+    """Dispersed ones up to the paper's share; and that share, clustered."""
     for portion in PORTIONS:
         yield Faults(portion, "dispersed")
     yield Faults(PAPER_PORTION, "clustered")

@@ -97,8 +97,8 @@ def _curves(
     if has_baseline:
         domain, colours = [_BASELINE_NAME, *domain], [_BASELINE_COLOUR, *colours]
     marks = [MARKS[number % len(MARKS)] for number in range(len(domain))]
-    title_of = None if has_baseline else ["perforated;", f"dashed: {_BASELINE_NAME}"]
-    legend = alt.Legend(title=title_of, orient="right")
+    legend_title = None if has_baseline else ["perforated;", f"dashed: {_BASELINE_NAME}"]
+    legend = alt.Legend(title=legend_title, orient="right")
     chart: alt.Chart = (
         inline(values)
         .mark_line(strokeWidth=1.6, point={"size": 40, "filled": True})
@@ -156,30 +156,41 @@ def _contents(study: Study) -> Spec | None:
     return finished(alt.concat(*panels, columns=2)) if panels else None
 
 
+def _kind_of_holes(fraction: float, layout: str) -> str:
+    return f"{fraction:.0%} {layout}"
+
+
 _KINDS_OF_HOLES = [
-    f"{fraction:.0%} {layout}" for layout in LAYOUTS for fraction in PROGRAM_FRACTIONS
+    _kind_of_holes(fraction, layout) for layout in LAYOUTS for fraction in PROGRAM_FRACTIONS
 ]
+
+
+def _points(measured: ProgramMeasurement, design: str) -> Values:
+    """One design's curves over the portion, each from what large pages give unfragmented."""
+    ideal = measured.large_gain
+    values: Values = []
+    if ideal is not None:
+        values += [{"of": kind, "portion": 0.0, "value": 1 + ideal} for kind in _KINDS_OF_HOLES]
+    for row in measured.rows:
+        at, value = row.fragments, measured.relative(row, design)
+        if value is not None:
+            kind = _kind_of_holes(at.fraction, at.layout)
+            values.append({"of": kind, "portion": at.portion, "value": value})
+    return values
 
 
 def _programs(of: Sequence[ProgramMeasurement]) -> Spec:
     """Figure 9: a panel a program, a curve for each fraction and layout."""
     names = _KINDS_OF_HOLES
     panels = []
+    first = _kind_of_holes(PROGRAM_FRACTIONS[0], LAYOUTS[0])
     for measured in of:
-        values: Values = []
-        ideal = measured.large_gain
-        for name in (_BASELINE_NAME, *names):
-            if ideal is not None:
-                values.append({"of": name, "portion": 0.0, "value": 1 + ideal})
-        for row in measured.rows:
-            at = row.fragments
-            designs = [(PERFORATED, f"{at.fraction:.0%} {at.layout}")]
-            if (at.fraction, at.layout) == (PROGRAM_FRACTIONS[0], LAYOUTS[0]):
-                designs.append((BASELINE, _BASELINE_NAME))
-            for design, name in designs:
-                value = measured.relative(row, design)
-                if value is not None:
-                    values.append({"of": name, "portion": at.portion, "value": value})
+        baseline = [
+            {**point, "of": _BASELINE_NAME}
+            for point in _points(measured, BASELINE)
+            if point["of"] == first
+        ]
+        values = [*_points(measured, PERFORATED), *baseline]
         panel = _curves(values, names, "IPC, over 4 KiB", (_SMALL_WIDTH, _SMALL_HEIGHT))
         panels.append(panel.properties(title=measured.program))
     return finished(alt.concat(*panels, columns=_COLUMNS).resolve_scale(y="independent"))
@@ -191,20 +202,11 @@ def _nested_programs(of: Sequence[ProgramMeasurement]) -> Spec:
     """
     panels = []
     for measured in of:
-        values: Values = []
-        for pages, design in ((PERFORATED, PERFORATED), (_BASELINE_NAME, BASELINE)):
-            if (ideal := measured.large_gain) is not None:
-                values += [
-                    {"of": name, "pages": pages, "portion": 0.0, "value": 1 + ideal}
-                    for name in _KINDS_OF_HOLES
-                ]
-            for row in measured.rows:
-                at = row.fragments
-                value = measured.relative(row, design)
-                if value is not None:
-                    name = f"{at.fraction:.0%} {at.layout}"
-                    point = {"of": name, "pages": pages, "portion": at.portion, "value": value}
-                    values.append(point)
+        values = [
+            {**point, "pages": pages}
+            for pages, design in ((PERFORATED, PERFORATED), (_BASELINE_NAME, BASELINE))
+            for point in _points(measured, design)
+        ]
         title, size = "IPC, over 4 KiB", (_SMALL_WIDTH, _SMALL_HEIGHT)
         panel = _curves(values, _KINDS_OF_HOLES, title, size, has_baseline=False).encode(
             strokeDash=alt.StrokeDash(

@@ -8,7 +8,7 @@ from typing import Any
 from octavo.studies.claims import answers, claims_document, claims_text
 from octavo.studies.markdown import table
 from octavo.studies.perforated_claims import CLAIMS, NOT_TOLD
-from octavo.studies.perforated_faults import GTSM, IDEAL
+from octavo.studies.perforated_faults import GTSM, IDEAL, FaultRow
 from octavo.studies.perforated_grid import FRACTIONS, MACHINE, OBSERVED, PORTIONS, GridRow
 from octavo.studies.perforated_measurement import BASE, BASELINE, KINDS, PERFORATED, Counted, gain
 from octavo.studies.perforated_memory import LAYOUTS, Fragments, Layout
@@ -126,7 +126,9 @@ def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 
-def _relative(row: GridRow | None, design: str, *, overlapped: bool = False) -> float | None:
+def _relative(
+    row: GridRow | FaultRow | None, design: str, *, overlapped: bool = False
+) -> float | None:
     """IPC over that of 4 KiB pages on the same memory."""
     more = None if row is None else gain(row.designs, design, BASE, overlapped=overlapped)
     return None if more is None else 1 + more
@@ -158,7 +160,7 @@ def _grid(study: Study, *, is_allocated: bool) -> Iterator[str]:
     yield from table(head, body)
 
 
-def _both(row: GridRow | None, design: str) -> str:
+def _both(row: GridRow | FaultRow | None, design: str) -> str:
     hidden = _relative(row, design, overlapped=True)
     added = _number(_relative(row, design))
     return added if hidden is None else f"{added} ({hidden:.1f})"
@@ -281,12 +283,7 @@ def _faults(study: Study) -> Iterator[str]:
     head = ["faults", "2 MiB + 4 KiB", "GTSM", "perforated", "ideal 2 MiB", "over GTSM", "large"]
     body = []
     for row in study.faults:
-        cells = []
-        for design in (BASELINE, GTSM, PERFORATED, IDEAL):
-            hidden = row.relative(design, overlapped=True)
-            cells.append(
-                _number(row.relative(design)) + ("" if hidden is None else f" ({hidden:.1f})")
-            )
+        cells = [_both(row, design) for design in (BASELINE, GTSM, PERFORATED, IDEAL)]
         ours, covered = row.relative(PERFORATED, GTSM), row.covered
         cells.append("–" if ours is None else f"{ours - 1:+.1%}")
         cells.append("–" if covered is None else format_share(covered))

@@ -322,6 +322,8 @@ def _measured(program: Program, trace: Path, swept: Sequence[Organisation]) -> M
     caches = document(one_pass(str(trace)), trace.parent)
     if isinstance(caches, str):
         return caches
+    if any(_ran_out(told) for told in (whole, *(told for _, told in passes))):
+        return "the simulated memory ran out"
     return measure(program.name, whole, passes, caches)
 
 
@@ -355,6 +357,11 @@ def measure(
         sweep=tuple(sweep),
         alone=() if caches is None else tuple(read_alone(caches)),
     )
+
+
+def _ran_out(told: dict[str, Any]) -> bool:
+    """Whether a design stopped halfway, for want of memory."""
+    return any(row["counter"] == "out_of_memory" and row["value"] for row in told["rows"])
 
 
 def _instructions(rows: Sequence[Row]) -> int:

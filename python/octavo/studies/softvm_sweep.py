@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from octavo.units import KIB
 from octavo.view import main_process
@@ -70,7 +70,7 @@ def one_pass(trace: str) -> list[str]:
 def read_alone(caches: dict[str, Any]) -> Iterator[Alone]:
     """What the document of that pass says of the sizes of both levels."""
     misses: dict[tuple[int, int, int], int] = {}
-    rows: list[dict[str, Any]] = list(map(dict, main_process(caches["rows"])))
+    rows = cast("list[dict[str, Any]]", main_process(caches["rows"]))
     for row in rows:
         if row["component"] == "cache.sets":
             of = (int(row["cache_bytes"]), int(row["ways"]), int(row["line_bytes"]))
