@@ -22,7 +22,7 @@ use octavo_types::{FrameNumber, Instructions, PageNumber};
 
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
-use crate::design::Design;
+use crate::design::{AddressSpace, Design};
 use crate::env::Env;
 use crate::front::{Kind, LineAccess};
 use crate::tlb::{Coalescing, First, FirstTlb, Held, Tlb};
@@ -155,15 +155,15 @@ impl Design for Gtsm {
         Some(held.frame_of(page))
     }
 
-    fn forget(&mut self, asid: Asid, pages: &Pages) {
-        self.l1.forget(asid, pages);
+    fn forget(&mut self, of: AddressSpace, pages: &Pages) {
+        self.l1.forget(of.asid, pages);
         if let Some(l2) = &mut self.l2 {
-            l2.invalidate(asid, pages);
+            l2.invalidate(of.asid, pages);
         }
         let numbers = pages.start / PAGES..pages.end.div_ceil(PAGES);
         let number = |key: u64| key & Asid::ONLY.tag(u64::MAX);
         self.bitmaps
-            .invalidate_if(|key, _| Asid::of(key) == asid && numbers.contains(&number(key)));
+            .invalidate_if(|key, _| Asid::of(key) == of.asid && numbers.contains(&number(key)));
     }
 
     fn flush(&mut self) {

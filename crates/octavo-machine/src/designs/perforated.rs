@@ -27,7 +27,7 @@ use octavo_types::{FrameNumber, Instructions, PageNumber};
 
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
-use crate::design::{Design, forgetting};
+use crate::design::{AddressSpace, Design, forgetting};
 use crate::env::{Answer, Env};
 use crate::front::{Kind, LineAccess};
 use crate::tlb::{Coalescing, Content, First, FirstTlb, Held, Tlb, WORD_PAGES};
@@ -282,13 +282,13 @@ impl Design for Perforated {
         Some(held.frame_of(page))
     }
 
-    fn forget(&mut self, asid: Asid, pages: &Pages) {
-        let is_whole = self.l2.as_ref().is_some_and(|l2| l2.has_perforated_in(asid, pages));
-        let targeted = self.take_out(asid, pages);
+    fn forget(&mut self, of: AddressSpace, pages: &Pages) {
+        let is_whole = self.l2.as_ref().is_some_and(|l2| l2.has_perforated_in(of.asid, pages));
+        let targeted = self.take_out(of.asid, pages);
         if is_whole {
             self.counts.flushes += 1;
             self.counts.targeted += targeted;
-            self.counts.flushed += targeted + self.take_out(asid, &EVERYTHING);
+            self.counts.flushed += targeted + self.take_out(of.asid, &EVERYTHING);
         }
     }
 

@@ -17,6 +17,7 @@ use octavo_types::{AddrRange, FrameNumber, Instructions, PageNumber, PageSize, V
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::config::{self, ConfigError};
+use crate::design::AddressSpace;
 use crate::front::{LineAccess, Lines};
 use nested::Host;
 use overlap::Overlap;
@@ -270,6 +271,11 @@ impl Env {
                 Asid::new(process.0).expect("fewer processes than identifiers")
             }
         }
+    }
+
+    /// The same, with what it is to the operating system.
+    pub(crate) fn address_space(&self, process: ProcessId) -> AddressSpace {
+        AddressSpace { process, asid: self.asid_of(process) }
     }
 
     /// Does something with the operating system; what becomes stale is collected.

@@ -41,8 +41,8 @@ pub trait Translator: Send {
         self.missed(parts, 1, addr, loads);
     }
 
-    /// Forgets pages.
-    fn forget(&mut self, _pages: &vmas::Pages, _is_meant: &dyn Fn(ProcessId) -> bool) {}
+    /// Forgets pages of a process.
+    fn forget(&mut self, _process: ProcessId, _pages: &vmas::Pages) {}
 
     /// The TLB, if there is one.
     fn tlb(&self) -> Option<&SoftTlb> {
@@ -131,8 +131,8 @@ impl Translator for Tlb {
         }
     }
 
-    fn forget(&mut self, pages: &vmas::Pages, is_meant: &dyn Fn(ProcessId) -> bool) {
-        self.0.forget(pages, is_meant);
+    fn forget(&mut self, process: ProcessId, pages: &vmas::Pages) {
+        self.0.forget(process, pages);
     }
 
     fn tlb(&self) -> Option<&SoftTlb> {
