@@ -95,7 +95,7 @@ impl Gtsm {
         env.add_tlb_cycles(l2.hit_latency_cycles());
         if held.is_gapped() {
             self.hits += 1;
-            held = self.part(env, page, &held);
+            held = self.part(env, page, &held, false);
         }
         match held.value.serves(access.kind() == Kind::Store) {
             true => First::Serves(held),
@@ -113,7 +113,7 @@ impl Gtsm {
     ) -> Option<Held> {
         let held = self.walk(env, page, access)?;
         let gapped = env.gapped(page).map(|of| Held::gapped(&of, held.value.is_dirty()));
-        let part = gapped.map_or(held, |gapped| self.part(env, page, &gapped));
+        let part = gapped.map_or(held, |gapped| self.part(env, page, &gapped, true));
         if let Some(l2) = &mut self.l2 {
             if !matches!(in_second, First::Misses) {
                 l2.take(env.asid(), page);
@@ -124,14 +124,15 @@ impl Gtsm {
         Some(part)
     }
 
-    /// A base page of a page with gaps, by the bitmap of its chunk.
-    fn part(&mut self, env: &mut Env, page: PageNumber, gapped: &Held) -> Held {
+    /// A base page of a page with gaps, by the bitmap of its chunk; `is_under_way` says whether a walk has
+    /// just found the page.
+    fn part(&mut self, env: &mut Env, page: PageNumber, gapped: &Held, is_under_way: bool) -> Held {
         let key = env.asid().tag(page.raw() / PAGES);
         let known = self.bitmaps.look_up(0, key).copied();
         self.lookups.hits += u64::from(known.is_some());
         self.lookups.misses += u64::from(known.is_none());
         let blocks = known.unwrap_or_else(|| {
-            let blocks = env.read_chunk_bitmap(gapped.chunk());
+            let blocks = env.read_chunk_bitmap(gapped.chunk(), is_under_way);
             self.bitmaps.insert_missed(0, key, blocks);
             blocks
         });

@@ -129,7 +129,7 @@ impl Perforated {
             let is_hole = match self.known(env, page, &held) {
                 Some(is_hole) => is_hole,
                 None if env.is_guest() => return Some(Second::NoBits),
-                None => self.fetch(env, page, &held)?,
+                None => self.fetch(env, page, &held, false)?,
             };
             if is_hole {
                 let hole = self.walk_hole(env, page, access, false)?;
@@ -171,7 +171,7 @@ impl Perforated {
             let told = env.stale().len();
             let is_hole = match known {
                 Some(is_hole) => is_hole,
-                None => self.fetch(env, page, &held)?,
+                None => self.fetch(env, page, &held, true)?,
             };
             if env.stale().len() > told {
                 continue;
@@ -224,9 +224,15 @@ impl Perforated {
         found.map(|word| bit(word, page))
     }
 
-    /// The same, by bits that are read and filled.
-    fn fetch(&mut self, env: &mut Env, page: PageNumber, held: &Held) -> Option<bool> {
-        let is_kept = forgetting(self, env, |env| env.read_bitmap(page, held))?;
+    /// The same, by bits that are read and filled; `is_under_way` says whether a walk goes on so.
+    fn fetch(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        held: &Held,
+        is_under_way: bool,
+    ) -> Option<bool> {
+        let is_kept = forgetting(self, env, |env| env.read_bitmap(page, held, is_under_way))?;
         let asid = env.asid();
         let own = page.raw() / WORD_PAGES * WORD_PAGES;
         let first = page.raw() / PAGES * PAGES;

@@ -221,6 +221,14 @@ impl Env {
         self.lines.page(access.line())
     }
 
+    /// A walk is over, or so was a part of one that is under way.
+    fn add_part_of_walk_cycles(&mut self, latency_cycles: u32, is_under_way: bool) {
+        match is_under_way {
+            true => self.add_to_walk_cycles(latency_cycles),
+            false => self.add_walk_cycles(latency_cycles),
+        }
+    }
+
     /// What has been added of the last walk was not all of it.
     fn add_to_walk_cycles(&mut self, latency_cycles: u32) {
         self.cycles.walks += u64::from(latency_cycles);

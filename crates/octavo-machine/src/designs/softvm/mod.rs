@@ -35,7 +35,7 @@ mod tlb;
 mod translator;
 
 use octavo_config::{IncreasedRights, SoftvmConfig, WriteBackTranslation};
-use octavo_hw::{First, GlobalAddr, Second, VirtualCaches};
+use octavo_hw::{First, GlobalAddr, Line, Second, VirtualCaches};
 use octavo_os::{ProcessId, vmas};
 use octavo_types::{FrameNumber, PageSize};
 
@@ -271,27 +271,31 @@ impl<T: Translator> Softvm<T> {
         addr: GlobalAddr,
     ) -> Option<FrameNumber> {
         let side = access.side();
-        let is_rest = access.lookups() == access.repeats();
         if self.has_wider_lines
-            && is_rest
-            && addr.raw() & ((1 << self.caches.line_log2(side)) - 1) != 0
-            && let Some(frame) = self.rest_of_line(addr, access)
+            && let Some(line) = rest_of_line(&mut self.caches, addr, access)
         {
-            return Some(frame);
+            return Some(line.frame());
         }
         match self.caches.first(side, addr, access.is_store(), access.repeats()) {
             First::Hits(frame) => Some(frame),
             first => self.beyond_first(env, access, addr, first),
         }
     }
+}
 
-    /// The rest of a reference whose first part was in the same line: nothing is looked up for it.
-    #[inline(never)]
-    fn rest_of_line(&mut self, addr: GlobalAddr, access: LineAccess) -> Option<FrameNumber> {
-        let line = self.caches.probe(access.side(), addr)?;
-        self.caches.repeat(access.side(), access.repeats());
-        Some(line.frame())
+/// The line of an access that is the rest of a reference whose first part was in the same one: nothing
+/// is looked up for it.
+#[inline(never)]
+fn rest_of_line(caches: &mut VirtualCaches, addr: GlobalAddr, access: LineAccess) -> Option<Line> {
+    let side = access.side();
+    let is_rest = access.lookups() == access.repeats();
+    let is_first = addr.raw() & ((1 << caches.line_log2(side)) - 1) == 0;
+    if !is_rest || is_first {
+        return None;
     }
+    let line = caches.probe(side, addr)?;
+    caches.repeat(side, access.repeats());
+    Some(line)
 }
 
 impl<T: Translator> Design for Softvm<T> {

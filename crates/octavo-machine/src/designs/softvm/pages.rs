@@ -21,10 +21,8 @@ use octavo_os::vmas;
 use octavo_types::{FrameNumber, PageNumber, PageSize};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::DATA;
 use super::sweeps::{AllSweeps, Kind};
-
-/// The side of data.
-const DATA: usize = 1;
 
 /// Lines may be stored to, and lines may not.
 const OPEN: Change = Change::Rights { may_store: true };
@@ -178,9 +176,8 @@ impl Pages {
         // Some lines of the page may be stored to still.
         let from = GlobalAddr::new(line.raw() / bytes * bytes);
         let sides = self.kept[&page_of(line)].sides;
-        let swept = (0..2).filter(|side| sides[*side]);
-        let swept = swept.map(|side| caches.sweep(side, from, bytes, change));
-        self.sweeps.add(Kind::Protection, swept.fold(Swept::default(), Swept::plus));
+        let swept = sweep(caches, sides, (from, bytes), change);
+        self.sweeps.add(Kind::Protection, swept);
     }
 
     /// A line of data in the second level that is of a page here: in the first set that has one from a
@@ -266,20 +263,17 @@ impl Pages {
         self.sweeps.begin_whole(kind, caches);
         for (at, change) in pages {
             let sides = self.kept[at].sides;
-            let sides = (0..2).filter(|side| sides[*side] && there[*side].contains(at));
-            let swept = sides.map(|side| caches.sweep(side, *at, PageSize::BASE.bytes(), *change));
-            self.sweeps.add_of_whole(kind, swept.fold(Swept::default(), Swept::plus));
+            let sides = [0, 1].map(|side| sides[side] && there[side].contains(at));
+            let swept = sweep(caches, sides, (*at, PageSize::BASE.bytes()), *change);
+            self.sweeps.add_of_whole(kind, swept);
             self.changed(*at, *change);
         }
     }
 
     /// Sweeps the caches for the lines of a page.
     fn change(&mut self, caches: &mut VirtualCaches, at: GlobalAddr, change: Change, kind: Kind) {
-        let sides = self.kept[&at].sides;
-        let swept = (0..2)
-            .filter(|side| sides[*side])
-            .map(|side| caches.sweep(side, at, PageSize::BASE.bytes(), change));
-        self.sweeps.add(kind, swept.fold(Swept::default(), Swept::plus));
+        let swept = sweep(caches, self.kept[&at].sides, (at, PageSize::BASE.bytes()), change);
+        self.sweeps.add(kind, swept);
         self.changed(at, change);
     }
 
@@ -308,6 +302,18 @@ impl Pages {
 fn page_of(addr: GlobalAddr) -> GlobalAddr {
     let bytes = PageSize::BASE.bytes();
     GlobalAddr::new(addr.raw() / bytes * bytes)
+}
+
+/// Sweeps so many bytes from an address on, on the sides where they may have lines.
+fn sweep(
+    caches: &mut VirtualCaches,
+    sides: [bool; 2],
+    (from, bytes): (GlobalAddr, u64),
+    change: Change,
+) -> Swept {
+    let sides = (0..2).filter(|side| sides[*side]);
+    let swept = sides.map(|side| caches.sweep(side, from, bytes, change));
+    swept.fold(Swept::default(), Swept::plus)
 }
 
 /// The pages that have lines on a side.

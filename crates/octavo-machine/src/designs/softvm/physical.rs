@@ -10,7 +10,6 @@ use octavo_hw::{First, GlobalAddr, Second, VirtualCaches};
 use octavo_os::{ProcessId, vmas};
 use octavo_types::{FrameNumber, Instructions, PageSize, PhysAddr};
 
-use super::DATA;
 use super::events::Events;
 use super::handler::Handler;
 use super::outside;
@@ -19,6 +18,7 @@ use super::rows::Rows;
 use super::space::Space;
 use super::tell::tell_caches;
 use super::tlb::{Entry, SoftTlb};
+use super::{DATA, rest_of_line};
 use crate::config::ConfigError;
 use crate::counters::Counters;
 use crate::design::{AddressSpace, Design};
@@ -92,13 +92,9 @@ impl Physical {
         let (side, stores, repeats) = (access.side(), access.is_store(), access.repeats());
         let offset = addr.raw() & (PageSize::BASE.bytes() - 1);
         let line = outside::physical(PhysAddr::new(frame.start().raw() | offset));
-        let is_rest = access.lookups() == access.repeats();
-        if is_rest && self.caches.line_log2(side) > self.line_log2 {
-            let is_first = offset & ((1 << self.caches.line_log2(side)) - 1) == 0;
-            if !is_first && self.caches.probe(side, line).is_some() {
-                self.caches.repeat(side, repeats);
-                return;
-            }
+        let has_wider_lines = self.caches.line_log2(side) > self.line_log2;
+        if has_wider_lines && rest_of_line(&mut self.caches, line, access).is_some() {
+            return;
         }
         if self.caches.first(side, line, stores, repeats) == First::Misses {
             self.beyond_first(access, line, frame);
