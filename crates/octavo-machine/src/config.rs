@@ -44,6 +44,15 @@ pub enum ConfigError {
         /// Its name.
         hardware: &'static str,
     },
+    /// Faults of a guest's memory, under hardware that has them in the host's.
+    #[error(
+        "memory.fragmentation = faults: {hardware} has no faults of a guest's memory, but of its host's: \
+         give host.memory.fragmentation instead"
+    )]
+    FaultsOfGuest {
+        /// Its name.
+        hardware: &'static str,
+    },
     /// Stores of programs in a guest, of which nobody is told.
     #[error(
         "same_pages = {given}: pages are merged on machines without a guest alone: leave it, or \

@@ -4,16 +4,16 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use common::bounds::{conventional, machine, played, touches, with_small_first};
+use common::bounds::{conventional, machine, os, played, touches, with_small_first};
 use common::{cache, check_laws, config, hosted, play, tiny};
 use octavo_config::{FragmentationConfig, GtsmHardware, MachineConfig, TlbConfig};
 use octavo_machine::designs::{DesignSpec, Gtsm, Setup};
-use octavo_machine::{Counters, Sim};
+use octavo_machine::{Counters, Design, Env, Machine, Run, Sim};
 use octavo_oracle::strategies::{loads, stream};
 use octavo_os::frames::fragmentation::HoleLayout;
 use octavo_os::frames::{Holder, Order, OutOfMemory, SubBlocks};
 use octavo_os::page_table::Format;
-use octavo_os::policy::{Fault, Policy, by_name};
+use octavo_os::policy::{Fault, OsConfig, Policy, by_name};
 use octavo_os::{Memory, around};
 use octavo_types::{Instructions, PageNumber, PageSize};
 use proptest::prelude::*;
@@ -60,6 +60,30 @@ fn gtsm(tlb: &TlbConfig, bitmap_entries: u64) -> Gtsm {
     Gtsm::new(tlb, &hardware, Instructions::PORTABLE).unwrap()
 }
 
+/// A machine in a guest of a host whose pages may have gaps, each with a policy.
+fn in_guest<D: Design + 'static>(
+    config: &MachineConfig,
+    policies: [&str; 2],
+    mmu: D,
+) -> Box<dyn Run> {
+    let host = config.host.as_ref().unwrap();
+    let [own, behind] = policies.map(|policy| OsConfig::parse(policy).unwrap().policy.build());
+    let own = os(config.memory.bytes, config.page_table.levels, Format::default(), own);
+    let behind = os(host.memory.bytes, host.page_table.levels, FORMAT, behind);
+    let env = Env::new(config, own, Instructions::PORTABLE).unwrap();
+    let env = env.in_guest(config, host, behind, Instructions::PORTABLE).unwrap();
+    Box::new(Machine::new(env.checked(true), vec![mmu], Instructions::PORTABLE))
+}
+
+/// All that one has counted, but for what is told of bitmaps and of hits of pages with gaps.
+fn beside_gaps(counters: &Counters) -> Vec<(String, &'static str, u64)> {
+    let own = ["tlb.l2.gapped", "walker.cache.bitmap"];
+    let all = counters
+        .iter()
+        .filter(|(of, counter, _)| !own.contains(of) && *counter != "bitmap_references");
+    all.map(|(of, counter, value)| (of.to_owned(), counter, value)).collect()
+}
+
 /// All that one has counted, but for what is told of pages with gaps, and pages and frames by kind; and of what
 /// a bitmap adds to.
 fn told(counters: &Counters) -> Vec<(String, &'static str, u64)> {
@@ -100,15 +124,75 @@ proptest! {
                 machine(&kind, FORMAT, policy(), conventional(&kind)),
                 machine(&kind, FORMAT, policy(), gtsm(&kind.tlb, 2)),
             ]);
-            let of = |counters: &Counters| -> Vec<_> {
-                let own = ["tlb.l2.gapped", "walker.cache.bitmap"];
-                let all = counters.iter().filter(|(of, counter, _)| {
-                    !own.contains(of) && *counter != "bitmap_references"
-                });
-                all.map(|(of, counter, value)| (of.to_owned(), counter, value)).collect()
-            };
-            prop_assert_eq!(of(&counted[1]), of(&counted[0]));
+            prop_assert_eq!(beside_gaps(&counted[1]), beside_gaps(&counted[0]));
             prop_assert_eq!(counted[1].get("walker", "bitmap_references"), Some(0));
+        }
+    }
+
+    /// So it is in a guest, whatever page sizes both have.
+    #[test]
+    fn without_such_pages_all_are_the_same_in_a_guest(
+        stream in stream(1..150),
+        keeps_halves in any::<bool>(),
+    ) {
+        let kind = hosted(tiny(), 33, keeps_halves);
+        for policies in [["thp", "thp"], ["thp", "base"], ["base", "thp"], ["gtsm", "gtsm"]] {
+            let counted = played(&kind, &stream, vec![
+                in_guest(&kind, policies, conventional(&kind)),
+                in_guest(&kind, policies, gtsm(&kind.tlb, 2)),
+            ]);
+            prop_assert_eq!(beside_gaps(&counted[1]), beside_gaps(&counted[0]));
+            prop_assert_eq!(counted[1].get("walker", "bitmap_references"), Some(0));
+        }
+    }
+
+    /// In memory of a host without faults the design is that of huge pages: but for where base pages lie, and
+    /// so for what caches hold of them.
+    #[test]
+    fn without_faults_a_guest_has_huge_pages(stream in stream(1..150)) {
+        let kind = hosted(tiny(), 33, false);
+        let designs = ["gtsm:gtsm.walk_cache_entries=0", "thp"];
+        let mut sim = Sim::new(&config(kind, &designs)).unwrap();
+        play(&mut sim, &stream);
+        let [gtsm, thp] = [0, 1].map(|at| sim.machines()[at].counters());
+        let is_told = |component: &str, counter: &str| match component.split('.').next() {
+            Some("tlb") => true,
+            Some("walker") => !counter.starts_with("references_") && !counter.starts_with("cycles"),
+            Some("os" | "host") => !["free_bytes", "bitmap_bytes", "gapped"].contains(&counter),
+            _ => false,
+        };
+        let of = |counters: &Counters| -> Vec<_> {
+            let all = beside_gaps(counters).into_iter();
+            let all = all.filter(|(component, counter, _)| is_told(component, counter));
+            all.filter(|(component, ..)| !component.ends_with("pages.gapped")).collect()
+        };
+        prop_assert_eq!(of(&gtsm), of(&thp));
+    }
+
+    /// Faults of a host's memory: translations are those of both page tables, and no frame that is faulty is
+    /// ever anybody's.
+    #[test]
+    fn so_it_is_of_the_host_s_memory(
+        stream in stream(1..200),
+        cores in 1u32..3,
+        portion in prop_oneof![0.0..=0.05, Just(0.2)],
+        keeps_halves in any::<bool>(),
+    ) {
+        let mut kind = hosted(tiny(), 28, keeps_halves);
+        kind.core.count = cores;
+        let layout = HoleLayout::Dispersed;
+        let host = kind.host.as_mut().unwrap();
+        host.memory.fragmentation = FragmentationConfig::Faults { portion, layout, seed: 1 };
+        let designs = ["gtsm", "gtsm:whole_blocks=false", "thp"];
+        let mut sim = Sim::new(&config(kind, &designs)).unwrap();
+        let faulty = |counters: &Counters| counters.get("host.os", "faulty_bytes").unwrap_or(0);
+        let before: Vec<u64> = sim.machines().iter().map(|of| faulty(&of.counters())).collect();
+        play(&mut sim, &stream);
+        for ((name, machine), before) in designs.iter().zip(sim.machines()).zip(before) {
+            prop_assert_eq!(machine.check(), Ok(()), "{}", name);
+            check_laws(&machine.counters())?;
+            prop_assert_eq!(faulty(&machine.counters()), before, "{}", name);
+            prop_assert_eq!(faulty(&machine.counters()) > 0, portion > 0.001, "{}", name);
         }
     }
 

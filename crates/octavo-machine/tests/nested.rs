@@ -10,7 +10,7 @@ mod play;
 mod policies;
 
 use common::{check_laws, config};
-use machines::{Kind, Translates, kind, kind_with_holes, machine};
+use machines::{Kind, Translates, kind, kind_with_gaps, kind_with_holes, machine};
 use octavo_config::TlbsHold;
 use octavo_machine::designs::{Variant, colt};
 use octavo_machine::{Batch, Counters, FetchSets, Filter, Front, Image, ImageId, Lines, Mark, Sim};
@@ -123,6 +123,17 @@ proptest! {
         }
     }
 
+    #[test]
+    fn so_do_those_with_gaps(
+        stream in stream(1..120),
+        asides in asides(),
+        kind in kind_with_gaps(),
+    ) {
+        for policy in ["gtsm", "gtsm:whole_blocks=false:scan_every_instructions=1", "base"] {
+            compare(Translates::Gapped(policy), kind, &stream, &asides)?;
+        }
+    }
+
     /// What the front of a simulation leaves out is what nobody can tell apart, halves or not.
     #[test]
     fn so_do_simulations(stream in stream(1..120), kind in kind()) {
@@ -152,6 +163,7 @@ fn an_invept_reaches_all_cores() {
         is_fragmented: false,
         movable: true,
         is_guest_fragmented: false,
+        has_faults: false,
     };
     let mut config = machine(kind);
     config.core.count = 2;
@@ -194,10 +206,8 @@ fn an_invept_reaches_all_cores() {
     assert_eq!(get("walker.host", "walks"), 4 * 2 + 2);
 }
 
-/// Stores that go through many pages of a heap twice, with work of the operating systems in between:
-/// nothing that is compared above is always 0.
-#[test]
-fn what_is_compared_happens() {
+/// Stores that go through many pages of a heap twice, with work of the operating systems in between.
+fn through_a_heap() -> (RandomStream, Asides) {
     use octavo_types::{Item, ItemKind, Segment, VirtAddr};
     let item = |kind, addr| Item {
         kind,
@@ -217,8 +227,11 @@ fn what_is_compared_happens() {
     use proptest::strategy::ValueTree;
     let index = prop::sample::Index::arbitrary();
     let mut aside = |what| (index.new_tree(&mut runner).unwrap().current(), what);
-    let asides: Asides = (0..8).map(|_| aside(Aside::Tick)).collect();
-    let kind = |policy, is_fragmented, tlbs_hold| Kind {
+    (stream, (0..8).map(|_| aside(Aside::Tick)).collect())
+}
+
+const fn heap_kind(policy: HostPolicy, is_fragmented: bool, tlbs_hold: TlbsHold) -> Kind {
+    Kind {
         machine: 0,
         host: 2,
         policy,
@@ -226,7 +239,15 @@ fn what_is_compared_happens() {
         is_fragmented,
         movable: true,
         is_guest_fragmented: false,
-    };
+        has_faults: false,
+    }
+}
+
+/// Nothing that is compared above is always 0.
+#[test]
+fn what_is_compared_happens() {
+    let (stream, asides) = through_a_heap();
+    let kind = heap_kind;
     let fills = [("tlb.nested", "hits"), ("tlb.nested", "misses"), ("walker.host", "marked")];
     makes(kind(HostPolicy::Base, false, TlbsHold::Final), &stream, &asides, &fills);
     let splintered = [("walker", "splintered"), ("walker.host.cache.l2", "hits")];
@@ -260,4 +281,58 @@ fn what_is_compared_happens() {
     makes_of(translates, reserving, &stream, &asides, &patched);
     let splintered = [("walker", "splintered"), ("walker", "hole_walks")];
     makes_of(translates, with_holes(HostPolicy::Base), &stream, &asides, &splintered);
+}
+
+/// The same of pages with gaps.
+#[test]
+fn what_is_compared_of_gaps_happens() {
+    let (stream, asides) = through_a_heap();
+    let makes = |policy, tlbs_hold, what: &[(&str, &'static str)]| {
+        let kind = Kind { has_faults: true, ..heap_kind(policy, false, tlbs_hold) };
+        makes_of(Translates::Gapped("gtsm"), kind, &stream, &asides, what);
+    };
+    let of_all = [
+        ("host.os", "gapped"),
+        ("tlb.l2.gapped", "hits"),
+        ("tlb.nested", "hits"),
+        ("walker.cache.bitmap", "hits"),
+        ("walker.host", "bitmap_references"),
+    ];
+    for holds in [TlbsHold::Final, TlbsHold::Halves] {
+        makes(HostPolicy::Gaps, holds, &of_all);
+        makes(HostPolicy::GapsAlone, holds, &of_all);
+        let promoted = [("host.os", "invepts"), ("host.os", "promotions"), of_all[1]];
+        makes(HostPolicy::MakesGaps, holds, &promoted);
+        let split = [("host.os", "invepts"), ("host.os", "splits"), of_all[1]];
+        makes(HostPolicy::GappedSnapshots, holds, &split);
+        makes(HostPolicy::Base, holds, &[("walker", "splintered")]);
+    }
+}
+
+/// Where nothing is cached of guest-physical memory, and all of it lies in pages with gaps, a bitmap is read
+/// for every entry of the guest's table that is read, and for every page of it that is walked to: of a base page
+/// by the host's walker, of 2 MiB by that of the design, if it does not have it.
+#[test]
+fn bitmaps_are_read_for_all_that_lies_in_pages_with_gaps() {
+    let (stream, _) = through_a_heap();
+    let kind = Kind {
+        host: 0,
+        has_faults: true,
+        ..heap_kind(HostPolicy::GapsAlone, false, TlbsHold::Final)
+    };
+    for policy in ["gtsm", "base"] {
+        let of = compare(Translates::Gapped(policy), kind, &stream, &Vec::new()).unwrap();
+        let get = |component, counter| of.get(component, counter).unwrap();
+        let entries = get("walker.guest", "references");
+        let found = get("walker", "walks") - get("walker", "faulted");
+        let read = get("walker.host", "bitmap_references");
+        let asked = get("walker.cache.bitmap", "accesses");
+        assert_eq!(get("walker", "splintered"), 0);
+        match policy {
+            "base" => assert_eq!((read - entries, asked), (found, 0)),
+            // All is huge but the code.
+            _ => assert!(read == entries + get("walker.cache.bitmap", "misses") && asked > found),
+        }
+        assert!(entries > 0 && found > 0);
+    }
 }

@@ -1,6 +1,6 @@
 //! What machines have beside their designs: operating systems, and a host where there is one.
 
-use octavo_config::{HostConfig, MachineConfig, MemoryConfig};
+use octavo_config::{FragmentationConfig, HostConfig, MachineConfig, MemoryConfig};
 use octavo_os::frames::fragmentation::Fragmentation;
 use octavo_os::frames::{MemoryShape, Order};
 use octavo_os::page_table::Format;
@@ -21,7 +21,9 @@ pub fn env(
     system: &OsConfig,
 ) -> Result<Env, ConfigError> {
     let format = Format { levels: config.page_table.levels, ..format };
-    let os = os(&config.memory, &setup.start, (sizes, format), system)?;
+    // Faults of memory are the machine's: in a guest no page has gaps.
+    let own = Format { has_gapped: format.has_gapped && config.host.is_none(), ..format };
+    let os = os(&config.memory, &setup.start, (sizes, own), system)?;
     let env = Env::new(config, os, setup.instructions)?.checked(setup.is_checked);
     let Some(host) = &config.host else { return Ok(env) };
     check_merging(system)?;
@@ -77,6 +79,15 @@ fn refused(host: &HostConfig, why: String) -> ConfigError {
 }
 
 impl Hardware {
+    /// Whether a guest's memory is such that its pages need not have gaps: its faults are the host's.
+    pub(super) fn check_guest(&self, memory: &MemoryConfig) -> Result<(), ConfigError> {
+        let has_faults = matches!(memory.fragmentation, FragmentationConfig::Faults { .. });
+        match self.needs == Some(Need::GappedPages) && has_faults {
+            true => Err(ConfigError::FaultsOfGuest { hardware: self.name }),
+            false => Ok(()),
+        }
+    }
+
     /// Whether it can translate what a host with a policy of its own makes.
     pub(super) fn check_host(&self, host: &HostConfig) -> Result<(), ConfigError> {
         let name = self.name;

@@ -10,6 +10,11 @@
 //!   another one is read through the data caches. So both walks and hits of the second level may read one.
 //! - The walk caches of levels 2 and 3 have 32 entries.
 //!
+//! In a guest the host has the pages with gaps: faults of memory are the machine's. The guest has huge pages of
+//! guest-physical memory, which has no faults. Where its page has 2 MiB or more, and the host a page with gaps
+//! behind it, the second level holds a page with gaps: the guest's page in the host's chunk, whose bitmap the
+//! walker keeps as without a guest ([`env`](crate::env)'s nested walks say what is behind base pages).
+//!
 //! What the paper leaves open: that bitmaps are kept in the walker and not in the TLB's entries (64 bits more
 //! for each would be twice the entry), and that a bitmap which is there, and counting its bits, costs nothing. A
 //! level that is filled with victims elsewhere is filled by walks here.
@@ -41,11 +46,12 @@ pub struct Gtsm {
     hits: u64,
 }
 
-/// The machine, with the walk caches that such a design has.
+/// The machine, with the walk caches that such a design has: those of a host's table, too.
 pub fn machine(config: &MachineConfig) -> MachineConfig {
     let mut machine = config.clone();
     let entries = config.gtsm.walk_cache_entries;
-    let caches = machine.walker.caches.values_mut();
+    let of_host = machine.host.iter_mut().flat_map(|host| host.walk_caches.values_mut());
+    let caches = machine.walker.caches.values_mut().chain(of_host);
     for cache in caches.filter(|cache| entries > 0 && (2..=3).contains(&cache.level)) {
         (cache.entries, cache.ways) = (entries, Ways::Full);
     }
@@ -112,14 +118,13 @@ impl Gtsm {
         in_second: &First,
     ) -> Option<Held> {
         let held = self.walk(env, page, access)?;
-        let gapped = env.gapped(page).map(|of| Held::gapped(&of, held.value.is_dirty()));
-        let part = gapped.map_or(held, |gapped| self.part(env, page, &gapped, true));
+        let part = if held.is_gapped() { self.part(env, page, &held, true) } else { held };
         if let Some(l2) = &mut self.l2 {
             if !matches!(in_second, First::Misses) {
                 l2.take(env.asid(), page);
             }
-            let holds_gapped = l2.holds_perforated();
-            l2.fill(env.asid(), page, gapped.filter(|_| holds_gapped).unwrap_or(part), 1);
+            let kept = if l2.holds_perforated() { held } else { part };
+            l2.fill(env.asid(), page, kept, 1);
         }
         Some(part)
     }
@@ -190,19 +195,25 @@ mod tests {
     #[test]
     fn walk_caches_of_two_levels_are_those_of_the_paper() {
         let walk_caches = |setting| {
-            let config = octavo_config::resolve("skylake", &[setting]).unwrap().into_config();
-            let is_own = |level: u8| {
-                let of = |config: &MachineConfig| {
-                    let mut caches = config.walker.caches.values();
-                    *caches.find(|cache| cache.level == level).unwrap()
+            let config = octavo_config::resolve("skylake", &["host=usual", setting]);
+            let config = config.unwrap().into_config();
+            let made = machine(&config);
+            let of_host = |config: &MachineConfig| config.host.clone().unwrap().walk_caches;
+            let caches = |config: &MachineConfig| [config.walker.caches.clone(), of_host(config)];
+            [0, 1].map(|whose| {
+                let is_own = |level: u8| {
+                    let of = |config: &MachineConfig| {
+                        let caches = &caches(config)[whose];
+                        *caches.values().find(|cache| cache.level == level).unwrap()
+                    };
+                    let (given, made) = (of(&config), of(&made));
+                    (given != made).then_some((made.entries, made.ways))
                 };
-                let (given, made) = (of(&config), of(&machine(&config)));
-                (given != made).then_some((made.entries, made.ways))
-            };
-            [2, 3, 4].map(is_own)
+                [2, 3, 4].map(is_own)
+            })
         };
         let paper = Some((32, Ways::Full));
-        assert_eq!(walk_caches("core.count=1"), [paper, paper, None]);
-        assert_eq!(walk_caches("gtsm.walk_cache_entries=0"), [None; 3]);
+        assert_eq!(walk_caches("core.count=1"), [[paper, paper, None]; 2]);
+        assert_eq!(walk_caches("gtsm.walk_cache_entries=0"), [[None; 3]; 2]);
     }
 }

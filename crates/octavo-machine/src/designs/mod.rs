@@ -178,7 +178,7 @@ impl Hardware {
 
     /// Whether it translates for programs in a guest.
     pub fn knows_guests(&self) -> bool {
-        self.needs != Some(Need::GappedPages) && !softvm::HARDWARE.contains(&self.name)
+        !softvm::HARDWARE.contains(&self.name)
     }
 
     /// A machine with it and an operating system, however well the two fit. A host has to fit both.
@@ -187,6 +187,7 @@ impl Hardware {
             if !self.knows_guests() {
                 return Err(ConfigError::NoGuest { hardware: self.name });
             }
+            self.check_guest(&config.memory)?;
             self.check_host(host).map_err(|wrong| ConfigError::Host(Box::new(wrong)))?;
         }
         (self.make)(config, setup, os)

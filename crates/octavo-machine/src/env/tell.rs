@@ -47,8 +47,12 @@ impl Env {
         counters.add("walker", "walks", walks);
         counters.add("walker", "faulted", faulted);
         own.tell_entries("walker", counters);
-        let frames = &self.os.memory().frames;
-        if frames.hole_bitmaps().are_there() || frames.chunk_bitmaps().are_there() {
+        let of_host = self.host.as_ref().map(|host| &host.os);
+        let has_bitmaps = |os: &Os| {
+            let frames = &os.memory().frames;
+            frames.hole_bitmaps().are_there() || frames.chunk_bitmaps().are_there()
+        };
+        if has_bitmaps(&self.os) || of_host.is_some_and(has_bitmaps) {
             self.tell_bitmaps(counters);
         }
         if let Some(host) = &self.host {
@@ -61,11 +65,14 @@ impl Env {
 
     /// What only pages with bitmaps need.
     fn tell_bitmaps(&self, counters: &mut Counters) {
+        let has_holes = self.os.memory().frames.hole_bitmaps().are_there();
         counters.add("walker", "bitmap_references", self.walker.bitmap_reads);
         if let Some(host) = &self.host {
             counters.add("walker", "bitmap_references", host.walker.bitmap_reads);
             counters.add("walker.guest", "bitmap_references", self.walker.bitmap_reads);
             counters.add("walker.host", "bitmap_references", host.walker.bitmap_reads);
+        }
+        if let Some(host) = self.host.as_ref().filter(|_| has_holes) {
             counters.add("walker.host", "hole_walks", host.hole_walks);
             host.register.tell("walker.bitmap_register", counters);
         }

@@ -69,7 +69,9 @@ impl Env {
     ///
     /// Of a perforated page, the walk ends at the page's entry: whether the base page is a hole, and may
     /// be used so, is asked for then ([`Env::use_part`], [`Env::walk_hole`]). In a guest, what is found
-    /// is perforated where the guest's page or the host's behind it is.
+    /// is perforated where the guest's page or the host's behind it is. Of a page with gaps (in a guest, of the
+    /// host's), what is found is that page: where the base page lies in it, the bitmap of its chunk says
+    /// (`Env::read_chunk_bitmap`).
     ///
     /// What has become [stale](Env::stale) by that is to be forgotten before the page is filled
     /// anywhere.
@@ -91,7 +93,8 @@ impl Env {
                 let Env { walker, caches, lines, .. } = self;
                 latency_cycles += walker.write_if(is_marked, caches, *lines, at);
                 self.add_walk_cycles(latency_cycles);
-                return Some(held);
+                let gapped = self.gapped(page);
+                return Some(gapped.map_or(held, |of| Held::gapped(&of, held.value.is_dirty())));
             }
             self.walker.faulted += 1;
             self.fault(page, kind)?;

@@ -5,7 +5,7 @@ use octavo_config::{
     PageTableConfig, TlbsHold, WalkCache, Ways,
 };
 use octavo_hw::Replacement;
-use octavo_machine::designs::{Conventional, DirectSegment, Perforated, Rmm, Sizes, Variant};
+use octavo_machine::designs::{Conventional, DirectSegment, Gtsm, Perforated, Rmm, Sizes, Variant};
 use octavo_machine::{Coalescing, ConfigError, Design, Env, Machine, Run};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
 use octavo_os::page_table::Format;
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 
 use super::common::naive::{Beside, NaiveMachine};
 use super::common::{cache, level, tiny};
-use super::policies::{HOST_POLICIES, HostPolicy, POLICIES_WITH_HOLES};
+use super::policies::{HOST_POLICIES, HostPolicy, POLICIES_WITH_GAPS, POLICIES_WITH_HOLES};
 
 /// What is played.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +30,8 @@ pub struct Kind {
     pub movable: bool,
     /// Whether the guest's is, by what cannot be.
     pub is_guest_fragmented: bool,
+    /// Whether the host's has faults, in place of other frames that are not free.
+    pub has_faults: bool,
 }
 
 pub fn kind() -> impl Strategy<Value = Kind> {
@@ -39,8 +41,10 @@ pub fn kind() -> impl Strategy<Value = Kind> {
         |(machine, host, policy, tlbs_hold, is_fragmented)| {
             // The other halves have to be somewhere.
             let tlbs_hold = if host == 0 { TlbsHold::Final } else { tlbs_hold };
-            let (movable, is_guest_fragmented) = (true, false);
-            Kind { machine, host, policy, tlbs_hold, is_fragmented, movable, is_guest_fragmented }
+            let [movable, is_guest_fragmented, has_faults] = [true, false, false];
+            #[rustfmt::skip]
+            let kind = Kind { machine, host, policy, tlbs_hold, is_fragmented, movable, is_guest_fragmented, has_faults };
+            kind
         },
     )
 }
@@ -52,6 +56,15 @@ pub fn kind_with_holes() -> impl Strategy<Value = Kind> {
         // What is filled with victims elsewhere is filled by walks here.
         let machine = if kind.machine == 2 { 0 } else { kind.machine };
         Kind { machine, policy, movable, is_guest_fragmented: guest, ..kind }
+    })
+}
+
+/// Kinds for pages with gaps.
+pub fn kind_with_gaps() -> impl Strategy<Value = Kind> {
+    let policy = prop::sample::select(&POLICIES_WITH_GAPS[..]);
+    (kind(), policy, any::<bool>(), any::<bool>()).prop_map(|(kind, policy, guest, has_faults)| {
+        let machine = if kind.machine == 2 { 0 } else { kind.machine };
+        Kind { machine, policy, is_guest_fragmented: guest, has_faults, ..kind }
     })
 }
 
@@ -86,6 +99,10 @@ fn host(kind: Kind) -> HostConfig {
         _ => Some(level(3, &[("4k", 8, 8, &sizes[..1])])),
     };
     let fragmentation = match kind.is_fragmented {
+        _ if kind.has_faults => {
+            let (portion, layout) = (0.02, HoleLayout::Dispersed);
+            FragmentationConfig::Faults { portion, layout, seed: 3 }
+        }
         false => FragmentationConfig::Empty,
         true => holes(0.999, kind.movable),
     };
@@ -105,6 +122,8 @@ fn host(kind: Kind) -> HostConfig {
 
 pub fn machine(kind: Kind) -> MachineConfig {
     let mut machine = tiny();
+    // Walk caches are as said.
+    machine.gtsm.walk_cache_entries = 0;
     machine.memory.bytes = 256 << 20;
     if kind.is_guest_fragmented {
         machine.memory.fragmentation = holes(1.0, false);
@@ -143,6 +162,7 @@ pub enum Translates {
     Ranges,
     Segment,
     Perforated(&'static str, Variant),
+    Gapped(&'static str),
 }
 
 impl Translates {
@@ -150,7 +170,8 @@ impl Translates {
         let name = match self {
             Translates::Conventional(policy)
             | Translates::Coalescing(policy, _)
-            | Translates::Perforated(policy, _) => policy,
+            | Translates::Perforated(policy, _)
+            | Translates::Gapped(policy) => policy,
             Translates::Ranges | Translates::Segment => "eager",
         };
         OsConfig::parse(name).unwrap().policy
@@ -163,6 +184,7 @@ impl Translates {
             Translates::Ranges => Beside::Ranges,
             Translates::Segment => Beside::Segment,
             Translates::Perforated(_, variant) => Beside::Perforated(variant),
+            Translates::Gapped(_) => Beside::Gapped,
         }
     }
 
@@ -172,7 +194,9 @@ impl Translates {
         let format = |levels| Format { levels, has_perforated, ..Format::default() };
         let guest = os(&config.memory, format(config.page_table.levels), self.policy().build());
         let host = config.host.as_ref().unwrap();
-        (guest, os(&host.memory, format(host.page_table.levels), policy.build()))
+        let has_gapped = matches!(self, Translates::Gapped(_));
+        let format = Format { has_gapped, ..format(host.page_table.levels) };
+        (guest, os(&host.memory, format, policy.build()))
     }
 
     pub fn machine(
@@ -205,6 +229,7 @@ impl Translates {
             Translates::Perforated(_, variant) => {
                 boxed(parts, on, || Perforated::new(tlb, variant, on))
             }
+            Translates::Gapped(_) => boxed(parts, on, || Gtsm::new(tlb, &config.gtsm, on)),
         }
     }
 

@@ -8,6 +8,9 @@ use octavo_types::PageSize;
 /// Whatever region is not all held is good enough, and pages are looked after all the time.
 const PERFORATED: &str = "perforated:max_filter_bits=8:min_parts=0:scan_every_instructions=1";
 
+const GAPS_ALONE: &str = "gtsm:whole_blocks=false";
+const GAPS_LATER: &str = "gtsm:whole_blocks=false:scan_every_instructions=1";
+
 /// The host's side of a case.
 #[derive(Clone, Copy, Debug)]
 pub enum HostPolicy {
@@ -31,7 +34,29 @@ pub enum HostPolicy {
     Perforates,
     /// Perforated pages of a virtual machine that is copied every now and then.
     PerforatedSnapshots,
+    /// Huge pages, and pages with gaps where there is no block for one.
+    Gaps,
+    /// Pages with gaps alone.
+    GapsAlone,
+    /// Base pages, of which pages with gaps are made behind the guest's back.
+    MakesGaps,
+    /// Pages with gaps in a memory that is compacted again and again.
+    CompactsGaps,
+    /// Pages with gaps of a virtual machine that is copied every now and then.
+    GappedSnapshots,
 }
+
+pub const POLICIES_WITH_GAPS: [HostPolicy; 9] = [
+    HostPolicy::Base,
+    HostPolicy::Promotes,
+    HostPolicy::Compacts,
+    HostPolicy::HugeSnapshots,
+    HostPolicy::Gaps,
+    HostPolicy::GapsAlone,
+    HostPolicy::MakesGaps,
+    HostPolicy::CompactsGaps,
+    HostPolicy::GappedSnapshots,
+];
 
 pub const POLICIES_WITH_HOLES: [HostPolicy; 7] = [
     HostPolicy::Base,
@@ -73,18 +98,17 @@ impl Policy for Snapshots {
     }
 }
 
-/// Base pages in a memory that is compacted again and again.
-#[derive(Default)]
-struct Compacts(Compactor);
+/// Another policy, in a memory that is compacted again and again.
+struct Compacts(Box<dyn Policy>, Compactor);
 
 impl Policy for Compacts {
     fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
-        BasePages.fault(memory, fault)
+        self.0.fault(memory, fault)
     }
 
     fn background(&mut self, memory: &mut Memory, _: u64) {
         memory
-            .compact_for(&mut self.0, Order::of(PageSize::HUGE), CompactionLimits::ALL, |_| false);
+            .compact_for(&mut self.1, Order::of(PageSize::HUGE), CompactionLimits::ALL, |_| false);
     }
 }
 
@@ -111,7 +135,7 @@ impl HostPolicy {
         match self {
             HostPolicy::Base => named("base"),
             HostPolicy::Promotes => Box::new(Later(named("thp:scan_every_instructions=1"))),
-            HostPolicy::Compacts => Box::new(Compacts::default()),
+            HostPolicy::Compacts => Box::new(Compacts(named("base"), Compactor::default())),
             HostPolicy::Eager => named("eager"),
             HostPolicy::Snapshots => Box::new(Snapshots(named("base"))),
             HostPolicy::HugeSnapshots => Box::new(Snapshots(named("thp"))),
@@ -120,6 +144,11 @@ impl HostPolicy {
             HostPolicy::Reserving => named("perforated:unused_are_holes=true"),
             HostPolicy::Perforates => Box::new(Later(named(PERFORATED))),
             HostPolicy::PerforatedSnapshots => Box::new(Snapshots(named(PERFORATED))),
+            HostPolicy::Gaps => named("gtsm"),
+            HostPolicy::GapsAlone => named(GAPS_ALONE),
+            HostPolicy::MakesGaps => Box::new(Later(named(GAPS_LATER))),
+            HostPolicy::CompactsGaps => Box::new(Compacts(named(GAPS_ALONE), Compactor::default())),
+            HostPolicy::GappedSnapshots => Box::new(Snapshots(named(GAPS_ALONE))),
         }
     }
 }

@@ -10,7 +10,9 @@
 //! - Beside the programs, base pages become huge pages or such pages, as `khugepaged` would have it.
 //!
 //! What is assumed: the paper does not say when an operating system prefers which. With `whole_blocks=false` free
-//! blocks of 2 MiB are not used as such: each page is one of sub-blocks.
+//! blocks of 2 MiB are not used as such: each page is one of sub-blocks. Where page tables cannot say that (in a
+//! guest, whose memory has no faults, and under other hardware), there are no other pages of 2 MiB than such
+//! blocks, and they are used.
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 
@@ -49,6 +51,11 @@ impl Gtsm {
         Gtsm { config, huge: Thp::new(config.huge), next_chunk: 0 }
     }
 
+    /// Whether free blocks of 2 MiB are pages of a process as they are.
+    fn takes_whole_blocks(&self, memory: &Memory, process: ProcessId) -> bool {
+        self.config.whole_blocks || !has_gapped(memory, process)
+    }
+
     /// Makes a page with gaps of the 2 MiB from a page on, which is all the process' own base pages or nothing.
     fn map_gapped(
         &mut self,
@@ -57,7 +64,7 @@ impl Gtsm {
         first: PageNumber,
         rights: Protection,
     ) {
-        if !memory.process(process).table.format().has_gapped {
+        if !has_gapped(memory, process) {
             return;
         }
         let Some((chunk, blocks)) = self.choose(&memory.frames) else { return };
@@ -94,6 +101,11 @@ impl Gtsm {
     }
 }
 
+/// Whether the page table of a process can say that a page has gaps.
+fn has_gapped(memory: &Memory, process: ProcessId) -> bool {
+    memory.process(process).table.format().has_gapped
+}
+
 impl Policy for Gtsm {
     fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
         let Fault { process, page, ref mapping, ref vma } = *fault;
@@ -101,7 +113,7 @@ impl Policy for Gtsm {
         let fits = mapping.start <= huge.start && huge.end <= mapping.end;
         if fits && self.huge.allows(vma) && memory.is_untouched(process, &huge) {
             let first = PageNumber::new(huge.start);
-            if self.config.whole_blocks
+            if self.takes_whole_blocks(memory, process)
                 && memory.place_new(process, first, PageSize::HUGE, vma.rights).is_ok()
             {
                 return Ok(());
@@ -128,7 +140,7 @@ impl Policy for Gtsm {
             if memory.process(process).table.gapped(first).is_some() {
                 return;
             }
-            let is_whole = self.config.whole_blocks
+            let is_whole = self.takes_whole_blocks(memory, process)
                 && memory.collapse(process, first, PageSize::HUGE, vma.rights).is_ok();
             if !is_whole {
                 self.map_gapped(memory, process, first, vma.rights);

@@ -1,7 +1,7 @@
 //! The host: its operating system, whose one process is the virtual machine, and the hardware that
 //! translates guest-physical pages.
 
-mod perforated;
+mod parted;
 
 use octavo_config::{HostConfig, TlbsHold};
 use octavo_hw::{Asid, Caches, WalkCaches};
@@ -65,8 +65,9 @@ pub(super) struct Port<'e> {
 pub(super) enum Behind {
     /// A page, or a part of one.
     Page(Held),
-    /// A perforated page; whether the page is a hole of it, its bitmap says, if its filter does not.
-    Perforated(Held),
+    /// A page of 2 MiB whose parts lie elsewhere: a perforated page, whose bitmap says whether the page is a
+    /// hole of it, if its filter does not; or a page with gaps, of whose chunk the bitmap says where the page is.
+    Parted(Held),
     /// Nothing, for who does not ask for it.
     Nothing,
 }
@@ -147,7 +148,7 @@ impl Host {
             let held = match behind {
                 Behind::Page(held) => return Ok((held, latency_cycles)),
                 Behind::Nothing => unreachable!("the host gives what is used"),
-                Behind::Perforated(held) => held,
+                Behind::Parted(held) => held,
             };
             let inside = self.inside(page, &held, stores, is_new, port, &mut latency_cycles)?;
             if let Some((part, is_told_apart)) = inside {
@@ -162,7 +163,7 @@ impl Host {
         }
     }
 
-    /// The same, but of a perforated page its entry alone: what its filter does not say is left open.
+    /// The same, but of a page whose parts lie elsewhere its entry alone: what takes a bitmap is left open.
     pub(super) fn reach(
         &mut self,
         page: PageNumber,
@@ -189,7 +190,7 @@ impl Host {
         {
             *latency_cycles += tlb.hit_latency_cycles();
             let serves = held.value.serves(usage.stores);
-            if !serves || held.may_be_hole(page) {
+            if !serves || held.needs_bitmap(page) {
                 tlb.retract(Asid::ONLY, page, references);
             }
             if serves {
@@ -209,9 +210,9 @@ impl Host {
                 tlb.take(Asid::ONLY, page);
                 tlb.fill(Asid::ONLY, page, held, references);
             }
-            (Behind::Perforated(held), Some(tlb)) if tlb.holds_perforated() => {
+            (Behind::Parted(held), Some(tlb)) if tlb.holds_perforated() => {
                 // Those that repeat it will find what is told apart.
-                let references = if held.may_be_hole(page) { 1 } else { references };
+                let references = if held.needs_bitmap(page) { 1 } else { references };
                 tlb.fill(Asid::ONLY, page, held, references);
             }
             _ => {}
@@ -241,19 +242,16 @@ impl Host {
                     caches.fill(Asid::ONLY, addr, step.level, ());
                 }
             }
-            let perforated = walk.is_perforated.then(|| self.held_perforated(page)).flatten();
+            let perforated = walk.is_perforated.then(|| self.held_parted(page)).flatten();
             if let Some(held) = perforated.filter(|held| held.may_be_hole(page)) {
-                return Ok(Behind::Perforated(held));
+                return Ok(Behind::Parted(held));
             }
             if let Some(Found { held, is_marked }) =
                 found(&mut self.os, self.vm, &walk, page, stores)
             {
                 let at = walk.steps().last().expect("a walk reads the root's entry").at;
                 *latency_cycles += self.walker.write_if(is_marked, port.caches, port.lines, at);
-                return Ok(match self.held_perforated(page) {
-                    Some(of) => Behind::Perforated(of),
-                    None => Behind::Page(held),
-                });
+                return Ok(self.held_parted(page).map_or(Behind::Page(held), Behind::Parted));
             }
             if !is_certain {
                 return Ok(Behind::Nothing);

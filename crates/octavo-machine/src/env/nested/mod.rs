@@ -17,6 +17,12 @@
 //!   it, and each reference looks up the nested TLB for the other.
 //! - Where the guest's page is perforated, or the host's behind it, and neither has less than 2 MiB there,
 //!   what TLBs hold is a perforated page of both: [`perforated`].
+//! - Only the host's pages may have gaps (section VII-D), since faults of memory are the machine's. What TLBs
+//!   hold of 2 MiB of the guest behind which the host has such a page is a page with gaps, in the host's chunk,
+//!   whose bitmap tells its parts. A base page of the guest behind which there is one is a base page: so are
+//!   the nodes of the guest's page table. The host's walker reads the bitmap for it, whenever the nested TLB
+//!   has the page with gaps and not the base page, which it has from then on. (As for perforated pages: while
+//!   it has one, a page of 2 MiB of the guest's that has come to lie there is splintered for it.)
 //! - Whatever changes a translation of the host's table ends in an INVEPT on all cores: nested TLBs, the
 //!   host's walk caches and all TLBs are emptied, since nobody knows which guest-virtual pages lie in
 //!   what has changed. The guest's walk caches stay. (A reference of two lines whose first one has done so
@@ -149,7 +155,7 @@ impl Env {
     /// What a TLB keeps of a page of the guest and of the host's behind it.
     fn kept(&mut self, page: PageNumber, guest: Held, behind: Behind) -> Held {
         let host = self.host.as_mut().expect("a guest has a host");
-        let (Behind::Page(behind) | Behind::Perforated(behind)) = behind else {
+        let (Behind::Page(behind) | Behind::Parted(behind)) = behind else {
             return half(guest);
         };
         if guest.size > behind.size {
@@ -161,7 +167,7 @@ impl Env {
         composed(page, guest, behind)
     }
 
-    /// As [`Env::behind`], but of a perforated page of the host its entry alone.
+    /// As [`Env::behind`], but of a page of the host whose parts lie elsewhere its entry alone.
     fn reach(&mut self, frame: FrameNumber, usage: Use) -> Option<(Behind, u32)> {
         let (core, lines) = (self.core, self.lines);
         self.with_host(|host, caches| {
@@ -186,6 +192,10 @@ impl Env {
         let hit_cycles = u64::from(tlb.hit_latency_cycles());
         if walks == Some(host.walker.walks) {
             self.cycles.tlb_nested += hit_cycles * u64::from(access.lookups());
+            let of_bitmap = cost - tlb.hit_latency_cycles();
+            if of_bitmap > 0 {
+                self.add_walk_cycles(of_bitmap);
+            }
         } else {
             host.lone_walks += 1;
             self.add_walk_cycles(cost);
@@ -250,7 +260,7 @@ fn half(guest: Held) -> Held {
 
 /// A page of the guest in the frames of the host: as large as the smaller of both, to be used as both
 /// allow. If that is no smaller than perforated pages are, and any of both is one, so is it, with the
-/// holes of both.
+/// holes of both; and so it is a page with gaps, of the host's chunk, if the host's is.
 fn composed(page: PageNumber, guest: Held, behind: Held) -> Held {
     let (own, host) = (guest.region(), behind.region());
     let size = own.size.min(host.size);
@@ -260,8 +270,9 @@ fn composed(page: PageNumber, guest: Held, behind: Held) -> Held {
     let is_dirty = own.value.is_dirty() && host.value.is_dirty();
     let held = Held { size, value: Value::new(frame, size, is_writable, is_dirty) };
     let is_perforated = guest.is_perforated() || behind.is_perforated();
-    match is_perforated && size == PageSize::HUGE {
-        true => held.with_holes(guest.filter() | behind.filter()),
-        false => held,
+    match size == PageSize::HUGE {
+        true if is_perforated => held.with_holes(guest.filter() | behind.filter()),
+        true if behind.is_gapped() => held.with_gaps(),
+        _ => held,
     }
 }

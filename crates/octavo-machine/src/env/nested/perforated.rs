@@ -51,7 +51,7 @@ impl Env {
         let (behind, cost) = self.reach(frame, usage)?;
         *latency_cycles += cost;
         Some(match behind {
-            Behind::Page(held) | Behind::Perforated(held) if held.size >= PageSize::HUGE => {
+            Behind::Page(held) | Behind::Parted(held) if held.size >= PageSize::HUGE => {
                 composed(page, own, held)
             }
             _ => half(own),

@@ -13,8 +13,13 @@ const GAPPED: u64 = 4 << ORDER_SHIFT;
 impl Held {
     /// A page with gaps of a page table.
     pub fn gapped(page: &Gapped, is_dirty: bool) -> Self {
-        let whole = Value::new(page.chunk, PageSize::HUGE, page.rights.write, is_dirty);
-        Held { size: PageSize::HUGE, value: Value(whole.0 | GAPPED) }
+        let value = Value::new(page.chunk, PageSize::HUGE, page.rights.write, is_dirty);
+        Held { size: PageSize::HUGE, value }.with_gaps()
+    }
+
+    /// A page of 2 MiB, whose frame is that of a chunk, as a page with gaps.
+    pub fn with_gaps(&self) -> Self {
+        Held { size: PageSize::HUGE, value: Value(self.value.0 | GAPPED) }
     }
 
     /// Whether it is a page with gaps: its parts are then asked for by [`Held::part_of_chunk`] alone.
@@ -22,6 +27,12 @@ impl Held {
         const HUGE: u64 = (PageSize::HUGE.base_shift() as u64) << ORDER_SHIFT | GAPPED;
         const ORDER: u64 = super::ORDER_MASK << ORDER_SHIFT;
         self.size == PageSize::HUGE && self.value.0 & ORDER == HUGE
+    }
+
+    /// Whether it takes a bitmap to know where a base page of it lies: of a page with gaps always, of a
+    /// perforated page where its filter says that there may be a hole.
+    pub fn needs_bitmap(&self, page: PageNumber) -> bool {
+        self.is_gapped() || self.may_be_hole(page)
     }
 
     /// The first frame of the chunk of a page with gaps.
@@ -51,6 +62,7 @@ mod tests {
         let of = Gapped { page, chunk, rights, used: (true, false) };
         let held = Held::gapped(&of, true);
         assert!(held.is_gapped() && !held.is_perforated() && held.chunk() == chunk);
+        assert!(held.needs_bitmap(page) && !held.may_be_hole(page));
         let plain = Value::new(chunk, PageSize::HUGE, true, true);
         assert!(!Held { size: PageSize::HUGE, value: plain }.is_gapped());
         let blocks = SubBlocks::first_of(u64::MAX << 3).unwrap();

@@ -1,12 +1,13 @@
-//! Gap-Tolerant Sequential Mapping: which page a reference finds, and when a bitmap is read.
+//! Gap-Tolerant Sequential Mapping: which page a reference finds, and when a bitmap is read. In a guest the host's
+//! pages have gaps, and the guest's none.
 
 use octavo_config::GtsmHardware;
 use octavo_machine::Counters;
 use octavo_oracle::{NaiveArray, NaiveReplacement};
-use octavo_types::{ItemKind, PageNumber, PageSize};
+use octavo_types::{ItemKind, PageSize};
 
 use super::tlb::{Page, tell};
-use super::{L1D, NaiveMachine, PROCESS};
+use super::{L1D, NaiveMachine};
 
 /// What such a machine has and counts.
 pub struct Gapped {
@@ -14,18 +15,20 @@ pub struct Gapped {
     bitmaps: NaiveArray<u64, u64>,
     bitmap_hits: u64,
     bitmap_misses: u64,
+    /// Of a machine without a host.
+    bitmap_reads: u64,
     hits: u64,
 }
 
 impl Gapped {
     pub fn new(config: &GtsmHardware) -> Self {
         let bitmaps = NaiveArray::new(1, config.bitmap_entries as usize, NaiveReplacement::Lru);
-        Gapped { bitmaps, bitmap_hits: 0, bitmap_misses: 0, hits: 0 }
+        Gapped { bitmaps, bitmap_hits: 0, bitmap_misses: 0, bitmap_reads: 0, hits: 0 }
     }
 
     pub fn tell(&self, has_l2: bool, counters: &mut Counters) {
         tell("walker.cache.bitmap", self.bitmap_hits, self.bitmap_misses, counters);
-        counters.add("walker", "bitmap_references", self.bitmap_misses);
+        counters.add("walker", "bitmap_references", self.bitmap_reads);
         if has_l2 {
             counters.add("tlb.l2.gapped", "hits", self.hits);
         }
@@ -64,27 +67,24 @@ impl NaiveMachine {
     }
 
     fn walk_gapped(&mut self, kind: ItemKind, page: u64) -> Page {
-        let found = self.walk(kind, page);
-        let table = &self.os.memory().process(PROCESS).table;
-        let mut kept = found;
-        let mut found = found;
-        if let Some(of) = table.gapped(PageNumber::new(page)) {
-            let (size, first, frame) = (PageSize::HUGE, page / 512, of.chunk.raw());
-            let whole = Page { size, first, frame, has_gaps: true, ..found };
-            found = self.part_of_gapped(&whole, page);
-            let arrays = self.l2.iter().flat_map(|l2| &l2.arrays);
-            if arrays.into_iter().any(|array| array.sizes.contains(&PageSize::HUGE)) {
-                kept = whole;
+        let entry = match self.host {
+            Some(_) => self.walk_both(kind, page),
+            None => {
+                let found = self.walk(kind, page);
+                Page::of_gapped(self.own_table(), page).unwrap_or(found)
             }
-        }
+        };
+        let found = match entry.has_gaps {
+            true => self.part_of_gapped(&entry, page),
+            false => entry,
+        };
         if let Some(l2) = &mut self.l2 {
             l2.forget(page, page + 1);
-            l2.fill(page, kept);
+            l2.fill(page, if l2.holds_perforated() { entry } else { found });
         }
         found
     }
 
-    /// Sub-block by sub-block of the chunk.
     fn part_of_gapped(&mut self, whole: &Page, page: u64) -> Page {
         let gapped = self.gapped.as_mut().unwrap();
         let number = page / 512;
@@ -96,18 +96,36 @@ impl NaiveMachine {
             }
             None => {
                 gapped.bitmap_misses += 1;
-                let frames = &self.os.memory().frames;
-                let chunk = octavo_types::FrameNumber::new(whole.frame);
-                let bits = frames.chunk_bitmaps().of(chunk).unwrap().bits();
-                // Eight bytes a chunk of 4 MiB, from the first of the last frames on.
-                let all = frames.shape().frames();
-                let start = (all - all.div_ceil(1024 * 512)) << 12;
-                let at = start + whole.frame / 1024 * 8;
-                gapped.bitmaps.insert(0, number, bits);
-                self.caches.access(L1D, at / self.line_bytes, false);
+                let bits = self.read_bits_of_chunk(whole.frame);
+                self.gapped.as_mut().unwrap().bitmaps.insert(0, number, bits);
                 bits
             }
         };
+        whole.part_of_chunk(page, bits)
+    }
+
+    /// Reads the bitmap of a chunk of the memory of the machine: if there is a host, that is the host's.
+    pub fn read_bits_of_chunk(&mut self, chunk: u64) -> u64 {
+        let os = self.host.as_ref().map_or(&self.os, |host| &host.os);
+        let frames = &os.memory().frames;
+        let bitmap = frames.chunk_bitmaps().of(octavo_types::FrameNumber::new(chunk));
+        let bits = bitmap.unwrap().bits();
+        // Eight bytes a chunk of 4 MiB, from the first of the last frames on.
+        let all = frames.shape().frames();
+        let start = (all - all.div_ceil(1024 * 512)) << 12;
+        let at = start + chunk / 1024 * 8;
+        self.caches.access(L1D, at / self.line_bytes, false);
+        match &mut self.host {
+            Some(host) => host.holes.bitmap_reads += 1,
+            None => self.gapped.as_mut().unwrap().bitmap_reads += 1,
+        }
+        bits
+    }
+}
+
+impl Page {
+    /// A base page of a page with gaps, sub-block by sub-block of the chunk.
+    pub fn part_of_chunk(&self, page: u64, bits: u64) -> Page {
         let mut left = page % 512 / 16;
         let mut block = 0;
         loop {
@@ -119,7 +137,7 @@ impl NaiveMachine {
             }
             block += 1;
         }
-        let frame = whole.frame + block * 16 + page % 16;
-        Page { size: PageSize::BASE, first: page, frame, has_gaps: false, ..*whole }
+        let frame = self.frame + block * 16 + page % 16;
+        Page { size: PageSize::BASE, first: page, frame, has_gaps: false, ..*self }
     }
 }

@@ -1,4 +1,4 @@
-//! Perforated pages of a naive machine's host, behind guest-physical pages.
+//! Perforated pages of a naive machine's host, and pages with gaps, behind guest-physical pages.
 
 use octavo_machine::Counters;
 use octavo_os::ProcessId;
@@ -14,7 +14,7 @@ const VM: ProcessId = ProcessId(0);
 #[derive(Default)]
 pub struct HostHoles {
     walks: u64,
-    bitmap_reads: u64,
+    pub bitmap_reads: u64,
     /// The page of the host in which the guest's bitmap was read last, as a guest-physical page.
     register: Option<Page>,
     register_hits: u64,
@@ -27,10 +27,16 @@ impl HostHoles {
     }
 
     pub fn tell(&self, machine: &NaiveMachine, counters: &mut Counters) {
-        let Some(own) = &machine.perforated else { return };
+        if machine.perforated.is_none() && machine.gapped.is_none() {
+            return;
+        }
+        let own = machine.perforated.as_ref().map_or(0, |own| own.fetches);
         counters.add("walker", "bitmap_references", self.bitmap_reads);
-        counters.add("walker.guest", "bitmap_references", own.fetches);
+        counters.add("walker.guest", "bitmap_references", own);
         counters.add("walker.host", "bitmap_references", self.bitmap_reads);
+        if machine.perforated.is_none() {
+            return;
+        }
         counters.add("walker.host", "hole_walks", self.walks);
         let (hits, misses) = (self.register_hits, self.register_misses);
         tell("walker.bitmap_register", hits, misses, counters);
@@ -44,6 +50,14 @@ impl NaiveMachine {
         let mut was_walked = in_tlb.is_none();
         let mut found = in_tlb.or_else(|| self.walk_host(page, stores, true)).unwrap();
         loop {
+            if found.has_gaps {
+                let bits = self.read_bits_of_chunk(found.frame);
+                let part = found.part_of_chunk(page, bits);
+                if let Some(tlb) = &mut self.host().tlb {
+                    tlb.fill(page, part);
+                }
+                return part;
+            }
             if found.filter.is_none() {
                 return found;
             }

@@ -11,7 +11,7 @@ mod perforated;
 mod stream;
 mod tlb;
 
-use octavo_config::{FirstLevel, MachineConfig};
+use octavo_config::{FirstLevel, MachineConfig, Ways};
 use octavo_machine::designs::Variant;
 use octavo_machine::{Coalescing, Counters};
 use octavo_oracle::{NaiveCaches, NaiveWalkCache, NaiveWalkCaches};
@@ -131,7 +131,13 @@ impl NaiveMachine {
 
     /// The same in a guest of a host with this operating system.
     pub fn in_guest(self, config: &MachineConfig, os: Os) -> Self {
-        let host = NaiveHost::new(config.host.as_ref().unwrap(), os, config.memory.bytes);
+        let mut host = config.host.clone().unwrap();
+        if self.gapped.is_some() && config.gtsm.walk_cache_entries > 0 {
+            for cache in host.walk_caches.values_mut().filter(|of| of.level < 4) {
+                (cache.entries, cache.ways) = (config.gtsm.walk_cache_entries, Ways::Full);
+            }
+        }
+        let host = NaiveHost::new(&host, os, config.memory.bytes);
         NaiveMachine { host: Some(host), ..self }
     }
 

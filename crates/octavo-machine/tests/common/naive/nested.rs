@@ -97,6 +97,10 @@ impl NaiveHost {
         counters.add("host.os", "copy_on_write_faults", of.copy_on_write_faults);
         counters.add("host.os", "promotions", of.promotions);
         counters.add("host.os", "frames_compacted", of.frames_compacted);
+        counters.add("host.os", "splits", of.splits);
+        if machine.gapped.is_some() {
+            counters.add("host.os", "gapped", of.gapped);
+        }
         if let Some(tlb) = &self.tlb {
             tlb.tell(counters);
         }
@@ -131,7 +135,7 @@ impl NaiveMachine {
     pub fn in_nested_tlb(&mut self, page: u64, stores: bool) -> Option<Page> {
         let host = self.host();
         let found = host.tlb.as_mut()?.look_up(page).filter(|found| found.serves(stores))?;
-        if found.filter.is_some() {
+        if found.filter.is_some() || found.has_gaps {
             return Some(found);
         }
         // It may be a part, and knows the size of the page that it is of. That the page has been stored
@@ -141,7 +145,7 @@ impl NaiveMachine {
         Some(Page { dirty: found.dirty, ..whole })
     }
 
-    /// What a walk of the host's table ends at: a page that is used, a perforated page, or, for who only
+    /// What a walk of the host's table ends at: a page that is used, one whose parts lie elsewhere, or, for who only
     /// looks, nothing. The nested TLB has it then.
     pub fn walk_host(&mut self, page: u64, stores: bool, is_certain: bool) -> Option<Page> {
         let stores = stores && is_certain;
@@ -171,10 +175,11 @@ impl NaiveMachine {
                     self.mark_in_host(page, stores, last_line);
                 }
                 let host = self.host();
-                let perforated = Page::of_perforated(host.table(), page);
-                let found = perforated.unwrap_or_else(|| host.page(page));
+                let parted = Page::of_perforated(host.table(), page);
+                let parted = parted.or_else(|| Page::of_gapped(host.table(), page));
+                let found = parted.unwrap_or_else(|| host.page(page));
                 if let Some(tlb) = &mut host.tlb {
-                    match perforated {
+                    match parted {
                         Some(_) if !tlb.holds_perforated() => {}
                         Some(_) => drop(tlb.fill(page, found)),
                         None => {

@@ -49,8 +49,8 @@ impl NaiveMachine {
         }
     }
 
-    /// What a walk finds: a page that is used, or a perforated one.
-    fn walk_both(&mut self, kind: ItemKind, page: u64) -> Page {
+    /// What a walk finds: a page that is used, or one whose parts lie elsewhere.
+    pub fn walk_both(&mut self, kind: ItemKind, page: u64) -> Page {
         let stores = kind == ItemKind::Store;
         loop {
             let (walk, line) = self.read_walk(page);

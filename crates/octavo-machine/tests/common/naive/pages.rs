@@ -48,6 +48,23 @@ impl Page {
         })
     }
 
+    /// The page with gaps that a table has around a base page.
+    pub fn of_gapped(table: &PageTable, page: u64) -> Option<Page> {
+        let of = table.gapped(PageNumber::new(page))?;
+        Some(Page {
+            size: PageSize::HUGE,
+            first: page / 512,
+            count: 1,
+            frame: of.chunk.raw(),
+            write: of.rights.write,
+            dirty: of.used.1,
+            half: false,
+            filter: None,
+            has_gaps: true,
+            bits: 0,
+        })
+    }
+
     /// This page of the guest through that of the host behind it: the smaller of both.
     pub fn through(&self, behind: Page, page: u64) -> Page {
         let size = self.size.min(behind.size);
@@ -65,7 +82,7 @@ impl Page {
             dirty: self.dirty && behind.dirty,
             half: false,
             filter: has_holes.then_some(filter),
-            has_gaps: false,
+            has_gaps: size == PageSize::HUGE && behind.has_gaps,
             bits: 0,
         }
     }

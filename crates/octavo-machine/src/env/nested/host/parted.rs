@@ -1,15 +1,17 @@
-//! Perforated pages of the host (paper 004, Section V), behind pages of the guest.
+//! Pages of the host whose parts lie elsewhere, behind pages of the guest: perforated pages (paper 004,
+//! Section V), and pages with gaps (Section VII-D).
 //!
-//! What the paper leaves open: the nested TLB holds perforated pages as the second level does, but no bits
-//! of bitmaps. A page that the filter does not answer for asks for the line of the bitmap, through the data
-//! caches, and is kept as a base page then. An entry of a hole that is empty is no hole of this table:
-//! another one has it, which maps the same region.
+//! What the paper leaves open: the nested TLB holds both as the second level does, but nothing of bitmaps. A
+//! page that the filter of a perforated page does not answer for, or that lies in a page with gaps, asks for the
+//! bitmap, through the data caches, and is kept as a base page then. An entry of a hole that is empty is no
+//! hole of this table: another one has it, which maps the same region.
 
 use octavo_hw::Asid;
 use octavo_os::frames::OutOfMemory;
 use octavo_os::page_table::Perforated;
 use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr};
 
+use super::super::super::gapped::read_chunk_bitmap;
 use super::super::super::perforated::to_hole;
 use super::super::super::walk::{Found, found};
 use super::{Behind, Host, Port, read_entry};
@@ -19,8 +21,8 @@ use crate::tlb::{Held, Tlb};
 impl Behind {
     /// What the nested TLB holds.
     pub(super) fn of(held: Held) -> Self {
-        match held.is_perforated() {
-            true => Behind::Perforated(held),
+        match held.is_perforated() || held.is_gapped() {
+            true => Behind::Parted(held),
             // Where the TLB has no room for a whole page it knows of what it holds a part.
             false => Behind::Page(held.whole()),
         }
@@ -33,24 +35,26 @@ impl Host {
         self.table().perforated(page)
     }
 
-    /// The same as a TLB holds it.
-    pub(super) fn held_perforated(&self, page: PageNumber) -> Option<Held> {
-        self.perforated(page).map(|of| Held::perforated(&of, of.used.1))
+    /// The page that holds a guest-physical page, as a TLB holds it, if that is perforated or has gaps.
+    pub(super) fn held_parted(&self, page: PageNumber) -> Option<Held> {
+        let perforated = self.perforated(page).map(|of| Held::perforated(&of, of.used.1));
+        let gapped = || self.table().gapped(page).map(|of| Held::gapped(&of, of.used.1));
+        perforated.or_else(gapped)
     }
 
     pub(super) fn holds_perforated(&self, core: usize) -> bool {
         self.cores[core].tlb.as_ref().is_some_and(Tlb::holds_perforated)
     }
 
-    /// The nested TLB has a base page of a perforated page.
+    /// The nested TLB has a base page of a page whose parts lie elsewhere.
     pub(super) fn keep_base(&mut self, page: PageNumber, held: Held, references: u32, core: usize) {
         if let Some(tlb) = &mut self.cores[core].tlb {
             tlb.fill(Asid::ONLY, page, held, references);
         }
     }
 
-    /// The base page that a perforated page has for a guest-physical page, and whether more than the
-    /// filter was asked for it. `is_new` says whether there was no walk yet. None where the page faulted: the
+    /// The base page that a perforated page, or one with gaps, has for a guest-physical page, and whether a
+    /// bitmap was asked for it. `is_new` says whether there was no walk yet. None where the page faulted: the
     /// host is walked again.
     pub(super) fn inside(
         &mut self,
@@ -61,7 +65,13 @@ impl Host {
         port: &mut Port<'_>,
         latency_cycles: &mut u32,
     ) -> Result<Option<(Held, bool)>, OutOfMemory> {
-        if !held.may_be_hole(page) {
+        if held.is_gapped() {
+            let (frames, to) = (&self.os.memory().frames, (&mut *port.caches, port.lines));
+            let (blocks, cost) = read_chunk_bitmap(frames, held.chunk(), &mut self.walker, to);
+            *latency_cycles += cost;
+            return Ok(Some((held.part_of_chunk(page, blocks), true)));
+        }
+        if !held.needs_bitmap(page) {
             return Ok(Some((held.part_of_region(page), false)));
         }
         *latency_cycles += self.read_bitmap(held.region().value.frame().start(), port);
