@@ -1,6 +1,7 @@
 //! What a translation design is.
 
 use octavo_hw::Asid;
+use octavo_os::ProcessId;
 use octavo_os::vmas::Pages;
 use octavo_types::{FrameNumber, PageNumber};
 
@@ -8,6 +9,15 @@ use crate::counters::Counters;
 use crate::env::Env;
 use crate::front::{Filter, LineAccess};
 use crate::tlb::Held;
+
+/// Whose translations they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AddressSpace {
+    /// As the operating system knows it: what has tables in software, too.
+    pub process: ProcessId,
+    /// As entries have it: the same for all where they are flushed at a switch.
+    pub asid: Asid,
+}
 
 /// The memory-management unit of one core: how a reference finds where its page lies. It reaches
 /// page walks, the operating system and the caches only through its [`Env`].
@@ -21,7 +31,7 @@ pub trait Design: Send {
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber>;
 
     /// Forgets all translations of these base pages.
-    fn forget(&mut self, asid: Asid, pages: &Pages);
+    fn forget(&mut self, of: AddressSpace, pages: &Pages);
 
     /// All that has to be forgotten for now has been told: who has to see what pages are like since then
     /// does so here.
@@ -70,7 +80,7 @@ pub(crate) fn forgetting<D: Design + ?Sized, T>(
     let told = env.stale().len();
     let answer = ask(env);
     for stale in &env.stale()[told..] {
-        design.forget(env.asid_of(stale.process), &stale.pages);
+        design.forget(env.address_space(stale.process), &stale.pages);
     }
     answer
 }

@@ -131,10 +131,10 @@ impl<D: Design> Machine<D> {
     /// All cores forget what is stale, but one that has done so.
     fn tell_cores(&mut self, but: Option<usize>) {
         for stale in self.env.stale() {
-            let asid = self.env.asid_of(stale.process);
+            let of = self.env.address_space(stale.process);
             for (core, mmu) in self.mmus.iter_mut().enumerate() {
                 if Some(core) != but {
-                    mmu.forget(asid, &stale.pages);
+                    mmu.forget(of, &stale.pages);
                 }
             }
         }

@@ -8,7 +8,7 @@ use octavo_types::{FrameNumber, Instructions, PageNumber};
 
 use crate::config::ConfigError;
 use crate::counters::Counters;
-use crate::design::Design;
+use crate::design::{AddressSpace, Design};
 use crate::env::Env;
 use crate::front::{Kind, LineAccess};
 use crate::tlb::{Coalescing, First, FirstTlb, Held, Tlb};
@@ -184,10 +184,10 @@ impl Design for Conventional {
         Some(held.frame_of(page))
     }
 
-    fn forget(&mut self, asid: Asid, pages: &Pages) {
-        self.l1.forget(asid, pages);
+    fn forget(&mut self, of: AddressSpace, pages: &Pages) {
+        self.l1.forget(of.asid, pages);
         if let Some(l2) = &mut self.l2 {
-            l2.invalidate(asid, pages);
+            l2.invalidate(of.asid, pages);
         }
     }
 

@@ -24,7 +24,7 @@ use octavo_types::{FrameNumber, Instructions, PageNumber};
 use super::Conventional;
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
-use crate::design::Design;
+use crate::design::{AddressSpace, Design};
 use crate::env::Env;
 use crate::front::{Kind, LineAccess};
 
@@ -144,9 +144,9 @@ impl Design for DirectSegment {
         Some(frame)
     }
 
-    fn forget(&mut self, asid: Asid, pages: &Pages) {
-        self.paged.forget(asid, pages);
-        self.drop_stale(asid, pages);
+    fn forget(&mut self, of: AddressSpace, pages: &Pages) {
+        self.paged.forget(of, pages);
+        self.drop_stale(of.asid, pages);
     }
 
     fn flush(&mut self) {

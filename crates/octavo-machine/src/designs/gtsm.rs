@@ -22,7 +22,7 @@ use octavo_types::{FrameNumber, Instructions, PageNumber};
 
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
-use crate::design::Design;
+use crate::design::{AddressSpace, Design};
 use crate::env::Env;
 use crate::front::{Kind, LineAccess};
 use crate::tlb::{Coalescing, First, FirstTlb, Held, Tlb};
@@ -95,7 +95,7 @@ impl Gtsm {
         env.add_tlb_cycles(l2.hit_latency_cycles());
         if held.is_gapped() {
             self.hits += 1;
-            held = self.part(env, page, &held);
+            held = self.part(env, page, &held, false);
         }
         match held.value.serves(access.kind() == Kind::Store) {
             true => First::Serves(held),
@@ -113,7 +113,7 @@ impl Gtsm {
     ) -> Option<Held> {
         let held = self.walk(env, page, access)?;
         let gapped = env.gapped(page).map(|of| Held::gapped(&of, held.value.is_dirty()));
-        let part = gapped.map_or(held, |gapped| self.part(env, page, &gapped));
+        let part = gapped.map_or(held, |gapped| self.part(env, page, &gapped, true));
         if let Some(l2) = &mut self.l2 {
             if !matches!(in_second, First::Misses) {
                 l2.take(env.asid(), page);
@@ -124,14 +124,15 @@ impl Gtsm {
         Some(part)
     }
 
-    /// A base page of a page with gaps, by the bitmap of its chunk.
-    fn part(&mut self, env: &mut Env, page: PageNumber, gapped: &Held) -> Held {
+    /// A base page of a page with gaps, by the bitmap of its chunk; `is_under_way` says whether a walk has
+    /// just found the page.
+    fn part(&mut self, env: &mut Env, page: PageNumber, gapped: &Held, is_under_way: bool) -> Held {
         let key = env.asid().tag(page.raw() / PAGES);
         let known = self.bitmaps.look_up(0, key).copied();
         self.lookups.hits += u64::from(known.is_some());
         self.lookups.misses += u64::from(known.is_none());
         let blocks = known.unwrap_or_else(|| {
-            let blocks = env.read_chunk_bitmap(gapped.chunk());
+            let blocks = env.read_chunk_bitmap(gapped.chunk(), is_under_way);
             self.bitmaps.insert_missed(0, key, blocks);
             blocks
         });
@@ -155,15 +156,15 @@ impl Design for Gtsm {
         Some(held.frame_of(page))
     }
 
-    fn forget(&mut self, asid: Asid, pages: &Pages) {
-        self.l1.forget(asid, pages);
+    fn forget(&mut self, of: AddressSpace, pages: &Pages) {
+        self.l1.forget(of.asid, pages);
         if let Some(l2) = &mut self.l2 {
-            l2.invalidate(asid, pages);
+            l2.invalidate(of.asid, pages);
         }
         let numbers = pages.start / PAGES..pages.end.div_ceil(PAGES);
         let number = |key: u64| key & Asid::ONLY.tag(u64::MAX);
         self.bitmaps
-            .invalidate_if(|key, _| Asid::of(key) == asid && numbers.contains(&number(key)));
+            .invalidate_if(|key, _| Asid::of(key) == of.asid && numbers.contains(&number(key)));
     }
 
     fn flush(&mut self) {

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
-use crate::design::Design;
+use crate::design::{AddressSpace, Design};
 use crate::env::Env;
 use crate::front::{Kind, LineAccess};
 use crate::tlb::{Coalescing, First, FirstTlb, Held};
@@ -39,9 +39,9 @@ impl Design for PerfectL1 {
         Some(held.frame_of(page))
     }
 
-    fn forget(&mut self, asid: Asid, pages: &Pages) {
+    fn forget(&mut self, of: AddressSpace, pages: &Pages) {
         self.known.retain(|key, _| {
-            !(Asid::of(*key) == asid && pages.contains(&(key & Asid::ONLY.tag(u64::MAX))))
+            !(Asid::of(*key) == of.asid && pages.contains(&(key & Asid::ONLY.tag(u64::MAX))))
         });
     }
 
@@ -94,8 +94,8 @@ impl Design for PerfectL2 {
         Some(held.frame_of(page))
     }
 
-    fn forget(&mut self, asid: Asid, pages: &Pages) {
-        self.l1.forget(asid, pages);
+    fn forget(&mut self, of: AddressSpace, pages: &Pages) {
+        self.l1.forget(of.asid, pages);
     }
 
     fn flush(&mut self) {

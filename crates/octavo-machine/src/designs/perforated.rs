@@ -27,7 +27,7 @@ use octavo_types::{FrameNumber, Instructions, PageNumber};
 
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
-use crate::design::{Design, forgetting};
+use crate::design::{AddressSpace, Design, forgetting};
 use crate::env::{Answer, Env};
 use crate::front::{Kind, LineAccess};
 use crate::tlb::{Coalescing, Content, First, FirstTlb, Held, Tlb, WORD_PAGES};
@@ -129,7 +129,7 @@ impl Perforated {
             let is_hole = match self.known(env, page, &held) {
                 Some(is_hole) => is_hole,
                 None if env.is_guest() => return Some(Second::NoBits),
-                None => self.fetch(env, page, &held)?,
+                None => self.fetch(env, page, &held, false)?,
             };
             if is_hole {
                 let hole = self.walk_hole(env, page, access, false)?;
@@ -171,7 +171,7 @@ impl Perforated {
             let told = env.stale().len();
             let is_hole = match known {
                 Some(is_hole) => is_hole,
-                None => self.fetch(env, page, &held)?,
+                None => self.fetch(env, page, &held, true)?,
             };
             if env.stale().len() > told {
                 continue;
@@ -224,9 +224,15 @@ impl Perforated {
         found.map(|word| bit(word, page))
     }
 
-    /// The same, by bits that are read and filled.
-    fn fetch(&mut self, env: &mut Env, page: PageNumber, held: &Held) -> Option<bool> {
-        let is_kept = forgetting(self, env, |env| env.read_bitmap(page, held))?;
+    /// The same, by bits that are read and filled; `is_under_way` says whether a walk goes on so.
+    fn fetch(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        held: &Held,
+        is_under_way: bool,
+    ) -> Option<bool> {
+        let is_kept = forgetting(self, env, |env| env.read_bitmap(page, held, is_under_way))?;
         let asid = env.asid();
         let own = page.raw() / WORD_PAGES * WORD_PAGES;
         let first = page.raw() / PAGES * PAGES;
@@ -282,13 +288,13 @@ impl Design for Perforated {
         Some(held.frame_of(page))
     }
 
-    fn forget(&mut self, asid: Asid, pages: &Pages) {
-        let is_whole = self.l2.as_ref().is_some_and(|l2| l2.has_perforated_in(asid, pages));
-        let targeted = self.take_out(asid, pages);
+    fn forget(&mut self, of: AddressSpace, pages: &Pages) {
+        let is_whole = self.l2.as_ref().is_some_and(|l2| l2.has_perforated_in(of.asid, pages));
+        let targeted = self.take_out(of.asid, pages);
         if is_whole {
             self.counts.flushes += 1;
             self.counts.targeted += targeted;
-            self.counts.flushed += targeted + self.take_out(asid, &EVERYTHING);
+            self.counts.flushed += targeted + self.take_out(of.asid, &EVERYTHING);
         }
     }
 

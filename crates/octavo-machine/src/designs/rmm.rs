@@ -26,7 +26,7 @@ use octavo_types::{FrameNumber, Instructions, PageNumber, PageSize};
 use super::Conventional;
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
-use crate::design::Design;
+use crate::design::{AddressSpace, Design};
 use crate::env::Env;
 use crate::front::{Kind, LineAccess};
 use crate::tlb::{First, Held, Ranges, Value};
@@ -159,9 +159,9 @@ impl Design for Rmm {
         Some(held.frame_of(page))
     }
 
-    fn forget(&mut self, asid: Asid, pages: &Pages) {
-        self.paged.forget(asid, pages);
-        self.ranges.invalidate(asid, pages);
+    fn forget(&mut self, of: AddressSpace, pages: &Pages) {
+        self.paged.forget(of, pages);
+        self.ranges.invalidate(of.asid, pages);
     }
 
     fn flush(&mut self) {

@@ -12,11 +12,16 @@ impl Env {
         self.os.memory().process(self.process).table.gapped(page)
     }
 
-    /// Reads the bitmap of a chunk, told by its first frame, through the data caches.
-    pub fn read_chunk_bitmap(&mut self, chunk: FrameNumber) -> SubBlocks {
+    /// Reads the bitmap of a chunk, told by its first frame, through the data caches; `is_under_way` says
+    /// whether this goes on with a [walk](Env::walk).
+    pub(crate) fn read_chunk_bitmap(
+        &mut self,
+        chunk: FrameNumber,
+        is_under_way: bool,
+    ) -> SubBlocks {
         let bitmaps = self.os.memory().frames.chunk_bitmaps();
         let (at, blocks) = (bitmaps.place_of(chunk), bitmaps.of(chunk));
-        self.read_bitmap_at(at);
+        self.read_bitmap_at(at, is_under_way);
         blocks.expect("what a TLB knows of a chunk without a page is stale, and forgotten")
     }
 }

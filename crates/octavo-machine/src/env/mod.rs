@@ -17,6 +17,7 @@ use octavo_types::{AddrRange, FrameNumber, Instructions, PageNumber, PageSize, V
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::config::{self, ConfigError};
+use crate::design::AddressSpace;
 use crate::front::{LineAccess, Lines};
 use nested::Host;
 use overlap::Overlap;
@@ -220,6 +221,14 @@ impl Env {
         self.lines.page(access.line())
     }
 
+    /// A walk is over, or so was a part of one that is under way.
+    fn add_part_of_walk_cycles(&mut self, latency_cycles: u32, is_under_way: bool) {
+        match is_under_way {
+            true => self.add_to_walk_cycles(latency_cycles),
+            false => self.add_walk_cycles(latency_cycles),
+        }
+    }
+
     /// What has been added of the last walk was not all of it.
     fn add_to_walk_cycles(&mut self, latency_cycles: u32) {
         self.cycles.walks += u64::from(latency_cycles);
@@ -270,6 +279,11 @@ impl Env {
                 Asid::new(process.0).expect("fewer processes than identifiers")
             }
         }
+    }
+
+    /// The same, with what it is to the operating system.
+    pub(crate) fn address_space(&self, process: ProcessId) -> AddressSpace {
+        AddressSpace { process, asid: self.asid_of(process) }
     }
 
     /// Does something with the operating system; what becomes stale is collected.

@@ -55,27 +55,33 @@ pub(super) fn to_hole<'w>(
 impl Env {
     /// Reads the line of the bitmap that has the bits of the perforated page around a base page, through
     /// the data caches: in a guest, after a [walk](Env::walk), that of each table whose page is perforated.
+    /// `is_under_way` says whether this goes on with a walk that has found the page, as in a guest always.
     /// Whether the bits may be kept; none where memory has run out.
-    pub fn read_bitmap(&mut self, page: PageNumber, held: &Held) -> Option<bool> {
+    pub(crate) fn read_bitmap(
+        &mut self,
+        page: PageNumber,
+        held: &Held,
+        is_under_way: bool,
+    ) -> Option<bool> {
         if self.host.is_some() {
             return self.read_bitmaps(page);
         }
         let frame = held.region().value.frame();
         let at = self.os.memory().frames.hole_bitmaps().line_of(frame);
-        self.read_bitmap_at(at);
+        self.read_bitmap_at(at, is_under_way);
         Some(true)
     }
 
     /// Reads a line of a bitmap through the data caches.
-    pub(super) fn read_bitmap_at(&mut self, at: PhysAddr) {
+    pub(super) fn read_bitmap_at(&mut self, at: PhysAddr, is_under_way: bool) {
         let Env { walker, caches, lines, .. } = self;
         let latency_cycles = walker.read_bitmap(caches, *lines, at);
-        self.add_walk_cycles(latency_cycles);
+        self.add_part_of_walk_cycles(latency_cycles, is_under_way);
     }
 
     /// The 32 bits around that of a base page of a perforated page, which have been read: in a guest,
     /// those of both tables, by *or*.
-    pub fn bitmap_word(&self, page: PageNumber, held: &Held) -> u32 {
+    pub(crate) fn bitmap_word(&self, page: PageNumber, held: &Held) -> u32 {
         if self.host.is_some() {
             return self.bitmap_words(page);
         }
@@ -128,10 +134,7 @@ impl Env {
         for entry in to_hole(&walk, steps, &mut self.walk_caches, at, is_new) {
             latency_cycles += self.read_entry(entry);
         }
-        match is_new {
-            true => self.add_walk_cycles(latency_cycles),
-            false => self.add_to_walk_cycles(latency_cycles),
-        }
+        self.add_part_of_walk_cycles(latency_cycles, is_under_way);
         if perforated.is_hole
             && let Some(Found { held, is_marked }) = self.found(&walk, page, kind)
         {

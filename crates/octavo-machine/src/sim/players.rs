@@ -56,7 +56,7 @@ impl Players {
 
     /// The same, for who knows it.
     pub fn home(&self) -> &[Box<dyn Run>] {
-        debug_assert!(self.away.is_none(), "a batch is being played");
+        assert!(self.away.is_none(), "a batch is being played");
         &self.machines
     }
 

@@ -10,8 +10,8 @@ mod streams;
 use common::{config, identity, tiny, virtual_cache};
 use naive::{Design, Kind, Naive};
 use octavo_config::{
-    Aliasing, IncreasedRights, MachineConfig, Sharing, SoftTlbConfig, SoftvmRates, TableKind,
-    WriteBackTranslation,
+    AddressSpaces, Aliasing, IncreasedRights, MachineConfig, Sharing, SoftTlbConfig, SoftvmRates,
+    TableKind, WriteBackTranslation,
 };
 use octavo_machine::designs::{DesignSpec, Sizes};
 use octavo_machine::{Counters, Sim};
@@ -44,6 +44,8 @@ fn machine(kind: u32) -> MachineConfig {
                 SoftvmRates { protections_per_billion: 60 << 20, dma_pages_per_billion: 20 << 20 };
         }
         2 => {
+            // Segments and software tell processes apart, whatever a TLB of hardware does.
+            machine.core.address_spaces = AddressSpaces::Flushed;
             softvm.kernel.increase = IncreasedRights::Eager;
             softvm.rates.protections_per_billion = 100 << 20;
             softvm.l2 = virtual_cache(512, 1);

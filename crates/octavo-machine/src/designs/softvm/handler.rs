@@ -10,6 +10,7 @@
 use octavo_hw::{First, GlobalAddr, Second, VirtualCaches};
 use octavo_types::{FrameNumber, PhysAddr};
 
+use super::DATA;
 use super::events::Events;
 use super::outside;
 
@@ -24,7 +25,6 @@ const VECTOR_BYTES: u64 = 0x100;
 const NOBODYS: FrameNumber = FrameNumber::new(0);
 
 const FETCHES: usize = 0;
-const DATA: usize = 1;
 
 /// Lines of the first level that a routine is in, with how many of its instructions follow the first in
 /// each.

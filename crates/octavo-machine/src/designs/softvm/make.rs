@@ -1,6 +1,6 @@
 //! Machines with virtual caches are made.
 
-use octavo_config::MachineConfig;
+use octavo_config::{MachineConfig, TableKind};
 use octavo_hw::VirtualCaches;
 use octavo_types::{Instructions, PageSize};
 
@@ -63,6 +63,8 @@ impl<T: Translator> Softvm<T> {
         // A TLB knows of pages.
         let of_tlb = PageSize::BASE.bytes();
         let entry_bytes = if T::LOOKS_UP { of_tlb } else { config.kernel.protection_bytes };
+        let table = if T::READS_TABLES { config.kernel.table } else { TableKind::TwoTier };
+        let rated = Rated::new(config.rates);
         Ok(Softvm {
             translator,
             space: Space::new(line_bytes, config.kernel.sharing),
@@ -71,11 +73,11 @@ impl<T: Translator> Softvm<T> {
                 caches.line_log2(0),
                 entry_bytes.trailing_zeros(),
             ),
-            tables: Tables::new(config.kernel.table, machine.memory.bytes / PageSize::BASE.bytes()),
+            tables: Tables::new(table, machine.memory.bytes / PageSize::BASE.bytes()),
             pages: Pages::new(entry_bytes),
-            rated: Rated::new(config.rates),
             stale: Vec::new(),
-            is_rated: Rated::new(config.rates).is_on(),
+            is_rated: rated.is_on(),
+            rated,
             has_wider_lines: virtual_caches.l1[0].line_bytes > line_bytes,
             config,
             counts: Counts::default(),

@@ -35,12 +35,12 @@ mod tlb;
 mod translator;
 
 use octavo_config::{IncreasedRights, SoftvmConfig, WriteBackTranslation};
-use octavo_hw::{Asid, First, GlobalAddr, Second, VirtualCaches};
-use octavo_os::vmas;
+use octavo_hw::{First, GlobalAddr, Line, Second, VirtualCaches};
+use octavo_os::{ProcessId, vmas};
 use octavo_types::{FrameNumber, PageSize};
 
 use crate::counters::Counters;
-use crate::design::Design;
+use crate::design::{AddressSpace, Design};
 use crate::env::Env;
 use crate::front::{Filter, LineAccess};
 use events::Events;
@@ -72,7 +72,7 @@ pub struct Softvm<T> {
     pages: Pages,
     rated: Rated,
     /// What has become stale since the caches were swept last.
-    stale: Vec<(Asid, vmas::Pages)>,
+    stale: Vec<(ProcessId, vmas::Pages)>,
     /// Whether a line of the first level holds several of those that accesses are to.
     has_wider_lines: bool,
     /// Whether anything happens at a rate.
@@ -250,15 +250,14 @@ impl<T: Translator> Softvm<T> {
             return;
         }
         let is_lazy = self.config.kernel.increase == IncreasedRights::Lazy;
-        for (asid, range) in std::mem::take(&mut self.stale) {
+        for (process, range) in std::mem::take(&mut self.stale) {
             let memory = env.os().memory();
             let leaf = |page: PageOf| {
                 let lives = memory.live().any(|process| process == page.process);
                 lives.then(|| memory.process(page.process).table.leaf(page.page)).flatten()
             };
-            let is_meant = |process| env.asid_of(process) == asid;
-            self.translator.forget(&range, &is_meant);
-            self.pages.settle(&mut self.caches, &range, is_meant, leaf, is_lazy);
+            self.translator.forget(process, &range);
+            self.pages.settle(&mut self.caches, (process, &range), leaf, is_lazy);
         }
         self.write_swept();
     }
@@ -272,27 +271,31 @@ impl<T: Translator> Softvm<T> {
         addr: GlobalAddr,
     ) -> Option<FrameNumber> {
         let side = access.side();
-        let is_rest = access.lookups() == access.repeats();
         if self.has_wider_lines
-            && is_rest
-            && addr.raw() & ((1 << self.caches.line_log2(side)) - 1) != 0
-            && let Some(frame) = self.rest_of_line(addr, access)
+            && let Some(line) = rest_of_line(&mut self.caches, addr, access)
         {
-            return Some(frame);
+            return Some(line.frame());
         }
         match self.caches.first(side, addr, access.is_store(), access.repeats()) {
             First::Hits(frame) => Some(frame),
             first => self.beyond_first(env, access, addr, first),
         }
     }
+}
 
-    /// The rest of a reference whose first part was in the same line: nothing is looked up for it.
-    #[inline(never)]
-    fn rest_of_line(&mut self, addr: GlobalAddr, access: LineAccess) -> Option<FrameNumber> {
-        let line = self.caches.probe(access.side(), addr)?;
-        self.caches.repeat(access.side(), access.repeats());
-        Some(line.frame())
+/// The line of an access that is the rest of a reference whose first part was in the same one: nothing
+/// is looked up for it.
+#[inline(never)]
+fn rest_of_line(caches: &mut VirtualCaches, addr: GlobalAddr, access: LineAccess) -> Option<Line> {
+    let side = access.side();
+    let is_rest = access.lookups() == access.repeats();
+    let is_first = addr.raw() & ((1 << caches.line_log2(side)) - 1) == 0;
+    if !is_rest || is_first {
+        return None;
     }
+    let line = caches.probe(side, addr)?;
+    caches.repeat(side, access.repeats());
+    Some(line)
 }
 
 impl<T: Translator> Design for Softvm<T> {
@@ -315,8 +318,8 @@ impl<T: Translator> Design for Softvm<T> {
         self.access_caches(env, access, addr)
     }
 
-    fn forget(&mut self, asid: Asid, pages: &vmas::Pages) {
-        self.stale.push((asid, pages.clone()));
+    fn forget(&mut self, of: AddressSpace, pages: &vmas::Pages) {
+        self.stale.push((of.process, pages.clone()));
     }
 
     fn settle(&mut self, env: &Env) {

@@ -22,7 +22,8 @@ pub fn user_entry(addr: GlobalAddr, page_log2: u32) -> GlobalAddr {
 }
 
 /// The physical address of the entry of a root page table, the *URPT*, that maps the page of the UPTE of
-/// an address (Figure 7, step 2). Each segment has a group of 64 of them, 256 bytes; the groups of a
+/// an address (Figure 7, step 2). Where pages are protected as a whole, each segment has a group of 64 of
+/// them, 256 bytes; the groups of a
 /// process lie as its segments were first used, where the paper's lie as the effective address says.
 pub fn root_entry(addr: GlobalAddr, page_log2: u32) -> PhysAddr {
     let pages_log2 = page_log2 + u32::from(PageSize::BASE.log2()) - PTE_LOG2;

@@ -21,10 +21,8 @@ use octavo_os::vmas;
 use octavo_types::{FrameNumber, PageNumber, PageSize};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::DATA;
 use super::sweeps::{AllSweeps, Kind};
-
-/// The side of data.
-const DATA: usize = 1;
 
 /// Lines may be stored to, and lines may not.
 const OPEN: Change = Change::Rights { may_store: true };
@@ -61,8 +59,6 @@ pub struct Pages {
     by_frame: FxHashMap<FrameNumber, Vec<GlobalAddr>>,
     /// By user, the page.
     by_user: FxHashMap<PageOf, GlobalAddr>,
-    /// Whose pages there were, each once.
-    processes: Vec<ProcessId>,
     /// What was swept.
     pub sweeps: AllSweeps,
 }
@@ -79,7 +75,6 @@ impl Pages {
             kept: FxHashMap::default(),
             by_frame: FxHashMap::default(),
             by_user: FxHashMap::default(),
-            processes: Vec::new(),
             sweeps: AllSweeps::default(),
         }
     }
@@ -143,9 +138,6 @@ impl Pages {
     fn enter(&mut self, user: PageOf, at: GlobalAddr, frame: FrameNumber) {
         let Entry::Vacant(vacant) = self.by_user.entry(user) else { return };
         vacant.insert(at);
-        if !self.processes.contains(&user.process) {
-            self.processes.push(user.process);
-        }
         let kept = self.kept.entry(at).or_insert_with(|| {
             self.by_frame.entry(frame).or_default().push(at);
             Kept { frame, may_store: false, sides: [false; 2], users: Vec::new() }
@@ -184,9 +176,8 @@ impl Pages {
         // Some lines of the page may be stored to still.
         let from = GlobalAddr::new(line.raw() / bytes * bytes);
         let sides = self.kept[&page_of(line)].sides;
-        let swept = (0..2).filter(|side| sides[*side]);
-        let swept = swept.map(|side| caches.sweep(side, from, bytes, change));
-        self.sweeps.add(Kind::Protection, swept.fold(Swept::default(), Swept::plus));
+        let swept = sweep(caches, sides, (from, bytes), change);
+        self.sweeps.add(Kind::Protection, swept);
     }
 
     /// A line of data in the second level that is of a page here: in the first set that has one from a
@@ -199,18 +190,17 @@ impl Pages {
         places.find_map(|set| caches.second_level_set(DATA, set).filter(is_here).min())
     }
 
-    /// Something has changed about a range of pages of some processes: their lines are made what `leaf`
+    /// Something has changed about a range of pages of a process: their lines are made what `leaf`
     /// says of each page, which is none where it is mapped no more.
     pub fn settle(
         &mut self,
         caches: &mut VirtualCaches,
-        range: &vmas::Pages,
-        is_meant: impl Fn(ProcessId) -> bool,
+        stale: (ProcessId, &vmas::Pages),
         leaf: impl Fn(PageOf) -> Option<Leaf>,
         is_lazy: bool,
     ) {
         let (mut touched, mut is_touched) = (Vec::new(), FxHashSet::default());
-        for user in self.within(range, is_meant) {
+        for user in self.within(stale) {
             let at = self.by_user[&user];
             let kept = self.kept.get_mut(&at).expect("it has a user");
             if leaf(user).is_none_or(|leaf| leaf.frame_of(user.page) != kept.frame) {
@@ -239,19 +229,14 @@ impl Pages {
         self.change_all(caches, &protected, Kind::Protection);
     }
 
-    /// The pages here of a range of some processes, in order.
-    fn within(&self, range: &vmas::Pages, is_meant: impl Fn(ProcessId) -> bool) -> Vec<PageOf> {
-        let processes = self.processes.iter().copied().filter(|process| is_meant(*process));
-        let processes: Vec<ProcessId> = processes.collect();
-        let is_in =
-            |page: &PageOf| range.contains(&page.page.raw()) && processes.contains(&page.process);
-        let asked = (range.end - range.start).saturating_mul(processes.len() as u64);
+    /// The pages here of a range of a process, in order.
+    fn within(&self, (process, range): (ProcessId, &vmas::Pages)) -> Vec<PageOf> {
+        let asked = range.end - range.start;
         let mut found: Vec<PageOf> = if asked > self.by_user.len() as u64 {
+            let is_in = |of: &PageOf| of.process == process && range.contains(&of.page.raw());
             self.by_user.keys().copied().filter(is_in).collect()
         } else {
-            let pages = processes.iter().flat_map(|process| {
-                range.clone().map(|page| PageOf { process: *process, page: PageNumber::new(page) })
-            });
+            let pages = range.clone().map(|page| PageOf { process, page: PageNumber::new(page) });
             pages.filter(|page| self.by_user.contains_key(page)).collect()
         };
         found.sort_unstable();
@@ -278,20 +263,17 @@ impl Pages {
         self.sweeps.begin_whole(kind, caches);
         for (at, change) in pages {
             let sides = self.kept[at].sides;
-            let sides = (0..2).filter(|side| sides[*side] && there[*side].contains(at));
-            let swept = sides.map(|side| caches.sweep(side, *at, PageSize::BASE.bytes(), *change));
-            self.sweeps.add_of_whole(kind, swept.fold(Swept::default(), Swept::plus));
+            let sides = [0, 1].map(|side| sides[side] && there[side].contains(at));
+            let swept = sweep(caches, sides, (*at, PageSize::BASE.bytes()), *change);
+            self.sweeps.add_of_whole(kind, swept);
             self.changed(*at, *change);
         }
     }
 
     /// Sweeps the caches for the lines of a page.
     fn change(&mut self, caches: &mut VirtualCaches, at: GlobalAddr, change: Change, kind: Kind) {
-        let sides = self.kept[&at].sides;
-        let swept = (0..2)
-            .filter(|side| sides[*side])
-            .map(|side| caches.sweep(side, at, PageSize::BASE.bytes(), change));
-        self.sweeps.add(kind, swept.fold(Swept::default(), Swept::plus));
+        let swept = sweep(caches, self.kept[&at].sides, (at, PageSize::BASE.bytes()), change);
+        self.sweeps.add(kind, swept);
         self.changed(at, change);
     }
 
@@ -320,6 +302,18 @@ impl Pages {
 fn page_of(addr: GlobalAddr) -> GlobalAddr {
     let bytes = PageSize::BASE.bytes();
     GlobalAddr::new(addr.raw() / bytes * bytes)
+}
+
+/// Sweeps so many bytes from an address on, on the sides where they may have lines.
+fn sweep(
+    caches: &mut VirtualCaches,
+    sides: [bool; 2],
+    (from, bytes): (GlobalAddr, u64),
+    change: Change,
+) -> Swept {
+    let sides = (0..2).filter(|side| sides[*side]);
+    let swept = sides.map(|side| caches.sweep(side, from, bytes, change));
+    swept.fold(Swept::default(), Swept::plus)
 }
 
 /// The pages that have lines on a side.

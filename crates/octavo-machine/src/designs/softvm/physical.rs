@@ -6,11 +6,10 @@
 //! their own.
 
 use octavo_config::{MachineConfig, SoftvmConfig};
-use octavo_hw::{Asid, First, GlobalAddr, Second, VirtualCaches};
-use octavo_os::vmas;
+use octavo_hw::{First, GlobalAddr, Second, VirtualCaches};
+use octavo_os::{ProcessId, vmas};
 use octavo_types::{FrameNumber, Instructions, PageSize, PhysAddr};
 
-use super::DATA;
 use super::events::Events;
 use super::handler::Handler;
 use super::outside;
@@ -19,9 +18,10 @@ use super::rows::Rows;
 use super::space::Space;
 use super::tell::tell_caches;
 use super::tlb::{Entry, SoftTlb};
+use super::{DATA, rest_of_line};
 use crate::config::ConfigError;
 use crate::counters::Counters;
-use crate::design::Design;
+use crate::design::{AddressSpace, Design};
 use crate::env::Env;
 use crate::front::{Filter, LineAccess};
 
@@ -31,7 +31,7 @@ pub struct Physical {
     caches: VirtualCaches,
     space: Space,
     handler: Handler,
-    stale: Vec<(Asid, vmas::Pages)>,
+    stale: Vec<(ProcessId, vmas::Pages)>,
     line_log2: u32,
     config: SoftvmConfig,
     events: Events,
@@ -71,7 +71,7 @@ impl Physical {
         let page = env.page(access);
         let held = self.resolve(env, page, access)?;
         // A fault changes no mapping: regions are what they were.
-        self.forget_stale(env);
+        self.forget_stale();
         let of = PageOf { process: env.process(), page };
         let entry = Entry::new(of, held.frame_of(page), held.value.is_writable());
         let parts = (&mut self.caches, &self.handler, &mut self.events);
@@ -80,9 +80,9 @@ impl Physical {
         Some(entry)
     }
 
-    fn forget_stale(&mut self, env: &Env) {
-        for (asid, range) in std::mem::take(&mut self.stale) {
-            self.tlb.forget(&range, |process| env.asid_of(process) == asid);
+    fn forget_stale(&mut self) {
+        for (process, range) in std::mem::take(&mut self.stale) {
+            self.tlb.forget(process, &range);
         }
     }
 
@@ -92,13 +92,9 @@ impl Physical {
         let (side, stores, repeats) = (access.side(), access.is_store(), access.repeats());
         let offset = addr.raw() & (PageSize::BASE.bytes() - 1);
         let line = outside::physical(PhysAddr::new(frame.start().raw() | offset));
-        let is_rest = access.lookups() == access.repeats();
-        if is_rest && self.caches.line_log2(side) > self.line_log2 {
-            let is_first = offset & ((1 << self.caches.line_log2(side)) - 1) == 0;
-            if !is_first && self.caches.probe(side, line).is_some() {
-                self.caches.repeat(side, repeats);
-                return;
-            }
+        let has_wider_lines = self.caches.line_log2(side) > self.line_log2;
+        if has_wider_lines && rest_of_line(&mut self.caches, line, access).is_some() {
+            return;
         }
         if self.caches.first(side, line, stores, repeats) == First::Misses {
             self.beyond_first(access, line, frame);
@@ -152,13 +148,13 @@ impl Design for Physical {
         }
     }
 
-    fn forget(&mut self, asid: Asid, pages: &vmas::Pages) {
-        self.stale.push((asid, pages.clone()));
+    fn forget(&mut self, of: AddressSpace, pages: &vmas::Pages) {
+        self.stale.push((of.process, pages.clone()));
     }
 
-    fn settle(&mut self, env: &Env) {
+    fn settle(&mut self, _env: &Env) {
         self.space.forget();
-        self.forget_stale(env);
+        self.forget_stale();
     }
 
     fn check(&self, env: &Env, access: LineAccess, frame: FrameNumber) {

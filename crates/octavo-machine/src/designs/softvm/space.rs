@@ -35,10 +35,11 @@ const SEGMENT_LOG2: u32 = 28;
 const SEGMENT_PAGES_LOG2: u32 = SEGMENT_LOG2 - PageSize::BASE.log2() as u32;
 /// Segment registers.
 const REGISTERS: usize = 16;
-/// Each register has so many places for regions used lately; what is not found in the one of its block, of
-/// so many bytes, is searched for.
-const BLOCKS: usize = 4;
+/// So many regions used lately are at hand; what is not found in the place of its block, of so many bytes, is
+/// searched for.
+const BLOCKS: usize = 64;
 const BLOCK_LOG2: u32 = 21;
+
 /// What a global segment is of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Segment {
@@ -50,14 +51,20 @@ enum Segment {
 
 impl Segment {
     /// Which register holds it.
-    fn register(self) -> usize {
+    fn register(self) -> u32 {
         let number = match self {
             Segment::Own(_, segment) => segment,
             Segment::Shared(object, part) => u64::from(object.0) + part,
         };
-        number as usize % REGISTERS
+        (number % REGISTERS as u64) as u32
     }
 }
+
+/// Segments are numbered from 0, in order of first use.
+type SegmentNumber = u32;
+
+/// What an empty register holds.
+const NO_SEGMENT: SegmentNumber = SegmentNumber::MAX;
 
 /// A part of an effective segment of the process that runs, all of it in one global segment.
 #[derive(Clone, Copy, Debug)]
@@ -67,11 +74,12 @@ struct Region {
     lines: u64,
     /// What is to be added to an effective address, wrapping.
     offset: u64,
-    segment: Segment,
+    /// The number of its segment, and the register that holds that.
+    segment: SegmentNumber,
+    register: u32,
 }
 
-const NOTHING: Region =
-    Region { first: 0, lines: 0, offset: 0, segment: Segment::Own(ProcessId(u16::MAX), u64::MAX) };
+const NOTHING: Region = Region { first: 0, lines: 0, offset: 0, segment: NO_SEGMENT, register: 0 };
 
 impl Region {
     #[inline(always)]
@@ -84,14 +92,12 @@ impl Region {
 pub struct Space {
     line_log2: u32,
     sharing: Sharing,
-    /// By the low four bits of an effective segment's number, and by block, the region that was used last; of
-    /// no segment that is in no register.
-    recent: [[Region; BLOCKS]; REGISTERS],
+    /// By the low bits of a block's number, the region that was used last.
+    recent: [Region; BLOCKS],
     /// All regions that have been used since mappings may have changed last.
     regions: Vec<Region>,
-    /// Dense from 0, in order of first use.
-    segments: FxHashMap<Segment, u64>,
-    registers: [Option<Segment>; REGISTERS],
+    segments: FxHashMap<Segment, SegmentNumber>,
+    registers: [SegmentNumber; REGISTERS],
     reloads: u64,
 }
 
@@ -101,10 +107,10 @@ impl Space {
         Space {
             line_log2: line_bytes.trailing_zeros(),
             sharing,
-            recent: [[NOTHING; BLOCKS]; REGISTERS],
+            recent: [NOTHING; BLOCKS],
             regions: Vec::new(),
             segments: FxHashMap::default(),
-            registers: [None; REGISTERS],
+            registers: [NO_SEGMENT; REGISTERS],
             reloads: 0,
         }
     }
@@ -113,51 +119,35 @@ impl Space {
     #[inline(always)]
     pub fn of_access(&mut self, env: &Env, access: LineAccess) -> GlobalAddr {
         let line = access.line();
-        let effective = (line >> (SEGMENT_LOG2 - self.line_log2)) as usize % REGISTERS;
         let block = (line >> (BLOCK_LOG2 - self.line_log2)) as usize % BLOCKS;
-        let recent = self.recent[effective][block];
-        let offset = if recent.has(line) {
-            recent.offset
-        } else {
-            self.enter(env.os().memory(), env.process(), line, (effective, block))
-        };
-        GlobalAddr::new((line << self.line_log2).wrapping_add(offset))
+        let mut region = self.recent[block];
+        if !region.has(line) {
+            region = self.find(env.os().memory(), env.process(), line);
+            self.recent[block] = region;
+        }
+        self.load(&region);
+        GlobalAddr::new((line << self.line_log2).wrapping_add(region.offset))
+    }
+
+    /// The register of a region has to hold its segment.
+    #[inline(always)]
+    fn load(&mut self, region: &Region) {
+        let held = &mut self.registers[region.register as usize % REGISTERS];
+        self.reloads += u64::from(*held != region.segment);
+        *held = region.segment;
     }
 
     /// Which process runs, or what it has mapped, may be another from here on.
     pub fn forget(&mut self) {
-        self.recent = [[NOTHING; BLOCKS]; REGISTERS];
+        self.recent = [NOTHING; BLOCKS];
         self.regions.clear();
     }
 
-    /// A region is used that is not at hand; what is to be added to its addresses.
+    /// The region of a line that is not at hand.
     #[inline(never)]
-    fn enter(
-        &mut self,
-        memory: &Memory,
-        process: ProcessId,
-        line: u64,
-        (effective, block): (usize, usize),
-    ) -> u64 {
+    fn find(&mut self, memory: &Memory, process: ProcessId, line: u64) -> Region {
         let known = self.regions.iter().find(|region| region.has(line)).copied();
-        let region = known.unwrap_or_else(|| self.region(memory, process, line));
-        let held = &mut self.registers[region.segment.register()];
-        if *held != Some(region.segment) {
-            self.reloads += 1;
-            let lost = held.replace(region.segment);
-            // What is a process' own has its places where its register is.
-            let places = match lost {
-                Some(own @ Segment::Own(..)) => own.register()..own.register() + 1,
-                _ => 0..REGISTERS,
-            };
-            for recent in self.recent[places].as_flattened_mut() {
-                if Some(recent.segment) == lost {
-                    *recent = NOTHING;
-                }
-            }
-        }
-        self.recent[effective][block] = region;
-        region.offset
+        known.unwrap_or_else(|| self.region(memory, process, line))
     }
 
     /// The region of a line, which is not known yet.
@@ -166,12 +156,14 @@ impl Space {
         let page = line >> lines_log2;
         let (segment, number) = self.place(memory, process, page);
         let pages = self.around(memory, process, page);
-        let global = self.start(segment) + (number << PageSize::BASE.log2());
+        let of = self.number(segment);
+        let global = start(of) + (number << PageSize::BASE.log2());
         let region = Region {
             first: pages.start << lines_log2,
             lines: (pages.end - pages.start) << lines_log2,
             offset: global.wrapping_sub(page << PageSize::BASE.log2()),
-            segment,
+            segment: of,
+            register: segment.register(),
         };
         self.regions.push(region);
         region
@@ -216,16 +208,15 @@ impl Space {
         pages
     }
 
-    /// Where a segment begins.
-    fn start(&mut self, segment: Segment) -> u64 {
-        let next = self.segments.len() as u64;
-        *self.segments.entry(segment).or_insert(next) << SEGMENT_LOG2
+    fn number(&mut self, segment: Segment) -> SegmentNumber {
+        let next = self.segments.len() as SegmentNumber;
+        *self.segments.entry(segment).or_insert(next)
     }
 
     /// The global address of a base page of a process.
     pub fn of_page(&mut self, memory: &Memory, process: ProcessId, page: PageNumber) -> GlobalAddr {
         let (segment, number) = self.place(memory, process, page.raw());
-        GlobalAddr::new(self.start(segment) + (number << PageSize::BASE.log2()))
+        GlobalAddr::new(start(self.number(segment)) + (number << PageSize::BASE.log2()))
     }
 
     /// As [`Env::check`]; of memory that is shared by global address, what all have of it.
@@ -246,6 +237,11 @@ impl Space {
     pub fn reloads(&self) -> u64 {
         self.reloads
     }
+}
+
+/// Where a segment begins.
+fn start(of: SegmentNumber) -> u64 {
+    u64::from(of) << SEGMENT_LOG2
 }
 
 #[cfg(test)]
@@ -269,9 +265,9 @@ mod tests {
     /// As [`Space::of_access`] finds the address of a line of 16 bytes.
     fn of(space: &mut Space, os: &Os, process: ProcessId, addr: u64) -> u64 {
         space.forget();
-        let place = ((addr >> SEGMENT_LOG2) as usize % REGISTERS, 0);
-        let offset = space.enter(os.memory(), process, addr >> 4, place);
-        addr.wrapping_add(offset)
+        let region = space.find(os.memory(), process, addr >> 4);
+        space.load(&region);
+        addr.wrapping_add(region.offset)
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use octavo_config::SoftTlbConfig;
 use octavo_hw::{Geometry, GlobalAddr, Replacement, SetArray, VirtualCaches};
-use octavo_os::vmas;
+use octavo_os::{ProcessId, vmas};
 use octavo_types::{FrameNumber, Instructions, PageSize};
 
 use super::events::Events;
@@ -32,9 +32,8 @@ impl Entry {
         Entry { process: of.process.0, page: of.page.raw(), frame, may_store }
     }
 
-    fn is_of(&self, is_meant: &impl Fn(PageOf) -> bool) -> bool {
-        let (process, page) = (octavo_os::ProcessId(self.process), self.page);
-        is_meant(PageOf { process, page: octavo_types::PageNumber::new(page) })
+    fn is_of(&self, process: ProcessId, pages: &vmas::Pages) -> bool {
+        self.process == process.0 && pages.contains(&self.page)
     }
 }
 
@@ -116,10 +115,9 @@ impl SoftTlb {
         self.recent = [None; 2];
     }
 
-    /// Forgets pages of programs.
-    pub fn forget(&mut self, pages: &vmas::Pages, is_meant: impl Fn(octavo_os::ProcessId) -> bool) {
-        let is_stale = |of: PageOf| is_meant(of.process) && pages.contains(&of.page.raw());
-        self.programs.invalidate_if(|_, entry| entry.is_of(&is_stale));
+    /// Forgets pages of a program.
+    pub fn forget(&mut self, process: ProcessId, pages: &vmas::Pages) {
+        self.programs.invalidate_if(|_, entry| entry.is_of(process, pages));
         self.recent = [None; 2];
     }
 

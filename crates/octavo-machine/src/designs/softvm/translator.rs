@@ -5,6 +5,7 @@ use octavo_hw::{GlobalAddr, VirtualCaches};
 use octavo_os::{ProcessId, vmas};
 use octavo_types::PhysAddr;
 
+use super::DATA;
 use super::events::Events;
 use super::handler::Handler;
 use super::tlb::{Entry, SoftTlb};
@@ -23,6 +24,9 @@ pub trait Translator: Send {
     /// Whether no instructions are fetched for it, and each step costs what hardware needs.
     const IS_HARDWARE: bool = false;
 
+    /// Whether it reads tables of whatever kind; else the paper's linear one is all that it knows.
+    const READS_TABLES: bool = false;
+
     /// Looks the page of an access up, so many times at once: whether it is known.
     #[inline(always)]
     fn look_up(&mut self, _side: usize, _addr: GlobalAddr, _times: u32) -> bool {
@@ -38,11 +42,11 @@ pub trait Translator: Send {
 
     /// The address of a dirty line is translated that goes to memory; the page is known to whoever asks.
     fn write_back(&mut self, parts: Parts<'_>, addr: GlobalAddr, _entry: Entry, loads: Loads) {
-        self.missed(parts, 1, addr, loads);
+        self.missed(parts, DATA, addr, loads);
     }
 
-    /// Forgets pages.
-    fn forget(&mut self, _pages: &vmas::Pages, _is_meant: &dyn Fn(ProcessId) -> bool) {}
+    /// Forgets pages of a process.
+    fn forget(&mut self, _process: ProcessId, _pages: &vmas::Pages) {}
 
     /// The TLB, if there is one.
     fn tlb(&self) -> Option<&SoftTlb> {
@@ -62,6 +66,8 @@ pub trait Translator: Send {
 pub struct Software;
 
 impl Translator for Software {
+    const READS_TABLES: bool = true;
+
     fn missed(
         &mut self,
         (caches, handler, events): Parts<'_>,
@@ -127,12 +133,12 @@ impl Translator for Tlb {
 
     fn write_back(&mut self, parts: Parts<'_>, addr: GlobalAddr, entry: Entry, _: Loads) {
         if !self.0.has(addr) {
-            self.0.refill(parts, 1, addr, entry);
+            self.0.refill(parts, DATA, addr, entry);
         }
     }
 
-    fn forget(&mut self, pages: &vmas::Pages, is_meant: &dyn Fn(ProcessId) -> bool) {
-        self.0.forget(pages, is_meant);
+    fn forget(&mut self, process: ProcessId, pages: &vmas::Pages) {
+        self.0.forget(process, pages);
     }
 
     fn tlb(&self) -> Option<&SoftTlb> {

@@ -241,7 +241,7 @@ impl Host {
                     caches.fill(Asid::ONLY, addr, step.level, ());
                 }
             }
-            let perforated = walk.is_perforated.then(|| self.perforated(page)).flatten();
+            let perforated = walk.is_perforated.then(|| self.held_perforated(page)).flatten();
             if let Some(held) = perforated.filter(|held| held.may_be_hole(page)) {
                 return Ok(Behind::Perforated(held));
             }
@@ -250,7 +250,7 @@ impl Host {
             {
                 let at = walk.steps().last().expect("a walk reads the root's entry").at;
                 *latency_cycles += self.walker.write_if(is_marked, port.caches, port.lines, at);
-                return Ok(match self.perforated(page) {
+                return Ok(match self.held_perforated(page) {
                     Some(of) => Behind::Perforated(of),
                     None => Behind::Page(held),
                 });

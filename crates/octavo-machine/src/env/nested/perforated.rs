@@ -28,13 +28,13 @@ use crate::tlb::Held;
 
 impl Env {
     /// Whether programs run in a guest.
-    pub fn is_guest(&self) -> bool {
+    pub(crate) fn is_guest(&self) -> bool {
         self.host.is_some()
     }
 
     /// Whether TLBs hold a perforated page that a walk has found: not where it is splintered, but for
     /// halves of translations.
-    pub fn is_held(&self, held: &Held) -> bool {
+    pub(crate) fn is_held(&self, held: &Held) -> bool {
         self.keeps_halves || !is_half(&held.region())
     }
 
@@ -78,7 +78,7 @@ impl Env {
             let at = PhysAddr::new(start.raw() + (at.raw() - at.frame().start().raw()));
             let Env { walker, caches, .. } = self;
             let latency_cycles = cost + walker.read_bitmap(caches, lines, at);
-            self.add_walk_cycles(latency_cycles);
+            self.add_to_walk_cycles(latency_cycles);
         }
         let behind = self.region_page(page)?;
         let (core, lines) = (self.core, self.lines);
@@ -86,7 +86,7 @@ impl Env {
             let port = &mut Port { core, caches, lines };
             Ok(host.region(behind).map_or(0, |region| host.read_bitmap(region, port)))
         })?;
-        self.add_walk_cycles(cost);
+        self.add_to_walk_cycles(cost);
         let host = self.host.as_ref().expect("a guest has a host");
         Some(host.region(behind).is_some() || host.frame_behind(behind).is_some())
     }
@@ -171,10 +171,7 @@ impl Env {
                 entry = of.hole_steps[1].at;
             }
         }
-        match is_under_way {
-            true => self.add_to_walk_cycles(latency_cycles),
-            false => self.add_walk_cycles(latency_cycles),
-        }
+        self.add_part_of_walk_cycles(latency_cycles, is_under_way);
         let Some(Found { held, is_marked }) = self.found(&walk, page, kind) else {
             return self.faulted(page, kind);
         };

@@ -27,7 +27,10 @@ impl Held {
     /// Whether it is a perforated page: its frame and parts are then asked for by
     /// [`Held::part_of_region`] alone.
     pub fn is_perforated(&self) -> bool {
-        self.size == PageSize::HUGE && self.value.0 & PERFORATED != 0
+        // A part of a page of 256 MiB or more has that page's order.
+        const ORDER: u64 = super::ORDER_MASK << ORDER_SHIFT;
+        const HOLES: u64 = (PageSize::HUGE.base_shift() as u64) << ORDER_SHIFT | PERFORATED;
+        self.size == PageSize::HUGE && self.value.0 & ORDER == HOLES
     }
 
     /// The filter of a perforated page; of any other, 0.
@@ -86,6 +89,8 @@ mod tests {
         let held = Held::perforated(&of, true);
         let other = PageNumber::new(page.raw() + 70);
         assert!(held.is_perforated() && !Held::of(&region, true).is_perforated());
+        let part_of_1gib = Held::of(&Leaf { size: PageSize::LARGEST, ..region }, true);
+        assert!(!part_of_1gib.part(page, PageSize::HUGE).is_perforated());
         let may =
             [0, 63, 64, 127, 128, 511].map(|at| held.may_be_hole(PageNumber::new(page.raw() + at)));
         assert_eq!(may, [false, false, true, true, false, true]);

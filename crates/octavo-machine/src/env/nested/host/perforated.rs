@@ -29,13 +29,13 @@ impl Behind {
 
 impl Host {
     /// What there is to the perforated page that holds a guest-physical page, if one does.
-    fn perforation(&self, page: PageNumber) -> Option<Perforated> {
+    fn perforated(&self, page: PageNumber) -> Option<Perforated> {
         self.table().perforated(page)
     }
 
     /// The same as a TLB holds it.
-    pub(super) fn perforated(&self, page: PageNumber) -> Option<Held> {
-        self.perforation(page).map(|of| Held::perforated(&of, of.used.1))
+    pub(super) fn held_perforated(&self, page: PageNumber) -> Option<Held> {
+        self.perforated(page).map(|of| Held::perforated(&of, of.used.1))
     }
 
     pub(super) fn holds_perforated(&self, core: usize) -> bool {
@@ -96,7 +96,7 @@ impl Host {
         self.hole_walks += 1;
         self.walker.walks += u64::from(is_new);
         let walk = self.table().walk(page);
-        let Some(of) = self.perforation(page) else { return Ok(None) };
+        let Some(of) = self.perforated(page) else { return Ok(None) };
         let caches = &mut self.cores[port.core].walk_caches;
         for at in to_hole(&walk, of.hole_steps, caches, (Asid::ONLY, page), is_new) {
             *latency_cycles += read_entry(port.caches, port.lines, at, &mut self.walker);
@@ -114,7 +114,7 @@ impl Host {
         latency_cycles: &mut u32,
     ) -> Result<Option<Held>, OutOfMemory> {
         let walk = self.table().walk(page);
-        let hole = self.perforation(page).filter(|of| of.is_hole);
+        let hole = self.perforated(page).filter(|of| of.is_hole);
         let Some(Found { held, is_marked }) = found(&mut self.os, self.vm, &walk, page, stores)
         else {
             self.walker.faulted += 1;
@@ -130,7 +130,7 @@ impl Host {
     /// Whether a guest-physical page lies in 2 MiB or more that the host has whole or perforated, and is no
     /// hole of it.
     pub(in crate::env::nested) fn is_in_region(&self, page: PageNumber) -> bool {
-        match self.perforation(page) {
+        match self.perforated(page) {
             Some(of) => !of.is_hole,
             None => self.table().leaf(page).is_some_and(|leaf| leaf.size >= PageSize::HUGE),
         }
@@ -138,13 +138,13 @@ impl Host {
 
     /// The perforated page of the host that a guest-physical page lies in: its first frame.
     pub(in crate::env::nested) fn region(&self, page: PageNumber) -> Option<PhysAddr> {
-        self.perforation(page).map(|of| of.region.frame.start())
+        self.perforated(page).map(|of| of.region.frame.start())
     }
 
     /// The 32 bits of the host's bitmap around a guest-physical page that lies in a perforated page; else
     /// none is set.
     pub(in crate::env::nested) fn bitmap_word(&self, page: PageNumber) -> u32 {
-        let of = self.perforation(page).map(|of| of.region.frame_of(page));
+        let of = self.perforated(page).map(|of| of.region.frame_of(page));
         of.map_or(0, |frame| self.os.memory().frames.hole_bitmaps().word(frame))
     }
 
