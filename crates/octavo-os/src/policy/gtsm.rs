@@ -39,16 +39,24 @@ impl Default for GtsmConfig {
 pub struct Gtsm {
     config: GtsmConfig,
     huge: Thp,
-    /// Chunks before this one have been refused since anything was freed.
-    next_chunk: u64,
+    chunks: Chunks,
+}
+
+/// The chunks of memory.
+#[derive(Default)]
+struct Chunks {
+    /// Those before this one are not looked at again until a range is unmapped or a scan begins.
+    next: u64,
 }
 
 impl Gtsm {
     /// No page yet.
     pub fn new(config: GtsmConfig) -> Self {
-        Gtsm { config, huge: Thp::new(config.huge), next_chunk: 0 }
+        Gtsm { config, huge: Thp::new(config.huge), chunks: Chunks::default() }
     }
+}
 
+impl Chunks {
     /// Makes a page with gaps of the 2 MiB from a page on, which is all the process' own base pages or nothing.
     fn map_gapped(
         &mut self,
@@ -75,9 +83,9 @@ impl Gtsm {
     /// The next chunk with enough free sub-blocks, and no page yet.
     fn choose(&mut self, frames: &Frames) -> Option<(FrameNumber, SubBlocks)> {
         let of_chunk = SubBlocks::CHUNK.frames();
-        while self.next_chunk < frames.shape().frames() / of_chunk {
-            let chunk = FrameNumber::new(self.next_chunk * of_chunk);
-            self.next_chunk += 1;
+        while self.next < frames.shape().frames() / of_chunk {
+            let chunk = FrameNumber::new(self.next * of_chunk);
+            self.next += 1;
             if frames.chunk_bitmaps().of(chunk).is_some() {
                 continue;
             }
@@ -106,7 +114,7 @@ impl Policy for Gtsm {
             {
                 return Ok(());
             }
-            self.map_gapped(memory, process, first, vma.rights);
+            self.chunks.map_gapped(memory, process, first, vma.rights);
             if memory.process(process).table.gapped(page).is_some() {
                 return Ok(());
             }
@@ -115,25 +123,24 @@ impl Policy for Gtsm {
     }
 
     fn unmapped(&mut self, _memory: &mut Memory, _process: ProcessId, _pages: &Pages) {
-        self.next_chunk = 0;
+        self.chunks = Chunks::default();
     }
 
     fn background(&mut self, memory: &mut Memory, instructions: u64) {
         if !self.huge.is_due(instructions) {
             return;
         }
-        self.next_chunk = 0;
-        let mut huge = self.huge.clone();
+        self.chunks = Chunks::default();
+        let Gtsm { config, huge, chunks } = self;
         huge.scan(memory, |memory, process, first, vma| {
             if memory.process(process).table.gapped(first).is_some() {
                 return;
             }
-            let is_whole = self.config.whole_blocks
+            let is_whole = config.whole_blocks
                 && memory.collapse(process, first, PageSize::HUGE, vma.rights).is_ok();
             if !is_whole {
-                self.map_gapped(memory, process, first, vma.rights);
+                chunks.map_gapped(memory, process, first, vma.rights);
             }
         });
-        self.huge = huge;
     }
 }

@@ -177,3 +177,34 @@ fn a_split_is_always_told() {
     assert_eq!(os.memory().counters.splits, 1);
     assert_eq!((os.memory().gapped_pages(), os.memory().check()), (0, Ok(())));
 }
+
+/// What is done to a part splits the page: that is one shootdown with it where it is of a plain page of 2 MiB.
+#[test]
+fn a_split_takes_the_shootdowns_of_a_plain_huge_page() {
+    let protect = |at, count| {
+        let protection = Protection::from_bits(1);
+        Event::Protect { range: pages(at, count), protection }
+    };
+    let unmap = |at, count| Event::Unmap { range: pages(at, count) };
+    for (event, shootdowns) in [
+        (protect(512 + 7, 1), 2),
+        (unmap(512 + 7, 1), 1),
+        (unmap(512 + 256, 512), 1),
+        (unmap(512, 512), 1),
+        (Event::Remap { from: pages(512, 512), to: pages(2048, 512) }, 1),
+        (Event::Remap { from: pages(512, 512), to: pages(2048 + 16, 512) }, 1),
+    ] {
+        for faulty in [every_second().collect(), Vec::new()] {
+            let has_gaps = !faulty.is_empty();
+            let (mut os, process) = started(faulty, GtsmConfig::default());
+            assert_eq!(touch(&mut os, process, 512).is_some(), has_gaps);
+            os.take_stale();
+            let before = os.memory().counters.shootdowns;
+            os.event(process, &event).unwrap();
+            assert_eq!(os.take_stale().len(), shootdowns, "{event:?}, gaps: {has_gaps}");
+            let counted = os.memory().counters.shootdowns - before;
+            assert_eq!(counted, shootdowns as u64, "{event:?}, gaps: {has_gaps}");
+            assert_eq!(os.memory().check(), Ok(()));
+        }
+    }
+}
