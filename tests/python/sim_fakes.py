@@ -1,4 +1,5 @@
-"""Simulations made up for tests: every number is chosen by the test that asks for it."""
+"""Simulations made up for tests: every number is chosen by the test that asks for it; and a stream
+whose counts are worked out by hand."""
 
 from __future__ import annotations
 
@@ -14,6 +15,15 @@ if TYPE_CHECKING:
     from octavo._core import MachineCounts, SimProcess
 
 Counts = Mapping[tuple[str, str], int]
+
+STRIDED = "synth:strided?bytes=4MiB&stride=4KiB&references=10240&base=0x7f0000000000"
+"""Ten rounds over 1024 pages, a load each, with four instructions of one page of code: 40960. The
+table begins where two large pages do."""
+
+
+def told(result: SimResult, name: str, component: str, *counters: str) -> list[int]:
+    """What a design has counted."""
+    return [result.design(name).counts[component, counter] for counter in counters]
 
 
 def counts(

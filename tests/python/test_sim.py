@@ -16,21 +16,13 @@ from octavo.sim_configuration import configure_sim
 from octavo.sim_model import added
 from octavo.sim_result import SimResult
 from octavo.sim_view import grids, remarks
-from sim_fakes import counts, design, machine, sim_process, sim_result
+from sim_fakes import STRIDED, counts, design, machine, sim_process, sim_result, told
 from traces_made import write_csv
-
-STRIDED = "synth:strided?bytes=4MiB&stride=4KiB&references=10240&base=0x7f0000000000"
-"""Ten rounds over 1024 pages, a load each, with four instructions of one page of code. The table
-begins where two large pages do."""
 
 
 @pytest.fixture(scope="module")
 def strided() -> SimResult:
     return octavo.sim(STRIDED, check=True)
-
-
-def told(result: SimResult, name: str, component: str, *counters: str) -> list[int]:
-    return [result.design(name).counts[component, counter] for counter in counters]
 
 
 def test_base_pages_by_hand(strided: SimResult) -> None:

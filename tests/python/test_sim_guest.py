@@ -37,7 +37,18 @@ def test_a_guest_walks_two_tables() -> None:
     assert plain.count("host.os", "faults") == 0
 
 
-REFUSED = {"gtsm", "softvm", "spur", "mips_virtual", "mips_physical", "softvm_free"}
+def test_parts_of_large_pages_of_the_host_are_pages() -> None:
+    """The nested TLB holds 2 MiB of pages of 256 MiB, which are nothing else than that."""
+    trace = "synth:strided?bytes=512MiB&stride=4KiB&references=400k"
+    tps = octavo.sim(trace, designs=["tps"], virtualised=True, check=True).design("tps")
+    assert (
+        tps.count("host.os.pages.256MiB", "mapped") + tps.count("host.os.pages.512MiB", "mapped")
+        > 0
+    ), "the host has such pages"
+    assert tps.count("walker", "splintered") == 0
+
+
+REFUSED = {"softvm", "spur", "mips_virtual", "mips_physical", "softvm_free"}
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))

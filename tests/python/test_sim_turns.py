@@ -15,9 +15,7 @@ from octavo.report.sim import render_sim
 from octavo.report.sim_data import report_data
 from octavo.sim_result import SimResult
 from octavo.sim_view import grids, headline
-
-STRIDED = "synth:strided?bytes=4MiB&stride=4KiB&references=10240&base=0x7f0000000000"
-"""Ten rounds over 1024 pages, a load each, with four instructions of one page of code: 40960."""
+from sim_fakes import STRIDED, told
 
 
 @pytest.fixture(scope="module")
@@ -26,10 +24,6 @@ def by_turns() -> SimResult:
     return octavo.sim(
         [STRIDED, STRIDED], processes="asid", quantum=4096, warm_up=20480, interval=10240
     )
-
-
-def told(result: SimResult, name: str, component: str, *counters: str) -> list[int]:
-    return [result.design(name).counts[component, counter] for counter in counters]
 
 
 def test_processes_that_take_turns_share_a_machine() -> None:
@@ -52,7 +46,7 @@ def test_processes_that_take_turns_share_a_machine() -> None:
 
 
 def test_a_warm_up_of_processes_that_take_turns_is_theirs_together() -> None:
-    """Two processes of 51200 instructions each, four to a load: a quarter of all is warm-up."""
+    """Two processes of 40960 instructions each, four to a load: a quarter of all is warm-up."""
     result = octavo.sim(
         [STRIDED, STRIDED], designs=["base4k"], processes="asid", quantum=4096, warm_up=20480
     )
@@ -77,9 +71,9 @@ def test_the_table_is_of_all_that_take_turns(by_turns: SimResult) -> None:
     assert [grid.title.split(" ")[0] for grid in others] == ["Execution"]
     walks = next(row for row in first.rows if row[0] == "cycles of walks")
     assert len(walks) == 3
-    # Of 112 k references and 81.9 k instructions.
-    told = headline(by_turns)
-    assert told.startswith("76.8 k references, 61.4 k instructions, 2 processes, after 20.5 k ")
+    # Of 102.4 k references and 81.9 k instructions.
+    line = headline(by_turns)
+    assert line.startswith("76.8 k references, 61.4 k instructions, 2 processes, after 20.5 k ")
 
 
 def test_the_report_has_what_all_of_them_did_over_time(by_turns: SimResult) -> None:

@@ -6,6 +6,8 @@ mod host;
 mod memory;
 mod softvm;
 
+use std::fmt::Display;
+
 use indexmap::IndexMap;
 use octavo_types::PageSize;
 
@@ -86,7 +88,12 @@ fn check_core(core: &CoreConfig) -> Result<(), WrongValue> {
     Err(WrongValue::new("core.base_cpi", core.base_cpi, advice))
 }
 
-fn check_range(key: &str, given: u32, least: u32, most: u32) -> Result<(), WrongValue> {
+fn check_range<N: PartialOrd + Display + Copy>(
+    key: &str,
+    given: N,
+    least: N,
+    most: N,
+) -> Result<(), WrongValue> {
     if (least..=most).contains(&given) {
         return Ok(());
     }

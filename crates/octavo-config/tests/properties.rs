@@ -167,7 +167,7 @@ fn caches() -> impl Strategy<Value = CacheConfigs> {
     )
 }
 
-/// Virtual caches before which the machine's lines have so many bytes.
+/// What a kernel does for virtual caches, protecting whole pages.
 fn kernel() -> impl Strategy<Value = KernelConfig> {
     let tables = select(vec![
         TableKind::TwoTier,
@@ -192,12 +192,13 @@ fn kernel() -> impl Strategy<Value = KernelConfig> {
     )
 }
 
+/// Virtual caches before which the machine's lines have so many bytes.
 fn softvm(least_bytes: u64) -> impl Strategy<Value = SoftvmConfig> {
     let level = || (geometry(), replacement(), 0u32..=2);
     let cycles = prop::array::uniform8(0u32..1000);
     let tlb = (2u64..100, 1u64..100);
     (level(), level(), any::<bool>(), kernel(), cycles, tlb).prop_map(
-        move |(l1, l2, says_lines, kernel, cycles, (reserved, others))| {
+        move |(l1, l2, says_lines, mut kernel, cycles, (reserved, others))| {
             let lines = [least_bytes, (least_bytes << l2.2).min(4096)];
             let level = |((lines, ways), replacement, _), line_bytes| VirtualCacheLevel {
                 bytes: lines * line_bytes,
@@ -207,7 +208,6 @@ fn softvm(least_bytes: u64) -> impl Strategy<Value = SoftvmConfig> {
             };
             let [l2_cycles, memory_cycles, handler_cycles, step_cycles, ..] = cycles;
             let [.., check_l1_cycles, change_l1_cycles, check_l2_cycles, change_l2_cycles] = cycles;
-            let mut kernel = kernel;
             if kernel.table == TableKind::TwoTier {
                 kernel.protection_bytes = lines[1].max(256);
             }
@@ -226,7 +226,10 @@ fn softvm(least_bytes: u64) -> impl Strategy<Value = SoftvmConfig> {
                     change_l2_cycles,
                 },
                 tlb: SoftTlbConfig { entries: reserved + others, reserved },
-                rates: SoftvmRates { protections_per_billion: cycles[0], ..SoftvmRates::default() },
+                rates: SoftvmRates {
+                    protections_per_billion: cycles[0],
+                    dma_pages_per_billion: cycles[1],
+                },
             }
         },
     )

@@ -46,7 +46,7 @@ pub enum ConfigError {
     },
     /// Faults of a guest's memory, under hardware that has them in the host's.
     #[error(
-        "memory.fragmentation = faults: {hardware} has no faults of a guest's memory, but of its host's: \
+        "memory.fragmentation = faults: under {hardware} a guest's memory has none, but its host's may: \
          give host.memory.fragmentation instead"
     )]
     FaultsOfGuest {

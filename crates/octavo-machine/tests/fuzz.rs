@@ -164,10 +164,23 @@ fn run(machines: u64, steps: u64) {
         play(number, &mut runner, steps, &mut seen);
         println!("{number}: {seen:?}");
     }
-    let Seen { forks, stopped, promotions, copies, invepts, punches, patches, .. } = seen;
-    let Seen { hole_walks, gapped, merged, unmerged, .. } = seen;
-    let counts = [forks, stopped, promotions, copies, invepts, punches, patches];
-    let counts = [&counts[..], &[hole_walks, gapped, merged, unmerged]].concat();
+    let Seen {
+        forks,
+        stopped,
+        promotions,
+        copies,
+        invepts,
+        punches,
+        patches,
+        hole_walks,
+        gapped,
+        merged,
+        unmerged,
+    } = seen;
+    let counts = [
+        forks, stopped, promotions, copies, invepts, punches, patches, hole_walks, gapped, merged,
+        unmerged,
+    ];
     assert!(counts.iter().all(|count| *count > 0), "{seen:?}");
 }
 

@@ -228,6 +228,61 @@ proptest! {
     }
 }
 
+/// That machines of these designs count all of this, and what naive ones do, in two passes of loads.
+fn makes(machine: &MachineConfig, designs: &[&str], what: &[(&str, &'static str)]) {
+    let pass = (0..2048).map(|page| (page, 1, false));
+    let stream = loads(&pass.clone().chain(pass).collect::<Vec<_>>());
+    compare(machine, &stream, designs).unwrap();
+    let mut sim = Sim::new(&config(machine.clone(), designs)).unwrap();
+    play(&mut sim, &stream);
+    for (design, of) in designs.iter().zip(sim.machines()) {
+        let counters = of.counters();
+        for (component, counter) in what {
+            assert!(
+                counters.get(component, counter) > Some(0),
+                "{design}: no {component} {counter}"
+            );
+        }
+    }
+}
+
+/// Without which a comparison would say nothing.
+#[test]
+fn what_is_compared_happens() {
+    let mut machine = tiny();
+    machine.memory.bytes = 256 << 20;
+    let layout = HoleLayout::Dispersed;
+    machine.memory.fragmentation = FragmentationConfig::Faults { portion: 0.02, layout, seed: 1 };
+    let gaps = [
+        ("os", "gapped"),
+        ("tlb.l2.gapped", "hits"),
+        ("walker", "bitmap_references"),
+        ("walker.cache.bitmap", "hits"),
+    ];
+    makes(&machine, GAPPED, &gaps);
+    let holes = [
+        ("os", "perforations"),
+        ("tlb.l2.perforated", "hits"),
+        ("tlb.l2.bitmap", "hits"),
+        ("walker", "bitmap_references"),
+        ("walker", "hole_walks"),
+    ];
+    // Unused pages are holes in whole blocks alone.
+    let (in_whole, others): (Vec<&str>, Vec<&str>) =
+        PERFORATED.iter().partition(|design| design.contains("unused_are_holes"));
+    machine.memory.fragmentation = FragmentationConfig::Empty;
+    makes(&machine, &in_whole, &holes);
+    machine.memory.fragmentation = FragmentationConfig::Holes {
+        portion: 1.0,
+        fraction: 0.2,
+        // Where holes lie in all eighths, not all of these make such pages.
+        layout: HoleLayout::Clustered,
+        holes: HoleKind::Immovable,
+        seed: 1,
+    };
+    makes(&machine, &others, &holes);
+}
+
 /// More references to one line than one access counts: executions of a loop, and a segment that
 /// fetches from one line for long.
 #[test]

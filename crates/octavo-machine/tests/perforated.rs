@@ -7,10 +7,10 @@ mod machines;
 
 use std::collections::BTreeSet;
 
-use common::bounds::{conventional, played, touches, with_small_first};
+use common::bounds::{conventional, listed, played, touches, with_small_first};
 use common::{check_laws, config, hosted, identity, level, play, tiny};
 use machines::{Makes, guest, machine, perforated};
-use octavo_config::{FragmentationConfig, Ways};
+use octavo_config::FragmentationConfig;
 use octavo_machine::designs::Variant;
 use octavo_machine::{Counters, Sim};
 use octavo_oracle::strategies::{loads, stream};
@@ -45,8 +45,7 @@ fn told(counters: &Counters) -> Vec<(String, &'static str, u64)> {
             && !components.contains(&component)
             && ![&of_frames[..], &of_holes, &["punches", "patches"]].concat().contains(&counter)
     };
-    let all = counters.iter().filter(|(component, counter, _)| is_told(component, counter));
-    all.map(|(component, counter, value)| (component.to_owned(), counter, value)).collect()
+    listed(counters, |component, counter, _| is_told(component, counter))
 }
 
 proptest! {
@@ -167,8 +166,7 @@ proptest! {
     fn pages_of_holes_of_both_are_base_pages_and_bitmaps(touches in touches()) {
         let mut kind = hosted(tiny(), 33, false);
         kind.walker.caches.clear();
-        kind.tlb.l2 = Some(level(9, &[("main", 8192, 16, &[PageSize::BASE, PageSize::HUGE])]));
-        kind.tlb.l2.as_mut().unwrap().arrays[0].ways = Ways::Of(64);
+        kind.tlb.l2 = Some(level(9, &[("main", 8192, 64, &[PageSize::BASE, PageSize::HUGE])]));
         let counted = played(&kind, &loads(&touches), vec![
             guest(&kind, Makes::AllHoles, perforated(&kind, Variant::Filtered)),
             guest(&kind, Makes::Base, conventional(&kind)),
@@ -206,8 +204,7 @@ proptest! {
     fn a_page_of_holes_is_base_pages_and_bitmaps(touches in touches()) {
         let mut kind = tiny();
         kind.walker.caches.clear();
-        kind.tlb.l2 = Some(level(9, &[("main", 8192, 16, &[PageSize::BASE, PageSize::HUGE])]));
-        kind.tlb.l2.as_mut().unwrap().arrays[0].ways = Ways::Of(64);
+        kind.tlb.l2 = Some(level(9, &[("main", 8192, 64, &[PageSize::BASE, PageSize::HUGE])]));
         let counted = played(&kind, &loads(&touches), vec![
             machine(&kind, Box::new(Makes::AllHoles), perforated(&kind, Variant::Filtered)),
             machine(&kind, Box::new(Makes::Base), conventional(&kind)),

@@ -44,16 +44,32 @@ impl NaiveReferences {
     /// references.
     pub fn base_pages(&self, stream: Stream) -> Vec<Vec<PageNumber>> {
         let mut all = Vec::new();
-        for Reference { kind, addr, size_bytes } in &self.references {
-            let is_fetch = *kind == ItemKind::Fetch;
-            if stream == Stream::All || (stream == Stream::Fetch) == is_fetch {
-                let touched = pages_touched(*addr, *size_bytes, PageSize::BASE);
-                let pages: Vec<PageNumber> = touched.into_iter().map(|(page, _)| page).collect();
-                let times = if *kind == ItemKind::Modify { 2 } else { 1 };
-                all.extend(std::iter::repeat_n(pages, times));
-            }
+        for Reference { addr, size_bytes, .. } in self.of(stream) {
+            let touched = pages_touched(*addr, *size_bytes, PageSize::BASE);
+            all.push(touched.into_iter().map(|(page, _)| page).collect());
         }
         all
+    }
+
+    /// The numbers of the cache lines of so many bytes that the references of a stream look up, in order: each
+    /// one that a reference touches.
+    pub fn lines(&self, stream: Stream, line_bytes: u64) -> Vec<u64> {
+        let mut lines = Vec::new();
+        for Reference { addr, size_bytes, .. } in self.of(stream) {
+            let last = addr.raw() + u64::from(*size_bytes) - 1;
+            lines.extend(addr.raw() / line_bytes..=last / line_bytes);
+        }
+        lines
+    }
+
+    /// The references of a stream, a modify twice.
+    fn of(&self, stream: Stream) -> impl Iterator<Item = &Reference> {
+        let is_meant = move |of: &&Reference| {
+            stream == Stream::All || (stream == Stream::Fetch) == (of.kind == ItemKind::Fetch)
+        };
+        let times = |of: &Reference| if of.kind == ItemKind::Modify { 2 } else { 1 };
+        let all = self.references.iter().filter(is_meant);
+        all.flat_map(move |of| std::iter::repeat_n(of, times(of)))
     }
 }
 

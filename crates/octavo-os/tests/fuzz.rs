@@ -170,10 +170,9 @@ fn sizes(log2: &[u8]) -> Vec<PageSize> {
 }
 
 fn conventional(frames: u64, copy_on_write: CopyOnWrite) -> Setup {
-    let start = Fragmentation::Empty;
     Setup {
         frames,
-        start,
+        start: Fragmentation::Empty,
         sizes: sizes(&[21]),
         format: Format::default(),
         copy_on_write,
@@ -184,26 +183,12 @@ fn conventional(frames: u64, copy_on_write: CopyOnWrite) -> Setup {
 fn tailored(frames: u64, copy_on_write: CopyOnWrite, aliases: Aliases) -> Setup {
     let format = Format { levels: 5, encoding: SizeEncoding::OneBit, aliases, ..Format::default() };
     let sizes = sizes(&[13, 14, 16, 19, 21, 22]);
-    Setup {
-        frames,
-        start: Fragmentation::Empty,
-        sizes,
-        format,
-        copy_on_write,
-        same_pages: SamePages::Never,
-    }
+    Setup { sizes, format, ..conventional(frames, copy_on_write) }
 }
 
 fn perforated(frames: u64, copy_on_write: CopyOnWrite, levels: u8) -> Setup {
     let format = Format { levels, has_perforated: true, ..Format::default() };
-    Setup {
-        frames,
-        start: Fragmentation::Empty,
-        sizes: sizes(&[21]),
-        format,
-        copy_on_write,
-        same_pages: SamePages::Never,
-    }
+    Setup { format, ..conventional(frames, copy_on_write) }
 }
 
 /// Pages of sub-blocks, in memory with so many faults in a thousand.
@@ -211,14 +196,7 @@ fn gapped(frames: u64, faults: u64, copy_on_write: CopyOnWrite) -> Setup {
     let format = Format { has_gapped: true, ..Format::default() };
     let (portion, layout) = (faults as f64 / 1000.0, HoleLayout::Dispersed);
     let start = Fragmentation::Faults(Faults { portion, layout });
-    Setup {
-        frames,
-        start,
-        sizes: sizes(&[21]),
-        format,
-        copy_on_write,
-        same_pages: SamePages::Never,
-    }
+    Setup { start, format, ..conventional(frames, copy_on_write) }
 }
 
 fn gtsm(whole_blocks: bool) -> Box<dyn Policy> {
@@ -357,8 +335,12 @@ fn run(steps: u64, every: u64) {
         let mut machine = match number / 2 % 5 {
             0 => Machine::new(&conventional(frames, how), Box::new(BasePages)),
             1 => Machine::new(&conventional(frames, how), thp()),
-            3 => Machine::new(&gapped(2 * frames, 20, how), gtsm(number % 4 < 2)),
             2 => Machine::new(&perforated(frames, how, 4), Box::new(Perforating::new(number))),
+            3 => {
+                // Both with both ways to copy.
+                let whole_blocks = (number / 10 + number / 20) % 2 == 1;
+                Machine::new(&gapped(2 * frames, 20, how), gtsm(whole_blocks))
+            }
             _ => {
                 let setup = tailored(frames, how, Aliases::Pointers);
                 Machine::new(&setup, Box::new(AnySize { state: number }))

@@ -37,6 +37,7 @@ FRACTIONS = (0.25, 0.5)
 LEAST_GAIN = 0.01
 """What large pages gain over 4 KiB at least, where a program depends on the TLB at all."""
 _EMPTY = "unfragmented"
+_WITHOUT_HOLES = ("--design", f"{BASE},{BASELINE}")
 _TRIED_REGIONS = 16
 _VIRTUAL = "programs in a virtual machine (Figure 11)"
 
@@ -127,13 +128,12 @@ def measure_programs(
             if isinstance(trace, str):
                 skipped[program.name] = trace
                 continue
+            if isinstance(traced := _traced(subject, trace), str):
+                skipped[program.name] = traced
+                continue
             for is_virtual in kinds:
                 name = f"{program.name}{', in a virtual machine' if is_virtual else ''}"
-                done = _measured(subject, trace, say, is_virtual=is_virtual)
-                if isinstance(done, str):
-                    skipped[name] = done
-                    break
-                one, passes = done
+                one, passes = _measured(traced, say, is_virtual=is_virtual)
                 if one is not None:
                     measured.append(one)
                 if passes.failed:
@@ -173,16 +173,25 @@ def _with_host(settings: dict[str, Any], of: Fragments) -> dict[str, Any]:
     return settings | {f"host.{key}": value for key, value in host.items()}
 
 
-def _measured(
-    subject: Subject, trace: Path, say: Say, *, is_virtual: bool
-) -> tuple[ProgramMeasurement | None, Done] | str:
-    """All passes over one trace, or why there can be none."""
+@dataclass(frozen=True)
+class _Traced:
+    """A program that large pages are worth something to."""
+
+    program: str
+    trace: str
+    options: tuple[str, ...]
+    """What all its passes have."""
+    ideal: dict[str, Counted]
+    """By design, native and unfragmented."""
+
+
+def _traced(subject: Subject, trace: Path) -> _Traced | str:
+    """A program as it is recorded, or why there is nothing to tell of it."""
     region = extent(subject, trace)
     if isinstance(region, str):
         return region
-    common = ["sim", "--machine", MACHINE, *to_settings(subject.settings), *scope(*region)]
-    designs = ["--design", f"{BASE},{BASELINE}"]
-    told = document([*common, *designs, str(trace)], trace.parent)
+    options = ("sim", "--machine", MACHINE, *to_settings(subject.settings), *scope(*region))
+    told = document([*options, *_WITHOUT_HOLES, str(trace)], trace.parent)
     if isinstance(told, str):
         return told
     ideal = all_counted(told)
@@ -190,14 +199,23 @@ def _measured(
         return "memory ran out"
     if (gain(ideal, BASELINE, BASE) or 0.0) < LEAST_GAIN:
         return f"large pages gain less than {LEAST_GAIN:.0%}"
-    regions = ideal[BASELINE].large_pages
+    return _Traced(subject.program.name, str(trace), options, ideal)
+
+
+def _measured(of: _Traced, say: Say, *, is_virtual: bool) -> tuple[ProgramMeasurement | None, Done]:
+    """All passes over one trace."""
     passes = [
-        Pass(_EMPTY, (*common, *_empty(ideal, is_virtual), *designs, str(trace))),
-        *(Pass(_key(of), (*common, *_on(of, ideal, is_virtual), str(trace))) for of in memories()),
+        Pass(_key(at), (*of.options, *_on(at, of.ideal, is_virtual), of.trace)) for at in memories()
     ]
+    if is_virtual:
+        guest = (*of.options, *_unfragmented_guest(of.ideal), *_WITHOUT_HOLES, of.trace)
+        passes.insert(0, Pass(_EMPTY, guest))
     where = "in a virtual machine" if is_virtual else "native"
-    done = run_passes(passes, f"{subject.program.name}, {where}", say)
-    return _collected(subject.program.name, is_virtual, regions, done), done
+    done = run_passes(passes, f"{of.program}, {where}", say)
+    if not is_virtual:
+        return _collected(of, of.ideal, is_virtual, done), done
+    told = done.documents.get(_EMPTY)
+    return (None if told is None else _collected(of, all_counted(told), is_virtual, done)), done
 
 
 def _on(of: Fragments, ideal: dict[str, Counted], is_virtual: bool) -> list[str]:
@@ -212,13 +230,11 @@ def _on(of: Fragments, ideal: dict[str, Counted], is_virtual: bool) -> list[str]
     return [*to_settings(settings), "--design", f"{BASE},{BASELINE},{perforated}"]
 
 
-def _empty(ideal: dict[str, Counted], is_virtual: bool) -> list[str]:
-    """Options of memories that are not fragmented."""
-    if not is_virtual:
-        return []
+def _unfragmented_guest(ideal: dict[str, Counted]) -> tuple[str, ...]:
+    """Options of a guest's and a host's memory that are not fragmented."""
     resident = max(one.resident_bytes for one in ideal.values())
     enough = (resident // REGION + 64) * REGION * 2
-    return list(to_settings({"memory.bytes": enough, "host.memory.bytes": 2 * enough}))
+    return tuple(to_settings({"memory.bytes": enough, "host.memory.bytes": 2 * enough}))
 
 
 def _key(of: Fragments) -> str:
@@ -226,14 +242,12 @@ def _key(of: Fragments) -> str:
 
 
 def _collected(
-    program: str, is_virtual: bool, regions: int, done: Done
-) -> ProgramMeasurement | None:
-    told = done.documents.get(_EMPTY)
-    if told is None:
-        return None
-    rows = [
-        ProgramRow(of, all_counted(done.documents[_key(of)]))
-        for of in memories()
-        if _key(of) in done.documents
-    ]
-    return ProgramMeasurement(program, is_virtual, regions, all_counted(told), tuple(rows))
+    of: _Traced, ideal: dict[str, Counted], is_virtual: bool, done: Done
+) -> ProgramMeasurement:
+    rows = tuple(
+        ProgramRow(at, all_counted(done.documents[_key(at)]))
+        for at in memories()
+        if _key(at) in done.documents
+    )
+    regions = of.ideal[BASELINE].large_pages
+    return ProgramMeasurement(of.program, is_virtual, regions, ideal, rows)

@@ -1,5 +1,6 @@
 //! What walkers must be like where pages have gaps.
 
+use super::check_range;
 use crate::error::WrongValue;
 use crate::types::GtsmHardware;
 
@@ -8,13 +9,6 @@ const MAX_ENTRIES: u64 = 65_536;
 
 pub fn check(gtsm: &GtsmHardware) -> Result<(), WrongValue> {
     let GtsmHardware { walk_cache_entries, bitmap_entries } = *gtsm;
-    for (key, least, entries) in
-        [("walk_cache_entries", 0, walk_cache_entries), ("bitmap_entries", 1, bitmap_entries)]
-    {
-        if !(least..=MAX_ENTRIES).contains(&entries) {
-            let advice = format!("give a whole number from {least} to {MAX_ENTRIES}");
-            return Err(WrongValue::new(format!("gtsm.{key}"), entries, advice));
-        }
-    }
-    Ok(())
+    check_range("gtsm.walk_cache_entries", walk_cache_entries, 0, MAX_ENTRIES)?;
+    check_range("gtsm.bitmap_entries", bitmap_entries, 1, MAX_ENTRIES)
 }

@@ -110,10 +110,7 @@ fn check_lines(of: &Lines, before: &Lines, is_later: &IsLater<'_>) -> Result<(),
 fn check_tlb(tlb: SoftTlbConfig, is_later: &IsLater<'_>) -> Result<(), WrongValue> {
     let SoftTlbConfig { entries, reserved } = tlb;
     let (of_entries, of_reserved) = ("softvm.tlb.entries", "softvm.tlb.reserved");
-    if !(2..=MAX_TLB_ENTRIES).contains(&entries) {
-        let advice = format!("give a whole number from 2 to {MAX_TLB_ENTRIES}");
-        return Err(WrongValue::new(of_entries, entries, advice));
-    }
+    check_range(of_entries, entries, 2, MAX_TLB_ENTRIES)?;
     if (1..entries).contains(&reserved) {
         return Ok(());
     }

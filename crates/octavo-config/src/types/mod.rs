@@ -48,21 +48,16 @@ pub struct MachineConfig {
     #[serde(default, skip_serializing_if = "is_usual")]
     pub softvm: SoftvmConfig,
     /// What designs have beside that whose pages have gaps; as in their paper, where nothing is given.
-    #[serde(default, skip_serializing_if = "has_usual_gtsm")]
+    #[serde(default, skip_serializing_if = "is_usual")]
     pub gtsm: GtsmHardware,
     /// The host, if programs run in a guest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostConfig>,
 }
 
-/// Whether a machine says nothing of virtual caches: it is written as one that knows none.
-fn is_usual(softvm: &SoftvmConfig) -> bool {
-    *softvm == SoftvmConfig::default()
-}
-
-/// The same of pages with gaps.
-fn has_usual_gtsm(gtsm: &GtsmHardware) -> bool {
-    *gtsm == GtsmHardware::default()
+/// Whether a machine says nothing of virtual caches, or of pages with gaps: it is written as one that knows none.
+fn is_usual<T: Default + PartialEq>(of: &T) -> bool {
+    *of == T::default()
 }
 
 /// The cores, all alike.

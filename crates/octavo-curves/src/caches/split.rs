@@ -36,6 +36,8 @@ pub struct LineSplitter {
     smallest: LineSize,
     /// The last line of the smallest size, as traced.
     current: u64,
+    /// References of the batch that lie in one line, whatever the size.
+    within: u64,
     batch: LineBatch,
 }
 
@@ -48,6 +50,7 @@ impl LineSplitter {
             sizes: sizes.to_vec(),
             smallest,
             current: NO_LINE,
+            within: 0,
             batch: LineBatch::default(),
         };
         new.batch.lookups = vec![0; sizes.len()];
@@ -95,6 +98,8 @@ impl LineSplitter {
         emptied.lines.clear();
         emptied.lookups.clear();
         emptied.lookups.resize(self.sizes.len(), 0);
+        let within = std::mem::take(&mut self.within);
+        self.batch.lookups.iter_mut().for_each(|of| *of += within);
         std::mem::replace(&mut self.batch, emptied)
     }
 
@@ -113,9 +118,7 @@ impl LineSplitter {
             return (0..times).for_each(|_| self.spanning(addr, rest, rows));
         }
         self.touch(addr.raw() >> self.smallest.log2(), rows);
-        for lookups in &mut self.batch.lookups {
-            *lookups += u64::from(times);
-        }
+        self.within += u64::from(times);
     }
 
     /// A reference that ends in another line than it begins in, `rest` bytes on.

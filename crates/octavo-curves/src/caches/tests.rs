@@ -10,6 +10,7 @@ use super::*;
 use crate::sets::MAX_WAYS;
 use crate::sizes::Sizes;
 use crate::touches::Rows;
+use crate::touches::testing::naive;
 
 const SIZES: [u64; 4] = [16, 32, 64, 4096];
 const STREAMS: [Stream; 3] = [Stream::Fetch, Stream::Data, Stream::All];
@@ -18,18 +19,7 @@ const STREAMS: [Stream; 3] = [Stream::Fetch, Stream::Data, Stream::All];
 fn lines(random: &RandomStream, stream: Stream, line_bytes: u64) -> Vec<u64> {
     let mut list = NaiveReferences::default();
     random.play(&mut list);
-    let mut lines = Vec::new();
-    for reference in &list.references {
-        let is_fetch = reference.kind == ItemKind::Fetch;
-        if stream == Stream::All || (stream == Stream::Fetch) == is_fetch {
-            let begin = reference.addr.raw();
-            let end = begin + u64::from(reference.size_bytes) - 1;
-            for _ in 0..if reference.kind == ItemKind::Modify { 2 } else { 1 } {
-                lines.extend(begin / line_bytes..=end / line_bytes);
-            }
-        }
-    }
-    lines
+    list.lines(naive(stream), line_bytes)
 }
 
 /// What a cache misses.

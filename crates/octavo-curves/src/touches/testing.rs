@@ -38,9 +38,14 @@ pub fn feed(
 pub fn base_pages(random: &RandomStream, stream: Stream) -> Vec<Vec<PageNumber>> {
     let mut references = NaiveReferences::default();
     random.play(&mut references);
-    references.base_pages(match stream {
+    references.base_pages(naive(stream))
+}
+
+/// A stream as the oracle calls it.
+pub fn naive(stream: Stream) -> NaiveStream {
+    match stream {
         Stream::Fetch => NaiveStream::Fetch,
         Stream::Data => NaiveStream::Data,
         Stream::All => NaiveStream::All,
-    })
+    }
 }

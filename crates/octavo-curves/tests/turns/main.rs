@@ -8,8 +8,8 @@ use std::num::NonZeroU64;
 
 use naive::*;
 use octavo_curves::{
-    AtTurns, ClassesConfig, CoreCurves, Curves, CurvesConfig, SetCurves, Sizes, StackCurve, Stream,
-    StreamCurves, Threads, TwoSizesConfig, TwoSizesSets, TwoSizesStack,
+    AtTurns, CacheCurves, ClassesConfig, CoreCurves, Curves, CurvesConfig, LineSize, SetCurves,
+    Sizes, StackCurve, Stream, StreamCurves, Threads, TwoSizesConfig, TwoSizesSets, TwoSizesStack,
 };
 use octavo_oracle::strategies::{RandomStream, Step, few_pages, stream};
 use octavo_oracle::{NaiveStudy, NaiveTwoSizesTlb};
@@ -19,7 +19,11 @@ use proptest::prelude::*;
 
 const STREAMS: [Stream; 3] = [Stream::Fetch, Stream::Data, Stream::All];
 
-fn config(flush_every: Option<u64>, threads: Threads, at_turns: AtTurns) -> CurvesConfig {
+fn config(
+    (flush_every, line_sizes): (Option<u64>, &[LineSize]),
+    threads: Threads,
+    at_turns: AtTurns,
+) -> CurvesConfig {
     let size = |log2| PageSize::from_log2(log2).unwrap();
     CurvesConfig {
         max_entries: *ENTRIES.last().unwrap() as u32,
@@ -41,6 +45,7 @@ fn config(flush_every: Option<u64>, threads: Threads, at_turns: AtTurns) -> Curv
             sets_log2: CLASSIFIED.0,
             ways: CLASSIFIED.1,
         }),
+        line_sizes: line_sizes.to_vec(),
         threads,
         at_turns,
         flush_every_instructions: flush_every.and_then(NonZeroU64::new),
@@ -58,10 +63,10 @@ struct Naive {
 }
 
 impl Naive {
-    fn new(flush_every: Option<u64>) -> Self {
+    fn new((flush_every, line_sizes): (Option<u64>, &[LineSize])) -> Self {
         Naive {
             flush_every: flush_every.unwrap_or(u64::MAX),
-            streams: STREAMS.map(NaiveStreamCurves::new).into(),
+            streams: STREAMS.map(|of| NaiveStreamCurves::new(of, line_sizes.to_vec())).into(),
             instructions: BTreeMap::new(),
             flushed_at: BTreeMap::new(),
         }
@@ -96,6 +101,8 @@ impl Naive {
             let cores: Vec<&NaiveCore> = expected.cores.values().collect();
             assert_eq!(found.references, expected.references);
             compare_tlbs(&found.stack, &found.sets, &cores);
+            assert_eq!(found.caches.len(), expected.lines.len());
+            compare_caches(&found.caches, &cores);
             let of_cores: Vec<_> = (0..CORES).map(|core| expected.two_sizes_of(core)).collect();
             let pair = &found.two_sizes[0];
             compare_two_sizes(&pair.stack, &pair.sets, &of_cores);
@@ -149,6 +156,22 @@ fn compare_tlbs(stack: &[StackCurve], sets: &[SetCurves], cores: &[&NaiveCore]) 
     }
 }
 
+fn compare_caches(caches: &[CacheCurves], cores: &[&NaiveCore]) {
+    for curves in caches {
+        let line_bytes = curves.line.bytes();
+        let lookups = cores.iter().filter_map(|core| core.line_lookups.get(&line_bytes));
+        assert_eq!(curves.lookups, lookups.sum::<u64>());
+        for sets_log2 in 0..=SETS_LOG2 {
+            for ways in WAYS {
+                let key = (line_bytes, sets_log2, ways);
+                let of = |core: &&NaiveCore| core.caches.get(&key).map_or(0, |cache| cache.misses);
+                let expected: u64 = cores.iter().map(of).sum();
+                assert_eq!(curves.misses[usize::from(sets_log2)][ways - 1], expected, "{key:?}");
+            }
+        }
+    }
+}
+
 fn compare_two_sizes(stack: &TwoSizesStack, sets: &[TwoSizesSets], cores: &[&[NaiveTwoSizesTlb]]) {
     let mut number = 0;
     let mut next = || {
@@ -196,6 +219,12 @@ fn flush_every() -> impl Strategy<Value = Option<u64>> {
     prop_oneof![Just(None), (1u64..40).prop_map(Some), (1u64..2000).prop_map(Some)]
 }
 
+/// Sizes of lines in one case of six: to empty all caches of a stream takes long.
+fn line_sizes() -> impl Strategy<Value = Vec<LineSize>> {
+    let all = LINES_BYTES.map(|bytes| LineSize::new(bytes).unwrap());
+    prop_oneof![5 => Just(Vec::new()), 1 => Just(all.to_vec())]
+}
+
 fn play_step(curves: &mut Curves, random: &RandomStream, step: &Step) {
     match step {
         Step::Segment(index, addresses) => curves.segment(&random.segments[*index], addresses),
@@ -207,11 +236,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn context_switches_empty_tlbs(random in threaded(), flush_every in flush_every()) {
-        let mut naive = Naive::new(flush_every);
+    fn context_switches_empty_tlbs(
+        random in threaded(), flush_every in flush_every(), line_sizes in line_sizes(),
+    ) {
+        let setting = (flush_every, &line_sizes[..]);
+        let mut naive = Naive::new(setting);
         random.steps.iter().for_each(|step| naive.step(&random, step, 0, 0));
         for instructions in Instructions::all() {
-            let config = config(flush_every, Threads::Shared, AtTurns::Keep);
+            let config = config(setting, Threads::Shared, AtTurns::Keep);
             let mut curves = Curves::new(&CurvesConfig { instructions, ..config });
             random.play(&mut curves);
             curves.ended(&StreamIdentity::only(), &StreamEnd::PLAIN);
@@ -220,8 +252,11 @@ proptest! {
     }
 
     #[test]
-    fn threads_may_have_tlbs_of_their_own(random in threaded(), flush_every in flush_every()) {
-        let mut naive = Naive::new(flush_every);
+    fn threads_may_have_tlbs_of_their_own(
+        random in threaded(), flush_every in flush_every(), line_sizes in line_sizes(),
+    ) {
+        let setting = (flush_every, &line_sizes[..]);
+        let mut naive = Naive::new(setting);
         let (mut running, mut known) = (1, vec![1]);
         for step in &random.steps {
             match step {
@@ -233,7 +268,7 @@ proptest! {
                 _ => naive.step(&random, step, running as usize, 0),
             }
         }
-        let config = config(flush_every, Threads::Private, AtTurns::Keep);
+        let config = config(setting, Threads::Private, AtTurns::Keep);
         let mut curves = Curves::new(&config);
         random.play(&mut curves);
         curves.ended(&StreamIdentity::only(), &StreamEnd::PLAIN);
@@ -241,13 +276,14 @@ proptest! {
         for (found, expected) in curves.results().iter().zip(&naive.streams) {
             let threads: Vec<u32> = found.cores.iter().map(|core| core.thread).collect();
             prop_assert_eq!(&threads, &known);
-            for CoreCurves { thread, instructions, references, stack, sets, two_sizes, .. } in &found.cores {
+            for CoreCurves { thread, instructions, references, stack, sets, caches, two_sizes, .. } in &found.cores {
                 let core = *thread as usize;
                 prop_assert_eq!(*instructions, naive.instructions.get(&core).copied().unwrap_or(0));
                 let none = NaiveCore::default();
                 let naive = expected.cores.get(&core).unwrap_or(&none);
                 prop_assert_eq!(*references, naive.references);
                 compare_tlbs(stack, sets, &[naive]);
+                compare_caches(caches, &[naive]);
                 let tlbs = [expected.two_sizes_of(core)];
                 compare_two_sizes(&two_sizes[0].stack, &two_sizes[0].sets, &tlbs);
             }
@@ -260,11 +296,13 @@ proptest! {
         images in prop::collection::vec(threaded(), 1..5),
         order in prop::collection::vec((any::<prop::sample::Index>(), 1usize..12), 1..40),
         flush_every in flush_every(),
+        line_sizes in line_sizes(),
         flushes in any::<bool>(),
     ) {
         let at_turns = if flushes { AtTurns::Flush } else { AtTurns::Keep };
-        let mut curves = Curves::new(&config(flush_every, Threads::Shared, at_turns));
-        let mut naive = Naive::new(flush_every);
+        let setting = (flush_every, &line_sizes[..]);
+        let mut curves = Curves::new(&config(setting, Threads::Shared, at_turns));
+        let mut naive = Naive::new(setting);
         let mut taken = vec![0; images.len()];
         let mut last = None;
         let everything = (0..images.len()).map(|image| (image, usize::MAX));

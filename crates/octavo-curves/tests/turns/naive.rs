@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use octavo_curves::{MAX_WAYS, SetIndex, Stream, TwoSizesIndex};
+use octavo_curves::{LineSize, MAX_WAYS, SetIndex, Stream, TwoSizesIndex};
 use octavo_oracle::{
     NaiveReferences, NaiveSets, NaiveTlb, NaiveTwoSizes, NaiveTwoSizesIndex, NaiveTwoSizesTlb,
     NaiveWorkingSet, Stream as NaiveStream,
@@ -15,6 +15,8 @@ pub const ENTRIES: [usize; 6] = [1, 2, 5, 16, 30, 70];
 pub const SETS_LOG2: u8 = 3;
 pub const WAYS: [usize; 3] = [1, 2, MAX_WAYS];
 pub const INDEXES: [SetIndex; 2] = [SetIndex::Bits { from: 1 }, SetIndex::Xor];
+/// Bytes of the lines of caches that are compared, which have sets and ways as the TLBs.
+pub const LINES_BYTES: [u64; 2] = [64, 16];
 /// Two page sizes: the policy's window, the threshold, and the window of the working sets.
 pub const PAIR_LOG2: (u8, u8) = (12, 14);
 pub const THRESHOLD_BLOCKS: u32 = 2;
@@ -41,6 +43,7 @@ pub fn sizes() -> [PageSize; 4] {
 /// All that is kept of one stream.
 pub struct NaiveStreamCurves {
     stream: NaiveStream,
+    pub lines: Vec<LineSize>,
     pub references: u64,
     pub cores: BTreeMap<usize, NaiveCore>,
     pub two_sizes: NaiveTwoSizes,
@@ -56,6 +59,10 @@ pub struct NaiveCore {
     /// By index, page size, sets and ways.
     pub sets: BTreeMap<(usize, u8, u8, usize), Counted<NaiveSets>>,
     pub classified: Option<Counted<NaiveSets>>,
+    /// By the bytes of lines, sets and ways.
+    pub caches: BTreeMap<(u64, u8, usize), Counted<NaiveSets>>,
+    /// By the bytes of lines.
+    pub line_lookups: BTreeMap<u64, u64>,
     /// By page size, all pages that were looked up here.
     pub pages: BTreeMap<u8, BTreeSet<u64>>,
 }
@@ -84,7 +91,8 @@ fn two_sizes_tlbs() -> Vec<NaiveTwoSizesTlb> {
 }
 
 impl NaiveStreamCurves {
-    pub fn new(stream: Stream) -> Self {
+    /// Nothing was referenced; caches have lines of these sizes.
+    pub fn new(stream: Stream, lines: Vec<LineSize>) -> Self {
         let size = |log2| PageSize::from_log2(log2).unwrap();
         let all_cores = (0..CORES).flat_map(|_| two_sizes_tlbs()).collect();
         let pair = (size(PAIR_LOG2.0), size(PAIR_LOG2.1));
@@ -94,6 +102,7 @@ impl NaiveStreamCurves {
                 Stream::Data => NaiveStream::Data,
                 Stream::All => NaiveStream::All,
             },
+            lines,
             references: 0,
             cores: BTreeMap::new(),
             two_sizes: NaiveTwoSizes::new(pair, WINDOW_REFS, THRESHOLD_BLOCKS, all_cores),
@@ -115,6 +124,11 @@ impl NaiveStreamCurves {
             self.two_sizes.reference(&told);
             self.working_sets.iter_mut().for_each(|set| set.reference(&told));
             self.cores.entry(core).or_default().reference(&told);
+        }
+        for line_bytes in self.lines.iter().map(|of| of.bytes()) {
+            for line in list.lines(self.stream, line_bytes) {
+                self.cores.entry(core).or_default().look_up_line(line_bytes, line, space);
+            }
         }
     }
 
@@ -177,9 +191,24 @@ impl NaiveCore {
         }
     }
 
+    /// A line, by its number in its address space, which indexes caches.
+    fn look_up_line(&mut self, line_bytes: u64, number: u64, space: u64) {
+        *self.line_lookups.entry(line_bytes).or_default() += 1;
+        let line = PageNumber::new(number | space << 60);
+        for sets_log2 in 0..=SETS_LOG2 {
+            for ways in WAYS {
+                let cache = self.caches.entry((line_bytes, sets_log2, ways));
+                let sets = 1 << sets_log2;
+                let cache = cache.or_insert_with(|| Counted::new(NaiveSets::new(sets, ways)));
+                cache.misses += u64::from(!cache.tlb.access(number as usize % sets, line));
+            }
+        }
+    }
+
     fn flush(&mut self) {
         self.full.values_mut().for_each(|tlb| tlb.tlb.flush());
         self.sets.values_mut().for_each(|tlb| tlb.tlb.flush());
         self.classified.iter_mut().for_each(|tlb| tlb.tlb.flush());
+        self.caches.values_mut().for_each(|cache| cache.tlb.flush());
     }
 }

@@ -37,16 +37,41 @@ pub fn conventional(config: &MachineConfig) -> Conventional {
     Conventional::new(&config.tlb, Instructions::PORTABLE).unwrap()
 }
 
-/// What machines count of a stream.
+/// What machines count of a stream, checked.
 pub fn played(
     kind: &MachineConfig,
     stream: &RandomStream,
     machines: Vec<Box<dyn Run>>,
 ) -> Vec<Counters> {
-    let mut sim = Sim::new(&config(kind.clone(), &[])).unwrap().with_machines(machines);
-    play(&mut sim, stream);
+    let sim = after(kind, stream, machines);
     sim.machines().iter().for_each(|machine| assert_eq!(machine.check(), Ok(())));
     sim.machines().iter().map(|machine| machine.counters()).collect()
+}
+
+/// The same of machines with so much memory that to check all of it takes long.
+pub fn played_unchecked(
+    kind: &MachineConfig,
+    stream: &RandomStream,
+    machines: Vec<Box<dyn Run>>,
+) -> Vec<Counters> {
+    let sim = after(kind, stream, machines);
+    sim.machines().iter().map(|machine| machine.counters()).collect()
+}
+
+fn after(kind: &MachineConfig, stream: &RandomStream, machines: Vec<Box<dyn Run>>) -> Sim {
+    let mut sim = Sim::new(&config(kind.clone(), &[])).unwrap().with_machines(machines);
+    play(&mut sim, stream);
+    sim
+}
+
+/// What has been counted, of what is kept by component, counter and value.
+pub fn listed(
+    counters: &Counters,
+    keeps: impl Fn(&str, &'static str, u64) -> bool,
+) -> Vec<(String, &'static str, u64)> {
+    let kept =
+        counters.iter().filter(|&(component, counter, value)| keeps(component, counter, value));
+    kept.map(|(component, counter, value)| (component.to_owned(), counter, value)).collect()
 }
 
 /// The tiny machine, whose first level holds base pages alone.

@@ -22,7 +22,7 @@ impl SubBlocks {
     /// The size of a chunk: 4 MiB.
     pub const CHUNK: Order = Order::new(10).expect("1024 frames");
     /// How many make a page of 2 MiB.
-    pub const OF_PAGE: u32 = 32;
+    const OF_PAGE: u32 = 32;
 
     /// The first 32 of those that these bits say; none where there are fewer.
     pub fn first_of(bits: u64) -> Option<Self> {

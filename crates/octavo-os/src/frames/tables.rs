@@ -3,6 +3,7 @@
 
 use octavo_types::FrameNumber;
 
+use super::chunks::SubBlocks;
 use super::ledger::Holder;
 use super::memory::Frames;
 use super::order::Order;
@@ -12,7 +13,7 @@ pub(super) const FRAMES_OF_FRAME: u64 = 4096 * 8;
 /// Chunks of 4 MiB whose bitmaps one frame holds: eight bytes each.
 pub(super) const CHUNKS_OF_FRAME: u64 = 4096 / 8;
 /// Frames of a chunk.
-pub(super) const FRAMES_OF_CHUNK: u64 = 1024;
+pub(super) const FRAMES_OF_CHUNK: u64 = SubBlocks::CHUNK.frames();
 
 /// The most frames at the end of a memory of so many that may be reserved so. A machine keeps such tables in
 /// memory that is not [faulty](super::fragmentation::Faults).

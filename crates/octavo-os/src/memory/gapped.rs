@@ -5,26 +5,17 @@
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 use rustc_hash::FxHashMap;
 
+use super::ranges::contains;
 use super::{EVERYTHING, Memory, ProcessId, around, base_pages};
 use crate::frames::{OutOfMemory, SubBlocks};
-use crate::page_table::{Gapped, Holes, Leaf};
+use crate::page_table::{Gapped, Holes, Leaf, PageTable};
 use crate::vmas::Pages;
 
 impl Memory {
     /// The pages with gaps that lie in a range or reach into it.
     pub fn gapped_in(&self, process: ProcessId, pages: &Pages) -> Vec<Gapped> {
-        let table = &self.process(process).table;
-        let (mut found, mut from) = (Vec::new(), pages.start);
-        while found.len() < table.gapped_pages() as usize
-            && let Some(leaf) = table.next(PageNumber::new(from), PageNumber::new(pages.end))
-        {
-            from = leaf.page.raw() + base_pages(leaf.size);
-            if let Some(gapped) = table.gapped(leaf.page) {
-                from = gapped.page.raw() + base_pages(PageSize::HUGE);
-                found.push(gapped);
-            }
-        }
-        found
+        let most = self.process(process).table.gapped_pages();
+        self.regions_in(process, pages, most, PageTable::gapped)
     }
 
     /// How many pages with gaps all processes have mapped.
@@ -51,32 +42,17 @@ impl Memory {
     ) -> Result<bool, OutOfMemory> {
         let pages = around(page, PageSize::HUGE);
         let old = self.leaves(process, &pages);
-        let table = &self.process(process).table;
-        let used = old.iter().filter_map(|leaf| table.used(leaf.page));
-        let used = used.fold((false, false), |all, one| (all.0 | one.0, all.1 | one.1));
+        let used = self.used_of(process, &old);
         let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
         if !of.table.map_gapped(page, (chunk, blocks), rights, used, &mut self.frames)? {
             return Ok(false);
         }
         self.counters.gapped += 1;
         self.counters.entries_written += 1;
-        let moved: FxHashMap<u64, FrameNumber> =
-            old.iter().map(|leaf| (leaf.page.raw() - pages.start, leaf.frame)).collect();
         let block = SubBlocks::ORDER.frames();
-        for (number, first) in blocks.iter().zip((0..).step_by(block as usize)) {
-            for at in 0..block {
-                let frame = chunk.plus(number * block + at);
-                match moved.get(&(first + at)) {
-                    Some(from) => self.copied(*from, frame, 1),
-                    None => self.zeroed(frame, 1),
-                }
-            }
-        }
-        old.iter().for_each(|leaf| self.drop_frames(leaf));
-        if !old.is_empty() {
-            self.counters.promotions += 1;
-            self.forget(process, pages);
-        }
+        let frames = blocks.iter().flat_map(|number| number * block..(number + 1) * block);
+        let parts = (0..).zip(frames.map(|frame| chunk.plus(frame)));
+        self.fill(process, pages, &old, !old.is_empty(), parts);
         Ok(true)
     }
 
@@ -92,13 +68,17 @@ impl Memory {
         all
     }
 
-    /// Pages with gaps of a process were split: as any large page that is split, each is a shootdown.
-    pub(super) fn collect_gapped_splits(&mut self, process: ProcessId) {
+    /// Pages with gaps of a process were split: as any large page that is split, each is a shootdown, but for
+    /// those that lie in pages which are about to be forgotten.
+    pub(super) fn collect_gapped_splits(&mut self, process: ProcessId, forgotten: &Pages) {
         let Some(Some(of)) = self.processes.get_mut(usize::from(process.0)) else { return };
         for page in of.table.take_gapped_splits() {
             self.counters.splits += 1;
             self.counters.entries_written += base_pages(PageSize::HUGE);
-            self.forget(process, around(page, PageSize::HUGE));
+            let pages = around(page, PageSize::HUGE);
+            if !contains(forgotten, &pages) {
+                self.forget(process, pages);
+            }
         }
     }
 
@@ -106,7 +86,7 @@ impl Memory {
     pub(super) fn collect_all_gapped_splits(&mut self) {
         if self.frames.chunk_bitmaps().are_there() {
             let live: Vec<ProcessId> = self.live().collect();
-            live.into_iter().for_each(|process| self.collect_gapped_splits(process));
+            live.into_iter().for_each(|process| self.collect_gapped_splits(process, &(0..0)));
         }
     }
 

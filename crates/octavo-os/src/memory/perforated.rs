@@ -10,22 +10,34 @@ use rustc_hash::FxHashMap;
 
 use super::{Memory, ProcessId, around, base_pages};
 use crate::frames::{Holder, Order, OutOfMemory};
-use crate::page_table::{Holes, Leaf};
+use crate::page_table::{Holes, Leaf, PageTable};
 use crate::vmas::Pages;
 
 impl Memory {
     /// The perforated pages that lie in a range or reach into it: their regions, as pages of 2 MiB, and
     /// their holes.
     pub fn perforated_in(&self, process: ProcessId, pages: &Pages) -> Vec<(Leaf, Holes)> {
+        let most = self.process(process).table.perforated_pages();
+        self.regions_in(process, pages, most, PageTable::perforation)
+    }
+
+    /// What is found of the pages of parts in a range, by a base page in them: `most` in all.
+    pub(super) fn regions_in<T>(
+        &self,
+        process: ProcessId,
+        pages: &Pages,
+        most: u64,
+        find: impl Fn(&PageTable, PageNumber) -> Option<T>,
+    ) -> Vec<T> {
         let table = &self.process(process).table;
         let (mut found, mut from) = (Vec::new(), pages.start);
-        while found.len() < table.perforated_pages() as usize
+        while found.len() < most as usize
             && let Some(leaf) = table.next(PageNumber::new(from), PageNumber::new(pages.end))
         {
             from = leaf.page.raw() + base_pages(leaf.size);
-            if let Some(perforation) = table.perforation(leaf.page) {
-                from = perforation.0.page.raw() + base_pages(PageSize::HUGE);
-                found.push(perforation);
+            if let Some(region) = find(table, leaf.page) {
+                from = around(leaf.page, PageSize::HUGE).end;
+                found.push(region);
             }
         }
         found
@@ -60,21 +72,34 @@ impl Memory {
         let mut old = self.leaves(process, &pages);
         let had_any = !old.is_empty();
         old.retain(|leaf| !in_hole(leaf));
-        let table = &self.process(process).table;
-        let used = old.iter().filter_map(|leaf| table.used(leaf.page));
-        let used = used.fold((false, false), |all, one| (all.0 | one.0, all.1 | one.1));
+        let used = self.used_of(process, &old);
         let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
         if !of.table.perforate(page, (frame, rights), used, holes, &mut self.frames)? {
             return Ok(false);
         }
         self.counters.perforations += 1;
         self.counters.entries_written += 2 + u64::from(holes.count());
+        let places = (0..pages.end - pages.start).filter(|at| !holes.contains(*at));
+        self.fill(process, pages, &old, had_any, places.map(|at| (at, frame.plus(at))));
+        Ok(true)
+    }
+
+    /// Fills the parts of a page that was made, told by their places in it and their frames: base pages that
+    /// were mapped there move to them, the others are cleared. Where anything was mapped, that is a promotion.
+    pub(super) fn fill(
+        &mut self,
+        process: ProcessId,
+        pages: Pages,
+        old: &[Leaf],
+        had_any: bool,
+        parts: impl Iterator<Item = (u64, FrameNumber)>,
+    ) {
         let moved: FxHashMap<u64, FrameNumber> =
             old.iter().map(|leaf| (leaf.page.raw() - pages.start, leaf.frame)).collect();
-        for at in (0..pages.end - pages.start).filter(|at| !holes.contains(*at)) {
+        for (at, frame) in parts {
             match moved.get(&at) {
-                Some(from) => self.copied(*from, frame.plus(at), 1),
-                None => self.zeroed(frame.plus(at), 1),
+                Some(from) => self.copied(*from, frame, 1),
+                None => self.zeroed(frame, 1),
             }
         }
         old.iter().for_each(|leaf| self.drop_frames(leaf));
@@ -82,7 +107,6 @@ impl Memory {
             self.counters.promotions += 1;
             self.forget(process, pages);
         }
-        Ok(true)
     }
 
     /// Makes a page of 2 MiB a perforated one without holes, where that is wanted rather than splitting

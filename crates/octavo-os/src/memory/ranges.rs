@@ -31,9 +31,7 @@ impl Memory {
             return Ok(());
         }
         let block = self.frames.allocate(Order::of(size), Holder::Data)?;
-        let table = &self.process(process).table;
-        let used = old.iter().filter_map(|leaf| table.used(leaf.page));
-        let used = used.fold((false, false), |all, one| (all.0 | one.0, all.1 | one.1));
+        let used = self.used_of(process, &old);
         let whole = Leaf { page: first, frame: block, size, rights };
         if let Err(error) = self.map_used(process, &whole, rights, used) {
             self.frames.free(block, Order::of(size));
@@ -210,6 +208,10 @@ impl Memory {
         let is_inside = |leaf: &Leaf| contains(pages, &around(leaf.page, leaf.size));
         let leaves = self.leaves(process, pages);
         for leaf in leaves.iter().filter(|leaf| is_inside(leaf)) {
+            // It splits the page, which is one shootdown with what it unmaps.
+            if let Some(gapped) = self.process(process).table.gapped(leaf.page) {
+                changed.add(around(gapped.page, PageSize::HUGE));
+            }
             self.unmap(process, leaf.page);
             self.drop_frames(leaf);
             changed.add(around(leaf.page, leaf.size));
@@ -278,6 +280,13 @@ impl Memory {
         self.counters.splits += 1;
         self.forget(process, around(leaf.page, leaf.size));
         Ok(())
+    }
+
+    /// How any of these pages was used.
+    pub(super) fn used_of(&self, process: ProcessId, leaves: &[Leaf]) -> Used {
+        let table = &self.process(process).table;
+        let used = leaves.iter().filter_map(|leaf| table.used(leaf.page));
+        used.fold((false, false), |all, one| (all.0 | one.0, all.1 | one.1))
     }
 
     /// As [`Memory::map`], of a page that was used as told.

@@ -2,8 +2,8 @@
 //! store to; a store copies it again.
 //!
 //! What pages hold is not known here, but for one thing: a page that was cleared and has not been stored to since
-//! holds zeros. Those are the pages that are merged. So it is the least that a kernel would find, which compares
-//! all contents; it is never more.
+//! holds zeros. Those are the pages that are merged. Stores of the kernel (`read`) are not seen: what it alone has
+//! filled is taken for zeros; other equal contents are not found.
 //!
 //! A part of a perforated page becomes a hole by it, whose own frame is free then. A store patches the hole, if
 //! that frame is still free: the page is a part again.
@@ -71,32 +71,28 @@ impl Memory {
         }
     }
 
-    /// Merges the pages of all processes that hold zeros and that a process has alone. How many those were.
-    pub fn merge_same_pages(&mut self, how: SamePages) -> u64 {
+    /// Merges the pages of all processes that hold zeros and that a process has alone.
+    pub(crate) fn merge_same_pages(&mut self, how: SamePages) {
         let live: Vec<ProcessId> = self.live().collect();
-        let mut merged = 0;
-        for process in live.iter().copied().filter(|_| how != SamePages::Never) {
+        for process in live {
             for (pages, vma) in self.process(process).vmas.within(&EVERYTHING) {
                 if matches!(vma.backing, Backing::Anonymous | Backing::Heap | Backing::Stack) {
-                    merged += self.merge_in(process, &pages, &vma, how);
+                    self.merge_in(process, &pages, &vma, how);
                 }
             }
         }
-        merged
     }
 
-    fn merge_in(&mut self, process: ProcessId, pages: &Pages, vma: &Vma, how: SamePages) -> u64 {
-        let mut merged = 0;
+    fn merge_in(&mut self, process: ProcessId, pages: &Pages, vma: &Vma, how: SamePages) {
         for leaf in self.leaves(process, pages) {
             for page in around(leaf.page, leaf.size) {
                 let page = PageNumber::new(page);
                 let is_inside = pages.contains(&page.raw());
                 if is_inside && self.holds_zeros(leaf.frame_of(page)) {
-                    merged += u64::from(self.merge(process, page, vma, how).is_some());
+                    self.merge(process, page, vma, how);
                 }
             }
         }
-        merged
     }
 
     /// Whether a frame that is one page's alone holds zeros.
@@ -124,9 +120,6 @@ impl Memory {
                 self.split(process, leaf, &(page.raw()..page.raw() + 1)).ok()?;
             }
             leaf = self.process(process).table.leaf(page)?;
-        }
-        if zeros == leaf.frame {
-            return None;
         }
         let rights = Protection { write: false, ..vma.rights };
         let (accessed, _) = self.process(process).table.used(page)?;

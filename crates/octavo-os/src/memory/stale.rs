@@ -41,7 +41,7 @@ impl Memory {
 
     /// Notes that translations of these pages are no longer right: one shootdown.
     pub fn forget(&mut self, process: ProcessId, pages: Pages) {
-        self.collect_gapped_splits(process);
+        self.collect_gapped_splits(process, &pages);
         self.counters.shootdowns += 1;
         self.collect_changed_holes(process);
         self.holes_changed.retain(|(of, page)| *of != process || !pages.contains(&page.raw()));

@@ -31,6 +31,13 @@ pub struct GtsmConfig {
     pub huge: ThpConfig,
 }
 
+impl GtsmConfig {
+    /// Whether free blocks of 2 MiB are pages of a process as they are.
+    fn takes_whole_blocks(&self, memory: &Memory, process: ProcessId) -> bool {
+        self.whole_blocks || !has_gapped(memory, process)
+    }
+}
+
 impl Default for GtsmConfig {
     fn default() -> Self {
         GtsmConfig { whole_blocks: true, huge: ThpConfig::default() }
@@ -41,21 +48,24 @@ impl Default for GtsmConfig {
 pub struct Gtsm {
     config: GtsmConfig,
     huge: Thp,
-    /// Chunks before this one have been refused since anything was freed.
-    next_chunk: u64,
+    chunks: Chunks,
+}
+
+/// The chunks of memory.
+#[derive(Default)]
+struct Chunks {
+    /// Those before this one are not looked at again until a range is unmapped or a scan begins.
+    next: u64,
 }
 
 impl Gtsm {
     /// No page yet.
     pub fn new(config: GtsmConfig) -> Self {
-        Gtsm { config, huge: Thp::new(config.huge), next_chunk: 0 }
+        Gtsm { config, huge: Thp::new(config.huge), chunks: Chunks::default() }
     }
+}
 
-    /// Whether free blocks of 2 MiB are pages of a process as they are.
-    fn takes_whole_blocks(&self, memory: &Memory, process: ProcessId) -> bool {
-        self.config.whole_blocks || !has_gapped(memory, process)
-    }
-
+impl Chunks {
     /// Makes a page with gaps of the 2 MiB from a page on, which is all the process' own base pages or nothing.
     fn map_gapped(
         &mut self,
@@ -82,9 +92,9 @@ impl Gtsm {
     /// The next chunk with enough free sub-blocks, and no page yet.
     fn choose(&mut self, frames: &Frames) -> Option<(FrameNumber, SubBlocks)> {
         let of_chunk = SubBlocks::CHUNK.frames();
-        while self.next_chunk < frames.shape().frames() / of_chunk {
-            let chunk = FrameNumber::new(self.next_chunk * of_chunk);
-            self.next_chunk += 1;
+        while self.next < frames.shape().frames() / of_chunk {
+            let chunk = FrameNumber::new(self.next * of_chunk);
+            self.next += 1;
             if frames.chunk_bitmaps().of(chunk).is_some() {
                 continue;
             }
@@ -113,12 +123,12 @@ impl Policy for Gtsm {
         let fits = mapping.start <= huge.start && huge.end <= mapping.end;
         if fits && self.huge.allows(vma) && memory.is_untouched(process, &huge) {
             let first = PageNumber::new(huge.start);
-            if self.takes_whole_blocks(memory, process)
+            if self.config.takes_whole_blocks(memory, process)
                 && memory.place_new(process, first, PageSize::HUGE, vma.rights).is_ok()
             {
                 return Ok(());
             }
-            self.map_gapped(memory, process, first, vma.rights);
+            self.chunks.map_gapped(memory, process, first, vma.rights);
             if memory.process(process).table.gapped(page).is_some() {
                 return Ok(());
             }
@@ -127,25 +137,24 @@ impl Policy for Gtsm {
     }
 
     fn unmapped(&mut self, _memory: &mut Memory, _process: ProcessId, _pages: &Pages) {
-        self.next_chunk = 0;
+        self.chunks = Chunks::default();
     }
 
     fn background(&mut self, memory: &mut Memory, instructions: u64) {
         if !self.huge.is_due(instructions) {
             return;
         }
-        self.next_chunk = 0;
-        let mut huge = self.huge.clone();
+        self.chunks = Chunks::default();
+        let Gtsm { config, huge, chunks } = self;
         huge.scan(memory, |memory, process, first, vma| {
             if memory.process(process).table.gapped(first).is_some() {
                 return;
             }
-            let is_whole = self.takes_whole_blocks(memory, process)
+            let is_whole = config.takes_whole_blocks(memory, process)
                 && memory.collapse(process, first, PageSize::HUGE, vma.rights).is_ok();
             if !is_whole {
-                self.map_gapped(memory, process, first, vma.rights);
+                chunks.map_gapped(memory, process, first, vma.rights);
             }
         });
-        self.huge = huge;
     }
 }

@@ -3,6 +3,7 @@
 use octavo_types::spelling::{hint, quoted};
 
 use super::setting::Setting;
+use super::thp::TEN_SECONDS_INSTRUCTIONS;
 use super::{
     EagerConfig, FirstTouchConfig, FixedConfig, GtsmConfig, HugetlbConfig, MthpConfig,
     PerforatedConfig, PolicyConfig, ReservedThpConfig, ThpConfig, TpsConfig,
@@ -137,9 +138,6 @@ pub struct OsConfig {
     /// After how many instructions of all programs it looks for such each time; 0: never.
     pub same_pages_every_instructions: u64,
 }
-
-/// Ten seconds, as between two scans of `khugepaged`: three instructions a nanosecond.
-const TEN_SECONDS_INSTRUCTIONS: u64 = 30_000_000_000;
 
 impl OsConfig {
     /// A policy, and what is usual.

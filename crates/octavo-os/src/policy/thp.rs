@@ -18,6 +18,9 @@ pub enum FaultHuge {
     Madvise,
 }
 
+/// Ten seconds, as between two scans of `khugepaged`: three instructions a nanosecond.
+pub(super) const TEN_SECONDS_INSTRUCTIONS: u64 = 30_000_000_000;
+
 /// Its settings, by the names that Linux has for them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ThpConfig {
@@ -34,13 +37,12 @@ pub struct ThpConfig {
 }
 
 impl Default for ThpConfig {
-    /// As Linux comes. Its scans are ten seconds apart, here 3 x 10^10 instructions (three a
-    /// nanosecond).
+    /// As Linux comes. Its scans are ten seconds apart.
     fn default() -> Self {
         ThpConfig {
             enabled: FaultHuge::Always,
             max_ptes_none: 511,
-            scan_every_instructions: 30_000_000_000,
+            scan_every_instructions: TEN_SECONDS_INSTRUCTIONS,
             pages_to_scan: 4096,
         }
     }

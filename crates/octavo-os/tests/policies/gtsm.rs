@@ -1,6 +1,6 @@
 //! Gap-Tolerant Sequential Mapping: which sub-blocks make a page, and what splits it.
 
-use octavo_os::frames::{Frames, Holder, MemoryShape, Order, SubBlocks};
+use octavo_os::frames::{Frames, Holder, MemoryShape, Order};
 use octavo_os::page_table::Format;
 use octavo_os::policy::{GtsmConfig, PolicyConfig};
 use octavo_os::{Access, Memory, Os, ProcessId};
@@ -140,15 +140,14 @@ fn base_pages_become_one_with_gaps() {
     os.event(process, &protect(1)).unwrap();
     assert_eq!(touch(&mut os, process, 600), None);
     os.event(process, &protect(3)).unwrap();
+    let table = &mut os.memory_mut().process_mut(process).table;
+    table.mark(page(600), true);
+    let used = table.used(page(600)).unwrap();
     os.background(1);
     assert_eq!(os.memory().check(), Ok(()));
     let of = os.memory().process(process).table.gapped(page(600)).unwrap();
-    assert_eq!(
-        (of.chunk.raw(), of.used),
-        (1024, os.memory().process(process).table.used(page(600)).unwrap())
-    );
+    assert_eq!((of.chunk.raw(), of.used), (1024, used));
     assert_eq!(os.memory().counters.bytes_copied, 4096);
-    assert_eq!(SubBlocks::OF_PAGE, 32);
 }
 
 /// The child node stands ready: there is not one frame left when a part is stored to after a fork but for the copy.
@@ -176,4 +175,35 @@ fn a_split_is_always_told() {
     assert_eq!((stale.len(), stale[0].pages.clone()), (1, 512..1024));
     assert_eq!(os.memory().counters.splits, 1);
     assert_eq!((os.memory().gapped_pages(), os.memory().check()), (0, Ok(())));
+}
+
+/// What is done to a part splits the page: that is one shootdown with it where it is of a plain page of 2 MiB.
+#[test]
+fn a_split_takes_the_shootdowns_of_a_plain_huge_page() {
+    let protect = |at, count| {
+        let protection = Protection::from_bits(1);
+        Event::Protect { range: pages(at, count), protection }
+    };
+    let unmap = |at, count| Event::Unmap { range: pages(at, count) };
+    for (event, shootdowns) in [
+        (protect(512 + 7, 1), 2),
+        (unmap(512 + 7, 1), 1),
+        (unmap(512 + 256, 512), 1),
+        (unmap(512, 512), 1),
+        (Event::Remap { from: pages(512, 512), to: pages(2048, 512) }, 1),
+        (Event::Remap { from: pages(512, 512), to: pages(2048 + 16, 512) }, 1),
+    ] {
+        for faulty in [every_second().collect(), Vec::new()] {
+            let has_gaps = !faulty.is_empty();
+            let (mut os, process) = started(faulty, GtsmConfig::default());
+            assert_eq!(touch(&mut os, process, 512).is_some(), has_gaps);
+            os.take_stale();
+            let before = os.memory().counters.shootdowns;
+            os.event(process, &event).unwrap();
+            assert_eq!(os.take_stale().len(), shootdowns, "{event:?}, gaps: {has_gaps}");
+            let counted = os.memory().counters.shootdowns - before;
+            assert_eq!(counted, shootdowns as u64, "{event:?}, gaps: {has_gaps}");
+            assert_eq!(os.memory().check(), Ok(()));
+        }
+    }
 }

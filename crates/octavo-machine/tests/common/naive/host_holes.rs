@@ -4,7 +4,7 @@ use octavo_machine::Counters;
 use octavo_os::ProcessId;
 use octavo_types::{PageNumber, PageSize, VirtAddr};
 
-use super::perforated::SHADOW;
+use super::perforated::{SHADOW, line_of_holes};
 use super::tlb::{Page, tell};
 use super::{L1D, NaiveMachine};
 
@@ -92,10 +92,9 @@ impl NaiveMachine {
 
     pub fn read_line_of_host(&mut self, page: u64) {
         let region = Page::of_perforated(self.host().table(), page).unwrap();
-        let first = octavo_types::FrameNumber::new(region.frame);
-        let at = self.host().os.memory().frames.hole_bitmaps().line_of(first);
+        let at = line_of_holes(&self.host().os, region.frame);
         self.host().holes.bitmap_reads += 1;
-        self.caches.access(L1D, at.raw() / self.line_bytes, false);
+        self.caches.access(L1D, at / self.line_bytes, false);
     }
 
     /// All bits of the perforated page of the host that a guest-physical page is in.

@@ -2,7 +2,7 @@
 
 use octavo_types::{FrameNumber, ItemKind, PageNumber, PageSize, VirtAddr};
 
-use super::perforated::SHADOW;
+use super::perforated::{SHADOW, line_of_holes};
 use super::tlb::Page;
 use super::{L1D, NaiveMachine, PROCESS};
 
@@ -93,9 +93,7 @@ impl NaiveMachine {
     fn fetch_both(&mut self, page: u64, entry: &Page) -> bool {
         let own = Page::of_perforated(self.own_table(), page);
         if let Some(own) = own {
-            let first = FrameNumber::new(own.frame);
-            let at = self.os.memory().frames.hole_bitmaps().line_of(first).raw();
-            let at = self.place_in_bitmap(at);
+            let at = self.place_in_bitmap(line_of_holes(&self.os, own.frame));
             self.perforated().fetches += 1;
             self.caches.access(L1D, at / self.line_bytes, false);
         }

@@ -2,6 +2,7 @@
 
 use octavo_machine::Counters;
 use octavo_machine::designs::Variant;
+use octavo_os::Os;
 use octavo_types::{ItemKind, PageNumber, PageSize, VirtAddr};
 
 use super::tlb::{Page, Tlb};
@@ -59,6 +60,13 @@ impl Perforated {
             counters.level("tlb.l2.content", name, entries);
         }
     }
+}
+
+/// Where the bits are of the 2 MiB around a frame, 64 bytes: of all memory in order, a bit a frame, in the last
+/// frames.
+pub fn line_of_holes(os: &Os, frame: u64) -> u64 {
+    let all = os.memory().frames.shape().frames();
+    ((all - all.div_ceil(8 * 4096)) << 12) + frame / 512 * 64
 }
 
 impl NaiveMachine {
@@ -135,7 +143,7 @@ impl NaiveMachine {
         let number = PageNumber::new(page);
         let region = self.os.memory().process(PROCESS).table.perforated(number).unwrap().region;
         let frames = &self.os.memory().frames;
-        let line = frames.hole_bitmaps().line_of(region.frame).raw() / self.line_bytes;
+        let line = line_of_holes(&self.os, region.frame.raw()) / self.line_bytes;
         let holes: Vec<bool> =
             (0..512).map(|at| frames.hole_bitmaps().is_hole(region.frame.plus(at))).collect();
         self.caches.access(L1D, line, false);

@@ -9,10 +9,10 @@ use rand_xoshiro::rand_core::SeedableRng;
 use super::sampler::{Sampler, part_of};
 use super::{FragmentationError, HoleLayout, check_share};
 use crate::frames::tables::frames_of_tables;
-use crate::frames::{Frames, Holder, MemoryShape, Order};
+use crate::frames::{Frames, Holder, MemoryShape, Order, SubBlocks};
 
 /// Frames of a run of clustered faults: 64 KiB.
-const RUN: u64 = 16;
+const RUN: u64 = SubBlocks::ORDER.frames();
 
 /// A share of all frames is faulty; the others are free.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -26,7 +26,7 @@ pub struct Faults {
 
 impl Faults {
     /// Memory with such frames. Its very last ones, in which tables lie that hardware finds by their place
-    /// (0.004% of memory), have no faults: with a share above what the others are, there are fewer.
+    /// (0.003% of memory), have no faults: with a share above what the others are, there are fewer.
     pub(super) fn build(
         &self,
         shape: MemoryShape,

@@ -10,7 +10,7 @@ use crate::page_table::Holes;
 /// Chooses regions.
 pub struct Regions {
     config: PerforatedConfig,
-    /// Those before this one have been refused since anything was freed.
+    /// Those before this one are not looked at again before a [restart](Self::restart).
     next: u64,
 }
 
