@@ -2,6 +2,8 @@
 //! compacts, copies and takes snapshots of its virtual machine.
 
 mod common;
+#[path = "nested/gaps.rs"]
+mod gaps;
 #[path = "nested/machines.rs"]
 mod machines;
 #[path = "nested/play.rs"]
@@ -11,7 +13,7 @@ mod policies;
 
 use common::{check_laws, config};
 use machines::{Kind, Translates, kind, kind_with_gaps, kind_with_holes, machine};
-use octavo_config::TlbsHold;
+use octavo_config::{MachineConfig, TlbsHold};
 use octavo_machine::designs::{Variant, colt};
 use octavo_machine::{Batch, Counters, FetchSets, Filter, Front, Image, ImageId, Lines, Mark, Sim};
 use octavo_oracle::strategies::{RandomStream, Step, stream};
@@ -138,17 +140,43 @@ proptest! {
     #[test]
     fn so_do_simulations(stream in stream(1..120), kind in kind()) {
         let kind = Kind { policy: HostPolicy::Base, is_fragmented: false, ..kind };
-        let mut machine = machine(kind);
-        machine.host.as_mut().unwrap().policy = "base".to_owned();
-        let mut sim = Sim::new(&config(machine.clone(), &["base4k", "thp"])).unwrap();
-        sim.event(&octavo_machine::everything());
-        common::play(&mut sim, &stream);
-        for (of, policy) in sim.machines().iter().zip(["base", "thp"]) {
-            let mut naive = Translates::Conventional(policy).naive(&machine, kind.policy);
-            play_naively(&mut naive, &stream, &Vec::new());
-            are_equal(&of.counters(), &naive.counters(), &format!("{policy}, {kind:?}"))?;
-        }
+        let conventional = ["base", "thp"].map(Translates::Conventional);
+        compare_simulated(machine(kind), "base", kind, &["base4k", "thp"], &conventional, &stream)?;
     }
+
+    /// So do those of pages with gaps, with walk caches of their own for both tables.
+    #[test]
+    fn so_do_simulations_of_gaps(
+        stream in stream(1..120),
+        kind in kind_with_gaps(),
+        walk_cache_entries in 0u64..4,
+    ) {
+        let kind = Kind { policy: HostPolicy::GapsAlone, has_faults: true, ..kind };
+        let mut machine = machine(kind);
+        machine.gtsm.walk_cache_entries = walk_cache_entries;
+        let (host_policy, gapped) = ("gtsm:whole_blocks=false", [Translates::Gapped("gtsm")]);
+        compare_simulated(machine, host_policy, kind, &["gtsm"], &gapped, &stream)?;
+    }
+}
+
+fn compare_simulated(
+    mut machine: MachineConfig,
+    host_policy: &str,
+    kind: Kind,
+    designs: &[&str],
+    translate: &[Translates],
+    stream: &RandomStream,
+) -> Result<(), TestCaseError> {
+    machine.host.as_mut().unwrap().policy = host_policy.to_owned();
+    let mut sim = Sim::new(&config(machine.clone(), designs)).unwrap();
+    sim.event(&octavo_machine::everything());
+    common::play(&mut sim, stream);
+    for (of, translates) in sim.machines().iter().zip(translate) {
+        let mut naive = translates.naive(&machine, kind.policy);
+        play_naively(&mut naive, stream, &Vec::new());
+        are_equal(&of.counters(), &naive.counters(), &format!("{translates:?}, {kind:?}"))?;
+    }
+    Ok(())
 }
 
 /// Two cores load a page each of the same guest; the host forks the virtual machine, so that both have to
@@ -281,58 +309,4 @@ fn what_is_compared_happens() {
     makes_of(translates, reserving, &stream, &asides, &patched);
     let splintered = [("walker", "splintered"), ("walker", "hole_walks")];
     makes_of(translates, with_holes(HostPolicy::Base), &stream, &asides, &splintered);
-}
-
-/// The same of pages with gaps.
-#[test]
-fn what_is_compared_of_gaps_happens() {
-    let (stream, asides) = through_a_heap();
-    let makes = |policy, tlbs_hold, what: &[(&str, &'static str)]| {
-        let kind = Kind { has_faults: true, ..heap_kind(policy, false, tlbs_hold) };
-        makes_of(Translates::Gapped("gtsm"), kind, &stream, &asides, what);
-    };
-    let of_all = [
-        ("host.os", "gapped"),
-        ("tlb.l2.gapped", "hits"),
-        ("tlb.nested", "hits"),
-        ("walker.cache.bitmap", "hits"),
-        ("walker.host", "bitmap_references"),
-    ];
-    for holds in [TlbsHold::Final, TlbsHold::Halves] {
-        makes(HostPolicy::Gaps, holds, &of_all);
-        makes(HostPolicy::GapsAlone, holds, &of_all);
-        let promoted = [("host.os", "invepts"), ("host.os", "promotions"), of_all[1]];
-        makes(HostPolicy::MakesGaps, holds, &promoted);
-        let split = [("host.os", "invepts"), ("host.os", "splits"), of_all[1]];
-        makes(HostPolicy::GappedSnapshots, holds, &split);
-        makes(HostPolicy::Base, holds, &[("walker", "splintered")]);
-    }
-}
-
-/// Where nothing is cached of guest-physical memory, and all of it lies in pages with gaps, a bitmap is read
-/// for every entry of the guest's table that is read, and for every page of it that is walked to: of a base page
-/// by the host's walker, of 2 MiB by that of the design, if it does not have it.
-#[test]
-fn bitmaps_are_read_for_all_that_lies_in_pages_with_gaps() {
-    let (stream, _) = through_a_heap();
-    let kind = Kind {
-        host: 0,
-        has_faults: true,
-        ..heap_kind(HostPolicy::GapsAlone, false, TlbsHold::Final)
-    };
-    for policy in ["gtsm", "base"] {
-        let of = compare(Translates::Gapped(policy), kind, &stream, &Vec::new()).unwrap();
-        let get = |component, counter| of.get(component, counter).unwrap();
-        let entries = get("walker.guest", "references");
-        let found = get("walker", "walks") - get("walker", "faulted");
-        let read = get("walker.host", "bitmap_references");
-        let asked = get("walker.cache.bitmap", "accesses");
-        assert_eq!(get("walker", "splintered"), 0);
-        match policy {
-            "base" => assert_eq!((read - entries, asked), (found, 0)),
-            // All is huge but the code.
-            _ => assert!(read == entries + get("walker.cache.bitmap", "misses") && asked > found),
-        }
-        assert!(entries > 0 && found > 0);
-    }
 }

@@ -41,10 +41,16 @@ pub fn kind() -> impl Strategy<Value = Kind> {
         |(machine, host, policy, tlbs_hold, is_fragmented)| {
             // The other halves have to be somewhere.
             let tlbs_hold = if host == 0 { TlbsHold::Final } else { tlbs_hold };
-            let [movable, is_guest_fragmented, has_faults] = [true, false, false];
-            #[rustfmt::skip]
-            let kind = Kind { machine, host, policy, tlbs_hold, is_fragmented, movable, is_guest_fragmented, has_faults };
-            kind
+            Kind {
+                machine,
+                host,
+                policy,
+                tlbs_hold,
+                is_fragmented,
+                movable: true,
+                is_guest_fragmented: false,
+                has_faults: false,
+            }
         },
     )
 }
