@@ -48,6 +48,7 @@ def test_parts_of_large_pages_of_the_host_are_pages() -> None:
     assert tps.count("walker", "splintered") == 0
 
 
+FAULTS = '{kind = "faults", portion = 0.02, layout = "dispersed"}'
 REFUSED = {"softvm", "spur", "mips_virtual", "mips_physical", "softvm_free"}
 
 
@@ -64,6 +65,18 @@ def test_every_other_design_runs_in_a_guest() -> None:
         one = octavo.sim(TRACE, designs=[name], virtualised=True, check=True).design(name)
         assert one.stopped is None, name
         assert one.count("host.os", "resident_bytes") > 0, name
+
+
+def test_faults_of_a_host_take_huge_pages_but_not_those_with_gaps() -> None:
+    settings = ["host.memory.bytes=64MiB", "memory.bytes=32MiB"]
+    settings.append(f"host.memory.fragmentation={FAULTS}")
+    designs = ["thp", "gtsm"]
+    result = octavo.sim(TRACE, designs=designs, virtualised=True, check=True, settings=settings)
+    thp, gtsm = (result.design(name) for name in designs)
+    assert gtsm.count("host.os.pages.gapped", "mapped") > 0
+    assert gtsm.count("os.pages.2MiB", "mapped") == thp.count("os.pages.2MiB", "mapped") > 0
+    assert thp.count("walker", "splintered") > gtsm.count("walker", "splintered") == 0
+    assert gtsm.count("walker", "walks") < thp.count("walker", "walks") / 2
 
 
 def test_the_table_tells_of_the_host() -> None:
@@ -97,6 +110,11 @@ def test_options_make_settings() -> None:
             "cannot say",
         ),
         (["--set", "host.memory.bytes=5"], "host.memory.bytes"),
+        (
+            ["--virtualised", "--design", "gtsm", "--set", f"memory.fragmentation={FAULTS}"],
+            "memory.fragmentation = faults: under gtsm a guest's memory has none, but its host's "
+            "may: give host.memory.fragmentation instead",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(options: list[str], sentence: str) -> None:
