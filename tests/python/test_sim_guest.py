@@ -48,7 +48,7 @@ def test_parts_of_large_pages_of_the_host_are_pages() -> None:
     assert tps.count("walker", "splintered") == 0
 
 
-REFUSED = {"gtsm", "softvm", "spur", "mips_virtual", "mips_physical", "softvm_free"}
+REFUSED = {"gtsm"}
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))

@@ -180,7 +180,7 @@ proptest! {
                     "range_walker" => counter == "walks",
                     "tlb.nested" | "tlb.nested.1g" => false,
                     other if reads_more && other.starts_with("tlb.l2") => false,
-                    other => ["tlb", "os", "segment"].contains(&other.split('.').next().unwrap()),
+                    other => ["tlb", "os", "segment", "softvm", "vcache"].contains(&other.split('.').next().unwrap()),
                 };
                 listed(counters, |component, counter, _| is_same(component, counter))
             };

@@ -33,7 +33,7 @@ pub use gtsm::Gtsm;
 pub use perfect::{PerfectL1, PerfectL2};
 pub use perforated::{Perforated, Variant};
 pub use rmm::Rmm;
-use softvm::{Physical, Softvm};
+pub use softvm::{Physical, Softvm};
 pub use spec::{DesignSpec, SpecError};
 
 /// What translates.
@@ -178,7 +178,7 @@ impl Hardware {
 
     /// Whether it translates for programs in a guest.
     pub fn knows_guests(&self) -> bool {
-        self.needs != Some(Need::GappedPages) && !softvm::HARDWARE.contains(&self.name)
+        self.needs != Some(Need::GappedPages)
     }
 
     /// A machine with it and an operating system, however well the two fit. A host has to fit both.

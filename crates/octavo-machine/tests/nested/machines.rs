@@ -5,7 +5,9 @@ use octavo_config::{
     PageTableConfig, TlbsHold, WalkCache, Ways,
 };
 use octavo_hw::Replacement;
-use octavo_machine::designs::{Conventional, DirectSegment, Perforated, Rmm, Sizes, Variant};
+use octavo_machine::designs::{
+    Conventional, DirectSegment, Perforated, Physical, Rmm, Sizes, Softvm, Variant,
+};
 use octavo_machine::{Coalescing, ConfigError, Design, Env, Machine, Run};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
 use octavo_os::page_table::Format;
@@ -143,6 +145,11 @@ pub enum Translates {
     Ranges,
     Segment,
     Perforated(&'static str, Variant),
+    /// Of virtual caches, or of physical ones behind a TLB that software refills; these have no naive
+    /// machine here.
+    Software,
+    SoftwareTlb,
+    PhysicalSoftwareTlb,
 }
 
 impl Translates {
@@ -152,6 +159,7 @@ impl Translates {
             | Translates::Coalescing(policy, _)
             | Translates::Perforated(policy, _) => policy,
             Translates::Ranges | Translates::Segment => "eager",
+            _ => "thp",
         };
         OsConfig::parse(name).unwrap().policy
     }
@@ -163,6 +171,7 @@ impl Translates {
             Translates::Ranges => Beside::Ranges,
             Translates::Segment => Beside::Segment,
             Translates::Perforated(_, variant) => Beside::Perforated(variant),
+            _ => unreachable!("there is no naive one"),
         }
     }
 
@@ -205,6 +214,9 @@ impl Translates {
             Translates::Perforated(_, variant) => {
                 boxed(parts, on, || Perforated::new(tlb, variant, on))
             }
+            Translates::Software => boxed(parts, on, || Softvm::new(config, on)),
+            Translates::SoftwareTlb => boxed(parts, on, || Softvm::with_tlb(config, on)),
+            Translates::PhysicalSoftwareTlb => boxed(parts, on, || Physical::new(config, on)),
         }
     }
 
