@@ -42,8 +42,8 @@ def choose_design(designs: Sequence[Simulated]) -> Choice | None:
 
 
 def memory_bytes(one: Simulated) -> int:
-    """Data at most resident, and page tables."""
-    return one.count("os", "peak_resident_bytes") + one.count("os", "page_table_bytes")
+    """Data and page tables, each where there is most of them."""
+    return sum(one.count("os", f"peak_{what}_bytes") for what in ("resident", "page_table"))
 
 
 def sentence(designs: Sequence[Simulated]) -> str:

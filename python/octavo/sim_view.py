@@ -168,7 +168,7 @@ def _measures(first: Simulated) -> Iterator[_Measure]:
     )
     yield _Measure("cycles of walks", lambda one: one.walk_cycles, format_count)
     yield _bytes("memory, resident at most", "peak_resident_bytes")
-    yield _bytes("page tables, at the end", "page_table_bytes")
+    yield _bytes("page tables, at most", "peak_page_table_bytes")
     yield _os("faults", "faults")
     yield _bytes("zeroed", "bytes_zeroed")
     yield _os("promotions", "promotions", is_marked=False)

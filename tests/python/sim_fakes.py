@@ -36,7 +36,7 @@ def counts(
         ("core", "cycles_tlb_l2"): tlb_cycles,
         ("core", "cycles_walks"): walk_cycles,
         ("os", "peak_resident_bytes"): resident,
-        ("os", "page_table_bytes"): 4096,
+        ("os", "peak_page_table_bytes"): 4096,
         **{("os", name): value for name, value in more.items()},
     }
 

@@ -182,7 +182,7 @@ def test_memory_that_runs_out_is_a_result() -> None:
     assert not grid.best
     assert {cells[0] for cells in grid.rows} == {
         "memory, resident at most",
-        "page tables, at the end",
+        "page tables, at most",
         "faults",
         "zeroed",
         "promotions",

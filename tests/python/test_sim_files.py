@@ -256,7 +256,7 @@ def test_what_the_report_draws_is_what_was_counted() -> None:
         assert value["value"] == counted["walker", "walks"] / 5
     assert {value["bytes"] for value in data["memory"] if value["design"] == "thp"} == {
         result.design("thp").count("os", name)
-        for name in ("peak_resident_bytes", "page_table_bytes", "bytes_zeroed")
+        for name in ("peak_resident_bytes", "peak_page_table_bytes", "bytes_zeroed")
     }
 
 

@@ -97,6 +97,15 @@ fn what_cannot_be_protected_alike_is_refused() {
 }
 
 #[test]
+fn the_own_tables_of_a_guest_say_nothing_of_memory() {
+    assert_eq!(
+        told(&["softvm.kernel.table=hierarchical", "host=usual"]),
+        "--set: softvm.kernel.table = \"hierarchical\": give \"two-tier\", \"inverted\" or \"guarded\": what the \
+         operating system of a guest has in its own tables are frames of the guest"
+    );
+}
+
+#[test]
 fn what_cannot_be_is_refused_in_one_sentence() {
     assert_eq!(
         told(&["softvm.l1.byte=16KiB"]),

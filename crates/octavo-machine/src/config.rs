@@ -38,12 +38,6 @@ pub enum ConfigError {
     /// A host that cannot be, or a policy of it.
     #[error("host.{0}")]
     Host(Box<ConfigError>),
-    /// Hardware that knows no guests.
-    #[error("{hardware} does not translate for a guest: leave --virtualised and host.… out")]
-    NoGuest {
-        /// Its name.
-        hardware: &'static str,
-    },
     /// Faults of a guest's memory, under hardware that has them in the host's.
     #[error(
         "memory.fragmentation = faults: under {hardware} a guest's memory has none, but its host's may: \

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{check_laws, config, hosted, knows_guests, play, play_on, tiny};
+use common::{check_laws, config, hosted, play, play_on, tiny};
 use octavo_machine::Sim;
 use octavo_machine::designs::DESIGNS;
 use octavo_oracle::strategies::stream;
@@ -28,8 +28,7 @@ proptest! {
         if let Some((host_memory_log2, keeps_halves)) = host {
             machine = hosted(machine, host_memory_log2, keeps_halves);
         }
-        let knows = |name: &&str| host.is_none() || knows_guests(name);
-        let names: Vec<&str> = DESIGNS.iter().map(|design| design.name).filter(knows).collect();
+        let names: Vec<&str> = DESIGNS.iter().map(|design| design.name).collect();
         let mut sim = Sim::new(&config(machine, &names)).unwrap();
         play(&mut sim, &stream);
         for (name, machine) in names.iter().zip(sim.machines()) {
@@ -38,23 +37,6 @@ proptest! {
             // Only little memory runs out.
             prop_assert!(machine.stopped().is_none() || has_little, "{}", name);
         }
-    }
-}
-
-/// What knows no guests says so.
-#[test]
-fn guests_are_refused_in_one_sentence() {
-    let machine = hosted(tiny(), 33, false);
-    let refused =
-        |name: &str| Sim::new(&config(machine.clone(), &[name])).err().unwrap().to_string();
-    for name in ["softvm", "spur", "softvm_free", "mips_virtual", "mips_physical"] {
-        assert!(
-            refused(name).ends_with(&format!(
-                "{name} does not translate for a guest: leave --virtualised and host.… out"
-            )),
-            "{}",
-            refused(name)
-        );
     }
 }
 

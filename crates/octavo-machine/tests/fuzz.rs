@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{check_laws, config, hosted, identity, knows_guests, tiny};
+use common::{check_laws, config, hosted, identity, tiny};
 use octavo_config::{AddressSpaces, FragmentationConfig};
 use octavo_machine::Sim;
 use octavo_machine::designs::DESIGNS;
@@ -96,7 +96,7 @@ fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut Seen) {
     }
     let is_native = machine.host.is_none();
     // What merges pages has to be told of every store.
-    let knows = |name: &&str| is_native || knows_guests(name) && !name.contains("same_pages");
+    let knows = |name: &&str| is_native || !name.contains("same_pages");
     let named = DESIGNS.iter().map(|design| design.name);
     let names: Vec<&str> = named.chain(OTHERS).filter(knows).collect();
     let mut sim = Sim::new(&config(machine, &names)).unwrap();

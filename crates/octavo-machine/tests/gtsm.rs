@@ -86,6 +86,7 @@ fn told(counters: &Counters) -> Vec<(String, &'static str, u64)> {
             && !["tlb.l2.gapped", "walker.cache.bitmap"].contains(&component)
             && ![
                 "page_table_bytes",
+                "peak_page_table_bytes",
                 "reserved_bytes",
                 "gapped",
                 "bitmap_references",

@@ -136,6 +136,30 @@ proptest! {
         }
     }
 
+    /// Virtual caches and software's TLBs keep nothing that the host has moved, or lets nobody store to any
+    /// more: of each access it is asked of both tables where its page lies.
+    #[test]
+    fn software_sees_what_the_host_changes(
+        stream in stream(1..120),
+        asides in asides(),
+        kind in kind(),
+    ) {
+        let mut config = machine(kind);
+        // Lines stay.
+        config.softvm.l2.bytes = 1 << 18;
+        prop_assert_eq!(config.check(), Ok(()));
+        for translates in
+            [Translates::Software, Translates::SoftwareTlb, Translates::PhysicalSoftwareTlb]
+        {
+            let mut machine = translates.machine(&config, kind.policy, Instructions::PORTABLE);
+            play(&mut *machine, (&config, kind.policy), &stream, &asides);
+            prop_assert_eq!(machine.stopped(), None);
+            prop_assert_eq!(machine.check(), Ok(()));
+            check_laws(&machine.counters())?;
+            prop_assert_eq!(machine.counters().get("walker", "walks"), Some(0), "nothing walks");
+        }
+    }
+
     /// What the front of a simulation leaves out is what nobody can tell apart, halves or not.
     #[test]
     fn so_do_simulations(stream in stream(1..120), kind in kind()) {

@@ -25,7 +25,8 @@ use proptest::prelude::*;
 /// All that one has counted, but for what is told of perforated pages, and pages and frames by kind.
 fn told(counters: &Counters) -> Vec<(String, &'static str, u64)> {
     let is_told = |component: &str, counter: &str| {
-        let of_frames = ["page_table_bytes", "reserved_bytes", "bitmap_bytes"];
+        let of_frames =
+            ["page_table_bytes", "peak_page_table_bytes", "reserved_bytes", "bitmap_bytes"];
         let of_holes = [
             "perforations",
             "entries_written",

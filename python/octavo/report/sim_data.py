@@ -24,7 +24,7 @@ _LEVELS = (("l1i", "L1, code"), ("l1d", "L1, data"), ("l1", "L1"), ("l2", "L2"))
 _PARTS = {"base": "base CPI", "fetches": "caches, code", "data": "caches, data"}
 _MEMORY = (
     ("peak_resident_bytes", "resident at most"),
-    ("page_table_bytes", "page tables"),
+    ("peak_page_table_bytes", "page tables at most"),
     ("bytes_zeroed", "zeroed"),
 )
 _SERIES: tuple[tuple[str, Callable[[Counts, int], float]], ...] = (

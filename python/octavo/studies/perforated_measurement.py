@@ -118,7 +118,7 @@ def _counted(one: Simulated) -> Counted:
         large_pages=one.count("os.pages.2MiB", "mapped"),
         content=content if any(content.values()) else {},
         resident_bytes=one.count("os", "peak_resident_bytes"),
-        page_table_bytes=one.count("os", "page_table_bytes"),
+        page_table_bytes=one.count("os", "peak_page_table_bytes"),
         shadow_bytes=one.count("os", "shadow_bytes"),
         bitmap_bytes=one.count("os", "bitmap_bytes"),
         gapped_pages=one.count("os.pages.gapped", "mapped"),

@@ -55,6 +55,11 @@ pub fn check(machine: &MachineConfig, is_later: &IsLater<'_>) -> Result<(), Wron
         check_latency(&format!("softvm.cycles.{name}"), cycles)?;
     }
     check_protection(softvm.kernel, l2_bytes)?;
+    if machine.host.is_some() && softvm.kernel.table == TableKind::Hierarchical {
+        let advice = "give \"two-tier\", \"inverted\" or \"guarded\": what the operating system of a guest \
+                      has in its own tables are frames of the guest";
+        return Err(WrongValue::new("softvm.kernel.table", "\"hierarchical\"", advice));
+    }
     let SoftvmRates { protections_per_billion, dma_pages_per_billion } = softvm.rates;
     check_rate("softvm.rates.protections_per_billion", protections_per_billion)?;
     check_rate("softvm.rates.dma_pages_per_billion", dma_pages_per_billion)?;

@@ -33,7 +33,7 @@ pub use gtsm::Gtsm;
 pub use perfect::{PerfectL1, PerfectL2};
 pub use perforated::{Perforated, Variant};
 pub use rmm::Rmm;
-use softvm::{Physical, Softvm};
+pub use softvm::{Physical, Softvm};
 pub use spec::{DesignSpec, SpecError};
 
 /// What translates.
@@ -176,17 +176,9 @@ impl Hardware {
         HARDWARE.iter().find(|hardware| hardware.name == name)
     }
 
-    /// Whether it translates for programs in a guest.
-    pub fn knows_guests(&self) -> bool {
-        !softvm::HARDWARE.contains(&self.name)
-    }
-
     /// A machine with it and an operating system, however well the two fit. A host has to fit both.
     pub fn make(&self, config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
         if let Some(host) = &config.host {
-            if !self.knows_guests() {
-                return Err(ConfigError::NoGuest { hardware: self.name });
-            }
             self.check_guest(&config.memory)?;
             self.check_host(host).map_err(|wrong| ConfigError::Host(Box::new(wrong)))?;
         }

@@ -25,8 +25,8 @@ impl Env {
     }
 
     /// That the page of an access, which a mapping of the process that runs shares with others, lies in
-    /// `frame` is what the operating system says of that memory; the process' own table may not have it,
-    /// and who may store to it is not asked.
+    /// `frame` is what the operating system says of that memory, and in a guest the host; the process' own
+    /// table may not have it, and who may store to it is not asked.
     ///
     /// # Panics
     /// Where it does not.
@@ -36,6 +36,7 @@ impl Env {
         let of = mapping.and_then(|(_, vma)| vma.shared_object());
         let (object, origin) = of.expect("the mapping is there, and it is shared");
         let lies_in = memory.object_page(object, page.raw().wrapping_sub(origin));
+        let lies_in = lies_in.and_then(|frame| self.machine_frame(frame));
         assert_eq!(Some(frame), lies_in, "page {:#x} lies elsewhere", page.raw());
     }
 }

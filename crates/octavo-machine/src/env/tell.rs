@@ -235,8 +235,9 @@ fn tell_os(component: &str, os: &Os, counters: &mut Counters) {
         counters.level(&component, "mapped", memory.gapped_pages());
     }
     counters.level(component, "free_bytes", bytes(memory.frames.free_frames()));
-    let peak = bytes(memory.frames.peak_frames(Holder::Data));
-    counters.level(component, "peak_resident_bytes", peak);
+    let peak = |holder| bytes(memory.frames.peak_frames(holder));
+    counters.level(component, "peak_resident_bytes", peak(Holder::Data));
+    counters.level(component, "peak_page_table_bytes", peak(Holder::PageTable));
     for size in memory.sizes() {
         counters.level(&format!("{component}.pages.{size}"), "mapped", memory.pages(*size));
     }

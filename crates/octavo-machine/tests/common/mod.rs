@@ -110,11 +110,6 @@ pub fn hosted(machine: MachineConfig, memory_log2: u8, keeps_halves: bool) -> Ma
     MachineConfig { host: Some(host), ..machine }
 }
 
-/// Whether a design translates for programs in a guest.
-pub fn knows_guests(design: &str) -> bool {
-    DesignSpec::parse(design).unwrap().hardware().knows_guests()
-}
-
 /// Designs on a machine, all that can be checked checked.
 pub fn config(machine: MachineConfig, designs: &[&str]) -> SimConfig {
     let start = machine.memory.start().expect("no snapshot, or one that can be read").into();

@@ -5,7 +5,9 @@ use octavo_config::{
     PageTableConfig, TlbsHold, WalkCache, Ways,
 };
 use octavo_hw::Replacement;
-use octavo_machine::designs::{Conventional, DirectSegment, Gtsm, Perforated, Rmm, Sizes, Variant};
+use octavo_machine::designs::{
+    Conventional, DirectSegment, Gtsm, Perforated, Physical, Rmm, Sizes, Softvm, Variant,
+};
 use octavo_machine::{Coalescing, ConfigError, Design, Env, Machine, Run};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
 use octavo_os::page_table::Format;
@@ -169,6 +171,11 @@ pub enum Translates {
     Segment,
     Perforated(&'static str, Variant),
     Gapped(&'static str),
+    /// Of virtual caches, or of physical ones behind a TLB that software refills; these have no naive
+    /// machine here.
+    Software,
+    SoftwareTlb,
+    PhysicalSoftwareTlb,
 }
 
 impl Translates {
@@ -179,6 +186,7 @@ impl Translates {
             | Translates::Perforated(policy, _)
             | Translates::Gapped(policy) => policy,
             Translates::Ranges | Translates::Segment => "eager",
+            _ => "thp",
         };
         OsConfig::parse(name).unwrap().policy
     }
@@ -191,6 +199,7 @@ impl Translates {
             Translates::Segment => Beside::Segment,
             Translates::Perforated(_, variant) => Beside::Perforated(variant),
             Translates::Gapped(_) => Beside::Gapped,
+            _ => unreachable!("there is no naive one"),
         }
     }
 
@@ -236,6 +245,9 @@ impl Translates {
                 boxed(parts, on, || Perforated::new(tlb, variant, on))
             }
             Translates::Gapped(_) => boxed(parts, on, || Gtsm::new(tlb, &config.gtsm, on)),
+            Translates::Software => boxed(parts, on, || Softvm::new(config, on)),
+            Translates::SoftwareTlb => boxed(parts, on, || Softvm::with_tlb(config, on)),
+            Translates::PhysicalSoftwareTlb => boxed(parts, on, || Physical::new(config, on)),
         }
     }
 

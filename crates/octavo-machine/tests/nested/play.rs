@@ -45,6 +45,7 @@ pub fn play(
         true => Filter::Adjacent,
         false => Filter::Nothing,
     };
+    let filter = filter.min(machine.filter());
     let l1i = &config.cache.l1i;
     let sets = l1i.bytes / config.cache.line_bytes;
     let sets = FetchSets::new(sets / l1i.ways.of(sets), lines);

@@ -17,6 +17,11 @@
 //! have counters of their own. Bits of the page table's entries (accessed, dirty) are set by misses and by
 //! stores that ask, not by hits. A machine with several cores has caches for each, which do not see each
 //! other. A switch of processes empties nothing: segments tell them apart.
+//!
+//! In a guest, global addresses are those of the guest's processes, and the tables that are read are the
+//! host's software's: they say where pages lie in the machine's memory, as shadows of the guest's tables and of
+//! the host's. Keeping them costs nothing, as all work of operating systems. What the host changes is swept for
+//! as what the guest changes is, once its tables say something else of a page that has lines.
 
 mod events;
 mod handler;
@@ -54,10 +59,6 @@ use tables::Tables;
 use tlb::Entry;
 use translator::Translator;
 pub use translator::{Free, InCache, Software, Tlb};
-
-/// What is built of these. None of it translates for guests: the paper knows of none, and a handler that
-/// walks two tables would be one that nobody has described.
-pub const HARDWARE: [&str; 5] = ["softvm", "spur", "softvm_free", "mips_virtual", "mips_physical"];
 
 /// The side of data.
 const DATA: usize = 1;
@@ -147,7 +148,7 @@ impl<T: Translator> Softvm<T> {
         let (side, stores) = (access.side(), access.is_store());
         let (page, frame, may_store) = self.resolve_page(env, access)?;
         let may_store = self.claim(env, page, (frame, may_store), (side, stores))?;
-        let loads = self.tables.loads(env.os().memory(), addr, page.0, frame);
+        let loads = self.tables.loads(env, addr, page.0, frame);
         let parts = (&mut self.caches, &self.handler, &mut self.counts.events);
         self.translator.missed(parts, side, addr, loads);
         self.caches.load_and_map(side, addr, (frame, may_store), stores, 0);
@@ -172,8 +173,7 @@ impl<T: Translator> Softvm<T> {
         access: LineAccess,
     ) -> Option<((PageOf, GlobalAddr), FrameNumber, bool)> {
         let (process, page) = (env.process(), env.page(access));
-        let copied = || env.os().memory().source_of_copy(process, page);
-        if let Some(frame) = access.is_store().then(copied).flatten() {
+        if let Some(frame) = access.is_store().then(|| env.source_of_copy(page)).flatten() {
             self.pages.clean(&mut self.caches, frame);
             self.write_swept();
         }
@@ -215,7 +215,7 @@ impl<T: Translator> Softvm<T> {
             if self.config.kernel.write_back == WriteBackTranslation::Again {
                 let page = self.pages.user(line.at);
                 let entry = Entry::new(page, line.frame, true);
-                let loads = self.tables.loads(env.os().memory(), line.at, page, line.frame);
+                let loads = self.tables.loads(env, line.at, page, line.frame);
                 let parts = (&mut self.caches, &self.handler, &mut self.counts.write_backs);
                 self.translator.write_back(parts, line.at, entry, loads);
             }
@@ -251,13 +251,9 @@ impl<T: Translator> Softvm<T> {
         }
         let is_lazy = self.config.kernel.increase == IncreasedRights::Lazy;
         for (process, range) in std::mem::take(&mut self.stale) {
-            let memory = env.os().memory();
-            let leaf = |page: PageOf| {
-                let lives = memory.live().any(|process| process == page.process);
-                lives.then(|| memory.process(page.process).table.leaf(page.page)).flatten()
-            };
+            let held = |page: PageOf| env.held(page.process, page.page);
             self.translator.forget(process, &range);
-            self.pages.settle(&mut self.caches, (process, &range), leaf, is_lazy);
+            self.pages.settle(&mut self.caches, (process, &range), held, is_lazy);
         }
         self.write_swept();
     }

@@ -16,13 +16,13 @@ use std::collections::hash_map::Entry;
 use octavo_config::Aliasing;
 use octavo_hw::{Change, GlobalAddr, Swept, VirtualCaches};
 use octavo_os::ProcessId;
-use octavo_os::page_table::Leaf;
 use octavo_os::vmas;
 use octavo_types::{FrameNumber, PageNumber, PageSize};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::DATA;
 use super::sweeps::{AllSweeps, Kind};
+use crate::tlb::Held;
 
 /// Lines may be stored to, and lines may not.
 const OPEN: Change = Change::Rights { may_store: true };
@@ -190,20 +190,20 @@ impl Pages {
         places.find_map(|set| caches.second_level_set(DATA, set).filter(is_here).min())
     }
 
-    /// Something has changed about a range of pages of a process: their lines are made what `leaf`
+    /// Something has changed about a range of pages of a process: their lines are made what `held`
     /// says of each page, which is none where it is mapped no more.
     pub fn settle(
         &mut self,
         caches: &mut VirtualCaches,
         stale: (ProcessId, &vmas::Pages),
-        leaf: impl Fn(PageOf) -> Option<Leaf>,
+        held: impl Fn(PageOf) -> Option<Held>,
         is_lazy: bool,
     ) {
         let (mut touched, mut is_touched) = (Vec::new(), FxHashSet::default());
         for user in self.within(stale) {
             let at = self.by_user[&user];
             let kept = self.kept.get_mut(&at).expect("it has a user");
-            if leaf(user).is_none_or(|leaf| leaf.frame_of(user.page) != kept.frame) {
+            if held(user).is_none_or(|held| held.frame_of(user.page) != kept.frame) {
                 kept.users.retain(|other| *other != user);
                 self.by_user.remove(&user);
             }
@@ -214,7 +214,7 @@ impl Pages {
         let (mut unmapped, mut protected) = (Vec::new(), Vec::new());
         for at in touched {
             let Kept { frame, may_store, users, .. } = &self.kept[&at];
-            let allows = |user: &PageOf| leaf(*user).is_some_and(|leaf| leaf.rights.write);
+            let allows = |user: &PageOf| held(*user).is_some_and(|held| held.value.is_writable());
             let allowed = users.iter().any(allows);
             let is_alone = self.by_frame[frame].len() == 1;
             if users.is_empty() {

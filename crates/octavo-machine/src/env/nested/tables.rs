@@ -1,10 +1,12 @@
 //! What page tables say of a page of the process that runs: its own, and the host's where it is in a
 //! guest.
 
+use octavo_os::ProcessId;
 use octavo_os::page_table::{PageTable, Range};
-use octavo_types::PageNumber;
+use octavo_types::{FrameNumber, PageNumber};
 
-use super::{Env, guest_page};
+use super::{Env, composed, guest_page};
+use crate::tlb::Held;
 
 impl Env {
     /// The tables that translate a base page that is mapped, each with the page that it translates: the
@@ -16,6 +18,34 @@ impl Env {
             Some((host.table(), guest_page(leaf.frame_of(page))))
         });
         [(own, page)].into_iter().chain(behind)
+    }
+
+    /// What the tables hold of a base page of a process, which need not run, nor live any more: in a guest
+    /// what its own and the host's have in common. None where it is not mapped.
+    pub(crate) fn held(&self, process: ProcessId, page: PageNumber) -> Option<Held> {
+        let memory = self.os.memory();
+        if !memory.live().any(|lives| lives == process) {
+            return None;
+        }
+        let own = Held::of(&memory.process(process).table.leaf(page)?, false);
+        let Some(host) = &self.host else { return Some(own) };
+        let behind = host.table().leaf(guest_page(own.frame_of(page)))?;
+        Some(composed(page, own, Held::of(&behind, false)))
+    }
+
+    /// The base frame that would be copied if the process that runs stored to a base page now.
+    pub(crate) fn source_of_copy(&self, page: PageNumber) -> Option<FrameNumber> {
+        let frame = self.os.memory().source_of_copy(self.process, page)?;
+        self.machine_frame(frame)
+    }
+
+    /// Where in the machine's memory a frame lies that the operating system has: in a guest, what the
+    /// host has behind it, if it has.
+    pub(in crate::env) fn machine_frame(&self, frame: FrameNumber) -> Option<FrameNumber> {
+        match &self.host {
+            Some(host) => host.frame_behind(guest_page(frame)),
+            None => Some(frame),
+        }
     }
 
     /// The range of the process that runs which holds a base page, where its operating system keeps

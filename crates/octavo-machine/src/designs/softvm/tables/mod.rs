@@ -15,10 +15,10 @@ mod inverted;
 
 use octavo_config::TableKind;
 use octavo_hw::GlobalAddr;
-use octavo_os::Memory;
 use octavo_types::{FrameNumber, PhysAddr};
 
 use super::pages::PageOf;
+use crate::env::Env;
 use guarded::Guarded;
 use inverted::Inverted;
 
@@ -49,7 +49,7 @@ impl Tables {
     /// and lies in `frame`; none where it does as the paper's.
     pub fn loads(
         &mut self,
-        memory: &Memory,
+        env: &Env,
         addr: GlobalAddr,
         page: PageOf,
         frame: FrameNumber,
@@ -57,13 +57,13 @@ impl Tables {
         match self {
             Tables::TwoTier => None,
             Tables::Hierarchical => {
-                let walk = memory.process(page.process).table.walk(page.page);
+                let walk = env.os().memory().process(page.process).table.walk(page.page);
                 Some(walk.steps().iter().map(|step| step.at).collect())
             }
             Tables::Inverted(table) => Some(table.loads(addr, frame)),
             Tables::Guarded(table) => {
-                let leaf = memory.process(page.process).table.leaf(page.page);
-                Some(table.loads(addr, leaf.expect("it is mapped").size))
+                let held = env.held(page.process, page.page);
+                Some(table.loads(addr, held.expect("it is mapped").size))
             }
         }
     }
