@@ -11,7 +11,7 @@ mod play;
 #[path = "nested/policies.rs"]
 mod policies;
 
-use common::{check_laws, config};
+use common::{check_laws, config, has_run_out};
 use machines::{Kind, Translates, kind, kind_with_gaps, kind_with_holes, machine};
 use octavo_config::{MachineConfig, TlbsHold};
 use octavo_machine::designs::{Variant, colt};
@@ -30,6 +30,11 @@ fn compare(
 ) -> Result<Counters, TestCaseError> {
     let config = machine(kind);
     prop_assert_eq!(config.check(), Ok(()));
+    let mut first = translates.machine(&config, kind.policy, Instructions::PORTABLE);
+    play(&mut *first, (&config, kind.policy), stream, asides);
+    if has_run_out(&*first) {
+        return Ok(first.counters());
+    }
     let mut naive = translates.naive(&config, kind.policy);
     play_naively(&mut naive, stream, asides);
     let expected = naive.counters();

@@ -3,7 +3,7 @@
 mod common;
 
 use common::naive::{Beside, NaiveMachine};
-use common::{check_laws, config, play, tiny};
+use common::{check_laws, config, has_run_out, play, tiny};
 use octavo_config::{Fill, FirstLevel, FragmentationConfig, GtsmHardware, MachineConfig};
 use octavo_hw::Replacement;
 use octavo_machine::Sim;
@@ -59,6 +59,9 @@ fn compare(
         let mut sim = Sim::new(&config).unwrap();
         play(&mut sim, stream);
         for (design, machine_of) in designs.iter().zip(sim.machines()) {
+            if has_run_out(&**machine_of) {
+                continue;
+            }
             let (beside, policy) = parts(design);
             let mut naive = naive(machine, beside, &policy);
             let mut is_known = false;

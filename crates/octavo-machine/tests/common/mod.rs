@@ -12,7 +12,7 @@ use octavo_config::{
 };
 use octavo_hw::{PteEntry, Replacement};
 use octavo_machine::designs::DesignSpec;
-use octavo_machine::{Counters, Sim, SimConfig};
+use octavo_machine::{Counters, Run, Sim, SimConfig};
 use octavo_oracle::strategies::{RandomStream, Step};
 use octavo_trace::{Began, StreamIdentity, WordConsumer};
 use octavo_types::{Consumer, Instructions, PageSize, VirtAddr};
@@ -169,4 +169,13 @@ pub fn check_laws(counters: &Counters) -> Result<(), TestCaseError> {
 pub fn identity(stream: u32, parent: Option<u32>) -> StreamIdentity {
     let began = if parent.is_some() { Began::Fork } else { Began::Start };
     StreamIdentity { stream, parent, pid: stream, began, program: String::new() }
+}
+
+/// Whether a machine has stopped because all of its memory, or of its host's, is used: a naive one has
+/// nothing to count then.
+pub fn has_run_out(machine: &dyn Run) -> bool {
+    let Some(why) = machine.stopped() else { return false };
+    let whose = if why.starts_with("the host") { "host.os" } else { "os" };
+    assert_eq!(machine.counters().get(whose, "free_bytes"), Some(0), "{why}");
+    true
 }
