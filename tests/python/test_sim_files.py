@@ -66,6 +66,9 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "virtualised": octavo.sim(
             TRACE, virtualised=True, host_policy="base", settings=[f"host.{faults[0]}"]
         ),
+        "gaps of a host": octavo.sim(
+            TRACE, designs=["gtsm"], virtualised=True, settings=[f"host.{faults[0]}"]
+        ),
         "perforated in a guest": octavo.sim(TRACE, designs=["perforated"], virtualised=True),
         "settings of designs": octavo.sim(TRACE, designs=WITH_SETTINGS),
         "stopped": octavo.sim(TRACE, settings=["memory.bytes=4MiB"]),
