@@ -1,7 +1,7 @@
 //! Two page sizes under the dynamic policy of Talluri et al., "Tradeoffs in supporting two page
 //! sizes", by a list of the blocks in the window.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use octavo_types::{PageNumber, PageSize};
@@ -113,23 +113,22 @@ impl NaiveTwoSizesTlb {
     }
 }
 
-/// The policy of section 3.4 with the TLBs that it acts upon, one reference at a time.
+/// The page-size policy of Talluri, Kong, Hill and Patterson (ISCA 1992, section 3.4) and the TLBs
+/// that it acts upon, one reference at a time.
 ///
-/// "During the simulation we maintain a list of all the blocks accessed in the last T references.
-/// We map each chunk as either one large page or small pages." A reference first makes the blocks
-/// leave that were last referenced before the window began (its own is not one of them), then
-/// enters its block, and then is looked up. One that spans two blocks does so twice.
+/// The decision rests on "the last T references", the current one included, whatever number of
+/// blocks each of them touches. A chunk is one large page if at least `threshold_blocks` of its
+/// blocks were accessed by these references; otherwise its blocks are small pages. The assignment
+/// changes once per reference, before the TLBs are looked up.
 #[derive(Clone, Debug)]
 pub struct NaiveTwoSizes {
     small: PageSize,
     large: PageSize,
     window_refs: u64,
-    threshold_blocks: u64,
+    threshold_blocks: usize,
     refs: u64,
-    /// The blocks in the window and when they were last referenced, the latest last.
-    window: Vec<(u64, u64)>,
-    /// The blocks referenced so far.
-    touched: BTreeSet<u64>,
+    /// The number of the last reference to each block that was ever accessed.
+    last_access: BTreeMap<u64, u64>,
     /// The chunks that are large pages.
     large_chunks: BTreeSet<u64>,
     /// The TLBs.
@@ -144,11 +143,11 @@ pub struct NaiveTwoSizes {
     pub promotions: u64,
     /// Large pages that became small ones.
     pub demotions: u64,
-    /// Blocks of promoted chunks that had been referenced before.
+    /// Blocks of promoted chunks that an earlier reference had accessed.
     pub blocks_copied: u64,
-    /// Blocks of promoted chunks that had not.
+    /// Blocks of promoted chunks that no earlier reference had accessed.
     pub blocks_zeroed: u64,
-    /// The bytes of the working set, summed over all references.
+    /// The bytes of the working set after each reference, summed over all references.
     pub working_set_byte_refs: u128,
 }
 
@@ -165,10 +164,9 @@ impl NaiveTwoSizes {
             small,
             large,
             window_refs,
-            threshold_blocks: threshold_blocks.into(),
+            threshold_blocks: threshold_blocks as usize,
             refs: 0,
-            window: Vec::new(),
-            touched: BTreeSet::new(),
+            last_access: BTreeMap::new(),
             large_chunks: BTreeSet::new(),
             running: 0..tlbs.len(),
             tlbs,
@@ -187,64 +185,60 @@ impl NaiveTwoSizes {
         let mut blocks: Vec<u64> =
             base_pages.iter().map(|page| page.raw() >> self.small.base_shift()).collect();
         blocks.dedup();
+        let accessed_before: BTreeSet<u64> = self.last_access.keys().copied().collect();
+        for block in &blocks {
+            self.last_access.insert(*block, self.refs);
+        }
+        self.assign_page_sizes(&accessed_before);
         for block in blocks {
-            self.leave(block);
-            self.enter(block);
             self.look_up(block);
         }
-        let is_small = |block| !self.large_chunks.contains(&self.chunk(block));
-        let small = self.window.iter().filter(|(block, _)| is_small(*block)).count() as u128;
+        let is_small = |block: &u64| !self.large_chunks.contains(&self.chunk(*block));
+        let small = self.window().into_iter().filter(is_small).count() as u128;
         let large = self.large_chunks.len() as u128;
         self.working_set_byte_refs +=
             small * u128::from(self.small.bytes()) + large * u128::from(self.large.bytes());
         self.refs += 1;
     }
 
-    fn blocks_log2(&self) -> u8 {
-        self.large.log2() - self.small.log2()
+    fn blocks_per_chunk(&self) -> u64 {
+        self.large.bytes() / self.small.bytes()
     }
 
     fn chunk(&self, block: u64) -> u64 {
-        block >> self.blocks_log2()
+        block / self.blocks_per_chunk()
     }
 
-    fn in_window(&self, chunk: u64) -> u64 {
-        self.window.iter().filter(|(block, _)| self.chunk(*block) == chunk).count() as u64
+    /// The blocks accessed by the last `window_refs` references, the current one included.
+    fn window(&self) -> Vec<u64> {
+        let is_recent = |last: u64| self.refs - last < self.window_refs;
+        self.last_access.iter().filter(|(_, last)| is_recent(**last)).map(|(b, _)| *b).collect()
     }
 
-    fn leave(&mut self, referenced: u64) {
-        for (block, last) in self.window.clone() {
-            if block != referenced && last + self.window_refs <= self.refs {
-                self.window.retain(|(other, _)| *other != block);
-                let chunk = self.chunk(block);
-                if self.in_window(chunk) < self.threshold_blocks && self.large_chunks.remove(&chunk)
-                {
-                    self.demotions += 1;
-                    self.tlbs.iter_mut().for_each(|tlb| tlb.invalidate(Page::Large(chunk)));
-                }
-            }
+    /// Assigns every chunk its page size, from the window as it is now.
+    fn assign_page_sizes(&mut self, accessed_before: &BTreeSet<u64>) {
+        let mut blocks_in_window: BTreeMap<u64, usize> = BTreeMap::new();
+        for block in self.window() {
+            *blocks_in_window.entry(self.chunk(block)).or_default() += 1;
         }
-    }
-
-    fn enter(&mut self, block: u64) {
-        self.window.retain(|(other, _)| *other != block);
-        self.window.push((block, self.refs));
-        let chunk = self.chunk(block);
-        if self.in_window(chunk) >= self.threshold_blocks && self.large_chunks.insert(chunk) {
+        blocks_in_window.retain(|_, blocks| *blocks >= self.threshold_blocks);
+        let large: BTreeSet<u64> = blocks_in_window.into_keys().collect();
+        let before = std::mem::replace(&mut self.large_chunks, large.clone());
+        for chunk in before.difference(&large) {
+            self.demotions += 1;
+            self.tlbs.iter_mut().for_each(|tlb| tlb.invalidate(Page::Large(*chunk)));
+        }
+        for chunk in large.difference(&before) {
             self.promotions += 1;
-            let blocks = 1 << self.blocks_log2();
-            let touched: Vec<u64> = self
-                .touched
-                .range(chunk * blocks..=chunk * blocks + (blocks - 1))
-                .copied()
-                .collect();
-            self.blocks_copied += touched.len() as u64;
-            self.blocks_zeroed += blocks - touched.len() as u64;
-            for tlb in &mut self.tlbs {
-                touched.iter().for_each(|block| tlb.invalidate(Page::Small(*block)));
+            let first = chunk * self.blocks_per_chunk();
+            let accessed = accessed_before.range(first..first + self.blocks_per_chunk());
+            for block in accessed.clone() {
+                self.tlbs.iter_mut().for_each(|tlb| tlb.invalidate(Page::Small(*block)));
             }
+            let copied = accessed.count() as u64;
+            self.blocks_copied += copied;
+            self.blocks_zeroed += self.blocks_per_chunk() - copied;
         }
-        self.touched.insert(block);
     }
 
     fn look_up(&mut self, block: u64) {
@@ -278,7 +272,7 @@ mod tests {
             vec![0],    // small 0; working set 4K
             vec![1],    // chunk 0 is promoted, small 0 invalidated; 16K
             vec![0],    // the large page again; 16K
-            vec![8, 9], // chunk 2: small 8, then promoted: small 8 invalidated; 16K + 16K
+            vec![8, 9], // chunk 2 is promoted, and looked up twice; 16K + 16K
             vec![9],    // block 1 has left: chunk 0 is demoted; 4K + 16K
             vec![0],    // small 0; 4K + 16K
         ];
@@ -287,15 +281,39 @@ mod tests {
             two.reference(&pages);
         }
         assert_eq!((two.promotions, two.demotions), (2, 1));
-        assert_eq!((two.small_lookups, two.large_lookups), (3, 4));
-        assert_eq!((two.blocks_copied, two.blocks_zeroed), (2, 6));
+        assert_eq!((two.small_lookups, two.large_lookups), (2, 5));
+        assert_eq!((two.blocks_copied, two.blocks_zeroed), (1, 7));
         assert_eq!(two.working_set_byte_refs, 1024 * (4 + 16 + 16 + 32 + 20 + 20));
         let counts = |tlb: &NaiveTwoSizesTlb| (tlb.small_misses, tlb.large_misses, tlb.invalidated);
-        // One entry: small 0, large 0, small 8, large 2, small 0; large 0 is not there any more.
-        assert_eq!(counts(&two.tlbs[0]), (3, 2, 2));
-        assert_eq!(counts(&two.tlbs[1]), (3, 2, 3));
-        // Large 0 is brought into both sets, large 2 by block 9 into the odd one, evicting it.
-        assert_eq!(counts(&two.tlbs[2]), (3, 3, 2));
+        // One entry holds in turn small 0, large 0, large 2 and small 0. Small 0 is invalidated by
+        // the first promotion; large 0 was evicted before its demotion.
+        assert_eq!(counts(&two.tlbs[0]), (2, 2, 1));
+        // Two entries hold large 0 as well when it is demoted.
+        assert_eq!(counts(&two.tlbs[1]), (2, 2, 2));
+        // Indexed by the small page: blocks 1 and 0 bring large 0 into both sets, blocks 8 and 9
+        // large 2, which evicts it from both.
+        assert_eq!(counts(&two.tlbs[2]), (2, 4, 1));
         assert_eq!(counts(&two.tlbs[3]), (0, 2, 0));
+    }
+
+    fn cycle_eight_blocks(window_refs: u64) -> NaiveTwoSizes {
+        let sizes = (PageSize::BASE, PageSize::from_log2(15).unwrap());
+        let mut two = NaiveTwoSizes::new(sizes, window_refs, 4, Vec::new());
+        for _ in 0..1000 {
+            (0..8).for_each(|block| two.reference(&[PageNumber::new(block)]));
+        }
+        two
+    }
+
+    /// The window holds as many blocks as it is long, so the chunk stays a large page although a
+    /// block leaves and another enters with each reference.
+    #[test]
+    fn chunk_stays_large_while_one_block_replaces_another() {
+        for window_refs in [4, 5, 8, 100] {
+            let two = cycle_eight_blocks(window_refs);
+            assert_eq!((two.promotions, two.demotions), (1, 0), "T = {window_refs}");
+        }
+        let two = cycle_eight_blocks(3);
+        assert_eq!((two.promotions, two.demotions), (0, 0));
     }
 }
