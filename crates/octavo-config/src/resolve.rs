@@ -204,7 +204,7 @@ fn extended(
         let stem = Path::new(name).file_stem().map_or(name.into(), |stem| stem.to_string_lossy());
         file.tables.insert("name", Item::Value(Value::from(stem.as_ref())));
     }
-    tree.lay_over(file);
+    tree.lay_over(file)?;
     tree.head(&format!("# {} extends {}.\n", quoted(name), quoted(base)));
     Ok(tree)
 }

@@ -3,12 +3,15 @@
 use octavo_types::spelling::quoted;
 use toml_edit::{DocumentMut, Item, Key, Table, TableLike, Value};
 
-use crate::error::MachineError;
+use crate::error::{MachineError, WrongValue};
 use crate::host::{self, HOST, USUAL};
 use crate::node::NONE;
 
 /// The key whose value decides which others its table has.
 const KIND: &str = "kind";
+/// Advice on an empty table over one with keys.
+const EMPTY_TABLE: &str = "an empty table changes nothing; give the keys to change, or \"none\" to \
+                           take the whole table out";
 /// More parts than any key has; what merges trees calls itself once a part.
 const MAX_PARTS: usize = 8;
 
@@ -49,8 +52,12 @@ impl Tree {
     }
 
     /// What a file says, over these tables.
-    pub fn lay_over(&mut self, file: Tree) {
-        self.lay_table_over(&file.tables, &file.base);
+    ///
+    /// # Errors
+    ///
+    /// Where a table is empty, and these have keys in its place.
+    pub fn lay_over(&mut self, file: Tree) -> Result<(), MachineError> {
+        self.lay_table_over(&file.tables, &file.base)
     }
 
     /// Puts comments before all others.
@@ -95,15 +102,16 @@ impl Tree {
         value.decor_mut().set_suffix(format!("  # {origin}"));
         table.insert(&last, Item::Value(value));
         settle(&mut file);
-        self.lay_table_over(&file, origin);
-        Ok(())
+        self.lay_table_over(&file, origin)
     }
 
-    fn lay_table_over(&mut self, over: &Table, origin: &str) {
+    fn lay_table_over(&mut self, over: &Table, origin: &str) -> Result<(), MachineError> {
         host::prepare(&mut self.tables, over);
         let mut given = Vec::new();
-        merge(&mut self.tables, over, "", &mut given);
+        merge(&mut self.tables, over, "", &mut given)
+            .map_err(|wrong| MachineError::new(origin, wrong))?;
         self.origins.extend(given.into_iter().map(|key| (key, origin.to_owned())));
+        Ok(())
     }
 
     /// `tlb.l2.entries` means `tlb.l2.main.entries` where `main` is the only array.
@@ -202,8 +210,14 @@ fn settle(table: &mut Table) {
     }
 }
 
-/// Lays tables over others, and notes the keys of what they gave.
-fn merge(base: &mut Table, over: &Table, prefix: &str, given: &mut Vec<String>) {
+/// Lays tables over others, and notes the keys of what they gave. An empty table over one with keys is
+/// refused: merged it would change nothing, and its writer may as well have meant to empty the other.
+fn merge(
+    base: &mut Table,
+    over: &Table,
+    prefix: &str,
+    given: &mut Vec<String>,
+) -> Result<(), WrongValue> {
     for (key, item) in over.iter() {
         let path = if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") };
         let is_none = item.as_str() == Some(NONE);
@@ -214,8 +228,13 @@ fn merge(base: &mut Table, over: &Table, prefix: &str, given: &mut Vec<String>) 
             }
             // What is said of it already stays.
             (Some(Item::Table(_)), item) if path == HOST && item.as_str() == Some(USUAL) => {}
+            (Some(Item::Table(inner)), Item::Table(table))
+                if table.is_empty() && !inner.is_empty() =>
+            {
+                return Err(WrongValue::new(path, "{}", EMPTY_TABLE));
+            }
             (Some(Item::Table(inner)), Item::Table(table)) if !changes_kind(inner, table) => {
-                merge(inner, table, &path, given);
+                merge(inner, table, &path, given)?;
             }
             (Some(inner), _) => {
                 *inner = item.clone();
@@ -227,6 +246,7 @@ fn merge(base: &mut Table, over: &Table, prefix: &str, given: &mut Vec<String>) 
             }
         }
     }
+    Ok(())
 }
 
 /// Notes the keys of a new table's values, or that of a value itself.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use indexmap::IndexMap;
 use octavo_hw::{PteEntry, Replacement};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
 use octavo_types::PageSize;
@@ -100,6 +101,15 @@ pub mod replacement {
         let name = String::deserialize(from)?;
         name.parse().map_err(|_| D::Error::unknown_variant(&name, &NAMES))
     }
+}
+
+/// Tables by name, or `none` of them.
+pub fn tables_or_none<'de, D, T>(from: D) -> Result<IndexMap<String, T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 /// [`PteEntry`] as it is written.

@@ -302,6 +302,36 @@ fn settings_that_are_none() {
     );
 }
 
+/// Every table of a machine with all of them, by its key.
+fn tables(of: &toml_edit::Table, within: &str, keys: &mut Vec<String>) {
+    for (key, item) in of {
+        if let Some(table) = item.as_table() {
+            let key = format!("{within}{key}");
+            tables(table, &format!("{key}."), keys);
+            keys.push(key);
+        }
+    }
+}
+
+#[test]
+fn empty_table_over_one_with_keys_is_refused() {
+    const ADVICE: &str = "{}: an empty table changes nothing; give the keys to change, or \"none\" to \
+                          take the whole table out";
+    let all = ["host=usual", "softvm.l1.bytes=16KiB", "gtsm.bitmap_entries=8"];
+    let base = resolve("skylake", &all).unwrap();
+    let mut keys = Vec::new();
+    tables(base.toml().parse::<toml_edit::DocumentMut>().unwrap().as_table(), "", &mut keys);
+    assert!(keys.len() > 30 && keys.iter().any(|key| key == "walker.caches"), "{keys:?}");
+    for key in keys {
+        let setting = format!("{key}={{}}");
+        let settings: Vec<&str> = all.into_iter().chain([&*setting]).collect();
+        assert_eq!(told("skylake", &settings), format!("--set: {key} = {ADVICE}"));
+    }
+    // A heading says the same as a value.
+    let heading = told_of_skylake("[walker.caches]\n# [walker.caches.pde]\n[core]\ncount = 2\n");
+    assert_eq!(heading, format!("mine.toml: walker.caches = {ADVICE}"));
+}
+
 #[test]
 fn machines_that_are_not() {
     assert_eq!(

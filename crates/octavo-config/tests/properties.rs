@@ -329,9 +329,19 @@ proptest! {
                     }
                 }
             }
-            // Both kinds of first levels are there, or two walk caches for one level.
+            // Both kinds of first levels are there, or two walk caches for one level; or this machine has
+            // no walk caches, which an empty table cannot say over some.
             Err(error) => {
                 let sentence = error.to_string();
+                if let Some((key, _)) = sentence.split_once(" = {}: an empty table") {
+                    let caches = match key {
+                        "it.toml: walker.caches" => &machine.walker.caches,
+                        "it.toml: host.walk_caches" => &machine.host.unwrap().walk_caches,
+                        _ => panic!("{sentence}"),
+                    };
+                    prop_assert!(caches.is_empty());
+                    return Ok(());
+                }
                 let known = ["give either l1i and l1d", "is of this one"];
                 prop_assert!(known.iter().any(|known| sentence.contains(known)), "{}", sentence);
             }

@@ -91,6 +91,13 @@ fn none_takes_out_what_a_machine_need_not_have() {
     assert_eq!(machine("tlb.l2=none").tlb.l2, None);
     assert!(machine("walker.caches=none").walker.walk_caches().is_empty());
     assert_eq!(machine("walker.caches.pde=none").walker.walk_caches().len(), 2);
+    for again in ["walker.caches=none", "walker.caches={}"] {
+        let none = resolve("skylake", &["walker.caches=none", again]).unwrap().into_config();
+        assert!(none.walker.caches.is_empty());
+        let host = ["host.walk_caches=none", &format!("host.{}", again.replace("er.", "_"))];
+        let none = resolve("skylake", &host).unwrap().into_config();
+        assert!(none.host.unwrap().walk_caches.is_empty());
+    }
     let l1d = machine("tlb.l1d.2m=none").tlb.data().clone();
     assert_eq!(l1d.arrays.keys().collect::<Vec<_>>(), ["4k", "1g"]);
 }

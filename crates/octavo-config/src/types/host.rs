@@ -5,6 +5,7 @@ use octavo_os::policy::{OsConfig, PolicyError};
 use serde::{Deserialize, Serialize};
 
 use super::{MemoryConfig, PageTableConfig, TlbLevel, WalkCache};
+use crate::written;
 
 /// The host: where it is there, programs run in the guest of one virtual machine, and all else that a
 /// machine says of memory, page tables, TLBs and walk caches is said of the guest.
@@ -24,7 +25,7 @@ pub struct HostConfig {
     #[serde(default)]
     pub tlb: Option<TlbLevel>,
     /// The walk caches of each core for the host's table, by name.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "written::tables_or_none")]
     pub walk_caches: IndexMap<String, WalkCache>,
 }
 

@@ -31,7 +31,7 @@ pub struct WalkerConfig {
     #[serde(with = "written::PteEntryName")]
     pub pte_entry: PteEntry,
     /// The page-walk caches by name: `[walker.caches.pde]`. There may be none.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "written::tables_or_none")]
     pub caches: IndexMap<String, WalkCache>,
 }
 
