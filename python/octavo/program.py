@@ -21,6 +21,8 @@ def find_program(name: str) -> Path:
 
     Raises NotFound or NotExecutable with the sentence to show.
     """
+    if not name:
+        raise NotFound("the name of the program is empty.")
     path = Path(name) if "/" in name else _find_on_path(name)
     _check_is_program(path)
     _check_format(path, path, _INTERPRETER_DEPTH)
@@ -31,7 +33,7 @@ def _find_on_path(name: str) -> Path:
     found = shutil.which(name)
     if found is not None:
         return Path(found)
-    if name and Path(name).is_file():
+    if Path(name).is_file():
         raise NotFound(f"no program `{name}` on PATH; the file here is started with `./{name}`.")
     raise NotFound(f"no program `{name}` on PATH{_meant(name, _names_on_path())}")
 

@@ -61,6 +61,12 @@ def names_a_trace(command: Sequence[str], format: str | None = None) -> bool:
     return path.exists() and (_begins_with(path, _PARQUET_MAGIC) or looks_like_a_trace(word))
 
 
+def is_no_program(word: str) -> bool:
+    """Whether a word names a file that cannot be started."""
+    path = Path(word)
+    return path.is_file() and not os.access(path, os.X_OK)
+
+
 def _is_program(path: Path) -> bool:
     """Whether the kernel would execute it, or could if it were allowed to: no trace begins so."""
     return _begins_with(path, ELF_MAGIC, b"#!")

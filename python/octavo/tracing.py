@@ -44,7 +44,10 @@ def means_a_trace(
         if format is not None:
             raise UsageError(f"--format is for a trace; give that alone: octavo {verb} TRACE.")
         if names_a_trace(command[:1]):
-            raise UsageError(f"`{command[0]}` is a trace; give it alone, and options before it.")
+            raise UsageError(
+                f"`{command[0]}` is a trace and takes no arguments, so `{command[1]}` cannot "
+                f"follow it; options of octavo {verb} go before `--`."
+            )
         return False
     if format is not None:
         check_format(format)

@@ -8,6 +8,7 @@ import typer
 from octavo import units
 from octavo._core import MAX_CACHE_SETS, MAX_LINE_BYTES, MAX_WAYS, MIN_LINE_BYTES
 from octavo.cli import options
+from octavo.cli.command_line import TraceCommand
 from octavo.cli.ending import Files, end
 from octavo.cli.guard import guarded
 from octavo.curves_configuration import (
@@ -45,19 +46,11 @@ Exit status: as of `octavo run`.
 
 def register(app: typer.Typer) -> None:
     """Adds the command."""
-    app.command(
-        VERB,
-        epilog=_EPILOG,
-        no_args_is_help=True,
-        context_settings={"allow_interspersed_args": False},
-    )(curves)
+    app.command(VERB, cls=TraceCommand, epilog=_EPILOG, no_args_is_help=True)(curves)
 
 
 def curves(
-    command: Annotated[
-        list[str],
-        typer.Argument(metavar="PROGRAM", help="The program, and its arguments after it."),
-    ],
+    command: options.ProgramOrTrace,
     streams: Annotated[
         str,
         typer.Option(

@@ -6,6 +6,22 @@ import typer
 
 from octavo import units
 
+Program = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PROGRAM",
+        help="The program, and its arguments after it: options of octavo go before it, and `--` "
+        "ends them.",
+    ),
+]
+ProgramOrTrace = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PROGRAM",
+        help="The program, and its arguments after it: options of octavo go before it, and `--` "
+        "ends them. Or a trace, which options may follow.",
+    ),
+]
 Layout = Annotated[
     str,
     typer.Option(

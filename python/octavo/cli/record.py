@@ -6,6 +6,7 @@ import typer
 
 from octavo import units
 from octavo.cli import options
+from octavo.cli.command_line import ProgramCommand
 from octavo.cli.guard import guarded
 from octavo.configuration import configure
 from octavo.errors import CannotRun
@@ -30,19 +31,11 @@ A trace whose recorder was killed is cut off, and what came before is read all t
 
 def register(app: typer.Typer) -> None:
     """Adds the command."""
-    app.command(
-        "record",
-        epilog=_EPILOG,
-        no_args_is_help=True,
-        context_settings={"allow_interspersed_args": False},
-    )(record)
+    app.command("record", cls=ProgramCommand, epilog=_EPILOG, no_args_is_help=True)(record)
 
 
 def record(
-    command: Annotated[
-        list[str],
-        typer.Argument(metavar="PROGRAM", help="The program, and its arguments after it."),
-    ],
+    command: options.Program,
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="Where the trace goes (.oct).")
     ],

@@ -8,6 +8,7 @@ import typer
 from octavo import units
 from octavo.api import execute, execute_trace
 from octavo.cli import options
+from octavo.cli.command_line import TraceCommand
 from octavo.cli.ending import end
 from octavo.cli.guard import guarded
 from octavo.configuration import configure
@@ -41,19 +42,11 @@ Exit status: the program's own, 0 for a trace; 128 + N when signal N ended it or
 
 def register(app: typer.Typer) -> None:
     """Adds the command."""
-    app.command(
-        "run",
-        epilog=_EPILOG,
-        no_args_is_help=True,
-        context_settings={"allow_interspersed_args": False},
-    )(run)
+    app.command("run", cls=TraceCommand, epilog=_EPILOG, no_args_is_help=True)(run)
 
 
 def run(
-    command: Annotated[
-        list[str],
-        typer.Argument(metavar="PROGRAM", help="The program, and its arguments after it."),
-    ],
+    command: options.ProgramOrTrace,
     page_sizes: Annotated[
         str,
         typer.Option(

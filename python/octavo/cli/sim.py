@@ -9,6 +9,7 @@ from octavo import units
 from octavo._core import designs as known_designs
 from octavo._core import policies as known_policies
 from octavo.cli import options
+from octavo.cli.command_line import TraceCommand
 from octavo.cli.ending import Files, end
 from octavo.cli.guard import guarded
 from octavo.sim_configuration import DEFAULT_DESIGNS, DEFAULT_MACHINE, configure_sim, names_in
@@ -51,19 +52,11 @@ Exit status: as of `octavo run`.
 
 def register(app: typer.Typer) -> None:
     """Adds the command."""
-    app.command(
-        VERB,
-        epilog=_EPILOG,
-        no_args_is_help=True,
-        context_settings={"allow_interspersed_args": False},
-    )(sim)
+    app.command(VERB, cls=TraceCommand, epilog=_EPILOG, no_args_is_help=True)(sim)
 
 
 def sim(
-    command: Annotated[
-        list[str],
-        typer.Argument(metavar="PROGRAM", help="The program, and its arguments after it."),
-    ],
+    command: options.ProgramOrTrace,
     machine: Annotated[
         str,
         typer.Option(metavar="NAME|FILE.toml", help="A machine that ships with Octavo, or yours."),

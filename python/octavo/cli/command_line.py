@@ -1,0 +1,77 @@
+"""Where the options of `octavo` end and those of the traced program begin.
+
+In `octavo run PROGRAM ARGUMENTS…` every word after PROGRAM goes to the program, as with `env`.
+A trace has no arguments, so options may follow it. After `--` no word is an option of Octavo.
+"""
+
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from typer.core import TyperCommand
+
+
+class ProgramCommand(TyperCommand):
+    """A command whose argument is a program with its arguments."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Splits the command line at the first word that is no option of Octavo."""
+        words, values = self._split(ctx, args)
+        if args and not words and not values.get("help"):
+            ctx.fail(f"no PROGRAM given; write it after the options: {ctx.command_path} -- PROGRAM")
+        if words and not _is_after_separator(args, words):
+            if self.takes_options_after(words, values):
+                ctx.allow_interspersed_args = True
+            elif not values.get("quiet"):
+                self._note_ambiguous(ctx, words)
+        return super().parse_args(ctx, args)
+
+    def takes_options_after(self, words: Sequence[str], values: dict[str, Any]) -> bool:
+        """Whether options of Octavo may follow `words[0]`; `values` are of those before it."""
+        return False
+
+    def _split(self, ctx: Any, args: list[str]) -> tuple[list[str], dict[str, Any]]:
+        """The first word that is no option with all after it, and the options before it."""
+        ctx.allow_interspersed_args = False
+        values, _, _ = self.make_parser(ctx).parse_args([*args])
+        words = values.get("command")
+        # The marker of an absent value differs between versions of click.
+        return list(words) if isinstance(words, (list, tuple)) else [], values
+
+    def _note_ambiguous(self, ctx: Any, words: Sequence[str]) -> None:
+        """Says that an option with a name of ours was left to the program."""
+        params = self.get_params(ctx)
+        own = {name for one in params for name in (*one.opts, *one.secondary_opts)}
+        program, *arguments = words
+        name = next((word for word in arguments if word.partition("=")[0] in own), None)
+        if name is None:
+            return
+        with suppress(OSError, AttributeError):
+            print(
+                f"octavo: note: `{name}` after `{program}` is an option of the program; options of "
+                f"octavo go before it. `octavo {self.name} [OPTIONS] -- {program} …` is without "
+                "this note.",
+                file=sys.stderr,
+                flush=True,
+            )
+
+
+class TraceCommand(ProgramCommand):
+    """A command whose argument is a program with its arguments, or a trace."""
+
+    def takes_options_after(self, words: Sequence[str], values: dict[str, Any]) -> bool:
+        """Options may follow a trace, and a file that only a later `--format` makes one."""
+        from octavo.traces import is_no_program, names_a_trace
+
+        format = values.get("format")
+        if names_a_trace(words[:1], format if isinstance(format, str) else None):
+            return True
+        names_format = any(word.partition("=")[0] == "--format" for word in words[1:])
+        return names_format and is_no_program(words[0])
+
+
+def _is_after_separator(args: Sequence[str], words: Sequence[str]) -> bool:
+    """Whether `--` stands before the words, which are the end of `args`."""
+    place = len(args) - len(words) - 1
+    return place >= 0 and args[place] == "--"

@@ -1,0 +1,113 @@
+"""Where the options of octavo end and those of the traced program begin."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from fakes import FakeRun, result
+from octavo.cli import app
+from traces_made import SOME, write_csv
+
+VERBS = ("run", "curves", "sim")
+
+
+def octavo(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), prog_name="octavo")
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> str:
+    return write_csv(tmp_path / "some.csv", SOME)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_options_may_follow_a_trace(verb: str, trace: str) -> None:
+    done = octavo(verb, trace, "--quiet", "--json", "-")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["run"]["command"] == [trace]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_options_may_stand_on_both_sides_of_a_trace(verb: str, trace: str) -> None:
+    done = octavo(verb, "--quiet", "synth:gups?table=64KiB&updates=100", "--json", "-")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert octavo(verb, "-q", trace, "--layout", "nativ").stderr.startswith("octavo: unknown")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_file_that_cannot_be_started_is_a_trace_if_a_format_follows(
+    verb: str, tmp_path: Path
+) -> None:
+    place = tmp_path / "dump"
+    place.write_text("0 1000\n")
+    assert octavo(verb, str(place), "--format=din", "-q").exit_code == 0
+
+
+def test_options_may_stand_between_traces() -> None:
+    made = "synth:gups?table=64KiB&updates=100"
+    done = octavo("sim", made, "--processes", "asid", made, "-q", "--quantum=1k", "--json", "-")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["run"]["command"] == [made, made]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("words", [["more"], ["--", "more"]])
+def test_a_trace_takes_no_arguments(verb: str, words: list[str], trace: str) -> None:
+    done = octavo(verb, trace, *words)
+    assert done.exit_code == 2
+    assert f"`{trace}` is a trace and takes no arguments, so `more`" in done.stderr
+
+
+def test_no_word_after_the_separator_is_an_option(
+    trace: str, pretend: Callable[[FakeRun], None]
+) -> None:
+    done = octavo("run", "--", trace, "--quiet")
+    assert done.exit_code == 2
+    assert "so `--quiet` cannot follow it" in done.stderr
+    pretend(FakeRun(result()))
+    done = octavo("run", "--json", "-", "--", "prog", "--json", "--", "-q")
+    assert json.loads(done.stdout)["run"]["command"] == ["prog", "--json", "--", "-q"]
+    assert "note:" not in done.stderr
+
+
+def test_options_after_a_program_are_the_programs(pretend: Callable[[FakeRun], None]) -> None:
+    pretend(FakeRun(result()))
+    done = octavo("run", "--json", "-", "prog", "--its-option", "-x")
+    assert json.loads(done.stdout)["run"]["command"] == ["prog", "--its-option", "-x"]
+    assert "note:" not in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--page-sizes=4KiB", "-q", "--no-follow", "--help"])
+def test_an_option_of_ours_after_a_program_is_noted(
+    option: str, pretend: Callable[[FakeRun], None]
+) -> None:
+    pretend(FakeRun(result()))
+    done = octavo("run", "prog", "--other", option)
+    assert done.exit_code == 0
+    first = done.stderr.splitlines()[0]
+    assert first.startswith(f"octavo: note: `{option}` after `prog` is an option of the program")
+    assert "octavo run [OPTIONS] -- prog" in first
+    assert octavo("run", "-q", "prog", option).stderr == ""
+
+
+def test_a_recording_notes_where_its_file_has_to_be_named() -> None:
+    done = octavo("record", "true", "-o", "true.oct")
+    assert done.exit_code == 2
+    assert "note: `-o` after `true` is an option of the program" in done.stderr
+
+
+@pytest.mark.parametrize("verb", [*VERBS, "record"])
+@pytest.mark.parametrize("words", [["--no-follow"], ["--"]])
+def test_a_missing_program_is_named(verb: str, words: list[str]) -> None:
+    done = octavo(verb, *words)
+    assert done.exit_code == 2
+    assert f"no PROGRAM given; write it after the options: octavo {verb} -- PROGRAM" in done.stderr
+
+
+def test_an_empty_name_is_no_program() -> None:
+    assert octavo("run", "").stderr == "octavo: the name of the program is empty.\n"
