@@ -54,6 +54,13 @@ impl Touch {
         self.at & SPILLED != 0
     }
 
+    /// Whether it begins with the second half of the reference that `first`, the touch before,
+    /// begins with.
+    #[inline(always)]
+    pub fn is_spilled_with(&self, first: &Touch) -> bool {
+        self.at == first.at | SPILLED && self.at != first.at
+    }
+
     /// When the page of the touch before was last referenced, as [`Touch::at_refs`] counts; -1 is
     /// the last reference of the batch before.
     #[inline(always)]

@@ -1,13 +1,17 @@
 //! Two page sizes under the dynamic policy of Talluri et al., "Tradeoffs in supporting two page
 //! sizes", section 3.4, in every TLB at once.
 //!
-//! At a reference the blocks leave the window that were last referenced before it began (the
-//! block that is referenced is not one of them), in order of time; then its block enters; then its
-//! page is looked up as it is now. A reference that spans two blocks does so twice.
+//! At a reference the window holds the blocks of the last T references, the current one included
+//! with all of its blocks (a reference that spans two blocks enters both at once). Then each chunk
+//! is a large page if and only if enough of its blocks are in the window, so that a block that
+//! leaves and another one that enters the same chunk at one reference change nothing. Only then are
+//! the pages of the reference's blocks looked up, in order.
 //!
-//! Between touches blocks leave, too: chunks are demoted, and where that is the chunk of the run
-//! under way, its next reference is one to a small page. Nothing else happens in a run, so all of
-//! it is caught up on when the next touch comes ([`TwoSizes::catch_up`]).
+//! Most touches are of a block that is in every window when none leaves: they need no decision, and
+//! [`TwoSizes::decide`] is called at the others only. Between touches blocks leave, too: chunks are
+//! demoted, and where that is the chunk of the run under way, its next reference is one to a small
+//! page. Nothing else happens in a run, so all of it is caught up on when the next touch comes
+//! ([`TwoSizes::catch_up`]).
 
 mod by_small;
 mod chunks;
@@ -59,11 +63,17 @@ pub struct TwoSizes {
     blocks_zeroed: u64,
 }
 
+/// A block and its chunk, by their dense numbers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place {
+    block: u32,
+    chunk: u32,
+}
+
 /// References to one block, which stay on one page since `since`.
 #[derive(Clone, Copy)]
 struct Run {
-    block: u32,
-    chunk: u32,
+    place: Place,
     is_large: bool,
     since: u64,
 }
@@ -125,7 +135,7 @@ impl TwoSizes {
     /// Ends the run under way after `refs` references: whatever comes next is looked up.
     fn interrupt(&mut self, refs: u64) {
         self.leave_run(refs);
-        self.catch_up(refs, refs, None);
+        self.catch_up(refs);
         self.end_run(refs);
         self.run = None;
     }
@@ -157,31 +167,32 @@ impl TwoSizes {
 impl Kernel for TwoSizes {
     fn take(&mut self, batch: &Touches, rows: &Rows) {
         self.make_room(rows);
-        let [small, large] = self.numbers;
         let first = batch.start_refs + 1;
-        for touch in &batch.touches {
-            let block = rows.id(touch.row(), small);
-            if self.run.is_some_and(|run| run.block == block) {
+        for (number, touch) in batch.touches.iter().enumerate() {
+            let place = self.place(touch.row(), rows);
+            if self.run.is_some_and(|run| run.place.block == place.block) {
                 continue;
             }
-            let chunk = rows.id(touch.row(), large);
             let now = first + u64::from(touch.at_refs());
             let left = first.wrapping_add_signed(touch.left_refs());
+            // The second half of the reference that begins this touch.
+            let second = batch.touches.get(number + 1);
+            let second =
+                second.filter(|second| second.is_spilled_with(touch)).map(|second| second.row());
             self.leave_run(left);
-            if now >= self.next_event {
-                // What a second half's window begins with has left for the first half.
-                self.catch_up(now, left, (left < now).then_some(block));
+            let last = self.last[place.block as usize];
+            let is_in_windows = last != 0 && now - last <= self.shortest_refs;
+            if now >= self.next_event || !is_in_windows || second.is_some() {
+                self.decide(now, left == now, [Some(touch.row()), second], rows);
             }
             self.end_run(left);
-            let gap = now - self.last[block as usize];
-            if gap + u64::from(touch.is_spilled()) > self.shortest_refs
-                || self.last[block as usize] == 0
+            self.begin_run(place, now);
+            if let Some(second) = second.map(|row| self.place(row, rows))
+                && second.block != place.block
             {
-                self.enter(touch.row(), [block, chunk], now, touch.is_spilled(), rows);
+                self.end_run(now);
+                self.begin_run(second, now);
             }
-            let is_large = self.policy.is_large(chunk);
-            self.run = Some(Run { block, chunk, is_large, since: now });
-            self.tlbs.page(self.chunks.page(block, chunk, is_large));
         }
         self.tlbs.settle();
     }
@@ -207,11 +218,17 @@ impl TwoSizes {
         }
     }
 
+    #[inline(always)]
+    fn place(&self, row: Row, rows: &Rows) -> Place {
+        let [block, chunk] = self.numbers.map(|number| rows.id(row, number));
+        Place { block, chunk }
+    }
+
     /// The last reference of the run under way was at `left`.
     #[inline(always)]
     fn leave_run(&mut self, left: u64) {
         if let Some(run) = self.run {
-            self.last[run.block as usize] = left;
+            self.last[run.place.block as usize] = left;
         }
     }
 
@@ -223,58 +240,125 @@ impl TwoSizes {
         }
     }
 
-    /// Lets leave what leaves up to `now`, where the run under way was left at `left` and block
-    /// `own` is referenced.
-    #[cold]
-    #[inline(never)]
-    fn catch_up(&mut self, now: u64, left: u64, own: Option<u32>) {
-        for window in &mut self.others {
-            while window.leave(now, own, &self.last, self.chunks.of_blocks()).is_some() {}
-        }
-        // When the run under way went on, on a small page, that is not looked up yet.
-        let mut went_on = None;
-        loop {
-            let leaving = self.policy.leave(now, own, &self.last, self.chunks.of_blocks());
-            if went_on.is_some_and(|since| leaving.is_none_or(|leaving| leaving.time > since)) {
-                went_on = None;
-                let run = self.run.map(|run| self.chunks.page(run.block, run.chunk, false));
-                run.into_iter().for_each(|page| self.tlbs.page(page));
-            }
-            let Some(Leaving { time, chunk, demoted }) = leaving else { break };
-            if !demoted {
-                continue;
-            }
-            self.demotions += 1;
-            self.chunks.changed(chunk, false, &mut self.tlbs);
-            if let Some(run) = self.run.as_mut().filter(|run| run.chunk == chunk && time <= left) {
-                self.tlbs.count(true, time - run.since);
-                (run.is_large, run.since) = (false, time);
-                went_on = Some(time);
-            }
-        }
-        let windows = self.others.iter().chain([&self.policy]);
-        self.next_event = windows.map(Window::next_event).min().unwrap_or(u64::MAX);
+    /// Begins a run at `now`, when it is decided which page its block is in.
+    #[inline(always)]
+    fn begin_run(&mut self, place: Place, now: u64) {
+        let is_large = self.policy.is_large(place.chunk);
+        self.run = Some(Run { place, is_large, since: now });
+        self.tlbs.page(self.chunks.page(place.block, place.chunk, is_large));
     }
 
-    /// A block is referenced that is not in every window.
+    /// The run under way is on a large page from `now` on, or on a small one, and is looked up there.
+    fn change_run(&mut self, is_large: bool, now: u64) {
+        if let Some(run) = self.run.as_mut() {
+            self.tlbs.count(run.is_large, now - run.since);
+            (run.is_large, run.since) = (is_large, now);
+            let Place { block, chunk } = run.place;
+            self.tlbs.page(self.chunks.page(block, chunk, is_large));
+        }
+    }
+
+    /// Removes the blocks that leave up to `until`, when nothing but the run under way has been
+    /// referenced since the last touch.
+    #[cold]
     #[inline(never)]
-    fn enter(&mut self, row: Row, [block, chunk]: [u32; 2], now: u64, spilled: bool, rows: &Rows) {
-        let last = self.last[block as usize];
-        // A block is in a window up to the reference where it would leave, if that is to itself; a
-        // second half finds that it has left.
-        let away = if last == 0 { u64::MAX } else { now - last + u64::from(spilled) };
-        let copied = self.chunks.touched(chunk);
-        if last == 0 {
-            self.chunks.add(block, chunk, rows.page(row).raw());
+    fn catch_up(&mut self, until: u64) {
+        for window in &mut self.others {
+            while window.leave(until, &self.last, self.chunks.of_blocks()).is_some() {}
         }
-        for window in self.others.iter_mut().filter(|window| window.window_refs < away) {
-            window.enter(block, chunk, now);
+        // When the run under way went on, on a small page, that is not looked up yet.
+        let mut demoted_run = None;
+        loop {
+            let leaving = self.policy.leave(until, &self.last, self.chunks.of_blocks());
+            // All chunks of one reference are demoted before its look-up.
+            if let Some(time) = demoted_run
+                && leaving.is_none_or(|leaving| leaving.time > time)
+            {
+                demoted_run = None;
+                self.change_run(false, time);
+            }
+            let Some(Leaving { time, chunk, falls_below }) = leaving else { break };
+            if falls_below {
+                self.demote(chunk);
+                if self.run.is_some_and(|run| run.place.chunk == chunk) {
+                    demoted_run = Some(time);
+                }
+            }
         }
-        if self.policy.window_refs < away && self.policy.enter(block, chunk, now) {
-            self.promotions += 1;
-            self.blocks_copied += u64::from(copied);
-            self.blocks_zeroed += self.chunks.blocks() - u64::from(copied);
-            self.chunks.changed(chunk, true, &mut self.tlbs);
+        self.foresee();
+    }
+
+    /// At the reference `now`, to the pages `touched` and, if it is `in_run`, first to that of the
+    /// run under way: moves all windows to it, and then promotes and demotes chunks.
+    #[inline(never)]
+    fn decide(&mut self, now: u64, in_run: bool, touched: [Option<Row>; 2], rows: &Rows) {
+        if now > self.next_event {
+            self.catch_up(now - 1);
         }
+        let places = touched.map(|row| row.map(|row| self.place(row, rows)));
+        // Those whose blocks enter: each once, with its size and its touched blocks as they were.
+        let mut entered: [Option<(u32, bool, u32)>; 2] = [None; 2];
+        for (number, place) in places.iter().enumerate() {
+            let Some(Place { chunk, .. }) = *place else { continue };
+            if number == 0 || entered[0].is_some_and(|(first, ..)| first != chunk) {
+                let is_large = self.policy.is_large(chunk);
+                entered[number] = Some((chunk, is_large, self.chunks.touched(chunk)));
+            }
+        }
+        let rows_touched = touched.into_iter().flatten();
+        for (row, Place { block, chunk }) in rows_touched.zip(places.into_iter().flatten()) {
+            let last = std::mem::replace(&mut self.last[block as usize], now);
+            if last == 0 {
+                self.chunks.add(block, chunk, rows.page(row).raw());
+            }
+            for window in self.others.iter_mut().chain([&mut self.policy]) {
+                if last == 0 || now - last > window.window_refs {
+                    window.enter(block, chunk, now);
+                }
+            }
+        }
+        if now >= self.next_event {
+            for window in &mut self.others {
+                while window.leave(now, &self.last, self.chunks.of_blocks()).is_some() {}
+            }
+            while let Some(leaving) = self.policy.leave(now, &self.last, self.chunks.of_blocks()) {
+                let is_decided = |of: &(u32, bool, u32)| of.0 != leaving.chunk;
+                if leaving.falls_below && entered.iter().flatten().all(is_decided) {
+                    self.demote(leaving.chunk);
+                }
+            }
+            self.foresee();
+        }
+        for (chunk, was_large, touched) in entered.into_iter().flatten() {
+            match (was_large, self.policy.is_large(chunk)) {
+                (false, true) => self.promote(chunk, touched),
+                (true, false) => self.demote(chunk),
+                _ => {}
+            }
+        }
+        if let Some(Run { place, is_large, .. }) = self.run
+            && in_run
+            && self.policy.is_large(place.chunk) != is_large
+        {
+            self.change_run(!is_large, now);
+        }
+    }
+
+    fn promote(&mut self, chunk: u32, blocks_touched: u32) {
+        self.promotions += 1;
+        self.blocks_copied += u64::from(blocks_touched);
+        self.blocks_zeroed += self.chunks.blocks() - u64::from(blocks_touched);
+        self.chunks.changed(chunk, true, &mut self.tlbs);
+    }
+
+    fn demote(&mut self, chunk: u32) {
+        self.demotions += 1;
+        self.chunks.changed(chunk, false, &mut self.tlbs);
+    }
+
+    /// Notes when the next block may leave a window.
+    fn foresee(&mut self) {
+        let windows = self.others.iter().chain([&self.policy]);
+        self.next_event = windows.map(Window::next_event).min().unwrap_or(u64::MAX);
     }
 }

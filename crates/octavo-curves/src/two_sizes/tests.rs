@@ -159,3 +159,79 @@ fn chunks_are_demoted_together() {
         compare(&loads(&steps), Stream::Data, &config, 1);
     }
 }
+
+/// Blocks 0 to 7 are read in turn, so that with each reference one of them leaves a window of four
+/// and another enters: the window holds four blocks of the chunk all the time.
+#[test]
+fn a_chunk_with_one_block_leaving_and_one_entering_keeps_its_size() {
+    let steps: Vec<_> = (0..8000).map(|reference| (reference % 8, 1, false)).collect();
+    let random = loads(&steps);
+    for window_refs in [3, 4, 5] {
+        let config = TwoSizesConfig {
+            small: size(12),
+            large: size(15),
+            window_refs,
+            threshold_blocks: 4,
+            max_entries: 1,
+            max_sets_log2: 0,
+            windows_refs: vec![window_refs],
+        };
+        for instructions in Instructions::all() {
+            let mut kernel = TwoSizes::new(config.clone(), instructions);
+            let sizes = Sizes::new(vec![config.small, config.large]);
+            let refs = feed(&mut kernel, &random, Stream::Data, &sizes, 7);
+            kernel.finish(refs);
+            let result = kernel.result();
+            let promotions = u64::from(window_refs >= 4);
+            assert_eq!([result.promotions, result.demotions], [promotions, 0], "T = {window_refs}");
+            assert_eq!(
+                [result.small_lookups, result.large_lookups],
+                match promotions {
+                    0 => [8000, 0],
+                    _ => [3, 7997],
+                }
+            );
+        }
+    }
+}
+
+/// A reference that spans two blocks enters both before it is looked up, so that both of its
+/// look-ups find the page that the two make large.
+#[test]
+fn both_blocks_of_a_spanning_reference_enter_before_its_lookups() {
+    let config = TwoSizesConfig {
+        small: size(12),
+        large: size(14),
+        window_refs: 10,
+        threshold_blocks: 2,
+        max_entries: 4,
+        max_sets_log2: 1,
+        windows_refs: vec![10],
+    };
+    let spanning = |block| (block, 1, true);
+    for (steps, expected) in [
+        // Neither block was referenced before: [small, large, promotions, copied, zeroed].
+        (vec![spanning(0)], [0, 2, 1, 0, 4]),
+        // The first one was, and its run ends with the reference.
+        (vec![(0, 3, false), spanning(0)], [3, 2, 1, 1, 3]),
+        // The second one was.
+        (vec![(1, 3, false), spanning(0)], [3, 2, 1, 1, 3]),
+        // They lie in two chunks.
+        (vec![spanning(3)], [2, 0, 0, 0, 0]),
+    ] {
+        let random = loads(&steps);
+        compare(&random, Stream::Data, &config, 1);
+        let mut kernel = TwoSizes::new(config.clone(), Instructions::PORTABLE);
+        let sizes = Sizes::new(vec![config.small, config.large]);
+        let refs = feed(&mut kernel, &random, Stream::Data, &sizes, 1);
+        kernel.finish(refs);
+        let result = kernel.result();
+        let TwoSizesResult { small_lookups, large_lookups, promotions, .. } = result;
+        let TwoSizesResult { blocks_copied, blocks_zeroed, .. } = result;
+        assert_eq!(
+            [small_lookups, large_lookups, promotions, blocks_copied, blocks_zeroed],
+            expected,
+            "{steps:?}"
+        );
+    }
+}

@@ -63,17 +63,14 @@ impl Wheel {
         }
     }
 
-    /// Takes out the next block that leaves up to `until`, and tells when it does. `last` has the
-    /// last reference of each block, at most at `until`; block `own` is besides referenced at
-    /// `until`.
+    /// Removes the next block that leaves up to `until`, and returns when it leaves. `last` has the
+    /// last reference of each block.
     #[inline]
-    pub fn pop(&mut self, until: u64, own: Option<u32>, last: &[u64]) -> Option<(u64, u32)> {
+    pub fn pop(&mut self, until: u64, last: &[u64]) -> Option<(u64, u32)> {
         loop {
             while let Some((foreseen, block)) = self.due.pop_if(|(leaves, _)| *leaves <= until) {
                 let leaves = last[block as usize].saturating_add(self.window_refs);
-                if leaves == until && own == Some(block) {
-                    self.enter(block, until);
-                } else if leaves == foreseen {
+                if leaves == foreseen {
                     return Some((leaves, block));
                 } else {
                     self.put(block, leaves);

@@ -26,8 +26,8 @@ pub struct Leaving {
     pub time: u64,
     /// Its chunk.
     pub chunk: u32,
-    /// Whether that was a large page, and is one no more.
-    pub demoted: bool,
+    /// Whether too few of the chunk's blocks are left for a large page, and just enough were before.
+    pub falls_below: bool,
 }
 
 impl Window {
@@ -62,35 +62,26 @@ impl Window {
         self.wheel.next_event()
     }
 
-    /// Whether a chunk is a large page.
+    /// Whether enough of a chunk's blocks are in the window for a large page.
     #[inline(always)]
     pub fn is_large(&self, chunk: u32) -> bool {
         self.blocks[chunk as usize] >= self.threshold_blocks
     }
 
-    /// A block that is not in the window is referenced at `now`; whether its chunk became a large
-    /// page.
-    pub fn enter(&mut self, block: u32, chunk: u32, now: u64) -> bool {
+    /// A block that is not in the window is referenced at `now`.
+    pub fn enter(&mut self, block: u32, chunk: u32, now: u64) {
         self.wheel.enter(block, now);
-        let blocks = self.blocks[chunk as usize];
-        self.change(chunk, blocks + 1, now);
-        blocks + 1 == self.threshold_blocks
+        self.change(chunk, self.blocks[chunk as usize] + 1, now);
     }
 
-    /// The next block that leaves up to `until`: see [`Wheel::pop`].
+    /// Removes the next block that leaves up to `until`: see [`Wheel::pop`].
     #[inline]
-    pub fn leave(
-        &mut self,
-        until: u64,
-        own: Option<u32>,
-        last: &[u64],
-        chunks: &[u32],
-    ) -> Option<Leaving> {
-        let (time, block) = self.wheel.pop(until, own, last)?;
+    pub fn leave(&mut self, until: u64, last: &[u64], chunks: &[u32]) -> Option<Leaving> {
+        let (time, block) = self.wheel.pop(until, last)?;
         let chunk = chunks[block as usize];
         let blocks = self.blocks[chunk as usize];
         self.change(chunk, blocks - 1, time);
-        Some(Leaving { time, chunk, demoted: blocks == self.threshold_blocks })
+        Some(Leaving { time, chunk, falls_below: blocks == self.threshold_blocks })
     }
 
     fn change(&mut self, chunk: u32, blocks: u32, now: u64) {
