@@ -17,7 +17,7 @@ from octavo.execution_time import (
 from octavo.result import Finished
 from octavo.sim_configuration import SimConfiguration
 from octavo.sim_model import Simulated, simulated, summed
-from octavo.sim_rows import SimRow, rows_of, time_rows, to_table
+from octavo.sim_rows import SimRow, rows_of, time_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,6 +101,8 @@ class SimResult(Finished):
 
     def table(self) -> pa.Table:
         """The rows as an Arrow table (what rows.parquet holds)."""
+        from octavo.sim_columns import to_table
+
         return to_table(self.rows)
 
     def document(self) -> dict[str, Any]:

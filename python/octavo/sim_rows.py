@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
-import pyarrow as pa
-
 from octavo.execution_time import ExecutionTime
 from octavo.rows import event_counts, summed_counters
 from octavo.sim_model import Counts, Simulated
@@ -27,18 +25,6 @@ class SimRow(TypedDict, total=False):
     component: str
     counter: str
     value: int
-
-
-_COLUMNS: list[tuple[str, pa.DataType]] = [
-    ("process", pa.int32()),
-    ("design", pa.string()),
-    ("interval", pa.int32()),
-    ("component", pa.string()),
-    ("counter", pa.string()),
-    ("value", pa.int64()),
-]
-
-SCHEMA = pa.schema(_COLUMNS)
 
 
 def rows_of(
@@ -104,8 +90,3 @@ def _stream_rows(
 def _counter_rows(counts: Counts, key: SimRow) -> Iterator[SimRow]:
     for (component, counter), value in counts.items():
         yield {**key, "component": component, "counter": counter, "value": value}
-
-
-def to_table(rows: Sequence[SimRow]) -> pa.Table:
-    """The rows in order; a column that does not apply to a row is null."""
-    return pa.Table.from_pylist(list(rows), schema=SCHEMA)

@@ -1,36 +1,67 @@
-"""The command line: one file per command, put together here."""
+"""The command line: one file per command, each imported when it is used."""
 
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from octavo._core import VERSION
-from octavo.cli import (
-    check,
-    convert,
-    curves,
-    head,
-    info,
-    machines,
-    record,
-    report,
-    reproduce,
-    run,
-    sim,
-    snapshot,
+COMMANDS = (
+    "run",
+    "curves",
+    "sim",
+    "record",
+    "info",
+    "head",
+    "convert",
+    "check",
+    "snapshot",
+    "machines",
+    "report",
+    "reproduce",
 )
+"""Each is a module of this package that adds the command of its name, in the order of `--help`."""
 
-app = typer.Typer(
-    name="octavo",
-    add_completion=False,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
+_LOOK: dict[str, Any] = {
+    "add_completion": False,
+    "no_args_is_help": True,
+    "rich_markup_mode": None,
+    "pretty_exceptions_enable": False,
+}
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands by name; a command's module is imported when the command is looked up."""
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in COMMANDS:
+            raise KeyError(name)
+        alone = typer.Typer(**_LOOK)
+        import_module(f"{__name__}.{name}").register(alone)
+        return typer.main.get_command(alone)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class _LazyGroup(TyperGroup):
+    """The group of all commands, none of which is imported yet."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{**settings, "commands": _Commands()})
+
+
+app = typer.Typer(name="octavo", cls=_LazyGroup, **_LOOK)
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from octavo._core import VERSION
+
         typer.echo(f"octavo {VERSION}")
         raise typer.Exit
 
@@ -45,17 +76,3 @@ def octavo(
     ] = False,
 ) -> None:
     """What address translation costs a program at every page size, and which to choose."""
-
-
-run.register(app)
-curves.register(app)
-sim.register(app)
-record.register(app)
-info.register(app)
-head.register(app)
-convert.register(app)
-check.register(app)
-snapshot.register(app)
-machines.register(app)
-report.register(app)
-reproduce.register(app)

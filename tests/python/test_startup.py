@@ -1,0 +1,48 @@
+"""What a command imports, which is most of what it takes to start."""
+
+import subprocess
+import sys
+
+import pytest
+
+LIST_MODULES = """\
+import sys
+from octavo.__main__ import main
+try:
+    main()
+finally:
+    print(*sorted(sys.modules), file=sys.stderr)
+"""
+
+DRAWING = {"altair", "vl_convert"}
+FILES = {"jinja2", "pyarrow"}
+UNUSED = {"pydantic"}
+
+
+def modules_of(*arguments: str) -> set[str]:
+    """The modules that are loaded at the end of a command; its own messages are no modules."""
+    done = subprocess.run(
+        [sys.executable, "-c", LIST_MODULES, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return set(done.stderr.split())
+
+
+def test_version_imports_no_command() -> None:
+    modules = modules_of("--version")
+    assert not modules & {"rich", *DRAWING, *FILES, *UNUSED}
+    assert not {name for name in modules if name.startswith("octavo.cli.")}
+
+
+@pytest.mark.parametrize("command", ["run", "curves", "sim"])
+def test_a_command_without_files_imports_nothing_that_draws_or_writes_them(command: str) -> None:
+    modules = modules_of(command, "--max-instructions", "1k", "synth:strided?references=1k")
+    assert f"octavo.cli.{command}" in modules
+    assert not modules & {*DRAWING, *FILES, *UNUSED}
+    others = {f"octavo.cli.{name}" for name in ("run", "curves", "sim", "record")} - {
+        f"octavo.cli.{command}"
+    }
+    assert not modules & others
