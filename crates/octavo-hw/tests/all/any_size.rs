@@ -1,0 +1,124 @@
+//! TLBs of pages of any size beside the oracle's.
+
+use crate::common::{naive, replacement};
+use octavo_hw::{AnySizeArray, Asid, Replacement};
+use octavo_oracle::NaiveAnySize;
+use octavo_types::{Instructions, PageNumber, PageSize};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// What is done, to base pages in one of two address spaces.
+#[derive(Clone, Debug)]
+enum Step {
+    LookUp(u16, u64),
+    Probe(u16, u64),
+    /// The page of so many base pages (as a logarithm) that covers this one.
+    Insert(u16, u64, u8),
+    Invalidate(u16, u64, u64),
+    Clear,
+}
+
+/// From these on there are base pages: the lowest, some above 2^32, and the last of 64-bit addresses
+/// and of 59-bit ones.
+const PLACES: [u64; 4] = [0, 1 << 35, (1 << 52) - 64, (1 << 47) - 64];
+
+fn step() -> impl Strategy<Value = Step> {
+    let page =
+        || (prop::sample::select(PLACES.to_vec()), 0u64..64).prop_map(|(at, page)| at + page);
+    prop_oneof![
+        60 => (0u16..2, page()).prop_map(|(asid, page)| Step::LookUp(asid, page)),
+        10 => (0u16..2, page()).prop_map(|(asid, page)| Step::Probe(asid, page)),
+        30 => (0u16..2, page(), prop_oneof![0u8..=4, Just(9u8), Just(18u8)])
+            .prop_map(|(asid, page, shift)| Step::Insert(asid, page, shift)),
+        5 => (0u16..2, page(), 0u64..20)
+            .prop_map(|(asid, page, pages)| Step::Invalidate(asid, page, pages)),
+        1 => Just(Step::Clear),
+    ]
+}
+
+/// What an array keeps of a base page, see [`AnySizeArray`].
+fn kept(page: u64) -> u64 {
+    page % (1 << 47)
+}
+
+fn check(
+    instructions: Instructions,
+    replacement: Replacement,
+    entries: u64,
+    steps: &[Step],
+) -> Result<(), TestCaseError> {
+    let mut tlb = AnySizeArray::new(entries, replacement, instructions).unwrap();
+    let mut oracle = NaiveAnySize::new(entries as usize, naive(replacement));
+    let asid = |raw| Asid::new(raw).unwrap();
+    let number = PageNumber::new;
+    for (now, step) in steps.iter().enumerate() {
+        match *step {
+            Step::LookUp(space, page) => {
+                let found = tlb.look_up(asid(space), number(page)).map(|(size, v)| (size, *v));
+                prop_assert_eq!(found, oracle.look_up(space, number(kept(page))));
+            }
+            Step::Probe(space, page) => {
+                let found = tlb.probe(asid(space), number(page)).map(|(size, v)| (size, *v));
+                prop_assert_eq!(found, oracle.probe(space, number(kept(page))));
+            }
+            Step::Insert(space, page, shift) => {
+                let size = PageSize::from_log2(12 + shift).unwrap();
+                let evicted = tlb.insert(asid(space), number(page >> shift), size, now);
+                let page = number(kept(page) >> shift);
+                prop_assert_eq!(evicted, oracle.insert(space, page, size, now));
+            }
+            Step::Invalidate(space, page, pages) => {
+                let out = tlb.invalidate(asid(space), number(page)..number(page + pages));
+                let page = kept(page);
+                let expected = oracle.invalidate(space, number(page)..number(page + pages));
+                prop_assert_eq!(out, expected);
+            }
+            Step::Clear => {
+                tlb.clear();
+                oracle.clear();
+            }
+        }
+        let held = tlb.iter().map(|(asid, page, size, value)| (asid.raw(), page, size, *value));
+        let (mut held, mut expected) = (held.collect::<Vec<_>>(), oracle.entries());
+        if matches!(replacement, Replacement::Lru | Replacement::Fifo) {
+            // They do not tell ways from each other: any free one may be filled.
+            held.sort_unstable_by_key(|entry| entry.3);
+            expected.sort_unstable_by_key(|entry| entry.3);
+        }
+        prop_assert_eq!(held, expected);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn arrays_of_any_size_do_as_lists(
+        replacement in replacement(),
+        entries in prop::sample::select(vec![1u64, 3, 8, 16, 32]),
+        steps in vec(step(), 1..200),
+    ) {
+        for instructions in Instructions::all() {
+            check(instructions, replacement, entries, &steps)?;
+        }
+    }
+}
+
+/// The example of the paper, section III.A.1: a page of 32 KiB is one entry, whichever of its eight
+/// base pages is looked up; and what was there before it grew ages out.
+#[test]
+fn a_page_that_has_grown_is_one_entry() {
+    let large = PageSize::from_bytes(32 << 10).unwrap();
+    let (asid, number) = (Asid::ONLY, PageNumber::new);
+    let mut tlb = AnySizeArray::new(2, Replacement::Lru, Instructions::best()).unwrap();
+    tlb.insert(asid, number(8), PageSize::BASE, 'a');
+    tlb.insert(asid, number(1), large, 'b');
+    for page in 8..16 {
+        assert_eq!(tlb.look_up(asid, number(page)), Some((large, &mut 'b')), "{page}");
+    }
+    assert_eq!(tlb.look_up(asid, number(16)), None);
+    assert_eq!(tlb.insert(asid, number(2), large, 'c'), Some((number(8), PageSize::BASE, 'a')));
+    let refused = AnySizeArray::<()>::new(0, Replacement::Lru, Instructions::best());
+    assert_eq!(refused.unwrap_err().to_string(), "0 sets of 0 ways: give at least 1 of each");
+}

@@ -1,0 +1,237 @@
+//! Data caches beside the oracle's.
+
+use crate::common::{naive, replacement};
+use octavo_hw::{
+    CacheConfig, CacheCounters, CacheError, Caches, PrivateCaches, PrivateConfig, PteEntry,
+    Replacement, Served, ServedBy, SharedCache, SharedConfig,
+};
+use octavo_oracle::{NaiveCaches, NaiveCounts};
+use octavo_types::Instructions;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// What each level costs: the first of instructions, of data, the second, the last, memory.
+const LATENCIES_CYCLES: [u32; 5] = [3, 4, 12, 40, 200];
+const CORES: usize = 2;
+
+fn level() -> impl Strategy<Value = (u64, u64, Replacement)> {
+    (1u64..=4, prop::sample::select(vec![1u64, 2, 4, 7, 8, 11, 16, 17]), replacement())
+}
+
+fn config(level: (u64, u64, Replacement), latency_cycles: u32) -> CacheConfig {
+    let (sets, ways, replacement) = level;
+    CacheConfig { bytes: sets * ways * 64, ways, line_bytes: 64, latency_cycles, replacement }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Fetch,
+    Load,
+    Store,
+    ReadPte,
+    WritePte,
+}
+
+/// Of a core: what it does, the line, and how often it does the same again.
+type Accessed = (usize, Kind, u64, u32);
+
+fn access() -> impl Strategy<Value = Accessed> {
+    let kind = prop_oneof![
+        Just(Kind::Fetch),
+        Just(Kind::Load),
+        Just(Kind::Store),
+        Just(Kind::ReadPte),
+        Just(Kind::WritePte),
+    ];
+    // Few lines are used by much, and many by some.
+    let line = prop_oneof![0u64..6, 0u64..60, (0u64..200).prop_map(|line| line + (1 << 34))];
+    let repeats = prop_oneof![3 => Just(0u32), 1 => 1u32..4];
+    (0..CORES, kind, line, repeats)
+}
+
+fn is_as(counters: CacheCounters, counts: NaiveCounts) -> bool {
+    counters.accesses() == counts.accesses
+        && counters.hits == counts.hits
+        && counters.write_backs == counts.write_backs
+}
+
+fn check(
+    instructions: Instructions,
+    levels: &[(u64, u64, Replacement)],
+    pte_entry: PteEntry,
+    accesses: &[Accessed],
+) -> Result<(), TestCaseError> {
+    let of = |level: usize| config(levels[level], LATENCIES_CYCLES[level]);
+    let private = PrivateConfig { l1i: of(0), l1d: of(1), l2: of(2), pte_entry };
+    let shared = SharedConfig { llc: of(3), memory_latency_cycles: LATENCIES_CYCLES[4] };
+    let mut shared = SharedCache::new(&shared, instructions).unwrap();
+    let mut cores =
+        [(); CORES].map(|()| PrivateCaches::new(&private, &shared, instructions).unwrap());
+
+    let mut oracle = NaiveCaches::default();
+    let mut add = |level: usize, behind| {
+        let (sets, ways, replacement) = levels[level];
+        oracle.add(sets as usize, ways as usize, naive(replacement), behind)
+    };
+    let llc = add(3, None);
+    let naive_cores = [(); CORES].map(|()| {
+        let l2 = add(2, Some(llc));
+        [add(0, Some(l2)), add(1, Some(l2)), l2]
+    });
+    let mut walks = [0; CORES];
+
+    for &(core, kind, line, repeats) in accesses {
+        let caches = &mut cores[core];
+        let [l1i, l1d, l2] = naive_cores[core];
+        let pte = if pte_entry == PteEntry::L1d { l1d } else { l2 };
+        let (from, is_write) = match kind {
+            Kind::Fetch => (l1i, false),
+            Kind::Load => (l1d, false),
+            Kind::Store => (l1d, true),
+            Kind::ReadPte => (pte, false),
+            Kind::WritePte => (pte, true),
+        };
+        // What repeats an access may be counted with it where the policy does not mind.
+        let side = usize::from(from != l1i);
+        let may_repeat = matches!(kind, Kind::Fetch | Kind::Load | Kind::Store)
+            && !levels[side].2.retouch_changes();
+        let repeats = if may_repeat { repeats } else { 0 };
+        let served = match kind {
+            _ if repeats > 0 => {
+                let is_hit = caches.hits(side, line, is_write, repeats);
+                (!is_hit).then(|| caches.missed(&mut shared, side, line, is_write))
+            }
+            Kind::Fetch => Some(caches.fetch(&mut shared, line)),
+            Kind::Load => Some(caches.load(&mut shared, line)),
+            Kind::Store => Some(caches.store(&mut shared, line)),
+            Kind::ReadPte => Some(caches.read_pte(&mut shared, line)),
+            Kind::WritePte => Some(caches.write_pte(&mut shared, line)),
+        };
+        walks[core] += u64::from(from == l2);
+        let (by, latency) = match oracle.access(from, line, is_write) {
+            None => (ServedBy::Memory, 4),
+            Some(level) if level == llc => (ServedBy::Llc, 3),
+            Some(level) if level == l2 => (ServedBy::L2, 2),
+            Some(level) if level == l1d => (ServedBy::L1, 1),
+            Some(_) => (ServedBy::L1, 0),
+        };
+        let expected = Served { by, latency_cycles: LATENCIES_CYCLES[latency] };
+        let in_first = Served { by: ServedBy::L1, latency_cycles: LATENCIES_CYCLES[side] };
+        prop_assert_eq!(served.unwrap_or(in_first), expected, "{:?} {}", kind, line);
+        for _ in 0..repeats {
+            prop_assert_eq!(oracle.access(from, line, is_write), Some(from));
+        }
+    }
+
+    let mut reach_llc = 0;
+    for ((caches, levels), walks) in cores.iter_mut().zip(naive_cores).zip(walks) {
+        let counters = caches.counters();
+        for (counters, level) in [counters.l1i, counters.l1d, counters.l2].into_iter().zip(levels) {
+            prop_assert!(is_as(counters, oracle.counts(level)));
+        }
+        let missed = counters.l1i.misses + counters.l1d.misses;
+        prop_assert_eq!(counters.l2.accesses(), missed + walks);
+        reach_llc += counters.l2.misses;
+        caches.reset_counters();
+        prop_assert_eq!(caches.counters(), Default::default());
+    }
+    prop_assert!(is_as(shared.llc(), oracle.counts(llc)));
+    prop_assert_eq!(shared.llc().accesses(), reach_llc);
+    prop_assert_eq!(shared.memory().reads, shared.llc().misses);
+    prop_assert_eq!(shared.memory().writes, shared.llc().write_backs);
+    let memory = (shared.memory().reads, shared.memory().writes);
+    prop_assert_eq!(memory, (oracle.memory_reads, oracle.memory_writes));
+    shared.reset_counters();
+    prop_assert_eq!((shared.llc(), shared.memory()), Default::default());
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(192))]
+
+    #[test]
+    fn caches_do_as_lists(
+        levels in vec(level(), 4),
+        pte_entry in prop::sample::select(vec![PteEntry::L1d, PteEntry::L2]),
+        accesses in vec(access(), 1..500),
+    ) {
+        for instructions in Instructions::all() {
+            check(instructions, &levels, pte_entry, &accesses)?;
+        }
+    }
+}
+
+fn small(bytes: u64, latency_cycles: u32) -> CacheConfig {
+    let replacement = Replacement::Lru;
+    CacheConfig { bytes, ways: 2, line_bytes: 64, latency_cycles, replacement }
+}
+
+fn one_core() -> (PrivateConfig, SharedConfig) {
+    let l1 = small(128, 4);
+    let private = PrivateConfig { l1i: l1, l1d: l1, l2: small(256, 12), pte_entry: PteEntry::L2 };
+    (private, SharedConfig { llc: small(1024, 40), memory_latency_cycles: 200 })
+}
+
+/// Latencies are of the level that serves, in all; walks do not fill the first level.
+#[test]
+fn ten_accesses_of_one_core() {
+    let (private, shared) = one_core();
+    let mut caches = Caches::new(&private, &shared, Instructions::best()).unwrap();
+    let costs = [
+        caches.load(0), // from memory
+        caches.store(0),
+        caches.fetch(0), // the second level has it
+        caches.fetch(0),
+        caches.read_pte(5), // from memory into the second level
+        caches.load(5),
+        caches.load(2),      // 0, dirty, leaves the first level
+        caches.write_pte(4), // the second set had 0 and 2: 0 goes to the last level
+        caches.load(0),
+        caches.load(0),
+    ];
+    let costs = costs.map(|served| served.latency_cycles);
+    assert_eq!(costs, [200, 4, 12, 4, 200, 12, 200, 200, 40, 4]);
+    let counters = caches.private.counters();
+    assert_eq!(counters.l1d.write_backs, 1);
+    assert_eq!(counters.l2.write_backs, 1);
+}
+
+/// What repeats an access that misses hits what that brings.
+#[test]
+fn repeats_of_a_miss_hit() {
+    let (private, shared) = one_core();
+    let mut caches = Caches::new(&private, &shared, Instructions::best()).unwrap();
+    assert!(!caches.private.hits(1, 0, true, 3));
+    assert_eq!(caches.missed(1, 0, true).by, ServedBy::Memory);
+    assert!(caches.private.hits(1, 0, false, 2));
+    let counters = caches.private.counters();
+    assert_eq!((counters.l1d.hits, counters.l1d.misses, counters.l2.misses), (6, 1, 1));
+    assert_eq!(counters.l1i.accesses(), 0);
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_one_sentence() {
+    let (private, shared) = one_core();
+    let sentence = |private: PrivateConfig, shared: SharedConfig| {
+        let refused: CacheError = Caches::new(&private, &shared, Instructions::best()).unwrap_err();
+        refused.to_string()
+    };
+    let l1d = |l1d| PrivateConfig { l1d, ..private };
+    assert_eq!(
+        sentence(l1d(CacheConfig { line_bytes: 48, ..private.l1d }), shared),
+        "l1d.line_bytes = 48: give a power of two from 8 to 4096, such as 64"
+    );
+    assert_eq!(
+        sentence(l1d(CacheConfig { bytes: 100, ..private.l1d }), shared),
+        "l1d.bytes = 100: give a multiple of 64 (line_bytes)"
+    );
+    assert_eq!(
+        sentence(l1d(CacheConfig { line_bytes: 32, ..private.l1d }), shared),
+        "l1d.line_bytes = 32: give 64, as llc.line_bytes has; lines are of one size"
+    );
+    let llc = CacheConfig { ways: 3, ..shared.llc };
+    assert_eq!(
+        sentence(private, SharedConfig { llc, ..shared }),
+        "llc: 16 entries of 3 ways: give a multiple of 3, such as 18"
+    );
+}

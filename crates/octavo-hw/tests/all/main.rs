@@ -1,0 +1,8 @@
+//! The integration tests of `octavo-hw`, linked once.
+
+mod any_size;
+mod array;
+mod caches;
+mod common;
+mod virtual_caches;
+mod walk_caches;

@@ -1,0 +1,180 @@
+//! What the tests of machines share.
+
+pub mod bounds;
+pub mod naive;
+
+use octavo_config::{
+    AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
+    GtsmHardware, HostConfig, MachineConfig, MemoryConfig, PageSizes, PageTableConfig,
+    SoftvmConfig, TlbArray, TlbConfig, TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache,
+    WalkerConfig, Ways,
+};
+use octavo_hw::{PteEntry, Replacement};
+use octavo_machine::designs::DesignSpec;
+use octavo_machine::{Counters, Run, Sim, SimConfig};
+use octavo_oracle::strategies::{RandomStream, Step};
+use octavo_trace::{Began, StreamIdentity, WordConsumer};
+use octavo_types::{Consumer, Instructions, PageSize, VirtAddr};
+use proptest::prelude::*;
+
+/// A level of so many cycles with these arrays: name, entries, ways, sizes.
+pub fn level(hit_latency_cycles: u32, arrays: &[(&str, u64, u64, &[PageSize])]) -> TlbLevel {
+    let array = |&(name, entries, ways, sizes): &(&str, u64, u64, &[PageSize])| {
+        let page_sizes = PageSizes::List(sizes.to_vec());
+        let replacement = Replacement::Lru;
+        (name.to_owned(), TlbArray { entries, ways: Ways::Of(ways), page_sizes, replacement })
+    };
+    let arrays = arrays.iter().map(array).collect();
+    TlbLevel { hit_latency_cycles, fill: Fill::All, arrays }
+}
+
+/// A cache of so many lines of 64 bytes.
+pub fn cache(lines: u64, ways: u64, latency_cycles: u32) -> CacheLevel {
+    let (ways, replacement) = (Ways::Of(ways), Replacement::Lru);
+    CacheLevel { bytes: lines * 64, ways, latency_cycles, replacement }
+}
+
+/// A machine so small that everything in it overflows.
+pub fn tiny() -> MachineConfig {
+    let (base, huge) = ([PageSize::BASE], [PageSize::HUGE]);
+    let both = [PageSize::BASE, PageSize::HUGE];
+    let walk_cache = |level, entries| WalkCache {
+        level,
+        entries,
+        ways: Ways::Full,
+        replacement: Replacement::Lru,
+    };
+    MachineConfig {
+        name: "tiny".to_owned(),
+        description: "For tests.".to_owned(),
+        source: "assumed".to_owned(),
+        core: CoreConfig { count: 1, base_cpi: 1.0, address_spaces: AddressSpaces::Tagged },
+        memory: MemoryConfig {
+            bytes: 4 << 30,
+            largest_block: PageSize::from_bytes(4 << 20).unwrap(),
+            fragmentation: FragmentationConfig::Empty,
+        },
+        page_table: PageTableConfig { levels: 4 },
+        tlb: TlbConfig {
+            first: FirstLevel::Split {
+                l1i: level(0, &[("4k", 4, 2, &base), ("2m", 2, 2, &huge)]),
+                l1d: level(0, &[("4k", 6, 2, &base), ("2m", 2, 1, &huge)]),
+            },
+            l2: Some(level(9, &[("main", 12, 3, &both)])),
+        },
+        walker: WalkerConfig {
+            walkers: 2,
+            window_instructions: 50,
+            overhead_cycles: 0,
+            pte_entry: PteEntry::L1d,
+            caches: [("pde".to_owned(), walk_cache(2, 3)), ("pdpte".to_owned(), walk_cache(3, 2))]
+                .into_iter()
+                .collect(),
+        },
+        cache: CacheConfigs {
+            line_bytes: 64,
+            memory_latency_cycles: 200,
+            l1i: cache(8, 2, 4),
+            l1d: cache(8, 2, 4),
+            l2: cache(24, 3, 12),
+            llc: cache(64, 4, 40),
+        },
+        softvm: SoftvmConfig {
+            l1: virtual_cache(8, 1),
+            l2: virtual_cache(48, 2),
+            ..SoftvmConfig::default()
+        },
+        gtsm: GtsmHardware { walk_cache_entries: 4, bitmap_entries: 2 },
+        host: None,
+    }
+}
+
+/// Virtual caches of so many lines of 64 bytes.
+pub fn virtual_cache(lines: u64, ways: u64) -> VirtualCacheLevel {
+    let (ways, replacement) = (Ways::Of(ways), Replacement::Lru);
+    VirtualCacheLevel { bytes: lines * 64, ways, line_bytes: None, replacement }
+}
+
+/// The same machine as a guest of a small host with so much memory, under the policy of each design.
+pub fn hosted(machine: MachineConfig, memory_log2: u8, keeps_halves: bool) -> MachineConfig {
+    let sizes = [PageSize::BASE, PageSize::HUGE];
+    let host = HostConfig {
+        policy: HostConfig::OF_DESIGN.to_owned(),
+        tlbs_hold: if keeps_halves { TlbsHold::Halves } else { TlbsHold::Final },
+        memory: MemoryConfig { bytes: 1 << memory_log2, ..machine.memory.clone() },
+        page_table: machine.page_table,
+        tlb: Some(level(1, &[("main", 6, 3, &sizes)])),
+        walk_caches: machine.walker.caches.clone(),
+    };
+    MachineConfig { host: Some(host), ..machine }
+}
+
+/// Designs on a machine, all that can be checked checked.
+pub fn config(machine: MachineConfig, designs: &[&str]) -> SimConfig {
+    let start = machine.memory.start().expect("no snapshot, or one that can be read").into();
+    let host = machine.host.as_ref().map(|host| host.memory.start().expect("no snapshot"));
+    SimConfig {
+        machine,
+        start,
+        host_start: host.map(Into::into),
+        designs: designs.iter().map(|name| DesignSpec::parse(name).unwrap()).collect(),
+        native_layout: false,
+        warm_up_instructions: 0,
+        interval_instructions: None,
+        is_checked: true,
+        instructions: Instructions::PORTABLE,
+    }
+}
+
+/// Plays a stream and ends it.
+pub fn play(sim: &mut Sim, stream: &RandomStream) {
+    play_on(sim, stream);
+    sim.finish();
+}
+
+/// Plays a stream, behind which more may come.
+pub fn play_on(sim: &mut Sim, stream: &RandomStream) {
+    for step in &stream.steps {
+        match step {
+            Step::Segment(number, addresses) => {
+                let mut words = vec![*number as u64];
+                words.extend_from_slice(VirtAddr::slice_to_raw(addresses));
+                sim.execution(&stream.segments[*number], &words);
+            }
+            Step::Event(event) => sim.event(event),
+        }
+    }
+}
+
+/// accesses = hits + misses, and each level of caches is asked by the misses before it.
+pub fn check_laws(counters: &Counters) -> Result<(), TestCaseError> {
+    let get = |component: &str, counter| counters.get(component, counter).unwrap_or(0);
+    for (component, counter, value) in counters.iter() {
+        if counter == "accesses" {
+            let sum = get(component, "hits") + get(component, "misses");
+            prop_assert_eq!(value, sum, "{}", component);
+        }
+    }
+    let (walks, overlapped) = (get("core", "cycles_walks"), get("walker", "cycles_overlapped"));
+    prop_assert!(overlapped <= walks && (overlapped > 0) == (walks > 0), "{overlapped} of {walks}");
+    let l1_misses = get("cache.l1i", "misses") + get("cache.l1d", "misses");
+    prop_assert_eq!(get("cache.l2", "accesses"), l1_misses);
+    prop_assert_eq!(get("cache.llc", "accesses"), get("cache.l2", "misses"));
+    prop_assert_eq!(get("memory", "reads"), get("cache.llc", "misses"));
+    Ok(())
+}
+
+/// A process image, perhaps forked.
+pub fn identity(stream: u32, parent: Option<u32>) -> StreamIdentity {
+    let began = if parent.is_some() { Began::Fork } else { Began::Start };
+    StreamIdentity { stream, parent, pid: stream, began, program: String::new() }
+}
+
+/// Whether a machine has stopped because all of its memory, or of its host's, is used: a naive one has
+/// nothing to count then.
+pub fn has_run_out(machine: &dyn Run) -> bool {
+    let Some(why) = machine.stopped() else { return false };
+    let whose = if why.starts_with("the host") { "host.os" } else { "os" };
+    assert_eq!(machine.counters().get(whose, "free_bytes"), Some(0), "{why}");
+    true
+}

@@ -1,0 +1,282 @@
+//! The cases of `conformance/`: a machine, references, and what each does, counted by hand. The format is
+//! described in `conformance/README.md`.
+
+mod case;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use case::{Case, cases};
+use octavo_machine::designs::DesignSpec;
+use octavo_machine::{Counters, Sim, SimConfig};
+use octavo_trace::WordConsumer;
+use octavo_types::{
+    AddrRange, Consumer, Event, Instructions, Item, ItemKind, MapSource, PageNumber, Protection,
+    Segment, VirtAddr,
+};
+
+/// Where the instruction of every step is.
+const CODE: VirtAddr = VirtAddr::new(0x40_0000);
+
+fn place() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance")
+}
+
+/// A machine that plays steps.
+struct Player {
+    sim: Sim,
+    /// An instruction that does nothing, one that loads, one that stores.
+    segments: [Segment; 3],
+    before: Counters,
+}
+
+impl Player {
+    fn new(case: &Case, instructions: Instructions) -> Self {
+        let machine = octavo_config::resolve(&case.machine, &case.settings);
+        let machine = machine.unwrap_or_else(|error| panic!("{}: {error}", case.title));
+        let design = DesignSpec::parse(&case.design);
+        let design = design.unwrap_or_else(|error| panic!("{}: {error}", case.title));
+        let machine = machine.into_config();
+        let host = machine.host.as_ref().map(|host| host.memory.start().expect("no snapshot"));
+        let config = SimConfig {
+            start: machine.memory.start().expect("no snapshot").into(),
+            host_start: host.map(Into::into),
+            machine,
+            designs: vec![design],
+            native_layout: false,
+            warm_up_instructions: 0,
+            interval_instructions: None,
+            is_checked: true,
+            instructions,
+        };
+        let mut sim = Sim::new(&config).unwrap();
+        sim.event(&Event::Map {
+            range: AddrRange::new(CODE, 4096),
+            protection: Protection::from_bits(5),
+            source: MapSource::File { path: "code".to_owned(), offset_bytes: 0 },
+            flags: 2,
+        });
+        let item =
+            |kind, size_bytes, addr| Item { kind, guarded: false, atomic: false, size_bytes, addr };
+        let segment = |data: Option<ItemKind>| {
+            let data = data.map(|kind| item(kind, 8, VirtAddr::NULL));
+            let items = [item(ItemKind::Fetch, 4, CODE)].into_iter().chain(data).collect();
+            Segment::new(items, Vec::new()).unwrap()
+        };
+        let segments =
+            [segment(None), segment(Some(ItemKind::Load)), segment(Some(ItemKind::Store))];
+        let mut player = Player { sim, segments, before: Counters::default() };
+        player.execute(0, None);
+        player
+    }
+
+    fn execute(&mut self, number: usize, addr: Option<u64>) {
+        let words: Vec<u64> = [number as u64].into_iter().chain(addr).collect();
+        self.sim.execution(&self.segments[number], &words);
+    }
+
+    /// Does what a step says, and returns what was counted meanwhile.
+    fn step(&mut self, action: &str, numbers: &[u64]) -> Counters {
+        let range = |bytes: u64| AddrRange::new(VirtAddr::new(numbers[0]), bytes);
+        let protect = |bits| Event::Protect {
+            range: range(numbers[1]),
+            protection: Protection::from_bits(bits),
+        };
+        match (action, numbers) {
+            ("map", [_, bytes]) => self.sim.event(&Event::Map {
+                range: range(*bytes),
+                protection: Protection::from_bits(3),
+                source: MapSource::Anonymous,
+                flags: 0x22,
+            }),
+            // The beginning of the same file, wherever it is.
+            ("share", [_, bytes]) => self.sim.event(&Event::Map {
+                range: range(*bytes),
+                protection: Protection::from_bits(3),
+                source: MapSource::File { path: "shared".to_owned(), offset_bytes: 0 },
+                flags: 1,
+            }),
+            ("unmap", [_, bytes]) => self.sim.event(&Event::Unmap { range: range(*bytes) }),
+            // All translations of the range are stale after that; the second makes it writable again.
+            ("protect", [_, _]) => self.sim.event(&protect(1)),
+            ("open", [_, _]) => self.sim.event(&protect(3)),
+            ("load", [addr]) => self.execute(1, Some(*addr)),
+            ("store", [addr]) => self.execute(2, Some(*addr)),
+            ("load each", [addr, bytes]) => {
+                (*addr..addr + bytes).step_by(4096).for_each(|addr| self.execute(1, Some(addr)));
+            }
+            ("store each", [addr, bytes]) => {
+                (*addr..addr + bytes).step_by(4096).for_each(|addr| self.execute(2, Some(addr)));
+            }
+            _ => panic!("no step `{action}` with {} numbers", numbers.len()),
+        }
+        self.sim.finish();
+        let now = self.sim.machines()[0].counters();
+        let counted = now.since(&self.before);
+        self.before = now;
+        counted
+    }
+}
+
+/// What a line may say of a TLB or a virtual cache, and the component of each.
+const TLBS: [(&str, &str); 10] = [
+    ("l1", "tlb.l1d"),
+    ("l2", "tlb.l2"),
+    ("bitmap", "tlb.l2.bitmap"),
+    ("chunk", "walker.cache.bitmap"),
+    ("nested", "tlb.nested"),
+    ("register", "walker.bitmap_register"),
+    ("range", "tlb.range"),
+    ("segment", "segment"),
+    ("v1", "vcache.l1d"),
+    ("v2", "vcache.l2d"),
+];
+/// What a line may count, and the component and counter of each. What it does not name is 0.
+const COUNTS: &[(&str, &str, &str)] = &[
+    ("walks", "walker", "walks"),
+    ("references", "walker", "references"),
+    ("faults", "os", "faults"),
+    ("promotions", "os", "promotions"),
+    ("splits", "os", "splits"),
+    ("shootdowns", "os", "shootdowns"),
+    ("range walks", "range_walker", "walks"),
+    ("range references", "range_walker", "references"),
+    ("filtered", "tlb.l2.perforated", "filtered"),
+    ("hole walks", "walker", "hole_walks"),
+    ("bitmap references", "walker", "bitmap_references"),
+    ("punches", "os", "punches"),
+    ("patches", "os", "patches"),
+    ("flushes", "tlb.flushes", "made"),
+    ("splintered", "walker", "splintered"),
+    ("guest references", "walker.guest", "references"),
+    ("guest bitmap references", "walker.guest", "bitmap_references"),
+    ("host bitmap references", "walker.host", "bitmap_references"),
+    ("host hole walks", "walker.host", "hole_walks"),
+    ("host walks", "walker.host", "walks"),
+    ("host references", "walker.host", "references"),
+    ("host faults", "host.os", "faults"),
+    ("host promotions", "host.os", "promotions"),
+    ("invepts", "host.os", "invepts"),
+    ("data misses", "softvm", "data_misses"),
+    ("fetch misses", "softvm", "fetch_misses"),
+    ("handler d1", "softvm", "handler_l1d_misses"),
+    ("root d2", "softvm", "handler_l2d_misses"),
+    ("entry loads", "softvm", "entry_loads"),
+    ("handler i1", "softvm", "handler_l1i_misses"),
+    ("handler i2", "softvm", "handler_l2i_misses"),
+    ("written", "softvm.write_back", "lines"),
+    ("translated again", "softvm.write_back", "data_misses"),
+    ("denied", "softvm", "denied"),
+    ("lazy", "softvm.lazy", "pages"),
+    ("protected", "softvm.protection", "pages"),
+    ("dropped", "softvm.unmapped", "pages"),
+    ("synonyms", "softvm.synonyms", "pages"),
+    ("transferred", "softvm.dma", "pages"),
+];
+
+/// What a step did, in the words of a case: all that happened, in the order of the lists above, and of the
+/// rest only what was asked for.
+fn told(counted: &Counters, expected: &[String], player: &Player, numbers: &[u64]) -> Vec<String> {
+    let get = |component: &str, counter: &'static str| counted.get(component, counter).unwrap_or(0);
+    let mut told = Vec::new();
+    for (name, component) in TLBS {
+        match (get(component, "hits"), get(component, "misses")) {
+            (0, 0) => {}
+            (1, 0) => told.push(format!("{name} hit")),
+            (0, 1) => told.push(format!("{name} miss")),
+            (hits, misses) => told.push(format!("{name} {hits} hits {misses} misses")),
+        }
+    }
+    for (name, component, counter) in COUNTS.iter().copied() {
+        let value = get(component, counter);
+        if value > 0 {
+            told.push(format!("{name} {value}"));
+        }
+    }
+    let machine = &player.sim.machines()[0];
+    for asked in expected {
+        if asked.starts_with("page ") {
+            let page = PageNumber::new(numbers[0] >> 12);
+            let size = machine.leaf(page).map_or("none".to_owned(), |leaf| leaf.size.to_string());
+            told.push(format!("page {size}"));
+        } else if let Some((array, _)) = asked.strip_prefix("in ").and_then(|of| of.split_once(' '))
+        {
+            let hits = get(&format!("tlb.l1d.{array}"), "hits");
+            told.push(format!("in {array} {hits}"));
+        } else if let Some((kind, _)) =
+            asked.strip_prefix("entries ").and_then(|of| of.split_once(' '))
+        {
+            let kinds = ["4k", "2m", "perforated", "bitmap"];
+            let counters = ["entries_4k", "entries_2m", "entries_perforated", "entries_bitmap"];
+            let at = kinds.iter().position(|of| *of == kind).expect("a kind of entry");
+            let entries = machine.counters().get("tlb.l2.content", counters[at]).unwrap();
+            told.push(format!("entries {kind} {entries}"));
+        } else if let Some((what, _)) = asked.split_once(' ')
+            && ["checked", "changed"].contains(&what)
+        {
+            let of = |counter| get("softvm.protection", counter);
+            let levels = match what {
+                "checked" => [of("l1_checked"), of("l2_checked")],
+                _ => [of("l1_changed"), of("l2_changed")],
+            };
+            told.push(format!("{what} {} and {}", levels[0], levels[1]));
+        } else if asked.starts_with("resident ") {
+            let bytes = machine.counters().get("os", "resident_bytes").unwrap();
+            told.push(format!("resident {}KiB", bytes >> 10));
+        }
+    }
+    told.sort();
+    told
+}
+
+fn check(file: &Path, case: &Case) {
+    for instructions in Instructions::all() {
+        let mut player = Player::new(case, instructions);
+        // What comes before the first line is not told.
+        player.sim.finish();
+        player.before = player.sim.machines()[0].counters();
+        for step in &case.steps {
+            let counted = player.step(&step.action, &step.numbers);
+            let Some(expected) = &step.expected else { continue };
+            let mut wanted = expected.clone();
+            wanted.sort();
+            assert_eq!(
+                told(&counted, expected, &player, &step.numbers).join(", "),
+                wanted.join(", "),
+                "{}, {}, line {}: {}",
+                file.display(),
+                case.title,
+                step.line,
+                step.action,
+            );
+        }
+        assert_eq!(player.sim.machines()[0].check(), Ok(()));
+    }
+}
+
+#[test]
+fn every_case_does_what_it_says() {
+    let mut files: Vec<_> = fs::read_dir(place()).unwrap().map(|of| of.unwrap().path()).collect();
+    files.sort();
+    let mut checked = 0;
+    for file in files.iter().filter(|file| file.file_name().unwrap() != "README.md") {
+        let text = fs::read_to_string(file).unwrap();
+        let cases = cases(&text);
+        assert!(!cases.is_empty(), "{}: no case", file.display());
+        for case in &cases {
+            check(file, case);
+            checked += case.steps.iter().filter(|step| step.expected.is_some()).count();
+        }
+    }
+    assert!(checked > 60, "only {checked} lines");
+}
+
+/// A hit that a line does not name.
+#[test]
+#[should_panic(expected = "line 11: load")]
+fn what_a_case_does_not_say_is_an_error() {
+    let text = "# One\n\n```machine\nmachine = skylake\ndesign = base4k\n```\n\n```steps\n\
+                map 0x10000000 4KiB\nload 0x10000000 | l1 miss, l2 miss, walks 2, references 3, faults 1\n\
+                load 0x10000000 |\n```\n";
+    cases(text).iter().for_each(|case| check(Path::new("here"), case));
+}

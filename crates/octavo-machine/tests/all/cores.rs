@@ -1,0 +1,129 @@
+//! Several cores, and processes that take turns on them.
+
+use crate::common::{config, identity, tiny};
+use octavo_config::AddressSpaces;
+use octavo_machine::{Counters, Sim};
+use octavo_trace::{StreamEnd, TurnConsumer, WordConsumer};
+use octavo_types::{
+    AddrRange, Consumer, Event, Item, ItemKind, MapSource, Protection, Segment, VirtAddr,
+};
+
+/// A segment of one instruction that does these things.
+fn segment(kinds: &[ItemKind]) -> Segment {
+    let item = |kind, addr| Item {
+        kind,
+        guarded: false,
+        atomic: false,
+        size_bytes: 4,
+        addr: VirtAddr::new(addr),
+    };
+    let mut items = vec![item(ItemKind::Fetch, 0x40_0000)];
+    items.extend(kinds.iter().map(|kind| item(*kind, 0)));
+    Segment::new(items, Vec::new()).unwrap()
+}
+
+fn touch(sim: &mut Sim, number: u64, segment: &Segment, addr: u64) {
+    sim.execution(segment, &[number, addr]);
+}
+
+fn map(sim: &mut Sim, start: u64, pages: u64) {
+    sim.event(&Event::Map {
+        range: AddrRange::new(VirtAddr::new(start), pages << 12),
+        protection: Protection::from_bits(7),
+        source: MapSource::Anonymous,
+        flags: 0x22,
+    });
+}
+
+fn get(counters: &Counters, component: &str, counter: &'static str) -> u64 {
+    counters.get(component, counter).unwrap()
+}
+
+/// Two threads on two cores load the same page: each core walks for itself; and when the page is
+/// unmapped by one, the other is interrupted.
+#[test]
+fn each_core_has_tlbs_of_its_own_and_is_told_of_shootdowns() {
+    let mut machine = tiny();
+    machine.core.count = 2;
+    let mut sim = Sim::new(&config(machine, &["base4k"])).unwrap();
+    let load = segment(&[ItemKind::Load]);
+    map(&mut sim, 0x40_0000, 1);
+    map(&mut sim, 0x1000_0000, 4);
+    touch(&mut sim, 0, &load, 0x1000_0000);
+    sim.event(&Event::ThreadSwitch { thread: 2 });
+    touch(&mut sim, 0, &load, 0x1000_0000);
+    touch(&mut sim, 0, &load, 0x1000_0008);
+    let range = AddrRange::new(VirtAddr::new(0x1000_0000), 0x1000);
+    sim.event(&Event::Unmap { range });
+    sim.finish();
+    let counters = sim.machines()[0].counters();
+    assert_eq!(get(&counters, "tlb.l1d", "misses"), 2);
+    assert_eq!(get(&counters, "tlb.l1i", "misses"), 2);
+    // Two pages fault on the first core; the second walks once for each.
+    assert_eq!(get(&counters, "os", "faults"), 2);
+    assert_eq!(get(&counters, "walker", "walks"), 6);
+    assert_eq!(get(&counters, "os", "shootdowns"), 1);
+    assert_eq!(get(&counters, "os", "cores_interrupted"), 1);
+    assert_eq!(sim.machines()[0].check(), Ok(()));
+}
+
+/// A child shares its parent's page until it stores to it; where address spaces are not told apart,
+/// each switch costs the TLBs.
+#[test]
+fn forked_children_copy_what_they_store_to() {
+    for address_spaces in [AddressSpaces::Tagged, AddressSpaces::Flushed] {
+        let mut machine = tiny();
+        machine.core.address_spaces = address_spaces;
+        let mut sim = Sim::new(&config(machine, &["base4k"])).unwrap();
+        let (load, store) = (segment(&[ItemKind::Load]), segment(&[ItemKind::Store]));
+        sim.begun(&identity(0, None));
+        sim.turn(0);
+        map(&mut sim, 0x40_0000, 1);
+        map(&mut sim, 0x1000_0000, 4);
+        touch(&mut sim, 0, &store, 0x1000_0000);
+        sim.begun(&identity(1, Some(0)));
+        sim.turn(1);
+        // The child's stream tells again of what its parent had.
+        map(&mut sim, 0x1000_0000, 4);
+        touch(&mut sim, 0, &load, 0x1000_0000);
+        touch(&mut sim, 1, &store, 0x1000_0000);
+        sim.turn(0);
+        touch(&mut sim, 1, &load, 0x1000_0000);
+        let counts = sim.process_ended(&identity(1, Some(0)), &StreamEnd::PLAIN);
+        assert_eq!((counts.instructions, counts.stores), (2, 1));
+        sim.turn(0);
+        touch(&mut sim, 1, &load, 0x1000_0000);
+        sim.finish();
+        let counters = sim.machines()[0].counters();
+        assert_eq!(get(&counters, "os", "copy_on_write_faults"), 1, "{address_spaces:?}");
+        assert_eq!(get(&counters, "os", "bytes_copied"), 4096);
+        assert_eq!(get(&counters, "os", "resident_bytes"), 2 * 4096);
+        // The parent's code, data; the child's code, data, and data again for its own copy; what the
+        // fork made stale; and where all is emptied, code and data after each of three switches.
+        let misses = get(&counters, "tlb.l1d", "misses");
+        assert_eq!(misses, if address_spaces == AddressSpaces::Tagged { 3 } else { 4 });
+        assert_eq!(sim.machines()[0].check(), Ok(()));
+        assert_eq!(sim.counts().instructions, 5);
+    }
+}
+
+/// What each core has of its own is told of all cores together.
+#[test]
+fn segments_of_virtual_caches_are_those_of_all_cores() {
+    let mut machine = tiny();
+    machine.core.count = 2;
+    let mut sim = Sim::new(&config(machine, &["softvm"])).unwrap();
+    let load = segment(&[ItemKind::Load]);
+    map(&mut sim, 0x40_0000, 1);
+    map(&mut sim, 0x1000_0000, 4);
+    let used = |sim: &mut Sim| {
+        sim.finish();
+        get(&sim.machines()[0].counters(), "softvm.segments", "used")
+    };
+    touch(&mut sim, 0, &load, 0x1000_0000);
+    // That of the code and that of the data.
+    assert_eq!(used(&mut sim), 2);
+    sim.event(&Event::ThreadSwitch { thread: 2 });
+    touch(&mut sim, 0, &load, 0x1000_0000);
+    assert_eq!(used(&mut sim), 4);
+}

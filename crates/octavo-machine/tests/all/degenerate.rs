@@ -1,0 +1,224 @@
+//! Designs that have nothing to do count what the conventional one does, counter for counter.
+
+use crate::common::bounds::{self, listed};
+use crate::common::{level, tiny};
+use octavo_config::{
+    FirstLevel, FragmentationConfig, HostConfig, MachineConfig, MemoryConfig, TlbsHold, Ways,
+};
+use octavo_machine::designs::{Conventional, DESIGNS, Hardware, Need, Setup};
+use octavo_machine::{Counters, Env, Machine, Run};
+use octavo_oracle::strategies::{RandomStream, stream};
+use octavo_os::frames::{Frames, MemoryShape, Order};
+use octavo_os::page_table::Format;
+use octavo_os::policy::{OsConfig, PolicyConfig, TpsConfig};
+use octavo_os::{Memory, Os};
+use octavo_types::{Instructions, PageSize};
+use proptest::prelude::*;
+
+/// A machine, however well its parts fit.
+fn machine(config: &MachineConfig, hardware: &str, policy: &PolicyConfig) -> Box<dyn Run> {
+    let start = config.memory.start().unwrap().into();
+    let host = config.host.as_ref().map(|host| host.memory.start().unwrap().into());
+    let instructions = Instructions::PORTABLE;
+    let setup = Setup { instructions, is_checked: true, start, host_start: host };
+    Hardware::by_name(hardware)
+        .unwrap()
+        .make(config, &setup, &OsConfig::new(policy.clone()))
+        .unwrap()
+}
+
+/// What machines count of a stream.
+fn played(stream: &RandomStream, machines: Vec<Box<dyn Run>>) -> Vec<Counters> {
+    bounds::played(&tiny(), stream, machines)
+}
+
+/// What one machine has counted of components that another one has, too.
+fn shared(counters: &Counters, other: &Counters) -> Vec<(String, &'static str, u64)> {
+    listed(counters, |component, counter, _| other.get(component, counter).is_some())
+}
+
+/// All that is counted by components which all designs have.
+fn common_counters(counters: &Counters) -> Vec<(String, &'static str, u64)> {
+    let is_common =
+        |component: &str| !component.starts_with("tlb.l1d.") && !component.starts_with("range");
+    // Page tables count the pages of the sizes that they can say.
+    let is_none = |component: &str, value: u64| component.starts_with("os.pages.") && value == 0;
+    listed(counters, |component, _, value| is_common(component) && !is_none(component, value))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    /// Tailored page sizes where all pages have 4 KiB.
+    #[test]
+    fn without_large_pages_all_are_the_same(stream in stream(1..150)) {
+        let config = tiny();
+        let usual = |name| (octavo_os::policy::by_name(name).unwrap().usual)();
+        let small = TpsConfig { largest: PageSize::BASE, ..TpsConfig::default() };
+        let counted = played(&stream, vec![
+            machine(&config, "conventional", &usual("base")),
+            machine(&config, "tps", &usual("base")),
+            machine(&config, "tps", &PolicyConfig::Tps(small)),
+        ]);
+        for other in &counted[1..] {
+            prop_assert_eq!(common_counters(&counted[0]), common_counters(other));
+        }
+    }
+
+    /// The bounds fault as the machine does that they bound, and never walk.
+    #[test]
+    fn bounds_have_the_same_pages(stream in stream(1..150)) {
+        let config = tiny();
+        let base = PolicyConfig::Base;
+        let counted = played(&stream, vec![
+            machine(&config, "conventional", &base),
+            machine(&config, "perfect_l1", &base),
+            machine(&config, "perfect_l2", &base),
+        ]);
+        let of = |at: usize, component: &str| -> Vec<_> {
+            let all = counted[at].iter().filter(|(of, ..)| *of == component);
+            all.map(|(_, counter, value)| (counter, value)).collect()
+        };
+        for (at, bound) in counted.iter().enumerate().skip(1) {
+            prop_assert_eq!(of(0, "os"), of(at, "os"));
+            prop_assert_eq!(bound.get("walker", "walks"), Some(0));
+        }
+        prop_assert_eq!(of(0, "tlb.l1i"), of(2, "tlb.l1i"));
+        prop_assert_eq!(of(0, "tlb.l1d"), of(2, "tlb.l1d"));
+    }
+
+    /// CoLT where a walk sees no entry but its own, and groups choose no set.
+    #[test]
+    fn what_coalesces_nothing_is_conventional(stream in stream(1..150)) {
+        let mut config = tiny();
+        // A line of one page-table entry.
+        config.cache.line_bytes = 8;
+        let usual = |name| (octavo_os::policy::by_name(name).unwrap().usual)();
+        for policy in ["base", "thp", "eager"] {
+            let counted = bounds::played(&config, &stream, vec![
+                machine(&config, "conventional", &usual(policy)),
+                machine(&config, "colt_fa", &usual(policy)),
+            ]);
+            prop_assert_eq!(shared(&counted[1], &counted[0]), shared(&counted[0], &counted[1]));
+            let mut config = config.clone();
+            let FirstLevel::Split { l1i, l1d } = &mut config.tlb.first else { unreachable!() };
+            for level in [l1i, l1d, config.tlb.l2.as_mut().unwrap()] {
+                level.arrays.values_mut().for_each(|array| array.ways = Ways::Full);
+            }
+            let counted = bounds::played(&config, &stream, vec![
+                machine(&config, "conventional", &usual(policy)),
+                machine(&config, "colt", &usual(policy)),
+                machine(&config, "colt_sa", &usual(policy)),
+            ]);
+            for other in &counted[1..] {
+                prop_assert_eq!(shared(other, &counted[0]), shared(&counted[0], other));
+            }
+        }
+    }
+
+    /// Redundant Memory Mappings and direct segments where the operating system makes no ranges.
+    #[test]
+    fn without_ranges_all_are_the_same(stream in stream(1..150)) {
+        let config = tiny();
+        for policy in ["base", "thp"] {
+            let policy = (octavo_os::policy::by_name(policy).unwrap().usual)();
+            let counted = played(&stream, vec![
+                machine(&config, "conventional", &policy),
+                machine(&config, "rmm", &policy),
+                machine(&config, "direct_segment", &policy),
+            ]);
+            for other in &counted[1..] {
+                prop_assert_eq!(shared(other, &counted[0]), shared(&counted[0], other));
+            }
+            prop_assert_eq!(counted[1].get("tlb.range", "hits"), Some(0));
+            prop_assert_eq!(counted[2].get("segment", "hits"), Some(0));
+        }
+    }
+
+    /// A guest all of whose memory is in pages of 1 GiB, which the nested TLB always has.
+    #[test]
+    fn above_pages_of_a_gigabyte_a_guest_is_as_if_it_were_alone(stream in stream(1..150)) {
+        let mut alone = tiny();
+        alone.memory.bytes = 2 << 30;
+        let largest = [PageSize::LARGEST];
+        let guest = |policy: &str| {
+            let host = HostConfig {
+                policy: policy.to_owned(),
+                tlbs_hold: TlbsHold::Final,
+                memory: MemoryConfig {
+                    bytes: 4 << 30,
+                    largest_block: PageSize::LARGEST,
+                    fragmentation: FragmentationConfig::Empty,
+                },
+                page_table: alone.page_table,
+                tlb: Some(level(0, &[("1g", 2, 2, &largest)])),
+                walk_caches: alone.walker.caches.clone(),
+            };
+            MachineConfig { host: Some(host), ..alone.clone() }
+        };
+        for known in DESIGNS {
+            let guest = guest(match Hardware::by_name(known.hardware).unwrap().needs {
+                Some(Need::Ranges) => "eager:largest=1GiB",
+                _ => "hugetlb:all_anonymous=1GiB:nr_gigantic_pages=2",
+            });
+            let policy = OsConfig::parse(known.policy).unwrap().policy;
+            // A guest's walker needs the page's entry for bits and holes that a machine alone finds without:
+            // it has it then, and need not look bits up again to use the page.
+            let reads_more = known.hardware.starts_with("perforated");
+            let counted = bounds::played_unchecked(&guest, &stream, vec![
+                machine(&alone, known.hardware, &policy),
+                machine(&guest, known.hardware, &policy),
+            ]);
+            // A guest has no pages with gaps, nor memory for their bitmaps.
+            let of_gaps = |component: &str, counter: &str| {
+                let is_told = ["gapped", "bitmap_bytes", "free_bytes"].contains(&counter);
+                known.hardware == "gtsm" && (is_told || component == "os.pages.gapped")
+            };
+            let of = |counters| {
+                let is_same = |component: &str, counter: &str| match component {
+                    other if of_gaps(other, counter) => false,
+                    "walker" => counter == "faulted" || counter == "walks" && !reads_more,
+                    "range_walker" => counter == "walks",
+                    "tlb.nested" | "tlb.nested.1g" => false,
+                    other if reads_more && other.starts_with("tlb.l2") => false,
+                    other => ["tlb", "os", "segment", "softvm", "vcache"].contains(&other.split('.').next().unwrap()),
+                };
+                listed(counters, |component, counter, _| is_same(component, counter))
+            };
+            prop_assert_eq!(of(&counted[0]), of(&counted[1]), "{}", known.name);
+            let references = |machine: usize, walker| counted[machine].get(walker, "references");
+            let [alone, nested] = [references(0, "walker"), references(1, "walker.guest")];
+            // What walks are for then differs with what the second level holds.
+            prop_assert!(alone == nested || reads_more, "{}", known.name);
+            let marked = counted[0].get("walker", "marked");
+            prop_assert_eq!(marked, counted[1].get("walker.guest", "marked"), "{}", known.name);
+            prop_assert!(counted[1].get("tlb.nested", "misses") <= Some(2), "{}", known.name);
+            prop_assert_eq!(counted[1].get("walker", "splintered"), Some(0));
+        }
+    }
+
+    /// Transparent huge pages in a memory that has no block of 2 MiB.
+    #[test]
+    fn without_free_huge_blocks_pages_are_small(stream in stream(1..150)) {
+        let config = tiny();
+        let start = config.memory.start().unwrap().into();
+        let instructions = Instructions::PORTABLE;
+        let setup = Setup { instructions, is_checked: true, start, host_start: None };
+        let small_blocks = |policy: &PolicyConfig| -> Box<dyn Run> {
+            let largest = Order::of(PageSize::from_bytes(1 << 20).unwrap());
+            let shape = MemoryShape::new(config.memory.bytes >> 12, largest).unwrap();
+            let format = Format { levels: config.page_table.levels, ..Format::default() };
+            let memory = Memory::new(Frames::new(shape), &[PageSize::HUGE], format);
+            let env = Env::new(&config, Os::new(memory, policy.build()), setup.instructions).unwrap();
+            let mmu = Conventional::new(&config.tlb, setup.instructions).unwrap();
+            Box::new(Machine::new(env.checked(setup.is_checked), vec![mmu], setup.instructions))
+        };
+        let thp = (octavo_os::policy::by_name("thp").unwrap().usual)();
+        let mut counted = played(&stream, vec![small_blocks(&PolicyConfig::Base), small_blocks(&thp)]);
+        let thp = counted.pop().unwrap();
+        // That huge pages were tried is all that is told apart.
+        let tried = ["fallbacks", "compactions", "frames_compacted"];
+        let others = |counters| listed(counters, |_, counter, _| !tried.contains(&counter));
+        prop_assert_eq!(others(&counted[0]), others(&thp));
+    }
+}

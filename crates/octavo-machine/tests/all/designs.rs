@@ -1,0 +1,62 @@
+//! What holds for every design: translations are those of the page table, no frame is lost, what is
+//! counted adds up; whatever the program does, and however little memory there is.
+
+use crate::common::{check_laws, config, hosted, play, play_on, tiny};
+use octavo_machine::Sim;
+use octavo_machine::designs::DESIGNS;
+use octavo_oracle::strategies::stream;
+use octavo_types::PageSize;
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn translations_are_right_and_nothing_is_lost(
+        stream in stream(1..200),
+        cores in 1u32..4,
+        memory_log2 in 18u8..33,
+        host in prop::option::of((16u8..34, prop::bool::ANY)),
+    ) {
+        let mut machine = tiny();
+        machine.core.count = cores;
+        machine.memory.bytes = 1 << memory_log2;
+        machine.memory.largest_block = PageSize::from_bytes(4 << 20).unwrap();
+        let has_little = memory_log2 < 30 || host.is_some_and(|(log2, _)| log2 < 31);
+        if let Some((host_memory_log2, keeps_halves)) = host {
+            machine = hosted(machine, host_memory_log2, keeps_halves);
+        }
+        let names: Vec<&str> = DESIGNS.iter().map(|design| design.name).collect();
+        let mut sim = Sim::new(&config(machine, &names)).unwrap();
+        play(&mut sim, &stream);
+        for (name, machine) in names.iter().zip(sim.machines()) {
+            prop_assert_eq!(machine.check(), Ok(()), "{}", name);
+            check_laws(&machine.counters())?;
+            // Only little memory runs out.
+            prop_assert!(machine.stopped().is_none() || has_little, "{}", name);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4, ..ProptestConfig::default() })]
+
+    /// Outside of the pool machines play a batch while the next one is made; on a thread of it they
+    /// play it at once.
+    #[test]
+    fn machines_play_the_same_behind_the_front(stream in stream(100..200)) {
+        let told = || {
+            let mut sim = Sim::new(&config(tiny(), &["base4k", "thp"])).unwrap();
+            // Enough for several batches, where the stream has any references at all.
+            for _ in 0..100 {
+                play_on(&mut sim, &stream);
+            }
+            sim.finish();
+            sim.machines().iter().map(|machine| machine.counters()).collect::<Vec<_>>()
+        };
+        let (behind, at_once) = (told(), rayon::scope(|_| told()));
+        for (behind, at_once) in behind.iter().zip(&at_once) {
+            prop_assert!(behind.iter().eq(at_once.iter()));
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Pages with gaps at their bound, where there is no gap, and with faults of any number and kind.
+
+use std::collections::BTreeSet;
+
+use crate::common::bounds::{conventional, listed, machine, os, played, touches, with_small_first};
+use crate::common::{cache, check_laws, config, hosted, play, tiny};
+use octavo_config::{FragmentationConfig, GtsmHardware, MachineConfig, TlbConfig};
+use octavo_machine::designs::{DesignSpec, Gtsm, Setup};
+use octavo_machine::{Counters, Design, Env, Machine, Run, Sim};
+use octavo_oracle::strategies::{loads, stream};
+use octavo_os::frames::fragmentation::HoleLayout;
+use octavo_os::frames::{Holder, Order, OutOfMemory, SubBlocks};
+use octavo_os::page_table::Format;
+use octavo_os::policy::{Fault, OsConfig, Policy, by_name};
+use octavo_os::{Memory, around};
+use octavo_types::{Instructions, PageNumber, PageSize};
+use proptest::prelude::*;
+
+/// What becomes of the 2 MiB around a page that is touched first.
+#[derive(Clone, Copy, PartialEq)]
+enum Makes {
+    /// A page of the first 32 sub-blocks of a chunk.
+    NoGaps,
+    /// A page of 2 MiB in the same place, and a frame is lost for each, as the node that stands ready takes one.
+    Huge,
+}
+
+impl Policy for Makes {
+    fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
+        let Fault { process, page, ref vma, .. } = *fault;
+        let pages = around(page, PageSize::HUGE);
+        assert!(memory.is_untouched(process, &pages));
+        let chunk = memory.frames.allocate(Order::LINUX, Holder::Data)?;
+        memory.frames.free(chunk.plus(512), Order::HUGE);
+        if *self == Makes::NoGaps {
+            let blocks = SubBlocks::first_of(u64::MAX).unwrap();
+            assert!(memory.map_gapped(process, page, (chunk, blocks), vma.rights)?);
+            return Ok(());
+        }
+        let first = PageNumber::new(pages.start);
+        memory.map(process, first, PageSize::HUGE, chunk, vma.rights)?;
+        memory.frames.allocate(Order::BASE, Holder::Reserved)?;
+        memory.zeroed(chunk, 512);
+        Ok(())
+    }
+}
+
+/// Page tables that have pages with gaps.
+fn format() -> Format {
+    Format { has_gapped: true, ..Format::default() }
+}
+
+fn gtsm(tlb: &TlbConfig, bitmap_entries: u64) -> Gtsm {
+    let hardware = GtsmHardware { walk_cache_entries: 0, bitmap_entries };
+    Gtsm::new(tlb, &hardware, Instructions::PORTABLE).unwrap()
+}
+
+/// A machine in a guest of a host whose pages may have gaps, each with a policy.
+fn in_guest<D: Design + 'static>(
+    config: &MachineConfig,
+    policies: [&str; 2],
+    mmu: D,
+) -> Box<dyn Run> {
+    let host = config.host.as_ref().unwrap();
+    let [own, behind] = policies.map(|policy| OsConfig::parse(policy).unwrap().policy.build());
+    let own = os(config.memory.bytes, config.page_table.levels, Format::default(), own);
+    let behind = os(host.memory.bytes, host.page_table.levels, format(), behind);
+    let env = Env::new(config, own, Instructions::PORTABLE).unwrap();
+    let env = env.in_guest(config, host, behind, Instructions::PORTABLE).unwrap();
+    Box::new(Machine::new(env.checked(true), vec![mmu], Instructions::PORTABLE))
+}
+
+/// All that one has counted, but for what is told of bitmaps and of hits of pages with gaps.
+fn beside_gaps(counters: &Counters) -> Vec<(String, &'static str, u64)> {
+    let own = ["tlb.l2.gapped", "walker.cache.bitmap"];
+    listed(counters, |of, counter, _| !own.contains(&of) && counter != "bitmap_references")
+}
+
+/// All that one has counted, but for what is told of pages with gaps, and pages and frames by kind; and of what
+/// a bitmap adds to.
+fn told(counters: &Counters) -> Vec<(String, &'static str, u64)> {
+    let is_told = |component: &str, counter: &str| {
+        !component.starts_with("os.pages")
+            && !["tlb.l2.gapped", "walker.cache.bitmap"].contains(&component)
+            && ![
+                "page_table_bytes",
+                "peak_page_table_bytes",
+                "reserved_bytes",
+                "gapped",
+                "bitmap_references",
+                "cycles_overlapped",
+            ]
+            .contains(&counter)
+            && !["cache", "memory", "core"].contains(&component.split('.').next().unwrap())
+    };
+    listed(counters, |component, counter, _| is_told(component, counter))
+}
+
+/// Memory with faults, little of it.
+fn with_faults(mut machine: MachineConfig, portion: f64, layout: HoleLayout) -> MachineConfig {
+    machine.memory.bytes = 256 << 20;
+    machine.memory.fragmentation = FragmentationConfig::Faults { portion, layout, seed: 1 };
+    machine
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    /// Where no page has gaps, the design is the conventional one.
+    #[test]
+    fn without_such_pages_all_are_the_same(stream in stream(1..150)) {
+        let kind = tiny();
+        for policy in ["base", "thp"] {
+            let policy = || (by_name(policy).unwrap().usual)().build();
+            let counted = played(&kind, &stream, vec![
+                machine(&kind, format(), policy(), conventional(&kind)),
+                machine(&kind, format(), policy(), gtsm(&kind.tlb, 2)),
+            ]);
+            prop_assert_eq!(beside_gaps(&counted[1]), beside_gaps(&counted[0]));
+            prop_assert_eq!(counted[1].get("walker", "bitmap_references"), Some(0));
+        }
+    }
+
+    /// So it is in a guest, whatever page sizes both have.
+    #[test]
+    fn without_such_pages_all_are_the_same_in_a_guest(
+        stream in stream(1..150),
+        keeps_halves in any::<bool>(),
+    ) {
+        let kind = hosted(tiny(), 33, keeps_halves);
+        for policies in [["thp", "thp"], ["thp", "base"], ["base", "thp"], ["gtsm", "gtsm"]] {
+            let counted = played(&kind, &stream, vec![
+                in_guest(&kind, policies, conventional(&kind)),
+                in_guest(&kind, policies, gtsm(&kind.tlb, 2)),
+            ]);
+            prop_assert_eq!(beside_gaps(&counted[1]), beside_gaps(&counted[0]));
+            prop_assert_eq!(counted[1].get("walker", "bitmap_references"), Some(0));
+        }
+    }
+
+    /// In memory of a host without faults the design is that of huge pages, but for where base pages lie: so for
+    /// what the guest sees, and walks of its table.
+    #[test]
+    fn without_faults_a_guest_has_huge_pages(stream in stream(1..150)) {
+        let kind = hosted(tiny(), 33, false);
+        let designs = ["gtsm:gtsm.walk_cache_entries=0", "thp"];
+        let mut sim = Sim::new(&config(kind, &designs)).unwrap();
+        play(&mut sim, &stream);
+        let [gtsm, thp] = [0, 1].map(|at| sim.machines()[at].counters());
+        let is_told = |component: &str, counter: &str| match component.split('.').next() {
+            Some("tlb") => !component.starts_with("tlb.nested"),
+            Some("os") => true,
+            _ if component == "walker" => ["walks", "faulted", "splintered"].contains(&counter),
+            _ => component == "walker.guest" && ["references", "marked"].contains(&counter),
+        };
+        let of = |counters| {
+            let mut all = beside_gaps(counters);
+            all.retain(|(component, counter, _)| is_told(component, counter));
+            all
+        };
+        prop_assert_eq!(of(&gtsm), of(&thp));
+    }
+
+    /// Faults of a host's memory: translations are those of both page tables, and no frame that is faulty is
+    /// ever anybody's.
+    #[test]
+    fn so_it_is_of_the_host_s_memory(
+        stream in stream(1..200),
+        cores in 1u32..3,
+        portion in prop_oneof![0.0..=0.05, Just(0.2)],
+        keeps_halves in any::<bool>(),
+    ) {
+        let mut kind = hosted(tiny(), 28, keeps_halves);
+        kind.core.count = cores;
+        let layout = HoleLayout::Dispersed;
+        let host = kind.host.as_mut().unwrap();
+        host.memory.fragmentation = FragmentationConfig::Faults { portion, layout, seed: 1 };
+        let designs = ["gtsm", "gtsm:whole_blocks=false", "thp"];
+        let mut sim = Sim::new(&config(kind, &designs)).unwrap();
+        play(&mut sim, &stream);
+        let lost = (65_536.0 * portion).round() as u64 * 4096;
+        for (name, machine) in designs.iter().zip(sim.machines()) {
+            prop_assert_eq!(machine.check(), Ok(()), "{}", name);
+            let counters = machine.counters();
+            check_laws(&counters)?;
+            let of_host = counters.get("host.os", "faulty_bytes").unwrap_or(0);
+            prop_assert_eq!(of_host, lost, "{}", name);
+            prop_assert_eq!(counters.get("os", "faulty_bytes"), None, "{}", name);
+        }
+    }
+
+    /// A page without gaps is a page of 2 MiB, counter for counter, where the first level takes base pages of
+    /// both; beside it there are look-ups of bitmaps, and the lines that are read for them.
+    #[test]
+    fn a_page_without_gaps_is_a_huge_page_and_a_bitmap(
+        touches in touches(),
+        bitmap_entries in prop_oneof![Just(1u64), Just(64)],
+    ) {
+        let mut kind = with_small_first();
+        // Nothing gives way.
+        kind.cache.l1d = cache(1 << 14, 1 << 14, 4);
+        let counted = played(&kind, &loads(&touches), vec![
+            machine(&kind, format(), Box::new(Makes::NoGaps), gtsm(&kind.tlb, bitmap_entries)),
+            machine(&kind, format(), Box::new(Makes::Huge), conventional(&kind)),
+        ]);
+        let [gaps, huge] = &counted[..] else { unreachable!() };
+        prop_assert_eq!(told(gaps), told(huge));
+        let more = |component, counter| {
+            gaps.get(component, counter).unwrap() - huge.get(component, counter).unwrap()
+        };
+        let of = |component, counter| gaps.get(component, counter).unwrap();
+        let read = of("walker", "bitmap_references");
+        let looked_up = of("walker.cache.bitmap", "accesses");
+        prop_assert_eq!(looked_up, of("tlb.l2.gapped", "hits") + of("tlb.l2", "misses"));
+        prop_assert_eq!(more("cache.l1d", "accesses"), read);
+        // Eight chunks a line; the code's page is one, and data begin at page 0x100.
+        let pages = touches.iter().map(|(page, ..)| (0x100 + page) / 512).chain([0x400 / 512]);
+        let pages: BTreeSet<u64> = pages.collect();
+        let lines = (pages.len() as u64).div_ceil(8);
+        prop_assert_eq!(more("cache.l1d", "misses"), lines);
+        prop_assert_eq!(more("memory", "reads"), lines);
+        if bitmap_entries == 64 {
+            prop_assert_eq!(read, pages.len() as u64);
+        }
+    }
+
+    /// In memory with faults of any number, whatever the program does: translations are those of the page table,
+    /// and no frame that is faulty is ever anybody's.
+    #[test]
+    fn translations_are_right_and_faults_are_nobody_s(
+        stream in stream(1..200),
+        cores in 1u32..3,
+        portion in prop_oneof![0.0..=0.05, Just(0.2)],
+        is_clustered in any::<bool>(),
+    ) {
+        let layout = if is_clustered { HoleLayout::Clustered } else { HoleLayout::Dispersed };
+        let mut kind = with_faults(tiny(), portion, layout);
+        kind.core.count = cores;
+        let designs = [
+            "gtsm", "gtsm:whole_blocks=false", "conventional+gtsm", "perforated", "thp", "tps",
+        ];
+        let mut sim = Sim::new(&config(kind, &designs)).unwrap();
+        let faulty = |counters: &Counters| counters.get("os", "faulty_bytes").unwrap_or(0);
+        let before: Vec<u64> = sim.machines().iter().map(|of| faulty(&of.counters())).collect();
+        play(&mut sim, &stream);
+        // Clustered ones come in runs.
+        let run = if is_clustered { 16.0 } else { 1.0 };
+        let lost = ((65_536.0 * portion / run).round() * run) as u64 * 4096;
+        for ((name, machine), before) in designs.iter().zip(sim.machines()).zip(before) {
+            prop_assert_eq!(machine.check(), Ok(()), "{}", name);
+            check_laws(&machine.counters())?;
+            prop_assert_eq!([before, faulty(&machine.counters())], [lost; 2], "{}", name);
+        }
+    }
+}
+
+/// 2% of faults leave no region of 2 MiB whole: `thp` makes no huge page, and `gtsm` one in each chunk until half
+/// of memory is taken.
+#[test]
+fn large_pages_are_there_in_spite_of_faults() {
+    let kind = with_faults(tiny(), 0.02, HoleLayout::Dispersed);
+    let touches: Vec<_> = (0..40 * 512).map(|page| (page, 1, false)).collect();
+    let mut sim = Sim::new(&config(kind, &["gtsm", "thp"])).unwrap();
+    play(&mut sim, &loads(&touches));
+    let [gtsm, thp] = [0, 1].map(|at| sim.machines()[at].counters());
+    let of = |counters: &Counters, component, counter| counters.get(component, counter).unwrap();
+    let lost = (65_536.0f64 * 0.02).round() as u64 * 4096;
+    assert_eq!([&gtsm, &thp].map(|all| of(all, "os", "faulty_bytes")), [lost; 2]);
+    assert_eq!(of(&gtsm, "os", "bitmap_bytes"), 4096);
+    assert_eq!([&gtsm, &thp].map(|all| of(all, "os.pages.2MiB", "mapped")), [0; 2]);
+    // Data begin in the middle of a region, and end in the middle of another one.
+    assert!((39..=41).contains(&of(&gtsm, "os.pages.gapped", "mapped")));
+    assert!(of(&gtsm, "walker", "walks") * 10 < of(&thp, "walker", "walks"));
+    assert!(of(&gtsm, "walker", "bitmap_references") > 0);
+}
+
+/// Whoever asks for what does not fit hears in one sentence what to do.
+#[test]
+fn what_does_not_fit_is_refused() {
+    let machine = hosted(tiny(), 33, false);
+    let start = machine.memory.start().unwrap().into();
+    let setup =
+        Setup { instructions: Instructions::PORTABLE, is_checked: true, start, host_start: None };
+    assert_eq!(
+        DesignSpec::parse("gtsm+thp").unwrap_err().to_string(),
+        "gtsm+thp: gtsm needs pages of 2 MiB with gaps, and the policy `thp` makes none: give gtsm with the \
+         policy gtsm"
+    );
+    let merging = DesignSpec::parse("thp:same_pages=all").unwrap();
+    let error = merging.hardware().make(&machine, &setup, merging.os()).err().unwrap().to_string();
+    assert!(error.starts_with("same_pages = all: pages are merged on machines without"), "{error}");
+    assert!(DesignSpec::parse("gtsm:gtsm.bitmap_entries=8").is_ok());
+    // Faults of memory are the machine's, and so the host's.
+    let of_guest = with_faults(machine, 0.02, HoleLayout::Dispersed);
+    assert_eq!(
+        Sim::new(&config(of_guest.clone(), &["thp", "gtsm"])).err().unwrap().to_string(),
+        "memory.fragmentation = faults: under gtsm a guest's memory has none, but its host's may: give \
+         host.memory.fragmentation instead"
+    );
+    assert!(Sim::new(&config(of_guest, &["thp", "perforated"])).is_ok());
+}

@@ -1,0 +1,15 @@
+//! The integration tests of `octavo-machine`, linked once.
+
+mod common;
+mod conformance;
+mod cores;
+mod degenerate;
+mod designs;
+mod fragmentation;
+mod fuzz;
+mod gtsm;
+mod nested;
+mod oracle;
+mod perforated;
+mod same_pages;
+mod softvm;

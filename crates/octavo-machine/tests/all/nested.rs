@@ -1,0 +1,338 @@
+//! Machines whose programs run in a guest count exactly what naive ones do, while the host promotes,
+//! compacts, copies and takes snapshots of its virtual machine.
+
+mod gaps;
+mod machines;
+mod play;
+mod policies;
+
+use crate::common::{check_laws, config, has_run_out};
+use machines::{Kind, Translates, kind, kind_with_gaps, kind_with_holes, machine};
+use octavo_config::{MachineConfig, TlbsHold};
+use octavo_machine::designs::{Variant, colt};
+use octavo_machine::{Batch, Counters, FetchSets, Filter, Front, Image, ImageId, Lines, Mark, Sim};
+use octavo_oracle::strategies::{RandomStream, Step, stream};
+use octavo_types::{Consumer, Instructions};
+use play::{Aside, Asides, asides, play, play_naively};
+use policies::HostPolicy;
+use proptest::prelude::*;
+
+fn compare(
+    translates: Translates,
+    kind: Kind,
+    stream: &RandomStream,
+    asides: &Asides,
+) -> Result<Counters, TestCaseError> {
+    let config = machine(kind);
+    prop_assert_eq!(config.check(), Ok(()));
+    let play_on = |instructions| {
+        let mut machine = translates.machine(&config, kind.policy, instructions);
+        play(&mut *machine, (&config, kind.policy), stream, asides);
+        machine
+    };
+    let machines: Vec<_> = Instructions::all().into_iter().map(|of| (of, play_on(of))).collect();
+    if has_run_out(&*machines[0].1) {
+        return Ok(machines[0].1.counters());
+    }
+    let mut naive = translates.naive(&config, kind.policy);
+    play_naively(&mut naive, stream, asides);
+    let expected = naive.counters();
+    if naive.was_torn() {
+        return Ok(expected);
+    }
+    for (instructions, machine) in machines {
+        prop_assert_eq!(machine.stopped(), None);
+        prop_assert_eq!(machine.check(), Ok(()));
+        are_equal(
+            &machine.counters(),
+            &expected,
+            &format!("{instructions}, {translates:?}, {kind:?}"),
+        )?;
+    }
+    Ok(expected)
+}
+
+/// Whether a machine has counted what was expected.
+fn are_equal(ours: &Counters, expected: &Counters, of: &str) -> Result<(), TestCaseError> {
+    let differ = expected.iter().filter_map(|(component, counter, value)| {
+        let told = ours.get(component, counter);
+        let is_right = told == Some(value);
+        (!is_right).then(|| format!("{component} {counter}: {told:?}, not {value}"))
+    });
+    let differ: Vec<String> = differ.collect();
+    prop_assert!(differ.is_empty(), "{of}: {differ:#?}");
+    check_laws(ours)
+}
+
+/// That a stream of one kind makes all of this happen.
+fn makes(kind: Kind, stream: &RandomStream, asides: &Asides, what: &[(&str, &'static str)]) {
+    makes_of(Translates::Conventional("thp"), kind, stream, asides, what);
+}
+
+fn makes_of(
+    translates: Translates,
+    kind: Kind,
+    stream: &RandomStream,
+    asides: &Asides,
+    what: &[(&str, &'static str)],
+) {
+    let counted = compare(translates, kind, stream, asides).unwrap();
+    for (component, counter) in what {
+        assert!(counted.get(component, counter) > Some(0), "{kind:?}: no {component} {counter}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn conventional_machines_count_what_naive_ones_do(
+        stream in stream(1..120),
+        asides in asides(),
+        kind in kind(),
+    ) {
+        compare(Translates::Conventional("base"), kind, &stream, &asides)?;
+        compare(Translates::Conventional("thp"), kind, &stream, &asides)?;
+    }
+
+    #[test]
+    fn so_do_those_that_coalesce(stream in stream(1..120), asides in asides(), kind in kind()) {
+        for coalescing in [colt::ALL, colt::SETS, colt::FULLY_ASSOCIATIVE] {
+            compare(Translates::Coalescing("base", coalescing), kind, &stream, &asides)?;
+        }
+        compare(Translates::Coalescing("thp", colt::ALL), kind, &stream, &asides)?;
+    }
+
+    #[test]
+    fn so_do_those_with_ranges(stream in stream(1..120), asides in asides(), kind in kind()) {
+        let kind = Kind { policy: HostPolicy::Eager, ..kind };
+        compare(Translates::Ranges, kind, &stream, &asides)?;
+        compare(Translates::Segment, kind, &stream, &asides)?;
+    }
+
+    #[test]
+    fn so_do_those_with_perforated_pages(
+        stream in stream(1..120),
+        asides in asides(),
+        kind in kind_with_holes(),
+    ) {
+        for (policy, variant) in [
+            ("perforated:max_filter_bits=8:min_parts=0", Variant::Filtered),
+            ("perforated:unused_are_holes=true", Variant::OnDemand),
+            ("perforated:max_filter_bits=8:hole_pages=mapped", Variant::AllAtOnce),
+            ("thp", Variant::Filtered),
+            ("base", Variant::Filtered),
+        ] {
+            compare(Translates::Perforated(policy, variant), kind, &stream, &asides)?;
+        }
+    }
+
+    #[test]
+    fn so_do_those_with_gaps(
+        stream in stream(1..120),
+        asides in asides(),
+        kind in kind_with_gaps(),
+    ) {
+        for policy in ["gtsm", "gtsm:whole_blocks=false:scan_every_instructions=1", "base"] {
+            compare(Translates::Gapped(policy), kind, &stream, &asides)?;
+        }
+    }
+
+    /// Virtual caches and software's TLBs keep nothing that the host has moved, or lets nobody store to any
+    /// more: of each access it is asked of both tables where its page lies.
+    #[test]
+    fn software_sees_what_the_host_changes(
+        stream in stream(1..120),
+        asides in asides(),
+        kind in kind(),
+    ) {
+        let mut config = machine(kind);
+        // Lines stay.
+        config.softvm.l2.bytes = 1 << 18;
+        prop_assert_eq!(config.check(), Ok(()));
+        for translates in
+            [Translates::Software, Translates::SoftwareTlb, Translates::PhysicalSoftwareTlb]
+        {
+            let mut machine = translates.machine(&config, kind.policy, Instructions::PORTABLE);
+            play(&mut *machine, (&config, kind.policy), &stream, &asides);
+            prop_assert_eq!(machine.stopped(), None);
+            prop_assert_eq!(machine.check(), Ok(()));
+            check_laws(&machine.counters())?;
+            prop_assert_eq!(machine.counters().get("walker", "walks"), Some(0), "nothing walks");
+        }
+    }
+
+    /// What the front of a simulation leaves out is what nobody can tell apart, halves or not.
+    #[test]
+    fn so_do_simulations(stream in stream(1..120), kind in kind()) {
+        let kind = Kind { policy: HostPolicy::Base, is_fragmented: false, ..kind };
+        let conventional = ["base", "thp"].map(Translates::Conventional);
+        compare_simulated(machine(kind), "base", kind, &["base4k", "thp"], &conventional, &stream)?;
+    }
+
+    /// So do those of pages with gaps, with walk caches of their own for both tables.
+    #[test]
+    fn so_do_simulations_of_gaps(
+        stream in stream(1..120),
+        kind in kind_with_gaps(),
+        walk_cache_entries in 0u64..4,
+    ) {
+        let kind = Kind { policy: HostPolicy::GapsAlone, has_faults: true, ..kind };
+        let mut machine = machine(kind);
+        machine.gtsm.walk_cache_entries = walk_cache_entries;
+        let (host_policy, gapped) = ("gtsm:whole_blocks=false", [Translates::Gapped("gtsm")]);
+        compare_simulated(machine, host_policy, kind, &["gtsm"], &gapped, &stream)?;
+    }
+}
+
+fn compare_simulated(
+    mut machine: MachineConfig,
+    host_policy: &str,
+    kind: Kind,
+    designs: &[&str],
+    translate: &[Translates],
+    stream: &RandomStream,
+) -> Result<(), TestCaseError> {
+    machine.host.as_mut().unwrap().policy = host_policy.to_owned();
+    let mut sim = Sim::new(&config(machine.clone(), designs)).unwrap();
+    sim.event(&octavo_machine::everything());
+    crate::common::play(&mut sim, stream);
+    for (of, translates) in sim.machines().iter().zip(translate) {
+        let mut naive = translates.naive(&machine, kind.policy);
+        play_naively(&mut naive, stream, &Vec::new());
+        are_equal(&of.counters(), &naive.counters(), &format!("{translates:?}, {kind:?}"))?;
+    }
+    Ok(())
+}
+
+/// Two cores load a page each of the same guest; the host forks the virtual machine, so that both have to
+/// forget it all, and the one that does not run is interrupted for that.
+#[test]
+fn an_invept_reaches_all_cores() {
+    let kind = Kind {
+        machine: 0,
+        host: 2,
+        policy: HostPolicy::Snapshots,
+        tlbs_hold: TlbsHold::Final,
+        is_fragmented: false,
+        movable: true,
+        is_guest_fragmented: false,
+        has_faults: false,
+    };
+    let mut config = machine(kind);
+    config.core.count = 2;
+    let mut machine =
+        Translates::Conventional("base").machine(&config, kind.policy, Instructions::PORTABLE);
+    let lines = Lines::of_bytes(64);
+    let mut front = Front::new(lines, Filter::Nothing, FetchSets::new(4, lines));
+    let mut image = Image::new(4);
+    let stream = octavo_oracle::strategies::loads(&[(0, 1, false)]);
+    let Step::Segment(number, addresses) = &stream.steps[0] else { unreachable!() };
+    let mut load = |front: &mut Front| {
+        front.execution(&mut image, *number, &stream.segments[*number], addresses);
+    };
+    front.mark(Mark::Begin { image: ImageId(0), copy_of: None });
+    for core in [0, 1] {
+        front.run(core, ImageId(0));
+        load(&mut front);
+    }
+    front.mark(Mark::Warm);
+    front.mark(Mark::Tick(1));
+    for core in [1, 0] {
+        front.run(core, ImageId(0));
+        load(&mut front);
+    }
+    machine.take(&front.take(Batch::default()));
+    assert_eq!(machine.check(), Ok(()));
+    let counters = machine.counters();
+    let get = |component, counter| counters.get(component, counter).unwrap();
+    // The fork; and as walkers may write to the guest's nodes, a copy of the node of the code and of that of
+    // the data, when the first core walks.
+    assert_eq!((get("host.os", "invepts"), get("host.os", "cores_interrupted")), (3, 3));
+    assert_eq!(get("host.os", "copy_on_write_faults"), 2);
+    for side in ["tlb.l1i", "tlb.l1d", "tlb.l2"] {
+        let walked = if side == "tlb.l2" { 4 } else { 2 };
+        assert_eq!((side, get(side, "misses")), (side, walked));
+    }
+    // The guest's walk caches stay: each walk of the four reads one entry of the guest's. For that and for the
+    // page the host's table is walked, and once more after each copy.
+    assert_eq!(get("walker.guest", "references"), 4);
+    assert_eq!(get("walker.host", "walks"), 4 * 2 + 2);
+}
+
+/// Stores that go through many pages of a heap twice, with work of the operating systems in between.
+fn through_a_heap() -> (RandomStream, Asides) {
+    use octavo_types::{Item, ItemKind, Segment, VirtAddr};
+    let item = |kind, addr| Item {
+        kind,
+        guarded: false,
+        atomic: false,
+        size_bytes: 8,
+        addr: VirtAddr::new(addr),
+    };
+    let items = vec![item(ItemKind::Fetch, 0x40_0000), item(ItemKind::Store, 0)];
+    let pages = (0..1200u64).chain((0..600).map(|page| page * 2));
+    let steps = pages.map(|page| Step::Segment(0, vec![VirtAddr::new(0x1000_0000 + (page << 12))]));
+    let stream = RandomStream {
+        segments: vec![Segment::new(items, Vec::new()).unwrap()],
+        steps: steps.collect(),
+    };
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    use proptest::strategy::ValueTree;
+    let index = prop::sample::Index::arbitrary();
+    let mut aside = |what| (index.new_tree(&mut runner).unwrap().current(), what);
+    (stream, (0..8).map(|_| aside(Aside::Tick)).collect())
+}
+
+const fn heap_kind(policy: HostPolicy, is_fragmented: bool, tlbs_hold: TlbsHold) -> Kind {
+    Kind {
+        machine: 0,
+        host: 2,
+        policy,
+        tlbs_hold,
+        is_fragmented,
+        movable: true,
+        is_guest_fragmented: false,
+        has_faults: false,
+    }
+}
+
+/// Nothing that is compared above is always 0.
+#[test]
+fn what_is_compared_happens() {
+    let (stream, asides) = through_a_heap();
+    let kind = heap_kind;
+    let fills = [("tlb.nested", "hits"), ("tlb.nested", "misses"), ("walker.host", "marked")];
+    makes(kind(HostPolicy::Base, false, TlbsHold::Final), &stream, &asides, &fills);
+    let splintered = [("walker", "splintered"), ("walker.host.cache.l2", "hits")];
+    makes(kind(HostPolicy::Base, false, TlbsHold::Halves), &stream, &asides, &splintered);
+    let promoted = [("host.os", "invepts"), ("host.os", "promotions")];
+    makes(kind(HostPolicy::Promotes, false, TlbsHold::Final), &stream, &asides, &promoted);
+    makes(kind(HostPolicy::Promotes, false, TlbsHold::Halves), &stream, &asides, &promoted);
+    let compacted = [("host.os", "invepts"), ("host.os", "frames_compacted")];
+    makes(kind(HostPolicy::Compacts, true, TlbsHold::Final), &stream, &asides, &compacted);
+    let copied = [("host.os", "invepts"), ("host.os", "copy_on_write_faults")];
+    makes(kind(HostPolicy::Snapshots, false, TlbsHold::Final), &stream, &asides, &copied);
+    makes(kind(HostPolicy::HugeSnapshots, true, TlbsHold::Halves), &stream, &asides, &copied);
+    let translates = Translates::Perforated("perforated:max_filter_bits=8", Variant::Filtered);
+    let with_holes = |policy| Kind {
+        movable: false,
+        is_guest_fragmented: true,
+        ..kind(policy, true, TlbsHold::Final)
+    };
+    let of_both = [
+        ("walker", "hole_walks"),
+        ("walker.guest", "bitmap_references"),
+        ("walker.host", "bitmap_references"),
+        ("walker.host", "hole_walks"),
+        ("walker.bitmap_register", "hits"),
+        ("tlb.l2.bitmap", "hits"),
+        ("tlb.l2.content", "entries_perforated"),
+    ];
+    makes_of(translates, with_holes(HostPolicy::Perforated), &stream, &asides, &of_both);
+    let patched = [("host.os", "invepts"), ("tlb.flushes", "made")];
+    let reserving = Kind { is_fragmented: false, ..with_holes(HostPolicy::Reserving) };
+    makes_of(translates, reserving, &stream, &asides, &patched);
+    let splintered = [("walker", "splintered"), ("walker", "hole_walks")];
+    makes_of(translates, with_holes(HostPolicy::Base), &stream, &asides, &splintered);
+}

@@ -1,0 +1,259 @@
+//! Small machines with hosts.
+
+use octavo_config::{
+    Fill, FirstLevel, FragmentationConfig, HostConfig, MachineConfig, MemoryConfig,
+    PageTableConfig, TlbsHold, WalkCache, Ways,
+};
+use octavo_hw::Replacement;
+use octavo_machine::designs::{
+    Conventional, DirectSegment, Gtsm, Perforated, Physical, Rmm, Sizes, Softvm, Variant,
+};
+use octavo_machine::{Coalescing, ConfigError, Design, Env, Machine, Run};
+use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
+use octavo_os::page_table::Format;
+use octavo_os::policy::{OsConfig, Policy, PolicyConfig};
+use octavo_os::{Memory, Os};
+use octavo_types::{Instructions, PageSize};
+use proptest::prelude::*;
+
+use super::policies::{HOST_POLICIES, HostPolicy, POLICIES_WITH_GAPS, POLICIES_WITH_HOLES};
+use crate::common::naive::{Beside, NaiveMachine};
+use crate::common::{cache, level, tiny};
+
+/// What is played.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    pub machine: u32,
+    pub host: u32,
+    pub policy: HostPolicy,
+    pub tlbs_hold: TlbsHold,
+    pub is_fragmented: bool,
+    /// Whether memory that is fragmented is so by what can be moved.
+    pub movable: bool,
+    /// Whether the guest's is, by what cannot be.
+    pub is_guest_fragmented: bool,
+    /// Whether the host's has faults, in place of other frames that are not free.
+    pub has_faults: bool,
+}
+
+pub fn kind() -> impl Strategy<Value = Kind> {
+    let policy = prop::sample::select(&HOST_POLICIES[..]);
+    let holds = prop::sample::select(vec![TlbsHold::Final, TlbsHold::Halves]);
+    (0u32..5, 0u32..4, policy, holds, any::<bool>()).prop_map(
+        |(machine, host, policy, tlbs_hold, is_fragmented)| {
+            // The other halves have to be somewhere.
+            let tlbs_hold = if host == 0 { TlbsHold::Final } else { tlbs_hold };
+            Kind {
+                machine,
+                host,
+                policy,
+                tlbs_hold,
+                is_fragmented,
+                movable: true,
+                is_guest_fragmented: false,
+                has_faults: false,
+            }
+        },
+    )
+}
+
+/// Kinds for perforated pages: with room for them in the second level, or nearly.
+pub fn kind_with_holes() -> impl Strategy<Value = Kind> {
+    let policy = prop::sample::select(&POLICIES_WITH_HOLES[..]);
+    (kind(), policy, any::<bool>(), any::<bool>()).prop_map(|(kind, policy, movable, guest)| {
+        // What is filled with victims elsewhere is filled by walks here.
+        let machine = if kind.machine == 2 { 0 } else { kind.machine };
+        Kind { machine, policy, movable, is_guest_fragmented: guest, ..kind }
+    })
+}
+
+/// Kinds for pages with gaps.
+pub fn kind_with_gaps() -> impl Strategy<Value = Kind> {
+    let policy = prop::sample::select(&POLICIES_WITH_GAPS[..]);
+    (kind(), policy, any::<bool>(), any::<bool>()).prop_map(|(kind, policy, guest, has_faults)| {
+        let machine = if kind.machine == 2 { 0 } else { kind.machine };
+        Kind { machine, policy, is_guest_fragmented: guest, has_faults, ..kind }
+    })
+}
+
+fn holes(portion: f64, movable: bool) -> FragmentationConfig {
+    FragmentationConfig::Holes {
+        portion,
+        fraction: 0.1,
+        layout: HoleLayout::Dispersed,
+        holes: if movable { HoleKind::Movable } else { HoleKind::Immovable },
+        seed: 3,
+    }
+}
+
+/// A small host.
+fn host(kind: Kind) -> HostConfig {
+    let sizes = [PageSize::BASE, PageSize::HUGE];
+    let walk_cache = |level, entries| WalkCache {
+        level,
+        entries,
+        ways: Ways::Full,
+        replacement: Replacement::Lru,
+    };
+    let walk_caches = match kind.host {
+        0 | 1 => vec![],
+        _ => vec![("pde", walk_cache(2, 2)), ("pdpte", walk_cache(3, 2))],
+    };
+    let tlb = match kind.host {
+        0 => None,
+        1 => Some(level(2, &[("4k", 4, 2, &sizes[..1]), ("2m", 2, 2, &sizes[1..])])),
+        2 => Some(level(1, &[("main", 6, 3, &sizes)])),
+        // Huge pages go in by parts.
+        _ => Some(level(3, &[("4k", 8, 8, &sizes[..1])])),
+    };
+    let fragmentation = match kind.is_fragmented {
+        _ if kind.has_faults => {
+            let (portion, layout) = (0.02, HoleLayout::Dispersed);
+            FragmentationConfig::Faults { portion, layout, seed: 3 }
+        }
+        false => FragmentationConfig::Empty,
+        true => holes(0.999, kind.movable),
+    };
+    HostConfig {
+        policy: HostConfig::OF_DESIGN.to_owned(),
+        tlbs_hold: kind.tlbs_hold,
+        memory: MemoryConfig {
+            bytes: 512 << 20,
+            largest_block: PageSize::from_bytes(4 << 20).unwrap(),
+            fragmentation,
+        },
+        page_table: PageTableConfig { levels: if kind.host == 3 { 5 } else { 4 } },
+        tlb,
+        walk_caches: walk_caches.into_iter().map(|(name, of)| (name.to_owned(), of)).collect(),
+    }
+}
+
+pub fn machine(kind: Kind) -> MachineConfig {
+    let mut machine = tiny();
+    // Walk caches are as said.
+    machine.gtsm.walk_cache_entries = 0;
+    machine.memory.bytes = 256 << 20;
+    if kind.is_guest_fragmented {
+        machine.memory.fragmentation = holes(1.0, false);
+    }
+    match kind.machine {
+        0 => {}
+        1 => {
+            let FirstLevel::Split { l1d, .. } = machine.tlb.first else { unreachable!() };
+            machine.tlb.first = FirstLevel::Unified { l1: l1d };
+        }
+        2 => machine.tlb.l2.as_mut().unwrap().fill = Fill::Victim,
+        3 => {
+            machine.tlb.l2 = None;
+            machine.cache.l1d = cache(16, 4, 3);
+        }
+        _ => {
+            machine.page_table.levels = 5;
+            machine.walker.caches.clear();
+        }
+    }
+    machine.host = Some(host(kind));
+    machine
+}
+
+fn os(memory: &MemoryConfig, format: Format, policy: Box<dyn Policy>) -> Os {
+    let start = memory.start().unwrap();
+    let frames = start.build(memory.shape().unwrap(), memory.seed()).unwrap();
+    Os::new(Memory::new(frames, &Sizes::X86.list(), format), policy)
+}
+
+/// A design with the policy of its guest.
+#[derive(Clone, Copy, Debug)]
+pub enum Translates {
+    Conventional(&'static str),
+    Coalescing(&'static str, Coalescing),
+    Ranges,
+    Segment,
+    Perforated(&'static str, Variant),
+    Gapped(&'static str),
+    /// Of virtual caches, or of physical ones behind a TLB that software refills; these have no naive
+    /// machine here.
+    Software,
+    SoftwareTlb,
+    PhysicalSoftwareTlb,
+}
+
+impl Translates {
+    fn policy(self) -> PolicyConfig {
+        let name = match self {
+            Translates::Conventional(policy)
+            | Translates::Coalescing(policy, _)
+            | Translates::Perforated(policy, _)
+            | Translates::Gapped(policy) => policy,
+            Translates::Ranges | Translates::Segment => "eager",
+            _ => "thp",
+        };
+        OsConfig::parse(name).unwrap().policy
+    }
+
+    fn beside(self) -> Beside {
+        match self {
+            Translates::Conventional(_) => Beside::Nothing,
+            Translates::Coalescing(_, coalescing) => Beside::Coalescing(coalescing),
+            Translates::Ranges => Beside::Ranges,
+            Translates::Segment => Beside::Segment,
+            Translates::Perforated(_, variant) => Beside::Perforated(variant),
+            Translates::Gapped(_) => Beside::Gapped,
+            _ => unreachable!("there is no naive one"),
+        }
+    }
+
+    /// The operating systems of the guest and of the host.
+    fn systems(self, config: &MachineConfig, policy: HostPolicy) -> (Os, Os) {
+        let has_perforated = matches!(self, Translates::Perforated(..));
+        let format = |levels| Format { levels, has_perforated, ..Format::default() };
+        let guest = os(&config.memory, format(config.page_table.levels), self.policy().build());
+        let host = config.host.as_ref().unwrap();
+        let has_gapped = matches!(self, Translates::Gapped(_));
+        let format = Format { has_gapped, ..format(host.page_table.levels) };
+        (guest, os(&host.memory, format, policy.build()))
+    }
+
+    pub fn machine(
+        self,
+        config: &MachineConfig,
+        policy: HostPolicy,
+        instructions: Instructions,
+    ) -> Box<dyn Run> {
+        let (guest, host_os) = self.systems(config, policy);
+        let host = config.host.as_ref().unwrap();
+        let env = Env::new(config, guest, instructions).unwrap();
+        let env = env.in_guest(config, host, host_os, instructions).unwrap();
+        let env = env.checked(instructions == Instructions::PORTABLE);
+        fn boxed<D: Design + 'static>(
+            (env, cores): (Env, u32),
+            instructions: Instructions,
+            make: impl Fn() -> Result<D, ConfigError>,
+        ) -> Box<dyn Run> {
+            let mmus = (0..cores).map(|_| make().unwrap()).collect();
+            Box::new(Machine::new(env, mmus, instructions))
+        }
+        let (tlb, parts, on) = (&config.tlb, (env, config.core.count), instructions);
+        match self {
+            Translates::Conventional(_) => boxed(parts, on, || Conventional::new(tlb, on)),
+            Translates::Coalescing(_, coalescing) => {
+                boxed(parts, on, || Conventional::coalescing(tlb, coalescing, on))
+            }
+            Translates::Ranges => boxed(parts, on, || Rmm::new(tlb, on)),
+            Translates::Segment => boxed(parts, on, || DirectSegment::new(tlb, on)),
+            Translates::Perforated(_, variant) => {
+                boxed(parts, on, || Perforated::new(tlb, variant, on))
+            }
+            Translates::Gapped(_) => boxed(parts, on, || Gtsm::new(tlb, &config.gtsm, on)),
+            Translates::Software => boxed(parts, on, || Softvm::new(config, on)),
+            Translates::SoftwareTlb => boxed(parts, on, || Softvm::with_tlb(config, on)),
+            Translates::PhysicalSoftwareTlb => boxed(parts, on, || Physical::new(config, on)),
+        }
+    }
+
+    /// The same, naive.
+    pub fn naive(self, config: &MachineConfig, policy: HostPolicy) -> NaiveMachine {
+        let (guest, host) = self.systems(config, policy);
+        NaiveMachine::new(config, guest, self.beside()).in_guest(config, host)
+    }
+}

@@ -1,0 +1,106 @@
+//! A stream, and what happens beside it.
+
+use octavo_config::{FirstLevel, MachineConfig, TlbsHold};
+use octavo_machine::{Batch, FetchSets, Filter, Front, Image, ImageId, Lines, Mark, Run};
+use octavo_oracle::strategies::{RandomStream, Step};
+use octavo_types::Consumer;
+use proptest::prelude::*;
+
+use super::policies::HostPolicy;
+use crate::common::naive::NaiveMachine;
+
+/// What happens beside the stream: after so many steps of it.
+#[derive(Clone, Copy, Debug)]
+pub enum Aside {
+    /// The operating systems work behind the program's back.
+    Tick,
+    /// The process is forked, or its copy ends.
+    Copy,
+}
+
+pub type Asides = Vec<(prop::sample::Index, Aside)>;
+
+pub fn asides() -> impl Strategy<Value = Asides> {
+    let what = prop::sample::select(vec![Aside::Tick, Aside::Tick, Aside::Copy]);
+    let some = prop::collection::vec((any::<prop::sample::Index>(), what), 1..12);
+    prop_oneof![Just(Vec::new()), some]
+}
+
+/// Plays it on a machine.
+pub fn play(
+    machine: &mut dyn Run,
+    (config, policy): (&MachineConfig, HostPolicy),
+    stream: &RandomStream,
+    asides: &Asides,
+) {
+    let lines = Lines::of_bytes(config.cache.line_bytes);
+    let is_split = matches!(config.tlb.first, FirstLevel::Split { .. });
+    let is_final = config.host.as_ref().unwrap().tlbs_hold == TlbsHold::Final;
+    // What repeats a reference goes on with what that had, even if somebody has emptied TLBs between
+    // the two.
+    let keeps = matches!(policy, HostPolicy::Base | HostPolicy::Eager);
+    let keeps = keeps && !asides.iter().any(|(_, aside)| matches!(aside, Aside::Copy));
+    let filter = match keeps {
+        true if is_split && is_final => Filter::BySide,
+        true => Filter::Adjacent,
+        false => Filter::Nothing,
+    };
+    let filter = filter.min(machine.filter());
+    let l1i = &config.cache.l1i;
+    let sets = l1i.bytes / config.cache.line_bytes;
+    let sets = FetchSets::new(sets / l1i.ways.of(sets), lines);
+    let mut front = Front::new(lines, filter, sets);
+    let mut image = Image::new(config.page_table.levels);
+    front.mark(Mark::Begin { image: ImageId(0), copy_of: None });
+    front.run(0, ImageId(0));
+    front.mark(Mark::Warm);
+    front.event(&image, &octavo_machine::everything());
+    let mut copies = 0u32;
+    for (number, step) in stream.steps.iter().enumerate() {
+        for (_, aside) in asides.iter().filter(|(at, _)| at.index(stream.steps.len()) == number) {
+            match aside {
+                Aside::Tick => front.mark(Mark::Tick(number as u64 + 1)),
+                Aside::Copy => {
+                    let copy = ImageId(1 + copies / 2);
+                    front.mark(match copies % 2 {
+                        0 => Mark::Begin { image: copy, copy_of: Some(ImageId(0)) },
+                        _ => Mark::End(copy),
+                    });
+                    copies += 1;
+                }
+            }
+        }
+        match step {
+            Step::Segment(at, addresses) => {
+                front.execution(&mut image, *at, &stream.segments[*at], addresses);
+            }
+            Step::Event(event) => front.event(&image, event),
+        }
+    }
+    machine.take(&front.take(Batch::default()));
+}
+
+/// Plays it on a naive one.
+pub fn play_naively(machine: &mut NaiveMachine, stream: &RandomStream, asides: &Asides) {
+    machine.event(&octavo_machine::everything());
+    let mut copies = 0;
+    for (number, step) in stream.steps.iter().enumerate() {
+        for (_, aside) in asides.iter().filter(|(at, _)| at.index(stream.steps.len()) == number) {
+            match aside {
+                Aside::Tick => machine.background(number as u64 + 1),
+                Aside::Copy => {
+                    if copies % 2 == 0 {
+                        machine.fork()
+                    } else {
+                        machine.end_copy()
+                    }
+                    copies += 1;
+                }
+            }
+        }
+        match step {
+            Step::Segment(at, addresses) => machine.segment(&stream.segments[*at], addresses),
+            Step::Event(event) => machine.event(event),
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Machines count exactly what naive ones do.
+
+use crate::common::naive::{Beside, NaiveMachine};
+use crate::common::{check_laws, config, has_run_out, play, tiny};
+use octavo_config::{Fill, FirstLevel, FragmentationConfig, GtsmHardware, MachineConfig};
+use octavo_hw::Replacement;
+use octavo_machine::Sim;
+use octavo_machine::designs::{DesignSpec, Sizes, Variant, colt};
+use octavo_oracle::strategies::{RandomStream, Step, loads, stream};
+use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
+use octavo_os::frames::{MemoryShape, Order};
+use octavo_os::page_table::Format;
+use octavo_os::policy::PolicyConfig;
+use octavo_os::{Memory, Os};
+use octavo_types::{Consumer, Event, Instructions, Item, ItemKind, Segment, VirtAddr};
+use proptest::prelude::*;
+
+/// What stands beside the conventional TLBs of a design, and its policy, by name.
+fn parts(design: &str) -> (Beside, PolicyConfig) {
+    let (hardware, _) = design.split_once('+').unwrap();
+    let beside = match hardware {
+        "conventional" => Beside::Nothing,
+        "colt" => Beside::Coalescing(colt::ALL),
+        "colt_sa" => Beside::Coalescing(colt::SETS),
+        "colt_fa" => Beside::Coalescing(colt::FULLY_ASSOCIATIVE),
+        "perforated" => Beside::Perforated(Variant::Filtered),
+        "perforated_on_demand" => Beside::Perforated(Variant::OnDemand),
+        "perforated_all" => Beside::Perforated(Variant::AllAtOnce),
+        "gtsm" => Beside::Gapped,
+        "rmm" => Beside::Ranges,
+        "direct_segment" => Beside::Segment,
+        _ => panic!("no naive {hardware}"),
+    };
+    (beside, DesignSpec::parse(design).unwrap().os().policy.clone())
+}
+
+fn naive(config: &MachineConfig, beside: Beside, policy: &PolicyConfig) -> NaiveMachine {
+    let shape = MemoryShape::new(config.memory.bytes >> 12, Order::LINUX).unwrap();
+    let has_perforated = matches!(beside, Beside::Perforated(_));
+    let has_gapped = matches!(beside, Beside::Gapped);
+    let levels = config.page_table.levels;
+    let format = Format { levels, has_perforated, has_gapped, ..Format::default() };
+    let frames = config.memory.start().unwrap().build(shape, config.memory.seed()).unwrap();
+    let memory = Memory::new(frames, &Sizes::X86.list(), format);
+    NaiveMachine::new(config, Os::new(memory, policy.build()), beside)
+}
+
+fn compare(
+    machine: &MachineConfig,
+    stream: &RandomStream,
+    designs: &[&str],
+) -> Result<(), TestCaseError> {
+    for instructions in Instructions::all() {
+        let mut config = config(machine.clone(), designs);
+        config.instructions = instructions;
+        config.is_checked = instructions == Instructions::PORTABLE;
+        let mut sim = Sim::new(&config).unwrap();
+        play(&mut sim, stream);
+        for (design, machine_of) in designs.iter().zip(sim.machines()) {
+            if has_run_out(&**machine_of) {
+                continue;
+            }
+            let (beside, policy) = parts(design);
+            let mut naive = naive(machine, beside, &policy);
+            let mut is_known = false;
+            for step in &stream.steps {
+                match step {
+                    Step::Segment(number, addresses) => {
+                        if !is_known {
+                            naive.event(&octavo_machine::everything());
+                        }
+                        is_known = true;
+                        naive.segment(&stream.segments[*number], addresses);
+                    }
+                    Step::Event(event) => {
+                        is_known |= matches!(event, Event::Map { .. });
+                        naive.event(event);
+                    }
+                }
+            }
+            let (ours, expected) = (machine_of.counters(), naive.counters());
+            for (component, counter, value) in expected.iter() {
+                prop_assert_eq!(
+                    ours.get(component, counter),
+                    Some(value),
+                    "{} {} {} {}",
+                    design,
+                    instructions,
+                    component,
+                    counter
+                );
+            }
+            check_laws(&ours)?;
+        }
+    }
+    Ok(())
+}
+
+/// Machines of other kinds than the [tiny] one.
+fn other(kind: u32) -> MachineConfig {
+    let mut machine = tiny();
+    match kind {
+        0 => {
+            let FirstLevel::Split { l1d, .. } = machine.tlb.first else { unreachable!() };
+            machine.tlb.first = FirstLevel::Unified { l1: l1d };
+        }
+        1 => machine.tlb.l2.as_mut().unwrap().fill = Fill::Victim,
+        2 => machine.tlb.l2 = None,
+        3 => machine.cache.l1d.replacement = Replacement::Srrip,
+        4 => {
+            let FirstLevel::Split { l1i, l1d } = &mut machine.tlb.first else { unreachable!() };
+            l1i.arrays[0].replacement = Replacement::TreePlru;
+            l1d.arrays[0].replacement = Replacement::Fifo;
+            // Huge pages go in by parts.
+            l1d.arrays.shift_remove("2m");
+        }
+        _ => {
+            machine.page_table.levels = 5;
+            machine.cache.line_bytes = 128;
+            machine.walker.caches.clear();
+        }
+    }
+    machine
+}
+
+const KINDS: u32 = 6;
+const CONVENTIONAL: &[&str] = &["conventional+base", "conventional+thp"];
+const COLT: &[&str] =
+    &["colt+base", "colt_sa+base", "colt_fa+base", "colt+thp", "colt_sa+eager", "colt_fa+eager"];
+const PERFORATED: &[&str] = &[
+    "perforated+perforated",
+    "perforated+perforated:unused_are_holes=true",
+    "perforated_on_demand+perforated:max_filter_bits=8:hole_pages=mapped",
+    "perforated_all+perforated:max_filter_bits=8:max_immovable_percent=60",
+];
+const GAPPED: &[&str] = &["gtsm+gtsm", "gtsm+gtsm:whole_blocks=false"];
+const RANGES: &[&str] = &["rmm+eager", "direct_segment+eager"];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn small_machines_count_what_naive_ones_do(stream in stream(1..120)) {
+        compare(&tiny(), &stream, CONVENTIONAL)?;
+    }
+
+    #[test]
+    fn so_do_other_kinds(stream in stream(1..120), kind in 0..KINDS) {
+        compare(&other(kind), &stream, CONVENTIONAL)?;
+    }
+
+    #[test]
+    fn so_do_those_that_coalesce(stream in stream(1..120)) {
+        compare(&tiny(), &stream, COLT)?;
+    }
+
+    /// Pages that were touched in order lie side by side, and are gone through twice.
+    #[test]
+    fn so_do_those_that_have_much_to_coalesce(
+        pages in 20u64..80,
+        then in prop::collection::vec((0u64..80, 1usize..4, prop::bool::weighted(0.1)), 1..150),
+        kind in 0..=KINDS,
+    ) {
+        let in_order = (0..pages).map(|page| (page, 1, false));
+        let steps: Vec<_> = in_order.clone().chain(in_order).chain(then).collect();
+        let machine = if kind == KINDS { tiny() } else { other(kind) };
+        compare(&machine, &loads(&steps), COLT)?;
+        let mut sim = Sim::new(&config(machine, &["colt_fa"])).unwrap();
+        play(&mut sim, &loads(&steps));
+        let counters = sim.machines()[0].counters();
+        let side = if kind == 0 { "tlb.l1.ranges" } else { "tlb.l1d.ranges" };
+        prop_assert!(counters.get(side, "hits") > Some(0));
+    }
+
+    #[test]
+    fn so_do_other_kinds_that_coalesce(stream in stream(1..120), kind in 0..KINDS) {
+        compare(&other(kind), &stream, COLT)?;
+    }
+
+    #[test]
+    fn so_do_those_with_perforated_pages(
+        stream in stream(1..120),
+        kind in 0..=KINDS,
+        portion in prop_oneof![Just(0.0), Just(1.0)],
+        is_clustered in any::<bool>(),
+    ) {
+        let mut machine = if kind == KINDS { tiny() } else { other(kind) };
+        // Levels that are filled with victims elsewhere are filled by walks.
+        if let Some(l2) = &mut machine.tlb.l2 {
+            l2.fill = Fill::All;
+        }
+        machine.memory.bytes = 256 << 20;
+        machine.memory.fragmentation = FragmentationConfig::Holes {
+            portion,
+            fraction: 0.2,
+            layout: if is_clustered { HoleLayout::Clustered } else { HoleLayout::Dispersed },
+            holes: HoleKind::Immovable,
+            seed: 1,
+        };
+        compare(&machine, &stream, PERFORATED)?;
+    }
+
+    #[test]
+    fn so_do_those_with_gaps(
+        stream in stream(1..120),
+        kind in 0..=KINDS,
+        portion in prop_oneof![Just(0.0), Just(0.02), Just(0.04)],
+        (walk_cache_entries, bitmap_entries) in (0u64..4, 1u64..4),
+    ) {
+        let mut machine = if kind == KINDS { tiny() } else { other(kind) };
+        if let Some(l2) = &mut machine.tlb.l2 {
+            l2.fill = Fill::All;
+        }
+        machine.memory.bytes = 256 << 20;
+        let layout = HoleLayout::Dispersed;
+        machine.memory.fragmentation = FragmentationConfig::Faults { portion, layout, seed: 1 };
+        machine.gtsm = GtsmHardware { walk_cache_entries, bitmap_entries };
+        compare(&machine, &stream, GAPPED)?;
+    }
+
+    #[test]
+    fn so_do_those_with_ranges(stream in stream(1..120)) {
+        compare(&tiny(), &stream, RANGES)?;
+    }
+
+    #[test]
+    fn so_do_other_kinds_with_ranges(stream in stream(1..120), kind in 0..KINDS) {
+        compare(&other(kind), &stream, RANGES)?;
+    }
+}
+
+/// That machines of these designs count all of this, and what naive ones do, in two passes of loads.
+fn makes(machine: &MachineConfig, designs: &[&str], what: &[(&str, &'static str)]) {
+    let pass = (0..2048).map(|page| (page, 1, false));
+    let stream = loads(&pass.clone().chain(pass).collect::<Vec<_>>());
+    compare(machine, &stream, designs).unwrap();
+    let mut sim = Sim::new(&config(machine.clone(), designs)).unwrap();
+    play(&mut sim, &stream);
+    for (design, of) in designs.iter().zip(sim.machines()) {
+        let counters = of.counters();
+        for (component, counter) in what {
+            assert!(
+                counters.get(component, counter) > Some(0),
+                "{design}: no {component} {counter}"
+            );
+        }
+    }
+}
+
+/// Without which a comparison would say nothing.
+#[test]
+fn what_is_compared_happens() {
+    let mut machine = tiny();
+    machine.memory.bytes = 256 << 20;
+    let layout = HoleLayout::Dispersed;
+    machine.memory.fragmentation = FragmentationConfig::Faults { portion: 0.02, layout, seed: 1 };
+    let gaps = [
+        ("os", "gapped"),
+        ("tlb.l2.gapped", "hits"),
+        ("walker", "bitmap_references"),
+        ("walker.cache.bitmap", "hits"),
+    ];
+    makes(&machine, GAPPED, &gaps);
+    let holes = [
+        ("os", "perforations"),
+        ("tlb.l2.perforated", "hits"),
+        ("tlb.l2.bitmap", "hits"),
+        ("walker", "bitmap_references"),
+        ("walker", "hole_walks"),
+    ];
+    // Unused pages are holes in whole blocks alone.
+    let (in_whole, others): (Vec<&str>, Vec<&str>) =
+        PERFORATED.iter().partition(|design| design.contains("unused_are_holes"));
+    machine.memory.fragmentation = FragmentationConfig::Empty;
+    makes(&machine, &in_whole, &holes);
+    machine.memory.fragmentation = FragmentationConfig::Holes {
+        portion: 1.0,
+        fraction: 0.2,
+        // Where holes lie in all eighths, not all of these make such pages.
+        layout: HoleLayout::Clustered,
+        holes: HoleKind::Immovable,
+        seed: 1,
+    };
+    makes(&machine, &others, &holes);
+}
+
+/// More references to one line than one access counts: executions of a loop, and a segment that
+/// fetches from one line for long.
+#[test]
+fn long_runs_of_repeats_are_counted() {
+    let item = |kind, size_bytes, addr| Item {
+        kind,
+        guarded: false,
+        atomic: false,
+        size_bytes,
+        addr: VirtAddr::new(addr),
+    };
+    let fetches = |count| vec![item(ItemKind::Fetch, 1, 0x40_1000); count];
+    let data = [item(ItemKind::Load, 8, 0), item(ItemKind::Modify, 4, 0)];
+    let segments = [[&fetches(3)[..], &data].concat(), fetches(500)];
+    let addresses = [0x50_0008, 0x50_0010].map(VirtAddr::new).to_vec();
+    let mut steps = vec![Step::Segment(0, addresses); 700];
+    steps.push(Step::Segment(1, Vec::new()));
+    let segments = segments.map(|items| Segment::new(items, Vec::new()).unwrap()).to_vec();
+    for kind in 0..=KINDS {
+        let machine = if kind == KINDS { tiny() } else { other(kind) };
+        let stream = RandomStream { segments: segments.clone(), steps: steps.clone() };
+        compare(&machine, &stream, CONVENTIONAL).unwrap();
+    }
+}

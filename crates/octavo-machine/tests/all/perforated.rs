@@ -1,0 +1,319 @@
+//! Perforated pages at their bounds: without any hole, and with nothing but holes, alone and in a guest; and
+//! what they cost in memory.
+
+mod machines;
+
+use std::collections::BTreeSet;
+
+use crate::common::bounds::{conventional, listed, played, touches, with_small_first};
+use crate::common::{check_laws, config, hosted, identity, level, play, tiny};
+use machines::{Makes, guest, machine, perforated};
+use octavo_config::FragmentationConfig;
+use octavo_machine::designs::Variant;
+use octavo_machine::{Counters, Sim};
+use octavo_oracle::strategies::{loads, stream};
+use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
+use octavo_os::policy::by_name;
+use octavo_trace::{TurnConsumer, WordConsumer};
+use octavo_types::{
+    AddrRange, Consumer, Event, Item, ItemKind, MapSource, PageSize, Protection, Segment, VirtAddr,
+};
+use proptest::prelude::*;
+
+/// All that one has counted, but for what is told of perforated pages, and pages and frames by kind.
+fn told(counters: &Counters) -> Vec<(String, &'static str, u64)> {
+    let is_told = |component: &str, counter: &str| {
+        let of_frames =
+            ["page_table_bytes", "peak_page_table_bytes", "reserved_bytes", "bitmap_bytes"];
+        let of_holes = [
+            "perforations",
+            "entries_written",
+            "hole_walks",
+            "bitmap_references",
+            "hole_shootdowns",
+        ];
+        let components = [
+            "tlb.l2.perforated",
+            "tlb.l2.bitmap",
+            "tlb.l2.content",
+            "tlb.flushes",
+            "walker.bitmap_register",
+        ];
+        !component.starts_with("os.pages")
+            && !component.starts_with("host.os.pages")
+            && !components.contains(&component)
+            && ![&of_frames[..], &of_holes, &["punches", "patches"]].concat().contains(&counter)
+    };
+    listed(counters, |component, counter, _| is_told(component, counter))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    /// Where no page is perforated, the design is the conventional one.
+    #[test]
+    fn without_perforated_pages_all_are_the_same(stream in stream(1..150)) {
+        let kind = tiny();
+        for policy in ["base", "thp"] {
+            let policy = || (by_name(policy).unwrap().usual)().build();
+            let mut machines = vec![machine(&kind, policy(), conventional(&kind))];
+            for variant in [Variant::Filtered, Variant::OnDemand, Variant::AllAtOnce] {
+                machines.push(machine(&kind, policy(), perforated(&kind, variant)));
+            }
+            let counted = played(&kind, &stream, machines);
+            for other in &counted[1..] {
+                prop_assert_eq!(told(other), told(&counted[0]));
+                prop_assert_eq!(other.get("tlb.l2.bitmap", "accesses"), Some(0));
+            }
+        }
+    }
+
+    /// In memory with holes of any kind, whatever the program does.
+    #[test]
+    fn translations_are_right_and_nothing_is_lost(
+        stream in stream(1..200),
+        cores in 1u32..3,
+        holes in prop::sample::select(vec![
+            HoleKind::Immovable, HoleKind::Movable, HoleKind::Unallocated,
+        ]),
+        portion in prop_oneof![Just(0.9), Just(1.0)],
+        is_clustered in any::<bool>(),
+        halves in prop::option::of(any::<bool>()),
+    ) {
+        let mut kind = tiny();
+        kind.core.count = cores;
+        kind.memory.bytes = 256 << 20;
+        kind.memory.fragmentation = FragmentationConfig::Holes {
+            portion,
+            fraction: 0.2,
+            layout: if is_clustered { HoleLayout::Clustered } else { HoleLayout::Dispersed },
+            holes,
+            seed: 1,
+        };
+        let designs = [
+            "perforated",
+            "perforated:unused_are_holes=true",
+            "perforated_on_demand:max_filter_bits=8:hole_pages=mapped",
+            "perforated_all:max_filter_bits=8:min_parts=0",
+            "conventional+perforated",
+        ];
+        if let Some(keeps_halves) = halves {
+            // Its memory is as the guest's.
+            kind = hosted(kind, 29, keeps_halves);
+        }
+        let mut sim = Sim::new(&config(kind, &designs)).unwrap();
+        play(&mut sim, &stream);
+        for (name, machine) in designs.iter().zip(sim.machines()) {
+            prop_assert_eq!(machine.check(), Ok(()), "{}", name);
+            check_laws(&machine.counters())?;
+        }
+    }
+
+    /// Entries of bits are never taken for pages of 32 base pages.
+    #[test]
+    fn a_second_level_has_no_pages_as_large_as_its_bitmaps(stream in stream(1..200)) {
+        let mut kind = tiny();
+        kind.memory.bytes = 256 << 20;
+        kind.memory.fragmentation = FragmentationConfig::Holes {
+            portion: 1.0,
+            fraction: 0.2,
+            layout: HoleLayout::Dispersed,
+            holes: HoleKind::Immovable,
+            seed: 1,
+        };
+        let mut with_size = kind.clone();
+        let sizes = ["4KiB", "128KiB", "2MiB"].map(|size| size.parse().unwrap());
+        with_size.tlb.l2 = Some(level(9, &[("main", 12, 3, &sizes)]));
+        let designs = ["perforated_on_demand:max_filter_bits=8", "perforated:unused_are_holes=true"];
+        let counted = [kind, with_size].map(|kind| {
+            let mut sim = Sim::new(&config(kind, &designs)).unwrap();
+            play(&mut sim, &stream);
+            sim.machines().iter().map(|machine| machine.counters()).collect::<Vec<_>>()
+        });
+        prop_assert_eq!(&counted[0], &counted[1]);
+    }
+
+    /// A perforated page without holes is a page of 2 MiB, counter for counter, where the first level
+    /// takes base pages of both.
+    #[test]
+    fn a_page_without_holes_is_a_huge_page(touches in touches()) {
+        let kind = with_small_first();
+        let counted = played(&kind, &loads(&touches), vec![
+            machine(&kind, Box::new(Makes::NoHoles), perforated(&kind, Variant::Filtered)),
+            machine(&kind, Box::new(Makes::Huge), conventional(&kind)),
+        ]);
+        prop_assert_eq!(told(&counted[0]), told(&counted[1]));
+        prop_assert!(counted[0].get("tlb.l2.perforated", "filtered") > Some(0));
+    }
+
+    /// So it is in a guest, where both have such pages.
+    #[test]
+    fn in_a_guest_too(touches in touches(), halves in any::<bool>()) {
+        let kind = hosted(with_small_first(), 33, halves);
+        let counted = played(&kind, &loads(&touches), vec![
+            guest(&kind, Makes::NoHoles, perforated(&kind, Variant::Filtered)),
+            guest(&kind, Makes::Huge, conventional(&kind)),
+        ]);
+        prop_assert_eq!(told(&counted[0]), told(&counted[1]));
+        prop_assert!(counted[0].get("tlb.l2.perforated", "filtered") > Some(0));
+        prop_assert_eq!(counted[0].get("walker", "splintered"), Some(0));
+    }
+
+    /// In a guest, pages of 512 holes, each of which is a hole of the host's, too, are base pages. A walk
+    /// reads one entry of the guest's more where it has found the page.
+    #[test]
+    fn pages_of_holes_of_both_are_base_pages_and_bitmaps(touches in touches()) {
+        let mut kind = hosted(tiny(), 33, false);
+        kind.walker.caches.clear();
+        kind.tlb.l2 = Some(level(9, &[("main", 8192, 64, &[PageSize::BASE, PageSize::HUGE])]));
+        let counted = played(&kind, &loads(&touches), vec![
+            guest(&kind, Makes::AllHoles, perforated(&kind, Variant::Filtered)),
+            guest(&kind, Makes::Base, conventional(&kind)),
+        ]);
+        let [holes, base] = &counted[..] else { unreachable!() };
+        let of = |counters: &Counters, component, counter| counters.get(component, counter).unwrap();
+        for (component, counter) in [
+            ("tlb.l1d", "hits"),
+            ("tlb.l1d", "misses"),
+            ("tlb.l1i", "hits"),
+            ("tlb.l1i", "misses"),
+            ("walker", "walks"),
+            ("walker", "faulted"),
+            ("walker.guest", "marked"),
+            ("os", "faults"),
+        ] {
+            prop_assert_eq!(of(holes, component, counter), of(base, component, counter), "{}", counter);
+        }
+        let references = |counters| of(counters, "walker.guest", "references");
+        let found = of(holes, "walker", "walks") - of(holes, "os", "perforations");
+        prop_assert_eq!(references(holes) - references(base), found);
+        prop_assert_eq!(of(holes, "tlb.l2.perforated", "filtered"), 0);
+        prop_assert!(of(holes, "walker.host", "hole_walks") > 0);
+        let pages = touches.iter().map(|(page, ..)| 0x100 + page).chain([0x400]);
+        let words: BTreeSet<u64> = pages.map(|page| page / 32).collect();
+        prop_assert!(of(holes, "walker.guest", "bitmap_references") >= words.len() as u64);
+        // The bitmap is in one page of the guest's.
+        prop_assert_eq!(of(holes, "walker.bitmap_register", "misses"), 1);
+    }
+
+    /// A page of 512 holes is 512 base pages, and the traffic of its bitmap: each miss of the second
+    /// level is a hit of the page there, a look-up of bits and a walk as long. Where the walk has to find
+    /// the page first, it reads one entry more.
+    #[test]
+    fn a_page_of_holes_is_base_pages_and_bitmaps(touches in touches()) {
+        let mut kind = tiny();
+        kind.walker.caches.clear();
+        kind.tlb.l2 = Some(level(9, &[("main", 8192, 64, &[PageSize::BASE, PageSize::HUGE])]));
+        let counted = played(&kind, &loads(&touches), vec![
+            machine(&kind, Box::new(Makes::AllHoles), perforated(&kind, Variant::Filtered)),
+            machine(&kind, Box::new(Makes::Base), conventional(&kind)),
+        ]);
+        let [holes, base] = &counted[..] else { unreachable!() };
+        let of = |counters: &Counters, component, counter| counters.get(component, counter).unwrap();
+        for component in ["tlb.l1d", "tlb.l1i", "tlb.l1d.4k"] {
+            for counter in ["hits", "misses"] {
+                prop_assert_eq!(of(holes, component, counter), of(base, component, counter));
+            }
+        }
+        for (component, counter) in
+            [("walker", "walks"), ("walker", "faulted"), ("walker", "marked"), ("os", "faults")]
+        {
+            prop_assert_eq!(of(holes, component, counter), of(base, component, counter), "{}", counter);
+        }
+        let extra = of(holes, "walker", "references") - of(base, "walker", "references");
+        prop_assert_eq!(extra, of(holes, "os", "faults"));
+        // No filter answers, and nothing is read twice.
+        prop_assert_eq!(of(holes, "tlb.l2.perforated", "filtered"), 0);
+        // The code's page is another one; data begin at page 0x100.
+        let pages = touches.iter().map(|(page, ..)| 0x100 + page).chain([0x400]);
+        let words: BTreeSet<u64> = pages.map(|page| page / 32).collect();
+        let fetched = of(holes, "walker", "bitmap_references");
+        prop_assert_eq!(fetched, words.len() as u64);
+        prop_assert_eq!(fetched, of(holes, "tlb.l2.content", "entries_bitmap"));
+    }
+}
+
+/// Section IV-E: a bitmap of 0.003% of memory, and 4 KiB of shadow entries for each node of entries.
+#[test]
+fn overheads_are_those_of_the_paper() {
+    let mut kind = tiny();
+    kind.memory.bytes = 1 << 30;
+    kind.memory.fragmentation = FragmentationConfig::Holes {
+        portion: 1.0,
+        fraction: 0.2,
+        layout: HoleLayout::Clustered,
+        holes: HoleKind::Immovable,
+        seed: 1,
+    };
+    let touches: Vec<_> = (0..20 * 512).map(|page| (page, 1, false)).collect();
+    let mut sim = Sim::new(&config(kind, &["perforated", "thp"])).unwrap();
+    play(&mut sim, &loads(&touches));
+    let counters = sim.machines()[0].counters();
+    let of = |component, counter| counters.get(component, counter).unwrap();
+    assert_eq!(of("os", "bitmap_bytes"), 32 << 10);
+    assert!((of("os", "bitmap_bytes") as f64) < 0.000_031 * f64::from(1u32 << 30));
+    // One node of level 2 for the data, and one for the code.
+    assert!((1..=2).contains(&(of("os", "shadow_bytes") / 4096)));
+    assert!(of("os.pages.perforated", "mapped") >= 19);
+    assert_eq!(of("os.pages.2MiB", "mapped"), 0);
+    assert!(of("tlb.l2.perforated", "filtered") > 0 && of("walker", "hole_walks") > 0);
+    let thp = sim.machines()[1].counters();
+    assert_eq!(thp.get("os.pages.2MiB", "mapped"), Some(0));
+    assert!(of("walker", "references") < thp.get("walker", "references").unwrap());
+}
+
+/// Parent and child share a region, and its bitmap: what the child has punched looks like a hole to the
+/// parent, which gets an entry of its own for what lies in its place still.
+#[test]
+fn processes_that_share_a_region_have_holes_of_their_own() {
+    let start = VirtAddr::new(0x1000_0000);
+    let at = |page: u64| start.raw() + (page << 12);
+    let item = |kind, addr| Item { kind, guarded: false, atomic: false, size_bytes: 4, addr };
+    let segment = |kind| {
+        let fetch = item(ItemKind::Fetch, VirtAddr::new(0x40_0000));
+        Segment::new(vec![fetch, item(kind, VirtAddr::NULL)], Vec::new()).unwrap()
+    };
+    let (load, store) = (segment(ItemKind::Load), segment(ItemKind::Store));
+    let mut sim = Sim::new(&config(tiny(), &["perforated"])).unwrap();
+    let protection = Protection::from_bits(3);
+    let map = Event::Map {
+        range: AddrRange::new(start, 1 << 21),
+        protection,
+        source: MapSource::Anonymous,
+        flags: 2,
+    };
+    let hole = Event::Protect {
+        range: AddrRange::new(VirtAddr::new(at(5)), 1 << 12),
+        protection: Protection::from_bits(1),
+    };
+    sim.begun(&identity(0, None));
+    sim.turn(0);
+    sim.event(&map);
+    sim.execution(&store, &[0, at(0)]);
+    sim.event(&hole);
+    sim.begun(&identity(1, Some(0)));
+    sim.turn(1);
+    sim.event(&map);
+    sim.event(&hole);
+    sim.execution(&store, &[0, at(7)]);
+    let counted = |sim: &mut Sim| {
+        sim.finish();
+        assert_eq!(sim.machines()[0].check(), Ok(()));
+        let counters = sim.machines()[0].counters();
+        let of = |component, counter| counters.get(component, counter).unwrap();
+        [of("os", "punches"), of("os", "copy_on_write_faults"), of("os", "bytes_copied")]
+    };
+    assert_eq!(counted(&mut sim), [2, 1, 4096]);
+    sim.turn(0);
+    // In the eighth that has a hole of the parent's, and in another one.
+    sim.execution(&load, &[1, at(7)]);
+    assert_eq!(counted(&mut sim), [3, 1, 4096]);
+    sim.execution(&load, &[1, at(7)]);
+    sim.execution(&load, &[1, at(100)]);
+    assert_eq!(counted(&mut sim), [3, 1, 4096]);
+    sim.execution(&store, &[0, at(8)]);
+    assert_eq!(counted(&mut sim), [4, 2, 8192]);
+    sim.turn(1);
+    sim.execution(&load, &[1, at(8)]);
+    assert_eq!(counted(&mut sim), [5, 2, 8192]);
+}

@@ -1,0 +1,318 @@
+//! Software-managed translation beside a naive machine whose lines have contents: processes map, share,
+//! protect, move, fork and end at random; all is counted alike, no load gives what is not there any more,
+//! and nothing that was stored is lost.
+
+mod naive;
+mod streams;
+
+use crate::common::{config, identity, tiny, virtual_cache};
+use naive::{Design, Kind, Naive};
+use octavo_config::{
+    AddressSpaces, Aliasing, IncreasedRights, MachineConfig, Sharing, SoftTlbConfig, SoftvmRates,
+    TableKind, WriteBackTranslation,
+};
+use octavo_machine::designs::{DesignSpec, Sizes};
+use octavo_machine::{Counters, Sim};
+use octavo_os::frames::{Frames, MemoryShape, Order};
+use octavo_os::page_table::Format;
+use octavo_os::{Memory, ProcessId};
+use octavo_trace::{StreamEnd, TurnConsumer, WordConsumer};
+use octavo_types::{
+    AddrRange, Consumer, Event, Instructions, Item, ItemKind, MapSource, Protection, Segment,
+    VirtAddr,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use streams::{CODE, Step, is_sound, step};
+
+/// The most processes that live at a time.
+const MAX_LIVE: usize = 4;
+
+fn machine(kind: u32) -> MachineConfig {
+    let mut machine = tiny();
+    let softvm = &mut machine.softvm;
+    softvm.tlb = SoftTlbConfig { entries: 5, reserved: 2 };
+    match kind {
+        0 => {}
+        1 => {
+            softvm.kernel.write_back = WriteBackTranslation::Kept;
+            softvm.rates =
+                SoftvmRates { protections_per_billion: 60 << 20, dma_pages_per_billion: 20 << 20 };
+        }
+        2 => {
+            // Segments and software tell processes apart, whatever a TLB of hardware does.
+            machine.core.address_spaces = AddressSpaces::Flushed;
+            softvm.kernel.increase = IncreasedRights::Eager;
+            softvm.rates.protections_per_billion = 100 << 20;
+            softvm.l2 = virtual_cache(512, 1);
+        }
+        3 => {
+            // Lines of the paper's size behind which are larger ones.
+            machine.cache.line_bytes = 16;
+            softvm.l1.ways = octavo_config::Ways::Of(2);
+            softvm.l2.line_bytes = Some(64);
+            softvm.l2.bytes = 1 << 15;
+            softvm.kernel.protection_bytes = 64;
+            softvm.rates.protections_per_billion = 200 << 20;
+        }
+        4 => softvm.kernel.table = TableKind::Hierarchical,
+        5 => {
+            softvm.kernel.table = TableKind::Inverted;
+            // Few anchors, so that chains have several pages.
+            machine.memory.bytes = 4 << 20;
+        }
+        6 => softvm.kernel.sharing = Sharing::Aliased,
+        7 => softvm.kernel.aliases = Aliasing::Refuse,
+        8 | 9 => softvm.kernel.table = TableKind::Guarded,
+        10 => softvm.kernel.table = TableKind::Hierarchical,
+        _ => {
+            // The first level's lines are larger than those of accesses.
+            machine.cache.line_bytes = 16;
+            softvm.l1.line_bytes = Some(64);
+            softvm.l2.line_bytes = Some(128);
+            softvm.l2.bytes = 1 << 16;
+            softvm.kernel.handler_instructions = 23;
+            softvm.kernel.protection_bytes = 256;
+            softvm.kernel.increase = IncreasedRights::Eager;
+            softvm.rates.protections_per_billion = 100 << 20;
+        }
+    }
+    machine
+}
+
+const KINDS: u32 = 12;
+
+/// What is put behind the name of a design: pages of 2 MiB.
+fn policy(kind: u32) -> &'static str {
+    if matches!(kind, 9 | 10) { "+fixed:size=2MiB" } else { "" }
+}
+
+fn naive(config: &MachineConfig, design: Design, name: &str) -> Naive {
+    let shape = MemoryShape::new(config.memory.bytes >> 12, Order::LINUX).unwrap();
+    let memory = Memory::new(Frames::new(shape), &Sizes::X86.list(), Format::default());
+    let mut os = DesignSpec::parse(name).unwrap().os().build(memory);
+    os.spawn().unwrap();
+    Naive::new(config, design, os)
+}
+
+/// Returns what was counted.
+fn compare(design: Design, kind: u32, steps: &[Step]) -> Result<Counters, TestCaseError> {
+    let machine = machine(kind);
+    let name = format!("{}{}", design.name(), policy(kind));
+    let mut counted = Counters::default();
+    for instructions in Instructions::all() {
+        let mut config = config(machine.clone(), &[name.as_str()]);
+        config.instructions = instructions;
+        config.is_checked = instructions == Instructions::PORTABLE;
+        let mut sim = Sim::new(&config).unwrap();
+        let mut naive = naive(&machine, design, &name);
+        // By stream, the process and the number of its next segment.
+        let mut live = vec![(0u32, ProcessId(0), 0u64)];
+        let (mut begun, mut at) = (1, 0);
+        sim.begun(&identity(0, None));
+        sim.turn(0);
+        let code = Event::Map {
+            range: AddrRange::new(VirtAddr::new(CODE), 0x4000),
+            protection: Protection::from_bits(5),
+            source: MapSource::File { path: "code".to_owned(), offset_bytes: 0 },
+            flags: 2,
+        };
+        sim.event(&code);
+        naive.event(&code);
+        let execute =
+            |sim: &mut Sim,
+             naive: &mut Naive,
+             number: &mut u64,
+             (offset, bytes, data): (u64, u16, &[(Kind, u64, u16)])| {
+                let item = |kind, size_bytes, addr| Item {
+                    kind,
+                    guarded: false,
+                    atomic: false,
+                    size_bytes,
+                    addr,
+                };
+                let fetch = VirtAddr::new(CODE + offset);
+                let mut items = vec![item(ItemKind::Fetch, bytes, fetch)];
+                naive.reference(Kind::Fetch, fetch.raw(), u64::from(bytes));
+                for (kind, addr, bytes) in data {
+                    let of = if *kind == Kind::Load { ItemKind::Load } else { ItemKind::Store };
+                    items.push(item(of, *bytes, VirtAddr::NULL));
+                    naive.reference(*kind, *addr, u64::from(*bytes));
+                }
+                let words: Vec<u64> =
+                    [*number].into_iter().chain(data.iter().map(|(_, addr, _)| *addr)).collect();
+                sim.execution(&Segment::new(items, Vec::new()).unwrap(), &words);
+                *number += 1;
+            };
+        execute(&mut sim, &mut naive, &mut live[0].2, (0, 4, &[]));
+        for step in steps {
+            match step {
+                Step::Execute(offset, bytes, data) => {
+                    execute(&mut sim, &mut naive, &mut live[at].2, (*offset, *bytes, data));
+                }
+                Step::Event(event) if is_sound(event) => {
+                    sim.event(event);
+                    naive.event(event);
+                }
+                Step::Event(_) => {}
+                Step::Turn(index) => {
+                    at = index.index(live.len());
+                    sim.turn(live[at].0);
+                }
+                Step::Fork if live.len() < MAX_LIVE => {
+                    let (stream, parent, _) = live[at];
+                    sim.begun(&identity(begun, Some(stream)));
+                    live.push((begun, naive.fork(parent), 0));
+                    begun += 1;
+                    // Its first instruction: what happens before that, its parent has told.
+                    at = live.len() - 1;
+                    sim.turn(live[at].0);
+                    naive.process = live[at].1;
+                    execute(&mut sim, &mut naive, &mut live[at].2, (0, 4, &[]));
+                }
+                Step::End(index) if live.len() > 1 => {
+                    let (stream, process, _) = live.remove(index.index(live.len()));
+                    sim.process_ended(&identity(stream, None), &StreamEnd::PLAIN);
+                    naive.end(process);
+                    at = 0;
+                    sim.turn(live[at].0);
+                }
+                Step::Fork | Step::End(_) => {}
+            }
+            naive.process = live[at].1;
+            if naive.refused {
+                break;
+            }
+        }
+        sim.finish();
+        let ours = sim.machines()[0].counters();
+        let stopped = sim.machines()[0].stopped();
+        prop_assert_eq!(stopped.is_some(), naive.refused, "{:?}", stopped);
+        if let Some(why) = stopped {
+            prop_assert!(why.ends_with("give softvm.kernel.aliases=sweep"), "{}", why);
+        }
+        for ((component, counter), value) in naive.counters() {
+            if naive.refused && !component.starts_with("softvm") {
+                // The last access has missed the caches before it was refused.
+                continue;
+            }
+            let got = ours.get(component, counter).unwrap_or(0);
+            prop_assert_eq!(got, value, "{} {} of kind {} {:?}", component, counter, kind, design);
+        }
+        // What it never met, it has not counted either.
+        let known = naive.counters();
+        for (component, counter, value) in ours.iter() {
+            // Sums of others, and what is left over.
+            let is_told = counter != "accesses" && !counter.ends_with("_tlb_hit");
+            let is_of_it = component.starts_with("softvm") || component.starts_with("vcache");
+            if is_of_it && is_told && !known.contains_key(&(component, counter)) {
+                prop_assert_eq!(
+                    value,
+                    0,
+                    "{} {} of kind {} {:?}",
+                    component,
+                    counter,
+                    kind,
+                    design
+                );
+            }
+        }
+        prop_assert_eq!(sim.machines()[0].check(), Ok(()));
+        prop_assert_eq!(ours.get("walker", "walks"), Some(0), "nothing walks");
+        counted = ours;
+        counted.add("fuzz", "large_pages", naive.has_large_pages);
+        counted.add("fuzz", "refused", u64::from(naive.refused));
+        counted.add("fuzz", "hits_of_others_pages", naive.hits_of_others);
+    }
+    Ok(counted)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 160, ..ProptestConfig::default() })]
+
+    #[test]
+    fn all_is_counted_as_a_naive_machine_does(steps in vec(step(), 1..150), kind in 0..KINDS) {
+        compare(Design::Software, kind, &steps)?;
+    }
+
+    #[test]
+    fn so_is_what_hardware_translates(steps in vec(step(), 1..100), kind in 0..KINDS) {
+        compare(Design::Spur, kind, &steps)?;
+        compare(Design::Free, kind, &steps)?;
+    }
+
+    #[test]
+    fn so_is_what_a_tlb_translates(steps in vec(step(), 1..100), kind in 0..KINDS) {
+        compare(Design::MipsVirtual, kind, &steps)?;
+        compare(Design::MipsPhysical, kind, &steps)?;
+    }
+}
+
+/// "After any fuzzed sequence": as many as there is time for.
+#[test]
+#[ignore = "takes minutes"]
+fn all_is_counted_alike_for_long() {
+    let mut runner = TestRunner::new(Config { cases: 4000, ..Config::default() });
+    let streams = (vec(step(), 1..250), 0..KINDS);
+    for design in Design::ALL {
+        runner.run(&streams, |(steps, kind)| compare(design, kind, &steps).map(drop)).unwrap();
+    }
+}
+
+/// The streams of the test above do whatever can be done.
+#[test]
+fn everything_happens() {
+    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+    let mut seen = std::collections::BTreeMap::new();
+    for number in 0..90 {
+        let steps = vec(step(), 100..150).new_tree(&mut runner).unwrap().current();
+        for (component, counter, value) in
+            compare(Design::Software, number % KINDS, &steps).unwrap().iter()
+        {
+            *seen.entry(format!("{component}.{counter}")).or_insert(0) += value;
+        }
+    }
+    let of_softvm = seen.iter().filter(|(name, _)| name.starts_with("softvm"));
+    // Rights are changed line by line at the first level only, and a line of code is never dirty.
+    let never = [
+        "softvm.lazy.whole",
+        "softvm.lazy.l1_written_back",
+        "softvm.lazy.l2_written_back",
+        "softvm.synonyms.whole",
+        "softvm.dma.whole",
+        "softvm.write_back.fetch_misses",
+    ];
+    // Its handler has mostly just run for a miss.
+    let rare = "softvm.write_back.handler_l2i_misses";
+    for (name, value) in of_softvm.filter(|(name, _)| *name != rare) {
+        assert_eq!(*value == 0, never.contains(&name.as_str()), "{name} = {value}");
+    }
+    let others = [
+        "os.copy_on_write_faults",
+        "os.shootdowns",
+        "fuzz.refused",
+        "fuzz.hits_of_others_pages",
+        "fuzz.large_pages",
+    ];
+    for name in others {
+        assert!(seen[name] > 0, "{name}");
+    }
+}
+
+/// The handler of a write-back uses other lines of the set between a store and the load that repeats it.
+#[test]
+fn a_repeat_is_a_use_of_its_line() {
+    let execute = |data: Vec<(Kind, u64, u16)>| Step::Execute(0, 1, data);
+    let (store, load) = (Kind::Store, Kind::Load);
+    let steps = [
+        execute(vec![(store, 0x10000139, 200)]),
+        execute(vec![]),
+        execute(vec![(load, 0x10002000, 1)]),
+        execute(vec![]),
+        execute(vec![(store, 0x110002028, 1), (load, 0x110002028, 1), (load, 0x7fff00000028, 1)]),
+    ];
+    compare(Design::Software, 3, &steps).unwrap();
+}

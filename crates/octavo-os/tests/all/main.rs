@@ -1,0 +1,14 @@
+//! The integration tests of `octavo-os`, linked once.
+
+mod buddy;
+mod compaction;
+mod fragmentation;
+mod frames;
+mod fuzz;
+mod machine;
+mod memory;
+mod policies;
+mod reservations;
+mod short_of_memory;
+mod small;
+mod snapshot;

@@ -1,0 +1,82 @@
+//! Every policy under random programs, beside the model of what they see, with much memory and with
+//! little: contents, references, and what TLBs and walk caches were not told to drop.
+
+use octavo_os::frames::fragmentation::{Faults, Fragmentation, HoleLayout};
+use octavo_os::page_table::Format;
+use octavo_os::policy::{
+    Defrag, GtsmConfig, HugetlbConfig, MthpConfig, POLICIES, PerforatedConfig, PolicyConfig,
+    ReserveWhen, Span, ThpConfig, TpsConfig,
+};
+use octavo_os::{CopyOnWrite, SamePages};
+use octavo_types::PageSize;
+use proptest::prelude::*;
+
+use super::machine::all_sizes;
+use crate::machine::{Setup, op, play};
+
+/// The policy of number `which`, with settings by which more happens.
+fn policy(which: usize, choice: u8) -> PolicyConfig {
+    let khugepaged = ThpConfig { scan_every_instructions: 1, ..ThpConfig::default() };
+    let defrag = [Defrag::Always, Defrag::Defer, Defrag::Never][usize::from(choice) % 3];
+    match (POLICIES[which % POLICIES.len()].usual)() {
+        PolicyConfig::Mthp(_) => {
+            PolicyConfig::Mthp(MthpConfig { khugepaged, defrag, ..MthpConfig::default() })
+        }
+        PolicyConfig::Tps(_) => PolicyConfig::Tps(TpsConfig {
+            promotion_threshold_percent: [100, 75, 50][usize::from(choice) / 3 % 3],
+            span: [Span::Exact, Span::RoundUp][usize::from(choice) / 9 % 2],
+            reserve: [ReserveWhen::Mapped, ReserveWhen::Touched][usize::from(choice) / 18 % 2],
+            merge_every_instructions: u64::from(choice) / 36 % 2,
+            defrag,
+            ..TpsConfig::default()
+        }),
+        PolicyConfig::Perforated(_) => PolicyConfig::Perforated(PerforatedConfig {
+            max_immovable_percent: [25, 60, 100][usize::from(choice) % 3],
+            max_filter_bits: 8,
+            hole_pages: [ReserveWhen::Mapped, ReserveWhen::Touched][usize::from(choice) / 3 % 2],
+            unused_are_holes: (choice / 6).is_multiple_of(2),
+            min_parts: u32::from(choice / 12 % 2) * 40,
+            huge: khugepaged,
+        }),
+        PolicyConfig::Gtsm(_) => {
+            let whole_blocks = choice.is_multiple_of(2);
+            PolicyConfig::Gtsm(GtsmConfig { whole_blocks, huge: khugepaged })
+        }
+        PolicyConfig::Hugetlb(config) => PolicyConfig::Hugetlb(HugetlbConfig {
+            nr_hugepages: u64::from(choice % 12),
+            all_anonymous: Some(PageSize::HUGE),
+            ..config
+        }),
+        usual => usual,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_page_holds_what_it_should(
+        ops in prop::collection::vec(op(), 1..60),
+        (which, choice) in (any::<usize>(), any::<u8>()),
+        frames in prop_oneof![Just(1u64 << 16), 40u64..6000],
+        conventional in any::<bool>(),
+        whole in any::<bool>(),
+        faults in 0u32..5,
+        same_pages in prop_oneof![
+            3 => Just(SamePages::Never), 1 => Just(SamePages::Base), 1 => Just(SamePages::All),
+        ],
+    ) {
+        let config = policy(which, choice);
+        let mut sizes = if conventional { vec![PageSize::HUGE] } else { all_sizes() };
+        sizes.extend(config.needs());
+        let copy_on_write = if whole { CopyOnWrite::Whole } else { CopyOnWrite::Split };
+        let has_perforated = matches!(config, PolicyConfig::Perforated(_));
+        let has_gapped = matches!(config, PolicyConfig::Gtsm(_));
+        let format = Format { has_perforated, has_gapped, ..Format::default() };
+        let (portion, layout) = (f64::from(faults) / 100.0, HoleLayout::Dispersed);
+        let start = Fragmentation::Faults(Faults { portion, layout });
+        let setup = Setup { frames, start, sizes, format, copy_on_write, same_pages };
+        let failures = play(&setup, config.build(), &ops);
+        prop_assert!(frames < 1 << 16 || failures == 0);
+    }
+}

@@ -1,0 +1,79 @@
+//! Huge pages by reservation.
+
+use octavo_os::frames::{Holder, Order};
+use octavo_os::policy::{ReservedThp, ReservedThpConfig};
+use octavo_os::{ProcessId, base_pages};
+use octavo_types::PageSize;
+use proptest::prelude::*;
+
+use super::machine::{Machine, Source, map, ops};
+
+const FRAMES: u64 = 1 << 15;
+const FIRST: ProcessId = ProcessId(0);
+
+fn machine(promotion_threshold_percent: u8) -> Machine {
+    let config = ReservedThpConfig { promotion_threshold_percent, ..ReservedThpConfig::default() };
+    let sizes = [PageSize::BASE, PageSize::HUGE];
+    Machine::new(FRAMES, Order::LINUX, &sizes, Box::new(ReservedThp::new(config)))
+}
+
+/// The sizes of what is mapped, in base pages, and the frames reserved and of data.
+fn state(machine: &Machine) -> (Vec<u64>, u64, u64) {
+    let memory = machine.os.memory();
+    let leaves = memory.leaves(FIRST, &(0..u64::MAX));
+    let sizes = leaves.iter().map(|leaf| base_pages(leaf.size)).collect();
+    (sizes, memory.frames.used_frames(Holder::Reserved), machine.data_frames())
+}
+
+#[test]
+fn a_huge_page_is_made_in_place_when_all_of_it_is_touched() {
+    let mut machine = machine(100);
+    machine.event(FIRST, &map(1000, 1024, Source::Anonymous));
+    machine.touch(FIRST, 1300, true);
+    assert_eq!(state(&machine), (vec![1], 511, 1));
+    for page in (1024..1536).rev().filter(|page| *page != 1024) {
+        machine.touch(FIRST, page, true);
+    }
+    assert_eq!(state(&machine), (vec![1; 511], 1, 511));
+    machine.touch(FIRST, 1024, true);
+    assert_eq!(state(&machine), (vec![512], 0, 512));
+    let counters = machine.os.memory().counters;
+    assert_eq!((counters.promotions, counters.bytes_copied), (1, 0));
+    assert_eq!(counters.shootdowns, 1, "of the way to the table of its parts, which is gone");
+    // The ends of the mapping hold no aligned 2 MiB.
+    machine.touch(FIRST, 1000, true);
+    machine.touch(FIRST, 1536, true);
+    assert_eq!(state(&machine), (vec![1, 512, 1], 0, 514));
+}
+
+#[test]
+fn at_a_lower_threshold_the_rest_is_cleared() {
+    let mut machine = machine(75);
+    machine.event(FIRST, &map(1024, 512, Source::Anonymous));
+    (1024..1024 + 383).for_each(|page| machine.touch(FIRST, page, true));
+    assert_eq!(state(&machine), (vec![1; 383], 129, 383));
+    machine.touch(FIRST, 1500, true);
+    assert_eq!(state(&machine), (vec![512], 0, 512));
+    assert_eq!(machine.os.memory().counters.bytes_mapped_untouched, 128 * 4096);
+    assert_eq!(machine.os.memory().counters.bytes_zeroed, 512 * 4096);
+}
+
+#[test]
+fn where_no_block_is_free_there_are_base_pages() {
+    let mut machine = machine(100);
+    let foreign = Holder::Foreign { movable: false };
+    while machine.os.memory_mut().frames.allocate(Order::HUGE, foreign).is_ok() {}
+    machine.event(FIRST, &map(1024, 512, Source::Anonymous));
+    machine.touch(FIRST, 1024, true);
+    assert_eq!(state(&machine), (vec![1], 0, 1));
+    assert_eq!(machine.os.memory().counters.fallbacks, 1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    #[test]
+    fn frames_are_conserved(ops in ops(), percent in 50u8..=100) {
+        machine(percent).play(&ops, 0)?;
+    }
+}

@@ -1,0 +1,310 @@
+//! Tailored Page Sizes, from the words of the paper (003, Section III-B).
+
+use octavo_os::frames::{Holder, Order};
+use octavo_os::policy::{BasePages, Defrag, ReserveWhen, Span, Tps, TpsConfig};
+use octavo_os::{ProcessId, base_pages};
+use octavo_types::{Event, PageNumber, PageSize};
+use proptest::prelude::*;
+
+use super::machine::{Machine, Op, Source, all_sizes, map, ops, range};
+
+const FRAMES: u64 = 1 << 15;
+const FIRST: ProcessId = ProcessId(0);
+
+pub fn machine(config: TpsConfig) -> Machine {
+    Machine::new(FRAMES, Order::LARGEST, &all_sizes(), Box::new(Tps::new(config)))
+}
+
+pub fn threshold(promotion_threshold_percent: u8) -> TpsConfig {
+    TpsConfig { promotion_threshold_percent, ..TpsConfig::default() }
+}
+
+/// The pages that are mapped, as first page and size in base pages.
+pub fn mapped(machine: &Machine) -> Vec<(u64, u64)> {
+    let leaves = machine.os.memory().leaves(FIRST, &(0..u64::MAX));
+    leaves.iter().map(|leaf| (leaf.page.raw(), base_pages(leaf.size))).collect()
+}
+
+fn reserved(machine: &Machine) -> u64 {
+    machine.os.memory().frames.used_frames(Holder::Reserved)
+}
+
+/// "an aligned 28kB request results in 16kB+8kB+4kB".
+#[test]
+fn an_aligned_request_of_28_kib_is_spanned_by_three_pages() {
+    let mut machine = machine(threshold(100));
+    machine.event(FIRST, &map(512, 7, Source::Anonymous));
+    assert_eq!(reserved(&machine), 6, "the last base page is not worth a reservation");
+    for page in 512..519 {
+        machine.touch(FIRST, page, true);
+    }
+    assert_eq!(mapped(&machine), [(512, 4), (516, 2), (518, 1)]);
+    assert_eq!((machine.data_frames(), reserved(&machine)), (7, 0));
+}
+
+/// "an allocation request of 2052 KB would result in a 4 MB page reservation being created."
+#[test]
+fn a_request_of_2052_kib_rounds_up_to_4_mib() {
+    let mut machine = machine(TpsConfig { span: Span::RoundUp, ..threshold(100) });
+    machine.event(FIRST, &map(1024, 513, Source::Anonymous));
+    assert_eq!(reserved(&machine), 1024);
+    for page in 1024..1024 + 513 {
+        machine.touch(FIRST, page, false);
+    }
+    assert_eq!(mapped(&machine), [(1024, 1024)]);
+    let counters = machine.os.memory().counters;
+    assert_eq!(counters.bytes_mapped_untouched, 511 * 4096, "nearly half of it is wasted");
+    assert_eq!((counters.bytes_zeroed, counters.shootdowns), (1024 * 4096, 1));
+    machine.event(FIRST, &Event::Unmap { range: range(1024, 513) });
+    assert_eq!(machine.data_frames(), 0, "what was beyond the end goes with it");
+}
+
+/// "frame reservations [are] incrementally filled with growing page sizes": after each touch the
+/// page that holds it is the largest of which all is touched.
+#[test]
+fn pages_grow_with_what_is_touched_and_nothing_becomes_stale() {
+    let mut machine = machine(threshold(100));
+    machine.event(FIRST, &map(1024, 8, Source::Anonymous));
+    let after = |machine: &mut Machine, page| {
+        machine.touch(FIRST, page, true);
+        mapped(machine)
+    };
+    assert_eq!(after(&mut machine, 1025), [(1025, 1)]);
+    assert_eq!(after(&mut machine, 1024), [(1024, 2)]);
+    assert_eq!(after(&mut machine, 1027), [(1024, 2), (1027, 1)]);
+    assert_eq!(after(&mut machine, 1026), [(1024, 4)]);
+    for page in [1031, 1029, 1028] {
+        machine.touch(FIRST, page, true);
+    }
+    assert_eq!(mapped(&machine), [(1024, 4), (1028, 2), (1031, 1)]);
+    assert_eq!(after(&mut machine, 1030), [(1024, 8)], "two sizes at once");
+    let counters = machine.os.memory().counters;
+    assert_eq!((counters.shootdowns, counters.bytes_copied), (0, 0));
+    assert_eq!(counters.grown_by_order[..4], [0, 2, 1, 1]);
+    let table = &machine.os.memory().process(FIRST).table;
+    assert_eq!(table.used(PageNumber::new(1024)), Some((true, true)), "the parts were written to");
+}
+
+/// At 50% every page has a neighbour at once, and the untouched one is cleared and counted.
+#[test]
+fn half_a_page_is_enough_at_half_the_threshold() {
+    let mut machine = machine(threshold(50));
+    machine.event(FIRST, &map(1024, 16, Source::Anonymous));
+    machine.touch(FIRST, 1024, false);
+    assert_eq!(mapped(&machine), [(1024, 2)]);
+    machine.touch(FIRST, 1025, false);
+    machine.touch(FIRST, 1026, false);
+    assert_eq!(mapped(&machine), [(1024, 4)], "two of four took a fault");
+    machine.touch(FIRST, 1031, false);
+    assert_eq!(mapped(&machine), [(1024, 4), (1030, 2)], "three of eight are not half");
+    machine.touch(FIRST, 1028, false);
+    assert_eq!(mapped(&machine), [(1024, 8)]);
+    let counters = machine.os.memory().counters;
+    assert_eq!(counters.bytes_zeroed, 8 * 4096);
+    assert_eq!(counters.bytes_mapped_untouched, 4 * 4096);
+}
+
+/// "it is possible that whatever minimal memory contiguity is available can be leveraged": with no
+/// free block above 16 KiB the pages are of 16 KiB.
+#[test]
+fn reservations_are_as_large_as_what_is_free() {
+    let mut machine = machine(threshold(100));
+    let frames = &mut machine.os.memory_mut().frames;
+    let foreign = Holder::Foreign { movable: false };
+    let mut held = Vec::new();
+    while let Ok(block) = frames.allocate(Order::new(2).unwrap(), foreign) {
+        held.push(block);
+    }
+    for block in held.iter().skip(1).step_by(2) {
+        frames.free(*block, Order::new(2).unwrap());
+    }
+    machine.event(FIRST, &map(1024, 64, Source::Anonymous));
+    for page in 1024..1024 + 64 {
+        machine.touch(FIRST, page, true);
+    }
+    let expected: Vec<_> = (0..16).map(|number| (1024 + number * 4, 4)).collect();
+    assert_eq!(mapped(&machine), expected);
+    assert!(machine.os.memory().counters.fallbacks > 0);
+}
+
+/// Reserved frames "can transition to either state depending on system demands": who needs a base
+/// frame gets one, from the reservation that was used longest ago.
+#[test]
+fn reservations_are_broken_for_want_of_frames_the_oldest_first() {
+    let mut machine = machine(threshold(100));
+    for at in [0, 8192, 16384] {
+        machine.event(FIRST, &map(at, 8192, Source::Anonymous));
+    }
+    machine.event(FIRST, &map(1 << 20, 16384, Source::File));
+    machine.touch(FIRST, 8192, true);
+    machine.touch(FIRST, 0, true);
+    let before = machine.os.memory().frames.reservation_counts();
+    assert_eq!((before.made, before.broken), (3, 0));
+    for page in 0..16384 {
+        machine.touch(FIRST, (1 << 20) + page, false);
+    }
+    let counts = machine.os.memory().frames.reservation_counts();
+    assert_eq!(counts.broken, 2, "the untouched one, and the one touched first");
+    machine.touch(FIRST, 1, true);
+    machine.touch(FIRST, 8193, true);
+    let sizes: Vec<_> = mapped(&machine).into_iter().filter(|(page, _)| *page < 16384).collect();
+    assert_eq!(sizes, [(0, 2), (8192, 1), (8193, 1)], "only the one that was kept grows");
+    machine.check().unwrap();
+}
+
+/// A heap that grows by 33 pages at a time would have pages of 128 KiB at most.
+#[test]
+fn a_heap_grows_into_what_is_reserved_for_it() {
+    for (heap, expected) in [(Some(PageSize::HUGE), vec![(1024, 512)]), (None, vec![])] {
+        let mut machine = machine(TpsConfig { heap, ..threshold(100) });
+        for step in 0..16 {
+            machine.event(FIRST, &map(1024 + step * 32, 32, Source::Heap));
+            for page in 0..32 {
+                machine.touch(FIRST, 1024 + step * 32 + page, true);
+            }
+            assert_eq!(machine.data_frames(), (step + 1) * 32);
+        }
+        let huge: Vec<_> = mapped(&machine).into_iter().filter(|(_, pages)| *pages > 32).collect();
+        assert_eq!(huge, expected);
+        assert_eq!(reserved(&machine), 0);
+    }
+}
+
+/// A part with rights of its own is a page of its own, and reservations end where their range does.
+#[test]
+fn a_page_is_split_where_a_part_is_protected_or_unmapped() {
+    let mut machine = machine(threshold(100));
+    machine.event(FIRST, &map(1024, 16, Source::Anonymous));
+    for page in 1024..1032 {
+        machine.touch(FIRST, page, true);
+    }
+    assert_eq!(mapped(&machine), [(1024, 8)]);
+    let protection = octavo_types::Protection::from_bits(1);
+    machine.event(FIRST, &Event::Protect { range: range(1024, 2), protection });
+    assert_eq!(mapped(&machine), [(1024, 2), (1026, 2), (1028, 4)]);
+    assert_eq!(reserved(&machine), 8);
+    machine.event(FIRST, &Event::Unmap { range: range(1026, 4) });
+    assert_eq!(mapped(&machine), [(1024, 2), (1030, 2)]);
+    assert_eq!(reserved(&machine), 8);
+    machine.event(FIRST, &Event::Unmap { range: range(1033, 1) });
+    assert_eq!(reserved(&machine), 6, "a single page is reserved by nothing");
+    machine.check().unwrap();
+}
+
+/// A page is made of what its process has alone, with the same rights.
+#[test]
+fn pages_do_not_grow_over_what_is_shared_or_has_other_rights() {
+    for (read_only, child_ends) in [(true, false), (false, true)] {
+        let mut machine = machine(threshold(100));
+        machine.event(FIRST, &map(1024, 4, Source::Anonymous));
+        machine.touch(FIRST, 1024, true);
+        if read_only {
+            let protection = octavo_types::Protection::from_bits(1);
+            machine.event(FIRST, &Event::Protect { range: range(1024, 4), protection });
+        }
+        let child = machine.os.fork(FIRST).unwrap();
+        if child_ends {
+            machine.os.end(child);
+        }
+        machine.os.fault(FIRST, PageNumber::new(1025), octavo_os::Access::Load).unwrap();
+        assert_eq!(mapped(&machine), [(1024, 1), (1025, 1)], "{read_only}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    /// "This approach guarantees identical memory usage to using only the base page size of 4KB"
+    /// (Section IV-B): whatever is touched in whatever order, at every moment.
+    #[test]
+    fn at_a_threshold_of_all_memory_is_that_of_base_pages(
+        at in 0u64..3000,
+        length in 1u64..3000,
+        touches in prop::collection::vec((0u64..3000, 1u64..300), 1..40),
+        reserve in prop::sample::select(vec![ReserveWhen::Mapped, ReserveWhen::Touched]),
+        source in prop::sample::select(vec![Source::Anonymous, Source::Heap]),
+    ) {
+        let mut tps = machine(TpsConfig { reserve, ..TpsConfig::default() });
+        let base = Box::new(BasePages);
+        let mut base = Machine::new(FRAMES, Order::LARGEST, &all_sizes(), base);
+        for machine in [&mut tps, &mut base] {
+            machine.event(FIRST, &map(at, length, source));
+        }
+        for (first, pages) in touches {
+            for page in first..(first + pages).min(length) {
+                tps.touch(FIRST, at + page, true);
+                base.touch(FIRST, at + page, true);
+                prop_assert_eq!(tps.data_frames(), base.data_frames());
+            }
+        }
+        let (tps, base) = (tps.os.memory().counters, base.os.memory().counters);
+        prop_assert_eq!((tps.bytes_zeroed, tps.faults), (base.bytes_zeroed, base.faults));
+        prop_assert_eq!(tps.bytes_mapped_untouched, 0);
+        // Only where the tables of the parts go does anybody have to forget anything.
+        prop_assert!(tps.shootdowns <= tps.grown_by_order[9..].iter().sum());
+    }
+
+    /// Whatever is touched of a mapping that nothing else disturbs, in whatever order: in the end
+    /// each page is the largest aligned one inside its reservation that is touched enough.
+    #[test]
+    fn pages_are_what_a_plain_count_of_touches_says(
+        touches in prop::collection::vec((0u64..256, 1u64..40), 1..20),
+        percent in prop::sample::select(vec![100u8, 75, 51]),
+    ) {
+        let mut machine = machine(threshold(percent));
+        machine.event(FIRST, &map(1024, 256, Source::Anonymous));
+        let mut faulted = std::collections::BTreeSet::new();
+        let mut pages: Vec<(u64, u64)> = Vec::new();
+        for (first, length) in touches {
+            for page in 1024 + first..1024 + (first + length).min(256) {
+                if !pages.iter().any(|(start, size)| (*start..start + size).contains(&page)) {
+                    faulted.insert(page);
+                    let (start, size) = (0..=8)
+                        .map(|order| (page >> order << order, 1u64 << order))
+                        .rev()
+                        .find(|(start, size)| {
+                            let touched = faulted.range(*start..start + size).count() as u64;
+                            touched * 100 >= u64::from(percent) * size
+                        })
+                        .unwrap();
+                    pages.retain(|(of, _)| !(start..start + size).contains(of));
+                    pages.push((start, size));
+                    pages.sort_unstable();
+                }
+                machine.touch(FIRST, page, true);
+                prop_assert_eq!(&mapped(&machine), &pages);
+            }
+        }
+    }
+
+    #[test]
+    fn frames_are_conserved(
+        ops in ops(),
+        percent in prop::sample::select(vec![100u8, 75, 50]),
+        span in prop::sample::select(vec![Span::Exact, Span::RoundUp]),
+        reserve in prop::sample::select(vec![ReserveWhen::Mapped, ReserveWhen::Touched]),
+        merge_every_instructions in 0u64..3,
+    ) {
+        let config = TpsConfig { span, reserve, merge_every_instructions, ..threshold(percent) };
+        machine(config).play(&ops, 0)?;
+    }
+
+    /// The same where nearly nothing is left, and reservations are broken all the time.
+    #[test]
+    fn frames_are_conserved_under_pressure(
+        ops in ops(),
+        left in 4000u64..9000,
+        defrag in prop::sample::select(vec![Defrag::Always, Defrag::Defer, Defrag::Never]),
+    ) {
+        let mut machine = machine(TpsConfig { defrag, ..threshold(75) });
+        let foreign = Holder::Foreign { movable: true };
+        let frames = &mut machine.os.memory_mut().frames;
+        let held: Vec<_> =
+            std::iter::from_fn(|| frames.allocate(Order::BASE, foreign).ok()).collect();
+        for number in 0..left {
+            frames.free(held[(number * 7919 % held.len() as u64) as usize], Order::BASE);
+        }
+        let few = ops.iter().filter(|op| !matches!(op, Op::Fork));
+        machine.play(&few.cloned().collect::<Vec<_>>(), 0)?;
+    }
+}

@@ -1,0 +1,57 @@
+//! Tailored pages out of what lies side by side, and out of what compaction brings together.
+
+use octavo_os::frames::{Holder, Order};
+use octavo_os::policy::{Defrag, TpsConfig};
+use octavo_types::PageNumber;
+
+use super::machine::{Machine, Source, map};
+use super::others::FIRST;
+use super::tps::{machine, mapped, threshold};
+
+/// Two requests that were served one after the other lie side by side: "a page merge is possible".
+#[test]
+fn pages_that_lie_side_by_side_are_merged() {
+    let config = TpsConfig { merge_every_instructions: 10, ..threshold(100) };
+    let mut machine = machine(config);
+    let touch = |machine: &mut Machine, at: u64, pages: u64| {
+        machine.event(FIRST, &map(at, pages, Source::Anonymous));
+        (at..at + pages).for_each(|page| machine.touch(FIRST, page, page == at));
+    };
+    // The block of 256 KiB beside that of the page table's root.
+    touch(&mut machine, 1024, 64);
+    touch(&mut machine, 2048, 64);
+    let first = machine.os.memory().process(FIRST).table.leaf(PageNumber::new(2048)).unwrap().frame;
+    assert!(first.raw().is_multiple_of(128), "the test needs an aligned block");
+    touch(&mut machine, 2048 + 64, 64);
+    let apart = [(1024, 64), (2048, 64), (2112, 64)];
+    machine.os.background(9);
+    assert_eq!(mapped(&machine), apart);
+    machine.os.background(10);
+    assert_eq!(mapped(&machine), [(1024, 64), (2048, 128)]);
+    let memory = machine.os.memory();
+    assert_eq!((memory.counters.shootdowns, memory.counters.bytes_copied), (0, 0));
+    assert_eq!(memory.process(FIRST).table.used(PageNumber::new(2050)), Some((true, true)));
+    machine.check().unwrap();
+}
+
+/// "the OS can request memory compaction when fragmentation is high" (Section III-B.2), and what is
+/// taken of reservations stays.
+#[test]
+fn compaction_makes_room_for_reservations() {
+    for (defrag, expected) in [(Defrag::Never, 16), (Defrag::Always, 512)] {
+        let mut machine = machine(TpsConfig { defrag, ..threshold(100) });
+        let frames = &mut machine.os.memory_mut().frames;
+        let foreign = Holder::Foreign { movable: true };
+        let order = Order::new(4).unwrap();
+        let held: Vec<_> = std::iter::from_fn(|| frames.allocate(order, foreign).ok()).collect();
+        held.iter().step_by(2).for_each(|block| frames.free(*block, order));
+        for at in [1024, 4096] {
+            machine.event(FIRST, &map(at, 512, Source::Anonymous));
+            (at..at + 512).for_each(|page| machine.touch(FIRST, page, true));
+            assert_eq!(mapped(&machine).last().unwrap().1, expected, "{defrag:?}");
+        }
+        let counters = machine.os.memory().counters;
+        assert_eq!(counters.shootdowns, counters.grown_by_order[9], "nothing in use has moved");
+        machine.check().unwrap();
+    }
+}

@@ -1,0 +1,8 @@
+//! The integration tests of `octavo-trace`, linked once.
+
+mod check;
+mod live;
+mod native;
+mod ring;
+mod synthetic;
+mod undecodable;
