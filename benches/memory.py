@@ -42,7 +42,15 @@ def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     program = [str(ROOT / "build/workloads/longrun"), str(references)]
     result = OUT / "longrun.json"
-    octavo = [str(ROOT / ".venv/bin/octavo"), "run", "--json", str(result), "--", *program]
+    octavo = [
+        str(ROOT / ".venv/bin/octavo"),
+        "run",
+        "--force",
+        "--json",
+        str(result),
+        "--",
+        *program,
+    ]
     began = time.monotonic()
     process = subprocess.Popen(
         octavo, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -175,7 +175,7 @@ def seconds(argv: Sequence[str]) -> float:
 def traced(argv: Sequence[str], *options: str) -> tuple[float, int]:
     """Wall-clock time of a run of Octavo's, start-up and all, and the references it studied."""
     result = OUT / "result.json"
-    took = seconds([str(OCTAVO), "run", *options, "--json", str(result), "--", *argv])
+    took = seconds([str(OCTAVO), "run", *options, "--force", "--json", str(result), "--", *argv])
     rows = json.loads(result.read_text())["rows"]
     return took, next(
         row["value"]

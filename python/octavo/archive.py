@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from octavo.curves_result import CurvesResult
     from octavo.sim_result import SimResult
 
-    InFiles = CurvesResult | SimResult
+    InFiles = RunResult | CurvesResult | SimResult
     """A result that has a place (`octavo.result_place`)."""
 
 ROWS = "rows.parquet"
@@ -66,7 +66,7 @@ def sim_files(result: SimResult) -> Files:
 
 
 def _shown_files(
-    result: InFiles, data: dict[str, Any], render: Callable[[dict[str, Any]], str]
+    result: CurvesResult | SimResult, data: dict[str, Any], render: Callable[[dict[str, Any]], str]
 ) -> Files:
     """Of a result whose report shows less than its rows."""
     return {
@@ -81,10 +81,12 @@ def files_of(result: InFiles) -> Files:
     """What `--out` writes of a result, whatever it is."""
     from octavo.curves_result import CurvesResult
 
+    if isinstance(result, RunResult):
+        return result_files(result)
     return curves_files(result) if isinstance(result, CurvesResult) else sim_files(result)
 
 
-def rows_writer(result: RunResult | InFiles) -> Callable[[Path], None]:
+def rows_writer(result: InFiles) -> Callable[[Path], None]:
     """A writer of every number, as Parquet."""
 
     def write(path: Path) -> None:
@@ -99,20 +101,18 @@ def _manifest_writer(result: Finished) -> Callable[[Path], None]:
     return text_writer(to_json(result.manifest, indent=2))
 
 
-def write_report(directory: Path) -> None:
-    """Writes the page anew from what a directory of results holds. Raises CannotRun."""
-    document = _read_document(directory)
+def write_report(document: Mapping[str, Any], directory: Path) -> None:
+    """Writes the page of a document of `read_document` to a directory. Raises CannotRun."""
     render, _ = _MAKERS[document["schema"]]
     with failing_with(f"`{directory / REPORT}`"):
         replace_text(directory / REPORT, render(document))
 
 
-def write_figures(directory: Path, formats: Iterable[str]) -> Path:
-    """Draws the figures of a directory of results beside them. Raises CannotRun.
+def write_figures(document: Mapping[str, Any], directory: Path, formats: Iterable[str]) -> Path:
+    """Draws the figures of a document of `read_document` into a folder of a directory.
 
-    Returns where they are.
+    Returns the folder. Raises CannotRun.
     """
-    document = _read_document(directory)
     _, draw = _MAKERS[document["schema"]]
     place = directory / FIGURES
     with failing_with(f"to `{place}`"):
@@ -122,8 +122,8 @@ def write_figures(directory: Path, formats: Iterable[str]) -> Path:
     return place
 
 
-def _read_document(directory: Path) -> Mapping[str, Any]:
-    """What a report is made of; `octavo curves` and `octavo run` name it differently."""
+def read_document(directory: Path) -> Mapping[str, Any]:
+    """The document from which the report of a directory of results is made. Raises CannotRun."""
     path = directory / REPORT_DATA
     if not path.exists():
         path = directory / DOCUMENT

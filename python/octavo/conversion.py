@@ -21,6 +21,7 @@ from octavo.traces import PARQUET, STANDARD_STREAM, format_to_write, manifest_of
 if TYPE_CHECKING:
     from octavo._core import Converted, JobProgress
 
+SCHEMA = "octavo/convert/1"
 _UNFINISHED = ".partial"
 """What the extension puts after a file's name until the file is whole."""
 
@@ -32,6 +33,17 @@ class Conversion:
     format: str
     converted: Converted
     elapsed_seconds: float
+
+    def document(self, source: str, target: str) -> dict[str, Any]:
+        """What `octavo convert --json` writes."""
+        return {
+            "schema": SCHEMA,
+            "from": source,
+            "to": target,
+            "format": self.format,
+            "elapsed_seconds": self.elapsed_seconds,
+            **self.converted,
+        }
 
 
 def convert_trace(

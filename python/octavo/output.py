@@ -72,8 +72,8 @@ def check_new_file(name: str, *, force: bool, option: str) -> None:
 class JsonFile:
     """The file that `--json` names; `-` is standard output."""
 
-    def __init__(self, name: str) -> None:
-        """Checks that the file can be written."""
+    def __init__(self, name: str, *, force: bool = False) -> None:
+        """Checks that the file can be written: an existing one with `force` only."""
         if not name:
             raise UsageError("--json is empty; name a file, or - for standard output.")
         self._name = name
@@ -89,6 +89,8 @@ class JsonFile:
                 if not os.access(self._place, os.W_OK):
                     raise PermissionError(None, "permission denied")
                 return
+            if self._place.exists() and not force:
+                raise UsageError(f"`{name}` exists; --force overwrites it.")
             with tempfile.TemporaryFile(dir=self._place.parent):
                 pass
 

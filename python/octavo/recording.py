@@ -135,7 +135,7 @@ def execute_recording(
         )
     program = find_program(command[0])
     check_name_to_record(path)
-    check_new_file(path, force=force, option="--output")
+    check_new_file(path, force=force, option="--out")
     valgrind = find_valgrind()
     check_temporary_directory()
     tool_dir = find_tool_dir() if configuration.tracer == "octavo" else Path()

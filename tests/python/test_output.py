@@ -28,7 +28,7 @@ def test_json_is_written_whole(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "out.json"
     target.write_text("before")
-    file = JsonFile(str(target))
+    file = JsonFile(str(target), force=True)
     monkeypatch.setattr("octavo.output.text_writer", lambda text: no_space)
     with pytest.raises(CannotRun, match="No space left on device"):
         file.write({})
@@ -61,7 +61,7 @@ def test_unwritable_places_are_found_before_the_run(tmp_path: Path) -> None:
 def test_a_link_is_written_through(tmp_path: Path) -> None:
     (tmp_path / "real.json").touch()
     (tmp_path / "link.json").symlink_to("real.json")
-    JsonFile(str(tmp_path / "link.json")).write([])
+    JsonFile(str(tmp_path / "link.json"), force=True).write([])
     assert (tmp_path / "link.json").is_symlink()
     assert (tmp_path / "real.json").read_text() == "[]\n"
 

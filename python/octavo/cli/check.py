@@ -9,10 +9,11 @@ from octavo._core import start_check
 from octavo.background import outcome_of
 from octavo.cli import options
 from octavo.cli.guard import guarded
+from octavo.cli.output_options import Force, JsonName, Quiet, TextFile
+from octavo.cli.shown import Shown
 from octavo.errors import CannotRun
-from octavo.output import STANDARD_OUTPUT, JsonFile
 from octavo.replay import own_notes_on
-from octavo.terminal.console import make_console, make_output_console
+from octavo.terminal.console import make_console
 from octavo.terminal.live import LiveLine, trace_text
 from octavo.terminal.summary import say
 from octavo.traces import open_trace
@@ -40,7 +41,10 @@ def register(app: typer.Typer) -> None:
 def check(
     trace: options.TraceName,
     format: options.ReadFormat = None,
-    json: options.JsonName = None,
+    out: TextFile = None,
+    json: JsonName = None,
+    quiet: Quiet = False,
+    force: Force = False,
 ) -> None:
     """Check whether TRACE can be what a program did: every reference against what was mapped.
 
@@ -48,15 +52,13 @@ def check(
     mappings and threads.
     """
     with guarded():
-        json_file = JsonFile(json) if json is not None else None
+        shown = Shown(out=out, json=json, force=force)
         opened = open_trace(trace, format=format)
-        with LiveLine(make_console(), quiet=False, text=trace_text) as line:
+        with LiveLine(make_console(), quiet=quiet, text=trace_text) as line:
             job = start_check(opened)
             found = outcome_of(job, line.show)
-        if json != STANDARD_OUTPUT:
-            _show(make_output_console(), trace, found)
-        if json_file is not None:
-            json_file.write(_document(trace, found))
+        shown.write_console(lambda console: _show(console, trace, found))
+        shown.write_json(lambda: _document(trace, found))
         if found["fault"] is not None:
             raise CannotRun(f"{found['fault'].rstrip('.')}.")
         if found["counts"]:

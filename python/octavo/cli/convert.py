@@ -5,10 +5,12 @@ from typing import Annotated
 import typer
 
 from octavo import units
-from octavo.cli import options
 from octavo.cli.guard import guarded
+from octavo.cli.output_options import Force, JsonName, Quiet
+from octavo.cli.shown import check_distinct
 from octavo.conversion import Conversion, convert_trace
-from octavo.errors import CannotRun
+from octavo.errors import CannotRun, UsageError
+from octavo.output import JsonFile
 from octavo.replay import own_notes_on, sample_of
 from octavo.sampling import parse_sample, sentences_on
 from octavo.terminal.console import make_console
@@ -41,13 +43,13 @@ def convert(
         str, typer.Argument(metavar="IN", help="A trace: a file, - for standard input, or synth:….")
     ],
     target: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="OUT",
-            help="The file to write; - is standard output. Its name tells the format, and .gz, "
-            ".xz, .bz2 or .zst after that a compression.",
+            metavar="[OUT]",
+            help="The file to write, or -o OUT; - is standard output. Its name tells the format, "
+            "and .gz, .xz, .bz2 or .zst after that a compression.",
         ),
-    ],
+    ] = None,
     read_format: Annotated[
         str | None,
         typer.Option("--from", metavar="FORMAT", help="IN's format, where it does not tell."),
@@ -72,23 +74,30 @@ def convert(
             "The error that it brings is measured, told, and kept in a native OUT.",
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite OUT.")] = False,
     max_expansion: Annotated[
         str | None,
         typer.Option(metavar="SIZE", help="The most that a compressed IN may expand to (64GiB)."),
     ] = None,
-    quiet: options.Quiet = False,
+    out: Annotated[
+        str | None, typer.Option("--out", "-o", metavar="OUT", help="The file to write.")
+    ] = None,
+    json: JsonName = None,
+    quiet: Quiet = False,
+    force: Force = False,
 ) -> None:
     """Write the trace IN as OUT, in the format that OUT's name tells.
 
     What the format cannot hold is told. OUT appears whole or not at all.
     """
     with guarded():
+        place = _one_of(target, out)
+        check_distinct(out=place, json=json)
+        json_file = None if json is None else JsonFile(json, force=force)
         console = make_console()
         with LiveLine(console, quiet=quiet, text=trace_text) as line:
             done = convert_trace(
                 source,
-                target,
+                place,
                 line.show,
                 read_format=read_format,
                 write_format=write_format,
@@ -101,7 +110,7 @@ def convert(
                 else units.byte_size(max_expansion),
             )
         if not quiet:
-            say(console, _headline(source, target, done), "bold")
+            say(console, _headline(source, place, done), "bold")
             for loss in done.converted["losses"]:
                 say(console, f"Left out: {loss.rstrip('.')}.")
             for note in own_notes_on(done.converted["facts"]):
@@ -109,9 +118,19 @@ def convert(
             statement = sample_of(done.converted["facts"])
             for sentence in [] if statement is None else sentences_on(statement):
                 say(console, sentence)
+        if json_file is not None:
+            json_file.write(done.document(source, place))
         if done.converted["fault"] is not None:
             fault = done.converted["fault"].rstrip(".")
             raise CannotRun(f"{fault}; what came before is kept.")
+
+
+def _one_of(target: str | None, out: str | None) -> str:
+    """The file to write, given as the argument OUT or by `--out`. Raises UsageError."""
+    if (target is None) == (out is None):
+        given = "no OUT given" if out is None else f"`{target}` and -o `{out}`: OUT given twice"
+        raise UsageError(f"{given}; write octavo convert IN OUT, or octavo convert IN -o OUT.")
+    return target or out or ""
 
 
 def _headline(source: str, target: str, done: Conversion) -> str:

@@ -11,6 +11,7 @@ from octavo.cli import options
 from octavo.cli.command_line import TraceCommand
 from octavo.cli.ending import Files, end
 from octavo.cli.guard import guarded
+from octavo.cli.output_options import Force, JsonName, Quiet, ResultPlace
 from octavo.curves_configuration import (
     DEFAULT_PAGE_SIZES,
     DEFAULT_THRESHOLD,
@@ -185,16 +186,10 @@ def curves(
     skip_instructions: options.SkipInstructions = "0",
     max_instructions: options.MaxInstructions = None,
     marks: options.Marks = False,
-    out: options.ResultPlace = None,
-    force: options.Force = False,
-    json: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write every number as JSON, some 100 bytes a row; - is standard output.",
-        ),
-    ] = None,
-    quiet: options.Quiet = False,
+    out: ResultPlace = None,
+    json: JsonName = None,
+    quiet: Quiet = False,
+    force: Force = False,
 ) -> None:
     """Tell what every TLB would do with PROGRAM, or with a trace, in one pass.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
+from octavo.cli.shown import check_distinct
 from octavo.errors import CannotRun
 from octavo.output import JsonFile
 from octavo.result import Finished
@@ -23,13 +24,16 @@ class Files:
 
     def __init__(self, stack: ExitStack, *, json: str | None, out: str | None, force: bool) -> None:
         """Where nothing is written in the end, `stack` removes what was in the making."""
-        self._json = JsonFile(json) if json is not None else None
+        check_distinct(out=out, json=json)
+        self._json = JsonFile(json, force=force) if json is not None else None
         self._out = out
         self._place = ResultPlace(out, force=force) if out is not None else None
         if self._place is not None:
             stack.callback(self._place.close)
 
-    def write(self, console: Console, result: InFiles, *, quiet: bool, otherwise: str) -> None:
+    def write(
+        self, console: Console, result: InFiles, *, quiet: bool, otherwise: str | None = None
+    ) -> None:
         """Writes all; `otherwise` is said where nothing was asked for."""
         if self._json is not None:
             self._json.write(result.document())
@@ -39,7 +43,7 @@ class Files:
             where = report if self._place.has_report else ""
             if not quiet:
                 say(console, f"Written to {self._out}{where}.")
-        elif self._json is None and not quiet:
+        elif self._json is None and not quiet and otherwise is not None:
             say(console, otherwise, "dim")
 
 

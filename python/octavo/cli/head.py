@@ -9,8 +9,9 @@ from octavo import units
 from octavo.background import interruptible
 from octavo.cli import options
 from octavo.cli.guard import guarded
+from octavo.cli.output_options import Force, JsonName, Quiet, TextFile
+from octavo.cli.shown import Shown
 from octavo.errors import CannotRun
-from octavo.output import STANDARD_OUTPUT, JsonFile, write_standard_output
 from octavo.traces import open_trace
 
 if TYPE_CHECKING:
@@ -40,14 +41,17 @@ def head(
     ] = None,
     events: Annotated[bool, typer.Option("--events", help="Leave the references out.")] = False,
     format: options.ReadFormat = None,
-    json: options.JsonName = None,
+    out: TextFile = None,
+    json: JsonName = None,
+    quiet: Quiet = False,
+    force: Force = False,
 ) -> None:
     """List the first references and events of TRACE: which instruction, what, where, how long.
 
     An instruction's number is how many of its process came before it.
     """
     with guarded():
-        json_file = JsonFile(json) if json is not None else None
+        shown = Shown(out=out, json=json, force=force)
         opened = open_trace(trace, format=format)
         first = units.count(start)
         entries, fault = interruptible(
@@ -55,11 +59,8 @@ def head(
                 entries=lines, from_instruction=first, stream=process, events_only=events
             )
         )
-        if json != STANDARD_OUTPUT:
-            for piece in _pieces(_text_lines(list(entries))):
-                write_standard_output(piece)
-        if json_file is not None:
-            json_file.write(_document(trace, list(entries), fault))
+        shown.write_text(_pieces(_text_lines(list(entries))))
+        shown.write_json(lambda: _document(trace, list(entries), fault))
         if fault is not None:
             raise CannotRun(f"{fault.rstrip('.')}.")
 

@@ -8,9 +8,10 @@ from rich.console import Console
 
 from octavo.cli import options
 from octavo.cli.guard import guarded
-from octavo.output import STANDARD_OUTPUT, JsonFile
+from octavo.cli.output_options import Force, JsonName, Quiet, TextFile
+from octavo.cli.shown import Shown
 from octavo.survey import TraceInfo, survey_trace
-from octavo.terminal.console import make_console, make_output_console
+from octavo.terminal.console import make_console
 from octavo.terminal.live import LiveLine, trace_text
 from octavo.terminal.summary import say, show_grid
 from octavo.units import format_bytes, format_count
@@ -28,20 +29,21 @@ def info(
     maps: Annotated[
         bool, typer.Option("--maps", help="List the mappings of each process, too.")
     ] = False,
-    json: options.JsonName = None,
+    out: TextFile = None,
+    json: JsonName = None,
+    quiet: Quiet = False,
+    force: Force = False,
 ) -> None:
     """Say what TRACE is: its format, where it came from, and what each process in it did.
 
     A trace that is cut off is told as such, with what it holds up to there.
     """
     with guarded():
-        json_file = JsonFile(json) if json is not None else None
-        with LiveLine(make_console(), quiet=False, text=trace_text) as line:
+        shown = Shown(out=out, json=json, force=force)
+        with LiveLine(make_console(), quiet=quiet, text=trace_text) as line:
             found = survey_trace(trace, line.show, format=format)
-        if json != STANDARD_OUTPUT:
-            _show(make_output_console(), found, maps=maps)
-        if json_file is not None:
-            json_file.write(_document(found, maps=maps))
+        shown.write_console(lambda console: _show(console, found, maps=maps))
+        shown.write_json(lambda: _document(found, maps=maps))
 
 
 def _document(found: TraceInfo, *, maps: bool) -> dict[str, Any]:

@@ -6,17 +6,17 @@ import typer
 
 from octavo.cli import options
 from octavo.cli.guard import guarded
+from octavo.cli.output_options import Force, JsonName, Quiet, TextFile
+from octavo.cli.shown import Shown
 from octavo.errors import UsageError
 from octavo.machine_configs import LIST_SCHEMA, machines, machines_grid, resolve_machine
-from octavo.output import STANDARD_OUTPUT, JsonFile, write_standard_output
-from octavo.terminal.console import make_output_console
 from octavo.terminal.summary import show_grid
 
 _EPILOG = """\b
 Examples:
   octavo machines
   octavo machines skylake
-  octavo machines skylake --set tlb.l2.main.entries=2048 --set tlb.l2.main.ways=16 > mine.toml
+  octavo machines skylake --set tlb.l2.main.entries=2048 --set tlb.l2.main.ways=16 -o mine.toml
   octavo machines mine.toml --json -
 
 \b
@@ -36,24 +36,23 @@ def list_machines(
         typer.Argument(metavar="[MACHINE]", help="A preset, or a file that ends with .toml."),
     ] = None,
     settings: options.Settings = None,
-    json: options.JsonName = None,
+    out: TextFile = None,
+    json: JsonName = None,
+    quiet: Quiet = False,
+    force: Force = False,
 ) -> None:
     """List the machines that simulations can run on, or show one with every number and its
     source.
     """
     with guarded():
-        json_file = JsonFile(json) if json is not None else None
+        shown = Shown(out=out, json=json, force=force)
         if machine is not None:
             resolved = resolve_machine(machine, settings or [])
-            document = resolved.document()
-            if json != STANDARD_OUTPUT:
-                write_standard_output(resolved.toml)
+            shown.write_text([resolved.toml])
+            shown.write_json(resolved.document)
         else:
             if settings:
                 raise UsageError("--set goes with a machine: octavo machines skylake --set …")
             listed = machines()
-            document = {"schema": LIST_SCHEMA, "machines": listed}
-            if json != STANDARD_OUTPUT:
-                show_grid(make_output_console(), machines_grid(listed))
-        if json_file is not None:
-            json_file.write(document)
+            shown.write_console(lambda console: show_grid(console, machines_grid(listed)))
+            shown.write_json(lambda: {"schema": LIST_SCHEMA, "machines": listed})

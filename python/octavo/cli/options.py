@@ -53,9 +53,6 @@ Marks = Annotated[
     bool,
     typer.Option("--marks", help="Count only between the begin and end marks of octavo.h."),
 ]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print nothing but errors on standard error.")
-]
 ReadFormat = Annotated[
     str | None,
     typer.Option(
@@ -74,21 +71,6 @@ Settings = Annotated[
         "--set", metavar="KEY=VALUE", help="Change a number of the machine (tlb.l2.entries=2048)."
     ),
 ]
-JsonName = Annotated[
-    str | None,
-    typer.Option("--json", metavar="FILE", help="Write everything as JSON; - is standard output."),
-]
-ResultPlace = Annotated[
-    str | None,
-    typer.Option(
-        "--out",
-        "-o",
-        metavar="DIR|FILE.parquet",
-        help="Write every number: rows.parquet, manifest.json, report.json and report.html "
-        "to DIR, or FILE alone.",
-    ),
-]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite FILE, or the results in DIR.")]
 
 
 def scope(

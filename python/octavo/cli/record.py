@@ -8,8 +8,10 @@ from octavo import units
 from octavo.cli import options
 from octavo.cli.command_line import ProgramCommand
 from octavo.cli.guard import guarded
+from octavo.cli.output_options import Force, JsonName, OldOutput, Quiet, current_name
+from octavo.cli.shown import check_distinct
 from octavo.configuration import configure
-from octavo.errors import CannotRun
+from octavo.errors import CannotRun, UsageError
 from octavo.output import JsonFile
 from octavo.recording import RecordedTrace, execute_recording
 from octavo.terminal.console import make_console
@@ -36,20 +38,19 @@ def register(app: typer.Typer) -> None:
 
 def record(
     command: options.Program,
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Where the trace goes (.oct).")
-    ],
+    out: Annotated[
+        str | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Where the trace goes (.oct); required."),
+    ] = None,
     tracer: options.Tracer = None,
     follow: options.Follow = None,
     skip_instructions: options.SkipInstructions = "0",
     max_instructions: options.MaxInstructions = None,
     marks: options.Marks = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
-    json: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Write what was recorded as JSON; - is standard output."),
-    ] = None,
-    quiet: options.Quiet = False,
+    json: JsonName = None,
+    quiet: Quiet = False,
+    force: Force = False,
+    output: OldOutput = None,
 ) -> None:
     """Run PROGRAM under the tracer and keep all its references in a trace.
 
@@ -58,6 +59,10 @@ def record(
     given, as often as you like.
     """
     with guarded():
+        place = current_name(out, output, quiet=quiet)
+        if place is None:
+            raise UsageError("no FILE given for the trace: octavo record -o FILE -- PROGRAM.")
+        check_distinct(out=place, json=json)
         configuration = configure(
             tracer=tracer or "octavo",
             follow_children=follow is not False,
@@ -65,10 +70,10 @@ def record(
             max_instructions=None if max_instructions is None else units.count(max_instructions),
             between_marks=marks,
         )
-        json_file = JsonFile(json) if json is not None else None
+        json_file = JsonFile(json, force=force) if json is not None else None
         console = make_console()
         with LiveLine(console, quiet=quiet, text=recording_text) as line:
-            done = execute_recording(command, output, configuration, line.show, force=force)
+            done = execute_recording(command, place, configuration, line.show, force=force)
         reason = done.about["partial_reason"]
         if not quiet:
             say(console, _headline(done), "bold")

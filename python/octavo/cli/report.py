@@ -6,6 +6,10 @@ from typing import Annotated
 import typer
 
 from octavo.cli.guard import guarded
+from octavo.cli.output_options import Force, JsonName, Quiet
+from octavo.cli.shown import check_distinct
+from octavo.errors import CannotRun, UsageError
+from octavo.output import JsonFile, failing_with
 from octavo.terminal.console import make_console
 from octavo.terminal.summary import say
 
@@ -19,23 +23,58 @@ def report(
     directory: Annotated[
         Path,
         typer.Argument(
-            metavar="DIR", help="A directory that `octavo run` or `octavo curves` wrote by --out."
+            metavar="DIR", help="A directory that `octavo run`, `curves` or `sim` wrote by --out."
         ),
     ],
     figures: Annotated[
         str | None,
         typer.Option(
             metavar="svg,pdf,png",
-            help="Draw the figures for a paper too, in these formats, into DIR/figures.",
+            help="Draw the figures for a paper too, in these formats, into the folder `figures` "
+            "beside the report.",
         ),
     ] = None,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            "--out", "-o", metavar="DIR", help="Write to this directory (default: the results')."
+        ),
+    ] = None,
+    json: JsonName = None,
+    quiet: Quiet = False,
+    force: Force = False,
 ) -> None:
-    """Rebuild report.html from the results in DIR, and draw its figures for a paper."""
+    """Rebuild report.html from the results in DIR, and draw its figures for a paper.
+
+    In DIR itself, an older report and its figures are replaced.
+    """
     with guarded():
-        from octavo.archive import write_figures, write_report
+        from octavo.archive import read_document, write_figures, write_report
         from octavo.report.figures import read_formats
 
+        check_distinct(out=out, json=json)
         formats = [] if figures is None else read_formats(figures)
-        write_report(directory)
+        json_file = None if json is None else JsonFile(json, force=force)
+        document = read_document(directory)
+        place = directory if out is None else _new_place(out, force=force)
+        write_report(document, place)
+        if json_file is not None:
+            json_file.write(document)
         if formats:
-            say(make_console(), f"Drawn in {write_figures(directory, formats)}.")
+            drawn = write_figures(document, place, formats)
+            if not quiet:
+                say(make_console(), f"Drawn in {drawn}.")
+
+
+def _new_place(name: str, *, force: bool) -> Path:
+    """The directory that `--out` names, made where it is missing."""
+    if not name:
+        raise UsageError("--out is empty; name a directory.")
+    place = Path(name)
+    with failing_with(f"to `{name}`"):
+        if place.exists() and not place.is_dir():
+            raise CannotRun(f"cannot write to `{name}`: it is not a directory.")
+        if (place / "report.html").exists() and not force:
+            raise UsageError(f"`{name}/report.html` exists; --force overwrites it.")
+        place.mkdir(parents=True, exist_ok=True)
+    return place

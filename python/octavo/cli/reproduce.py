@@ -8,12 +8,20 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from octavo import units
 from octavo.cli.guard import guarded
+from octavo.cli.output_options import Force, JsonName, Quiet
+from octavo.cli.shown import check_distinct
 from octavo.errors import UsageError, choose
-from octavo.output import OutputDirectory, text_writer, to_json, write_standard_output
+from octavo.output import (
+    STANDARD_OUTPUT,
+    JsonFile,
+    OutputDirectory,
+    text_writer,
+    to_json,
+    write_standard_output,
+)
 from octavo.terminal.console import make_console
 from octavo.terminal.summary import say
 
@@ -143,6 +151,8 @@ def reproduce(
     out: Annotated[
         str | None,
         typer.Option(
+            "--out",
+            "-o",
             metavar="DIR",
             help="Write the tables as Markdown, JSON and Parquet there, and the figures as SVG "
             "and PDF.",
@@ -159,9 +169,9 @@ def reproduce(
             help=f"Of {_TAILORED}: workloads of gigabytes, as in the paper. Takes hours.",
         ),
     ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Overwrite the results in a DIR that is not empty.")
-    ] = False,
+    json: JsonName = None,
+    quiet: Quiet = False,
+    force: Force = False,
 ) -> None:
     """Run STUDY over the real programs found here; the tables go to standard output.
 
@@ -174,19 +184,29 @@ def reproduce(
         choose(study, STUDIES, "study")
         if large and study != _TAILORED:
             raise UsageError(f"--large: {study} has one size only; {_TAILORED} has a larger one.")
+        check_distinct(out=out, json=json)
+        json_file = None if json is None else JsonFile(json, force=force)
         directory = OutputDirectory(out, force=force) if out is not None else None
         if directory is not None:
             stack.callback(directory.close)
         console = make_console()
         most = None if max_instructions is None else units.count(max_instructions)
-        tracing, telling = partial(_say_tracing, console), partial(say, console)
-        done = STUDIES[study](Wanted(tracing, telling, most, large))
-        write_standard_output(done.markdown)
+        report = _say_nothing if quiet else partial(say, console)
+        on_program = partial(_say_tracing, report)
+        done = STUDIES[study](Wanted(on_program, report, most, large))
+        if json != STANDARD_OUTPUT:
+            write_standard_output(done.markdown)
+        if json_file is not None:
+            json_file.write(done.document)
         if directory is not None:
             directory.write(done.files(study))
         if done.is_partial:
             raise KeyboardInterrupt
 
 
-def _say_tracing(console: Console, name: str) -> None:
-    say(console, f"tracing {name}")
+def _say_nothing(text: str) -> None:
+    pass
+
+
+def _say_tracing(report: Callable[[str], None], name: str) -> None:
+    report(f"tracing {name}")

@@ -9,14 +9,13 @@ from octavo import units
 from octavo.api import execute, execute_trace
 from octavo.cli import options
 from octavo.cli.command_line import TraceCommand
-from octavo.cli.ending import end
+from octavo.cli.ending import Files, end
 from octavo.cli.guard import guarded
+from octavo.cli.output_options import Force, JsonName, Quiet, ResultPlace
 from octavo.configuration import configure
-from octavo.output import JsonFile, OutputDirectory
-from octavo.result import RunResult
 from octavo.terminal.console import make_console
 from octavo.terminal.live import LiveLine, progress_text, trace_text
-from octavo.terminal.summary import say, show_result
+from octavo.terminal.summary import show_result
 from octavo.tlb_levels import DEFAULT_PRESET
 from octavo.tracing import means_a_trace
 
@@ -77,22 +76,11 @@ def run(
     skip_instructions: options.SkipInstructions = "0",
     max_instructions: options.MaxInstructions = None,
     marks: options.Marks = False,
-    out: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DIR",
-            help="Write rows.parquet, result.json, manifest.json and report.html there.",
-        ),
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Overwrite the results in a DIR that is not empty.")
-    ] = False,
-    json: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Write every number as JSON; - is standard output."),
-    ] = None,
     advice: Annotated[bool, typer.Option(help="Say which page size to choose.")] = True,
-    quiet: options.Quiet = False,
+    out: ResultPlace = None,
+    json: JsonName = None,
+    quiet: Quiet = False,
+    force: Force = False,
 ) -> None:
     """Run PROGRAM under the tracer and count, for every page size, TLB misses and memory.
 
@@ -108,10 +96,7 @@ def run(
             tlb=tlb,
             **options.scope(layout, tracer, follow, skip_instructions, max_instructions, marks),
         )
-        json_file = JsonFile(json) if json is not None else None
-        directory = OutputDirectory(out, force=force) if out is not None else None
-        if directory is not None:
-            stack.callback(directory.close)
+        files = Files(stack, json=json, out=out, force=force)
         console = make_console()
         with LiveLine(console, quiet=quiet, text=trace_text if is_trace else progress_text) as line:
             if is_trace:
@@ -120,18 +105,5 @@ def run(
                 result = execute(command, configuration, line.show)
         if not quiet:
             show_result(console, result, advice=advice)
-        _write(result, json_file, directory)
-        if directory is not None and not quiet:
-            say(console, f"Written to {out}; open {out}/report.html for the curves.")
+        files.write(console, result, quiet=quiet)
         end(result)
-
-
-def _write(
-    result: RunResult, json_file: JsonFile | None, directory: OutputDirectory | None
-) -> None:
-    if json_file is not None:
-        json_file.write(result.document())
-    if directory is not None:
-        from octavo.archive import result_files
-
-        directory.write(result_files(result))

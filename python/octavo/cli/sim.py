@@ -12,6 +12,7 @@ from octavo.cli import options
 from octavo.cli.command_line import TraceCommand
 from octavo.cli.ending import Files, end
 from octavo.cli.guard import guarded
+from octavo.cli.output_options import Force, JsonName, Quiet, ResultPlace
 from octavo.sim_configuration import DEFAULT_DESIGNS, DEFAULT_MACHINE, configure_sim, names_in
 from octavo.sim_run import VERB, execute_sim, execute_sim_of_trace
 from octavo.terminal.console import make_console
@@ -131,10 +132,10 @@ def sim(
     skip_instructions: options.SkipInstructions = "0",
     max_instructions: options.MaxInstructions = None,
     marks: options.Marks = False,
-    out: options.ResultPlace = None,
-    force: options.Force = False,
-    json: options.JsonName = None,
-    quiet: options.Quiet = False,
+    out: ResultPlace = None,
+    json: JsonName = None,
+    quiet: Quiet = False,
+    force: Force = False,
 ) -> None:
     """Simulate PROGRAM, or a trace, on a machine with each of several translation designs.
 

@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
-from octavo.cli import options
 from octavo.cli.guard import guarded
+from octavo.cli.output_options import Force, JsonName, OldOutput, Quiet, current_name
+from octavo.cli.shown import check_distinct
 from octavo.errors import UsageError
 from octavo.output import STANDARD_OUTPUT, JsonFile
 from octavo.snapshot import (
@@ -38,8 +39,8 @@ def register(app: typer.Typer) -> None:
 
 
 def snapshot(
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")
+    out: Annotated[
+        str | None, typer.Option("--out", "-o", metavar="FILE", help="The snapshot to write.")
     ] = None,
     show: Annotated[
         str | None, typer.Option("--show", metavar="FILE", help="Tell what is in a file instead.")
@@ -50,25 +51,27 @@ def snapshot(
             "--pid", metavar="PID", min=1, max=2**22, help="How this process's memory lies, too."
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
-    json: options.JsonName = None,
-    quiet: options.Quiet = False,
+    json: JsonName = None,
+    quiet: Quiet = False,
+    force: Force = False,
+    output: OldOutput = None,
 ) -> None:
     """Keep how the memory of this machine is fragmented, or tell how much pages of each size
     could use of what is free.
     """
     with guarded():
-        if (output is None) == (show is None):
+        place = current_name(out, output, quiet=quiet)
+        check_distinct(out=place, json=json)
+        if (place is None) == (show is None):
             raise UsageError("give either -o FILE, to take a snapshot, or --show FILE.")
-        json_file = JsonFile(json) if json is not None else None
-        if output is not None:
-            found = take_snapshot(output, pid=pid, force=force)
+        json_file = None if json is None else JsonFile(json, force=force)
+        if place is not None:
+            found = take_snapshot(place, pid=pid, force=force)
             _tell(found, quiet=quiet)
         else:
             assert show is not None
-            if pid is not None or force:
-                option = "--pid" if pid is not None else "--force"
-                raise UsageError(f"{option} goes with -o, not with --show.")
+            if pid is not None:
+                raise UsageError("--pid goes with -o, not with --show.")
             found = read_snapshot(show)
             if json != STANDARD_OUTPUT:
                 _show(found)

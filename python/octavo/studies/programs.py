@@ -116,17 +116,16 @@ def document(
     arguments: Sequence[str],
     directory: Path,
     *,
-    quiet: bool = True,
     run: Callable[..., subprocess.CompletedProcess[bytes]] = subprocess.run,
 ) -> dict[str, Any] | str:
     """The document of one run of octavo, whose files go to a directory; or why there is none.
-    `quiet` is for commands that would show how far they are; `run` stands for `subprocess.run`.
+    `run` stands for `subprocess.run`.
 
     Output goes to a file: some programs (grep, tar) do next to nothing when it is /dev/null.
     """
     path = directory / "run.json"
     command, *rest = arguments
-    options = [*(["-q"] if quiet else []), "--json", str(path)]
+    options = ["-q", "--force", "--json", str(path)]
     octavo = [sys.executable, "-m", "octavo", command, *options, *rest]
     with (directory / "output").open("wb") as output:
         done = run(
@@ -166,7 +165,7 @@ def region_of(trace: Path) -> tuple[int, int | None] | str:
 def events(trace: Path) -> list[dict[str, Any]] | str:
     """The events of a trace in order, or why they are not known."""
     listing = ["head", "--events", "--lines", str(_MOST_EVENTS), str(trace)]
-    told = document(listing, trace.parent, quiet=False)
+    told = document(listing, trace.parent)
     return told if isinstance(told, str) else list(told["entries"])
 
 

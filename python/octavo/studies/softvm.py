@@ -301,7 +301,7 @@ def run_study(
 
 def _measured(program: Program, trace: Path, swept: Sequence[Organisation]) -> Measurement | str:
     """All passes over one trace, or why there can be none. Its first half fills the caches."""
-    about = document(["info", str(trace)], trace.parent, quiet=False)
+    about = document(["info", str(trace)], trace.parent)
     if isinstance(about, str):
         return about
     simulate = ["sim", "--machine", MACHINE]

@@ -1,0 +1,73 @@
+"""Text that a command shows, on standard output or in the file that `--out` names; and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from octavo.errors import UsageError
+from octavo.output import (
+    STANDARD_OUTPUT,
+    JsonFile,
+    check_new_file,
+    failing_with,
+    replace_text,
+    write_standard_output,
+)
+from octavo.terminal.console import PLAIN_WIDTH, make_output_console
+
+
+class Shown:
+    """The places that `--out` and `--json` name, checked before any work is done.
+
+    The text goes to standard output where no file is named and the JSON does not go there.
+    """
+
+    def __init__(self, *, out: str | None, json: str | None, force: bool) -> None:
+        """Raises UsageError or CannotRun for a place that cannot be written."""
+        check_distinct(out=out, json=json)
+        self._file = None if out in (None, STANDARD_OUTPUT) else out
+        if self._file is not None:
+            check_new_file(self._file, force=force, option="--out")
+        self._json = None if json is None else JsonFile(json, force=force)
+        self._is_silent = json == STANDARD_OUTPUT and self._file is None
+
+    def write_console(self, show: Callable[[Console], None]) -> None:
+        """Writes what `show` prints."""
+        if self._file is not None:
+            text = StringIO()
+            show(Console(file=text, width=PLAIN_WIDTH, highlight=False, markup=False, emoji=False))
+            self._replace(self._file, text.getvalue())
+        elif not self._is_silent:
+            show(make_output_console())
+
+    def write_text(self, pieces: Iterable[str]) -> None:
+        """Writes text, piece by piece."""
+        if self._file is not None:
+            self._replace(self._file, "".join(pieces))
+        elif not self._is_silent:
+            for piece in pieces:
+                write_standard_output(piece)
+
+    def write_json(self, document: Callable[[], Any]) -> None:
+        """Writes the document, made only where it was asked for."""
+        if self._json is not None:
+            self._json.write(document())
+
+    def _replace(self, name: str, text: str) -> None:
+        with failing_with(f"`{name}`"):
+            replace_text(Path(name).resolve(), text)
+
+
+def check_distinct(*, out: str | None, json: str | None) -> None:
+    """Refuses one place for two outputs. Raises UsageError."""
+    if not out or not json:
+        return
+    if out == json == STANDARD_OUTPUT:
+        raise UsageError("--out - and --json - both go to standard output; name a file for one.")
+    if STANDARD_OUTPUT not in (out, json) and Path(out).resolve() == Path(json).resolve():
+        raise UsageError(f"--out and --json both name `{json}`; give each a file of its own.")

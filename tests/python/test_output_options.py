@@ -1,0 +1,171 @@
+"""--out, --json, --quiet and --force mean the same in every command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from fakes import FakeRun, result
+from octavo.cli import app
+from octavo.cli.output_options import current_name
+from traces_made import SOME, write_csv
+
+MADE = "synth:gups?table=64KiB&updates=100"
+COMMANDS: dict[str, list[str]] = {
+    "run": [MADE],
+    "curves": [MADE],
+    "sim": [MADE],
+    "record": ["-o", "{new}", "--", "true"],
+    "info": [MADE],
+    "head": [MADE],
+    "convert": [MADE, "{new}"],
+    "check": [MADE],
+    "snapshot": ["-o", "{new}"],
+    "machines": [],
+    "report": ["{directory}"],
+    "reproduce": ["base-page-size"],
+}
+"""Each command with arguments that let it begin."""
+SHOWING = (["info"], ["head"], ["check"], ["machines", "skylake"], ["machines"])
+"""Commands that show text on standard output."""
+
+
+def octavo(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), prog_name="octavo")
+
+
+def showing(words: list[str], csv: str) -> list[str]:
+    return words if words[0] == "machines" else [*words, csv]
+
+
+@pytest.fixture
+def csv(tmp_path: Path) -> str:
+    return write_csv(tmp_path / "some.csv", SOME)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_the_output_options(name: str) -> None:
+    group = typer.main.get_command(app)
+    assert isinstance(group, typer.core.TyperGroup)
+    assert set(group.commands) == set(COMMANDS)
+    named = {tuple(option.opts) for option in group.commands[name].params}
+    assert {("--out", "-o"), ("--json",), ("--quiet", "-q"), ("--force",)} <= named
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_json_overwrites_a_file_only_with_force(name: str, tmp_path: Path) -> None:
+    place = tmp_path / "kept.json"
+    place.write_text("kept")
+    names = {"new": str(tmp_path / "new.oct"), "directory": str(tmp_path)}
+    arguments = [word.format(**names) for word in COMMANDS[name]]
+    done = octavo(name, "--json", str(place), *arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == f"octavo: `{place}` exists; --force overwrites it.\n"
+    assert place.read_text() == "kept"
+
+
+def test_force_overwrites_json(csv: str, tmp_path: Path) -> None:
+    place = tmp_path / "old.json"
+    place.write_text("old")
+    assert octavo("info", csv, "--json", str(place), "--force", "-q").exit_code == 0
+    assert json.loads(place.read_text())["trace"] == csv
+
+
+@pytest.mark.parametrize("words", SHOWING)
+def test_out_has_what_is_shown_otherwise(words: list[str], csv: str, tmp_path: Path) -> None:
+    command = showing(words, csv)
+    shown = octavo(*command).stdout
+    place = tmp_path / "shown.txt"
+    done = octavo(*command, "-o", str(place), "-q")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "")
+    assert place.read_text() == shown != ""
+    again = octavo(*command, "--out", str(place))
+    assert (again.exit_code, again.stdout) == (2, "")
+    assert "--force overwrites it" in again.stderr
+    assert octavo(*command, "--out", str(place), "--force").exit_code == 0
+    assert octavo(*command, "-o", "-").stdout == shown
+
+
+@pytest.mark.parametrize("words", SHOWING)
+def test_text_and_json_go_to_different_places(words: list[str], csv: str, tmp_path: Path) -> None:
+    command = showing(words, csv)
+    done = octavo(*command, "-o", str(tmp_path / "text"), "--json", "-")
+    assert json.loads(done.stdout)
+    assert (tmp_path / "text").exists()
+    done = octavo(*command, "-o", "-", "--json", "-")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "both go to standard output" in done.stderr
+    same = str(tmp_path / "same")
+    done = octavo(*command, "-o", same, "--json", f"{tmp_path}/./same")
+    assert done.exit_code == 2
+    assert "give each a file of its own" in done.stderr
+
+
+def test_a_conversion_names_its_file_by_either_way(csv: str, tmp_path: Path) -> None:
+    one, other = tmp_path / "one.din", tmp_path / "other.din"
+    assert octavo("convert", csv, str(one), "-q").exit_code == 0
+    done = octavo("convert", csv, "-o", str(other), "-q", "--json", "-")
+    assert one.read_bytes() == other.read_bytes()
+    document = json.loads(done.stdout)
+    assert document["schema"] == "octavo/convert/1"
+    assert (document["from"], document["to"], document["format"]) == (csv, str(other), "din")
+    for wrong in ([csv], [csv, "a.din", "-o", "b.din"]):
+        refused = octavo("convert", *wrong)
+        assert refused.exit_code == 2
+        assert "octavo convert IN -o OUT" in refused.stderr
+
+
+def test_the_old_name_of_out_is_accepted_with_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "memory.octmem"
+    done = octavo("snapshot", "--output", str(place))
+    assert done.exit_code == 0
+    assert place.exists()
+    assert done.stderr.startswith("octavo: note: --output is now --out, or -o;")
+    assert current_name(None, "a", quiet=True) == "a"
+    assert capsys.readouterr().err == ""
+    assert octavo("snapshot", "-o", "a", "--output", "b").exit_code == 2
+    assert "--output" not in octavo("snapshot", "--help").stdout
+    assert "--output" not in octavo("record", "--help").stdout
+
+
+def test_a_recording_needs_a_name() -> None:
+    done = octavo("record", "--", "true")
+    assert done.exit_code == 2
+    assert done.stderr == (
+        "octavo: no FILE given for the trace: octavo record -o FILE -- PROGRAM.\n"
+    )
+
+
+def test_a_run_writes_its_rows_alone_to_a_parquet_file(
+    tmp_path: Path, pretend: Callable[[FakeRun], None]
+) -> None:
+    pretend(FakeRun(result()))
+    place = tmp_path / "rows.parquet"
+    assert octavo("run", "-q", "-o", str(place), "prog").exit_code == 0
+    assert place.read_bytes()[:4] == b"PAR1"
+    assert "--force overwrites it" in octavo("run", "-q", "-o", str(place), "prog").stderr
+
+
+def test_a_report_can_be_written_elsewhere(
+    tmp_path: Path, pretend: Callable[[FakeRun], None]
+) -> None:
+    pretend(FakeRun(result()))
+    source, other = tmp_path / "source", tmp_path / "deep" / "other"
+    assert octavo("run", "-q", "--out", str(source), "prog").exit_code == 0
+    page = (source / "report.html").read_text()
+    assert octavo("report", str(source), "-o", str(other)).exit_code == 0
+    assert [path.name for path in other.iterdir()] == ["report.html"]
+    assert (other / "report.html").read_text() == page
+    again = octavo("report", str(source), "-o", str(other))
+    assert (again.exit_code, "--force" in again.stderr) == (2, True)
+    assert octavo("report", str(source), "-o", str(other), "--force").exit_code == 0
+    done = octavo("report", str(source), "--json", "-")
+    assert json.loads(done.stdout) == json.loads((source / "result.json").read_text())
+    assert (source / "manifest.json").exists()
