@@ -98,8 +98,6 @@ def _finished(
     command: Sequence[str],
 ) -> RunResult:
     rows = rows_of(result, configuration.machine)
-    return RunResult(
-        manifest=build_manifest(result, circumstances),
-        rows=rows,
-        advice=advice_records(rows, configuration.machine, read_huge_pages(), command),
-    )
+    manifest = build_manifest(result, circumstances)
+    advice = advice_records(rows, configuration.machine, read_huge_pages(), command, manifest)
+    return RunResult(manifest=manifest, rows=rows, advice=advice)

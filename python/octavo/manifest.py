@@ -89,6 +89,9 @@ def partial_reason(
     if interrupted_by is not None:
         then = f", then ended with status {ended['code']}" if ended["code"] is not None else ""
         return f"interrupted by {signal_name(interrupted_by)}{then}"
+    if ended["reason"] == "limit":
+        counted = sum(process["instructions"] for process in processes)
+        return f"stopped by --max-instructions after {counted:,} counted instructions"
     if ended["reason"] == "interrupted":
         return "interrupted"
     if ended["reason"] == "tracer-failed":
@@ -106,6 +109,31 @@ def partial_reason(
     if untraced:
         return f"{untraced} child process(es) ran untraced"
     return None
+
+
+def cautions(manifest: dict[str, Any]) -> list[str]:
+    """What a reader must know before any number: how the program failed, where counts end."""
+    recorded = ((manifest.get("trace") or {}).get("about") or {}).get("exit")
+    failure = failure_of(recorded or manifest["exit"])
+    sentences = []
+    if failure is not None:
+        when = " when it was recorded" if recorded else ""
+        sentences.append(f"{failure}{when}; counts and advice are about the part that ran.")
+    if manifest["partial"]:
+        sentences.append(f"PARTIAL: {manifest['partial_reason']}; counts end there.")
+    return sentences
+
+
+def failure_of(ended: Exit) -> str | None:
+    """How a program that ended by itself failed, without a full stop; None where it did not."""
+    if ended["reason"] != "exited" or not ended["code"]:
+        return None
+    return f"STATUS {ended['code']}: the program ended with this error status"
+
+
+def of_what_ran(answer: str, manifest: dict[str, Any]) -> str:
+    """The answer, limited to the part that ran where that need not be the whole program."""
+    return f"For the part that ran: {answer}" if cautions(manifest) else answer
 
 
 def _replay_status(ended: Exit, interrupted_by: int | None) -> int:

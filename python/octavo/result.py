@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from octavo.advice import Advice, advise_all, overall_text
 from octavo.huge_pages import HugePages
+from octavo.manifest import of_what_ran
 from octavo.means import means_for, usable_size
 from octavo.rows import Row
 from octavo.tlb_levels import Machine
@@ -60,12 +61,16 @@ class RunResult(Finished):
 
 
 def advice_records(
-    rows: Sequence[Row], machine: Machine, host: HugePages, command: Sequence[str]
+    rows: Sequence[Row],
+    machine: Machine,
+    host: HugePages,
+    command: Sequence[str],
+    manifest: dict[str, Any],
 ) -> list[dict[str, Any]]:
     """Advice with its means as plain data, the overall answer first."""
     advice = advise_all(rows, machine)
     usable = [usable_size(item, host) for item in advice]
-    answer = {"scope": "answer", "text": overall_text(advice, usable)}
+    answer = {"scope": "answer", "text": of_what_ran(overall_text(advice, usable), manifest)}
     program = shlex.join(command)
     records = [
         _with_means(item, size, host, program) for item, size in zip(advice, usable, strict=True)

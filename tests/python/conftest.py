@@ -40,8 +40,10 @@ def finish() -> Callable[..., RunResult]:
             configuration=configuration,
             interrupted_by=interrupted_by,
         )
-        advice = advice_records(rows, configuration.machine, read_huge_pages(), facts.command)
-        return RunResult(build_manifest(result, facts), rows, advice)
+        manifest = build_manifest(result, facts)
+        huge_pages = read_huge_pages()
+        advice = advice_records(rows, configuration.machine, huge_pages, facts.command, manifest)
+        return RunResult(manifest, rows, advice)
 
     return make
 

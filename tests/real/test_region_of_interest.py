@@ -12,7 +12,10 @@ def test_max_instructions_ends_an_endless_program(octavo: Octavo):
     traced = octavo(workload("signals", "spin"), "--max-instructions", "1M")
     assert traced.status == 0
     assert traced.stdout.startswith(b"ready\n")
-    assert 10**6 <= traced.count("instructions") < 10**6 + SEGMENT
+    counted = traced.count("instructions")
+    assert 10**6 <= counted < 10**6 + SEGMENT
+    reason = f"stopped by --max-instructions after {counted:,} counted instructions"
+    assert traced.run["partial_reason"] == reason
     traced.check()
 
 

@@ -12,6 +12,7 @@ from octavo.cli.output_options import Force, JsonName, OldOutput, Quiet, current
 from octavo.cli.shown import check_distinct
 from octavo.configuration import configure
 from octavo.errors import CannotRun, UsageError
+from octavo.manifest import failure_of
 from octavo.output import JsonFile
 from octavo.recording import RecordedTrace, execute_recording
 from octavo.terminal.console import make_console
@@ -77,6 +78,9 @@ def record(
         reason = done.about["partial_reason"]
         if not quiet:
             say(console, _headline(done), "bold")
+            failure = failure_of(done.about["exit"])
+            if failure is not None:
+                say(console, f"{failure}; the trace holds the part that ran.", "bold yellow")
             if reason is not None:
                 say(console, f"PARTIAL: {reason}; the trace ends there.", "bold yellow")
         if json_file is not None:

@@ -8,6 +8,7 @@ from typing import Any
 import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from octavo.manifest import cautions
 from octavo.report.look import for_page
 
 _EXPORT = "window.vegaEmbed = vegaEmbed;"
@@ -33,6 +34,7 @@ def render_page(
         .render(
             manifest=manifest,
             command=shlex.join(manifest["command"]),
+            cautions=cautions(manifest),
             facts=_facts(manifest),
             charts=_for_script(drawn),
             bundle=_bundle(),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from octavo.manifest import of_what_ran
 from octavo.sim_choice import sentence
 from octavo.sim_model import Counts, Simulated, added, translation_cycles
 from octavo.sim_result import SimResult
@@ -53,7 +54,7 @@ def report_data(result: SimResult) -> Record:
         "schema": SCHEMA,
         "run": result.manifest,
         "headline": headline(result),
-        "answer": sentence(told),
+        "answer": of_what_ran(sentence(told), result.manifest),
         "remarks": list(remarks(result)),
         "designs": [one.design for one in told],
         "unit": "instructions" if _has_instructions(told) else "references",

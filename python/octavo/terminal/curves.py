@@ -5,15 +5,14 @@ from rich.console import Console
 from octavo.curves_result import CurvesResult
 from octavo.curves_view import grids, headline
 from octavo.page_sampling import sentence_on
-from octavo.terminal.summary import say, show_grid
+from octavo.terminal.summary import say, show_cautions, show_grid
 
 
 def show_curves(console: Console, result: CurvesResult) -> None:
     """Prints what a reader wants first; the files have every number."""
     manifest = result.manifest
     say(console, f"{manifest['program']}: {headline(result)}", "bold")
-    if result.partial:
-        say(console, f"PARTIAL: {manifest['partial_reason']}; counts end there.", "bold yellow")
+    show_cautions(console, result)
     sample = result.configuration.sample
     if sample is not None:
         say(console, sentence_on(sample, [curves.sampled for curves in result.total.values()]))

@@ -2,18 +2,18 @@
 
 from rich.console import Console
 
+from octavo.manifest import of_what_ran
 from octavo.sim_choice import sentence
 from octavo.sim_result import SimResult
 from octavo.sim_view import grids, headline, remarks
-from octavo.terminal.summary import say, show_grid
+from octavo.terminal.summary import say, show_cautions, show_grid
 
 
 def show_sim(console: Console, result: SimResult) -> None:
     """Prints what a reader wants first; the files have every number."""
     manifest = result.manifest
     say(console, f"{manifest['program']}: {headline(result)}", "bold")
-    if result.partial:
-        say(console, f"PARTIAL: {manifest['partial_reason']}; counts end there.", "bold yellow")
+    show_cautions(console, result)
     for grid in grids(result):
         show_grid(console, grid)
     measured = result.configuration.measured
@@ -22,4 +22,4 @@ def show_sim(console: Console, result: SimResult) -> None:
     for text in remarks(result):
         say(console, text, "bold yellow")
     console.print()
-    say(console, sentence(result.total), "bold green")
+    say(console, of_what_ran(sentence(result.total), manifest), "bold green")

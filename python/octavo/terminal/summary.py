@@ -7,7 +7,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from octavo.result import RunResult
+from octavo.manifest import cautions
+from octavo.result import Finished, RunResult
 from octavo.terminal.console import GAP_WIDTH, make_table
 from octavo.view import Grid, headline, notable_regions, page_size_grid, process_grid, region_grid
 
@@ -23,8 +24,7 @@ def show_result(console: Console, result: RunResult, *, advice: bool) -> None:
     manifest, rows = result.manifest, result.rows
     depth = len(manifest["configuration"]["machine"]["levels"])
     say(console, f"{manifest['program']}: {headline(manifest, rows)}", "bold")
-    if result.partial:
-        say(console, f"PARTIAL: {manifest['partial_reason']}; counts end there.", "bold yellow")
+    show_cautions(console, result)
     for level in range(1, depth + 1):
         show_grid(console, page_size_grid(rows, level))
     processes = process_grid(rows, manifest, depth)
@@ -41,6 +41,12 @@ def say(console: Console, text: str, style: str = "", *, indent: int = 0) -> Non
         console.print(Padding.indent(Text(text, style=style), indent))
     else:
         console.print(Text(" " * indent + text, style=style), soft_wrap=True)
+
+
+def show_cautions(console: Console, result: Finished) -> None:
+    """Prints what limits all that follows: a failure of the program, a partial result."""
+    for text in cautions(result.manifest):
+        say(console, text, "bold yellow")
 
 
 def show_grid(console: Console, grid: Grid, shown: int | None = None) -> None:
