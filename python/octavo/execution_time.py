@@ -18,7 +18,9 @@ from octavo.sim_model import WALKS, Simulated
 SIMULATED = (
     "Execution time is T = T_IDEAL + T_L1DTLBM + T_PW of the simulation's own cycles: the base CPI "
     "and misses of the caches by code and data; what second-level TLBs cost, for code too, and "
-    "nested TLBs, handlers of virtual caches, their write-backs and sweeps; all cycles of walks."
+    "nested TLBs, handlers of virtual caches, their write-backs and sweeps; all cycles of walks. "
+    "What a core overlaps is in all terms, so each of them is too large, and the share of "
+    "translation in T may be too high or too low."
 )
 
 MEASURED = (
@@ -62,8 +64,10 @@ def simulated_time(one: Simulated) -> ExecutionTime | None:
     """The time by the simulation's own cycles, each counted as lost; None without instructions, and
     for a machine that stopped.
 
-    That is an upper bound of what translation costs: the paper's T_PW is the part of a walker's
-    cycles that the core could not overlap, measured on a machine.
+    Every term is larger than on a core that overlaps its work, T_PW as well as T_IDEAL: the paper's
+    T_PW is the part of a walker's cycles that a real core could not overlap, and its T_IDEAL has
+    misses of data that overlap each other. So the share of translation, T_PW over T, is no bound:
+    it may come out too high or too low.
     """
     if not one.instructions or one.stopped is not None:
         return None

@@ -5,45 +5,46 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from octavo.sim_model import Simulated
+from octavo.sim_model import RESOLUTION, Simulated
 from octavo.units import format_bytes, format_count, format_share
 
-NEGLIGIBLE_SHARE = 0.005
-"""Of all cycles: two designs that are as near as that take the same time, and memory decides."""
-LEAST_SHARE = 0.001
-"""Of memory that is told as a share."""
 NOT_IN_IT = (
-    "An additive estimate, without what an out-of-order core overlaps and without the operating "
-    "system's own time."
+    "An additive estimate: what a core overlaps, walks as well as misses of data, is not "
+    "simulated, so the real share of translation may be lower or higher; the operating system's "
+    "own time is not simulated either."
 )
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A design, and what it is compared with."""
+    """The designs to choose from, and the first one that is worse."""
 
-    chosen: Simulated
+    chosen: tuple[Simulated, ...]
+    """The best one, or all that differ from the best by less than the simulation resolves."""
     other: Simulated | None
-    """The first other design that could have been chosen."""
+    """The first design that could have been chosen and is not among them."""
+
+    @property
+    def best(self) -> Simulated:
+        """The first of those to choose from."""
+        return self.chosen[0]
 
 
 def choose_design(designs: Sequence[Simulated]) -> Choice | None:
-    """The design with the fewest cycles; of those that are about as good, the one with least
-    memory. What stopped for want of memory, and bounds, are left out; None where nothing is left.
+    """The designs with the fewest cycles; of those, the ones with the least memory. Cycles, and
+    bytes, that differ by no more than RESOLUTION count as equal.
+
+    Designs that stopped for want of memory, and bounds, are left out; None where nothing is left.
     """
     ran = [one for one in designs if one.can_be_chosen]
     if not ran:
         return None
     fewest = min(_cost(one) for one in ran)
-    spared = NEGLIGIBLE_SHARE if ran[0].instructions else 0
-    near = [one for one in ran if _cost(one) <= fewest * (1 + spared)]
-    chosen = min(near, key=memory_bytes)
-    return Choice(chosen, next((one for one in ran if one is not chosen), None))
-
-
-def memory_bytes(one: Simulated) -> int:
-    """Data and page tables, each where there is most of them."""
-    return sum(one.count("os", f"peak_{what}_bytes") for what in ("resident", "page_table"))
+    fast = [one for one in ran if _cost(one) <= fewest * (1 + RESOLUTION)]
+    least = min(one.memory_bytes for one in fast)
+    chosen = [one for one in fast if one.memory_bytes <= least * (1 + RESOLUTION)]
+    other = next((one for one in ran if not any(one is best for best in chosen)), None)
+    return Choice(tuple(chosen), other)
 
 
 def sentence(designs: Sequence[Simulated]) -> str:
@@ -56,23 +57,42 @@ def sentence(designs: Sequence[Simulated]) -> str:
             "Which design? None: with all of them memory ran out; give the machine more, by "
             "--set memory.bytes=…"
         )
-    chosen, other = choice.chosen, choice.other
-    memory = f"{format_bytes(memory_bytes(chosen))} of memory"
-    if other is None:
-        has_stopped = any(one.stopped is not None for one in designs)
-        alone = "The only one that ran to its end" if has_stopped else "Alone"
-        told = f"loses {_lost(chosen)} to translation and takes {memory}"
-        return f"{alone}, {chosen.design} {told}. {NOT_IN_IT}"
-    ran = [one for one in designs if one.can_be_chosen]
-    if len({(_cost(one), memory_bytes(one)) for one in ran}) == 1:
-        told = f"each loses {_lost(chosen)} to translation and takes {memory}"
-        return f"Which design? It makes no difference: {told}. {NOT_IN_IT}"
-    return f"Which design? {chosen.design}: it {_beside(chosen, other)}. {NOT_IN_IT}"
+    best, other = choice.best, choice.other
+    costs = f"loses {_lost(best)} to translation and takes {_memory(best)}"
+    if other is not None:
+        names = _listed([one.design for one in choice.chosen])
+        is_tied = len(choice.chosen) > 1
+        tied, subject = (f" ({_UNRESOLVED})", best.design) if is_tied else ("", "it")
+        return f"Which design? {names}{tied}: {subject} {_beside(best, other)}. {NOT_IN_IT}"
+    if len(choice.chosen) > 1:
+        # The figures of the first stand for all, which are as near as that.
+        return (
+            f"Which design? It makes no difference: {_UNRESOLVED}. {best.design} {costs}. "
+            f"{NOT_IN_IT}"
+        )
+    has_stopped = any(one.stopped is not None for one in designs)
+    alone = "The only one that ran to its end" if has_stopped else "Alone"
+    return f"{alone}, {best.design} {costs}. {NOT_IN_IT}"
+
+
+_UNRESOLVED = (
+    f"cycles and memory differ by no more than {RESOLUTION:.0%}, which the simulation does not "
+    "resolve"
+)
 
 
 def _cost(one: Simulated) -> float:
-    """All cycles; where nobody knows the instructions, those of translation."""
+    """All cycles; without instructions, those of translation."""
     return one.cycles if one.instructions else one.translation_cycles
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
+
+
+def _memory(one: Simulated) -> str:
+    """The table has the same number."""
+    return f"{format_bytes(one.memory_bytes)} of memory with page tables"
 
 
 def _lost(one: Simulated, of: str = " of its cycles") -> str:
@@ -82,20 +102,24 @@ def _lost(one: Simulated, of: str = " of its cycles") -> str:
     return f"{format_share(share)}{of}"
 
 
-def _beside(chosen: Simulated, other: Simulated) -> str:
-    """What it is better by than another, and what that takes."""
-    own, others = memory_bytes(chosen), memory_bytes(other)
-    if own == others:
-        memory = f"takes the same memory ({format_bytes(own)})"
-    else:
-        more_share = abs(own - others) / others if others else 0.0
-        share = f" ({format_share(more_share)})" if more_share >= LEAST_SHARE else ""
-        more = "more" if own > others else "less"
-        memory = f"takes {format_bytes(abs(own - others))}{share} {more} memory"
-    parts = [f"loses {_lost(chosen)} to translation ({other.design}: {_lost(other, of='')})"]
-    if chosen.instructions:
-        times = chosen.cycles / other.cycles
-        near = 1 - NEGLIGIBLE_SHARE < times < 1 + NEGLIGIBLE_SHARE
-        told = "as long, within half a percent" if near else f"for {times:.3g} of its time"
-        parts.append(f"runs {told}")
-    return f"{', '.join(parts)}, and {memory}"
+def _beside(best: Simulated, other: Simulated) -> str:
+    """How one design compares with another in cycles, time and memory."""
+    parts = [f"loses {_lost(best)} to translation ({other.design}: {_lost(other, of='')})"]
+    if best.instructions:
+        times = best.cycles / other.cycles
+        is_equal = 1 / (1 + RESOLUTION) <= times <= 1 + RESOLUTION
+        parts.append(
+            f"runs as long, within {RESOLUTION:.0%}"
+            if is_equal
+            else f"runs for {times:.3g} of its time"
+        )
+    return f"{', '.join(parts)}, and {_memory_beside(best, other)}"
+
+
+def _memory_beside(best: Simulated, other: Simulated) -> str:
+    own, others = best.memory_bytes, other.memory_bytes
+    if abs(own - others) <= RESOLUTION * min(own, others):
+        return f"takes as much memory, within {RESOLUTION:.0%} ({_memory(best)})"
+    more = "more" if own > others else "less"
+    share = f" ({format_share(abs(own - others) / others)})" if others else ""
+    return f"takes {format_bytes(abs(own - others))}{share} {more} memory"

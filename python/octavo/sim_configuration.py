@@ -23,8 +23,10 @@ LEAST_INTERVAL_INSTRUCTIONS = 1000
 """An interval ends where a straight run of instructions does, and those are some tens."""
 
 ADDITIVE_NOTE = (
-    "Cycles are added up: the base CPI, what TLBs and walks cost, what misses of caches cost. What "
-    "an out-of-order core overlaps is not seen, so relative times are estimates, no predictions."
+    "Cycles are added up: the base CPI, what TLBs and walks cost, what misses of caches cost. An "
+    "out-of-order core overlaps walks with other work, and misses of data with each other; neither "
+    "is simulated, so the share of translation may come out too high or too low, and relative "
+    "times are estimates, no predictions."
 )
 SYSTEM_NOTE = (
     "The operating system's work (faults, zeroing, copying, promotions) is counted and costs no "

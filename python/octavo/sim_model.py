@@ -23,6 +23,12 @@ _CYCLES = "cycles_"
 _CACHES = ("cycles_fetches", "cycles_data")
 """What misses of the caches cost; all other cycles are translation's."""
 WALKS = "cycles_walks"
+RESOLUTION = 0.02
+"""Two designs whose cycles, or bytes of memory, differ by no more than this share count as equal.
+One design on memory with other free frames (`memory.fragmentation.seed` 1 to 6) differs
+from itself by up to 1.1% in cycles, because frames decide which lines of the caches collide, and
+that is chance; twice that is asked of a difference between designs. docs/sim.md has the figures.
+"""
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,11 @@ class Simulated:
     def translation_share(self) -> float | None:
         """The part of all cycles that is translation; None without instructions."""
         return self.translation_cycles / self.cycles if self.instructions else None
+
+    @property
+    def memory_bytes(self) -> int:
+        """Data and page tables, each at the time when there were most of them."""
+        return sum(self.count("os", f"peak_{what}_bytes") for what in ("resident", "page_table"))
 
     @property
     def walks(self) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from octavo.execution_time import MEASURED_SOURCE, ExecutionTime
-from octavo.sim_model import Simulated
+from octavo.sim_model import RESOLUTION, Simulated
 from octavo.sim_result import SimResult
 from octavo.units import format_bytes, format_count, format_cpi, format_mpki, format_share
 from octavo.view import Grid
@@ -34,6 +34,8 @@ class _Measure:
     """Whether the least of the row is marked as the best."""
     needs_end: bool = True
     """Whether it says nothing of a machine that stopped on its way."""
+    resolution: float = 0.0
+    """Values that differ by no more than this share are marked together, or not at all."""
 
 
 def headline(result: SimResult) -> str:
@@ -102,7 +104,7 @@ def _grid(machine: str, designs: Sequence[Simulated]) -> Grid:
         if all(value is None for value in buildable or values):
             continue
         if measure.is_marked:
-            best += [(len(body), 1 + at) for at in _least(values, designs)]
+            best += [(len(body), 1 + at) for at in _least(values, designs, measure.resolution)]
         cells = ("" if value is None else measure.show(value) for value in values)
         body.append((measure.name, *cells))
     heads = map(_head, designs)
@@ -115,17 +117,18 @@ def _head(one: Simulated) -> str:
     return f"{one.design}\n(bound)" if one.is_bound else one.design
 
 
-def _least(values: Sequence[Value], designs: Sequence[Simulated]) -> list[int]:
-    """The places of the least values, where there is a difference."""
+def _least(values: Sequence[Value], designs: Sequence[Simulated], resolution: float) -> list[int]:
+    """The places of the least values, where there is a difference that is resolved."""
     ran = [
         (value, at)
         for at, value in enumerate(values)
         if value is not None and designs[at].can_be_chosen
     ]
     least = min((value for value, _ in ran), default=None)
-    if least is None or all(value == least for value, _ in ran):
+    if least is None:
         return []
-    return [at for value, at in ran if value == least]
+    best = [at for value, at in ran if value <= least * (1 + resolution)]
+    return [] if len(best) == len(ran) else best
 
 
 def _measures(first: Simulated) -> Iterator[_Measure]:
@@ -155,6 +158,7 @@ def _measures(first: Simulated) -> Iterator[_Measure]:
             f"execution time, over {first.design}, an estimate",
             lambda one: one.cycles / first.cycles if first.cycles else None,
             lambda value: f"{value:.3f}",
+            resolution=RESOLUTION,
         )
     for level, name in _LEVELS.items():
         misses = rate(_misses_of(level))
@@ -169,6 +173,13 @@ def _measures(first: Simulated) -> Iterator[_Measure]:
     yield _Measure("cycles of walks", lambda one: one.walk_cycles, format_count)
     yield _bytes("memory, resident at most", "peak_resident_bytes")
     yield _bytes("page tables, at most", "peak_page_table_bytes")
+    yield _Measure(
+        "memory with page tables, at most",
+        lambda one: one.memory_bytes,
+        lambda value: format_bytes(round(value)),
+        needs_end=False,
+        resolution=RESOLUTION,
+    )
     yield _os("faults", "faults")
     yield _bytes("zeroed", "bytes_zeroed")
     yield _os("promotions", "promotions", is_marked=False)

@@ -183,6 +183,7 @@ def test_memory_that_runs_out_is_a_result() -> None:
     assert {cells[0] for cells in grid.rows} == {
         "memory, resident at most",
         "page tables, at most",
+        "memory with page tables, at most",
         "faults",
         "zeroed",
         "promotions",
