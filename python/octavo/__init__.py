@@ -1,8 +1,10 @@
 """Octavo: what address translation costs a program at every page size, and which to choose."""
 
-from typing import TYPE_CHECKING, Any
-
+# Not from `typing`, which takes some milliseconds in which Ctrl-C would end in a traceback.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from octavo._core import OctavoError
     from octavo.api import run
     from octavo.curves_result import CurvesResult
@@ -46,7 +48,7 @@ _PLACES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     """Loads what is asked for, so that the command line is there at once to catch a Ctrl-C."""
     if name not in _PLACES:
         raise AttributeError(f"module `octavo` has no attribute `{name}`")

@@ -2,16 +2,28 @@
 
 import sys
 
-_AFTER_INTERRUPT = 130
+_INTERRUPTED = 130
+_FAILED = 125
 
 
-def main() -> None:
-    """Runs the command line; Ctrl-C while it is still loading ends it quietly."""
+def main(arguments: list[str] | None = None) -> None:
+    """Runs the command line. Nothing is imported before Ctrl-C is provided for."""
     try:
+        from octavo.signals import leave_at_once_on_interrupt
+
+        leave_at_once_on_interrupt()
         from octavo.cli import app
+
+        app(arguments, prog_name="octavo")
     except KeyboardInterrupt:
-        sys.exit(_AFTER_INTERRUPT)
-    app(prog_name="octavo")
+        sys.exit(_INTERRUPTED)
+    except OSError as error:
+        # Of a command, `octavo.cli.guard` reports it; this one is of the help or the version.
+        from octavo.output import discard_standard_output
+
+        discard_standard_output()
+        print(f"octavo: cannot write the text: {error.strerror}.", file=sys.stderr)
+        sys.exit(_FAILED)
 
 
 if __name__ == "__main__":

@@ -124,7 +124,12 @@ class Process(ProcessCounts):
     footprints: list[Footprint]
     regions: list[Region]
 
-class Progress(TypedDict):
+class Interruptible(TypedDict, total=False):
+    """What Octavo itself adds to the progress of work that a signal has interrupted."""
+
+    interrupted_by: int
+
+class Progress(Interruptible):
     """A snapshot of a run under way."""
 
     running: bool
@@ -651,7 +656,7 @@ class TraceRun(Generic[_Found]):
         then. A trace that could not be read to
         its end gives what came before, with exit.reason "trace-broken"."""
 
-class JobProgress(TypedDict):
+class JobProgress(Interruptible):
     """How far a job is."""
 
     running: bool

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from octavo.errors import Interrupted
-from octavo.session import POLL_SECONDS, Interrupts
+from octavo.session import POLL_SECONDS, with_interrupt
+from octavo.signals import Interrupts
 
 if TYPE_CHECKING:
     from octavo._core import TraceJob
@@ -33,8 +34,13 @@ class Work(Protocol):
         """Ends it soon."""
 
 
-def see_through(work: Work, on_progress: Callable[[Any], None]) -> int | None:
-    """Waits for the end of the work; returns the signal that ended it early, if any."""
+def see_through(
+    work: Work, on_progress: Callable[[Any], None], *, keeps_result: bool = False
+) -> int | None:
+    """Waits for the end of the work; returns the signal that ended it early, if any.
+
+    With `keeps_result`, the last progress names that signal: what was done is worth something.
+    """
     with Interrupts() as interrupts:
         deadline: float | None = None
         while (progress := work.wait(POLL_SECONDS))["running"]:
@@ -45,6 +51,8 @@ def see_through(work: Work, on_progress: Callable[[Any], None]) -> int | None:
             deadline = deadline or time.monotonic() + GIVE_UP_SECONDS
             if interrupts.count > 1 or time.monotonic() >= deadline:
                 raise Interrupted(interrupts.first)
+        if keeps_result and interrupts.first is not None:
+            on_progress(with_interrupt(progress, interrupts.first))
         return interrupts.first
 
 

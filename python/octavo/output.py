@@ -15,8 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from octavo.errors import CannotRun, UsageError
+from octavo.signals import uninterrupted
 
 STANDARD_OUTPUT = "-"
+_STAGING = ".octavo-"
+"""What the name of a staging place begins with."""
 _LAST = "manifest.json"
 """Its presence says that a directory of results is whole: it is renamed after all others."""
 
@@ -42,8 +45,15 @@ def write_standard_output(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_standard_output()
         raise
+
+
+def discard_standard_output() -> None:
+    """Sends what is left to write nowhere, so that the interpreter's own end cannot fail."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def check_standard_output() -> None:
@@ -122,25 +132,31 @@ class OutputDirectory:
         with failing_with(f"to `{name}`"):
             if not self._made and not self._place.is_dir():
                 raise CannotRun(f"cannot write to `{name}`: it is not a directory.")
-            if not self._made and any(self._place.iterdir()) and not force:
+            if not self._made and not force and self._holds_files():
                 raise UsageError(f"`{name}` is not empty; --force overwrites the results in it.")
             self._place.mkdir(parents=True, exist_ok=True)
-            self._staging = Path(tempfile.mkdtemp(prefix=".octavo-", dir=self._place))
+            self._staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=self._place))
+
+    def _holds_files(self) -> bool:
+        """Whether there is more than staging places: a run that was killed leaves its own."""
+        return not all(entry.name.startswith(_STAGING) for entry in self._place.iterdir())
 
     def write(self, files: dict[str, Callable[[Path], None]]) -> None:
         """Lets each writer make its file, then puts all of them in place."""
         with failing_with(f"to `{self._place}`"):
             for name, writer in files.items():
                 writer(self._staging / name)
-            (self._place / _LAST).unlink(missing_ok=True)
-            for name in sorted(files, key=lambda name: name == _LAST):
-                (self._staging / name).replace(self._place / name)
+            with uninterrupted():
+                (self._place / _LAST).unlink(missing_ok=True)
+                for name in sorted(files, key=lambda name: name == _LAST):
+                    (self._staging / name).replace(self._place / name)
 
     def close(self) -> None:
         """Removes the staging place, and the directory too when it is ours and empty."""
-        shutil.rmtree(self._staging, ignore_errors=True)
-        if self._made and not any(self._place.iterdir()):
-            self._place.rmdir()
+        with uninterrupted():
+            shutil.rmtree(self._staging, ignore_errors=True)
+            if self._made and not any(self._place.iterdir()):
+                self._place.rmdir()
 
 
 def text_writer(text: str) -> Callable[[Path], None]:

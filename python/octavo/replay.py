@@ -55,7 +55,7 @@ def replay_trace(
         raise UsageError(f"{error}.") from None
     began = time.monotonic()
     run.start()
-    interrupted_by = see_through(run, on_progress)
+    interrupted_by = see_through(run, on_progress, keeps_result=True)
     result, facts = run.result()
     result["elapsed_seconds"] = time.monotonic() - began
     _refuse_samples(name, facts, said)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from octavo.signals import Interrupts
 
 if TYPE_CHECKING:
     from octavo._core import Progress
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.2
 GRACE_SECONDS = 5.0
 """How long an interrupted program may take to end before it is stopped."""
-
-_HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Program(Protocol):
@@ -56,45 +54,6 @@ class Run(Program, Protocol[Found]):
 
     def result(self) -> Found:
         """The result of a run that has ended."""
-
-
-class Interrupts:
-    """Collects the signals that arrive while it is entered, instead of dying of them.
-
-    Handlers can be set in the main thread only; elsewhere nothing is collected.
-    """
-
-    def __init__(self) -> None:
-        self._arrived: list[int] = []
-        self._before: dict[signal.Signals, Any] = {}
-
-    def __enter__(self) -> Interrupts:
-        if threading.current_thread() is threading.main_thread():
-            for number in _HANDLED:
-                self._before[number] = signal.signal(number, self._note)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self._arrived.append(number)
-
-    @property
-    def first(self) -> int | None:
-        """The first signal that arrived."""
-        return self._arrived[0] if self._arrived else None
-
-    @property
-    def count(self) -> int:
-        """How many arrived."""
-        return len(self._arrived)
 
 
 def terminal_delivers(number: int) -> bool:
@@ -140,7 +99,7 @@ def _see_to_end(
 ) -> None:
     deadline: float | None = None
     while (progress := run.wait(POLL_SECONDS))["running"]:
-        on_progress(progress)
+        on_progress(with_interrupt(progress, interrupts.first))
         if interrupts.first is None:
             continue
         if deadline is None:
@@ -151,3 +110,10 @@ def _see_to_end(
                 run.signal(interrupts.first)
         if interrupts.count > 1 or clock() >= deadline:
             run.stop()
+    if interrupts.first is not None:
+        on_progress(with_interrupt(progress, interrupts.first))
+
+
+def with_interrupt(progress: Any, number: int | None) -> Any:
+    """The progress, with the signal that interrupts the work where one has arrived."""
+    return progress if number is None else {**progress, "interrupted_by": number}

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fakes import FakeRun, result
-from octavo.session import GRACE_SECONDS, Interrupts, drive, terminal_delivers
+from octavo.session import GRACE_SECONDS, drive, terminal_delivers
+from octavo.signals import Interrupts
 
 if TYPE_CHECKING:
     from octavo._core import Progress

@@ -13,6 +13,7 @@ from octavo.errors import CannotRun
 from octavo.output import JsonFile
 from octavo.result import Finished
 from octavo.result_place import ResultPlace
+from octavo.signals import uninterrupted
 from octavo.terminal.summary import say
 
 if TYPE_CHECKING:
@@ -27,9 +28,11 @@ class Files:
         check_distinct(out=out, json=json)
         self._json = JsonFile(json, force=force) if json is not None else None
         self._out = out
-        self._place = ResultPlace(out, force=force) if out is not None else None
-        if self._place is not None:
-            stack.callback(self._place.close)
+        self._place: ResultPlace | None = None
+        if out is not None:
+            with uninterrupted():
+                self._place = ResultPlace(out, force=force)
+                stack.callback(self._place.close)
 
     def write(
         self, console: Console, result: InFiles, *, quiet: bool, otherwise: str | None = None

@@ -1,6 +1,7 @@
 """The last resort of every command: an error becomes one sentence and an exit status."""
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -9,34 +10,48 @@ import typer
 
 from octavo._core import OctavoError
 from octavo.errors import FAILED, status_of
+from octavo.signals import Interruptions
 
-_INTERRUPTED = 130
 _DEBUG_VARIABLE = "OCTAVO_DEBUG"
 
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Lets no traceback reach a user; OCTAVO_DEBUG=1 lets those of our own bugs through."""
-    try:
-        yield
-    except OctavoError as error:
-        sentence = str(error)
-        _end(sentence if sentence.endswith((".", "?", ")")) else f"{sentence}.", status_of(error))
-    except KeyboardInterrupt:
-        _end("interrupted.", _INTERRUPTED)
-    except OSError as error:
-        where = f" `{error.filename}`" if error.filename else ""
-        _end(f"{error.strerror or error}{where}.", FAILED)
-    except typer.Exit:
-        raise
-    except Exception as error:
-        if os.environ.get(_DEBUG_VARIABLE):
+    """Lets no traceback reach a user; OCTAVO_DEBUG=1 lets those of our own bugs through.
+
+    Signals that end the command unwind it, so that nothing unfinished is left in its files.
+    """
+    with Interruptions() as signals:
+        try:
+            yield
+        except OctavoError as error:
+            sentence = str(error)
+            _end(
+                sentence if sentence.endswith((".", "?", ")")) else f"{sentence}.",
+                status_of(error),
+            )
+        except KeyboardInterrupt:
+            _end("interrupted.", 128 + (signals.number or signal.SIGINT))
+        except typer.Exit:
             raise
-        _end(
-            f"a bug in Octavo ({type(error).__name__}: {error}); "
-            f"{_DEBUG_VARIABLE}=1 shows where. Please report it.",
-            FAILED,
-        )
+        except Exception as error:
+            if signals.number is not None:
+                _end("interrupted.", 128 + signals.number)
+            _end(*_failure(error))
+
+
+def _failure(error: Exception) -> tuple[str, int]:
+    """The sentence about an error of the system or of ours, and the exit status."""
+    if isinstance(error, OSError):
+        where = f" `{error.filename}`" if error.filename else ""
+        return f"{error.strerror or error}{where}.", FAILED
+    if os.environ.get(_DEBUG_VARIABLE):
+        raise error
+    return (
+        f"a bug in Octavo ({type(error).__name__}: {error}); "
+        f"{_DEBUG_VARIABLE}=1 shows where. Please report it.",
+        FAILED,
+    )
 
 
 def _end(sentence: str, status: int) -> None:

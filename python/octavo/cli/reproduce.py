@@ -22,6 +22,7 @@ from octavo.output import (
     to_json,
     write_standard_output,
 )
+from octavo.signals import uninterrupted
 from octavo.terminal.console import make_console
 from octavo.terminal.summary import say
 
@@ -186,9 +187,11 @@ def reproduce(
             raise UsageError(f"--large: {study} has one size only; {_TAILORED} has a larger one.")
         check_distinct(out=out, json=json)
         json_file = None if json is None else JsonFile(json, force=force)
-        directory = OutputDirectory(out, force=force) if out is not None else None
-        if directory is not None:
-            stack.callback(directory.close)
+        directory: OutputDirectory | None = None
+        if out is not None:
+            with uninterrupted():
+                directory = OutputDirectory(out, force=force)
+                stack.callback(directory.close)
         console = make_console()
         most = None if max_instructions is None else units.count(max_instructions)
         report = _say_nothing if quiet else partial(say, console)

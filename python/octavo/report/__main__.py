@@ -2,6 +2,6 @@
 
 import sys
 
-from octavo.cli import app
+from octavo.__main__ import main
 
-app(["report", *sys.argv[1:]], prog_name="octavo")
+main(["report", *sys.argv[1:]])

@@ -9,7 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from octavo.output import check_standard_output
+from octavo.output import check_standard_output, discard_standard_output
 
 PLAIN_WIDTH = 120
 """Columns when nobody says how wide the reader's screen is."""
@@ -70,9 +70,7 @@ class _OutputConsole(Console):
 
     def on_broken_pipe(self) -> NoReturn:
         """Raises, where rich would exit with 1: of `octavo check`, that is a verdict."""
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        discard_standard_output()
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 

@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from octavo.manifest import signal_name
+from octavo.terminal.summary import say
 from octavo.units import format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -87,6 +89,7 @@ class LiveLine:
 
     def __init__(self, console: Console, *, quiet: bool, text: LineText = progress_text) -> None:
         self._live: Live | None = None
+        self._console: Console | None = None if quiet else console
         if console.is_terminal and not console.is_dumb_terminal and not quiet:
             self._live = Live(console=console, auto_refresh=False, transient=True)
         self._last: tuple[float, int] = (0.0, 0)
@@ -105,14 +108,31 @@ class LiveLine:
             self._live.stop()
 
     def show(self, progress: Progress | JobProgress) -> None:
-        """Redraws the line."""
-        if self._live is None or progress["elapsed_seconds"] < _SHOWN_AFTER_SECONDS:
+        """Redraws the line; says once that the work was interrupted."""
+        number = progress.get("interrupted_by")
+        if number is not None:
+            # Of what counted nothing there is no result.
+            if progress["references"]:
+                self._say_interrupted(number)
+        elif self._live is None or progress["elapsed_seconds"] < _SHOWN_AFTER_SECONDS:
             return
-        if not self._live.is_started:
-            self._live.start()
+        else:
+            self._draw(self._live, progress)
+
+    def _say_interrupted(self, number: int) -> None:
+        if self._live is not None:
+            self._live.stop()
+        if self._console is not None:
+            name = signal_name(number)
+            say(self._console, f"Interrupted by {name}: finishing with what ran until now.", "dim")
+        self._console = self._live = None
+
+    def _draw(self, live: Live, progress: Progress | JobProgress) -> None:
+        if not live.is_started:
+            live.start()
         text = self._text(progress, self._rate(progress))
         line = Text(text, no_wrap=True, overflow="ellipsis", style="dim")
-        self._live.update(line, refresh=True)
+        live.update(line, refresh=True)
 
     def _rate(self, progress: Progress | JobProgress) -> float:
         """References per second since the line was last drawn."""

@@ -1,0 +1,223 @@
+"""Signals at known points: while modules load, while results are written, while a run ends."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from fakes import FakeRun, process, progress, region, result
+from octavo.background import see_through
+from octavo.cli import app
+from octavo.output import OutputDirectory
+from octavo.session import drive
+from octavo.signals import HANDLED, Interrupts, uninterrupted
+from octavo.terminal.live import LiveLine
+
+Install = Callable[[FakeRun], None]
+RESULTS = ["manifest.json", "report.html", "result.json", "rows.parquet"]
+
+AT_EVERY_IMPORT = """\
+import os, signal, sys
+is_child = False
+def interrupt(event, arguments):
+    global is_child
+    if event != "import" or is_child or arguments[0].partition(".")[0] == "encodings":
+        return
+    ours, theirs = os.pipe()
+    is_child = (child := os.fork()) == 0
+    if is_child:
+        os.dup2(theirs, 2)
+        os.close(ours)
+        os.close(theirs)
+        os.kill(os.getpid(), signal.SIGINT)
+        return
+    os.close(theirs)
+    with open(ours, "rb") as said:
+        text = said.read().decode()
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    os.write(1, f"{status} {text!r} {arguments[0]}\\n".encode())
+before = set(sys.modules)
+import octavo.__main__
+print(*sorted(set(sys.modules) - before), flush=True)
+sys.addaudithook(interrupt)
+octavo.__main__.main()
+"""
+
+
+def after_each_import(*arguments: str) -> list[str]:
+    """How `octavo` ends when Ctrl-C arrives at an import: a line for each import, in order."""
+    done = subprocess.run(
+        [sys.executable, "-c", AT_EVERY_IMPORT, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+def test_ctrl_c_at_any_import_ends_in_silence() -> None:
+    unguarded, *ends, version = after_each_import("--version")
+    assert unguarded == "octavo octavo.__main__"
+    assert version.startswith("octavo ")
+    assert {end.rpartition(" ")[0] for end in ends} == {"130 ''"}
+    assert len(ends) > 100
+    assert ends[0].endswith("octavo.signals")
+    assert ends[-1].endswith("octavo._core")
+
+
+def octavo(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), prog_name="octavo")
+
+
+def signalling(number: int) -> Callable[[object], Callable[[Path], None]]:
+    """Makes writers that begin a file and then send a signal."""
+
+    def writer(result: object) -> Callable[[Path], None]:
+        def write(path: Path) -> None:
+            path.write_text("begun")
+            signal.raise_signal(number)
+
+        return write
+
+    return writer
+
+
+@pytest.mark.parametrize("number", HANDLED)
+def test_a_signal_while_results_are_written_leaves_nothing(
+    number: signal.Signals, pretend: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    pretend(FakeRun(result()))
+    with monkeypatch.context() as patched:
+        patched.setattr("octavo.archive.rows_writer", signalling(number))
+        done = octavo("run", "-q", "--out", str(out), "prog")
+    assert done.exit_code == 128 + number
+    assert done.stderr == "octavo: interrupted.\n"
+    assert not out.exists()
+    assert octavo("run", "-q", "--out", str(out), "prog").exit_code == 0
+    assert sorted(path.name for path in out.iterdir()) == RESULTS
+
+
+def test_a_signal_while_one_file_is_written_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("octavo.archive.rows_writer", signalling(signal.SIGTERM))
+    rows = tmp_path / "rows.parquet"
+    done = octavo("curves", "-q", "--out", str(rows), "synth:strided?references=100")
+    assert done.exit_code == 143
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_while_files_are_put_in_place_waits(
+    pretend: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    pretend(FakeRun(result()))
+    replace = Path.replace
+
+    def interrupted_replace(path: Path, target: Path) -> Path:
+        signal.raise_signal(signal.SIGTERM)
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", interrupted_replace)
+    assert octavo("run", "-q", "--out", str(out), "prog").exit_code == 143
+    assert sorted(path.name for path in out.iterdir()) == RESULTS
+
+
+def test_what_a_killed_run_left_is_no_result(tmp_path: Path) -> None:
+    (tmp_path / ".octavo-killed").mkdir()
+    OutputDirectory(str(tmp_path), force=False).close()
+    assert (tmp_path / ".octavo-killed").exists()
+
+
+def test_an_error_made_of_an_interruption_is_an_interruption(
+    pretend: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def disguise(result: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise RuntimeError from None
+
+    pretend(FakeRun(result()))
+    monkeypatch.setattr("octavo.archive.rows_writer", disguise)
+    done = octavo("run", "-q", "--out", str(tmp_path / "out"), "prog")
+    assert (done.exit_code, done.stderr) == (130, "octavo: interrupted.\n")
+
+
+def test_signals_are_put_off() -> None:
+    with Interrupts() as interrupts:
+        with uninterrupted():
+            signal.raise_signal(signal.SIGTERM)
+            assert interrupts.first is None
+        assert interrupts.first == signal.SIGTERM
+
+
+def test_a_hang_up_that_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interrupts() as interrupts:
+            signal.raise_signal(signal.SIGHUP)
+            assert interrupts.first is None
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize(("waits", "quiet"), [(1, False), (3, False), (3, True)])
+def test_an_interrupted_run_says_what_it_does_next(waits: int, quiet: bool) -> None:
+    """Whether the program ends at once or not, once, and before the result is worked out."""
+    console = Console(file=StringIO(), width=100)
+
+    def interrupt(run: FakeRun) -> None:
+        if not run.signals:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    run = FakeRun(result(process(0, regions=[region()])), waits=waits, during=interrupt)
+    with LiveLine(console, quiet=quiet) as line:
+        assert drive(run, line.show, delivered=lambda number: False) == signal.SIGTERM
+    said = "" if quiet else "Interrupted by SIGTERM: finishing with what ran until now.\n"
+    assert console.file.getvalue() == said  # type: ignore[attr-defined]
+
+
+class InterruptedRead:
+    """A trace that is interrupted in its middle."""
+
+    def wait(self, timeout_seconds: float) -> object:
+        os.kill(os.getpid(), signal.SIGINT)
+        return progress(running=False)
+
+    def stop(self) -> None:
+        raise AssertionError
+
+
+@pytest.mark.parametrize("keeps_result", [True, False])
+def test_an_interrupted_read_says_so_where_its_result_is_kept(keeps_result: bool) -> None:
+    console = Console(file=StringIO(), width=100)
+    with LiveLine(console, quiet=False) as line:
+        see_through(InterruptedRead(), line.show, keeps_result=keeps_result)
+    assert bool(console.file.getvalue()) is keeps_result  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["run", "--help"], ["machines"]])
+def test_a_full_standard_output_is_one_sentence(arguments: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "octavo", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 125
+    assert done.stderr.startswith(b"octavo: ")
+    assert done.stderr.endswith(b"No space left on device.\n")
+    assert done.stderr.count(b"\n") == 1
