@@ -2,9 +2,10 @@
 
 use octavo_config::resolve;
 use octavo_machine::designs::{DESIGNS, DesignSpec};
-use octavo_machine::{Sim, SimConfig};
+use octavo_machine::{Footprint, Sim, SimConfig};
 use octavo_os::policy::{OsConfig, POLICIES, PolicyEntry};
 use octavo_types::Instructions;
+use octavo_types::host_memory::HostMemory;
 use pyo3::prelude::*;
 
 use crate::OctavoError;
@@ -57,6 +58,10 @@ pub fn read_sim(
         is_checked,
         instructions: Instructions::best(),
     };
+    let footprint = Footprint::of(&config).map_err(|error| failed(error.to_string()))?;
+    if let Some(available) = HostMemory::default().available() {
+        footprint.check(&available).map_err(|error| failed(error.to_string()))?;
+    }
     // Later there is nobody to tell.
     Sim::new(&config).map_err(|error| failed(error.to_string()))?;
     Ok(config)

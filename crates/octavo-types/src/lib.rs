@@ -7,6 +7,7 @@
 
 mod addr;
 mod event;
+pub mod host_memory;
 mod instructions;
 mod page;
 mod segment;

@@ -106,6 +106,19 @@ impl<V: Copy + Default> SetArray<V> {
         }
     }
 
+    /// The bytes that such an array takes, at most.
+    pub const fn most_bytes(geometry: Geometry) -> u64 {
+        let (sets, ways) = (geometry.sets() as u64, geometry.ways() as u64);
+        let key_and_value = 8 + size_of::<V>() as u64;
+        if ways <= find::MAX_SCANNED as u64 {
+            // The times of the policy have 8 bytes a slot; its orders, 8 a set.
+            return sets * ((key_and_value + 8 << find::stride_log2(geometry.ways())) + 16);
+        }
+        // An index of at most 20 bytes a slot, a list of the policy's of 8 bytes a slot, and by set what
+        // the array and the policy have of it.
+        sets * (ways * (key_and_value + 20 + 8) + 24)
+    }
+
     /// Looks `key` up in a set, which is a use of its entry to the policy.
     #[inline(always)]
     pub fn look_up(&mut self, set: usize, key: u64) -> Option<&mut V> {

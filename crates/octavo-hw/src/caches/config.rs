@@ -1,6 +1,7 @@
 //! What caches are like.
 
-use crate::{Geometry, GeometryError, Replacement};
+use super::level::Level;
+use crate::{Geometry, GeometryError, Replacement, SetArray};
 
 /// One cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,6 +93,15 @@ pub enum CacheError {
 }
 
 impl CacheConfig {
+    /// The bytes that the state of such a data cache takes, at most; none if there can be no such cache.
+    pub fn most_bytes(&self) -> u64 {
+        self.geometry("").map_or(0, |geometry| {
+            let sets = SetArray::<bool>::most_bytes(geometry);
+            Level::rows(geometry, self.replacement)
+                .map_or(sets, |length| (4 * geometry.sets() * length).next_multiple_of(64) as u64)
+        })
+    }
+
     /// The lines as sets and ways, if there can be such a cache; `cache` is its name in errors.
     pub fn geometry(&self, cache: &'static str) -> Result<Geometry, CacheError> {
         let CacheConfig { bytes, ways, line_bytes, .. } = *self;

@@ -4,7 +4,7 @@ use octavo_types::Instructions;
 
 use super::config::{CacheConfig, CacheError};
 use super::rows::Rows;
-use crate::{Replacement, SetArray};
+use crate::{Geometry, Replacement, SetArray};
 
 /// What a cache counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -60,6 +60,17 @@ macro_rules! each {
 }
 
 impl Level {
+    /// The length of its rows, if its sets are rows.
+    pub fn rows(geometry: Geometry, replacement: Replacement) -> Option<usize> {
+        let are_rows = replacement == Replacement::Lru && geometry.sets().is_power_of_two();
+        match geometry.ways() {
+            ..=4 if are_rows => Some(4),
+            ..=8 if are_rows => Some(8),
+            ..=16 if are_rows => Some(16),
+            _ => None,
+        }
+    }
+
     /// An empty cache; `name` is its name in errors.
     pub fn new(
         config: &CacheConfig,
@@ -67,12 +78,11 @@ impl Level {
         instructions: Instructions,
     ) -> Result<Self, CacheError> {
         let (geometry, replacement) = (config.geometry(name)?, config.replacement);
-        let rows = replacement == Replacement::Lru && geometry.sets().is_power_of_two();
-        let lines = match geometry.ways() {
-            ..=4 if rows => Lines::Four(Rows::new(geometry, instructions)),
-            ..=8 if rows => Lines::Eight(Rows::new(geometry, instructions)),
-            ..=16 if rows => Lines::Sixteen(Rows::new(geometry, instructions)),
-            _ => Lines::Sets(Box::new(SetArray::new(geometry, replacement, instructions))),
+        let lines = match Self::rows(geometry, replacement) {
+            Some(4) => Lines::Four(Rows::new(geometry, instructions)),
+            Some(8) => Lines::Eight(Rows::new(geometry, instructions)),
+            Some(_) => Lines::Sixteen(Rows::new(geometry, instructions)),
+            None => Lines::Sets(Box::new(SetArray::new(geometry, replacement, instructions))),
         };
         let latency_cycles = config.latency_cycles;
         Ok(Level { lines, latency_cycles, counters: CacheCounters::default() })

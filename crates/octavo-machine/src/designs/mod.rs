@@ -171,6 +171,12 @@ impl Sizes {
 }
 
 impl Hardware {
+    /// Whether it has the caches of `softvm.…` and none of the machine's TLBs.
+    pub fn has_virtual_caches(&self) -> bool {
+        let of = ["softvm", "softvm_free", "spur", "mips_virtual", "mips_physical"];
+        of.contains(&self.name)
+    }
+
     /// What has this name.
     pub fn by_name(name: &str) -> Option<&'static Hardware> {
         HARDWARE.iter().find(|hardware| hardware.name == name)

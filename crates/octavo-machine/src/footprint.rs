@@ -1,0 +1,208 @@
+//! What the state of simulated machines takes of this machine's memory, before any of it is allocated.
+
+use std::fmt;
+
+use octavo_config::{
+    CacheLevel, FragmentationConfig, GtsmHardware, MachineConfig, MemoryConfig, TlbLevel, WalkCache,
+};
+use octavo_hw::{CacheConfig, Geometry, SetArray};
+use octavo_types::PageSize;
+use octavo_types::host_memory::AvailableMemory;
+use octavo_types::values::size_text;
+
+use crate::config::ConfigError;
+use crate::designs::{Hardware, Need};
+use crate::sim::SimConfig;
+
+/// What an entry of a TLB, a walk cache or a virtual cache has beside its key.
+type Payload = u64;
+/// The same of the TLB over virtual caches.
+type SoftTlbPayload = [u64; 4];
+/// Settings that take less than this share of the whole are not named.
+const LEAST_NAMED: f64 = 0.1;
+
+/// What the state that a setting sizes takes, in all designs and on all cores.
+#[derive(Clone, PartialEq, Debug)]
+struct Part {
+    /// The setting: `tlb.l2.main.entries = 1536`.
+    setting: String,
+    bytes: u64,
+}
+
+/// The most that the state of some machines takes, by the settings that size it.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Footprint {
+    parts: Vec<Part>,
+    designs: usize,
+    cores: u32,
+}
+
+/// Machines that do not fit into this machine's memory.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct TooLarge(String);
+
+impl Footprint {
+    /// That of all designs of a simulation.
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::designs::DesignSpec::machine`].
+    pub fn of(config: &SimConfig) -> Result<Self, ConfigError> {
+        let SimConfig { machine, designs, .. } = config;
+        let (designs_count, cores) = (designs.len(), machine.core.count);
+        let mut all = Footprint { parts: Vec::new(), designs: designs_count, cores };
+        for spec in designs {
+            all.add_machine(&spec.machine(machine)?, spec.hardware());
+        }
+        Ok(all)
+    }
+
+    /// Bytes of the whole.
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.bytes).sum()
+    }
+
+    /// # Errors
+    ///
+    /// Where it is more than there is: one sentence that names the settings.
+    pub fn check(&self, available: &AvailableMemory) -> Result<(), TooLarge> {
+        let AvailableMemory { bytes, limit } = available;
+        if self.bytes() <= *bytes {
+            return Ok(());
+        }
+        Err(TooLarge(format!(
+            "{self}, and {} is available ({limit}): give less of that, fewer designs (there are {}) or \
+             fewer cores (core.count = {})",
+            about(*bytes),
+            self.designs,
+            self.cores
+        )))
+    }
+
+    fn add_machine(&mut self, machine: &MachineConfig, hardware: &Hardware) {
+        let cores = u64::from(machine.core.count);
+        if hardware.has_virtual_caches() {
+            let entries = machine.softvm.tlb.entries;
+            let of_tlb = SetArray::<SoftTlbPayload>::most_bytes;
+            let bytes = fully_associative(entries).map_or(0, of_tlb);
+            self.add(format!("softvm.tlb.entries = {entries}"), bytes * cores);
+        } else {
+            for (name, level) in machine.tlb.levels() {
+                self.add_level(&format!("tlb.{name}"), level, cores);
+            }
+        }
+        if hardware.needs == Some(Need::GappedPages) {
+            let GtsmHardware { bitmap_entries, walk_cache_entries } = machine.gtsm;
+            let (of_bitmaps, of_walks) = ("gtsm.bitmap_entries", "gtsm.walk_cache_entries");
+            self.add_entries(of_bitmaps, bitmap_entries, fully_associative(bitmap_entries), cores);
+            // Two levels of the guest's table, and two of the host's.
+            let walks = fully_associative(walk_cache_entries);
+            self.add_entries(of_walks, walk_cache_entries, walks, 4 * cores);
+        }
+        self.add_caches(machine, hardware, cores);
+        for (name, cache) in &machine.walker.caches {
+            self.add_walk_cache(&format!("walker.caches.{name}"), cache, cores);
+        }
+        self.add_memory("memory", &machine.memory);
+        if let Some(host) = &machine.host {
+            if let Some(tlb) = &host.tlb {
+                self.add_level("host.tlb", tlb, cores);
+            }
+            for (name, cache) in &host.walk_caches {
+                self.add_walk_cache(&format!("host.walk_caches.{name}"), cache, cores);
+            }
+            self.add_memory("host.memory", &host.memory);
+        }
+    }
+
+    fn add_level(&mut self, key: &str, level: &TlbLevel, cores: u64) {
+        for (name, array) in &level.arrays {
+            let key = format!("{key}.{name}.entries");
+            self.add_entries(&key, array.entries, array.geometry().ok(), cores);
+        }
+    }
+
+    fn add_walk_cache(&mut self, key: &str, cache: &WalkCache, cores: u64) {
+        let geometry = Geometry::of_entries(cache.entries, cache.ways.of(cache.entries));
+        self.add_entries(&format!("{key}.entries"), cache.entries, geometry.ok(), cores);
+    }
+
+    fn add_entries(&mut self, key: &str, entries: u64, of: Option<Geometry>, times: u64) {
+        let bytes = of.map_or(0, SetArray::<Payload>::most_bytes);
+        self.add(format!("{key} = {entries}"), bytes * times);
+    }
+
+    fn add_caches(&mut self, machine: &MachineConfig, hardware: &Hardware, cores: u64) {
+        let caches = &machine.cache;
+        let data: [(&str, &CacheLevel, u64); 4] = [
+            ("l1i", &caches.l1i, cores),
+            ("l1d", &caches.l1d, cores),
+            ("l2", &caches.l2, cores),
+            ("llc", &caches.llc, 1),
+        ];
+        for (name, level, times) in data {
+            let bytes = level.with_lines(caches.line_bytes).most_bytes();
+            let key = format!("cache.{name}.bytes = \"{}\"", size_text(level.bytes));
+            self.add(key, bytes * times);
+        }
+        if hardware.has_virtual_caches() {
+            let virtual_caches = machine.virtual_caches();
+            for (name, sides) in [("l1", virtual_caches.l1), ("l2", virtual_caches.l2)] {
+                let lines = |cache: &CacheConfig| {
+                    cache.geometry("").map_or(0, SetArray::<Payload>::most_bytes)
+                };
+                let key = format!("softvm.{name}.bytes = \"{}\"", size_text(sides[0].bytes));
+                self.add(key, sides.iter().map(lines).sum::<u64>() * cores);
+            }
+        }
+    }
+
+    /// Whatever memory does not begin free in is written for each frame: its owner, and two bits of the
+    /// allocator for each frame of all orders together. Of free memory nothing is, until it is used.
+    fn add_memory(&mut self, key: &str, memory: &MemoryConfig) {
+        if memory.fragmentation != FragmentationConfig::Empty {
+            let frames = memory.bytes / PageSize::BASE.bytes();
+            self.add(format!("{key}.bytes = \"{}\"", size_text(memory.bytes)), frames * 21 / 16);
+        }
+    }
+
+    fn add(&mut self, setting: String, bytes: u64) {
+        match self.parts.iter_mut().find(|part| part.setting == setting) {
+            Some(part) => part.bytes += bytes,
+            None => self.parts.push(Part { setting, bytes }),
+        }
+    }
+}
+
+impl fmt::Display for Footprint {
+    /// `the simulated machines take up to 12.3 GiB of memory, of which tlb.l2.main.entries = 67108864
+    /// takes 12.2 GiB`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = self.bytes();
+        write!(f, "the simulated machines take up to {} of memory, of which", about(all))?;
+        let mut parts: Vec<&Part> = self
+            .parts
+            .iter()
+            .filter(|part| part.bytes as f64 >= LEAST_NAMED * all as f64)
+            .collect();
+        parts.sort_by_key(|part| std::cmp::Reverse(part.bytes));
+        for (place, part) in parts.iter().enumerate() {
+            let before = if place == 0 { "" } else { " and" };
+            write!(f, "{before} {} takes {}", part.setting, about(part.bytes))?;
+        }
+        Ok(())
+    }
+}
+
+fn fully_associative(entries: u64) -> Option<Geometry> {
+    Geometry::of_entries(entries, entries).ok()
+}
+
+/// Bytes with one decimal.
+fn about(bytes: u64) -> String {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let (shift, unit) =
+        units.into_iter().find(|(shift, _)| bytes >> shift > 0).unwrap_or((10, "KiB"));
+    format!("{:.1} {unit}", bytes as f64 / f64::from(1u32 << shift))
+}
