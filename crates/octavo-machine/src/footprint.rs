@@ -1,4 +1,4 @@
-//! What the state of simulated machines takes of this machine's memory, before any of it is allocated.
+//! The memory of this machine that the state of simulated machines takes, before any of it is allocated.
 
 use std::fmt;
 
@@ -14,14 +14,14 @@ use crate::config::ConfigError;
 use crate::designs::{Hardware, Need};
 use crate::sim::SimConfig;
 
-/// What an entry of a TLB, a walk cache or a virtual cache has beside its key.
+/// The payload of an entry of a TLB, a walk cache or a virtual cache.
 type Payload = u64;
 /// The same of the TLB over virtual caches.
 type SoftTlbPayload = [u64; 4];
 /// Settings that take less than this share of the whole are not named.
 const LEAST_NAMED: f64 = 0.1;
 
-/// What the state that a setting sizes takes, in all designs and on all cores.
+/// The state that one setting sizes, in all designs and on all cores.
 #[derive(Clone, PartialEq, Debug)]
 struct Part {
     /// The setting: `tlb.l2.main.entries = 1536`.

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What sets the limit, and how many bytes it leaves.
+/// The tightest limit, and how many bytes it leaves.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AvailableMemory {
     /// Bytes that may still be allocated.

@@ -112,7 +112,7 @@ impl<V: Copy + Default> SetArray<V> {
         let key_and_value = 8 + size_of::<V>() as u64;
         if ways <= find::MAX_SCANNED as u64 {
             // The times of the policy have 8 bytes a slot; its orders, 8 a set.
-            return sets * ((key_and_value + 8 << find::stride_log2(geometry.ways())) + 16);
+            return sets * (((key_and_value + 8) << find::stride_log2(geometry.ways())) + 16);
         }
         // An index of at most 20 bytes a slot, a list of the policy's of 8 bytes a slot, and by set what
         // the array and the policy have of it.

@@ -5,6 +5,7 @@ mod conformance;
 mod cores;
 mod degenerate;
 mod designs;
+mod footprint;
 mod fragmentation;
 mod fuzz;
 mod gtsm;

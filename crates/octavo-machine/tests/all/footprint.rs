@@ -1,11 +1,9 @@
 //! The footprint of machines bounds what their making allocates.
 
-mod common;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use common::{config, tiny};
+use crate::common::{config, tiny};
 use octavo_config::{MachineConfig, preset_names, resolve};
 use octavo_hw::Replacement;
 use octavo_machine::designs::DESIGNS;
@@ -42,7 +40,7 @@ fn add(bytes: i64) {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What making these machines allocates, and their footprint.
+/// The bytes that making these machines allocates, and their footprint.
 fn allocated_and_said(machine: MachineConfig, designs: &[&str]) -> (u64, u64) {
     let config = config(machine, designs);
     let said = Footprint::of(&config).unwrap().bytes();
