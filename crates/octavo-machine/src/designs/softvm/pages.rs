@@ -243,29 +243,36 @@ impl Pages {
         found
     }
 
-    /// Changes pages. Where they have more lines than the caches, all of these are gone through instead
-    /// ("sweeping through the entire cache", section 3.1).
+    /// Changes pages. On a side where those that have used it have more lines than its second level, all of
+    /// its lines are gone through instead ("sweeping through the entire cache", section 3.1). A side that
+    /// none of them has used is not swept.
     fn change_all(
         &mut self,
         caches: &mut VirtualCaches,
         pages: &[(GlobalAddr, Change)],
         kind: Kind,
     ) {
-        let [_, entries] = caches.entries(DATA);
         let lines = caches.lines_of(PageSize::BASE.bytes());
-        if pages.len() as u64 * lines <= entries {
-            for (page, change) in pages {
-                self.change(caches, *page, *change, kind);
-            }
-            return;
+        let there = [0, 1].map(|side| {
+            let on_side = pages.iter().filter(|(at, _)| self.kept[at].sides[side]).count() as u64;
+            (on_side * lines > caches.entries(side)[1]).then(|| pages_there(caches, side))
+        });
+        for (side, _) in there.iter().enumerate().filter(|(_, there)| there.is_some()) {
+            self.sweeps.begin_whole(kind, caches.entries(side));
         }
-        let there = [0, 1].map(|side| pages_there(caches, side));
-        self.sweeps.begin_whole(kind, caches);
         for (at, change) in pages {
-            let sides = self.kept[at].sides;
-            let sides = [0, 1].map(|side| sides[side] && there[side].contains(at));
-            let swept = sweep(caches, sides, (*at, PageSize::BASE.bytes()), *change);
-            self.sweeps.add_of_whole(kind, swept);
+            let mut swept = Swept::default();
+            for side in (0..2).filter(|side| self.kept[at].sides[*side]) {
+                swept = swept.plus(match &there[side] {
+                    None => caches.sweep(side, *at, PageSize::BASE.bytes(), *change),
+                    Some(there) if there.contains(at) => Swept {
+                        checked: [0; 2],
+                        ..caches.sweep(side, *at, PageSize::BASE.bytes(), *change)
+                    },
+                    Some(_) => Swept::default(),
+                });
+            }
+            self.sweeps.add(kind, swept);
             self.changed(*at, *change);
         }
     }

@@ -1,7 +1,7 @@
 //! What sweeps of the caches found, and what they cost (section 5.4).
 
 use octavo_config::SoftvmCycles;
-use octavo_hw::{Swept, VirtualCaches};
+use octavo_hw::Swept;
 
 use crate::counters::Counters;
 
@@ -34,7 +34,7 @@ const KINDS: [(Kind, &str); 5] = [
 pub struct Sweeps {
     /// Pages that were swept for, or single lines.
     pub pages: u64,
-    /// Times that all lines were gone through.
+    /// Times that all lines of a side were gone through.
     pub whole: u64,
     /// What was found.
     pub swept: Swept,
@@ -66,19 +66,11 @@ impl AllSweeps {
         sweeps.swept = sweeps.swept.plus(swept);
     }
 
-    /// All lines are gone through: each is asked once, whatever it is.
-    pub fn begin_whole(&mut self, kind: Kind, caches: &VirtualCaches) {
+    /// All lines of a side, so many by level, are gone through: each is checked once.
+    pub fn begin_whole(&mut self, kind: Kind, checked: [u64; 2]) {
         let sweeps = &mut self.0[kind as usize];
         sweeps.whole += 1;
-        for side in 0..2 {
-            let checked = caches.entries(side);
-            sweeps.swept = sweeps.swept.plus(Swept { checked, ..Swept::default() });
-        }
-    }
-
-    /// A page of that.
-    pub fn add_of_whole(&mut self, kind: Kind, swept: Swept) {
-        self.add(kind, Swept { checked: [0; 2], ..swept });
+        sweeps.swept = sweeps.swept.plus(Swept { checked, ..Swept::default() });
     }
 
     /// What all of them cost.

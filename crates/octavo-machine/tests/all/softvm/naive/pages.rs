@@ -170,33 +170,43 @@ impl Naive {
         self.seen = self.sides[1].written.len();
     }
 
+    /// A side where the pages that have used it have more lines than its second level is gone through as a
+    /// whole: each line of it is checked once.
     fn change_all(&mut self, pages: &[(u64, NaiveChange)], component: &'static str) {
         let entries = self.softvm.l2.bytes / self.lines[1];
-        if pages.len() as u64 * (4096 / self.lines[1]) <= entries {
-            pages.iter().for_each(|(page, change)| self.change(*page, *change, component));
-            return;
+        let whole = [0, 1].map(|side| {
+            let users = pages.iter().filter(|(page, _)| self.kept(*page).sides[side]);
+            users.count() as u64 * (4096 / self.lines[1]) > entries
+        });
+        for _ in whole.iter().filter(|is_whole| **is_whole) {
+            self.count(component, "whole", 1);
+            self.count(component, "l1_checked", self.softvm.l1.bytes / self.lines[0]);
+            self.count(component, "l2_checked", entries);
         }
-        // All lines are gone through: each is asked once.
-        self.count(component, "whole", 1);
-        self.count(component, "l1_checked", 2 * (self.softvm.l1.bytes / self.lines[0]));
-        self.count(component, "l2_checked", 2 * entries);
         for (page, change) in pages {
-            let before = [
-                self.counts.get(&(component, "l1_checked")),
-                self.counts.get(&(component, "l2_checked")),
-            ]
-            .map(|count| count.copied().unwrap_or(0));
-            self.change(*page, *change, component);
-            self.counts.insert((component, "l1_checked"), before[0]);
-            self.counts.insert((component, "l2_checked"), before[1]);
+            self.change_one(*page, *change, component, whole);
         }
     }
 
     pub fn change(&mut self, global: u64, change: NaiveChange, component: &'static str) {
+        self.change_one(global, change, component, [false; 2]);
+    }
+
+    fn change_one(
+        &mut self,
+        global: u64,
+        change: NaiveChange,
+        component: &'static str,
+        are_checked: [bool; 2],
+    ) {
         let kept = self.kept(global).clone();
         let mut all = Vec::new();
         for side in (0..2).filter(|side| kept.sides[*side]) {
-            all.push(self.sides[side].sweep(global, 4096, change));
+            let [mut l1, mut l2] = self.sides[side].sweep(global, 4096, change);
+            if are_checked[side] {
+                (l1[0], l2[0]) = (0, 0);
+            }
+            all.push([l1, l2]);
         }
         self.swept(component, &all);
         match change {
