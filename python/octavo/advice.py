@@ -254,7 +254,7 @@ def _choose(case: Case, limits: Thresholds) -> tuple[Point, Reason]:
     base = case.base
     if base.touched_bytes == 0:
         return base, "no-references"
-    allowed = [p for p in case.points if (p.growth or 0) <= limits.max_growth]
+    allowed = _allowed(case, limits)
     chosen = _knee(allowed, base, limits)
     unlimited = _knee(case.points, base, limits)
     held_by_memory = (unlimited.growth or 0) > limits.max_growth
@@ -265,6 +265,11 @@ def _choose(case: Case, limits: Thresholds) -> tuple[Point, Reason]:
         return chosen, "memory"
     at_end = chosen.page_size == case.points[-1].page_size > BASE_PAGE
     return chosen, "largest-size" if at_end else "misses-flat"
+
+
+def _allowed(case: Case, limits: Thresholds) -> list[Point]:
+    """The page sizes with acceptable growth, 4 KiB among them."""
+    return [point for point in case.points if (point.growth or 0) <= limits.max_growth]
 
 
 def _knee(points: Sequence[Point], base: Point, limits: Thresholds) -> Point:
@@ -294,10 +299,17 @@ def _sentence(case: Case, chosen: Point, reason: Reason, limits: Thresholds) -> 
     if reason == "no-references":
         return f"{subject}: no references, nothing to change."
     if reason == "negligible":
-        saved = base.misses - min(point.misses for point in case.points)
+        allowed = _allowed(case, limits)
+        saved = base.misses - min(point.misses for point in allowed)
+        # Without this, the number could be read as one for all sizes of the table.
+        within = (
+            ""
+            if len(allowed) == len(case.points)
+            else f" within {limits.max_growth:.0%} more memory"
+        )
         return (
-            f"{subject}: keep 4 KiB. It misses {_per_1000(base)}, and what larger pages could "
-            f"save of that is negligible ({_estimate(saved, limits)})."
+            f"{subject}: keep 4 KiB. It misses {_per_1000(base)}, and what larger pages{within} "
+            f"could save of that is negligible ({_estimate(saved, limits)})."
         )
     if chosen.page_size == BASE_PAGE and reason == "misses-flat":
         return (

@@ -12,6 +12,7 @@ from octavo.manifest import Circumstances, build_manifest
 from octavo.replay import replay_trace
 from octavo.result import RunResult, advice_records
 from octavo.rows import rows_of
+from octavo.traces import SYNTHETIC_FORMAT
 from octavo.tracing import means_a_trace, trace_program
 
 if TYPE_CHECKING:
@@ -87,15 +88,22 @@ def execute_trace(
     result, circumstances = replay_trace(
         [name], configuration, configuration.analysis, on_progress, format
     )
-    command = circumstances.recorded_command or [name]
-    return _finished(result, configuration, circumstances, command)
+    return _finished(result, configuration, circumstances, _command_of(circumstances))
+
+
+def _command_of(circumstances: Circumstances) -> list[str] | None:
+    """The program of a trace: none of a synthetic one, None where the trace does not name it."""
+    trace, command = circumstances.trace, circumstances.recorded_command
+    if trace is not None and trace.record["source_format"] == SYNTHETIC_FORMAT:
+        return []
+    return [str(word) for word in command] if command else None
 
 
 def _finished(
     result: Result,
     configuration: Configuration,
     circumstances: Circumstances,
-    command: Sequence[str],
+    command: Sequence[str] | None,
 ) -> RunResult:
     rows = rows_of(result, configuration.machine)
     manifest = build_manifest(result, circumstances)

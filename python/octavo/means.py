@@ -21,6 +21,8 @@ from octavo.units import (
     format_share,
 )
 
+UNKNOWN_PROGRAM = "PROGRAM ARGUMENTS"
+"""In the place of a command that is not known."""
 _ROOT = Path("/")
 _SHM = "/dev/shm/"
 _PR_SET_THP_DISABLE = 41
@@ -44,7 +46,7 @@ class Means:
 def means_for(
     advice: Advice,
     machine: HugePages,
-    program: str = "PROGRAM ARGUMENTS",
+    program: str = UNKNOWN_PROGRAM,
     limits: Thresholds | None = None,
 ) -> list[Means]:
     """What to do about one piece of advice, the least intrusive first.
@@ -193,7 +195,8 @@ def _ask(advice: Advice, machine: HugePages, text: str, size: int) -> Means:
 
 def _madvise(advice: Advice, flag: str, text: str) -> Means:
     case = advice.case
-    if case.region is None or case.bytes is None:
+    if case.region is None or not case.bytes:
+        # A region without mappings, as of a trace that has none, has references and no extent.
         return Means("madvise", text, f"madvise(address, bytes, {flag});")
     where = f"{case.region}, {format_bytes(case.bytes)} at {case.start:#x} in this run"
     return Means("madvise", f"{text} Here: {where}.", f"madvise(address, {case.bytes}, {flag});")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from octavo.advice import Advice, advise_all, overall_text
 from octavo.huge_pages import HugePages
 from octavo.manifest import of_what_ran
-from octavo.means import means_for, usable_size
+from octavo.means import UNKNOWN_PROGRAM, means_for, usable_size
 from octavo.rows import Row
 from octavo.tlb_levels import Machine
 
@@ -64,14 +64,18 @@ def advice_records(
     rows: Sequence[Row],
     machine: Machine,
     host: HugePages,
-    command: Sequence[str],
+    command: Sequence[str] | None,
     manifest: dict[str, Any],
 ) -> list[dict[str, Any]]:
-    """Advice with its means as plain data, the overall answer first."""
+    """Advice with its means as plain data, the overall answer first.
+
+    `command` is the program with its arguments; None where it is not known, and empty where there
+    is no program, so that nothing can be done about it.
+    """
     advice = advise_all(rows, machine)
     usable = [usable_size(item, host) for item in advice]
     answer = {"scope": "answer", "text": of_what_ran(overall_text(advice, usable), manifest)}
-    program = shlex.join(command)
+    program = UNKNOWN_PROGRAM if command is None else shlex.join(command)
     records = [
         _with_means(item, size, host, program) for item, size in zip(advice, usable, strict=True)
     ]
@@ -79,5 +83,5 @@ def advice_records(
 
 
 def _with_means(item: Advice, usable: int, host: HugePages, program: str) -> dict[str, Any]:
-    means = [means.record() for means in means_for(item, host, program)]
+    means = [means.record() for means in means_for(item, host, program)] if program else []
     return {**item.record(), "usable_page_size": usable, "means": means}

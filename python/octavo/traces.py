@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 STANDARD_STREAM = "-"
 SYNTHETIC = "synth:"
+SYNTHETIC_FORMAT = "synthetic"
 NATIVE = "native"
 PARQUET = "parquet"
 PARQUET_FORMAT: TraceFormat = {

@@ -279,3 +279,15 @@ def test_without_a_setting_shared_memory_has_no_huge_pages(tmp_path: Path) -> No
 
 def test_a_file_of_data_is_not_linked_anew(tmp_path: Path) -> None:
     assert "linker" not in kinds(means_for(region_advice("table data"), machine(tmp_path)))
+
+
+def test_a_region_without_extent_has_no_address_to_advise(tmp_path: Path) -> None:
+    """References outside all mappings, as of a trace that has none."""
+    other = region("other", "other", misses=MISS_UNTIL_2M)
+    other["bytes"] = 0
+    lru = load_preset("lru64")
+    made = process(0, data_misses=MISS_UNTIL_2M, regions=[other])
+    (advice,) = (item for item in advise_all(rows_of(result(made), lru), lru) if item.case.region)
+    (means,) = (item for item in means_for(advice, machine(tmp_path)) if item.kind == "madvise")
+    assert means.command == "madvise(address, bytes, MADV_HUGEPAGE);"
+    assert "Here:" not in means.text

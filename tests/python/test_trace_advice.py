@@ -1,0 +1,46 @@
+"""Advice on traces: which program its commands start, if any."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import octavo
+from octavo.huge_pages import HugePages, read_huge_pages
+from traces_made import convert
+
+SPARSE = "synth:gups?table=32MiB&updates=40k"
+"""Misses at every page, so that larger pages are advised."""
+
+
+@pytest.fixture
+def offering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which malloc can be told to ask for 2 MiB pages."""
+    root = tmp_path / "machine"
+    setting = root / "sys/kernel/mm/transparent_hugepage"
+    setting.mkdir(parents=True)
+    (setting / "enabled").write_text("always [madvise] never\n")
+    (root / "proc").mkdir()
+    (root / "proc/cpuinfo").write_text("vendor_id : GenuineIntel\n")
+    found: HugePages = read_huge_pages(root, kernel="6.1", libc="glibc 2.36")
+    monkeypatch.setattr("octavo.api.read_huge_pages", lambda: found)
+
+
+def commands(trace: str) -> list[str]:
+    advice = octavo.run(trace).advice
+    assert any(item.get("page_size", 0) > 4096 for item in advice)
+    return [means["command"] for item in advice for means in item.get("means", ())]
+
+
+@pytest.mark.usefixtures("offering")
+def test_no_program_is_started_for_a_synthetic_trace() -> None:
+    assert commands(SPARSE) == []
+
+
+@pytest.mark.usefixtures("offering")
+def test_a_trace_that_names_no_program_has_a_placeholder(tmp_path: Path) -> None:
+    trace = convert(SPARSE, tmp_path / "gups.din")
+    found = commands(trace)
+    assert "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 PROGRAM ARGUMENTS" in found
+    assert not any("gups" in command for command in found)
