@@ -7,6 +7,7 @@ of 1000 (k, M, G).
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from math import log2
 
 from octavo._core import MAX_LINE_BYTES, MIN_LINE_BYTES, parse_page_size
 from octavo.errors import UsageError
@@ -45,9 +46,10 @@ def line_size(text: str) -> int:
     """`64`, `64B` or `4KiB` → bytes of a cache line, a power of two."""
     size = byte_size(text)
     if not MIN_LINE_BYTES <= size <= MAX_LINE_BYTES or size & (size - 1):
+        nearest = 1 << round(log2(min(max(size, MIN_LINE_BYTES), MAX_LINE_BYTES)))
         raise UsageError(
-            f"line size `{text.strip()}`: give a power of two of bytes from {MIN_LINE_BYTES} to "
-            f"{MAX_LINE_BYTES}, such as 64."
+            f"line size `{text.strip()}`: the nearest is {nearest}; give a power of two of bytes "
+            f"from {MIN_LINE_BYTES} to {MAX_LINE_BYTES}, such as 64."
         )
     return size
 

@@ -18,6 +18,20 @@ def test_other_page_sizes_are_refused_with_the_ones_there_are(text: str) -> None
         units.page_sizes(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "nearest"), [("3k", "4KiB"), ("5MiB", "4MiB"), ("6M", "8MiB"), ("2GiB", "1GiB")]
+)
+def test_a_refused_page_size_has_its_nearest_named(text: str, nearest: str) -> None:
+    with pytest.raises(UsageError, match=f"page size `{text}`: the nearest is {nearest};"):
+        units.page_size(text)
+
+
+@pytest.mark.parametrize(("text", "nearest"), [("48", 64), ("45", 32), ("1", 16), ("1MiB", 4096)])
+def test_a_refused_line_size_has_its_nearest_named(text: str, nearest: int) -> None:
+    with pytest.raises(UsageError, match=f"line size `{text}`: the nearest is {nearest};"):
+        units.line_size(text)
+
+
 def test_a_range_runs_upwards() -> None:
     with pytest.raises(UsageError, match="large to small"):
         units.page_sizes("2MiB..4KiB")

@@ -48,6 +48,16 @@ impl PageSize {
         if bytes.is_power_of_two() { Self::from_log2(bytes.trailing_zeros() as u8) } else { None }
     }
 
+    /// The page size whose ratio to `bytes` is nearest to one.
+    pub fn nearest(bytes: u64) -> Self {
+        let least = Self::BASE.bytes();
+        let below: u64 = 1 << bytes.clamp(least, Self::LARGEST.bytes()).ilog2();
+        // Squares, in 128 bits: the geometric mean of both neighbours is no integer.
+        let is_above = u128::from(bytes).pow(2) > 2 * u128::from(below).pow(2);
+        let log2 = below.trailing_zeros() as u8 + u8::from(is_above);
+        Self(log2.min(Self::LARGEST.0))
+    }
+
     /// The base-2 logarithm of the size in bytes.
     #[inline(always)]
     pub const fn log2(self) -> u8 {
@@ -80,17 +90,37 @@ impl fmt::Debug for PageSize {
 }
 
 /// A text that names no page size.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("page size `{0}`: give a power of two from 4KiB to 1GiB, such as 4KiB, 64KiB or 2MiB")]
-pub struct ParsePageSizeError(String);
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParsePageSizeError {
+    text: String,
+    /// The nearest page size, where the text is a size.
+    nearest: Option<PageSize>,
+}
+
+impl std::error::Error for ParsePageSizeError {}
+
+impl fmt::Display for ParsePageSizeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let allowed = "a power of two from 4KiB to 1GiB, such as 4KiB, 64KiB or 2MiB";
+        match self.nearest {
+            Some(size) => {
+                write!(f, "page size `{}`: the nearest is {size}; give {allowed}", self.text)
+            }
+            None => write!(f, "page size `{}`: give {allowed}", self.text),
+        }
+    }
+}
 
 impl FromStr for PageSize {
     type Err = ParsePageSizeError;
 
     /// Reads `64KiB`, `64K`, `64kB` or plain bytes; units are powers of 1024, in any case.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let bytes = size(text).ok().and_then(Self::from_bytes);
-        bytes.ok_or_else(|| ParsePageSizeError(text.to_owned()))
+        let bytes = size(text).ok();
+        bytes.and_then(Self::from_bytes).ok_or_else(|| ParsePageSizeError {
+            text: text.to_owned(),
+            nearest: bytes.map(Self::nearest),
+        })
     }
 }
 
@@ -107,6 +137,23 @@ mod tests {
         }
         assert_eq!("64k".parse(), Ok(PageSize::from_log2(16).unwrap()));
         assert_eq!("2 MB".parse(), Ok(PageSize::HUGE));
+    }
+
+    #[test]
+    fn error_names_the_nearest_page_size() {
+        for (text, nearest) in [
+            ("3k", "4KiB"),
+            ("0", "4KiB"),
+            ("5MiB", "4MiB"),
+            ("6MiB", "8MiB"),
+            ("1025MiB", "1GiB"),
+            ("2TiB", "1GiB"),
+        ] {
+            let error = text.parse::<PageSize>().unwrap_err().to_string();
+            assert!(error.contains(&format!("the nearest is {nearest};")), "{error}");
+        }
+        let error = "many".parse::<PageSize>().unwrap_err().to_string();
+        assert!(error.starts_with("page size `many`: give a power of two"), "{error}");
     }
 
     #[test]

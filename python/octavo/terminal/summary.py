@@ -118,12 +118,10 @@ def _show_advice(console: Console, advice: list[dict[str, Any]]) -> None:
             say(console, means["text"], "dim", indent=4)
             if means["command"]:
                 _show_command(console, means["command"])
-    if len(regions) > _ADVICE_SHOWN:
-        say(
-            console,
-            f"and {len(regions) - _ADVICE_SHOWN} more regions; --json and --out have all.",
-            "dim",
-        )
+    hidden = len(regions) - _ADVICE_SHOWN
+    if hidden > 0:
+        noun = "region" if hidden == 1 else "regions"
+        say(console, f"and {hidden} more {noun}; --json and --out have all.", "dim")
 
 
 def _show_item(console: Console, text: str) -> None:
