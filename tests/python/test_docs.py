@@ -1,12 +1,22 @@
-"""The examples of the documentation, run as they stand."""
+"""The examples of README and of the documentation, run as they stand."""
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer
+
+from octavo.cli import app
+from octavo.cli.reproduce import STUDIES
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).parents[2]
 RESULTS = {
@@ -55,3 +65,87 @@ def test_the_shell_examples_run(page: str, tmp_path: Path) -> None:
 def test_the_python_examples_run(page: str, tmp_path: Path) -> None:
     for script in examples(page, "python"):
         subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=ENVIRONMENT, check=True)
+
+
+# --- README, whose commands are pasted at the top of a clone ----------------------------------
+
+IN_CLONE = (".venv", "build", "workloads", "Cargo.lock", "Makefile")
+"""The names that a clone has after `make demo` and `make workloads`, as far as README uses them."""
+
+
+def readme_commands() -> list[str]:
+    """Every line that a reader would paste: of `sh` blocks, and behind `$` in `console` blocks."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = []
+    for language, block in re.findall(r"```(sh|console)\n(.*?)```", text, flags=re.DOTALL):
+        lines = block.splitlines()
+        if language == "console":
+            lines = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+        commands += [line for line in lines if line]
+    return commands
+
+
+def octavo_arguments(command: str) -> list[str] | None:
+    """The arguments of a command line of octavo, without redirections and comments."""
+    program, *arguments = shlex.split(command, comments=True)
+    if program != ".venv/bin/octavo":
+        return None
+    end = next((at for at, word in enumerate(arguments) if word in (">", "<", "|")), None)
+    return arguments[:end]
+
+
+def make_targets(command: str) -> list[str]:
+    program, *targets = shlex.split(command, comments=True)
+    return targets if program == "make" else []
+
+
+def test_readme_has_commands_of_octavo_and_make_alone() -> None:
+    commands = readme_commands()
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert sum(octavo_arguments(command) is not None for command in commands) > 10
+    for command in commands:
+        targets = make_targets(command)
+        assert targets or octavo_arguments(command) is not None, command
+        assert all(f"\n{target}:" in makefile for target in targets), command
+
+
+@pytest.mark.parametrize("command", readme_commands())
+def test_readme_commands_are_understood(command: str) -> None:
+    """Options and arguments are parsed, and files of the clone that they name are there."""
+    arguments = octavo_arguments(command)
+    if arguments is None:
+        return
+    name, *rest = arguments
+    group = typer.main.get_command(app)
+    assert isinstance(group, typer.core.TyperGroup)
+    group.commands[name].make_context(name, [*rest])
+    if name == "reproduce":
+        assert rest[0] in STUDIES
+    for word in re.findall(r"(?:workloads/)[a-z0-9./_]+", command):
+        source = word.removeprefix("build/") if "." in word else f"{word}.c"
+        assert (ROOT / source).exists(), word
+
+
+@pytest.mark.long
+def test_readme_commands_run_in_a_clone(tmp_path: Path) -> None:
+    for name in IN_CLONE:
+        (tmp_path / name).symlink_to(ROOT / name)
+    for command in readme_commands():
+        if make_targets(command) or "octavo reproduce" in command:
+            continue
+        done = subprocess.run(
+            ["sh", "-eu", "-c", command], cwd=tmp_path, capture_output=True, check=False
+        )
+        assert done.returncode == 0, (command, done.stderr)
+    assert (tmp_path / "result/manifest.json").exists()
+    assert (tmp_path / "orders.oct").exists()
+
+
+def test_all_places_ask_for_the_same_rust() -> None:
+    manifest = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))
+    version = manifest["workspace"]["package"]["rust-version"]
+    for name in ("README.md", "CONTRIBUTING.md"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert re.findall(r"Rust \(?(\d\.\d+)", text) == [version], name
+    script = (ROOT / "scripts/setup-system").read_text(encoding="utf-8")
+    assert not re.findall(r"Rust \d", script)
