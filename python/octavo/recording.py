@@ -144,6 +144,7 @@ def execute_recording(
     about = {
         "command": list(command),
         "program": str(program),
+        "image": str(program.resolve()),
         "directory": str(Path.cwd()),
         "started_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "options": options,

@@ -15,6 +15,7 @@ from octavo.configuration import Scope
 from octavo.errors import CannotRun, Interrupted, UsageError
 from octavo.manifest import Circumstances, TraceFacts
 from octavo.sampling import sentences_on
+from octavo.started_name import use_started_name
 from octavo.traces import manifest_of, open_trace
 from octavo.tracing import Found
 
@@ -63,6 +64,9 @@ def replay_trace(
     references = sum(process["references"] for process in result["processes"])
     check_counted(name, references, result["exit"], scope, interrupted_by)
     about: dict[str, Any] = {} if said is None else said["about"]
+    program, image = about.get("program"), about.get("image")
+    if isinstance(program, str) and isinstance(image, str):
+        use_started_name(result["processes"], program, image)
     return result, Circumstances(
         command=[*names],
         program=Path(result["processes"][0]["program"] or name),

@@ -16,6 +16,7 @@ from octavo.errors import CannotRun, Interrupted, UsageError, choose
 from octavo.manifest import Circumstances
 from octavo.program import find_program
 from octavo.session import Run, drive
+from octavo.started_name import use_started_name
 from octavo.traces import check_format, names_a_trace
 from octavo.turns import Processes
 from octavo.valgrind import check_temporary_directory, find_tool_dir, find_valgrind
@@ -135,6 +136,7 @@ def trace_program(
         )
         interrupted_by = drive(live, on_progress)
         result = _counted_result(live, scope, interrupted_by)
+        use_started_name(result["processes"], str(program), str(program.resolve()))
     except ValueError as error:
         raise UsageError(f"{error}.") from None
     finally:

@@ -1,0 +1,57 @@
+"""A program that is started through a symbolic link has the link's name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fakes import process, region
+from octavo.started_name import use_started_name
+
+if TYPE_CHECKING:
+    from octavo._core import Process
+
+LINK, FILE = "/usr/bin/redis-server", "/usr/bin/redis-check-rdb"
+
+
+def started(program: str = FILE, *more: str) -> Process:
+    names = ("redis-check-rdb text", "redis-check-rdb data", *more)
+    regions = [region(name, "text", path=FILE) for name in names]
+    made = process(0, regions=[*regions, region("heap"), region("libc.so text", path="/libc.so")])
+    made["program"] = program
+    return made
+
+
+def names_of(made: Process) -> list[str]:
+    return [of["name"] for of in made["regions"]]
+
+
+def test_regions_of_the_file_behind_a_link_have_the_name_of_the_link() -> None:
+    made = started()
+    use_started_name([made], LINK, FILE)
+    assert made["program"] == LINK
+    assert names_of(made) == ["redis-server text", "redis-server data", "heap", "libc.so text"]
+    assert made["regions"][0]["path"] == FILE
+
+
+def test_another_program_and_a_script_keep_the_name_of_their_file() -> None:
+    other = started("/bin/sh")
+    use_started_name([other], LINK, FILE)
+    assert other == started("/bin/sh")
+    interpreted = started(FILE)
+    use_started_name([interpreted], "/home/script.py", "/home/script.py")
+    assert interpreted == started(FILE)
+
+
+def test_no_two_regions_get_one_name() -> None:
+    made = started()
+    made["regions"].append(region("redis-server text", "text", path="/opt/redis-server"))
+    use_started_name([made], LINK, FILE)
+    assert names_of(made).count("redis-server text") == 1
+    assert "redis-server data" in names_of(made)
+
+
+def test_regions_of_classified_misses_are_renamed() -> None:
+    misses = {"name": "redis-check-rdb text", "path": FILE}
+    made = {"program": FILE, "streams": [{"classes": [{"regions": [misses]}]}, {"classes": []}]}
+    use_started_name([made], LINK, FILE)
+    assert misses["name"] == "redis-server text"
