@@ -37,7 +37,8 @@ CPPFLAGS := -DVGA_amd64=1 -DVGO_linux=1 -DVGP_amd64_linux=1 -DVGPV_amd64_linux_v
 	-isystem $(INCLUDE)
 
 # 0x58000000 is where Valgrind's own tools sit, clear of the program's text and heap. The wrapped
-# functions are the core's decisions on where mappings go.
+# functions are the core's decisions on where mappings go (placement.c), how a program is executed
+# (execution.c) and what becomes of descriptors (descriptors.c).
 LDFLAGS := -static -no-pie -nodefaultlibs -nostartfiles -u _start -Wl,--build-id=none \
 	-Wl,-Ttext-segment=0x58000000 \
 	-Wl,--wrap=vgPlain_am_get_advisory \
@@ -45,6 +46,16 @@ LDFLAGS := -static -no-pie -nodefaultlibs -nostartfiles -u _start -Wl,--build-id
 	-Wl,--wrap=vgPlain_am_create_reservation \
 	-Wl,--wrap=vgPlain_am_extend_into_adjacent_reservation_client \
 	-Wl,--wrap=vgSysWrap_generic_sys_execve_before \
+	-Wl,--wrap=vgSysWrap_linux_sys_execveat_before \
+	-Wl,--wrap=vgPlain_nuke_all_threads_except \
+	-Wl,--wrap=vgPlain_env_setenv \
+	-Wl,--wrap=vgPlain_check_executable \
+	-Wl,--wrap=vgSysWrap_linux_sys_prlimit64_before \
+	-Wl,--wrap=vgSysWrap_generic_sys_setrlimit_before \
+	-Wl,--wrap=vgSysWrap_generic_sys_getrlimit_after \
+	-Wl,--wrap=vgPlain_setrlimit \
+	-Wl,--wrap=vgPlain_mkstemp \
+	-Wl,--wrap=vgPlain_unlink \
 	-Wl,--wrap=vgPlain_kill_self
 LDLIBS := $(ARCHIVES)/libcoregrind-amd64-linux.a $(ARCHIVES)/libvex-amd64-linux.a -lgcc \
 	$(ARCHIVES)/libgcc-sup-amd64-linux.a

@@ -131,8 +131,7 @@ static Bool readable(Addr start, SizeT bytes)
    return VG_(am_is_valid_for_client)(start, bytes, VKI_PROT_READ);
 }
 
-/* Copies a text of the program's, cut to the room there is; empty where it cannot be read. */
-static void copy_text(HChar* to, SizeT room, Addr from)
+void copy_text(HChar* to, SizeT room, Addr from)
 {
    SizeT i = 0;
    while (i + 1 < room && readable(from + i, 1) && *(const HChar*)(from + i)) {
@@ -158,37 +157,6 @@ static void executing(Addr path, Addr argv)
    ring_slot->exec_name[0] = 0;
    if (readable(argv, sizeof(Addr)))
       copy_text(ring_slot->exec_name, sizeof ring_slot->exec_name, *(const Addr*)argv);
-}
-
-/* A program that executes /proc/self/exe means itself, but that file is Valgrind's tool: it gets
-   the path instead, written where nothing lives, below the red zone of its stack. Done in the
-   core's own wrapper, since a tool's sees only copies of the arguments. */
-struct syscall_arguments {
-   Word number;
-   UWord arg[8];
-};
-extern void __real_vgSysWrap_generic_sys_execve_before(ThreadId tid, void* layout,
-                                                       struct syscall_arguments* arguments,
-                                                       void* status, UWord* flags);
-void __wrap_vgSysWrap_generic_sys_execve_before(ThreadId tid, void* layout,
-                                                struct syscall_arguments* arguments, void* status,
-                                                UWord* flags);
-void __wrap_vgSysWrap_generic_sys_execve_before(ThreadId tid, void* layout,
-                                                struct syscall_arguments* arguments, void* status,
-                                                UWord* flags)
-{
-   static const HChar own[] = "/proc/self/exe";
-   HChar path[sizeof own + 1];
-   copy_text(path, sizeof path, arguments->arg[0]);
-   const HChar* program = placement_program();
-   SizeT bytes = VG_(strlen)(program) + 1;
-   Addr place = VG_(get_SP)(tid) - VG_STACK_REDZONE_SZB - bytes;
-   if (VG_(strcmp)(path, own) == 0
-       && VG_(am_is_valid_for_client)(place, bytes, VKI_PROT_WRITE)) {
-      VG_(memcpy)((void*)place, program, bytes);
-      arguments->arg[0] = place;
-   }
-   __real_vgSysWrap_generic_sys_execve_before(tid, layout, arguments, status, flags);
 }
 
 /* Gives an executed program the argv[0] that it was meant to see. Valgrind has put its path there;
@@ -224,9 +192,27 @@ static void settle_random_bytes(ThreadId tid)
 /* The core does not tell a tool how the program exits. */
 static Int exit_code;
 
+/* A program that confines its system calls confines ours. The next one may be the last, so the
+   mode is noted before the call, and taken back if the call fails. */
+static UInt seccomp_before;
+
+static Bool asks_for_seccomp(UInt number, const UWord* args, UInt* mode)
+{
+   if (number == __NR_prctl && args[0] == VKI_PR_SET_SECCOMP)
+      *mode = (UInt)args[1];
+   else if (number == __NR_seccomp && args[0] <= 1)
+      *mode = (UInt)args[0] + 1;
+   else
+      return False;
+   return True;
+}
+
 static void before_syscall(ThreadId tid, UInt number, UWord* args, UInt count)
 {
    placement_syscall(number, args);
+   UInt mode;
+   if (asks_for_seccomp(number, args, &mode))
+      seccomp_before = ring_set_seccomp(mode);
    switch (number) {
       case __NR_shmdt: {
          const NSegment* seg = VG_(am_find_nsegment)(args[0]);
@@ -245,6 +231,9 @@ static void after_syscall(ThreadId tid, UInt number, UWord* args, UInt count, Sy
 {
    placement_syscall(0, NULL);
    if (sr_isError(result)) {
+      UInt mode;
+      if (asks_for_seccomp(number, args, &mode))
+         ring_set_seccomp(seccomp_before);
       if (number == __NR_execve || number == __NR_execveat)
          exec_record("");
       return;

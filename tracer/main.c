@@ -6,12 +6,15 @@
 #include "pub_tool_clreq.h"
 #include "pub_tool_options.h"
 
-static const HChar* session_path;
+static Int session_fd = -1;
+/* Read by descriptors.c, long before the other options. */
+static const HChar* open_files;
 static Bool follow_children = True;
 
 static Bool process_option(const HChar* arg)
 {
-   if (VG_STR_CLO(arg, "--octavo-session", session_path)) {}
+   if (VG_INT_CLO(arg, "--octavo-session", session_fd)) {}
+   else if (VG_STR_CLO(arg, "--octavo-files", open_files)) {}
    else if (VG_BOOL_CLO(arg, "--octavo-follow", follow_children)) {}
    else
       return False;
@@ -20,7 +23,8 @@ static Bool process_option(const HChar* arg)
 
 static void print_usage(void)
 {
-   VG_(printf)("    --octavo-session=FILE    the ring that `octavo run` made\n"
+   VG_(printf)("    --octavo-session=FD      the ring that `octavo run` made\n"
+               "    --octavo-files=N,M       the program's own limits of open files\n"
                "    --octavo-follow=yes|no   trace forked children too [yes]\n");
 }
 
@@ -38,7 +42,7 @@ static void child_forked(ThreadId tid)
 
 static void post_options(void)
 {
-   ring_open(session_path);
+   ring_open(session_fd);
    segments_init();
    events_init();
    VG_(atfork)(NULL, NULL, child_forked);

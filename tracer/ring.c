@@ -7,7 +7,6 @@
 /* Exported by the core's archive, not declared in the headers that tools get. */
 extern SysRes VG_(am_shared_mmap_file_float_valgrind)(SizeT length, UInt prot, Int fd,
                                                       Off64T offset);
-extern Int VG_(safe_fd)(Int oldfd);
 
 /* As fcntl(2) has them on Linux; Valgrind's headers do not. */
 #define VKI_F_WRLCK 1
@@ -45,6 +44,11 @@ static ULong slot_offset(UInt slot)
    return OCTAVO_PAGE_BYTES + (ULong)slot * OCTAVO_SLOT_BYTES;
 }
 
+void ring_count_untraced(void)
+{
+   __atomic_add_fetch(&session->untraced, 1, __ATOMIC_RELAXED);
+}
+
 /* Returns a free slot, now ours, or -1. */
 static Int claim_slot(void)
 {
@@ -54,7 +58,7 @@ static Int claim_slot(void)
                                       False, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
          return (Int)i;
    }
-   __atomic_add_fetch(&session->untraced, 1, __ATOMIC_RELAXED);
+   ring_count_untraced();
    return -1;
 }
 
@@ -70,17 +74,29 @@ static void enter_chunk(ULong index)
       ring_slot->write_address + OCTAVO_CHUNK_BYTES - 8 * OCTAVO_SLACK_WORDS;
 }
 
+/* The mode that this process and its children live under. */
+static UInt seccomp_mode;
+
+UInt ring_set_seccomp(UInt mode)
+{
+   UInt before = seccomp_mode;
+   seccomp_mode = ring_slot->seccomp = mode;
+   return before;
+}
+
 static void reset_slot(UInt parent_stream)
 {
    VG_(memset)(ring_slot, 0, sizeof *ring_slot);
    ring_slot->first_chunk_address = (ULong)(Addr)ring_slot + OCTAVO_PAGE_BYTES;
    ring_slot->pid = (UInt)VG_(getpid)();
    ring_slot->parent_stream = parent_stream;
+   ring_slot->seccomp = seccomp_mode;
    enter_chunk(0);
 }
 
 /* Locks the slot's byte of the session file for this image's life: the consumer learns from it who
-   holds the slot. Exec and death give it up; a forked child does not inherit it. */
+   holds the slot. Death gives it up, and so does the next image when it adopts the session's
+   descriptor; a forked child does not inherit it. */
 static void hold_slot(Int slot)
 {
    struct vki_flock lock = {.l_type = VKI_F_WRLCK, .l_whence = VKI_SEEK_SET, .l_start = 1 + slot,
@@ -98,8 +114,8 @@ static void announce_slot(Int slot)
 static HChar exec_name[OCTAVO_EXEC_NAME_BYTES];
 
 /* Looks for the last image of this process among the open slots: its slot is given back only once
-   the consumer has read it and seen this image's. */
-static void find_exec_name(void)
+   the consumer has read it and seen this image's. Takes over what outlasts it. */
+static void find_last_image(void)
 {
    UInt pid = (UInt)VG_(getpid)(), latest = 0;
    for (UInt i = 0; i < OCTAVO_SLOTS; i++) {
@@ -110,6 +126,7 @@ static void find_exec_name(void)
                              slot_offset(i), 0, 0);
       if (got == (Long)sizeof slot && slot.pid == pid && slot.stream >= latest) {
          latest = slot.stream;
+         seccomp_mode = slot.seccomp;
          VG_(memcpy)(exec_name, slot.exec_name, sizeof exec_name);
          exec_name[sizeof exec_name - 1] = 0;
       }
@@ -121,14 +138,11 @@ const HChar* ring_exec_name(void)
    return exec_name;
 }
 
-void ring_open(const HChar* path)
+void ring_open(Int fd)
 {
-   if (!path)
-      fail("give --octavo-session=FILE; `octavo run` does");
-   SysRes opened = VG_(open)(path, VKI_O_RDWR, 0);
-   if (sr_isError(opened))
-      fail("cannot open the session file");
-   session_fd = VG_(safe_fd)((Int)sr_Res(opened));
+   if (fd < 0)
+      fail("give --octavo-session=FD; `octavo run` does");
+   session_fd = descriptors_adopt(fd);
 
    SysRes mapped = VG_(am_shared_mmap_file_float_valgrind)(
       OCTAVO_PAGE_BYTES, VKI_PROT_READ | VKI_PROT_WRITE, session_fd, 0);
@@ -138,7 +152,7 @@ void ring_open(const HChar* path)
    if (session->magic != OCTAVO_RING_MAGIC || session->version != OCTAVO_RING_VERSION)
       fail("the session file is of another version of octavo: build both anew");
 
-   find_exec_name();
+   find_last_image();
    Int slot = claim_slot();
    /* Without a slot the process still needs the memory that instrumented code writes to; the
       first slot's place is mapped and then covered by private memory. */

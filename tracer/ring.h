@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 #define OCTAVO_RING_MAGIC 0x00766174634f0a0dULL
-#define OCTAVO_RING_VERSION 2u
+#define OCTAVO_RING_VERSION 3u
 
 #define OCTAVO_PAGE_BYTES 4096u
 #define OCTAVO_SLOTS 960u
@@ -66,7 +66,10 @@ struct octavo_slot {
    /* The signal that the process is about to die of, or 0. */
    uint32_t fatal_signal;
    uint32_t chunk_words[OCTAVO_CHUNKS];
-   uint8_t pad[256 - 48 - 4 * OCTAVO_CHUNKS];
+   /* The mode of seccomp that the process has asked for (1 strict, 2 filter), or 0: it confines the
+      tracer's own system calls as well. */
+   uint32_t seccomp;
+   uint8_t pad[256 - 52 - 4 * OCTAVO_CHUNKS];
    /* Written by the consumer, on a line of its own. */
    uint64_t chunks_consumed;
    uint8_t more_pad[256 - 8];

@@ -2,7 +2,8 @@
  *
  * What the tracer's own files share. main.c is the way in; ring.c writes words; segments.c turns
  * superblocks into segments; dependences.c reads register dependences off the IR; events.c
- * watches memory, threads and processes; placement.c puts mappings where Linux would.
+ * watches memory, threads and processes; execution.c decides how an executed program is traced;
+ * descriptors.c keeps the tracer's own descriptors; placement.c puts mappings where Linux would.
  */
 #ifndef OCTAVO_TRACER_H
 #define OCTAVO_TRACER_H
@@ -25,9 +26,13 @@
 
 /* ---- ring.c ---- */
 
-/* Opens the session file and claims a slot; `path` NULL or unusable ends the process with a
-   sentence in the log. */
-void ring_open(const HChar* path);
+/* Maps the session file, inherited as descriptor `fd`, and claims a slot; an unusable one ends the
+   process with a sentence in the log. */
+void ring_open(Int fd);
+/* Notes the mode of seccomp that the process lives under from now on; returns the one before. */
+UInt ring_set_seccomp(UInt mode);
+/* Counts a process that runs on untraced. */
+void ring_count_untraced(void);
 /* In a forked child: claims a slot of its own at the same address, or goes silent. */
 void ring_reopen_in_child(Bool follow);
 /* The slot, at one address for the life of the process: its fields are compiled into the
@@ -74,6 +79,52 @@ void events_init(void);
 void events_describe_process(void);
 /* Writes the EXIT record: the tool's last act. */
 void events_finished(Int unused);
+/* Copies a text of the program's, cut to the room there is; empty where it cannot be read. */
+void copy_text(HChar* to, SizeT room, Addr from);
+
+/* ---- descriptors.c ---- */
+
+/* Takes over the descriptors that the image was started with; returns the session's. */
+Int descriptors_adopt(Int inherited_session);
+/* Gives the descriptors to the image that is to be executed, and says so in its options; that of
+   the tool's directory only if it is needed. */
+void descriptors_pass_on(Bool tool_dir);
+/* Gives an image that runs untraced the program's own limit of open files. */
+void descriptors_leave(void);
+/* The tool's directory, through a descriptor. */
+const HChar* descriptors_tool_dir(void);
+
+/* ---- execution.c ---- */
+
+/* As capget(2) has them, version 3. */
+struct capabilities {
+   struct {
+      UInt effective, permitted, inheritable;
+   } set[2];
+};
+void capabilities_get(struct capabilities* out);
+
+/* ---- the core's wrappers of system calls ---- */
+
+/* As the core has them in priv_types_n_macros.h. */
+struct syscall_arguments {
+   Word number;
+   UWord arg[8];
+};
+struct syscall_status {
+   enum { SYSCALL_COMPLETE = 1 } what;
+   SysRes result;
+};
+
+/* Begins a function that takes the place of the core's own, linked with --wrap (build.mk). */
+#define SYSCALL_WRAPPER(name)                                                                     \
+   extern void __real_vgSysWrap_##name(ThreadId tid, void* layout,                                \
+                                       struct syscall_arguments* arguments,                       \
+                                       struct syscall_status* status, UWord* flags);              \
+   void __wrap_vgSysWrap_##name(ThreadId tid, void* layout, struct syscall_arguments* arguments,  \
+                                struct syscall_status* status, UWord* flags);                     \
+   void __wrap_vgSysWrap_##name(ThreadId tid, void* layout, struct syscall_arguments* arguments,  \
+                                struct syscall_status* status, UWord* flags)
 
 /* ---- placement.c ---- */
 

@@ -478,16 +478,13 @@ class LiveRun(Generic[_Found]):
         skip_instructions: int,
         max_instructions: int | None,
         between_marks: bool,
-        session_dir: str,
-        scratch_dir: str,
     ) -> None:
         """Checks its arguments; starts nothing.
 
         argv[0] is the resolved path of the program. `valgrind` is the path of the valgrind
         launcher, `tool_dir` the private VALGRIND_LIB directory that holds our tool (ignored with
         the Lackey tracer).
-        `session_dir` is an existing empty directory for Valgrind's log; `scratch_dir` is where
-        the ring file goes when the kernel gives no memfd. Raises ValueError.
+        Raises ValueError.
         """
 
     def start(self) -> int:
@@ -922,8 +919,6 @@ class Recording:
         skip_instructions: int,
         max_instructions: int | None,
         between_marks: bool,
-        session_dir: str,
-        scratch_dir: str,
     ) -> None:
         """Checks its arguments, which are those of LiveRun; starts nothing. `about` is JSON, for
         the trace's manifest. Raises ValueError."""

@@ -5,6 +5,8 @@ import re
 _MARK = re.compile(r"^==\d+==")
 _UNKNOWN_INSTRUCTION = re.compile(r"Unrecognised instruction at address (0x[0-9a-f]+)", re.I)
 _BYTES = re.compile(r"unhandled instruction bytes: ((?:0x[0-9A-F]{2} ?)+)", re.I)
+_CONFINED = re.compile(r"^octavo tracer: (.+ confined its system calls .+)", re.M)
+_UNTRACED = re.compile(r"^octavo tracer: (.+) ran untraced: (.+)", re.M)
 _COMPLAINT = re.compile(r"^(?:valgrind: +)(.+)", re.M)
 
 
@@ -13,7 +15,10 @@ def diagnose(diagnostics: str) -> str | None:
 
     The whole of Valgrind's words is in the JSON.
     """
-    text = "\n".join(_MARK.sub("", line).strip() for line in diagnostics.splitlines())
+    confined = seccomp_death(diagnostics)
+    if confined is not None:
+        return confined
+    text = _bare(diagnostics)
     unknown = _UNKNOWN_INSTRUCTION.search(text)
     if unknown is not None:
         found = _BYTES.search(text)
@@ -26,7 +31,23 @@ def diagnose(diagnostics: str) -> str | None:
     return f"Valgrind says: {complaint[1].rstrip('.')}" if complaint else None
 
 
+def seccomp_death(diagnostics: str) -> str | None:
+    """Which program died of seccomp, and why that may be the tracer's doing."""
+    confined = _CONFINED.search(_bare(diagnostics))
+    return confined[1] if confined else None
+
+
+def untraced_program(diagnostics: str) -> tuple[str, str] | None:
+    """The first program that ran untraced, and why."""
+    untraced = _UNTRACED.search(_bare(diagnostics))
+    return (untraced[1], untraced[2]) if untraced else None
+
+
+def _bare(diagnostics: str) -> str:
+    """The text without the mark that Valgrind puts before each line."""
+    return "\n".join(_MARK.sub("", line).strip() for line in diagnostics.splitlines())
+
+
 def first_line(diagnostics: str) -> str | None:
     """The first line that says anything, for what `diagnose` does not know."""
-    lines = (_MARK.sub("", line).strip() for line in diagnostics.splitlines())
-    return next((line.rstrip(".") for line in lines if line), None)
+    return next((line.rstrip(".") for line in _bare(diagnostics).splitlines() if line), None)

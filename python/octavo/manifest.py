@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from octavo.configuration import Scope
-from octavo.diagnosis import diagnose, first_line
+from octavo.diagnosis import diagnose, first_line, seccomp_death, untraced_program
 from octavo.errors import FAILED
 from octavo.host import describe_host, versions
 
@@ -105,9 +105,11 @@ def partial_reason(
         return told_by_trace
     lost = [process["program"] for process in processes if process["ended_by"] == "lost"]
     if lost:
-        return f"{len(lost)} process(es) went without a word, the first was {lost[0]}"
+        death = seccomp_death(ended["diagnostics"])
+        why = f": {death}" if death else ""
+        return f"{len(lost)} process(es) went without a word, the first was {lost[0]}{why}"
     if untraced:
-        return f"{untraced} child process(es) ran untraced"
+        return _untraced_reason(untraced, ended["diagnostics"])
     return None
 
 
@@ -134,6 +136,14 @@ def failure_of(ended: Exit) -> str | None:
 def of_what_ran(answer: str, manifest: dict[str, Any]) -> str:
     """The answer, limited to the part that ran where that need not be the whole program."""
     return f"For the part that ran: {answer}" if cautions(manifest) else answer
+
+
+def _untraced_reason(untraced: int, diagnostics: str) -> str:
+    first = untraced_program(diagnostics)
+    if first is None:
+        return f"{untraced} process(es) ran untraced, for want of a free ring"
+    program, why = first
+    return f"{untraced} process(es) ran untraced, the first was {program}: {why}"
 
 
 def _replay_status(ended: Exit, interrupted_by: int | None) -> int:

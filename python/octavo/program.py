@@ -74,11 +74,34 @@ def _check_is_program(path: Path) -> None:
             f"`{path}` is not executable; `chmod +x` makes it so (and if it is a trace, --format "
             "says of which format)."
         )
-    if status.st_mode & (stat.S_ISUID | stat.S_ISGID):
+    if _gives_privileges(path, status):
         raise NotExecutable(
-            f"`{path}` is set-user-ID or set-group-ID, and Valgrind does not trace such programs; "
-            "trace a copy without that bit, as the user it needs."
+            f"`{path}` runs with privileges that you do not have (set-user-ID, set-group-ID or "
+            "file capabilities), which the kernel would give to Valgrind instead; trace it as "
+            "root, or a copy without them."
         )
+
+
+def _gives_privileges(path: Path, status: os.stat_result) -> bool:
+    """Whether the file's owner, group or capabilities give a process more than it has.
+
+    Root has all privileges, except those of another user who is to own what the program makes. The
+    tracer decides in the same way about programs that the traced one executes.
+    """
+    if status.st_mode & stat.S_ISUID and status.st_uid != os.geteuid():
+        return True
+    if os.geteuid() == 0:
+        return False
+    if status.st_mode & stat.S_ISGID and status.st_gid != os.getegid():
+        return True
+    return _has_capabilities(path)
+
+
+def _has_capabilities(path: Path) -> bool:
+    try:
+        return bool(os.getxattr(path, "security.capability"))
+    except OSError:
+        return False
 
 
 def _check_format(path: Path, program: Path, depth: int) -> None:

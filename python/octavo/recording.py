@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,7 +21,7 @@ from octavo.output import check_new_file
 from octavo.program import find_program
 from octavo.session import Program, drive
 from octavo.traces import check_name_to_record
-from octavo.valgrind import check_temporary_directory, find_tool_dir, find_valgrind
+from octavo.valgrind import find_tool_dir_of, find_valgrind
 
 if TYPE_CHECKING:
     from octavo._core import Recorded, RecordEnd, RecordProgress
@@ -137,8 +135,7 @@ def execute_recording(
     check_name_to_record(path)
     check_new_file(path, force=force, option="--out")
     valgrind = find_valgrind()
-    check_temporary_directory()
-    tool_dir = find_tool_dir() if configuration.tracer == "octavo" else Path()
+    tool_dir = find_tool_dir_of(configuration.tracer)
     resolved = configuration.resolved()
     options = {name: resolved[name] for name in _RECORDED_OPTIONS}
     about = {
@@ -151,7 +148,6 @@ def execute_recording(
         "versions": versions(valgrind.version),
         "host": describe_host(),
     }
-    session_dir = tempfile.mkdtemp(prefix="octavo-")
     try:
         recording = make_recording(
             [*command],
@@ -159,15 +155,11 @@ def execute_recording(
             about=json.dumps(about),
             valgrind=str(valgrind.launcher),
             tool_dir=str(tool_dir),
-            session_dir=session_dir,
-            scratch_dir=tempfile.gettempdir(),
             **options,
         )
         return _recorded(recording, path, about, on_progress)
     except ValueError as error:
         raise UsageError(f"{error}.") from None
-    finally:
-        shutil.rmtree(session_dir, ignore_errors=True)
 
 
 def _recorded(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -19,7 +17,7 @@ from octavo.session import Run, drive
 from octavo.started_name import use_started_name
 from octavo.traces import check_format, names_a_trace
 from octavo.turns import Processes
-from octavo.valgrind import check_temporary_directory, find_tool_dir, find_valgrind
+from octavo.valgrind import find_tool_dir_of, find_valgrind
 
 if TYPE_CHECKING:
     from octavo._core import Analysis, CurvesResult, Progress, Result, SimResult
@@ -116,10 +114,8 @@ def trace_program(
         raise UsageError(f"no program given; write it after the options: octavo {verb} -- PROGRAM.")
     program = find_program(command[0])
     valgrind = find_valgrind()
-    check_temporary_directory()
-    tool_dir = find_tool_dir() if scope.tracer == "octavo" else Path()
+    tool_dir = find_tool_dir_of(scope.tracer)
     started_at = datetime.now(timezone.utc)
-    session_dir = tempfile.mkdtemp(prefix="octavo-")
     try:
         live = make_run(
             [*command],
@@ -131,16 +127,12 @@ def trace_program(
             skip_instructions=scope.skip_instructions,
             max_instructions=scope.max_instructions,
             between_marks=scope.between_marks,
-            session_dir=session_dir,
-            scratch_dir=tempfile.gettempdir(),
         )
         interrupted_by = drive(live, on_progress)
         result = _counted_result(live, scope, interrupted_by)
         use_started_name(result["processes"], str(program), str(program.resolve()))
     except ValueError as error:
         raise UsageError(f"{error}.") from None
-    finally:
-        shutil.rmtree(session_dir, ignore_errors=True)
     return result, Circumstances(
         command=command,
         program=program,

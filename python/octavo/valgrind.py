@@ -60,10 +60,18 @@ def _version_of(launcher: Path) -> str:
 
 
 def check_temporary_directory() -> None:
-    """Valgrind writes to TMPDIR, and says little but at length when it cannot."""
+    """A tool of Valgrind's own writes to TMPDIR, and says little but at length when it cannot."""
     named = os.environ.get("TMPDIR")
     if named and not (Path(named).is_dir() and os.access(named, os.W_OK | os.X_OK)):
         raise CannotRun(f"TMPDIR names `{named}`, which is no directory that can be written to.")
+
+
+def find_tool_dir_of(tracer: str) -> Path:
+    """The directory of our tool; none for Lackey, which is Valgrind's own."""
+    if tracer == "octavo":
+        return find_tool_dir()
+    check_temporary_directory()
+    return Path()
 
 
 def find_tool_dir() -> Path:

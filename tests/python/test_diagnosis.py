@@ -1,4 +1,4 @@
-from octavo.diagnosis import diagnose, first_line
+from octavo.diagnosis import diagnose, first_line, seccomp_death, untraced_program
 
 
 def test_what_everyone_can_see_needs_no_diagnosis() -> None:
@@ -19,3 +19,18 @@ def test_an_unknown_instruction_without_its_bytes() -> None:
     said = diagnose("valgrind: Unrecognised instruction at address 0x10.")
     assert said is not None
     assert "does not know at 0x10" in said
+
+
+def test_a_death_by_seccomp_is_told_from_the_programs_own_faults() -> None:
+    said = "octavo tracer: ./sandboxed confined its system calls (seccomp filter), and died\n"
+    assert diagnose(said) == seccomp_death(said)
+    assert str(diagnose(said)).startswith("./sandboxed confined its system calls (seccomp filter)")
+    assert seccomp_death("==1== nothing of it") is None
+
+
+def test_the_first_untraced_program_is_named() -> None:
+    said = (
+        "==7== octavo tracer: /bin/a ran untraced: no /proc\n==8== octavo tracer: b ran untraced: x"
+    )
+    assert untraced_program(said) == ("/bin/a", "no /proc")
+    assert untraced_program("") is None

@@ -73,14 +73,31 @@ def test_what_cannot_be_executed(tmp_path: Path) -> None:
     assert status_of(error.value) == 126
     with pytest.raises(NotExecutable, match=r"chmod \+x"):
         find_program(str(elf(tmp_path / "plain", mode=0o644)))
-    with pytest.raises(NotExecutable, match="set-user-ID"):
-        find_program(str(elf(tmp_path / "privileged", mode=0o4755)))
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(NotExecutable, match="not a regular file"):
         find_program(str(tmp_path / "pipe"))
     (tmp_path / "file").touch()
     with pytest.raises(NotExecutable, match="cannot reach"):
         find_program(str(tmp_path / "file" / "inside"))
+
+
+def test_programs_that_gain_privileges_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = os.geteuid()
+    to_owner = str(elf(tmp_path / "set-user-id", mode=0o4755))
+    to_group = str(elf(tmp_path / "set-group-id", mode=0o2755))
+    # One's own set-user-ID programs, and any set-group-ID program for root, give nothing.
+    assert find_program(to_owner)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert find_program(to_group)
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    with pytest.raises(NotExecutable, match="set-user-ID") as error:
+        find_program(to_owner)
+    assert status_of(error.value) == 126
+    monkeypatch.setattr(os, "getegid", lambda: Path(to_group).stat().st_gid + 1)
+    with pytest.raises(NotExecutable, match="set-group-ID"):
+        find_program(to_group)
 
 
 def test_scripts_are_judged_by_their_interpreter(tmp_path: Path) -> None:

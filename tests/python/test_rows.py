@@ -142,4 +142,4 @@ def test_partial_results_say_so(finish: Callable[..., RunResult]) -> None:
     interrupted = finish(result(ended=killed(2)), interrupted_by=2)
     assert interrupted.status == 130
     assert interrupted.partial
-    assert finish(result(untraced=2)).manifest["partial_reason"].startswith("2 child")
+    assert finish(result(untraced=2)).manifest["partial_reason"].startswith("2 process(es)")

@@ -28,7 +28,7 @@ impl Recording {
     #[new]
     #[pyo3(signature = (
         argv, *, path, about, valgrind, tool_dir, tracer, follow_children, skip_instructions,
-        max_instructions, between_marks, session_dir, scratch_dir
+        max_instructions, between_marks
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
     fn new(
@@ -42,8 +42,6 @@ impl Recording {
         skip_instructions: u64,
         max_instructions: Option<u64>,
         between_marks: bool,
-        session_dir: PathBuf,
-        scratch_dir: PathBuf,
     ) -> PyResult<Self> {
         let about =
             serde_json::from_str(about).map_err(|e| PyValueError::new_err(e.to_string()))?;
@@ -54,8 +52,6 @@ impl Recording {
             tracer,
             follow_children,
             (skip_instructions, max_instructions, between_marks),
-            session_dir,
-            scratch_dir,
         )?;
         Ok(Recording { options, path, manifest: Manifest::recorded(about), running: None })
     }

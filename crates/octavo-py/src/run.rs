@@ -25,7 +25,7 @@ impl LiveRun {
     #[new]
     #[pyo3(signature = (
         argv, *, analysis, valgrind, tool_dir, tracer, follow_children, skip_instructions,
-        max_instructions, between_marks, session_dir, scratch_dir
+        max_instructions, between_marks
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
     fn new(
@@ -38,20 +38,9 @@ impl LiveRun {
         skip_instructions: u64,
         max_instructions: Option<u64>,
         between_marks: bool,
-        session_dir: PathBuf,
-        scratch_dir: PathBuf,
     ) -> PyResult<Self> {
         let region = (skip_instructions, max_instructions, between_marks);
-        let options = live_options(
-            argv,
-            valgrind,
-            tool_dir,
-            tracer,
-            follow_children,
-            region,
-            session_dir,
-            scratch_dir,
-        )?;
+        let options = live_options(argv, valgrind, tool_dir, tracer, follow_children, region)?;
         Ok(LiveRun { options, analysis, running: None })
     }
 
@@ -107,8 +96,6 @@ pub fn live_options(
     tracer: &str,
     follow_children: bool,
     region: (u64, Option<u64>, bool),
-    session_dir: PathBuf,
-    scratch_dir: PathBuf,
 ) -> PyResult<LiveOptions> {
     if argv.is_empty() {
         return Err(PyValueError::new_err("there is no program to run"));
@@ -120,16 +107,7 @@ pub fn live_options(
     };
     let (skip_instructions, max_instructions, between_marks) = region;
     let limits = Limits::new(skip_instructions, max_instructions, between_marks);
-    Ok(LiveOptions {
-        argv,
-        valgrind,
-        tool_dir,
-        tracer,
-        follow_children,
-        session_dir,
-        scratch_dir,
-        limits,
-    })
+    Ok(LiveOptions { argv, valgrind, tool_dir, tracer, follow_children, limits })
 }
 
 fn not_running() -> PyErr {

@@ -53,16 +53,12 @@ impl Observer for Watcher {
 fn main() {
     let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build/tracer");
     let tool_dir = std::env::var_os("OCTAVO_TOOL_DIR").map_or(built, PathBuf::from);
-    let session_dir = std::env::temp_dir().join(format!("octavo-check-{}", std::process::id()));
-    std::fs::create_dir_all(&session_dir).expect("a directory for the session");
     let options = LiveOptions {
         argv: std::env::args_os().skip(1).collect(),
         valgrind: "valgrind".into(),
         tool_dir,
         tracer: Tracer::Octavo,
         follow_children: true,
-        session_dir: session_dir.clone(),
-        scratch_dir: std::env::temp_dir(),
         limits: Limits::new(0, None, false),
     };
     let checker =
@@ -70,5 +66,4 @@ fn main() {
     let live = Live::start(options, checker).expect("the tracer");
     while live.wait(Duration::from_secs(1)).running {}
     live.finish().expect("the tracer");
-    drop(std::fs::remove_dir_all(session_dir));
 }

@@ -3,45 +3,32 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, Command};
 
-use super::{LiveError, LiveOptions};
+use super::LiveOptions;
 
-/// Starts the program under our tool.
-pub fn start_octavo(options: &LiveOptions, session: &Path) -> Result<Child, LiveError> {
+/// Starts the program under our tool, which inherits the descriptors of the ring and of its log.
+pub fn start_octavo(options: &LiveOptions, session: OwnedFd, log: OwnedFd) -> io::Result<Child> {
     let mut command = valgrind(options);
-    // Valgrind expands `%` in the name of a log.
-    let logs = options.session_dir.to_string_lossy().replace('%', "%%");
     let follow = if options.follow_children { "yes" } else { "no" };
     command
         .env("VALGRIND_LIB", &options.tool_dir)
         .arg("--tool=octavo")
         .arg(format!("--trace-children={follow}"))
         .arg(format!("--octavo-follow={follow}"))
-        .arg(format!("--octavo-session={}", session.display()))
-        .arg(format!("--log-file={logs}/valgrind.%p.log"));
-    spawn(command, options)
+        .arg(format!("--octavo-session={}", session.as_raw_fd()))
+        .arg(format!("--log-fd={}", log.as_raw_fd()));
+    spawn(command, options, [session, log])
 }
 
 /// Starts the program under Lackey, its text into `pipe`.
-pub fn start_lackey(options: &LiveOptions, pipe: OwnedFd) -> Result<Child, LiveError> {
+pub fn start_lackey(options: &LiveOptions, pipe: OwnedFd) -> io::Result<Child> {
     let mut command = valgrind(options);
-    let fd = pipe.as_raw_fd();
     command
         .args(["--tool=lackey", "--trace-mem=yes", "--trace-children=no"])
         .arg("--child-silent-after-fork=yes")
-        .arg(format!("--log-fd={fd}"));
-    // SAFETY: between fork and exec only one plain system call is made.
-    unsafe {
-        command.pre_exec(move || {
-            if libc::fcntl(fd, libc::F_SETFD, 0) < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            Ok(())
-        });
-    }
-    spawn(command, options)
+        .arg(format!("--log-fd={}", pipe.as_raw_fd()));
+    spawn(command, options, [pipe])
 }
 
 fn valgrind(options: &LiveOptions) -> Command {
@@ -70,17 +57,28 @@ fn large_stack() -> Option<u64> {
     (asked == 0 && limit.rlim_cur > 16 << 20).then(|| limit.rlim_cur.min(1 << 30))
 }
 
-fn spawn(mut command: Command, options: &LiveOptions) -> Result<Child, LiveError> {
+/// Starts Valgrind, which inherits `descriptors` under their numbers here.
+fn spawn<const N: usize>(
+    mut command: Command,
+    options: &LiveOptions,
+    descriptors: [OwnedFd; N],
+) -> io::Result<Child> {
     command.args(&options.argv);
-    // SAFETY: between fork and exec only one plain system call is made.
+    let inherited = descriptors.each_ref().map(AsRawFd::as_raw_fd);
+    // SAFETY: between fork and exec only plain system calls are made.
     unsafe {
-        command.pre_exec(|| {
+        command.pre_exec(move || {
             // A program whose consumer is gone would fill the ring and wait for ever.
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            // Python ignores this signal, and what is ignored stays so in the program.
+            libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
+            for fd in inherited {
+                if libc::fcntl(fd, libc::F_SETFD, 0) < 0 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
             Ok(())
         });
     }
-    command
-        .spawn()
-        .map_err(|source| LiveError::Start { valgrind: options.valgrind.clone(), source })
+    command.spawn()
 }

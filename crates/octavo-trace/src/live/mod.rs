@@ -5,6 +5,7 @@
 //! by a flag: a process may be killed at any moment.
 
 mod command;
+mod log;
 mod process;
 mod stream;
 mod watch;
@@ -17,6 +18,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::observer::{Observer, RunProgress, RunResult};
+use crate::resource_limits;
 use crate::ring::SessionError;
 use crate::stream::StreamIdentity;
 use crate::window::Limits;
@@ -45,10 +47,6 @@ pub struct LiveOptions {
     pub tracer: Tracer,
     /// Whether forked and executed children are traced too.
     pub follow_children: bool,
-    /// An empty directory for Valgrind's logs.
-    pub session_dir: PathBuf,
-    /// Where the ring's file goes when the kernel gives no anonymous one.
-    pub scratch_dir: PathBuf,
     /// What counts.
     pub limits: Arc<Limits>,
 }
@@ -60,15 +58,18 @@ pub enum LiveError {
     #[error(transparent)]
     Session(#[from] SessionError),
     /// Valgrind did not start.
-    #[error("cannot start {valgrind}: {source}")]
+    #[error("cannot start {valgrind}: {source}{}", resource_limits::explain(source))]
     Start {
         /// Its launcher.
         valgrind: PathBuf,
         /// What the system said.
         source: std::io::Error,
     },
+    /// The limit of open files is too low.
+    #[error("{0}")]
+    TooFewOpenFiles(String),
     /// It ended without a single stream.
-    #[error("nothing was traced: {0}")]
+    #[error("nothing was traced: {said}{}", resource_limits::explain_failed_start(), said = .0)]
     NothingTraced(String),
 }
 
@@ -88,6 +89,9 @@ impl<C: Observer> Live<C> {
         options: LiveOptions,
         observer: impl Fn(&StreamIdentity) -> C + Send + 'static,
     ) -> Result<Self, LiveError> {
+        if let Some(why) = resource_limits::too_few_open_files() {
+            return Err(LiveError::TooFewOpenFiles(why));
+        }
         let shared = Arc::new(Shared::new(options.limits.clone()));
         let watch = Watch::start(options, shared.clone(), observer)?;
         let root = watch.root();

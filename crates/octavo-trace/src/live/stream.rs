@@ -10,7 +10,7 @@ use octavo_types::{Consumer, Event, Segment, VirtAddr};
 use super::process::Process;
 use crate::formats::lackey_source;
 use crate::observer::{Observer, StreamProgress, StreamResult};
-use crate::ring::{Decoder, Slot, Start, WordConsumer};
+use crate::ring::{Decoder, Seccomp, Slot, Start, WordConsumer};
 use crate::source::{Batch, Input, InputOptions, Source};
 use crate::stream::{Ended, StreamEnd, StreamIdentity};
 use crate::window::{Limits, Window};
@@ -86,6 +86,15 @@ impl<C: Observer> WordConsumer for Witness<C> {
     }
 }
 
+/// A stream that has ended.
+pub struct Followed<C> {
+    pub result: StreamResult<C>,
+    /// Lackey's text apart from the references.
+    pub said: String,
+    /// How the process had confined its system calls, if it had.
+    pub seccomp: Option<Seccomp>,
+}
+
 /// Follows a stream of the ring until its process ends.
 pub fn follow_ring<C: Observer>(
     mut identity: StreamIdentity,
@@ -94,7 +103,7 @@ pub fn follow_ring<C: Observer>(
     consumer: C,
     limits: Arc<Limits>,
     state: Arc<StreamState>,
-) -> StreamResult<C> {
+) -> Followed<C> {
     let inner = Window::new(consumer, limits.clone());
     let mut witness = Witness { inner, exit_code: None, executing: false };
     let mut decoder = Decoder::default();
@@ -136,33 +145,32 @@ pub fn follow_ring<C: Observer>(
         Ended::Lost
     };
     let exit_code = witness.exit_code.filter(|_| ended == Ended::Exit);
+    let seccomp = slot.seccomp();
     slot.release();
     let program = decoder.start().map(|start| start.program.clone());
     if let Some(program) = program.filter(|program| !program.is_empty()) {
         identity.program = program;
     }
-    finish(
-        &state,
-        StreamResult {
-            identity,
-            ended,
-            exit_code,
-            segments: decoder.segments(),
-            hash: decoder.hash(),
-            fault: fault.map(|fault| fault.to_string()),
-            consumer: witness.inner.into_inner(),
-        },
-    )
+    let result = StreamResult {
+        identity,
+        ended,
+        exit_code,
+        segments: decoder.segments(),
+        hash: decoder.hash(),
+        fault: fault.map(|fault| fault.to_string()),
+        consumer: witness.inner.into_inner(),
+    };
+    Followed { result: finish(&state, result), said: String::new(), seccomp }
 }
 
-/// Reads Lackey's text to its end. Returns what Valgrind said besides.
+/// Reads Lackey's text to its end.
 pub fn follow_lackey<C: Observer>(
     identity: StreamIdentity,
     pipe: OwnedFd,
     consumer: C,
     limits: Arc<Limits>,
     state: Arc<StreamState>,
-) -> (StreamResult<C>, String) {
+) -> Followed<C> {
     let mut window = Window::new(consumer, limits.clone());
     let mut decoder = Decoder::default();
     let reader = Box::new(std::fs::File::from(pipe));
@@ -198,7 +206,7 @@ pub fn follow_lackey<C: Observer>(
         fault,
         consumer: window.into_inner(),
     };
-    (finish(&state, result), said)
+    Followed { result: finish(&state, result), said, seccomp: None }
 }
 
 fn finish<C: Observer>(state: &StreamState, mut result: StreamResult<C>) -> StreamResult<C> {

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
@@ -11,19 +10,18 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::command::{start_lackey, start_octavo};
+use super::log::Log;
 use super::process::{Pid, Process};
-use super::stream::{StreamState, follow_lackey, follow_ring};
+use super::stream::{Followed, StreamState, follow_lackey, follow_ring};
 use super::{LiveError, LiveOptions, Tracer};
-use crate::observer::{ExitReason, Observer, RunExit, RunProgress, RunResult, StreamResult};
-use crate::ring::{Session, Slot};
-use crate::stream::{Began, StreamIdentity};
+use crate::observer::{ExitReason, Observer, RunExit, RunProgress, RunResult};
+use crate::ring::{Seccomp, Session, Slot};
+use crate::stream::{Began, Ended, StreamIdentity};
 use crate::window::Limits;
 
 /// How often slots and processes are looked at. A stream that waits loses nothing: its ring holds
 /// megabytes.
 const INTERVAL: Duration = Duration::from_micros(500);
-/// How much of Valgrind's logs is kept.
-const DIAGNOSTICS_BYTES: usize = 4096;
 /// What Valgrind says before it ends a program for an instruction that it does not know.
 const UNKNOWN_INSTRUCTION: &str = "Unrecognised instruction";
 
@@ -95,7 +93,7 @@ impl Shared {
 }
 
 enum Source {
-    Ring(Arc<Session>),
+    Ring(Arc<Session>, Log),
     Pipe(Option<OwnedFd>),
 }
 
@@ -106,7 +104,7 @@ pub struct Watch<C, F> {
     observer: F,
     child: Child,
     source: Source,
-    followers: Vec<JoinHandle<(StreamResult<C>, String)>>,
+    followers: Vec<JoinHandle<Followed<C>>>,
     started: Instant,
 }
 
@@ -118,17 +116,19 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
         observer: F,
     ) -> Result<Self, LiveError> {
         let started = Instant::now();
+        let failed = |source| LiveError::Start { valgrind: options.valgrind.clone(), source };
         let (child, source) = match options.tracer {
             Tracer::Octavo => {
-                let session = Session::create(&options.scratch_dir)?;
-                (start_octavo(&options, &session.path())?, Source::Ring(session))
+                let session = Session::create()?;
+                let (log, ring) = (Log::create().map_err(failed)?, session.descriptor());
+                let writer = log.writer().map_err(failed)?;
+                let child = start_octavo(&options, ring.map_err(failed)?, writer);
+                (child.map_err(failed)?, Source::Ring(session, log))
             }
             Tracer::Lackey => {
-                let (read, write) = std::io::pipe().map_err(|source| LiveError::Start {
-                    valgrind: options.valgrind.clone(),
-                    source,
-                })?;
-                (start_lackey(&options, write.into())?, Source::Pipe(Some(read.into())))
+                let (read, write) = std::io::pipe().map_err(failed)?;
+                let child = start_lackey(&options, write.into()).map_err(failed)?;
+                (child, Source::Pipe(Some(read.into())))
             }
         };
         let followers = Vec::new();
@@ -181,7 +181,7 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
                 }
                 return;
             }
-            Source::Ring(session) => {
+            Source::Ring(session, _) => {
                 let open = session.open_slots();
                 let mut slots: Vec<_> = open.map(|n| Slot::new(session.clone(), n)).collect();
                 slots.retain(|slot| !seen.streams.contains_key(&slot.stream()));
@@ -195,9 +195,8 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
             let state = self.shared.add(&process);
             let identity = seen.identify(&slot, pid, state.clone(), &self.program());
             let (consumer, limits) = ((self.observer)(&identity), self.options.limits.clone());
-            self.followers.push(spawn(move || {
-                (follow_ring(identity, slot, process, consumer, limits, state), String::new())
-            }));
+            self.followers
+                .push(spawn(move || follow_ring(identity, slot, process, consumer, limits, state)));
         }
     }
 
@@ -212,10 +211,22 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
     }
 
     fn collect(self, status: Option<ExitStatus>) -> RunResult<C> {
-        let mut diagnostics = read_logs(&self.options.session_dir);
+        let (mut diagnostics, untraced) = match &self.source {
+            Source::Ring(session, log) => (log.text(), session.untraced()),
+            Source::Pipe(_) => (String::new(), 0),
+        };
+        let root = self.root().0;
         let mut streams = Vec::new();
+        let mut confined = false;
         for follower in self.followers {
-            let (stream, said) = follower.join().expect("a follower does not panic");
+            let followed = follower.join().expect("a follower does not panic");
+            let Followed { result: stream, said, seccomp } = followed;
+            let of_root = stream.identity.pid == root;
+            let died = |mode| stream.ended == Ended::Lost && (!of_root || may_kill(mode, status));
+            if let Some(mode) = seccomp.filter(|mode| died(*mode)) {
+                confined |= of_root;
+                diagnostics += &confinement(mode, &stream.identity.program);
+            }
             if let Some(fault) = &stream.fault {
                 diagnostics += &format!("stream {}: {fault}\n", stream.identity.stream);
             }
@@ -231,6 +242,7 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
         let unknown_instruction =
             signal == Some(libc::SIGILL) && diagnostics.contains(UNKNOWN_INSTRUCTION);
         let failed = unknown_instruction
+            || confined
             || streams.is_empty()
             || streams.iter().any(|stream| stream.fault.is_some());
         let reason = if self.shared.limits.exhausted() {
@@ -246,10 +258,6 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
         } else {
             ExitReason::Exited
         };
-        let untraced = match &self.source {
-            Source::Ring(session) => session.untraced(),
-            Source::Pipe(_) => 0,
-        };
         let elapsed = self.started.elapsed();
         self.shared.finish();
         RunResult {
@@ -259,6 +267,29 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
             untraced,
         }
     }
+}
+
+/// Whether seccomp may have ended a process so: with the signal of its mode, or the tracer gave up
+/// when a system call failed.
+fn may_kill(mode: Seccomp, status: Option<ExitStatus>) -> bool {
+    let signal = status.and_then(|status| status.signal());
+    match mode {
+        Seccomp::Strict => signal == Some(libc::SIGKILL),
+        Seccomp::Filter => signal.is_none_or(|signal| signal == libc::SIGSYS),
+    }
+}
+
+/// The message about a death by seccomp, in the form of the tool's own messages.
+fn confinement(mode: Seccomp, program: &str) -> String {
+    let mode = match mode {
+        Seccomp::Strict => "strict mode",
+        Seccomp::Filter => "filter",
+    };
+    format!(
+        "octavo tracer: {program} confined its system calls (seccomp {mode}), and was ended by \
+         that: the tracer makes system calls of its own in the program's process; alone the \
+         program may run on\n"
+    )
 }
 
 /// The streams seen so far, and the last one of each process.
@@ -311,22 +342,4 @@ fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHa
         .name("octavo-stream".to_owned())
         .spawn(work)
         .expect("the system has threads to give")
-}
-
-/// What Valgrind wrote to its logs, cut where it grows long.
-fn read_logs(directory: &Path) -> String {
-    let mut said = String::new();
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
-    paths.sort();
-    for path in paths {
-        said += &String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default());
-    }
-    if said.len() > DIAGNOSTICS_BYTES {
-        let cut = (0..=DIAGNOSTICS_BYTES).rev().find(|&at| said.is_char_boundary(at)).unwrap_or(0);
-        said.truncate(cut);
-        said.push_str("…\n");
-    }
-    said
 }

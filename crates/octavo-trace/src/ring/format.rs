@@ -1,7 +1,7 @@
 //! The numbers of `tracer/ring.h`: change both together, and the version with them.
 
 pub const MAGIC: u64 = 0x0076_6174_634f_0a0d;
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 pub const PAGE_BYTES: usize = 4096;
 pub const SLOTS: usize = 960;
@@ -34,6 +34,7 @@ pub mod slot {
     pub const PARENT_STREAM: usize = 40;
     pub const FATAL_SIGNAL: usize = 44;
     pub const CHUNK_WORDS: usize = 48;
+    pub const SECCOMP: usize = 112;
     pub const CHUNKS_CONSUMED: usize = 256;
 }
 

@@ -9,4 +9,4 @@ mod slot;
 pub use decode::{DecodeError, Decoder, SegmentRoom, Start, WordConsumer};
 pub use encode::{Encoder, WordWriter};
 pub use session::{Session, SessionError};
-pub use slot::Slot;
+pub use slot::{Seccomp, Slot};

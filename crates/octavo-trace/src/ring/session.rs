@@ -1,32 +1,24 @@
 //! The file that the consumer and every traced process share.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::format::{self, session};
+use crate::{memory_file, resource_limits};
 
-/// Why no session could be made.
+/// The memory shared with the tracer could not be had.
 #[derive(Debug, thiserror::Error)]
-pub enum SessionError {
-    /// Neither anonymous memory nor a file could be had.
-    #[error("cannot make the memory shared with the tracer: memfd_create: {memfd}; {path}: {file}")]
-    NoFile {
-        /// What the kernel said to `memfd_create`.
-        memfd: io::Error,
-        /// The file tried instead.
-        path: PathBuf,
-        /// What the file system said.
-        file: io::Error,
-    },
-    /// It could not be mapped.
-    #[error("cannot map the memory shared with the tracer: {0}")]
-    Map(io::Error),
+#[error("cannot make the {gib:.1} GiB of memory shared with the tracer (it is used only as far as \
+         needed): {source}{}", resource_limits::explain(source), gib = GIBIBYTES)]
+pub struct SessionError {
+    #[from]
+    source: io::Error,
 }
+
+const GIBIBYTES: f64 = format::FILE_BYTES as f64 / (1u64 << 30) as f64;
 
 /// The shared file, mapped. Pages are allotted only where a stream was written.
 pub struct Session {
@@ -41,14 +33,11 @@ unsafe impl Send for Session {}
 unsafe impl Sync for Session {}
 
 impl Session {
-    /// Makes the shared file: anonymous memory of the kernel's, or where that is refused a file in
-    /// `scratch_dir`, unlinked at once.
-    pub fn create(scratch_dir: &Path) -> Result<Arc<Self>, SessionError> {
-        let file = memfd().or_else(|memfd| {
-            let path = scratch_dir.join("octavo-ring");
-            scratch_file(&path).map_err(|file| SessionError::NoFile { memfd, path, file })
-        })?;
-        file.set_len(format::FILE_BYTES as u64).map_err(SessionError::Map)?;
+    /// Makes the shared file, in memory and of a fixed size.
+    pub fn create() -> Result<Arc<Self>, SessionError> {
+        let file = memory_file::create(c"octavo-ring")?;
+        file.set_len(format::FILE_BYTES as u64)?;
+        memory_file::seal_size(&file)?;
         // SAFETY: a fresh shared mapping of a file that we own; no other memory is affected.
         let base = unsafe {
             libc::mmap(
@@ -61,7 +50,7 @@ impl Session {
             )
         };
         if base == libc::MAP_FAILED {
-            return Err(SessionError::Map(io::Error::last_os_error()));
+            return Err(io::Error::last_os_error().into());
         }
         let made = Session { base: base.cast(), file };
         made.hold();
@@ -71,9 +60,9 @@ impl Session {
         Ok(Arc::new(made))
     }
 
-    /// The path by which a traced process opens it, however deep its descent.
-    pub fn path(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()))
+    /// The descriptor that the program is started with.
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+        memory_file::open_for_child(&self.file, 0)
     }
 
     /// Locks the file's first byte for as long as we read: a traced process that waits for room in
@@ -154,20 +143,4 @@ fn flock(l_type: libc::c_int, start: libc::off_t) -> libc::flock {
         l_len: 1,
         l_pid: 0,
     }
-}
-
-fn memfd() -> io::Result<File> {
-    // SAFETY: a plain system call; the descriptor is ours alone.
-    let fd = unsafe { libc::memfd_create(c"octavo-ring".as_ptr(), libc::MFD_CLOEXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: just made, owned by nobody else.
-    Ok(unsafe { File::from_raw_fd(fd) })
-}
-
-fn scratch_file(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
-    std::fs::remove_file(path)?;
-    Ok(file)
 }

@@ -6,6 +6,15 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::format::{self, slot};
 use super::session::Session;
 
+/// How a process has confined the system calls of its own image, and so the tracer's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Seccomp {
+    /// `read`, `write`, `exit` and `sigreturn` only; any other kills with SIGKILL.
+    Strict,
+    /// By a filter; what it forbids may kill with SIGSYS.
+    Filter,
+}
+
 /// The consumer's end of a slot.
 pub struct Slot {
     session: Arc<Session>,
@@ -46,6 +55,15 @@ impl Slot {
     pub fn fatal_signal(&self) -> Option<u32> {
         let signal = self.u32(slot::FATAL_SIGNAL).load(Ordering::Relaxed);
         (signal != 0).then_some(signal)
+    }
+
+    /// Whether the process has confined itself with seccomp, and how.
+    pub fn seccomp(&self) -> Option<Seccomp> {
+        match self.u32(slot::SECCOMP).load(Ordering::Relaxed) {
+            0 => None,
+            1 => Some(Seccomp::Strict),
+            _ => Some(Seccomp::Filter),
+        }
     }
 
     /// Hands the next words to `take`: the rest of a whole chunk, or, where `unpublished`, what the
@@ -136,7 +154,7 @@ mod tests {
     const CHUNKS_AT: u64 = 0x10_0000;
 
     fn slot() -> Slot {
-        let slot = Slot::new(Session::create(&std::env::temp_dir()).unwrap(), 3);
+        let slot = Slot::new(Session::create().unwrap(), 3);
         slot.u64(slot::FIRST_CHUNK_ADDRESS).store(CHUNKS_AT, Ordering::Relaxed);
         slot.u64(slot::WRITE_ADDRESS).store(CHUNKS_AT, Ordering::Relaxed);
         slot

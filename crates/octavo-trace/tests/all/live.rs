@@ -47,22 +47,17 @@ const RDI: u64 = 1 << 7;
 
 #[test]
 fn dependences_are_those_of_the_instructions() {
-    let session_dir = std::env::temp_dir().join(format!("octavo-live-{}", std::process::id()));
-    std::fs::create_dir_all(&session_dir).unwrap();
     let options = LiveOptions {
         argv: vec![root().join("build/workloads/dependences").into()],
         valgrind: "valgrind".into(),
         tool_dir: root().join("build/tracer"),
         tracer: Tracer::Octavo,
         follow_children: true,
-        session_dir: session_dir.clone(),
-        scratch_dir: std::env::temp_dir(),
         limits: Limits::new(0, None, false),
     };
     let live = Live::start(options, |_| Log::default()).expect("make setup workloads has been run");
     while live.wait(Duration::from_secs(1)).running {}
     let result = live.finish().expect("make setup workloads has been run");
-    std::fs::remove_dir_all(session_dir).unwrap();
 
     assert_eq!(result.exit.reason, ExitReason::Exited, "{}", result.exit.diagnostics);
     let stream = &result.streams[0];
