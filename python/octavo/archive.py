@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from octavo.errors import CannotRun
+from octavo.host import open_regular
 from octavo.output import failing_with, replace_file, replace_text, text_writer, to_json
 from octavo.report import curves_data, sim_data
 from octavo.report.curves import curves_figures, render_curves
-from octavo.report.figures import figure_files
 from octavo.report.look import Spec
 from octavo.report.run import render_run, run_charts
 from octavo.report.sim import render_sim, sim_figures
@@ -113,6 +113,8 @@ def write_figures(document: Mapping[str, Any], directory: Path, formats: Iterabl
 
     Returns the folder. Raises CannotRun.
     """
+    from octavo.report.figures import figure_files
+
     _, draw = _MAKERS[document["schema"]]
     place = directory / FIGURES
     with failing_with(f"to `{place}`"):
@@ -128,7 +130,8 @@ def read_document(directory: Path) -> Mapping[str, Any]:
     if not path.exists():
         path = directory / DOCUMENT
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        with open_regular(path) as file:
+            document = json.load(file)
     except OSError as error:
         raise CannotRun(f"cannot read `{path}`: {error.strerror}.") from None
     except ValueError:

@@ -1,9 +1,10 @@
 """Facts about the machine and the software that a run was made with."""
 
+import errno
 import os
 import platform
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from octavo._core import VERSION
 
@@ -47,6 +48,15 @@ def read_setting(path: Path) -> str | None:
         return None
     chosen = [word for word in text.split() if word.startswith("[")]
     return chosen[0].strip("[]") if chosen else text.strip()
+
+
+def open_regular(path: Path) -> TextIO:
+    """Opens a text file. Raises OSError for a pipe, whose writer may never come, and for a device,
+    which may have no end.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise OSError(errno.EINVAL, "it is not a regular file, but a pipe, a socket or a device")
+    return path.open(encoding="utf-8")
 
 
 def read_text(path: Path) -> str | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from octavo.errors import UsageError
+from octavo.host import open_regular
 
 _MOST_BYTES = 1 << 20
 """A file has some lines; what is larger is something else."""
@@ -68,7 +69,7 @@ def read_perf_stat(option: str, name: str) -> PerfStat:
 
 def _text(option: str, name: str) -> str:
     try:
-        with Path(name).open(encoding="utf-8") as file:
+        with open_regular(Path(name)) as file:
             text = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise UsageError(f"{option}: cannot read `{name}`: {error.strerror}.") from None

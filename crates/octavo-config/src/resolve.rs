@@ -1,9 +1,9 @@
 //! From a preset or a file, and settings, to a machine that has been checked.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use octavo_types::open_regular;
 use octavo_types::spelling::quoted;
 use toml_edit::{DocumentMut, Item, Value};
 use xxhash_rust::xxh3::xxh3_128;
@@ -164,7 +164,7 @@ fn too_large(name: &str) -> MachineError {
 
 fn read(path: &Path, name: &str) -> Result<String, MachineError> {
     let mut bytes = Vec::new();
-    File::open(path)
+    open_regular(path)
         .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes))
         .map_err(|error| MachineError::new(name, format!("cannot read it: {error}")))?;
     if bytes.len() as u64 > MAX_FILE_BYTES {

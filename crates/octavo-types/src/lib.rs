@@ -7,6 +7,7 @@
 
 mod addr;
 mod event;
+mod files;
 pub mod host_memory;
 mod instructions;
 mod page;
@@ -16,6 +17,7 @@ pub mod values;
 
 pub use addr::{AddrRange, FrameNumber, PhysAddr, VirtAddr};
 pub use event::{Event, MapSource, Protection};
+pub use files::open_regular;
 pub use instructions::{Compiled, InstructionSet, Instructions, ParseInstructionsError};
 pub use page::{PageNumber, PageSize, ParsePageSizeError};
 pub use segment::{DataItem, Dependences, FetchPage, Item, ItemKind, Segment, SegmentError};

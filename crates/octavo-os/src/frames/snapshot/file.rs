@@ -13,10 +13,10 @@
 //!
 //! Numbers are little-endian.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use octavo_types::open_regular;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::Snapshot;
@@ -121,8 +121,7 @@ impl Snapshot {
         let failed = |source| SnapshotError::Io { path: path.to_owned(), source };
         let in_file =
             |source| SnapshotError::File { path: path.to_owned(), source: Box::new(source) };
-        let file = File::open(path).map_err(failed)?;
-        // A pipe or a device has no length: no more is read than a snapshot may have.
+        let file = open_regular(path).map_err(failed)?;
         let mut bytes = Vec::new();
         file.take(Self::MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
         if bytes.len() as u64 > Self::MAX_FILE_BYTES {
