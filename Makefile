@@ -15,9 +15,10 @@ help:  ## say what there is
 
 EXTENSION := .venv/octavo-built
 RUST := $(wildcard Cargo.toml Cargo.lock crates/*/Cargo.toml) $(shell find crates -name '*.rs')
+PAGE_SCRIPT := build/vega.js
 WORKLOADS := $(patsubst workloads/%.c,build/workloads/%,$(wildcard workloads/*.c))
 
-setup: $(EXTENSION) tracer  ## all that .venv/bin/octavo needs
+setup: $(EXTENSION) tracer $(PAGE_SCRIPT)  ## all that .venv/bin/octavo needs
 
 # Asked every time, since it is quick and a machine may change under a clone.
 system:
@@ -26,6 +27,11 @@ system:
 $(EXTENSION): pyproject.toml scripts/setup-venv $(RUST) | system
 	$(STEP) package scripts/setup-venv
 	@touch $@
+
+# The libraries that draw the figures of report pages; of the version that pyproject.toml asks for.
+$(PAGE_SCRIPT): pyproject.toml python/octavo/report/bundle.py | $(EXTENSION)
+	@mkdir -p $(@D)
+	$(STEP) page .venv/bin/python -m octavo.report.bundle $@
 
 tracer: | system
 	$(STEP) tracer $(MAKE) --no-print-directory -f tracer/build.mk

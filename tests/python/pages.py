@@ -28,3 +28,9 @@ def assert_loads_nothing(page: str) -> None:
     own = _SCRIPT.findall(page)[-1][1]
     assert "http" not in own
     assert "fetch(" not in own
+
+
+def panels_of(spec: dict[str, Any]) -> list[list[dict[str, Any]]]:
+    """The data of each panel of a figure."""
+    panels = spec.get("concat") or spec.get("vconcat") or [spec]
+    return [panel["data"]["values"] for panel in panels]

@@ -39,6 +39,7 @@ from octavo.studies.perforated_programs import ProgramMeasurement, ProgramRow, m
 from octavo.studies.perforated_redis import RedisMeasurement
 from octavo.studies.perforated_text import to_document, to_markdown, to_records
 from octavo.units import MIB
+from pages import panels_of
 
 FIGURES = ["figure-7", "figure-8", "figure-9", "figure-11", "figure-10"]
 MEMORY_BYTES = 1 << 35
@@ -257,7 +258,7 @@ def test_the_figures_are_the_papers(study: Study, tmp_path: Path) -> None:
         assert {"portion"} <= words, name
     values = [
         value
-        for data in figures["figure-7"]["datasets"].values()
+        for data in panels_of(figures["figure-7"])
         for value in data
         if value["of"] == "25%" and value["portion"] == 0.5
     ]
@@ -265,7 +266,7 @@ def test_the_figures_are_the_papers(study: Study, tmp_path: Path) -> None:
     assert len(values) == 4, "a panel for each layout and kind of holes"
     shares = [
         value
-        for data in figures["figure-8"]["datasets"].values()
+        for data in panels_of(figures["figure-8"])
         for value in data
         if value["kind"] == "bitmap" and value["portion"] == 0.5
     ]

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -19,10 +20,10 @@ FILES = {"jinja2", "pyarrow"}
 UNUSED = {"pydantic"}
 
 
-def modules_of(*arguments: str) -> set[str]:
+def modules_of(*arguments: str, prelude: str = "") -> set[str]:
     """The modules that are loaded at the end of a command; its own messages are no modules."""
     done = subprocess.run(
-        [sys.executable, "-c", LIST_MODULES, *arguments],
+        [sys.executable, "-c", prelude + LIST_MODULES, *arguments],
         capture_output=True,
         text=True,
         check=True,
@@ -46,3 +47,18 @@ def test_a_command_without_files_imports_nothing_that_draws_or_writes_them(comma
         f"octavo.cli.{command}"
     }
     assert not modules & others
+
+
+@pytest.mark.parametrize("command", ["run", "curves", "sim"])
+def test_a_report_is_written_without_an_engine_that_draws(command: str, tmp_path: Path) -> None:
+    script = tmp_path / "vega.js"
+    script.write_text("// drawn by this")
+    prelude = (
+        f"import octavo.report.bundle as b, pathlib; b.PLACES = [pathlib.Path({str(script)!r})]\n"
+    )
+    out = tmp_path / "out"
+    trace = "synth:strided?references=1k"
+    small = ["--entries", "64", "--sets", "4"] if command == "curves" else []
+    modules = modules_of(command, "-q", *small, "--out", str(out), trace, prelude=prelude)
+    assert not modules & {*DRAWING, *UNUSED}
+    assert "// drawn by this" in (out / "report.html").read_text()

@@ -32,6 +32,7 @@ from octavo.studies.tailored_page_sizes_figures import figures_of
 from octavo.studies.tailored_page_sizes_text import to_document, to_markdown
 from octavo.studies.tailored_subjects import Subject, extent, subjects, usual_entries
 from octavo.units import KIB, MIB
+from pages import panels_of
 from traces_made import write_csv
 
 TRACE = "synth:gups?table=8MiB&updates=20k"
@@ -165,8 +166,8 @@ def test_the_figures_are_the_papers(study: Study, tmp_path: Path) -> None:
         assert {"as simulated"} <= words if "15" in name else {"gups", "xsbench"} <= words, name
 
     def values(name: str) -> list[dict[str, Any]]:
-        (only,) = figures[name]["datasets"].values()
-        return list(only)
+        (only,) = panels_of(figures[name])
+        return only
 
     tps = [of["value"] for of in values("figure-10") if of["design"] == TPS]
     assert tps == [pytest.approx(0.98)] * 3

@@ -25,6 +25,7 @@ from octavo.studies.two_page_sizes_claims import CLAIMS
 from octavo.studies.two_page_sizes_figures import figures_of
 from octavo.studies.two_page_sizes_text import to_document, to_markdown
 from octavo.units import KIB
+from pages import panels_of
 
 
 def configuration() -> CurvesConfiguration:
@@ -176,9 +177,9 @@ def _panels(spec: dict[str, Any]) -> list[dict[tuple[str, str | None, int | None
     return [
         {
             (of["program"], of.get("pages"), of.get("size")): of.get("value", of.get("normalised"))
-            for of in spec["datasets"][panel["data"]["name"]]
+            for of in values
         }
-        for panel in spec.get("vconcat", [spec])
+        for values in panels_of(spec)
     ]
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import altair as alt
-
 from octavo.cache_curves import SHOWN_BYTES, SHOWN_WAYS
+from octavo.report import vegalite as vl
 from octavo.report.look import (
     Spec,
     Values,
@@ -31,39 +30,39 @@ def cache_chart(data: dict[str, Any], values: Values) -> Spec:
     ways = [f"{number}-way" for number in SHOWN_WAYS]
     chart = (
         inline(values)
-        .transform_filter("datum.rate > 0")
-        .mark_line(strokeWidth=1.8)
+        .filter("datum.rate > 0")
+        .mark("line", strokeWidth=1.8)
         .encode(
-            x=alt.X(
+            x=vl.X(
                 "bytes:Q",
                 title="cache",
-                scale=alt.Scale(type="log", base=2, nice=False),
+                scale=vl.Scale(type="log", base=2, nice=False),
                 axis=size_axis(sizes),
             ),
-            y=alt.Y(
+            y=vl.Y(
                 "rate:Q",
                 title=rate_name,
-                scale=alt.Scale(type="log", nice=False),
-                axis=alt.Axis(format="~g", tickCount=6),
+                scale=vl.Scale(type="log", nice=False),
+                axis=vl.Axis(format="~g", tickCount=6),
             ),
-            color=alt.Color(
+            color=vl.Color(
                 "line:N",
                 sort=None,
-                scale=alt.Scale(domain=lines, range=ordered_colours(len(lines))),
+                scale=vl.Scale(domain=lines, range=ordered_colours(len(lines))),
                 legend=wide_legend("lines"),
             ),
-            strokeDash=alt.StrokeDash(
+            strokeDash=vl.StrokeDash(
                 "ways:N",
                 sort=None,
-                scale=alt.Scale(domain=ways, range=list(_DASHES)),
+                scale=vl.Scale(domain=ways, range=list(_DASHES)),
                 legend=wide_legend("ways"),
             ),
             tooltip=[
-                alt.Tooltip("line:N", title="lines"),
-                alt.Tooltip("ways:N", title="ways"),
-                alt.Tooltip("bytes:Q", title="bytes", format=","),
-                alt.Tooltip("misses:Q", title="misses", format=","),
-                alt.Tooltip("rate:Q", title=rate_name, format=".4~g"),
+                vl.Tooltip("line:N", title="lines"),
+                vl.Tooltip("ways:N", title="ways"),
+                vl.Tooltip("bytes:Q", title="bytes", format=","),
+                vl.Tooltip("misses:Q", title="misses", format=","),
+                vl.Tooltip("rate:Q", title=rate_name, format=".4~g"),
             ],
         )
         .properties(width=_WIDTH, height=_HEIGHT)

@@ -1,10 +1,9 @@
-"""The report's figures as Vega-Lite specifications, made with Altair."""
+"""The report's figures as Vega-Lite specifications."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import altair as alt
-
+from octavo.report import vegalite as vl
 from octavo.report.look import COLOURS, Spec, finished, inline
 from octavo.rows import Row, component_of
 from octavo.units import BASE_PAGE, format_bytes, format_growth, format_mpki, unit_of
@@ -27,7 +26,7 @@ def misses_chart(rows: Sequence[Row], stream: str, depth: int, advised: int | No
                 values.append({**_miss_point(row, advised), "level": f"level {level}"})
     chart = _line(values, "mpki", "misses per 1000 instructions", COLOURS[STREAM_NAMES[stream]])
     if depth > 1:
-        dash = alt.StrokeDash("level:N", legend=alt.Legend(title=None, orient="top-right"))
+        dash = vl.StrokeDash("level:N", legend=vl.Legend(title=None, orient="top-right"))
         chart = chart.encode(strokeDash=dash)
     return _finish(chart, _advised_dot(values, "mpki", stream))
 
@@ -58,27 +57,27 @@ def region_charts(rows: Sequence[Row], depth: int) -> Spec | None:
                 values.append({**point, "region": label, "kind": STREAM_NAMES[row["stream"]]})
     if not values:
         return None
-    colour = alt.Color(
+    colour = vl.Color(
         "kind:N",
-        scale=alt.Scale(domain=list(COLOURS), range=list(COLOURS.values())),
-        legend=alt.Legend(title=None, orient="top"),
+        scale=vl.Scale(domain=list(COLOURS), range=list(COLOURS.values())),
+        legend=vl.Legend(title=None, orient="top"),
     )
     chart = (
         inline(values)
-        .mark_line(strokeWidth=1.6, point={"size": 18, "filled": True})
+        .mark("line", strokeWidth=1.6, point={"size": 18, "filled": True})
         .encode(
             x=_page_size_axis(),
-            y=alt.Y("mpki:Q", title=None, axis=alt.Axis(tickCount=3)),
+            y=vl.Y("mpki:Q", title=None, axis=vl.Axis(tickCount=3)),
             color=colour,
             tooltip=_tooltip("region", "kind"),
         )
         .properties(width=_SMALL_WIDTH, height=_SMALL_HEIGHT)
         .facet(
-            facet=alt.Facet(
+            vl.Facet(
                 "region:N",
                 title=None,
                 sort=list(dict.fromkeys(value["region"] for value in values)),
-                header=alt.Header(labelLimit=_SMALL_WIDTH),
+                header=vl.Header(labelLimit=_SMALL_WIDTH),
             ),
             columns=3,
             spacing=26,
@@ -118,39 +117,39 @@ def _memory_point(row: Row, unit: int, advised: int | None) -> dict[str, Any]:
     }
 
 
-def _page_size_axis() -> alt.X:
+def _page_size_axis() -> vl.X:
     """One step for each power of two, in the order of the data."""
-    return alt.X("page:O", sort=None, title=None, axis=alt.Axis(labelAngle=-45, grid=False))
+    return vl.X("page:O", sort=None, title=None, axis=vl.Axis(labelAngle=-45, grid=False))
 
 
-def _tooltip(*fields: str) -> list[alt.Tooltip]:
-    named = [alt.Tooltip(f"{field}:N") for field in fields]
-    return [*named, alt.Tooltip("page:O", title="page size"), alt.Tooltip("figure:N", title=" ")]
+def _tooltip(*fields: str) -> list[vl.Field]:
+    named = [vl.Tooltip(f"{field}:N") for field in fields]
+    return [*named, vl.Tooltip("page:O", title="page size"), vl.Tooltip("figure:N", title=" ")]
 
 
-def _line(values: list[dict[str, Any]], field: str, title: str, colour: str) -> alt.Chart:
-    axis = alt.Axis(tickCount=5, minExtent=36)
-    chart: alt.Chart = (
+def _line(values: list[dict[str, Any]], field: str, title: str, colour: str) -> vl.Chart:
+    axis = vl.Axis(tickCount=5, minExtent=36)
+    chart: vl.Chart = (
         inline(values)
-        .mark_line(color=colour, strokeWidth=2.2, point={"size": 36, "color": colour})
+        .mark("line", color=colour, strokeWidth=2.2, point={"size": 36, "color": colour})
         .encode(
             x=_page_size_axis(),
-            y=alt.Y(f"{field}:Q", title=title, scale=alt.Scale(zero=True), axis=axis),
+            y=vl.Y(f"{field}:Q", title=title, scale=vl.Scale(zero=True), axis=axis),
             tooltip=_tooltip(),
         )
     )
     return chart
 
 
-def _advised_dot(values: list[dict[str, Any]], field: str, stream: str) -> alt.Chart:
+def _advised_dot(values: list[dict[str, Any]], field: str, stream: str) -> vl.Chart:
     """A ring round the advised page size."""
-    ring: alt.Chart = (
+    ring: vl.Chart = (
         inline([value for value in values if value["advised"]])
-        .mark_point(size=190, strokeWidth=2, color=COLOURS[STREAM_NAMES[stream]])
-        .encode(x=_page_size_axis(), y=alt.Y(f"{field}:Q"), tooltip=_tooltip())
+        .mark("point", size=190, strokeWidth=2, color=COLOURS[STREAM_NAMES[stream]])
+        .encode(x=_page_size_axis(), y=vl.Y(f"{field}:Q"), tooltip=_tooltip())
     )
     return ring
 
 
-def _finish(line: alt.Chart, dot: alt.Chart) -> Spec:
-    return finished(alt.layer(line, dot).properties(width=_WIDTH, height=_HEIGHT))
+def _finish(line: vl.Chart, dot: vl.Chart) -> Spec:
+    return finished(vl.layer(line, dot).properties(width=_WIDTH, height=_HEIGHT))

@@ -1,4 +1,4 @@
-"""The figures of curves as Vega-Lite specifications, made with Altair.
+"""The figures of curves as Vega-Lite specifications.
 
 Each takes records of `octavo.report.curves_data` for one choice of stream (and pages, and index);
 the page puts others in the place of those when the reader chooses.
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import altair as alt
-
+from octavo.report import vegalite as vl
 from octavo.report.look import (
     MARKS,
     PAIR_COLOURS,
@@ -36,42 +35,41 @@ def misses_chart(data: dict[str, Any], values: Values) -> Spec:
     dashes = [[1, 0] for _ in data["sizes"]] + [
         _DASHES[number % len(_DASHES)] for number in range(len(data["pairs"]))
     ]
-    chosen = alt.selection_point(fields=["pages"], bind="legend")
     chart = (
         inline(values)
-        .transform_filter("datum.misses > 0")
-        .mark_line(strokeWidth=1.8)
+        .filter("datum.misses > 0")
+        .mark("line", strokeWidth=1.8)
         .encode(
-            x=alt.X(
+            x=vl.X(
                 "entries:Q",
                 title="TLB entries, fully associative",
-                scale=alt.Scale(type="log", base=2, nice=False),
-                axis=alt.Axis(values=_ENTRIES_TICKS, format="d", grid=False),
+                scale=vl.Scale(type="log", base=2, nice=False),
+                axis=vl.Axis(values=_ENTRIES_TICKS, format="d", grid=False),
             ),
-            y=alt.Y(
+            y=vl.Y(
                 "rate:Q",
                 title=rate_name(data),
-                scale=alt.Scale(type="log", nice=False),
-                axis=alt.Axis(format="~g", tickCount=6),
+                scale=vl.Scale(type="log", nice=False),
+                axis=vl.Axis(format="~g", tickCount=6),
             ),
-            color=alt.Color(
+            color=vl.Color(
                 "pages:N",
-                scale=alt.Scale(domain=pages, range=colours),
+                scale=vl.Scale(domain=pages, range=colours),
                 legend=wide_legend(None),
                 sort=None,
             ),
-            strokeDash=alt.StrokeDash(
-                "pages:N", scale=alt.Scale(domain=pages, range=dashes), sort=None
+            strokeDash=vl.StrokeDash(
+                "pages:N", scale=vl.Scale(domain=pages, range=dashes), sort=None
             ),
-            opacity=alt.condition(chosen, alt.value(1), alt.value(0.12)),
+            opacity=vl.highlighted(1, 0.12),
             tooltip=[
-                alt.Tooltip("pages:N", title="pages"),
-                alt.Tooltip("entries:Q", title="entries", format=","),
-                alt.Tooltip("misses:Q", title="misses", format=","),
-                alt.Tooltip("rate:Q", title=rate_name(data), format=".4~g"),
+                vl.Tooltip("pages:N", title="pages"),
+                vl.Tooltip("entries:Q", title="entries", format=","),
+                vl.Tooltip("misses:Q", title="misses", format=","),
+                vl.Tooltip("rate:Q", title=rate_name(data), format=".4~g"),
             ],
         )
-        .add_params(chosen)
+        .choose_in_legend("pages")
         .properties(width=_WIDTH, height=_HEIGHT)
     )
     return finished(chart)
@@ -91,33 +89,33 @@ def cost_figure(data: dict[str, Any], values: Values) -> Spec:
         )
         for tlb in tlbs
     ]
-    return finished(alt.concat(*panels, columns=2, spacing=24))
+    return finished(vl.concat(panels, columns=2, spacing=24))
 
 
-def _cost_panel(data: dict[str, Any], values: Values) -> alt.Chart:
+def _cost_panel(data: dict[str, Any], values: Values) -> vl.Chart:
     pages, colours = _pages(data)
-    chart: alt.Chart = (
+    chart: vl.Chart = (
         inline(values)
-        .mark_bar()
+        .mark("bar")
         .encode(
-            x=alt.X(
+            x=vl.X(
                 "pages:N",
                 title=None,
                 sort=None,
-                scale=alt.Scale(paddingInner=0.2),
-                axis=alt.Axis(labelAngle=-45, grid=False, labelOverlap=False),
+                scale=vl.Scale(paddingInner=0.2),
+                axis=vl.Axis(labelAngle=-45, grid=False, labelOverlap=False),
             ),
-            y=alt.Y("cost:Q", title=cost_name(data), axis=alt.Axis(tickCount=4, minExtent=52)),
-            color=alt.Color(
+            y=vl.Y("cost:Q", title=cost_name(data), axis=vl.Axis(tickCount=4, minExtent=52)),
+            color=vl.Color(
                 "pages:N",
-                scale=alt.Scale(domain=pages, range=colours),
+                scale=vl.Scale(domain=pages, range=colours),
                 legend=None,
                 sort=None,
             ),
             tooltip=[
-                alt.Tooltip("pages:N", title="pages"),
-                alt.Tooltip("misses:Q", title="misses", format=","),
-                alt.Tooltip("cost:Q", title=cost_name(data), format=".4~g"),
+                vl.Tooltip("pages:N", title="pages"),
+                vl.Tooltip("misses:Q", title="misses", format=","),
+                vl.Tooltip("cost:Q", title=cost_name(data), format=".4~g"),
             ],
         )
         .properties(height=_PANEL_HEIGHT)
@@ -127,50 +125,48 @@ def _cost_panel(data: dict[str, Any], values: Values) -> alt.Chart:
 
 def working_set_chart(data: dict[str, Any], values: Values) -> Spec:
     """Normalised working sets over the page size, a line a window; two sizes are marks."""
-    x = alt.X(
+    x = vl.X(
         "size:Q",
         title="page size (marks: the larger of two)",
-        scale=alt.Scale(type="log", base=2, nice=False, padding=10),
+        scale=vl.Scale(type="log", base=2, nice=False, padding=10),
         axis=size_axis([(size, name) for size, name in data["sizes"]]),
     )
-    y = alt.Y(
+    y = vl.Y(
         "normalised:Q",
         title="working set, over 4 KiB pages",
-        scale=alt.Scale(type="log", base=2, nice=False, padding=6),
-        axis=alt.Axis(format=".3~g", tickCount=6),
+        scale=vl.Scale(type="log", base=2, nice=False, padding=6),
+        axis=vl.Axis(format=".3~g", tickCount=6),
     )
-    colour = alt.Color(
+    colour = vl.Color(
         "window:N",
         title="window (references)",
-        scale=alt.Scale(domain=data["windows"], range=ordered_colours(len(data["windows"]))),
+        scale=vl.Scale(domain=data["windows"], range=ordered_colours(len(data["windows"]))),
         legend=wide_legend("window, in references"),
         sort=None,
     )
     tooltip = [
-        alt.Tooltip("pages:N", title="pages"),
-        alt.Tooltip("window:N", title="window, in references"),
-        alt.Tooltip("average:N", title="average working set"),
-        alt.Tooltip("normalised:Q", title="over 4 KiB pages", format=".4~g"),
+        vl.Tooltip("pages:N", title="pages"),
+        vl.Tooltip("window:N", title="window, in references"),
+        vl.Tooltip("average:N", title="average working set"),
+        vl.Tooltip("normalised:Q", title="over 4 KiB pages", format=".4~g"),
     ]
-    base = alt.Chart().encode(x=x, y=y, color=colour, tooltip=tooltip)
-    lines = base.mark_line(strokeWidth=1.8, point={"size": 26}).transform_filter(
-        "datum.sizes === 'one'"
-    )
-    layers: list[alt.Chart] = [lines]
+    base = vl.Chart().encode(x=x, y=y, color=colour, tooltip=tooltip)
+    lines = base.mark("line", strokeWidth=1.8, point={"size": 26}).filter("datum.sizes === 'one'")
+    layers: list[vl.Chart] = [lines]
     if data["pairs"]:
         marks = [MARKS[(number + 1) % len(MARKS)] for number in range(len(data["pairs"]))]
-        shape = alt.Shape(
+        shape = vl.Shape(
             "pages:N",
-            scale=alt.Scale(domain=data["pairs"], range=marks),
+            scale=vl.Scale(domain=data["pairs"], range=marks),
             legend=wide_legend("two page sizes", symbolStrokeColor="#777777"),
             sort=None,
         )
         layers.append(
-            base.mark_point(size=90, strokeWidth=2, filled=False)
+            base.mark("point", size=90, strokeWidth=2, filled=False)
             .encode(shape=shape)
-            .transform_filter("datum.sizes === 'two'")
+            .filter("datum.sizes === 'two'")
         )
-    chart = alt.layer(*layers, data=alt.InlineData(values=values))
+    chart = vl.layer(*layers, data={"values": values})
     return finished(chart.properties(width=_WIDTH, height=_HEIGHT))
 
 
@@ -185,30 +181,30 @@ def sets_figure(data: dict[str, Any], by_pages: dict[str, Values]) -> Spec:
         _sets_panel(data, values).properties(width=_MAP_WIDTH, height=_MAP_HEIGHT, title=pages)
         for pages, values in by_pages.items()
     ]
-    return finished(alt.concat(*panels, columns=3, spacing=20).resolve_scale(color="shared"))
+    return finished(vl.concat(panels, columns=3, spacing=20).resolve_scale(color="shared"))
 
 
-def _sets_panel(data: dict[str, Any], values: Values) -> alt.Chart:
-    chart: alt.Chart = (
+def _sets_panel(data: dict[str, Any], values: Values) -> vl.Chart:
+    chart: vl.Chart = (
         inline(values)
-        .transform_filter("datum.cost > 0")
-        .mark_rect()
+        .filter("datum.cost > 0")
+        .mark("rect")
         .encode(
-            x=alt.X("ways:O", title="ways", axis=alt.Axis(labelAngle=0, values=_WAYS_TICKS)),
-            y=alt.Y("sets:O", title="sets", sort="descending"),
-            color=alt.Color(
+            x=vl.X("ways:O", title="ways", axis=vl.Axis(labelAngle=0, values=_WAYS_TICKS)),
+            y=vl.Y("sets:O", title="sets", sort="descending"),
+            color=vl.Color(
                 "cost:Q",
                 title=cost_name(data),
-                scale=alt.Scale(type="log", scheme="viridis", nice=False),
-                legend=alt.Legend(
+                scale=vl.Scale(type="log", scheme="viridis", nice=False),
+                legend=vl.Legend(
                     orient="top", direction="horizontal", gradientLength=200, format="~g"
                 ),
             ),
             tooltip=[
-                alt.Tooltip("sets:O", title="sets"),
-                alt.Tooltip("ways:O", title="ways"),
-                alt.Tooltip("misses:Q", title="misses", format=","),
-                alt.Tooltip("cost:Q", title=cost_name(data), format=".4~g"),
+                vl.Tooltip("sets:O", title="sets"),
+                vl.Tooltip("ways:O", title="ways"),
+                vl.Tooltip("misses:Q", title="misses", format=","),
+                vl.Tooltip("cost:Q", title=cost_name(data), format=".4~g"),
             ],
         )
     )

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import altair as alt
+from octavo.report import vegalite as vl
 
-Spec = dict[str, Any]
-"""A Vega-Lite specification."""
+Spec = vl.Spec
 Values = list[dict[str, Any]]
 """A figure's data, a record for each mark."""
 
@@ -28,6 +27,29 @@ _GRID = "#e8ebee"
 _PAGE_FONT = "system-ui, sans-serif"
 _PAPER_FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 """The first is in every copy of the library that draws."""
+_CONFIG: Spec = {
+    "font": _PAGE_FONT,
+    "background": "transparent",
+    "axis": {
+        "labelColor": _INK,
+        "titleColor": _INK,
+        "titleFontWeight": "normal",
+        "gridColor": _GRID,
+        "domainColor": _GRID,
+        "tickColor": _GRID,
+        "labelFontSize": 11,
+    },
+    "legend": {
+        "labelColor": _INK,
+        "titleColor": _INK,
+        "titleFontWeight": "normal",
+        # Several legends stand under one another, as a phone wants them.
+        "layout": {"bottom": {"direction": "vertical", "anchor": "start"}},
+    },
+    "title": {"color": _INK, "fontSize": 12, "anchor": "start", "frame": "group", "offset": 8},
+    "header": {"labelColor": _INK, "labelFontWeight": "bold"},
+    "view": {"stroke": None, "continuousWidth": 300, "continuousHeight": 300},
+}
 
 
 def ordered_colours(number: int) -> list[str]:
@@ -49,15 +71,15 @@ def _channels(colour: str) -> list[int]:
     return [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
 
 
-def inline(values: Values) -> alt.Chart:
+def inline(values: Values) -> vl.Chart:
     """A chart of data that it holds."""
-    return alt.Chart(alt.InlineData(values=values))
+    return vl.Chart(data={"values": values})
 
 
-def size_axis(sizes: Sequence[tuple[int, str]], **more: Any) -> alt.Axis:
+def size_axis(sizes: Sequence[tuple[int, str]], **more: Any) -> vl.Part:
     """Ticks at page sizes on a logarithmic axis, with their names."""
     names = ",".join(f"'{size}':'{name}'" for size, name in sizes)
-    return alt.Axis(
+    return vl.Axis(
         values=[size for size, _ in sizes],
         labelExpr=f"{{{names}}}[datum.value]",
         labelAngle=-45,
@@ -66,43 +88,23 @@ def size_axis(sizes: Sequence[tuple[int, str]], **more: Any) -> alt.Axis:
     )
 
 
-def wide_legend(title: str | None, **more: Any) -> alt.Legend:
+def wide_legend(title: str | None, **more: Any) -> vl.Part:
     """A legend below the figure, in as many columns as there is room for."""
-    return alt.Legend(
+    return vl.Legend(
         title=title,
         orient="bottom",
         direction="horizontal",
         # The figure's own width changes while it is laid out, and the last rows would be cut off.
-        columns=alt.ExprRef(expr="windowSize()[0] < 600 ? 2 : 5"),
+        columns=vl.expression("windowSize()[0] < 600 ? 2 : 5"),
         symbolStrokeWidth=2,
         columnPadding=10,
         **more,
     )
 
 
-def finished(chart: Any) -> Spec:
-    """The specification of an Altair chart, with the axes that all figures share."""
-    spec: Spec = (
-        chart.configure(font=_PAGE_FONT, background="transparent")
-        .configure_axis(
-            labelColor=_INK,
-            titleColor=_INK,
-            titleFontWeight="normal",
-            gridColor=_GRID,
-            domainColor=_GRID,
-            tickColor=_GRID,
-            labelFontSize=11,
-        )
-        .configure_legend(labelColor=_INK, titleColor=_INK, titleFontWeight="normal")
-        .configure_title(color=_INK, fontSize=12, anchor="start", frame="group", offset=8)
-        .configure_header(labelColor=_INK, labelFontWeight="bold")
-        .configure_view(stroke=None)
-        .to_dict()
-    )
-    spec.pop("$schema", None)
-    # Altair has no name for it: several legends stand under one another, as a phone wants them.
-    spec["config"]["legend"]["layout"] = {"bottom": {"direction": "vertical", "anchor": "start"}}
-    return spec
+def finished(chart: vl.Chart) -> Spec:
+    """The specification of a chart, with the axes that all figures share."""
+    return {"config": _CONFIG, **chart.spec}
 
 
 def for_page(spec: Spec) -> Spec:

@@ -5,13 +5,11 @@ import shlex
 from functools import cache
 from typing import Any
 
-import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from octavo.manifest import cautions
+from octavo.report.bundle import read_bundle
 from octavo.report.look import for_page
-
-_EXPORT = "window.vegaEmbed = vegaEmbed;"
 
 
 def render_page(
@@ -37,7 +35,7 @@ def render_page(
             cautions=cautions(manifest),
             facts=_facts(manifest),
             charts=_for_script(drawn),
-            bundle=_bundle(),
+            bundle=read_bundle(),
             **content,
         )
     )
@@ -75,12 +73,6 @@ def _facts(manifest: dict[str, Any]) -> list[tuple[str, str]]:
 def _for_script(value: Any) -> str:
     """JSON that may stand inside a script element: no text can close it."""
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
-
-
-@cache
-def _bundle() -> str:
-    """Vega, Vega-Lite and Vega-Embed in one script."""
-    return vl_convert.javascript_bundle(_EXPORT).replace("</script", "<\\/script")
 
 
 @cache

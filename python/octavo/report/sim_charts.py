@@ -1,12 +1,11 @@
-"""The figures of simulations as Vega-Lite specifications, made with Altair."""
+"""The figures of simulations as Vega-Lite specifications."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-import altair as alt
-
+from octavo.report import vegalite as vl
 from octavo.report.look import UNORDERED, Spec, Values, finished, inline, wide_legend
 
 _WIDTH, _HEIGHT = 520, 240
@@ -14,7 +13,7 @@ _PANEL_WIDTH, _PANEL_HEIGHT = 270, 190
 _WIDE_NAMES = 30
 """Characters that stand side by side below a panel."""
 
-Panels = dict[str, alt.Chart]
+Panels = dict[str, vl.Chart]
 """Charts that belong together, by name."""
 
 
@@ -29,7 +28,7 @@ def memory_panels(data: dict[str, Any]) -> Panels:
     return _panels(data["memory"], "what", data["designs"], ("mib", "MiB"), ("bytes", ","))
 
 
-def panel_chart(panel: alt.Chart) -> Spec:
+def panel_chart(panel: vl.Chart) -> Spec:
     """A panel alone."""
     return finished(panel)
 
@@ -37,7 +36,7 @@ def panel_chart(panel: alt.Chart) -> Spec:
 def panels_figure(panels: Panels) -> Spec:
     """Several side by side, each under its name."""
     charts = [panel.properties(width=_PANEL_WIDTH, title=name) for name, panel in panels.items()]
-    return finished(alt.concat(*charts, columns=2, spacing=24))
+    return finished(vl.concat(charts, columns=2, spacing=24))
 
 
 def cycles_chart(data: dict[str, Any]) -> Spec:
@@ -46,20 +45,20 @@ def cycles_chart(data: dict[str, Any]) -> Spec:
     parts = list(dict.fromkeys(value["part"] for value in values))
     chart = (
         inline(values)
-        .mark_bar()
+        .mark("bar")
         .encode(
-            y=_designs(alt.Y, data["designs"]),
-            x=alt.X("rate:Q", title="cycles per instruction, added up"),
+            y=_designs(vl.Y, data["designs"]),
+            x=vl.X("rate:Q", title="cycles per instruction, added up"),
             color=_colours("part", parts),
-            order=alt.Order("place:Q"),
+            order=vl.Order("place:Q"),
             tooltip=[
-                alt.Tooltip("design:N"),
-                alt.Tooltip("part:N", title="goes to"),
-                alt.Tooltip("rate:Q", title="cycles per instruction", format=".4~g"),
-                alt.Tooltip("cycles:Q", title="cycles", format=","),
+                vl.Tooltip("design:N"),
+                vl.Tooltip("part:N", title="goes to"),
+                vl.Tooltip("rate:Q", title="cycles per instruction", format=".4~g"),
+                vl.Tooltip("cycles:Q", title="cycles", format=","),
             ],
         )
-        .properties(width=_WIDTH, height=alt.Step(34))
+        .properties(width=_WIDTH, height={"step": 34})
     )
     return finished(chart)
 
@@ -78,17 +77,17 @@ def series_charts(data: dict[str, Any]) -> dict[str, Spec]:
 def _series(what: str, values: Values, designs: Sequence[str]) -> Spec:
     chart = (
         inline(values)
-        .mark_line(strokeWidth=1.8, interpolate="step-after")
+        .mark("line", strokeWidth=1.8, interpolate="step-after")
         .encode(
-            x=alt.X(
-                "at:Q", title="instructions", axis=alt.Axis(format="~s", grid=False, tickCount=6)
+            x=vl.X(
+                "at:Q", title="instructions", axis=vl.Axis(format="~s", grid=False, tickCount=6)
             ),
-            y=alt.Y("value:Q", title=what, axis=alt.Axis(tickCount=5)),
+            y=vl.Y("value:Q", title=what, axis=vl.Axis(tickCount=5)),
             color=_colours("design", designs),
             tooltip=[
-                alt.Tooltip("design:N"),
-                alt.Tooltip("at:Q", title="from instruction", format=","),
-                alt.Tooltip("value:Q", title=what, format=".4~g"),
+                vl.Tooltip("design:N"),
+                vl.Tooltip("at:Q", title="from instruction", format=","),
+                vl.Tooltip("value:Q", title=what, format=".4~g"),
             ],
         )
         .properties(width=_WIDTH, height=_HEIGHT)
@@ -112,19 +111,19 @@ def _panels(
 
 def _bars(
     values: Values, designs: Sequence[str], height: tuple[str, str], more: tuple[str, str]
-) -> alt.Chart:
+) -> vl.Chart:
     (field, title), (exact, form) = height, more
-    chart: alt.Chart = (
+    chart: vl.Chart = (
         inline(values)
-        .mark_bar()
+        .mark("bar")
         .encode(
-            x=_designs(alt.X, designs),
-            y=alt.Y(f"{field}:Q", title=title, axis=alt.Axis(tickCount=4, minExtent=52)),
+            x=_designs(vl.X, designs),
+            y=vl.Y(f"{field}:Q", title=title, axis=vl.Axis(tickCount=4, minExtent=52)),
             color=_colours("design", designs, legend=None),
             tooltip=[
-                alt.Tooltip("design:N"),
-                alt.Tooltip(f"{field}:Q", title=title, format=".4~g"),
-                alt.Tooltip(f"{exact}:Q", format=form),
+                vl.Tooltip("design:N"),
+                vl.Tooltip(f"{field}:Q", title=title, format=".4~g"),
+                vl.Tooltip(f"{exact}:Q", format=form),
             ],
         )
         .properties(width=_PANEL_WIDTH, height=_PANEL_HEIGHT)
@@ -134,15 +133,13 @@ def _bars(
 
 def _designs(axis: Any, designs: Sequence[str]) -> Any:
     """The designs along an axis, in the order in which they were asked for."""
-    is_crowded = axis is alt.X and sum(map(len, designs)) > _WIDE_NAMES
-    look = alt.Axis(grid=False, labelAngle=-35 if is_crowded else 0, labelOverlap=False)
-    scale = alt.Scale(domain=list(designs), paddingInner=0.25)
+    is_crowded = axis is vl.X and sum(map(len, designs)) > _WIDE_NAMES
+    look = vl.Axis(grid=False, labelAngle=-35 if is_crowded else 0, labelOverlap=False)
+    scale = vl.Scale(domain=list(designs), paddingInner=0.25)
     return axis("design:N", title=None, scale=scale, axis=look)
 
 
-def _colours(field: str, names: Sequence[str], **legend: Any) -> alt.Color:
+def _colours(field: str, names: Sequence[str], **legend: Any) -> vl.Field:
     colours = [UNORDERED[at % len(UNORDERED)] for at in range(len(names))]
-    scale = alt.Scale(domain=list(names), range=colours)
-    return alt.Color(
-        f"{field}:N", scale=scale, sort=None, **{"legend": wide_legend(None), **legend}
-    )
+    scale = vl.Scale(domain=list(names), range=colours)
+    return vl.Color(f"{field}:N", scale=scale, sort=None, **{"legend": wide_legend(None), **legend})

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import altair as alt
-
+from octavo.report import vegalite as vl
 from octavo.report.look import Values, inline
 
 
@@ -18,34 +17,34 @@ def bars(
     programs: int,
     size: tuple[int, int],
     format: str = "",
-) -> alt.Chart:
+) -> vl.Chart:
     """A bar for each of `values`: its `program`, its `value`, and what `kind` names of it, which
     has one of `colours`, in their order. `size` is a program's width and the height of all, pixels.
     """
     names = list(colours)
     width, height = size
-    chart: alt.Chart = (
+    chart: vl.Chart = (
         inline(values)
-        .mark_bar()
+        .mark("bar")
         .encode(
-            x=alt.X(
+            x=vl.X(
                 "program:N",
                 title=None,
                 sort=None,
-                scale=alt.Scale(paddingInner=0.25),
-                axis=alt.Axis(labelAngle=-45, grid=False, labelOverlap=False),
+                scale=vl.Scale(paddingInner=0.25),
+                axis=vl.Axis(labelAngle=-45, grid=False, labelOverlap=False),
             ),
-            xOffset=alt.XOffset(f"{kind}:N", sort=None, scale=alt.Scale(domain=names)),
-            y=alt.Y(
+            xOffset=vl.XOffset(f"{kind}:N", sort=None, scale=vl.Scale(domain=names)),
+            y=vl.Y(
                 "value:Q",
                 title=title,
-                axis=alt.Axis(tickCount=5, minExtent=44, format=format),
+                axis=vl.Axis(tickCount=5, minExtent=44, format=format),
             ),
-            color=alt.Color(
+            color=vl.Color(
                 f"{kind}:N",
                 sort=None,
-                scale=alt.Scale(domain=names, range=list(colours.values())),
-                legend=alt.Legend(title=None, orient="top", direction="horizontal"),
+                scale=vl.Scale(domain=names, range=list(colours.values())),
+                legend=vl.Legend(title=None, orient="top", direction="horizontal"),
             ),
         )
         .properties(width=width * programs, height=height)

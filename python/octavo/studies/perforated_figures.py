@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import altair as alt
-
+from octavo.report import vegalite as vl
 from octavo.report.look import MARKS, UNORDERED, Spec, Values, finished, inline, ordered_colours
 from octavo.studies.perforated_faults import GTSM, IDEAL
 from octavo.studies.perforated_grid import FRACTIONS, PORTIONS
@@ -66,7 +65,7 @@ def _grid(study: Study) -> Spec:
             if values:
                 panel = _curves(values, names, "IPC, over 4 KiB pages", (_WIDTH, _HEIGHT))
                 panels.append(panel.properties(title=f"holes {kind}, {layout}"))
-    return finished(alt.concat(*panels, columns=2).resolve_scale(y="shared"))
+    return finished(vl.concat(panels, columns=2).resolve_scale(y="shared"))
 
 
 def _faults(study: Study) -> Spec:
@@ -90,7 +89,7 @@ def _curves(
     size: tuple[int, int],
     *,
     has_baseline: bool = True,
-) -> alt.Chart:
+) -> vl.Chart:
     """A curve of each over the portion, the baseline's in black if it is the same for all."""
     width, height = size
     domain, colours = list(names), list(ordered_colours(len(names)))
@@ -98,18 +97,18 @@ def _curves(
         domain, colours = [_BASELINE_NAME, *domain], [_BASELINE_COLOUR, *colours]
     marks = [MARKS[number % len(MARKS)] for number in range(len(domain))]
     legend_title = None if has_baseline else ["perforated;", f"dashed: {_BASELINE_NAME}"]
-    legend = alt.Legend(title=legend_title, orient="right")
-    chart: alt.Chart = (
+    legend = vl.Legend(title=legend_title, orient="right")
+    chart: vl.Chart = (
         inline(values)
-        .mark_line(strokeWidth=1.6, point={"size": 40, "filled": True})
+        .mark("line", strokeWidth=1.6, point={"size": 40, "filled": True})
         .encode(
-            x=alt.X("portion:Q", title="portion", axis=alt.Axis(format=".0%", tickCount=5)),
-            y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=False)),
-            color=alt.Color(
-                "of:N", sort=None, scale=alt.Scale(domain=domain, range=colours), legend=legend
+            x=vl.X("portion:Q", title="portion", axis=vl.Axis(format=".0%", tickCount=5)),
+            y=vl.Y("value:Q", title=title, scale=vl.Scale(zero=False)),
+            color=vl.Color(
+                "of:N", sort=None, scale=vl.Scale(domain=domain, range=colours), legend=legend
             ),
-            shape=alt.Shape(
-                "of:N", sort=None, scale=alt.Scale(domain=domain, range=marks), legend=legend
+            shape=vl.Shape(
+                "of:N", sort=None, scale=vl.Scale(domain=domain, range=marks), legend=legend
             ),
         )
         .properties(width=width, height=height)
@@ -135,15 +134,15 @@ def _contents(study: Study) -> Spec | None:
         if values:
             chart = (
                 inline(values)
-                .mark_area()
+                .mark("area")
                 .encode(
-                    x=alt.X("portion:Q", title="portion", axis=alt.Axis(format=".0%")),
-                    y=alt.Y("value:Q", title="of entries", axis=alt.Axis(format=".0%")),
-                    color=alt.Color(
+                    x=vl.X("portion:Q", title="portion", axis=vl.Axis(format=".0%")),
+                    y=vl.Y("value:Q", title="of entries", axis=vl.Axis(format=".0%")),
+                    color=vl.Color(
                         "kind:N",
                         sort=None,
-                        scale=alt.Scale(domain=list(KINDS), range=list(UNORDERED[: len(KINDS)])),
-                        legend=alt.Legend(title=None, orient="right"),
+                        scale=vl.Scale(domain=list(KINDS), range=list(UNORDERED[: len(KINDS)])),
+                        legend=vl.Legend(title=None, orient="right"),
                     ),
                 )
                 .properties(
@@ -153,7 +152,7 @@ def _contents(study: Study) -> Spec | None:
                 )
             )
             panels.append(chart)
-    return finished(alt.concat(*panels, columns=2)) if panels else None
+    return finished(vl.concat(panels, columns=2)) if panels else None
 
 
 def _kind_of_holes(fraction: float, layout: str) -> str:
@@ -193,7 +192,7 @@ def _programs(of: Sequence[ProgramMeasurement]) -> Spec:
         values = [*_points(measured, PERFORATED), *baseline]
         panel = _curves(values, names, "IPC, over 4 KiB", (_SMALL_WIDTH, _SMALL_HEIGHT))
         panels.append(panel.properties(title=measured.program))
-    return finished(alt.concat(*panels, columns=_COLUMNS).resolve_scale(y="independent"))
+    return finished(vl.concat(panels, columns=_COLUMNS).resolve_scale(y="independent"))
 
 
 def _nested_programs(of: Sequence[ProgramMeasurement]) -> Spec:
@@ -209,13 +208,13 @@ def _nested_programs(of: Sequence[ProgramMeasurement]) -> Spec:
         ]
         title, size = "IPC, over 4 KiB", (_SMALL_WIDTH, _SMALL_HEIGHT)
         panel = _curves(values, _KINDS_OF_HOLES, title, size, has_baseline=False).encode(
-            strokeDash=alt.StrokeDash(
+            strokeDash=vl.StrokeDash(
                 "pages:N",
                 sort=None,
-                scale=alt.Scale(domain=[PERFORATED, _BASELINE_NAME], range=[[1, 0], [4, 3]]),
+                scale=vl.Scale(domain=[PERFORATED, _BASELINE_NAME], range=[[1, 0], [4, 3]]),
                 # Of a line with points it would show points.
                 legend=None,
             )
         )
         panels.append(panel.properties(title=measured.program))
-    return finished(alt.concat(*panels, columns=_COLUMNS).resolve_scale(y="independent"))
+    return finished(vl.concat(panels, columns=_COLUMNS).resolve_scale(y="independent"))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import altair as alt
-
+from octavo.report import vegalite as vl
 from octavo.report.look import UNORDERED, Spec, Values, finished, inline, size_axis, wide_legend
 from octavo.studies.softvm import SOFTVM, Measurement, Study
 from octavo.studies.softvm_sweep import L1_SIZES
@@ -41,28 +40,28 @@ def _organisations(measured: Sequence[Measurement]) -> Spec:
     colours = [UNORDERED[number % len(UNORDERED)] for number in range(len(names))]
     chart = (
         inline(values)
-        .mark_line(strokeWidth=1.4, point={"size": 25, "filled": True})
+        .mark("line", strokeWidth=1.4, point={"size": 25, "filled": True})
         .encode(
-            x=alt.X(
+            x=vl.X(
                 "l1:Q",
                 title="L1, each half",
-                scale=alt.Scale(type="log", base=2, nice=False, padding=12),
+                scale=vl.Scale(type="log", base=2, nice=False, padding=12),
                 axis=size_axis([(size, format_bytes(size)) for size in L1_SIZES[::2]]),
             ),
-            y=alt.Y(
+            y=vl.Y(
                 "cpi:Q",
                 title="translation, cycles per instruction",
-                scale=alt.Scale(type="log", base=10, nice=False, padding=8),
-                axis=alt.Axis(format=".2~g", tickCount=5),
+                scale=vl.Scale(type="log", base=10, nice=False, padding=8),
+                axis=vl.Axis(format=".2~g", tickCount=5),
             ),
-            color=alt.Color(
+            color=vl.Color(
                 "lines:N",
                 title="line of L1, of L2",
                 sort=None,
-                scale=alt.Scale(domain=names, range=colours),
+                scale=vl.Scale(domain=names, range=colours),
                 legend=wide_legend("line of L1, of L2"),
             ),
-            facet=alt.Facet("panel:N", columns=2, title=None),
+            facet=vl.Facet("panel:N", columns=2, title=None),
         )
         .properties(width=_WIDTH, height=_HEIGHT)
     )

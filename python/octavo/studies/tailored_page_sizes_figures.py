@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import altair as alt
-
+from octavo.report import vegalite as vl
 from octavo.report.look import (
     MARKS,
     UNORDERED,
@@ -96,7 +95,7 @@ def _page_counts(measured: Sequence[Measurement]) -> Spec:
         if TPS in m.designs
         for size, number in m.designs[TPS].pages.items()
     ]
-    y = alt.Y("value:Q", title="pages", scale=alt.Scale(type="log", nice=False, padding=8))
+    y = vl.Y("value:Q", title="pages", scale=vl.Scale(type="log", nice=False, padding=8))
     return _lines(values, [m.program for m in measured], y)
 
 
@@ -108,11 +107,11 @@ def _coverage(study: Study) -> Spec:
         for size, share in of.shares.items()
         if share is not None
     ]
-    y = alt.Y("value:Q", title="of free memory", axis=alt.Axis(format=".0%"))
+    y = vl.Y("value:Q", title="of free memory", axis=vl.Axis(format=".0%"))
     return _lines(values, [of.memory for of in study.memory], y)
 
 
-def _lines(values: Values, names: Sequence[str], y: alt.Y) -> Spec:
+def _lines(values: Values, names: Sequence[str], y: vl.Y) -> Spec:
     """A line of each, over the page size."""
     count = len(UNORDERED)
     colours = [UNORDERED[number % count] for number in range(len(names))]
@@ -122,20 +121,20 @@ def _lines(values: Values, names: Sequence[str], y: alt.Y) -> Spec:
     ticks = [(size, format_bytes(size)) for size in sizes if (size // (4 * KIB)).bit_length() % 2]
     chart = (
         inline(values)
-        .mark_line(strokeWidth=1.6, point={"size": 45, "filled": True})
+        .mark("line", strokeWidth=1.6, point={"size": 45, "filled": True})
         .encode(
-            x=alt.X(
+            x=vl.X(
                 "size:Q",
                 title="page size",
-                scale=alt.Scale(type="log", base=2, nice=False, padding=12),
+                scale=vl.Scale(type="log", base=2, nice=False, padding=12),
                 axis=size_axis(ticks),
             ),
             y=y,
-            color=alt.Color(
-                "of:N", sort=None, scale=alt.Scale(domain=list(names), range=colours), legend=legend
+            color=vl.Color(
+                "of:N", sort=None, scale=vl.Scale(domain=list(names), range=colours), legend=legend
             ),
-            shape=alt.Shape(
-                "of:N", sort=None, scale=alt.Scale(domain=list(names), range=marks), legend=legend
+            shape=vl.Shape(
+                "of:N", sort=None, scale=vl.Scale(domain=list(names), range=marks), legend=legend
             ),
         )
         .properties(width=_WIDTH, height=_HEIGHT)

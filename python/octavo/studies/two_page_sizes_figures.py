@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import altair as alt
-
+from octavo.report import vegalite as vl
 from octavo.report.look import (
     MARKS,
     PAIR_COLOURS,
@@ -76,25 +75,25 @@ def _over_page_size(measured: Sequence[Measurement]) -> Spec:
     legend = wide_legend(None)
     chart = (
         inline(values)
-        .mark_line(strokeWidth=1.6, point={"size": 45, "filled": True})
+        .mark("line", strokeWidth=1.6, point={"size": 45, "filled": True})
         .encode(
-            x=alt.X(
+            x=vl.X(
                 "size:Q",
                 title="page size",
-                scale=alt.Scale(type="log", base=2, nice=False, padding=12),
+                scale=vl.Scale(type="log", base=2, nice=False, padding=12),
                 axis=size_axis([(size, format_bytes(size)) for size in SIZES]),
             ),
-            y=alt.Y(
+            y=vl.Y(
                 "normalised:Q",
                 title="working set, over 4 KiB pages",
-                scale=alt.Scale(type="log", base=2, nice=False, padding=8),
-                axis=alt.Axis(format=".3~g", tickCount=6),
+                scale=vl.Scale(type="log", base=2, nice=False, padding=8),
+                axis=vl.Axis(format=".3~g", tickCount=6),
             ),
-            color=alt.Color(
-                "program:N", sort=None, scale=alt.Scale(domain=names, range=colours), legend=legend
+            color=vl.Color(
+                "program:N", sort=None, scale=vl.Scale(domain=names, range=colours), legend=legend
             ),
-            shape=alt.Shape(
-                "program:N", sort=None, scale=alt.Scale(domain=names, range=marks), legend=legend
+            shape=vl.Shape(
+                "program:N", sort=None, scale=vl.Scale(domain=names, range=marks), legend=legend
             ),
         )
         .properties(width=_WIDTH, height=_HEIGHT)
@@ -135,11 +134,11 @@ def _costs(by_tlb: dict[str, list[tuple[Measurement, Shape]]]) -> Spec:
             if values:
                 bars = _bars(values, "CPI_TLB (cycles per instruction)", _SHOWN)
                 panels.append(bars.properties(title=f"{tlb}; working set {which}"))
-    figure = alt.vconcat(*panels, spacing=20)
+    figure = vl.vconcat(panels, spacing=20)
     return finished(figure.resolve_scale(x="independent", xOffset="independent"))
 
 
-def _bars(values: Values, title: str, sizes: Sequence[int]) -> alt.Chart:
+def _bars(values: Values, title: str, sizes: Sequence[int]) -> vl.Chart:
     names = [*map(format_bytes, sizes), pair_name(SMALL, LARGE)]
     known = dict(zip(SIZES, ordered_colours(len(SIZES)), strict=True))
     colours = [*(known[size] for size in sizes), PAIR_COLOURS[PAIRS.index(LARGE)]]

@@ -1,0 +1,108 @@
+"""The parts of Vega-Lite that the figures use, as plain dictionaries.
+
+Names and arguments are those of Vega-Lite (https://vega.github.io/vega-lite/docs/). An argument
+that is None is `null` there, which turns a part off; one that is not given is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+Spec = dict[str, Any]
+"""A specification."""
+
+_TYPES = {"Q": "quantitative", "N": "nominal", "O": "ordinal"}
+_CHOSEN = "chosen"
+
+
+class Field(Spec):
+    """A channel's field, named as `rate:Q`: quantitative, nominal (N) or ordinal (O)."""
+
+    def __init__(self, name: str, **more: Any) -> None:
+        field, _, kind = name.rpartition(":")
+        super().__init__(field=field, type=_TYPES[kind], **more)
+
+
+class X(Field):
+    """A field along the horizontal axis."""
+
+
+class Y(Field):
+    """A field along the vertical axis."""
+
+
+class Part(Spec):
+    """An axis, a scale, a legend or a header."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(settings)
+
+
+Color = Facet = Order = Shape = StrokeDash = Tooltip = XOffset = Field
+Axis = Header = Legend = Scale = Part
+
+
+def expression(text: str) -> Spec:
+    """A value that Vega computes."""
+    return {"expr": text}
+
+
+def highlighted(lit: float, dimmed: float) -> Spec:
+    """A channel's value for what the reader chose in the legend, and for the rest."""
+    return {"condition": {"param": _CHOSEN, "value": lit}, "value": dimmed}
+
+
+class Chart:
+    """A specification under way; each method returns another chart."""
+
+    def __init__(self, **spec: Any) -> None:
+        self.spec: Spec = spec
+
+    def _with(self, **more: Any) -> Chart:
+        return Chart(**{**self.spec, **more})
+
+    def mark(self, kind: str, **settings: Any) -> Chart:
+        """Draws each record by a mark: a line, a bar, …"""
+        return self._with(mark={"type": kind, **settings})
+
+    def encode(self, **channels: Any) -> Chart:
+        """Says which field is shown by which channel."""
+        return self._with(encoding={**self.spec.get("encoding", {}), **channels})
+
+    def filter(self, test: str) -> Chart:
+        """Leaves out records that fail the test."""
+        return self._with(transform=[{"filter": test}])
+
+    def choose_in_legend(self, field: str) -> Chart:
+        """Lets the reader choose values of a field in its legend: see `highlighted`."""
+        select = {"type": "point", "fields": [field]}
+        return self._with(params=[{"name": _CHOSEN, "select": select, "bind": "legend"}])
+
+    def properties(self, **more: Any) -> Chart:
+        """Sets a title, a width or a height."""
+        return self._with(**more)
+
+    def facet(self, by: Field, **layout: Any) -> Chart:
+        """Repeats the chart for each value of a field, on the data of that value."""
+        inner = {name: part for name, part in self.spec.items() if name != "data"}
+        return Chart(data=self.spec["data"], facet=by, spec=inner, **layout)
+
+    def resolve_scale(self, **channels: str) -> Chart:
+        """Gives panels a scale each (`independent`) or one for all (`shared`)."""
+        return self._with(resolve={"scale": channels})
+
+
+def layer(*charts: Chart, **more: Any) -> Chart:
+    """Charts on top of one another."""
+    return Chart(layer=[chart.spec for chart in charts], **more)
+
+
+def concat(charts: Sequence[Chart], *, columns: int, **layout: Any) -> Chart:
+    """Charts beside and below one another."""
+    return Chart(concat=[chart.spec for chart in charts], columns=columns, **layout)
+
+
+def vconcat(charts: Sequence[Chart], **layout: Any) -> Chart:
+    """Charts below one another."""
+    return Chart(vconcat=[chart.spec for chart in charts], **layout)
