@@ -92,33 +92,30 @@ class TwoSizes:
         self.byte_refs = 0
 
     def run(self, stream: Sequence[Sequence[int]]) -> TwoSizes:
-        """Takes all references. A block that is referenced just when it would leave stays."""
+        """Takes all references: each moves the window, then page sizes are decided, once."""
         for time, pages in enumerate(stream):
-            for block in dict.fromkeys(page * BASE // self.small for page in pages):
-                for other in [old for old in self.last if time - self.last[old] >= self.window]:
-                    if other != block:
-                        self._leave(other)
-                self._enter(block, time)
+            blocks = list(dict.fromkeys(page * BASE // self.small for page in pages))
+            chunks = {block // self.blocks for block in (*self.last, *blocks)}
+            self.last |= dict.fromkeys(blocks, time)
+            self.last = {of: at for of, at in self.last.items() if time - at < self.window}
+            for chunk in chunks:
+                self._decide(chunk)
+            for block in blocks:
                 self._look_up(block)
             self.byte_refs += self._bytes()
         return self
 
-    def _leave(self, block: int) -> None:
-        del self.last[block]
-        chunk = block // self.blocks
-        if chunk in self.large_chunks and self._recent(chunk) < self.threshold:
-            self.large_chunks.remove(chunk)
-            self.demotions += 1
-            self.tlb.invalidate(("large", chunk))
-
-    def _enter(self, block: int, time: int) -> None:
-        self.last[block] = time
-        chunk = block // self.blocks
-        if chunk not in self.large_chunks and self._recent(chunk) >= self.threshold:
+    def _decide(self, chunk: int) -> None:
+        is_large = self._recent(chunk) >= self.threshold
+        if is_large and chunk not in self.large_chunks:
             self.large_chunks.add(chunk)
             self.promotions += 1
             for small in range(chunk * self.blocks, (chunk + 1) * self.blocks):
                 self.tlb.invalidate(("small", small))
+        elif not is_large and chunk in self.large_chunks:
+            self.large_chunks.remove(chunk)
+            self.demotions += 1
+            self.tlb.invalidate(("large", chunk))
 
     def _recent(self, chunk: int) -> int:
         return sum(block // self.blocks == chunk for block in self.last)
