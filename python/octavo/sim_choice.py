@@ -119,7 +119,9 @@ def _beside(best: Simulated, other: Simulated) -> str:
 def _memory_beside(best: Simulated, other: Simulated) -> str:
     own, others = best.memory_bytes, other.memory_bytes
     if abs(own - others) <= RESOLUTION * min(own, others):
-        return f"takes as much memory, within {RESOLUTION:.0%} ({format_bytes(own)} with page tables)"
+        return (
+            f"takes as much memory, within {RESOLUTION:.0%} ({format_bytes(own)} with page tables)"
+        )
     more = "more" if own > others else "less"
     share = f" ({format_share(abs(own - others) / others)})" if others else ""
     return f"takes {format_bytes(abs(own - others))}{share} {more} memory"
