@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -290,9 +291,28 @@ def test_a_report_without_much() -> None:
 
 
 def test_colours_are_enough_for_many_designs() -> None:
-    many = [machine(f"d{at}", counts()) for at in range(len(UNORDERED) + 2)]
-    data = report_data(sim_result([sim_process(many)]))
-    assert render_sim(data).count("<td") > 9
+    names = [f"d{at}" for at in range(len(UNORDERED) + 2)]
+    data = report_data(sim_result([sim_process([machine(name, counts()) for name in names])]))
+    page = render_sim(data)
+    scales = list(colours_of_designs(charts_of(page)))
+    assert len(scales) >= len(sim_figures(data))
+    for scale in scales:
+        assert scale["domain"] == names
+        assert scale["range"] == [*UNORDERED, *UNORDERED[:2]]
+    assert all(f">{name}<" in page for name in names)
+
+
+def colours_of_designs(spec: Any) -> Iterator[dict[str, Any]]:
+    """The scales of all colours that stand for designs, anywhere in the charts."""
+    if isinstance(spec, list):
+        for part in spec:
+            yield from colours_of_designs(part)
+    elif isinstance(spec, dict):
+        colour = spec.get("color")
+        if isinstance(colour, dict) and colour.get("field") == "design":
+            yield colour["scale"]
+        for part in spec.values():
+            yield from colours_of_designs(part)
 
 
 def test_a_report_is_made_anew(tmp_path: Path) -> None:

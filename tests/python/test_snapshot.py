@@ -27,7 +27,6 @@ def taken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_file_says_what_was_taken(tmp_path: Path) -> None:
     file = tmp_path / "now.octmem"
     assert take_snapshot(file) == read_snapshot(file)
-    assert file.stat().st_size > 100
 
 
 def test_the_numbers_fit_together(taken: Path) -> None:
