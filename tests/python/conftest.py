@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cases import use_profile
 from fakes import FakeRun, write_script
 from octavo.api import execute
 from octavo.configuration import configure
@@ -20,6 +21,9 @@ from octavo.rows import rows_of
 
 if TYPE_CHECKING:
     from octavo._core import Result
+
+
+use_profile()
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 import octavo
+from cases import cases
 from octavo._core import OctavoError
 from octavo.cli import app
 from octavo.errors import CannotRun, UsageError
@@ -175,9 +176,7 @@ references = st.lists(
     max_size=60,
 ).map(lambda made: [("fetch", 0x40_0000, 1), *made])
 """Lackey's text begins with an instruction."""
-FEW = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+FEW = settings(max_examples=cases(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @FEW

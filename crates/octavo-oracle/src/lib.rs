@@ -7,6 +7,8 @@ mod any_size;
 mod array;
 mod buddy;
 mod caches;
+#[cfg(feature = "proptest")]
+mod cases;
 mod compaction;
 mod references;
 mod reservations;
@@ -28,6 +30,8 @@ pub use any_size::NaiveAnySize;
 pub use array::{NaiveArray, NaiveReplacement};
 pub use buddy::NaiveBuddy;
 pub use caches::{NaiveCaches, NaiveCounts};
+#[cfg(feature = "proptest")]
+pub use cases::{cases, factor};
 pub use compaction::{NaiveCompaction, NaiveFrame};
 pub use references::{NaiveReferences, Reference};
 pub use reservations::NaiveReservations;

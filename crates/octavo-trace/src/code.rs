@@ -84,6 +84,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(octavo_oracle::cases(256))]
+
         /// Against a list of all mappings, in which the last one that holds an address counts.
         #[test]
         fn the_last_mapping_counts(

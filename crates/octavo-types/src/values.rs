@@ -158,6 +158,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(octavo_oracle::cases(256))]
+
         #[test]
         fn written_values_read_back(value in any::<u64>(), shift in 0u32..50) {
             let value = value >> shift << shift;

@@ -291,6 +291,8 @@ fn machine() -> impl Strategy<Value = MachineConfig> {
 }
 
 proptest! {
+    #![proptest_config(octavo_oracle::cases(256))]
+
     #[test]
     fn a_machine_reads_back_from_each_of_its_texts(machine in machine()) {
         prop_assert_eq!(machine.check(), Ok(()));

@@ -34,7 +34,7 @@ fn everything_moved(pages: u64) -> Relocation {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(octavo_oracle::cases(24))]
 
     #[test]
     fn each_cache_misses_what_it_would_alone(

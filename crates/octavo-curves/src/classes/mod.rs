@@ -217,6 +217,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(octavo_oracle::cases(256))]
+
         #[test]
         fn classes_are_what_plain_tlbs_give(
             random in stream(0..300), sets_log2 in 0u8..4, ways in 1u32..5,

@@ -91,7 +91,7 @@ fn check_counts(
 
 proptest! {
     // Plain windows are slow, and there is one for each group.
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(octavo_oracle::cases(48))]
 
     #[test]
     fn kept_pages_are_counted_as_in_plain_lists(

@@ -179,7 +179,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
+        #![proptest_config(octavo_oracle::cases(64))]
 
         #[test]
         fn every_depth_tells_what_each_tlb_does(

@@ -115,7 +115,7 @@ fn pages() -> impl Strategy<Value = Vec<u64>> {
 const SOME: [u32; 19] = [1, 2, 3, 4, 5, 8, 9, 15, 16, 17, 18, 23, 24, 25, 33, 50, 64, 100, 4096];
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(octavo_oracle::cases(128))]
 
     #[test]
     fn all_entries_are_exact_on_streams(

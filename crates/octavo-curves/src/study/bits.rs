@@ -68,6 +68,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(octavo_oracle::cases(256))]
+
         #[test]
         fn nearest_is_the_least_exclusive_or(
             numbers in prop::collection::vec(0usize..512, 0..6), from in 0usize..512,

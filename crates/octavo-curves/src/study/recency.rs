@@ -138,6 +138,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(octavo_oracle::cases(256))]
+
         /// Against a list: random uses of few pages in an order of few entries, so that there are
         /// holes, long-lived pages and rounds of the ring.
         #[test]

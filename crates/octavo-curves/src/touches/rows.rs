@@ -197,6 +197,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(octavo_oracle::cases(256))]
+
         /// Rows are distinct and dense; ids are the same exactly where pages are.
         #[test]
         fn numbers_are_dense_and_tell_pages_apart(

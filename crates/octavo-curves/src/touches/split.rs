@@ -265,6 +265,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(octavo_oracle::cases(256))]
+
         #[test]
         fn touches_are_what_a_plain_list_gives(random in stream(0..200), batch_steps in 1usize..20) {
             for stream in [Stream::Fetch, Stream::Data, Stream::All] {

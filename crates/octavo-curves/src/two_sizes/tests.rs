@@ -118,6 +118,8 @@ fn compare_tlbs(result: &TwoSizesResult, expected: &[NaiveTwoSizesTlb]) {
 }
 
 proptest! {
+    #![proptest_config(octavo_oracle::cases(256))]
+
     #[test]
     fn a_few_pages_are_as_in_naive_tlbs(
         random in prop_oneof![few_pages(7, 0..80), few_pages(24, 0..120), few_pages(70, 0..150)],

@@ -36,6 +36,8 @@ fn compare(random: &RandomStream, stream: Stream, sizes: &Sizes, windows: &[u64]
 }
 
 proptest! {
+    #![proptest_config(octavo_oracle::cases(256))]
+
     #[test]
     fn a_few_pages_are_as_in_brute_force_windows(
         random in few_pages(70, 0..60),

@@ -91,7 +91,7 @@ fn check(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(octavo_oracle::cases(128))]
 
     #[test]
     fn arrays_of_any_size_do_as_lists(

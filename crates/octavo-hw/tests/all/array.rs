@@ -110,7 +110,7 @@ fn check(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(octavo_oracle::cases(256))]
 
     #[test]
     fn arrays_do_as_lists_of_ways(

@@ -147,7 +147,7 @@ fn check(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(192))]
+    #![proptest_config(octavo_oracle::cases(192))]
 
     #[test]
     fn caches_do_as_lists(

@@ -180,7 +180,7 @@ fn lines() -> impl Strategy<Value = (u64, u64)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(192))]
+    #![proptest_config(octavo_oracle::cases(192))]
 
     #[test]
     fn virtual_caches_do_as_lists(

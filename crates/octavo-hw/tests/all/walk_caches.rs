@@ -112,7 +112,7 @@ fn check(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(octavo_oracle::cases(128))]
 
     #[test]
     fn walk_caches_do_as_lists(caches in vec(cache(), 4), steps in vec(step(), 1..250)) {

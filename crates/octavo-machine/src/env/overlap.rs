@@ -103,6 +103,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(octavo_oracle::cases(256))]
+
         #[test]
         fn walks_overlap_as_the_definition_says(
             walks in walks(), walkers in 1u32..6, window in 1u32..200,

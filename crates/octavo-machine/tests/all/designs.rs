@@ -9,7 +9,7 @@ use octavo_types::PageSize;
 use proptest::prelude::*;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(octavo_oracle::cases(60))]
 
     #[test]
     fn translations_are_right_and_nothing_is_lost(
@@ -39,7 +39,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4, ..ProptestConfig::default() })]
+    #![proptest_config(octavo_oracle::cases(4))]
 
     /// Outside of the pool machines play a batch while the next one is made; on a thread of it they
     /// play it at once.

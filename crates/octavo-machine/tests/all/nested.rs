@@ -83,7 +83,7 @@ fn makes_of(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(octavo_oracle::cases(200))]
 
     #[test]
     fn conventional_machines_count_what_naive_ones_do(

@@ -137,7 +137,7 @@ const GAPPED: &[&str] = &["gtsm+gtsm", "gtsm+gtsm:whole_blocks=false"];
 const RANGES: &[&str] = &["rmm+eager", "direct_segment+eager"];
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(octavo_oracle::cases(200))]
 
     #[test]
     fn small_machines_count_what_naive_ones_do(stream in stream(1..120)) {

@@ -186,7 +186,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
+        #![proptest_config(octavo_oracle::cases(64))]
 
         #[test]
         fn a_tree_of_numbers_has_the_same_members(

@@ -119,6 +119,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     proptest! {
+        #![proptest_config(octavo_oracle::cases(256))]
+
         #[test]
         fn it_holds_what_a_plain_set_holds(
             order in 0u8..9,

@@ -112,6 +112,8 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
+    #![proptest_config(octavo_oracle::cases(256))]
+
     /// As many nodes as they say, and where there are fewer frames, none at all.
     #[test]
     fn nodes_are_foretold(

@@ -115,7 +115,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(octavo_oracle::cases(96))]
 
     #[test]
     fn the_model_has_the_same_blocks_after_every_step(

@@ -74,7 +74,7 @@ fn limit() -> impl Strategy<Value = u64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(octavo_oracle::cases(256))]
 
     #[test]
     fn the_model_moves_the_same_frames(

@@ -31,7 +31,7 @@ fn taken() -> impl Strategy<Value = Vec<(u64, u8)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(octavo_oracle::cases(128))]
 
     /// What a memory has can be had again.
     #[test]

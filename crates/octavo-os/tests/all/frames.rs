@@ -30,7 +30,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(octavo_oracle::cases(96))]
 
     #[test]
     fn every_frame_has_one_holder(

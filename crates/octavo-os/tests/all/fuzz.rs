@@ -224,7 +224,7 @@ fn short() -> impl Strategy<Value = u64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(octavo_oracle::cases(200))]
 
     #[test]
     fn base_pages_hold_what_was_stored(ops in ops(), how in copies()) {

@@ -119,7 +119,7 @@ impl Pair {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(octavo_oracle::cases(400))]
 
     #[test]
     fn the_model_takes_and_breaks_the_same(

@@ -249,7 +249,7 @@ fn files_cut_or_changed_anywhere_are_refused() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(octavo_oracle::cases(2000))]
 
     /// Lies with a right checksum: whatever is read is sound enough to start from.
     #[test]

@@ -246,6 +246,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(octavo_oracle::cases(256))]
+
         /// Against a list of pages.
         #[test]
         fn each_page_has_its_rights(changes in prop::collection::vec(change(), 0..40)) {

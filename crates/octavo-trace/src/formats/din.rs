@@ -255,7 +255,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
+        #![proptest_config(octavo_oracle::cases(64))]
 
         /// `xdin` drops nothing but that a modify is one reference.
         #[test]

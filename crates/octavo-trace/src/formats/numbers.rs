@@ -79,6 +79,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(octavo_oracle::cases(256))]
+
         #[test]
         fn what_is_written_is_read(value in any::<u64>(), shift in 0u32..64, width in 0u32..=16) {
             let value = value >> shift;

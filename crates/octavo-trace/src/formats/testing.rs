@@ -300,7 +300,7 @@ mod all_formats {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(128))]
+        #![proptest_config(octavo_oracle::cases(128))]
 
         #[test]
         fn any_bytes_are_read_or_refused(bytes in vec(any::<u8>(), 0..3000)) {
@@ -331,7 +331,7 @@ mod all_formats {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(16))]
+        #![proptest_config(octavo_oracle::cases(16))]
 
         /// It does not matter where one read ends and the next begins, nor who asks for places.
         #[test]

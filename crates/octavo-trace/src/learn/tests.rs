@@ -167,6 +167,8 @@ fn registers_tell_nodes_apart() {
 }
 
 proptest! {
+    #![proptest_config(octavo_oracle::cases(256))]
+
     /// Whatever comes, it comes out again, in segments as promised.
     #[test]
     fn references_come_out_as_they_went_in(references in vec(prop_oneof![

@@ -191,6 +191,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(octavo_oracle::cases(256))]
+
         #[test]
         fn every_flipped_bit_is_found(bit in 0usize..8 * FRAME_HEADER_BYTES) {
             let mut bytes = header().to_bytes();

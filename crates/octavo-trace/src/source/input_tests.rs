@@ -245,7 +245,7 @@ fn suffixes_name_compressions() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(octavo_oracle::cases(64))]
 
     /// Flipped bits are told, or leave the data as it was.
     #[test]

@@ -60,6 +60,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(octavo_oracle::cases(256))]
+
         #[test]
         fn everything_comes_once(count in 1u64..3000, seed: u64) {
             let permutation = Permutation::new(count, seed);

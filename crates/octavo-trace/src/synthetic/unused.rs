@@ -89,6 +89,8 @@ mod tests {
     use super::*;
 
     proptest! {
+        #![proptest_config(octavo_oracle::cases(256))]
+
         /// Counted page by page: so many regions have holes, each so many, where they should be.
         #[test]
         fn so_many_pages_of_so_many_regions_are_unused(

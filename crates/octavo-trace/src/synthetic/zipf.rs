@@ -121,6 +121,8 @@ mod tests {
     const DRAWN: [u64; 6] = [218, 1569, 90_149_344_854, 1612, 10_388_379_033, 160_498];
 
     proptest! {
+        #![proptest_config(octavo_oracle::cases(256))]
+
         #[test]
         fn ranks_are_in_range(log2 in 0u32..=45, less in 0u64..1 << 45, theta in 0..=8 * WHOLE, seed: u64) {
             let count = ((1u64 << log2) - less % (1 << log2)).max(1);

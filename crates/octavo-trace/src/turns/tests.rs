@@ -183,6 +183,8 @@ impl Drop for Written {
 }
 
 proptest! {
+    #![proptest_config(octavo_oracle::cases(256))]
+
     #[test]
     fn turns_are_those_of_plain_lists(processes in processes(), quantum in 1u64..12) {
         let trace = Written::new(&processes);

@@ -99,6 +99,8 @@ fn read(bytes: &[u8]) -> (Read, Option<TraceError>) {
 }
 
 proptest! {
+    #![proptest_config(octavo_oracle::cases(256))]
+
     #[test]
     fn what_is_written_is_read(random in prop::collection::vec(stream(0..60), 0..3)) {
         let streams: Vec<Vec<u64>> = random.iter().map(words_of).collect();

@@ -33,6 +33,8 @@ fn encode(random: &RandomStream) -> Encoder {
 }
 
 proptest! {
+    #![proptest_config(octavo_oracle::cases(256))]
+
     #[test]
     fn a_stream_decodes_to_itself(random in stream(0..100)) {
         let (mut expected, mut got) = (Log::default(), Log::default());

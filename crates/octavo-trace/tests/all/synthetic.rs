@@ -397,7 +397,7 @@ fn any_description() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(octavo_oracle::cases(128))]
 
     #[test]
     fn traces_are_as_described(text in any_description()) {

@@ -140,7 +140,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #![proptest_config(octavo_oracle::cases(2000))]
 
         #[test]
         fn every_machine_does_as_arrays_would(

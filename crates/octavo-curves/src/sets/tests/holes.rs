@@ -114,7 +114,7 @@ fn compare(steps: &[Step], max_sets_log2: u8) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(octavo_oracle::cases(64))]
 
     #[test]
     fn every_tlb_is_exact_in_spite_of_holes(

@@ -79,7 +79,7 @@ fn found(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(octavo_oracle::cases(128))]
 
     #[test]
     fn every_tlb_is_exact(numbers in sequence(), batches in 1usize..4) {
@@ -118,7 +118,7 @@ fn page_numbers(references: &NaiveReferences, stream: Stream, size: PageSize) ->
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(octavo_oracle::cases(48))]
 
     #[test]
     fn curves_tell_what_every_tlb_of_a_stream_misses(

@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(octavo_oracle::cases(128))]
 
     /// Against a list: uses of more and of fewer pages than there is room for, for so long that
     /// gaps are closed and stamps run out.
@@ -48,7 +48,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(8))]
+    #![proptest_config(octavo_oracle::cases(8))]
 
     /// The same with thousands of pages, so that many words and groups are used.
     #[test]

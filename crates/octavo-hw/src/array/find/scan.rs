@@ -128,6 +128,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(octavo_oracle::cases(256))]
+
         #[test]
         fn all_instructions_find_the_same(
             lines in vec(prop_oneof![0u64..3, (0u64..3).prop_map(|key| key << 32)], 16),

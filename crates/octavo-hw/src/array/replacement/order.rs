@@ -186,6 +186,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(octavo_oracle::cases(256))]
+
         #[test]
         fn both_are_lists(ways in 1usize..=16, moved in vec((0usize..3, 0usize..16, 0..5), 0..99)) {
             let geometry = Geometry::new(3, ways as u64).unwrap();

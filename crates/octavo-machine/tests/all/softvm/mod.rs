@@ -230,7 +230,7 @@ fn compare(design: Design, kind: u32, steps: &[Step]) -> Result<Counters, TestCa
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 160, ..ProptestConfig::default() })]
+    #![proptest_config(octavo_oracle::cases(160))]
 
     #[test]
     fn all_is_counted_as_a_naive_machine_does(steps in vec(step(), 1..150), kind in 0..KINDS) {
@@ -254,7 +254,8 @@ proptest! {
 #[test]
 #[ignore = "takes minutes"]
 fn all_is_counted_alike_for_long() {
-    let mut runner = TestRunner::new(Config { cases: 4000, ..Config::default() });
+    let source_file = Some(file!());
+    let mut runner = TestRunner::new(Config { cases: 4000, source_file, ..Config::default() });
     let streams = (vec(step(), 1..250), 0..KINDS);
     for design in Design::ALL {
         runner.run(&streams, |(steps, kind)| compare(design, kind, &steps).map(drop)).unwrap();

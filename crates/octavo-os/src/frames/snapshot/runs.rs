@@ -153,6 +153,8 @@ mod tests {
     use super::*;
 
     proptest! {
+        #![proptest_config(octavo_oracle::cases(256))]
+
         #[test]
         fn frames_come_back_as_they_went(runs in vec((0usize..5, 1u64..5000), 0..60)) {
             let mut builder = RunsBuilder::default();

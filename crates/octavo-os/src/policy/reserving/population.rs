@@ -61,6 +61,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     proptest! {
+        #![proptest_config(octavo_oracle::cases(256))]
+
         #[test]
         fn every_part_is_counted(
             order in 0u8..10,

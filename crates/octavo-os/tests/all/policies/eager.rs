@@ -111,7 +111,7 @@ fn what_may_not_be_used_has_no_memory_until_it_may() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #![proptest_config(octavo_oracle::cases(100))]
 
     #[test]
     fn frames_are_conserved_and_ranges_are_what_the_page_table_has(

@@ -52,7 +52,7 @@ fn policy(which: usize, choice: u8) -> PolicyConfig {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
+    #![proptest_config(octavo_oracle::cases(1000))]
 
     #[test]
     fn every_page_holds_what_it_should(

@@ -208,7 +208,7 @@ fn conserved(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #![proptest_config(octavo_oracle::cases(100))]
 
     #[test]
     fn multi_size_pages_are_conserved(

@@ -70,7 +70,7 @@ fn where_no_block_is_free_there_are_base_pages() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #![proptest_config(octavo_oracle::cases(100))]
 
     #[test]
     fn frames_are_conserved(ops in ops(), percent in 50u8..=100) {

@@ -212,7 +212,7 @@ fn pages_do_not_grow_over_what_is_shared_or_has_other_rights() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #![proptest_config(octavo_oracle::cases(100))]
 
     /// "This approach guarantees identical memory usage to using only the base page size of 4KB"
     /// (Section IV-B): whatever is touched in whatever order, at every moment.

@@ -9,7 +9,7 @@ use crate::formats::testing::{
 };
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(octavo_oracle::cases(64))]
 
     /// Dropped are sizes (but for those of instructions that the next one follows), and that a
     /// modify is one reference.

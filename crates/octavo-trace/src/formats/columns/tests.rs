@@ -19,7 +19,7 @@ fn read(batches: Vec<ColumnBatch>) -> Drained {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(octavo_oracle::cases(48))]
 
     /// Of references nothing is dropped, nor which thread makes them.
     #[test]

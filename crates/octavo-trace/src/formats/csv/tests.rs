@@ -4,7 +4,7 @@ use crate::formats::testing::{self, read, same_but_for_sizes};
 use proptest::prelude::*;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(octavo_oracle::cases(64))]
 
     /// Of references nothing is dropped, nor which thread makes them.
     #[test]

@@ -118,7 +118,7 @@ fn what_is_wrong_is_told() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(octavo_oracle::cases(64))]
 
     #[test]
     fn any_stream_is_read(

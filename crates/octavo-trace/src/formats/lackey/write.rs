@@ -50,7 +50,7 @@ mod tests {
     use crate::formats::testing::{self, read, references_of};
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
+        #![proptest_config(octavo_oracle::cases(64))]
 
         /// Nothing of the references is dropped.
         #[test]

@@ -32,6 +32,8 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 proptest! {
+    #![proptest_config(octavo_oracle::cases(256))]
+
     /// A program that asks first what it may do does nothing wrong; and each reference that it may
     /// not make is found.
     #[test]

@@ -19,7 +19,7 @@ fn records_of(references: &[Reference]) -> Vec<Raw> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(octavo_oracle::cases(64))]
 
     /// Whatever a program does is read as it was.
     #[test]

@@ -3,7 +3,7 @@
 use super::*;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(octavo_oracle::cases(128))]
 
     /// Any stream written as Lackey writes it reads back the same, however it arrives.
     #[test]

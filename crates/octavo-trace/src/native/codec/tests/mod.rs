@@ -86,7 +86,7 @@ fn count(chunks: &[Items]) -> Vec<ChunkSummary> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(octavo_oracle::cases(200))]
 
     #[test]
     fn words_come_back(items in items(300), cuts in prop::collection::vec(any::<Index>(), 0..4)) {

@@ -1,0 +1,28 @@
+//! How many random cases a property test tries, and from which seed.
+//!
+//! Without a word every run tries the same cases, so that a change fails or passes for what it
+//! changes. With `OCTAVO_CASES=N` a test tries N times as many, from a seed of its own each time;
+//! `make test-long` does. A case that fails is kept by proptest in `proptest-regressions/`, which
+//! is checked in, and is tried first from then on.
+
+use proptest::test_runner::{Config, RngSeed};
+
+const VARIABLE: &str = "OCTAVO_CASES";
+const SEED: u64 = 0x0c7a_4e50;
+
+/// How many times as many cases are wanted; none where the usual ones are.
+pub fn factor() -> Option<u32> {
+    let text = std::env::var(VARIABLE).ok()?;
+    let factor = text.parse().ok().filter(|factor| *factor > 0);
+    Some(factor.unwrap_or_else(|| panic!("{VARIABLE}={text}: give a number from 1")))
+}
+
+/// A configuration with so many cases. `PROPTEST_RNG_SEED` sets the seed.
+pub fn cases(usual: u32) -> Config {
+    let factor = factor();
+    let mut config = Config::with_cases(usual.saturating_mul(factor.unwrap_or(1)));
+    if factor.is_none() && config.rng_seed == RngSeed::Random {
+        config.rng_seed = RngSeed::Fixed(SEED);
+    }
+    config
+}
