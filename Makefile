@@ -65,8 +65,8 @@ test: setup workloads  ## every test but the long ones
 test-long: setup workloads  ## the long tests
 	$(PYTEST) tests -m long
 
-fuzz-smoke:  ## a few seconds of fuzzing for each thing that reads bytes from outside
-	scripts/fuzz smoke
+fuzz:  ## a minute of fuzzing for each thing that reads bytes from outside
+	scripts/fuzz all
 
 lint: setup  ## format, clippy, ruff, types, C warnings
 	cargo fmt --all --check
@@ -87,5 +87,5 @@ bench: setup workloads  ## speed beside cachegrind, Lackey, libCacheSim and a te
 clean:  ## remove everything that was built
 	rm -rf build target .venv python/octavo/*.so
 
-.PHONY: help setup system tracer workloads demo reproduce test test-long fuzz-smoke lint bench clean
+.PHONY: help setup system tracer workloads demo reproduce test test-long fuzz lint bench clean
 .DELETE_ON_ERROR:

@@ -1,5 +1,3 @@
 #![no_main]
 
-use octavo_fuzz::{need_format, read_format};
-
-libfuzzer_sys::fuzz_target!(init: need_format("din"), |bytes: &[u8]| read_format("din", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| octavo_fuzz::run("din", bytes));

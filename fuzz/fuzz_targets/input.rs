@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| octavo_fuzz::input(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| octavo_fuzz::run("input", bytes));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| octavo_fuzz::machine_config(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| octavo_fuzz::run("machine_config", bytes));

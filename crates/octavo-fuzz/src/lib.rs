@@ -9,16 +9,14 @@ use std::io::{Cursor, Read};
 use octavo_config::resolve_text;
 use octavo_os::frames::snapshot::Snapshot;
 use octavo_trace::check::Checker;
-use octavo_trace::formats::{OpenOptions, format_names, open_input};
+use octavo_trace::formats::{OpenOptions, open_input};
 use octavo_trace::source::{Batch, Input, InputOptions, Source, Step};
 use octavo_trace::synthetic::{self, Spec};
 use octavo_trace::{Decoder, Encoder, WordConsumer};
 use octavo_types::{Consumer, Event, Segment, VirtAddr};
 
-pub use checksums::{with_checksums, with_last_checksum};
+use checksums::{with_checksums, with_last_checksum};
 
-/// The status with which a target ends that has nothing to try. libFuzzer itself uses 70 to 77.
-const SKIPPED: i32 = 10;
 /// How far an input may expand: enough for several buffers of any reader.
 const MAX_EXPANDED_BYTES: u64 = 1 << 16;
 /// What one input may make a reader hold, its batches included.
@@ -29,16 +27,41 @@ const MAX_SNAPSHOT_BYTES: usize = 320 << 20;
 /// How many batches of a synthetic trace are made: it may have no end to speak of.
 const SYNTHETIC_BATCHES: usize = 2;
 
-/// Ends the process where this Octavo does not read a format.
-pub fn need_format(name: &str) {
-    if !format_names().any(|known| known == name) {
-        eprintln!("this Octavo reads no format `{name}`");
-        std::process::exit(SKIPPED);
-    }
+/// What each target does with bytes, by its name.
+pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+    ("champsim", |bytes| read_format("champsim", bytes)),
+    ("champsim_cloudsuite", |bytes| read_format("champsim-cloudsuite", bytes)),
+    ("csv", |bytes| read_format("csv", bytes)),
+    ("din", |bytes| read_format("din", bytes)),
+    ("drmemtrace", |bytes| read_format("drmemtrace", bytes)),
+    ("gem5", |bytes| read_format("gem5", bytes)),
+    ("input", input),
+    ("lackey", |bytes| read_format("lackey", bytes)),
+    ("machine_config", machine_config),
+    ("native", |bytes| {
+        read_format("native", bytes);
+        // With every checksum made right, so that what lies behind them is reached.
+        read_format("native", &with_checksums(bytes));
+    }),
+    ("perf", |bytes| read_format("perf", bytes)),
+    ("pinatrace", |bytes| read_format("pinatrace", bytes)),
+    ("ring", ring),
+    ("snapshot", |bytes| {
+        snapshot(bytes);
+        snapshot(&with_last_checksum(bytes));
+    }),
+    ("synthetic", synthetic),
+    ("xdin", |bytes| read_format("xdin", bytes)),
+];
+
+/// Gives bytes to the target of this name.
+pub fn run(target: &str, bytes: &[u8]) {
+    let (_, run) = TARGETS.iter().find(|(name, _)| *name == target).expect("a target's name");
+    run(bytes);
 }
 
 /// Reads `bytes` as a trace of a format, to its end.
-pub fn read_format(name: &str, bytes: &[u8]) {
+fn read_format(name: &str, bytes: &[u8]) {
     memory::bounded(MAX_HELD_BYTES, || {
         // Whether places are asked for must make no difference.
         let wants_places = bytes.first().is_some_and(|byte| byte & 1 != 0);
@@ -51,7 +74,7 @@ pub fn read_format(name: &str, bytes: &[u8]) {
 }
 
 /// Reads `bytes` as a snapshot of memory, and sums it up.
-pub fn snapshot(bytes: &[u8]) {
+fn snapshot(bytes: &[u8]) {
     memory::bounded(MAX_SNAPSHOT_BYTES, || {
         if let Ok(snapshot) = Snapshot::from_bytes(bytes) {
             let summary = snapshot.summary();
@@ -63,7 +86,7 @@ pub fn snapshot(bytes: &[u8]) {
 
 /// Reads `bytes` as a machine, and after a line `--set` as settings of it, one a line. What is a machine
 /// reads back as itself.
-pub fn machine_config(bytes: &[u8]) {
+fn machine_config(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let (file, settings) = text.split_once("\n\n--set\n").unwrap_or((text, ""));
     let settings: Vec<&str> = settings.lines().collect();
@@ -82,7 +105,7 @@ pub fn machine_config(bytes: &[u8]) {
 }
 
 /// Expands `bytes`.
-pub fn input(bytes: &[u8]) {
+fn input(bytes: &[u8]) {
     memory::bounded(MAX_HELD_BYTES, || {
         let Some(mut input) = open_bytes(bytes) else { return };
         let head = input.head().to_vec();
@@ -98,7 +121,7 @@ pub fn input(bytes: &[u8]) {
 
 /// Reads `bytes` as a description of a synthetic trace, by URI and in TOML. What is described
 /// reads back as itself, and is sound.
-pub fn synthetic(bytes: &[u8]) {
+fn synthetic(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     memory::bounded(MAX_HELD_BYTES, || {
         for spec in [synthetic::parse(text), Spec::from_toml(text)].into_iter().flatten() {
@@ -117,7 +140,7 @@ pub fn synthetic(bytes: &[u8]) {
 }
 
 /// Decodes `bytes` as ring words. What decodes is encoded again, and then decodes as a whole.
-pub fn ring(bytes: &[u8]) {
+fn ring(bytes: &[u8]) {
     memory::bounded(MAX_HELD_BYTES, || {
         let words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
         let words: Vec<u64> = words.collect();

@@ -3,6 +3,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 struct Counting;
 
@@ -45,8 +46,11 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Runs `what`, which may hold so many bytes at a time, beside what is held already.
+/// Runs `what`, which may hold so many bytes at a time, beside what is held already. One at a time:
+/// tests run on several threads, and what all of them hold is counted together.
 pub(crate) fn bounded(most: usize, what: impl FnOnce()) {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let before = HELD.load(Relaxed);
     PEAK.store(before, Relaxed);
     what();
