@@ -16,7 +16,7 @@ help:  ## say what there is
 EXTENSION := .venv/octavo-built
 RUST := $(wildcard Cargo.toml Cargo.lock crates/*/Cargo.toml) $(shell find crates -name '*.rs')
 PAGE_SCRIPT := build/vega.js
-WORKLOADS := $(patsubst workloads/%.c,build/workloads/%,$(wildcard workloads/*.c))
+WORKLOADS := $(patsubst workloads/%.c,build/workloads/%,$(wildcard workloads/*.c)) build/workloads/bfs_static
 
 setup: $(EXTENSION) tracer $(PAGE_SCRIPT)  ## all that .venv/bin/octavo needs
 
@@ -45,7 +45,13 @@ build/workloads/%: workloads/%.c $(wildcard workloads/*.h) tracer/octavo.h Makef
 # Only where it is needed: another library would change the layout of the others.
 build/workloads/ycsb: LDLIBS := -lm
 # No C library and no startup code: the same instructions on every machine and in every run.
-build/workloads/static_count build/workloads/dependences: CFLAGS += -static -nostdlib -fno-pie -no-pie -fno-stack-protector
+FREESTANDING := $(patsubst %,build/workloads/%,static_count dependences long_store)
+$(FREESTANDING): CFLAGS += -static -nostdlib -fno-pie -no-pie -fno-stack-protector
+
+# For simulators by others, which see the same addresses in a program without shared libraries.
+build/workloads/bfs_static: workloads/bfs.c $(wildcard workloads/*.h) tracer/octavo.h Makefile | system
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -static -fno-pie -no-pie -Itracer -o $@ $< -pthread
 
 # --- using ---------------------------------------------------------------------------------------
 
@@ -58,12 +64,24 @@ reproduce: setup  ## the table of the paper's comparison, from programs of this 
 # --- judging -------------------------------------------------------------------------------------
 
 # The extension has no tests of its own in Rust: the Python tests are its tests.
-test: setup workloads  ## every test but the long ones
-	cargo test --workspace --exclude octavo-py --locked
-	$(PYTEST) tests -m "not long"
+TESTED := --workspace --exclude octavo-py --locked
 
-test-long: setup workloads  ## the long tests
-	$(PYTEST) tests -m long
+test: test-programs  ## every test but the long ones
+	cargo test $(TESTED) --tests
+	$(PYTEST) tests -m "not long" $(PARALLEL)
+
+# As many processes as processors; a process that has nothing left takes tests from another.
+PARALLEL := -n auto --dist worksteal
+
+# What the tests run besides Octavo.
+test-programs: setup workloads
+	cargo build $(TESTED) --profile test --example curves_dump
+
+# Property tests try twenty times as many cases, other ones each time. CASES=… tries more.
+CASES := 20
+test-long: test-programs  ## the long tests, and the property tests with more cases
+	OCTAVO_CASES=$(CASES) cargo test $(TESTED) --tests -- --include-ignored
+	OCTAVO_CASES=$(CASES) $(PYTEST) tests $(PARALLEL)
 
 fuzz:  ## a minute of fuzzing for each thing that reads bytes from outside
 	scripts/fuzz all
@@ -87,5 +105,5 @@ bench: setup workloads  ## speed beside cachegrind, Lackey, libCacheSim and a te
 clean:  ## remove everything that was built
 	rm -rf build target .venv python/octavo/*.so
 
-.PHONY: help setup system tracer workloads demo reproduce test test-long fuzz lint bench clean
+.PHONY: help setup system tracer workloads demo reproduce test test-programs test-long fuzz lint bench clean
 .DELETE_ON_ERROR:

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,8 +137,8 @@ def workload(name: str, *arguments: str | int) -> list[str]:
 
 
 def interrupted(verb: str, *options: str, place: Path) -> tuple[dict[str, Any], bytes]:
-    """The document of a program that was interrupted after a second, and what was said: a partial
-    result that is told as such.
+    """Interrupts a program that runs. The document says that it is partial, and so does what Octavo
+    printed.
     """
     result = place / "result.json"
     process = subprocess.Popen(
@@ -149,7 +148,6 @@ def interrupted(verb: str, *options: str, place: Path) -> tuple[dict[str, Any], 
     )
     assert process.stdout is not None
     process.stdout.readline()
-    time.sleep(1)
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=TIMEOUT_SECONDS)
     assert process.returncode == 143

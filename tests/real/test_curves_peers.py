@@ -37,6 +37,9 @@ TLBS = [
     (1024, 16),
 ]
 PAGE_SIZES = [4096, 8192, 65536]
+CURVES_DUMP = Path(
+    os.environ.get("CARGO_TARGET_DIR", ROOT / "target"), "debug/examples/curves_dump"
+)
 KINDS = {"fetch": "I", "data": "LSM"}
 MAX_WAYS = 16
 # A C library looks through its environment before `main`: it is to be the same every time.
@@ -47,11 +50,8 @@ Curves = dict[str, Any]
 
 def curves(trace: Path) -> Curves:
     """Every TLB on a trace."""
-    cargo = ["cargo", "run", "-q", "--profile", "test", "-p", "octavo-curves"]
-    sizes = ",".join(map(str, PAGE_SIZES))
-    done = natively(
-        [*cargo, "--example", "curves_dump", "--", "--sizes", sizes, str(trace)], cwd=ROOT
-    )
+    assert CURVES_DUMP.exists(), f"{CURVES_DUMP} is not there: `make test-programs` builds it"
+    done = natively([CURVES_DUMP, "--sizes", ",".join(map(str, PAGE_SIZES)), trace])
     assert done.status == 0, done.stderr.decode()
     result: Curves = json.loads(done.stdout)
     return result
@@ -117,11 +117,7 @@ class Program:
 @pytest.fixture(scope="module")
 def bfs(tmp_path_factory: pytest.TempPathFactory) -> Program:
     """A graph search with a whole C library; all its data is aligned."""
-    folder = tmp_path_factory.mktemp("bfs")
-    program = folder / "bfs"
-    compiler = ["gcc", "-O2", "-static", "-fno-pie", "-no-pie", "-o", program]
-    assert natively([*compiler, ROOT / "workloads/bfs.c"]).status == 0
-    return Program([str(program), "3000", "8"], 0, folder)
+    return Program(workload("bfs_static", 3000, 8), 0, tmp_path_factory.mktemp("bfs"))
 
 
 @pytest.fixture(scope="module")

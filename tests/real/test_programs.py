@@ -151,25 +151,13 @@ def test_a_temporary_directory_of_any_name(tmp_path: Path, octavo: Octavo):
     assert octavo(["true"], env={"TMPDIR": str(directory)}).status == 0
 
 
-DEEP = r"""
-#include <stdio.h>
-__attribute__((noinline)) static int sink(int depth) {
-    volatile char room[1 << 16];
-    room[0] = depth;
-    return depth ? sink(depth - 1) + room[0] : 0;
-}
-int main(void) { return printf("%d\n", sink(512)) < 0; }
-"""
-
-
 @pytest.mark.parametrize("limit", ["65536", "unlimited"])
 def test_a_stack_as_large_as_the_limit_allows(limit: str, tmp_path: Path):
     """32 MiB of it; of itself Valgrind gives 16."""
-    (tmp_path / "deep.c").write_text(DEEP)
-    natively(["gcc", "-O1", "-o", "deep", "deep.c"], cwd=tmp_path)
-    command = f"ulimit -s {limit} && exec '{OCTAVO}' run -q --json r.json -- ./deep"
+    (deep,) = workload("deep_stack")
+    command = f"ulimit -s {limit} && exec '{OCTAVO}' run -q --json r.json -- '{deep}'"
     ended = natively(["sh", "-c", command], cwd=tmp_path)
-    alone = natively(["sh", "-c", f"ulimit -s {limit} && exec ./deep"], cwd=tmp_path)
+    alone = natively(["sh", "-c", f"ulimit -s {limit} && exec '{deep}'"], cwd=tmp_path)
     assert (ended.status, ended.stdout) == (0, alone.stdout), ended.stderr.decode()
 
 

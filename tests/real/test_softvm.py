@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from . import lackey
-from .conftest import OCTAVO, ROOT, natively
+from .conftest import OCTAVO, natively, workload
 from .test_curves_peers import ENVIRONMENT
 
 LINE = 64
@@ -125,11 +125,7 @@ class Program:
 @pytest.fixture(scope="module")
 def bfs(tmp_path_factory: pytest.TempPathFactory) -> Program:
     """A graph search with a whole C library; all its data is aligned."""
-    folder = tmp_path_factory.mktemp("bfs")
-    program = folder / "bfs"
-    compiler = ["gcc", "-O2", "-static", "-fno-pie", "-no-pie", "-o", program]
-    assert natively([*compiler, ROOT / "workloads/bfs.c"]).status == 0
-    return Program([str(program), "3000", "8"], folder)
+    return Program(workload("bfs_static", 3000, 8), tmp_path_factory.mktemp("bfs"))
 
 
 @pytest.mark.parametrize(("first", "last"), [*LEVELS, (LEVELS[0][0], LARGE)])

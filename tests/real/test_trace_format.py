@@ -123,23 +123,9 @@ def test_streams(recorded: Recorded):
     ]
 
 
-LONG = r"""
-static char memory[1 << 20];
-
-void _start(void) {
-    void *to = memory;
-    unsigned long count = 500000;
-    __asm__ volatile("rep stosb" : "+D"(to), "+c"(count) : "a"(7) : "memory");
-    __asm__ volatile("syscall" : : "a"(231), "D"(0));
-}
-"""
-
-
 def test_a_chunk_after_another(tmp_path: Path):
     """Definitions outlast a chunk, and the bases of addresses do not. Octavo is made to seek."""
-    (tmp_path / "long.c").write_text(LONG)
-    natively(["gcc", "-O1", "-static", "-nostdlib", "-o", "long", "long.c"], cwd=tmp_path)
-    path = record([str(tmp_path / "long")], tmp_path / "trace.oct")
+    path = record(workload("long_store"), tmp_path / "trace.oct")
     begins = [frame.counts[0] for frame in Trace(path).frames() if frame.kind == CHUNK]
     start, end = begins[1] - 1000, begins[1] + 1000
     listing, fault = theirs(path, start=start, entries=10_000)

@@ -1,7 +1,7 @@
 //! Blocks, whatever the input does.
 
 use std::io::{self, Cursor, ErrorKind, Read};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use proptest::collection::vec;
@@ -9,6 +9,9 @@ use proptest::prelude::*;
 
 use super::blocks::HERE_BYTES;
 use super::{Blocks, Input, InputOptions, MAX_REST_BYTES};
+
+/// How long the thread may take to end, on a machine that is busy.
+const LONG: Duration = Duration::from_secs(300);
 
 /// Gives as many bytes at a time as `sizes` says, over and over, interrupted for each 0; fails at
 /// the end if it `fails`.
@@ -32,15 +35,20 @@ impl Read for Pieces {
 }
 
 /// Gives what is sent, and waits for it.
-struct Pipe(Receiver<Vec<u8>>, Cursor<Vec<u8>>);
+struct Pipe {
+    bytes_sent: Receiver<Vec<u8>>,
+    current: Cursor<Vec<u8>>,
+    /// Dropped with the pipe.
+    _held: Sender<()>,
+}
 
 impl Read for Pipe {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.1.position() == self.1.get_ref().len() as u64 {
-            let Ok(bytes) = self.0.recv() else { return Ok(0) };
-            self.1 = Cursor::new(bytes);
+        if self.current.position() == self.current.get_ref().len() as u64 {
+            let Ok(bytes) = self.bytes_sent.recv() else { return Ok(0) };
+            self.current = Cursor::new(bytes);
         }
-        self.1.read(buffer)
+        self.current.read(buffer)
     }
 }
 
@@ -72,25 +80,28 @@ fn read(blocks: &mut Blocks, rests: &[usize]) -> (Vec<u8>, Option<String>) {
     unreachable!("there are rests")
 }
 
-/// What has been read without a thread, and a pipe that is silent from then on.
-fn silent() -> (Sender<Vec<u8>>, Blocks) {
-    let (send, pipe) = channel();
+/// A pipe that is silent once what is read without a thread has been read: its writing end, a
+/// channel that is disconnected when its reading end is dropped, and the blocks.
+fn silent() -> (Sender<Vec<u8>>, Receiver<()>, Blocks) {
+    let (send, bytes_sent) = channel();
+    let (held, dropped) = channel();
     for _ in 0..HERE_BYTES.div_ceil(4096) {
         send.send(bytes(4096)).unwrap();
     }
-    let mut blocks = blocks(Pipe(pipe, Cursor::default()));
+    let pipe = Pipe { bytes_sent, current: Cursor::default(), _held: held };
+    let mut blocks = blocks(pipe);
     let mut left = HERE_BYTES;
     while left > 0 {
         let read = blocks.more().unwrap();
         blocks.consume(read);
         left = left.saturating_sub(read);
     }
-    (send, blocks)
+    (send, dropped, blocks)
 }
 
 #[test]
 fn what_a_slow_writer_writes_comes_at_once() {
-    let (send, mut blocks) = silent();
+    let (send, _, mut blocks) = silent();
     for length in [1, 4000, 3] {
         send.send(bytes(length)).unwrap();
         assert_eq!(blocks.more().unwrap(), length);
@@ -102,36 +113,32 @@ fn what_a_slow_writer_writes_comes_at_once() {
     assert_eq!(blocks.more().unwrap(), 0);
 }
 
-/// Whether the pipe's other end hears, with one of its next writes, that nobody reads any more.
-fn hears(send: &Sender<Vec<u8>>) -> bool {
-    (0..1000).any(|_| {
-        let gone = send.send(bytes(1)).is_err();
-        if !gone {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        gone
-    })
+/// Whether the thread drops its end of the pipe once it has tried to hand over what it read.
+fn ends(send: &Sender<Vec<u8>>, dropped: &Receiver<()>) -> bool {
+    // The thread may be waiting for it, or may have ended before.
+    drop(send.send(bytes(1)));
+    dropped.recv_timeout(LONG) == Err(RecvTimeoutError::Disconnected)
 }
 
 #[test]
 fn blocks_are_dropped_while_their_thread_waits() {
-    let (send, mut blocks) = silent();
+    let (send, dropped, mut blocks) = silent();
     send.send(bytes(1)).unwrap();
     assert_eq!(blocks.more().unwrap(), 1);
     drop(blocks);
-    assert!(hears(&send), "the thread still reads");
+    assert!(ends(&send, &dropped), "the thread still reads");
 }
 
 /// Nor does one stay that waits for room.
 #[test]
 fn blocks_are_dropped_while_their_thread_is_ahead() {
-    let (send, mut blocks) = silent();
+    let (send, dropped, mut blocks) = silent();
     for _ in 0..20 {
         send.send(bytes(1)).unwrap();
     }
     assert_eq!(blocks.more().unwrap(), 1);
     drop(blocks);
-    assert!(hears(&send), "the thread still waits");
+    assert!(ends(&send, &dropped), "the thread still waits");
 }
 
 #[test]
@@ -152,6 +159,8 @@ fn progress_is_told_while_a_thread_reads() {
 }
 
 proptest! {
+    #![proptest_config(octavo_oracle::cases(256))]
+
     /// All bytes come, in order, and then an error if there is one.
     #[test]
     fn all_bytes_come(
