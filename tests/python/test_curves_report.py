@@ -210,7 +210,7 @@ def test_a_browser_draws_every_chart_and_lets_the_reader_choose(tmp_path: Path) 
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=300,
     )
     assert "data-failed" not in done.stdout
     charts = charts_of(page)

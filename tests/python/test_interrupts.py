@@ -58,7 +58,7 @@ def after_each_import(*arguments: str) -> list[str]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.stderr == ""
     return done.stdout.splitlines()
@@ -214,7 +214,7 @@ def test_a_full_standard_output_is_one_sentence(arguments: list[str]) -> None:
             [sys.executable, "-m", "octavo", *arguments],
             stdout=full,
             stderr=subprocess.PIPE,
-            timeout=60,
+            timeout=300,
             check=False,
         )
     assert done.returncode == 125

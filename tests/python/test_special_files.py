@@ -46,7 +46,7 @@ def test_a_pipe_is_refused_without_waiting_for_its_writer(tmp_path: Path) -> Non
         [sys.executable, "-m", "octavo", "machines", str(pipe)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 2

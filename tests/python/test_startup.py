@@ -27,7 +27,7 @@ def modules_of(*arguments: str, prelude: str = "") -> set[str]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=300,
     )
     return set(done.stderr.split())
 

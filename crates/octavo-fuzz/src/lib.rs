@@ -27,7 +27,7 @@ const MAX_SNAPSHOT_BYTES: usize = 320 << 20;
 /// How many batches of a synthetic trace are made: it may have no end to speak of.
 const SYNTHETIC_BATCHES: usize = 2;
 
-/// What each target does with bytes, by its name.
+/// The targets, by name, with the function that each calls.
 pub const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("champsim", |bytes| read_format("champsim", bytes)),
     ("champsim_cloudsuite", |bytes| read_format("champsim-cloudsuite", bytes)),

@@ -70,7 +70,7 @@ const LARGE: [(&str, &[u64]); 14] = [
 ];
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+    #![proptest_config(octavo_oracle::cases(40))]
 
     /// No design takes more than its footprint, but for what no setting sizes; and designs that have all
     /// parts of a machine take a third of it or more.

@@ -1,0 +1,3 @@
+//! The integration tests of `octavo-types`, linked once.
+
+mod host_memory;
