@@ -20,10 +20,12 @@ from octavo.studies.softvm import (
     EVENTS,
     MACHINE,
     MOST_RATE,
+    PHYSICAL,
     RATED,
     SOFTVM,
     TABLE_1,
     VARIANTS,
+    Counted,
     Measurement,
     Study,
     half_of,
@@ -167,3 +169,57 @@ def test_claims_can_agree_and_differ(measured: Measurement) -> None:
         return told.agrees
 
     assert (average(fast), average(slow)) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("times", "agrees"), [(0.1, False), (0.45, False), (0.55, True), (1.9, True), (2.2, False)]
+)
+def test_the_overhead_of_a_tlb_is_neither_much_more_nor_much_less(
+    measured: Measurement, times: float, agrees: bool
+) -> None:
+    def with_cycles(name: str, cycles: float) -> Counted:
+        return replace(measured.designs[name], handler_cycles=round(cycles))
+
+    designs = {
+        **measured.designs,
+        PHYSICAL: with_cycles(PHYSICAL, 10**6),
+        SOFTVM: with_cycles(SOFTVM, times * 10**6),
+    }
+    assert claim("ultrix", replace(measured, designs=designs)) is agrees
+
+
+@pytest.mark.parametrize(
+    ("per_million", "agrees"),
+    [(0.0, False), (0.0028, False), (2.7, False), (2.9, True), (23.7, True), (23.9, False)],
+)
+def test_changes_of_protection_are_as_many_as_in_mach(
+    measured: Measurement, per_million: float, agrees: bool
+) -> None:
+    plain = measured.designs[SOFTVM]
+    instructions = 10**9
+    pages = round(per_million * instructions / 10**6)
+    counted = replace(plain, counts={**plain.counts, "softvm.protection.pages": pages})
+    some = replace(
+        measured, instructions=instructions, designs={**measured.designs, SOFTVM: counted}
+    )
+    assert claim("changes", some) is agrees
+
+
+def test_changes_of_protection_are_averaged_over_instructions(measured: Measurement) -> None:
+    plain = measured.designs[SOFTVM]
+
+    def of(instructions: int, pages: int) -> Measurement:
+        counted = replace(plain, counts={**plain.counts, "softvm.protection.pages": pages})
+        designs = {**measured.designs, SOFTVM: counted}
+        return replace(measured, instructions=instructions, designs=designs)
+
+    # One of 1000 a million, and another of none: 10 a million of all.
+    assert claim("changes", of(10**6, 1000), of(99 * 10**6, 0)) is True
+
+
+def claim(key: str, *measurements: Measurement) -> bool:
+    """Whether a claim agrees with some programs."""
+    (find,) = (of.find for of in CLAIMS if of.key == key)
+    found = find(Study(measurements, {}, 1))
+    assert found is not None
+    return found.agrees

@@ -21,9 +21,19 @@ FALLS_AT_16K = (10_000_000, 5_000_000, 100_000) + (50_000,) * 7
 FALLS_AT_256K = (10_000_000,) * 6 + (100_000,) * 4
 
 
-def measured(code: tuple[int, ...], data: tuple[int, ...], growth: float = 0.1) -> Measurement:
-    grown = [0.0] + [growth] * (len(SIZES) - 1)
-    made = process(0, code_misses=code, data_misses=data, data_growth=grown)
+def measured(
+    code: tuple[int, ...],
+    data: tuple[int, ...],
+    data_growth: float = 0.1,
+    code_growth: tuple[float, float] = (0.1, 1.1),
+) -> Measurement:
+    """With the growth of code at 16 and at 256 KiB."""
+    grown = [0.0] + [data_growth] * (len(SIZES) - 1)
+    at_16k, at_256k = code_growth
+    code_grown = [at_16k if size < 256 << 10 else at_256k for size in SIZES]
+    made = process(
+        0, code_misses=code, data_misses=data, data_growth=grown, code_growth=[0.0, *code_grown[1:]]
+    )
     return measure("prog", rows_of(result(made), load_preset("lru64")))
 
 
@@ -36,11 +46,14 @@ def test_a_program_as_the_paper_describes_it() -> None:
     assert set(verdicts(found).values()) == {"agree"}
     assert found.code_left_16k == 0.01
     assert found.data_low_at == 256 * 1024
-    assert found.growth_16k == pytest.approx(0.1)
+    assert found.code_growth_16k == pytest.approx(0.1, rel=0.05)
+    assert found.code_growth_256k == pytest.approx(1.1, rel=0.05)
+    assert found.advised_left == 0.01
+    assert found.advised_growth == pytest.approx(0.1, rel=0.05)
 
 
 def test_a_program_that_is_the_opposite() -> None:
-    found = measured(FALLS_AT_256K, FALLS_AT_16K, growth=0.5)
+    found = measured(FALLS_AT_256K, FALLS_AT_16K, data_growth=0.5, code_growth=(0.8, 0.9))
     assert set(verdicts(found).values()) == {"disagree"}
 
 
@@ -55,6 +68,35 @@ def test_data_may_want_more_than_16k_and_less_than_256k() -> None:
     said = verdicts(measured(FALLS_AT_16K, (10_000_000,) * 4 + (100_000,) * 6))
     assert said["data_larger"] == "agree"
     assert said["data_256k"] == "disagree"
+
+
+def test_the_worst_programs_lie_between_the_usual_ones_and_none() -> None:
+    third = (10_000_000, 5_000_000, 3_300_000) + (3_200_000,) * 7
+    worst = verdicts(measured(third, FALLS_AT_256K, code_growth=(0.67, 1.1)))
+    assert (worst["code_16k"], worst["worst_misses"]) == ("disagree", "agree")
+    assert (worst["code_memory"], worst["worst_memory"]) == ("disagree", "agree")
+    assert worst["code_larger"] == "agree"
+    half = (10_000_000,) + (5_000_000,) * 9
+    worse = verdicts(measured(half, FALLS_AT_256K, code_growth=(0.8, 1.1)))
+    assert (worse["worst_misses"], worse["worst_memory"]) == ("disagree", "disagree")
+
+
+@pytest.mark.parametrize(
+    ("data", "data_growth", "verdict"),
+    [
+        (FALLS_AT_256K, 0.1, "agree"),
+        # Memory is dear: 16 MiB of data grow by half.
+        (FALLS_AT_256K, 0.5, "disagree"),
+        # Misses stay: data wants larger pages still.
+        ((10_000_000,) * 10, 0.1, "disagree"),
+    ],
+)
+def test_the_advice_needs_few_misses_and_little_memory(
+    data: tuple[int, ...], data_growth: float, verdict: str
+) -> None:
+    assert verdicts(measured(FALLS_AT_16K, data, data_growth))["advice"] == verdict
+    few = measured((1000,) * 10, (1000,) * 10)
+    assert verdicts(few)["advice"] == "too few misses"
 
 
 def test_a_wrapper_around_the_program_is_not_measured() -> None:

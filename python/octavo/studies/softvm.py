@@ -268,6 +268,11 @@ class Study:
         """The same with write-backs."""
         return self._average(lambda m: m.cpi_with_write_backs(SOFTVM))
 
+    @property
+    def average_changes_per_million(self) -> float | None:
+        """Pages whose protection was changed in the caches, per million instructions of all."""
+        return self._average(lambda m: m.changes_per_million)
+
     def _average(self, cpi: Callable[[Measurement], float]) -> float | None:
         instructions = sum(m.instructions for m in self.measurements)
         if not instructions:

