@@ -263,6 +263,8 @@ class StreamCurves(TypedDict):
 
     stream: Literal["fetch", "data", "all"]
     references: int
+    program_references: int
+    """Of the whole program, fetches and data: the time that windows are measured in."""
     stack: list[StackCurve]
     sets: list[SetCurves]
     caches: list[CacheCurves]

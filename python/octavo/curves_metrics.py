@@ -39,7 +39,7 @@ def cpi_tlb(misses: int, instructions: int, penalty_cycles: float) -> float | No
 
 
 def average_working_set(byte_refs: int, references: int) -> float | None:
-    """s(T, ps): the bytes in the window, averaged over all references (section 3.2)."""
+    """s(T, ps): the bytes in the window, averaged over the program's references (section 3.2)."""
     return _ratio(byte_refs, references)
 
 

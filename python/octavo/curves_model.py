@@ -53,7 +53,7 @@ class Pair:
     sets: dict[str, PairCounts]
     """By index: small, large, exact, split-small, split-large."""
     byte_refs: dict[int, int]
-    """By window, the bytes in the working set summed over all references; see `StreamCurves`."""
+    """By window, the bytes in the working set summed over all references of the program."""
 
     def full_misses(self, entries: int) -> int | None:
         """Misses of a fully associative TLB; None where it was not asked for."""
@@ -87,7 +87,9 @@ class StreamCurves:
     caches: dict[int, Caches] = field(default_factory=dict)
     """By the size of their lines."""
     byte_refs: dict[tuple[int, int], int] = field(default_factory=dict)
-    """By page size and window, the bytes in the window summed over all references."""
+    """By page size and window, the bytes in the window summed over the program's references."""
+    program_references: int = 0
+    """Of the program, fetches and data: the time that windows are measured in."""
     pairs: tuple[Pair, ...] = ()
     classes: MissClasses | None = None
     sampled: dict[int, SampledSize] | None = None
@@ -111,7 +113,7 @@ class StreamCurves:
         return None if size is None or entries > len(size.misses) else size.misses[entries - 1]
 
     def working_set_estimate(self, page_size: int, window_refs: int) -> Estimate | None:
-        """The bytes in the window, summed over all references, from a sample of the pages."""
+        """The bytes in the window, summed over the program's references, from a sample of pages."""
         size = (self.sampled or {}).get(page_size)
         return None if size is None else size.byte_refs.get(window_refs)
 
@@ -166,6 +168,7 @@ def _stream(of: CountedStream, instructions: int) -> StreamCurves:
             (ws["page_size"], ws["window_refs"]): ws["page_refs"] * ws["page_size"]
             for ws in of["working_sets"]
         },
+        program_references=of["program_references"],
         pairs=tuple(_pair(pair) for pair in of["two_sizes"]),
         classes=sum_classes([read_classes(classes) for classes in of["classes"]]),
         sampled=read_sampled(of["sampled"]),

@@ -230,7 +230,8 @@ class _Maker:
         for size, told in sampled.items():
             if told.byte_refs:
                 base = sampled[BASE_PAGE].byte_refs
-                told_columns = working_set_columns(told.byte_refs, base, self._curves.references)
+                references = self._curves.program_references
+                told_columns = working_set_columns(told.byte_refs, base, references)
                 yield Block(self._same("working_set", page_size=size), told_columns)
 
     def pair(self, pair: Pair) -> Iterator[Block]:
@@ -377,7 +378,7 @@ class _Maker:
             {
                 "window_refs": list(byte_refs),
                 "average_bytes": [
-                    metrics.average_working_set(value, curves.references)
+                    metrics.average_working_set(value, curves.program_references)
                     for value in byte_refs.values()
                 ],
                 "normalised": [

@@ -161,7 +161,8 @@ def _sampled(
     if window is not None:
         told = lived.working_set_estimate(size, window)
         base = lived.working_set_estimate(BASE_PAGE, window)
-        average = told.averaged(lived.references) if told and lived.references else None
+        time = lived.program_references
+        average = told.averaged(time) if told and time else None
         yield _with_ends(average, lambda number: format_bytes(round(number)))
         ratio = told.over(base) if told and base and size != BASE_PAGE else None
         yield "1.00" if told and size == BASE_PAGE else _with_ends(ratio, lambda it: f"{it:.2f}")
@@ -262,7 +263,7 @@ def _working_set(
         return ()
     if byte_refs is None:
         return ("", "")
-    average = metrics.average_working_set(byte_refs, curves.references)
+    average = metrics.average_working_set(byte_refs, curves.program_references)
     base = curves.byte_refs.get((BASE_PAGE, window), 0)
     ratio = metrics.normalised_working_set(byte_refs, base)
     return (
@@ -324,7 +325,7 @@ def _policy_grid(result: CurvesResult) -> Grid:
     window = result.configuration.two_sizes[0].window_refs if body else 0
     title = (
         f"Two page sizes, large while so many blocks were referenced in the last "
-        f"{format_count(window)}"
+        f"{format_count(window)} references"
     )
     return Grid(title, head, tuple(body), left_columns=2)
 

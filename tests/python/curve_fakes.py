@@ -85,7 +85,11 @@ def pair(configuration: CurvesConfiguration, number: int, misses: Misses) -> Cor
 
 
 def stream_curves(
-    configuration: CurvesConfiguration, stream: str, references: int, misses: Misses = falling
+    configuration: CurvesConfiguration,
+    stream: str,
+    references: int,
+    misses: Misses = falling,
+    program_references: int | None = None,
 ) -> CoreCurves:
     """A stream whose working set is as many bytes, summed, as the page size times the window."""
     sizes, entries, sets = (
@@ -96,6 +100,7 @@ def stream_curves(
     return {
         "stream": stream,  # type: ignore[typeddict-item]
         "references": references,
+        "program_references": references if program_references is None else program_references,
         "stack": [
             {"page_size": size, "pages": 1, "misses": full(misses, size, entries)}
             for size in sizes
@@ -139,7 +144,7 @@ def curves_process(
         key: value for key, value in made.items() if key not in ("curves", "footprints", "regions")
     }
     streams = [
-        stream_curves(configuration, stream, references[stream], misses)
+        stream_curves(configuration, stream, references[stream], misses, references["all"])
         for stream in configuration.streams
     ]
     whole: CurvesProcess = counts | {"streams": streams}

@@ -20,6 +20,16 @@ def stream_of(references: Sequence[Reference], stream: str) -> list[list[int]]:
     return made
 
 
+def in_program_time(references: Sequence[Reference], stream: str) -> list[list[int]]:
+    """The base pages that a stream has of each reference of the program."""
+    made = []
+    for kind, address, size in references:
+        of_stream = stream in ("all", "fetch" if kind == "fetch" else "data")
+        pages = list(range(address // BASE, (address + size - 1) // BASE + 1))
+        made += [pages if of_stream else []] * (2 if kind == "modify" else 1)
+    return made
+
+
 class Lru:
     """One set-associative TLB; a set is an ordered dictionary, the page used last at its end."""
 
@@ -63,7 +73,9 @@ def misses(
 
 
 def working_set(stream: Sequence[Sequence[int]], page_size: int, window: int) -> float:
-    """The average bytes in the window, the current reference included."""
+    """The average bytes in the window, the current reference included. The stream is in the
+    program's time.
+    """
     pages = [{page * BASE // page_size for page in pages} for pages in stream]
     total = 0
     for time in range(len(pages)):
@@ -91,17 +103,20 @@ class TwoSizes:
         self.large_lookups = 0
         self.byte_refs = 0
 
-    def run(self, stream: Sequence[Sequence[int]]) -> TwoSizes:
-        """Takes all references: each moves the window, then page sizes are decided, once."""
-        for time, pages in enumerate(stream):
+    def run(self, program: Sequence[Sequence[int]], looked_up: Sequence[bool]) -> TwoSizes:
+        """Takes all references of a program: each moves the window, then page sizes are decided,
+        once. Only some are looked up.
+        """
+        for time, (pages, is_looked_up) in enumerate(zip(program, looked_up, strict=True)):
             blocks = list(dict.fromkeys(page * BASE // self.small for page in pages))
             chunks = {block // self.blocks for block in (*self.last, *blocks)}
             self.last |= dict.fromkeys(blocks, time)
             self.last = {of: at for of, at in self.last.items() if time - at < self.window}
             for chunk in chunks:
                 self._decide(chunk)
-            for block in blocks:
-                self._look_up(block)
+            if is_looked_up:
+                for block in blocks:
+                    self._look_up(block)
             self.byte_refs += self._bytes()
         return self
 

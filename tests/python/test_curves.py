@@ -136,7 +136,7 @@ def test_cache_misses_are_those_of_a_naive_cache(seeded: str, stream: str) -> No
 def test_working_sets_are_those_of_naive_windows(
     counted: CurvesResult, seeded: str, stream: str
 ) -> None:
-    references = naive.stream_of(read(seeded), stream)
+    references = naive.in_program_time(read(seeded), stream)
     rows = [
         row for row in counted.rows if row["component"] == "working_set" and row["stream"] == stream
     ]
@@ -146,15 +146,25 @@ def test_working_sets_are_those_of_naive_windows(
         assert row["average_bytes"] == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize("stream", ["data", "all"])
 @pytest.mark.parametrize(("number", "small", "large"), [(0, 4096, 16384), (1, 8192, 65536)])
 @pytest.mark.parametrize(("sets", "ways"), [(1, 3), (1, 11), (4, 2)])
 def test_two_sizes_are_those_of_a_naive_policy(
-    counted: CurvesResult, seeded: str, number: int, small: int, large: int, sets: int, ways: int
+    counted: CurvesResult,
+    seeded: str,
+    stream: str,
+    number: int,
+    small: int,
+    large: int,
+    sets: int,
+    ways: int,
 ) -> None:
-    references = naive.stream_of(read(seeded), "all")
+    """All references decide on the sizes of pages, whichever the stream looks up."""
+    program = naive.stream_of(read(seeded), "all")
+    looked_up = [bool(pages) for pages in naive.in_program_time(read(seeded), stream)]
     blocks = large // small
-    expected = naive.TwoSizes(small, large, blocks // 2, 40, sets, ways).run(references)
-    pair = counted.total["all"].pairs[number]
+    expected = naive.TwoSizes(small, large, blocks // 2, 40, sets, ways).run(program, looked_up)
+    pair = counted.total[stream].pairs[number]
     assert pair.counters["promotions"] == expected.promotions > 0
     assert pair.counters["demotions"] == expected.demotions > 0
     assert pair.counters["large_lookups"] == expected.large_lookups
@@ -165,14 +175,41 @@ def test_two_sizes_are_those_of_a_naive_policy(
         for row in counted.rows
         if row.get("index", "exact") == "exact"
         and (row.get("small"), row.get("large")) == (small, large)
-        and row["stream"] == "all"
+        and row["stream"] == stream
         and (row.get("sets"), row.get("ways")) == (sets, ways)
     ]
     assert len(rows) == (2 if sets == 1 else 1)
     for row in rows:
         assert row["misses"] == expected.tlb.misses
         assert row["large_misses"] == expected.large_misses
-    assert pair.byte_refs[40] == expected.byte_refs
+    if stream == "all":
+        assert pair.byte_refs[40] == expected.byte_refs
+
+
+def test_the_working_set_of_both_streams_contains_that_of_each(tmp_path: Path) -> None:
+    """Windows are measured in references of the program, not of the stream."""
+    trace = "synth:zipf?table=4MiB&references=30k&instructions=3"
+    result = octavo.curves(trace, windows=[10_000], streams=["fetch", "data", "all"], entries=16)
+    for size in (4096, 1 << 20):
+        fetch, data, both = (
+            row["average_bytes"]
+            for stream in ("fetch", "data", "all")
+            for row in result.rows
+            if row["component"] == "working_set"
+            and (row["stream"], row["page_size"], row["window_refs"]) == (stream, size, 10_000)
+        )
+        assert fetch is not None
+        assert data is not None
+        assert both is not None
+        assert max(fetch, data) <= both <= fetch + data
+    for pair in result.total["all"].pairs:
+        others = [result.total[of].pairs for of in ("fetch", "data")]
+        for of in others:
+            (same,) = (one for one in of if (one.small, one.large) == (pair.small, pair.large))
+            assert same.counters["promotions"] == pair.counters["promotions"]
+            assert all(
+                same.byte_refs[window] <= pair.byte_refs[window] for window in same.byte_refs
+            )
 
 
 def test_a_run_prints_tables_on_standard_error_only() -> None:

@@ -90,7 +90,7 @@ def sampled_result(processes: int = 1) -> CurvesResult:
                     "kept_pages": 12,
                     "misses": told(*[None] * 15, (200.4, 150.2, 270.7)),
                     "windows_refs": [10, 1000],
-                    "page_refs": told(None, (400.0, 200.0, 800.0)),
+                    "page_refs": told(None, (1400.0, 700.0, 2800.0)),
                 }
                 for size in (4096, 32768)
             ]
@@ -118,7 +118,7 @@ def test_rows_have_intervals_or_nothing() -> None:
     absent, average = rows_of(result, "working_set", page_size=32768)
     assert absent["average_bytes"] is None
     assert absent["normalised_low"] is None
-    # 400 references: a page of 32 KiB on average.
+    # 1400 references of the program: a page of 32 KiB on average.
     assert average["average_bytes"] == pytest.approx(32768)
     assert average["average_bytes_low"] == pytest.approx(16384)
     assert average["average_bytes_high"] == pytest.approx(65536)

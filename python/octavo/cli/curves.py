@@ -91,7 +91,9 @@ def curves(
     ] = None,
     windows: Annotated[
         str,
-        typer.Option(metavar="T,T,…", help="Windows of the working sets, in references."),
+        typer.Option(
+            metavar="T,T,…", help="Windows of the working sets, in references of the program."
+        ),
     ] = DEFAULT_WINDOWS,
     two_sizes: Annotated[
         list[str] | None,
@@ -106,12 +108,12 @@ def curves(
         typer.Option(
             metavar="N|P%",
             help="How many of a large page's blocks, or what share of them, must have been "
-            "referenced lately for it to be large.",
+            "referenced in the policy's window for it to be large.",
         ),
     ] = DEFAULT_THRESHOLD,
     policy_window: Annotated[
         str,
-        typer.Option(metavar="T", help="What is lately: within so many references."),
+        typer.Option(metavar="T", help="Window of the policy, in references of the program."),
     ] = "10M",
     miss_penalty: Annotated[
         float, typer.Option(metavar="CYCLES", help="What a TLB miss costs.")

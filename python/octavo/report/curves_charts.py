@@ -139,14 +139,14 @@ def working_set_chart(data: dict[str, Any], values: Values) -> Spec:
     )
     colour = vl.Color(
         "window:N",
-        title="window (references)",
+        title="window (references of the program)",
         scale=vl.Scale(domain=data["windows"], range=ordered_colours(len(data["windows"]))),
-        legend=wide_legend("window, in references"),
+        legend=wide_legend("window, in references of the program"),
         sort=None,
     )
     tooltip = [
         vl.Tooltip("pages:N", title="pages"),
-        vl.Tooltip("window:N", title="window, in references"),
+        vl.Tooltip("window:N", title="window, in references of the program"),
         vl.Tooltip("average:N", title="average working set"),
         vl.Tooltip("normalised:Q", title="over 4 KiB pages", format=".4~g"),
     ]

@@ -149,7 +149,7 @@ class _Shown:
     ) -> Iterator[Record]:
         base = self._byte_refs.get((BASE_PAGE, window), 0)
         normalised = metrics.normalised_working_set(byte_refs, base)
-        average = metrics.average_working_set(byte_refs, self._lived.references)
+        average = metrics.average_working_set(byte_refs, self._lived.program_references)
         if normalised is not None and average is not None:
             yield {
                 "pages": pages,

@@ -109,8 +109,7 @@ def _share(
 
 def _critical(measured: Sequence[Measurement]) -> Found | None:
     """Two sizes are charged 25% more for a miss. So where CPI_TLB is lower nevertheless, the
-    critical increase is above 25% whatever the program does, and only what lies beyond tells
-    anything.
+    critical increase is above 25% whatever the program does.
     """
     increases = [
         of.critical_increase

@@ -4,6 +4,7 @@
 mod config;
 mod cores;
 mod images;
+mod program_time;
 mod result;
 mod stream;
 
@@ -18,6 +19,7 @@ use crate::touches::{Rows, Touches};
 use cores::Cores;
 use images::Images;
 use octavo_trace::Counts;
+use program_time::{ProgramTime, StreamTimed};
 use stream::Analysed;
 
 pub use config::{AtTurns, CurvesConfig, Threads};
@@ -28,6 +30,7 @@ pub struct Curves {
     config: CurvesConfig,
     rows: Rows,
     streams: Vec<Analysed>,
+    timed: Option<ProgramTime>,
     images: Images,
     cores: Cores,
     /// By stream, the classified misses of images that are no more.
@@ -44,6 +47,7 @@ impl Curves {
         Curves {
             rows: Rows::new(config.sizes.clone(), Relocation::default()),
             streams: config.streams.iter().map(|stream| Analysed::new(*stream, config)).collect(),
+            timed: ProgramTime::new(config),
             images: Images::new(),
             cores: Cores::new(config.flush_every_instructions),
             classes: vec![Vec::new(); config.streams.len()],
@@ -67,12 +71,14 @@ impl Curves {
         for stream in &mut self.streams {
             stream.hand_on(&mut self.emptied, &self.rows, &mut self.images.running.memory.space);
         }
+        self.timed.iter_mut().for_each(|timed| timed.hand_on(&mut self.emptied, &self.rows));
     }
 
     #[cold]
     fn flush(&mut self) {
         self.hand_on();
         self.streams.iter_mut().for_each(Analysed::flush);
+        self.timed.iter_mut().for_each(ProgramTime::flush);
     }
 
     /// Where each thread has a core for itself: another one may run now.
@@ -83,6 +89,7 @@ impl Curves {
                     self.hand_on();
                     let config = &self.config;
                     self.streams.iter_mut().for_each(|stream| stream.run_on(core, config));
+                    self.timed.iter_mut().for_each(|timed| timed.run_on(core));
                 }
             }
             // A thread of that number has ended, and this one finds nothing of it.
@@ -91,6 +98,7 @@ impl Curves {
                 Some(core) => {
                     self.hand_on();
                     self.streams.iter_mut().for_each(|stream| stream.flush_core(core));
+                    self.timed.iter_mut().for_each(|timed| timed.flush_core(core));
                 }
                 None => {}
             },
@@ -104,8 +112,12 @@ impl Curves {
         // There may be hundreds of processes: only their results are kept.
         let cores = std::mem::replace(&mut self.cores, Cores::new(None)).finish();
         let streams = std::mem::take(&mut self.streams).into_iter();
-        for (stream, classes) in streams.zip(std::mem::take(&mut self.classes)) {
-            let mut found = stream.finish(&self.config, &cores, &self.images.running.memory);
+        let mut timed = self.timed.take().map_or_else(Vec::new, ProgramTime::finish);
+        timed.resize_with(streams.len(), StreamTimed::default);
+        let classes = std::mem::take(&mut self.classes);
+        for ((stream, timed), classes) in streams.zip(timed).zip(classes) {
+            let memory = &self.images.running.memory;
+            let mut found = stream.finish(&self.config, &cores, memory, timed);
             found.classes.extend(classes);
             self.results.push(found);
         }
@@ -125,6 +137,11 @@ impl Consumer for Curves {
                 let space = &mut self.images.running.memory.space;
                 stream.hand_on(&mut self.emptied, &self.rows, space);
             }
+        }
+        if let Some(timed) = &mut self.timed
+            && timed.segment(segment, addresses, &mut self.rows)
+        {
+            timed.hand_on(&mut self.emptied, &self.rows);
         }
     }
 
@@ -187,6 +204,7 @@ impl TurnConsumer for Curves {
             stream.put_classes(classes);
         }
         self.streams.iter_mut().for_each(Analysed::forget);
+        self.timed.iter_mut().for_each(ProgramTime::end_touch);
     }
 
     fn process_ended(&mut self, identity: &StreamIdentity, _: &StreamEnd) -> Counts {

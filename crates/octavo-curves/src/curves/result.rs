@@ -16,15 +16,18 @@ pub struct StreamCurves {
     pub stream: Stream,
     /// Its references.
     pub references: u64,
+    /// References of the whole program, fetches and data: the time that windows are measured in. 0 if
+    /// there is no window.
+    pub program_references: u64,
     /// Fully associative TLBs, by page size; those of all cores added up.
     pub stack: Vec<StackCurve>,
     /// Set-associative ones, by index and page size; those of all cores added up.
     pub sets: Vec<SetCurves>,
     /// Caches, by the size of their lines; those of all cores added up.
     pub caches: Vec<CacheCurves>,
-    /// Working sets, by page size and window.
+    /// Working sets, by page size and window, summed over the program's references.
     pub working_sets: Vec<WorkingSet>,
-    /// Pairs of page sizes; the TLBs of all cores added up.
+    /// Pairs of page sizes; the TLBs of all cores added up. All streams have the same policy.
     pub two_sizes: Vec<TwoSizesResult>,
     /// Why one TLB misses, and where: of each core, or of each process image that took turns. They
     /// are to be added up.

@@ -1,4 +1,4 @@
-//! One stream with all that is found out about it.
+//! One stream and its TLBs and caches. (What depends on time is in [`super::program_time`].)
 
 use octavo_trace::AddressSpace;
 use octavo_types::{Segment, VirtAddr};
@@ -6,16 +6,14 @@ use rayon::prelude::*;
 
 use super::cores::Core;
 use super::images::Memory;
+use super::program_time::StreamTimed;
 use super::result::{CoreCurves, StreamCurves, add_caches, add_sets, add_stack};
 use super::{CurvesConfig, Threads};
 use crate::caches::{CacheSets, LineBatch, LineSplitter};
 use crate::classes::{Classes, PlaceCounts};
-use crate::page_sample::SampledPages;
 use crate::sets::Sets;
 use crate::stack::Stack;
 use crate::touches::{Kernel, Rows, Splitter, Touches};
-use crate::two_sizes::TwoSizes;
-use crate::working_sets::WorkingSets;
 use octavo_trace::Stream;
 
 /// A stream.
@@ -29,10 +27,6 @@ pub struct Analysed {
     /// The core that runs, and the references before it did.
     running: usize,
     since_refs: u64,
-    /// What is the program's affair, and not a core's.
-    working_sets: Option<WorkingSets>,
-    two_sizes: Vec<TwoSizes>,
-    sampled: Option<SampledPages>,
 }
 
 /// The TLBs of one core.
@@ -73,8 +67,6 @@ impl Tlbs {
 impl Analysed {
     /// A stream that has had nothing.
     pub fn new(stream: Stream, config: &CurvesConfig) -> Self {
-        let CurvesConfig { sizes, instructions, .. } = config;
-        let two_sizes = config.two_sizes.iter();
         Analysed {
             splitter: match config.classes {
                 Some(_) => Splitter::new(stream).with_origins(),
@@ -85,12 +77,6 @@ impl Analysed {
             tlbs: vec![Tlbs::new(config)],
             running: 0,
             since_refs: 0,
-            working_sets: (!config.windows_refs.is_empty() && config.sample.is_none())
-                .then(|| WorkingSets::new(sizes.clone(), config.windows_refs.clone())),
-            two_sizes: two_sizes.map(|pair| TwoSizes::new(pair.clone(), *instructions)).collect(),
-            sampled: config.sample.map(|sample| {
-                SampledPages::new(sample, sizes, config.max_entries, &config.windows_refs)
-            }),
         }
     }
 
@@ -117,10 +103,7 @@ impl Analysed {
         let batch = self.splitter.take(std::mem::take(emptied));
         let tlbs = &mut self.tlbs[self.running];
         let mut kernels: Vec<&mut dyn Kernel> = Vec::new();
-        kernels.extend(self.sampled.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
         kernels.extend(tlbs.stack.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
-        kernels.extend(self.working_sets.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
-        kernels.extend(self.two_sizes.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
         kernels.extend(tlbs.sets.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
         kernels.into_par_iter().for_each(|kernel| kernel.take(&batch, rows));
         if let Some(lines) = &mut self.lines {
@@ -141,9 +124,6 @@ impl Analysed {
     pub fn flush(&mut self) {
         let refs = self.splitter.refs();
         self.tlbs[self.running].flush(refs);
-        self.two_sizes.iter_mut().for_each(|kernel| kernel.flush(refs));
-        self.working_sets.iter_mut().for_each(|kernel| kernel.flush(refs));
-        self.sampled.iter_mut().for_each(|kernel| kernel.flush(refs));
         self.forget();
     }
 
@@ -151,7 +131,6 @@ impl Analysed {
     pub fn flush_core(&mut self, core: usize) {
         let refs = self.splitter.refs();
         self.tlbs[core].flush(refs);
-        self.two_sizes.iter_mut().for_each(|kernel| kernel.flush_core(core, refs));
         self.forget();
     }
 
@@ -163,7 +142,6 @@ impl Analysed {
         if core == self.tlbs.len() {
             self.tlbs.push(Tlbs::new(config));
         }
-        self.two_sizes.iter_mut().for_each(|kernel| kernel.run_on(core, refs));
         self.forget();
     }
 
@@ -185,25 +163,24 @@ impl Analysed {
         config: &CurvesConfig,
         cores: &[Core],
         memory: &Memory,
+        timed: StreamTimed,
     ) -> StreamCurves {
         let refs = self.splitter.refs();
         self.tlbs[self.running].refs += refs - self.since_refs;
-        self.working_sets.iter_mut().for_each(|kernel| kernel.finish(refs));
-        self.two_sizes.iter_mut().for_each(|kernel| kernel.finish(refs));
-        self.sampled.iter_mut().for_each(|kernel| kernel.finish(refs));
         let mut found = StreamCurves {
             stream: self.splitter.stream(),
             references: refs,
+            program_references: timed.program_references,
             stack: Vec::new(),
             sets: Vec::new(),
             caches: Vec::new(),
-            working_sets: self.working_sets.as_ref().map_or_else(Vec::new, WorkingSets::results),
-            two_sizes: self.two_sizes.iter().map(TwoSizes::result).collect(),
+            working_sets: timed.working_sets,
+            two_sizes: timed.two_sizes,
             classes: Vec::new(),
-            sampled: self.sampled.as_ref().map(SampledPages::results),
+            sampled: timed.sampled,
             cores: Vec::new(),
         };
-        let on_cores: Vec<_> = self.two_sizes.iter().map(TwoSizes::on_cores).collect();
+        let on_cores = timed.two_sizes_on_cores;
         for (number, (mut tlbs, core)) in self.tlbs.into_iter().zip(cores).enumerate() {
             let stack = tlbs.stack.as_ref().map_or_else(Vec::new, Stack::curves);
             let sets: Vec<_> = tlbs.sets.iter().map(Sets::curves).collect();

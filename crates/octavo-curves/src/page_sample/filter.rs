@@ -1,27 +1,22 @@
-//! What is left of touches where only some pages are kept: the one place where the others are
-//! dropped.
+//! The runs of pages that are kept: the one place where the others are dropped.
 
 use super::PageSample;
 use crate::classes::first_touch;
 use crate::sizes::Sizes;
-use crate::touches::{Row, Rows, Touches};
+use crate::touches::{Row, Rows, Run};
 
 /// This stream has not touched the row; above all page sizes, of which there are fewer.
 const UNSEEN: u32 = 1 << 31;
 
-/// References, one after the other, to a base page that is kept.
+/// A run of a page that is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Run {
-    /// The page.
-    pub row: Row,
+pub struct Kept {
+    pub run: Run,
     /// The numbers of the sizes at which it is kept, as bits.
     pub sizes: u32,
-    /// The first of the references, and the last: the stream's first one is 1.
-    pub first: u64,
-    pub last: u64,
 }
 
-/// Drops the touches of pages that are kept at no size.
+/// Drops the runs of pages that are kept at no size.
 pub struct Filter {
     sample: PageSample,
     /// By row, at which sizes it is kept, as bits; or [`UNSEEN`].
@@ -29,10 +24,7 @@ pub struct Filter {
     /// By size, which pages this stream has touched, and how many.
     touched: Vec<Vec<u64>>,
     pages: Vec<u64>,
-    /// The run at hand, if its page is kept; its end is not known yet. A run that goes on in the next
-    /// batch comes in parts.
-    current: Option<Run>,
-    runs: Vec<Run>,
+    runs: Vec<Kept>,
 }
 
 impl Filter {
@@ -43,7 +35,6 @@ impl Filter {
             kept: Vec::new(),
             touched: vec![Vec::new(); sizes.len()],
             pages: vec![0; sizes.len()],
-            current: None,
             runs: Vec::new(),
         }
     }
@@ -53,37 +44,18 @@ impl Filter {
         &self.pages
     }
 
-    /// The run at hand ends where the last batch did; one of its page that follows is another.
-    pub fn forget(&mut self) {
-        self.current = None;
-    }
-
-    /// The runs of a batch.
-    pub fn take(&mut self, batch: &Touches, rows: &Rows) -> &[Run] {
+    /// Returns the runs whose pages are kept.
+    pub fn take(&mut self, runs: &[Run], rows: &Rows) -> &[Kept] {
         self.kept.resize(rows.len(), UNSEEN);
         self.runs.clear();
-        let start = batch.start_refs + 1;
-        for touch in &batch.touches {
-            if let Some(run) = self.current.take() {
-                let last = start.wrapping_add_signed(touch.left_refs());
-                self.runs.push(Run { last, ..run });
-            }
-            let row = touch.row();
-            let mut sizes = self.kept[row.index()];
-            if sizes == 0 {
-                continue;
-            }
+        for run in runs {
+            let mut sizes = self.kept[run.row.index()];
             if sizes == UNSEEN {
-                sizes = self.first(row, rows);
+                sizes = self.first(run.row, rows);
             }
             if sizes != 0 {
-                let first = start + u64::from(touch.at_refs());
-                self.current = Some(Run { row, sizes, first, last: first });
+                self.runs.push(Kept { run: *run, sizes });
             }
-        }
-        if let Some(run) = &mut self.current {
-            self.runs.push(Run { last: batch.end_refs, ..*run });
-            run.first = batch.end_refs;
         }
         &self.runs
     }

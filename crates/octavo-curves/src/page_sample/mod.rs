@@ -20,7 +20,7 @@ use octavo_types::PageSize;
 
 use crate::sizes::Sizes;
 use crate::splitmix::splitmix;
-use crate::touches::{Kernel, Rows, Touches};
+use crate::touches::{Rows, Run};
 use filter::Filter;
 use one_size::OneSize;
 
@@ -91,7 +91,7 @@ impl SampledPages {
         }
     }
 
-    /// The stream is over; it had `refs` references, all of them in the batches.
+    /// The program is over; it had `refs` references.
     pub fn finish(&mut self, refs: u64) {
         self.sizes.iter_mut().for_each(|size| size.finish(refs));
     }
@@ -105,22 +105,28 @@ impl SampledPages {
     }
 }
 
-impl Kernel for SampledPages {
-    fn take(&mut self, batch: &Touches, rows: &Rows) {
-        let runs = self.filter.take(batch, rows);
+impl SampledPages {
+    /// The longest gap that may be left out of account between references to a page.
+    pub fn longest_gap_refs(&self) -> u64 {
+        self.windows_refs.iter().copied().min().unwrap_or(u64::MAX)
+    }
+
+    /// Takes the next runs, with no longer gaps in them than [`SampledPages::longest_gap_refs`].
+    pub fn take(&mut self, runs: &[Run], rows: &Rows) {
+        let kept = self.filter.take(runs, rows);
         self.sizes.iter_mut().for_each(|size| size.grow(rows));
-        for run in runs {
+        for kept in kept {
             // Mostly it is one size or two.
-            let mut sizes = run.sizes;
+            let mut sizes = kept.sizes;
             while sizes != 0 {
-                self.sizes[sizes.trailing_zeros() as usize].take(run, rows);
+                self.sizes[sizes.trailing_zeros() as usize].take(&kept.run, rows);
                 sizes &= sizes - 1;
             }
         }
     }
 
-    fn flush(&mut self, _: u64) {
-        self.filter.forget();
+    /// Empties the TLBs.
+    pub fn flush(&mut self) {
         self.sizes.iter_mut().for_each(OneSize::flush);
     }
 }

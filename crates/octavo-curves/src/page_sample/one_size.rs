@@ -4,10 +4,9 @@
 use octavo_types::PageSize;
 
 use super::estimate::{Depths, Population};
-use super::filter::Run;
 use super::{GROUPS, PageSample, SampledSize};
 use crate::stack::{MAX_PAGES, NOBODY, Order};
-use crate::touches::Rows;
+use crate::touches::{Rows, Run};
 use crate::working_sets::Gaps;
 
 /// The page has not been touched.
@@ -125,7 +124,7 @@ impl OneSize {
         self.newest = NOBODY;
     }
 
-    /// The stream is over; it had `refs` references.
+    /// The program is over; it had `refs` references.
     pub fn finish(&mut self, refs: u64) {
         self.refs = refs;
         if self.windows.is_empty() {

@@ -4,8 +4,8 @@
 use super::estimate::Depths;
 use super::*;
 use crate::stack::{MAX_ENTRIES, Stack};
-use crate::touches::testing::{base_pages, feed};
-use crate::working_sets::WorkingSets;
+use crate::touches::testing::{feed, feed_runs, pages_in_program_time};
+use crate::working_sets::{WorkingSet, WorkingSets};
 use octavo_oracle::strategies::{RandomStream, few_pages, stream};
 use octavo_oracle::{NaiveSampledDepths, NaiveWorkingSet};
 use octavo_trace::Stream;
@@ -35,9 +35,26 @@ fn sampled(
     batch_steps: usize,
 ) -> SampledPages {
     let mut kernel = SampledPages::new(sample, sizes, max_entries, windows_refs);
-    let refs = feed(&mut kernel, random, stream, sizes, batch_steps);
+    let of = (stream, kernel.longest_gap_refs());
+    let mut take = |runs: &[Run], rows: &Rows| kernel.take(runs, rows);
+    let refs = feed_runs(&mut take, random, of, sizes, batch_steps);
     kernel.finish(refs);
     kernel
+}
+
+/// All working sets of a stream, exactly.
+fn exact_sets(
+    random: &RandomStream,
+    stream: Stream,
+    (sizes, windows_refs): (&Sizes, &[u64]),
+    batch_steps: usize,
+) -> Vec<WorkingSet> {
+    let mut kernel = WorkingSets::new(sizes.clone(), windows_refs.to_vec());
+    let of = (stream, kernel.longest_gap_refs());
+    let mut take = |runs: &[Run], rows: &Rows| kernel.take(runs, rows);
+    let refs = feed_runs(&mut take, random, of, sizes, batch_steps);
+    kernel.finish(refs);
+    kernel.results()
 }
 
 /// Depths, kept pages and page references in each window, by group, as plain lists tell them.
@@ -48,7 +65,7 @@ fn check_counts(
     (sizes, windows_refs): (&Sizes, &[u64]),
     kernel: &SampledPages,
 ) {
-    let references = base_pages(random, stream);
+    let references = pages_in_program_time(random, stream);
     for (number, page_size) in sizes.iter().enumerate() {
         let shift = page_size.base_shift();
         let group = |base: &PageNumber| sample.group(page_size, base.raw() >> shift);
@@ -127,11 +144,9 @@ proptest! {
             let results = sampled(&random, stream, sample, asked, batch_steps).results();
             let mut stack = Stack::new(sizes.clone(), max_entries, Instructions::PORTABLE);
             feed(&mut stack, &random, stream, &sizes, batch_steps);
-            let mut working_sets = WorkingSets::new(sizes.clone(), windows.clone());
-            let refs = feed(&mut working_sets, &random, stream, &sizes, batch_steps);
-            working_sets.finish(refs);
             let exactly = |value: f64| Some(Estimate { value, low: value, high: value });
-            let mut page_refs = working_sets.results().into_iter();
+            let of = (&sizes, &windows[..]);
+            let mut page_refs = exact_sets(&random, stream, of, batch_steps).into_iter();
             let expected: Vec<SampledSize> = stack.curves().into_iter().map(|curve| SampledSize {
                 page_size: curve.page_size,
                 pages: curve.pages,
@@ -189,11 +204,9 @@ fn judged(random: &RandomStream) -> Vec<Judged> {
     const ENTRIES: [usize; 3] = [100, 300, 600];
     let sizes = Sizes::new(vec![PageSize::BASE, PageSize::from_log2(13).unwrap()]);
     let mut stack = Stack::new(sizes.clone(), 1000, Instructions::PORTABLE);
-    let mut working_sets = WorkingSets::new(sizes.clone(), vec![WINDOW_REFS]);
     feed(&mut stack, random, Stream::Data, &sizes, 1000);
-    let refs = feed(&mut working_sets, random, Stream::Data, &sizes, 1000);
-    working_sets.finish(refs);
-    let (curves, exact_sets) = (stack.curves(), working_sets.results());
+    let curves = stack.curves();
+    let exact_sets = exact_sets(random, Stream::Data, (&sizes, &[WINDOW_REFS]), 1000);
     let mut judged: Vec<Judged> = Vec::new();
     judged.resize_with(sizes.len() * (ENTRIES.len() + 1), Judged::default);
     for seed in 0..SEEDS {

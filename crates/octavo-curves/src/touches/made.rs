@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 
 use octavo_types::{DataItem, PageSize, Segment, VirtAddr};
 
-use super::{Row, Rows, SPILLED, Touch};
+use super::{FETCHED, Row, Rows, SPILLED, Touch};
 
 /// No code: fetches do not count.
 pub(super) const NO_CODE: (u64, Row) = (u64::MAX, Row(0));
@@ -19,12 +19,28 @@ pub(super) struct Made {
     /// Where the next one is written. There is room for one at each data item and each run of
     /// fetches, one more before each of them, and one that does not count.
     pub touches: *mut MaybeUninit<Touch>,
-    /// The page of the last touch, as traced.
+    /// The page of the last touch, as traced, with the mark of a fetch.
     pub current: u64,
     /// References so far, in the batch.
     pub at: u32,
     /// Instructions fetched so far, of the segment.
     pub fetched: u32,
+    /// How the touches of fetches are marked.
+    pub mark: FetchMark,
+}
+
+/// Distinguishes fetches from data; both marks are 0 where kinds are not kept apart.
+#[derive(Clone, Copy, Default)]
+pub(super) struct FetchMark {
+    /// In the page number that touches are compared by.
+    pub page: u64,
+    /// In [`Touch`].
+    pub at: u32,
+}
+
+impl FetchMark {
+    /// Kinds are kept apart.
+    pub const KEPT: FetchMark = FetchMark { page: 1 << 63, at: FETCHED };
 }
 
 impl Made {
@@ -41,10 +57,10 @@ impl Made {
     }
 
     /// All fetches of the segment up to `fetched`, where there are more of them, are from the page
-    /// `code`.
+    /// `code`, which has its mark.
     #[inline(always)]
     pub fn fetches(self, fetched: u32, (code, row): (u64, Row)) -> Self {
-        let made = self.touch(code, row, self.at, fetched > self.fetched);
+        let made = self.touch(code, row, self.at | self.mark.at, fetched > self.fetched);
         Made { at: self.at + (fetched - self.fetched), fetched, ..made }
     }
 
@@ -89,10 +105,10 @@ impl Made {
         let mut made = self.data::<false>(first, first_addresses, NO_CODE, rows)?;
         let mut fetched = 0;
         for run in pages {
-            let code = (run.page.raw(), rows.row(run.page.raw()));
+            let code = (run.page.raw() | made.mark.page, rows.row(run.page.raw()));
             if run.spilled {
                 // The reference that it ends is counted already.
-                made = made.touch(code.0, code.1, (made.at - 1) | SPILLED, true);
+                made = made.touch(code.0, code.1, (made.at - 1) | SPILLED | made.mark.at, true);
             }
             let (of_run, others) = data.split_at(run.data as usize);
             let (of_run_addresses, other_addresses) = addresses.split_at(run.data as usize);

@@ -7,22 +7,26 @@
 
 mod made;
 mod rows;
+mod runs;
 mod split;
 #[cfg(test)]
 pub mod testing;
 
 pub use rows::{LANES, Row, Rows, Space};
+pub use runs::{Run, Runs};
 pub use split::Splitter;
 
 use octavo_types::VirtAddr;
 
 /// Touches in a batch, about.
 pub const BATCH_TOUCHES: usize = 1 << 15;
-/// A batch spans fewer references than this, so that a touch's place in it fits beside its flag.
-pub const BATCH_REFS: u64 = 1 << 30;
+/// A batch spans fewer references than this, so that a touch's place in it fits beside its flags.
+pub const BATCH_REFS: u64 = 1 << 29;
 
 /// Marks the second half of a reference.
 const SPILLED: u32 = 1 << 31;
+/// Marks instruction fetches, where kinds are kept apart.
+const FETCHED: u32 = 1 << 30;
 
 /// A run of references to one base page begins.
 ///
@@ -44,7 +48,14 @@ impl Touch {
     /// How many references of the stream come before it, after [`Touches::start_refs`].
     #[inline(always)]
     pub fn at_refs(self) -> u32 {
-        self.at & !SPILLED
+        self.at & !(SPILLED | FETCHED)
+    }
+
+    /// Whether instructions are fetched; only where the splitter keeps kinds apart
+    /// ([`Splitter::with_kinds`]).
+    #[inline(always)]
+    pub fn is_fetch(self) -> bool {
+        self.at & FETCHED != 0
     }
 
     /// Whether it begins with the second half of a reference that spans two pages; the page before
@@ -69,8 +80,9 @@ impl Touch {
     }
 }
 
-/// A batch of touches, of one stream. No touch has the row of the one before it, batches before
-/// included, but for the first one after [`Splitter::forget`].
+/// A batch of touches, of one stream. No touch has the row (and the kind, if kinds are kept apart)
+/// of the one before it, batches before included, but for the first one after
+/// [`Splitter::forget`].
 #[derive(Clone, Debug, Default)]
 pub struct Touches {
     /// How many references of the stream come before the batch.

@@ -2,7 +2,7 @@
 
 use octavo_types::{DataItem, Item, ItemKind, PageSize, Segment, VirtAddr};
 
-use super::made::{Made, NO_CODE};
+use super::made::{FetchMark, Made, NO_CODE};
 use super::{BATCH_REFS, BATCH_TOUCHES, Rows, SPILLED, Touch, Touches};
 use octavo_trace::Stream;
 
@@ -12,8 +12,9 @@ const NO_PAGE: u64 = u64::MAX;
 /// Makes the touches of one stream.
 pub struct Splitter {
     stream: Stream,
-    /// The page of the last touch, as traced.
+    /// The page of the last touch, as traced, with the mark of a fetch.
     current: u64,
+    mark: FetchMark,
     /// References so far.
     refs: u64,
     batch: Touches,
@@ -24,7 +25,19 @@ pub struct Splitter {
 impl Splitter {
     /// A stream that has had no references.
     pub fn new(stream: Stream) -> Self {
-        Splitter { stream, current: NO_PAGE, refs: 0, batch: Touches::default(), origin: None }
+        Splitter {
+            stream,
+            current: NO_PAGE,
+            mark: FetchMark::default(),
+            refs: 0,
+            batch: Touches::default(),
+            origin: None,
+        }
+    }
+
+    /// The same; a touch is then of fetches or of data alone ([`Touch::is_fetch`]).
+    pub fn with_kinds(self) -> Self {
+        Splitter { mark: FetchMark::KEPT, ..self }
     }
 
     /// The same; each batch then has [`Touches::origins`].
@@ -79,11 +92,11 @@ impl Splitter {
     }
 
     #[inline(always)]
-    fn touch(&mut self, page: u64, flag: u32, rows: &mut Rows) {
-        if page != self.current {
-            self.current = page;
+    fn touch(&mut self, page: u64, flag: u32, mark: FetchMark, rows: &mut Rows) {
+        if page | mark.page != self.current {
+            self.current = page | mark.page;
             let at = (self.refs - self.batch.start_refs) as u32;
-            self.batch.touches.push(Touch { row: rows.row(page), at: at | flag });
+            self.batch.touches.push(Touch { row: rows.row(page), at: at | flag | mark.at });
             if let Some(origin) = self.origin {
                 self.batch.origins.push(origin);
             }
@@ -97,21 +110,21 @@ impl Splitter {
         }
         let page = addr.page(PageSize::BASE).raw();
         if addr.raw() % PageSize::BASE.bytes() <= u64::from(item.last_whole_offset) {
-            self.touch(page, 0, rows);
+            self.touch(page, 0, FetchMark::default(), rows);
             self.refs += u64::from(item.references);
             return;
         }
         // A modify that spans two pages is a load of both and then a store to both.
         for _ in 0..item.references {
-            self.spanning(page, rows);
+            self.spanning(page, FetchMark::default(), rows);
         }
     }
 
     /// A reference to a page and the next one.
     #[inline(never)]
-    fn spanning(&mut self, page: u64, rows: &mut Rows) {
-        self.touch(page, 0, rows);
-        self.touch(page.wrapping_add(1), SPILLED, rows);
+    fn spanning(&mut self, page: u64, mark: FetchMark, rows: &mut Rows) {
+        self.touch(page, 0, mark, rows);
+        self.touch(page.wrapping_add(1), SPILLED, mark, rows);
         self.refs += 1;
     }
 
@@ -121,11 +134,11 @@ impl Splitter {
             if run.spilled {
                 // The reference that it ends is counted already.
                 self.refs -= 1;
-                self.touch(run.page.raw(), SPILLED, rows);
+                self.touch(run.page.raw(), SPILLED, self.mark, rows);
                 self.refs += 1;
             }
             if run.fetches > 0 {
-                self.touch(run.page.raw(), 0, rows);
+                self.touch(run.page.raw(), 0, self.mark, rows);
                 self.refs += u64::from(run.fetches);
             }
         }
@@ -144,12 +157,13 @@ impl Splitter {
         self.batch.touches.reserve(2 * (data.len() + pages.len()) + 1);
         let at = (self.refs - self.batch.start_refs) as u32;
         let touches = self.batch.touches.spare_capacity_mut().as_mut_ptr();
-        let made = Made { touches, current: self.current, at, fetched: 0 };
+        let Splitter { current, mark, .. } = *self;
+        let made = Made { touches, current, at, fetched: 0, mark };
         let made = match pages {
             _ if !FETCHES => made.data::<false>(data, addresses, NO_CODE, rows),
             // What comes before the first fetch is told by its number of fetches before.
             [run] => {
-                let code = (run.page.raw(), rows.row(run.page.raw()));
+                let code = (run.page.raw() | mark.page, rows.row(run.page.raw()));
                 let made = made.data::<true>(data, addresses, code, rows);
                 made.map(|made| made.fetches(run.fetches, code))
             }
@@ -189,10 +203,10 @@ impl Splitter {
         let first = item.addr.page(PageSize::BASE).raw();
         let last = item.addr.wrapping_add(u64::from(item.size_bytes) - 1);
         if last.page(PageSize::BASE).raw() == first {
-            self.touch(first, 0, rows);
+            self.touch(first, 0, self.mark, rows);
             self.refs += 1;
         } else {
-            self.spanning(first, rows);
+            self.spanning(first, self.mark, rows);
         }
     }
 }
@@ -279,6 +293,45 @@ mod tests {
                 let expected = (touches, refs, origins);
                 prop_assert_eq!(split(&random, traced, batch_steps), expected, "{:?}", stream);
             }
+        }
+
+        #[test]
+        fn kinds_are_kept_apart_where_asked(random in stream(0..200), batch_steps in 1usize..20) {
+            let mut list = NaiveReferences::default();
+            random.play(&mut list);
+            let (mut expected, mut refs, mut last) = (Vec::new(), 0u64, None);
+            for reference in &list.references {
+                let is_fetch = reference.kind == ItemKind::Fetch;
+                let first = reference.addr.raw() >> 12;
+                let end = (reference.addr.raw() + u64::from(reference.size_bytes) - 1) >> 12;
+                for _ in 0..if reference.kind == ItemKind::Modify { 2 } else { 1 } {
+                    for page in first..=end {
+                        if last != Some((page, is_fetch)) {
+                            last = Some((page, is_fetch));
+                            expected.push((page, refs, page > first, is_fetch));
+                        }
+                    }
+                    refs += 1;
+                }
+            }
+            let mut rows = Rows::new(Sizes::new(vec![PageSize::BASE]), Relocation::default());
+            let mut splitter = Splitter::new(Stream::All).with_kinds();
+            let (mut found, mut batch) = (Vec::new(), Touches::default());
+            for (number, step) in random.steps.iter().enumerate() {
+                if let Step::Segment(index, addresses) = step {
+                    splitter.segment(&random.segments[*index], addresses, &mut rows);
+                }
+                if number % batch_steps == 0 || number + 1 == random.steps.len() {
+                    batch = splitter.take(batch);
+                    for touch in &batch.touches {
+                        let at = batch.start_refs + u64::from(touch.at_refs());
+                        let page = rows.page(touch.row()).raw();
+                        found.push((page, at, touch.is_spilled(), touch.is_fetch()));
+                    }
+                }
+            }
+            prop_assert_eq!(found, expected);
+            prop_assert_eq!(splitter.refs(), refs);
         }
     }
 }

@@ -3,15 +3,14 @@
 use octavo_oracle::strategies::{RandomStream, Step};
 use octavo_oracle::{NaiveReferences, Stream as NaiveStream};
 use octavo_trace::Relocation;
-use octavo_types::PageNumber;
+use octavo_types::{ItemKind, PageNumber};
 
-use super::{Kernel, Rows, Splitter, Touches};
+use super::{Kernel, Rows, Run, Runs, Splitter, Touches};
 use crate::sizes::Sizes;
 use octavo_trace::Stream;
 
-/// Hands a kernel the touches of a stream, in batches of so many steps, and tells how many
-/// references there were. Rows are as they are during a run: those of later touches do not exist
-/// yet.
+/// Hands a kernel the touches of a stream, in batches of so many steps, and returns how many
+/// references there were.
 pub fn feed(
     kernel: &mut dyn Kernel,
     random: &RandomStream,
@@ -19,8 +18,43 @@ pub fn feed(
     sizes: &Sizes,
     batch_steps: usize,
 ) -> u64 {
+    let mut take = |batch: &Touches, rows: &Rows| kernel.take(batch, rows);
+    hand_on(Splitter::new(stream), &mut take, random, sizes, batch_steps)
+}
+
+/// As [`feed`], with the touches of the whole program, fetches and data kept apart.
+pub fn feed_program(
+    kernel: &mut dyn Kernel,
+    random: &RandomStream,
+    sizes: &Sizes,
+    batch_steps: usize,
+) -> u64 {
+    let mut take = |batch: &Touches, rows: &Rows| kernel.take(batch, rows);
+    hand_on(Splitter::new(Stream::All).with_kinds(), &mut take, random, sizes, batch_steps)
+}
+
+/// As [`feed`], with the runs of a stream in the program's time, and with that time.
+pub fn feed_runs(
+    kernel: &mut dyn FnMut(&[Run], &Rows),
+    random: &RandomStream,
+    (stream, longest_gap_refs): (Stream, u64),
+    sizes: &Sizes,
+    batch_steps: usize,
+) -> u64 {
+    let mut runs = Runs::new(stream, longest_gap_refs);
+    let mut take = |batch: &Touches, rows: &Rows| kernel(runs.take(batch), rows);
+    hand_on(Splitter::new(Stream::All).with_kinds(), &mut take, random, sizes, batch_steps)
+}
+
+/// Rows are as they are during a run: those of later touches do not exist yet.
+fn hand_on(
+    mut splitter: Splitter,
+    take: &mut dyn FnMut(&Touches, &Rows),
+    random: &RandomStream,
+    sizes: &Sizes,
+    batch_steps: usize,
+) -> u64 {
     let mut rows = Rows::new(sizes.clone(), Relocation::default());
-    let mut splitter = Splitter::new(stream);
     let mut batch = Touches::default();
     for (number, step) in random.steps.iter().enumerate() {
         if let Step::Segment(index, addresses) = step {
@@ -28,17 +62,33 @@ pub fn feed(
         }
         if number % batch_steps == 0 || number + 1 == random.steps.len() {
             batch = splitter.take(batch);
-            kernel.take(&batch, &rows);
+            take(&batch, &rows);
         }
     }
     splitter.refs()
 }
 
-/// The base pages of each reference of a stream.
-pub fn base_pages(random: &RandomStream, stream: Stream) -> Vec<Vec<PageNumber>> {
+/// For each reference of the program whether it is a fetch, and its base pages.
+pub fn program_pages(random: &RandomStream) -> Vec<(bool, Vec<PageNumber>)> {
     let mut references = NaiveReferences::default();
     random.play(&mut references);
-    references.base_pages(naive(stream))
+    let pages = references.references.into_iter().flat_map(|reference| {
+        let is_fetch = reference.kind == ItemKind::Fetch;
+        let one = NaiveReferences { references: vec![reference] };
+        one.base_pages(NaiveStream::All).into_iter().map(move |pages| (is_fetch, pages))
+    });
+    pages.collect()
+}
+
+/// For each reference of the program the base pages that a stream has of it: none if it is not of
+/// the stream.
+pub fn pages_in_program_time(random: &RandomStream, stream: Stream) -> Vec<Vec<PageNumber>> {
+    let of_stream = |(is_fetch, pages)| match stream {
+        Stream::All => pages,
+        _ if (stream == Stream::Fetch) == is_fetch => pages,
+        _ => Vec::new(),
+    };
+    program_pages(random).into_iter().map(of_stream).collect()
 }
 
 /// A stream as the oracle calls it.

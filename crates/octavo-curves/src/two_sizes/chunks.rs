@@ -4,7 +4,7 @@
 use octavo_types::PageSize;
 
 use super::TwoSizesConfig;
-use super::cores::Cores;
+use super::group::Group;
 use super::tlbs::Page;
 
 /// The block is in no list.
@@ -83,22 +83,25 @@ impl Chunks {
         Page { id, block, number: self.numbers[block as usize] }
     }
 
-    /// A chunk has become a large page, or is one no more: takes what it was out of the TLBs.
-    pub fn changed(&mut self, chunk: u32, is_large: bool, tlbs: &mut Cores) {
-        tlbs.settle();
+    /// A chunk was promoted or demoted: invalidates its entries of the other size in all TLBs.
+    pub fn changed(&mut self, chunk: u32, is_large: bool, groups: &mut [Group]) {
+        groups.iter_mut().for_each(|group| group.cores.settle());
         let mut block = std::mem::replace(&mut self.first_in_use[chunk as usize], END);
         let mut last = None;
         while block != END {
             let number = self.numbers[block as usize];
             if is_large {
-                tlbs.invalidate_small(Page { id: 2 * block, block, number });
+                let page = Page { id: 2 * block, block, number };
+                groups.iter_mut().for_each(|group| group.cores.invalidate_small(page));
             } else {
                 let page = Page { id: 2 * chunk + 1, block, number };
-                tlbs.invalidate_block(page);
+                groups.iter_mut().for_each(|group| group.cores.invalidate_block(page));
                 last = Some(page);
             }
             block = std::mem::replace(&mut self.next_in_use[block as usize], UNLISTED);
         }
-        last.into_iter().for_each(|page| tlbs.invalidate_large(page));
+        if let Some(page) = last {
+            groups.iter_mut().for_each(|group| group.cores.invalidate_large(page));
+        }
     }
 }

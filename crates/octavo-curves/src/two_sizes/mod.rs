@@ -7,6 +7,10 @@
 //! leaves and another one that enters the same chunk at one reference change nothing. Only then are
 //! the pages of the reference's blocks looked up, in order.
 //!
+//! An address space has one page table, so there is one policy for all references of the program,
+//! fetches and data, in its order; each stream that is asked for has TLBs of its own, which look up
+//! the pages that the policy makes. (The paper's TLBs are unified, and its T counts all references.)
+//!
 //! Most touches are of a block that is in every window when none leaves: they need no decision, and
 //! [`TwoSizes::decide`] is called at the others only. Between touches blocks leave, too: chunks are
 //! demoted, and where that is the chunk of the run under way, its next reference is one to a small
@@ -16,6 +20,7 @@
 mod by_small;
 mod chunks;
 mod cores;
+mod group;
 mod indexed;
 mod result;
 mod stacked;
@@ -26,11 +31,12 @@ mod turns;
 mod wheel;
 mod window;
 
+use octavo_trace::Stream;
 use octavo_types::{Instructions, PageSize};
 
 use self::chunks::Chunks;
-use self::cores::Cores;
-use self::window::{Leaving, Window};
+use self::group::{DATA, FETCH, Group};
+use self::window::{LastRefs, Leaving, Window};
 use crate::touches::{Kernel, Row, Rows, Touches};
 
 pub(crate) use result::add_counts;
@@ -38,7 +44,8 @@ pub use result::{
     TwoSizesConfig, TwoSizesIndex, TwoSizesResult, TwoSizesSets, TwoSizesStack, TwoSizesTlbs,
 };
 
-/// The kernel for one stream. Times are references, counted from 1.
+/// The kernel for one pair of sizes and all streams. Times are references of the program, counted
+/// from 1.
 pub struct TwoSizes {
     config: TwoSizesConfig,
     /// Which of the rows' sizes are the small and the large one.
@@ -49,11 +56,10 @@ pub struct TwoSizes {
     shortest_refs: u64,
     /// Nothing leaves any window before.
     next_event: u64,
-    /// By block, when it was last referenced, that of the current one as of its run before; 0 for
-    /// never.
-    last: Vec<u64>,
+    /// That of the current block is as of its run before.
+    last: LastRefs,
     chunks: Chunks,
-    tlbs: Cores,
+    groups: Vec<Group>,
     /// The run under way.
     run: Option<Run>,
     refs: u64,
@@ -70,33 +76,41 @@ struct Place {
     chunk: u32,
 }
 
-/// References to one block, which stay on one page since `since`.
+/// References of one kind to one block, which stay on one page since `since`.
 #[derive(Clone, Copy)]
 struct Run {
     place: Place,
+    /// Fetches or data.
+    kind: usize,
     is_large: bool,
     since: u64,
 }
 
 impl TwoSizes {
-    /// One pair of sizes.
-    pub fn new(config: TwoSizesConfig, instructions: Instructions) -> Self {
+    /// One pair of sizes, with TLBs for each of the streams.
+    pub fn new(config: TwoSizesConfig, streams: &[Stream], instructions: Instructions) -> Self {
+        let asked = |stream| streams.contains(&stream) && !config.windows_refs.is_empty();
+        let kinds = [asked(Stream::Fetch), asked(Stream::Data)];
         let bytes = (config.small.bytes(), config.large.bytes());
-        let window = |refs: u64| Window::new(refs, config.threshold_blocks, bytes.0, bytes.1);
+        let window = |refs: u64| Window::new(refs, config.threshold_blocks, bytes, kinds);
         let mut others = config.windows_refs.clone();
         others.sort_unstable();
         others.dedup();
         let shortest_refs = others.first().copied().unwrap_or(u64::MAX).min(config.window_refs);
         others.retain(|refs| *refs != config.window_refs);
+        let group = |stream: &Stream| Group::new(*stream, &config, instructions);
         TwoSizes {
             numbers: [0; 2],
             policy: window(config.window_refs),
             others: others.into_iter().map(window).collect(),
             shortest_refs,
             next_event: 0,
-            last: Vec::new(),
+            last: LastRefs {
+                by_kind: kinds.map(|kind| kind.then(Vec::new)),
+                ..LastRefs::default()
+            },
             chunks: Chunks::new(&config),
-            tlbs: Cores::new(&config, instructions),
+            groups: streams.iter().map(group).collect(),
             run: None,
             refs: 0,
             promotions: 0,
@@ -107,10 +121,10 @@ impl TwoSizes {
         }
     }
 
-    /// The stream is over; it had `refs` references.
+    /// The program is over; it had `refs` references.
     pub fn finish(&mut self, refs: u64) {
         self.interrupt(refs);
-        self.tlbs.settle();
+        self.settle();
         self.refs = refs;
     }
 
@@ -118,18 +132,18 @@ impl TwoSizes {
     /// so far. The policy is the same for all of them.
     pub fn run_on(&mut self, number: usize, refs: u64) {
         self.interrupt(refs);
-        self.tlbs.run(number);
+        self.groups.iter_mut().for_each(|group| group.cores.run(number));
     }
 
     /// After `refs` references, empties the TLBs of a core that does not run.
     pub fn flush_core(&mut self, number: usize, refs: u64) {
         self.interrupt(refs);
-        self.tlbs.clear(number);
+        self.groups.iter_mut().for_each(|group| group.cores.clear(number));
     }
 
-    /// What the TLBs of each core did, once it is finished.
-    pub fn on_cores(&self) -> Vec<TwoSizesTlbs> {
-        self.tlbs.results()
+    /// By stream and core, the counts of the TLBs, once it is finished.
+    pub fn on_cores(&self) -> Vec<Vec<TwoSizesTlbs>> {
+        self.groups.iter().map(|group| group.cores.results()).collect()
     }
 
     /// Ends the run under way after `refs` references: whatever comes next is looked up.
@@ -140,15 +154,19 @@ impl TwoSizes {
         self.run = None;
     }
 
-    /// What came of it, once it is finished.
-    pub fn result(&self) -> TwoSizesResult {
+    /// The result of each stream, once it is finished.
+    pub fn results(&self) -> Vec<TwoSizesResult> {
+        self.groups.iter().map(|group| self.result(group)).collect()
+    }
+
+    fn result(&self, group: &Group) -> TwoSizesResult {
         let windows = || self.others.iter().chain([&self.policy]);
         let byte_refs = |refs: &u64| {
             let window = windows().find(|window| window.window_refs == *refs);
-            window.map_or(0, |window| window.byte_refs(self.refs))
+            window.map_or(0, |window| window.byte_refs(group.kind(), self.refs))
         };
         let TwoSizesTlbs { small_lookups, large_lookups, stack, sets } =
-            TwoSizesTlbs::sum(self.on_cores());
+            TwoSizesTlbs::sum(group.cores.results());
         TwoSizesResult {
             config: self.config.clone(),
             small_lookups,
@@ -165,12 +183,14 @@ impl TwoSizes {
 }
 
 impl Kernel for TwoSizes {
+    /// Takes the program's touches, in which kinds are kept apart.
     fn take(&mut self, batch: &Touches, rows: &Rows) {
         self.make_room(rows);
         let first = batch.start_refs + 1;
         for (number, touch) in batch.touches.iter().enumerate() {
             let place = self.place(touch.row(), rows);
-            if self.run.is_some_and(|run| run.place.block == place.block) {
+            let kind = if touch.is_fetch() { FETCH } else { DATA };
+            if self.run.is_some_and(|run| run.place.block == place.block && run.kind == kind) {
                 continue;
             }
             let now = first + u64::from(touch.at_refs());
@@ -180,26 +200,26 @@ impl Kernel for TwoSizes {
             let second =
                 second.filter(|second| second.is_spilled_with(touch)).map(|second| second.row());
             self.leave_run(left);
-            let last = self.last[place.block as usize];
+            let last = self.last.of_kind(place.block, kind);
             let is_in_windows = last != 0 && now - last <= self.shortest_refs;
             if now >= self.next_event || !is_in_windows || second.is_some() {
-                self.decide(now, left == now, [Some(touch.row()), second], rows);
+                self.decide((now, kind), left == now, [Some(touch.row()), second], rows);
             }
             self.end_run(left);
-            self.begin_run(place, now);
+            self.begin_run(place, kind, now);
             if let Some(second) = second.map(|row| self.place(row, rows))
                 && second.block != place.block
             {
                 self.end_run(now);
-                self.begin_run(second, now);
+                self.begin_run(second, kind, now);
             }
         }
-        self.tlbs.settle();
+        self.settle();
     }
 
     fn flush(&mut self, refs: u64) {
         self.interrupt(refs);
-        self.tlbs.clear_running();
+        self.groups.iter_mut().for_each(|group| group.cores.clear_running());
     }
 }
 
@@ -211,7 +231,7 @@ impl TwoSizes {
         };
         self.numbers = [self.config.small, self.config.large].map(number);
         let [blocks, chunks] = self.numbers.map(|number| rows.pages_of(number) as usize);
-        self.last.resize(blocks, 0);
+        self.last.make_room(blocks);
         self.chunks.make_room(blocks, chunks);
         for window in self.others.iter_mut().chain([&mut self.policy]) {
             window.make_room(blocks, chunks);
@@ -228,7 +248,7 @@ impl TwoSizes {
     #[inline(always)]
     fn leave_run(&mut self, left: u64) {
         if let Some(run) = self.run {
-            self.last[run.place.block as usize] = left;
+            self.last.reference(run.place.block, run.kind, left);
         }
     }
 
@@ -236,26 +256,39 @@ impl TwoSizes {
     #[inline(always)]
     fn end_run(&mut self, left: u64) {
         if let Some(run) = self.run {
-            self.tlbs.count(run.is_large, left + 1 - run.since);
+            for group in &mut self.groups {
+                group.count(run.kind, run.is_large, left + 1 - run.since);
+            }
         }
     }
 
     /// Begins a run at `now`, when it is decided which page its block is in.
     #[inline(always)]
-    fn begin_run(&mut self, place: Place, now: u64) {
+    fn begin_run(&mut self, place: Place, kind: usize, now: u64) {
         let is_large = self.policy.is_large(place.chunk);
-        self.run = Some(Run { place, is_large, since: now });
-        self.tlbs.page(self.chunks.page(place.block, place.chunk, is_large));
+        self.run = Some(Run { place, kind, is_large, since: now });
+        self.look_up(place, kind, is_large);
+    }
+
+    #[inline(always)]
+    fn look_up(&mut self, place: Place, kind: usize, is_large: bool) {
+        let page = self.chunks.page(place.block, place.chunk, is_large);
+        self.groups.iter_mut().for_each(|group| group.page(kind, page));
     }
 
     /// The run under way is on a large page from `now` on, or on a small one, and is looked up there.
     fn change_run(&mut self, is_large: bool, now: u64) {
-        if let Some(run) = self.run.as_mut() {
-            self.tlbs.count(run.is_large, now - run.since);
-            (run.is_large, run.since) = (is_large, now);
-            let Place { block, chunk } = run.place;
-            self.tlbs.page(self.chunks.page(block, chunk, is_large));
+        if let Some(run) = self.run {
+            for group in &mut self.groups {
+                group.count(run.kind, run.is_large, now - run.since);
+            }
+            self.run = Some(Run { is_large, since: now, ..run });
+            self.look_up(run.place, run.kind, is_large);
         }
+    }
+
+    fn settle(&mut self) {
+        self.groups.iter_mut().for_each(|group| group.cores.settle());
     }
 
     /// Removes the blocks that leave up to `until`, when nothing but the run under way has been
@@ -288,10 +321,16 @@ impl TwoSizes {
         self.foresee();
     }
 
-    /// At the reference `now`, to the pages `touched` and, if it is `in_run`, first to that of the
-    /// run under way: moves all windows to it, and then promotes and demotes chunks.
+    /// At the reference `now`, of this kind, to the pages `touched` and, if it is `in_run`, first to
+    /// that of the run under way: moves all windows to it, and then promotes and demotes chunks.
     #[inline(never)]
-    fn decide(&mut self, now: u64, in_run: bool, touched: [Option<Row>; 2], rows: &Rows) {
+    fn decide(
+        &mut self,
+        (now, kind): (u64, usize),
+        in_run: bool,
+        touched: [Option<Row>; 2],
+        rows: &Rows,
+    ) {
         if now > self.next_event {
             self.catch_up(now - 1);
         }
@@ -307,15 +346,13 @@ impl TwoSizes {
         }
         let rows_touched = touched.into_iter().flatten();
         for (row, Place { block, chunk }) in rows_touched.zip(places.into_iter().flatten()) {
-            let last = std::mem::replace(&mut self.last[block as usize], now);
-            if last == 0 {
+            if self.last.any[block as usize] == 0 {
                 self.chunks.add(block, chunk, rows.page(row).raw());
             }
             for window in self.others.iter_mut().chain([&mut self.policy]) {
-                if last == 0 || now - last > window.window_refs {
-                    window.enter(block, chunk, now);
-                }
+                window.reference((block, chunk), kind, now, &self.last);
             }
+            self.last.reference(block, kind, now);
         }
         if now >= self.next_event {
             for window in &mut self.others {
@@ -348,12 +385,12 @@ impl TwoSizes {
         self.promotions += 1;
         self.blocks_copied += u64::from(blocks_touched);
         self.blocks_zeroed += self.chunks.blocks() - u64::from(blocks_touched);
-        self.chunks.changed(chunk, true, &mut self.tlbs);
+        self.chunks.changed(chunk, true, &mut self.groups);
     }
 
     fn demote(&mut self, chunk: u32) {
         self.demotions += 1;
-        self.chunks.changed(chunk, false, &mut self.tlbs);
+        self.chunks.changed(chunk, false, &mut self.groups);
     }
 
     /// Notes when the next block may leave a window.

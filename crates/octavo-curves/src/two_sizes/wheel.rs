@@ -63,6 +63,13 @@ impl Wheel {
         }
     }
 
+    /// When the next block leaves, if that is up to `until`. See [`Wheel::pop`].
+    pub fn next_leaving(&mut self, until: u64, last: &[u64]) -> Option<u64> {
+        let (leaves, block) = self.pop(until, last)?;
+        self.due.push((leaves, block));
+        Some(leaves)
+    }
+
     /// Removes the next block that leaves up to `until`, and returns when it leaves. `last` has the
     /// last reference of each block.
     #[inline]

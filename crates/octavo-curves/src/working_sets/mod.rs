@@ -1,5 +1,9 @@
 //! Average working sets at every page size and for every window, exactly and in one pass.
 //!
+//! Time is that of the program: all of its references count, those of other streams too, as in
+//! Denning, "The working set model for program behavior", 1968. So the working sets of fetches and
+//! of data, with one window, are parts of that of both.
+//!
 //! What matters of a page are the gaps between its references that are longer than a window
 //! ([`Gaps`]). So time is cut into *blocks* no longer than the shortest window: a page touched
 //! before in the same block has no such gap, and most touches are of base pages that were.
@@ -17,22 +21,22 @@ use octavo_types::PageSize;
 
 pub(crate) use self::gaps::Gaps;
 use crate::sizes::Sizes;
-use crate::touches::{Kernel, Row, Rows, Touches};
+use crate::touches::{Row, Rows, Run};
 
 /// So many base pages end a block, so that what is to be told at the end of a batch stays little.
 /// Tests reach it.
 const MOST_IN_USE: usize = if cfg!(test) { 24 } else { 256 };
 
 /// An average working set: s(T, page size) of Talluri et al., "Tradeoffs in supporting two page
-/// sizes", section 3.2, over every reference of the stream.
+/// sizes", section 3.2, over every reference of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WorkingSet {
     /// The page size.
     pub page_size: PageSize,
     /// The window T.
     pub window_refs: u64,
-    /// The pages in the window, summed over all references: divided by the references and times
-    /// the page size it is the average in bytes.
+    /// The stream's pages in the window, summed over all references of the program: divided by these
+    /// and times the page size it is the average in bytes.
     pub page_refs: u128,
 }
 
@@ -43,12 +47,12 @@ pub struct WorkingSets {
     /// The windows in ascending order, each once.
     windows: Vec<u64>,
     shortest_refs: u64,
-    /// How many references the stream had, once it is finished.
+    /// How many references the program had, once it is finished.
     refs: u64,
     base: Level,
     /// The larger of the sizes, ascending.
     larger: Vec<Level>,
-    /// The page of the last touch, as `base.last` has it; 0 before the first.
+    /// The page of the last run, as `base.last` has it; 0 before the first.
     current: usize,
     /// When the block began (counted from 1), and when the next one may begin.
     start: u64,
@@ -63,8 +67,7 @@ struct Level {
     /// Which of the rows' sizes it is.
     number: usize,
     /// When each page was last referenced, counted from 1; 0 for never. Base pages: the page of
-    /// row *n* at *n* + 1 (at 0 is what is written when there was no page), the current one's as
-    /// of its run before. Larger pages: if they were touched in the block, any time in it; a page
+    /// row *n* at *n* + 1. Larger pages: if they were touched in the block, any time in it; a page
     /// that holds another is never earlier than it.
     last: Vec<u64>,
     gaps: Gaps,
@@ -97,7 +100,7 @@ impl WorkingSets {
         }
     }
 
-    /// The stream is over; it had `refs` references, all of them in the batches.
+    /// The program is over; it had `refs` references.
     pub fn finish(&mut self, refs: u64) {
         self.refs = refs;
         for level in self.larger.iter_mut().chain([&mut self.base]) {
@@ -127,31 +130,28 @@ impl WorkingSets {
     }
 }
 
-impl Kernel for WorkingSets {
-    fn take(&mut self, batch: &Touches, rows: &Rows) {
-        self.make_room(rows);
-        let first = batch.start_refs + 1;
-        for touch in &batch.touches {
-            let now = first + u64::from(touch.at_refs());
-            let left = first.wrapping_add_signed(touch.left_refs());
-            let row = touch.row();
-            self.base.last[self.current] = left;
-            if now >= self.end {
-                self.turn(now, rows);
-            }
-            let last = self.base.last[row.index() + 1];
-            if last < self.start {
-                self.enter(row, last, now, rows);
-            }
-            self.current = row.index() + 1;
-        }
-        // Larger pages are told all, in case the stream ends here.
-        self.base.last[self.current] = batch.end_refs;
-        self.tell_all(rows);
+impl WorkingSets {
+    /// The longest gap that may be left out of account between references to a page.
+    pub fn longest_gap_refs(&self) -> u64 {
+        self.shortest_refs
     }
 
-    fn flush(&mut self, _: u64) {
-        // A program's working set lies in its memory, whatever becomes of TLBs.
+    /// Takes the next runs, with no longer gaps in them than [`WorkingSets::longest_gap_refs`].
+    pub fn take(&mut self, runs: &[Run], rows: &Rows) {
+        self.make_room(rows);
+        for run in runs {
+            if run.first >= self.end {
+                self.turn(run.first, rows);
+            }
+            self.current = run.row.index() + 1;
+            let last = self.base.last[self.current];
+            if last < self.start {
+                self.enter(run.row, last, run.first, rows);
+            }
+            self.base.last[self.current] = run.last;
+        }
+        // Larger pages are told all, in case the stream ends here.
+        self.tell_all(rows);
     }
 }
 

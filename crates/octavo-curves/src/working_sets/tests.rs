@@ -1,5 +1,5 @@
 use super::*;
-use crate::touches::testing::{base_pages, feed};
+use crate::touches::testing::{feed_runs, pages_in_program_time};
 use octavo_oracle::NaiveWorkingSet;
 use octavo_oracle::strategies::{RandomStream, few_pages, stream};
 use octavo_trace::Stream;
@@ -20,13 +20,15 @@ fn some_windows() -> impl Strategy<Value = Vec<u64>> {
 
 fn compare(random: &RandomStream, stream: Stream, sizes: &Sizes, windows: &[u64], batch: usize) {
     let mut kernel = WorkingSets::new(sizes.clone(), windows.to_vec());
-    let refs = feed(&mut kernel, random, stream, sizes, batch);
+    let of = (stream, kernel.longest_gap_refs());
+    let mut take = |runs: &[Run], rows: &Rows| kernel.take(runs, rows);
+    let refs = feed_runs(&mut take, random, of, sizes, batch);
     kernel.finish(refs);
     let mut expected = Vec::new();
     for page_size in sizes.iter() {
         for &window_refs in windows {
             let mut naive = NaiveWorkingSet::new(page_size, window_refs);
-            for pages in base_pages(random, stream) {
+            for pages in pages_in_program_time(random, stream) {
                 naive.reference(&pages);
             }
             expected.push(WorkingSet { page_size, window_refs, page_refs: naive.page_refs });
@@ -36,7 +38,7 @@ fn compare(random: &RandomStream, stream: Stream, sizes: &Sizes, windows: &[u64]
 }
 
 proptest! {
-    #![proptest_config(octavo_oracle::cases(256))]
+    #![proptest_config(octavo_oracle::cases(96))]
 
     #[test]
     fn a_few_pages_are_as_in_brute_force_windows(
@@ -45,7 +47,9 @@ proptest! {
         windows in some_windows(),
         batch in 1usize..70,
     ) {
-        compare(&random, Stream::Data, &sizes, &windows, batch);
+        for stream in [Stream::Data, Stream::All] {
+            compare(&random, stream, &sizes, &windows, batch);
+        }
     }
 
     #[test]
@@ -59,4 +63,28 @@ proptest! {
             compare(&random, stream, &sizes, &windows, batch);
         }
     }
+}
+
+/// With one window, fetches and data reference parts of the pages that both do: each working set
+/// alone is at most that of both, and the two together are at least that.
+#[test]
+fn the_working_set_of_both_streams_is_between_each_and_their_sum() {
+    // A page is loaded rarely, and the code runs on: few references of data span a long time.
+    let steps: Vec<_> = (0..400).map(|step| (step % 50, 1, false)).collect();
+    let random = octavo_oracle::strategies::loads(&steps);
+    let sizes = Sizes::new(vec![PageSize::BASE]);
+    let page_refs = [Stream::Fetch, Stream::Data, Stream::All].map(|stream| {
+        let mut kernel = WorkingSets::new(sizes.clone(), vec![20]);
+        let of = (stream, kernel.longest_gap_refs());
+        let mut take = |runs: &[Run], rows: &Rows| kernel.take(runs, rows);
+        let refs = feed_runs(&mut take, &random, of, &sizes, 100);
+        kernel.finish(refs);
+        kernel.results()[0].page_refs
+    });
+    let [fetch, data, all] = page_refs;
+    // Ten of the last 20 references are data, once the window is full, and all are to other pages.
+    let filling: u128 = (1..20u128).map(|refs| refs / 2).sum();
+    assert_eq!(data, filling + 10 * (800 - 19));
+    assert_eq!(fetch, 800);
+    assert_eq!(all, fetch + data);
 }

@@ -40,6 +40,7 @@ fn stream_curves<'py>(py: Python<'py>, of: &StreamCurves) -> Dict<'py> {
     Ok(dict!(py,
         stream: stream_name(of.stream),
         references: of.references,
+        program_references: of.program_references,
         stack: list(py, &of.stack, stack)?,
         sets: list(py, &of.sets, sets)?,
         caches: list(py, &of.caches, caches)?,

@@ -7,7 +7,7 @@ use octavo_oracle::{
     NaiveReferences, NaiveSets, NaiveTlb, NaiveTwoSizes, NaiveTwoSizesIndex, NaiveTwoSizesTlb,
     NaiveWorkingSet, Stream as NaiveStream,
 };
-use octavo_types::{Consumer, PageNumber, PageSize, Segment, VirtAddr};
+use octavo_types::{Consumer, ItemKind, PageNumber, PageSize, Segment, VirtAddr};
 
 /// Entries of the fully associative TLBs that are compared.
 pub const ENTRIES: [usize; 6] = [1, 2, 5, 16, 30, 70];
@@ -46,7 +46,10 @@ pub struct NaiveStreamCurves {
     pub lines: Vec<LineSize>,
     pub references: u64,
     pub cores: BTreeMap<usize, NaiveCore>,
+    /// With the policy of all references, and the look-ups of this stream.
     pub two_sizes: NaiveTwoSizes,
+    /// Of those, by small pages and by large ones.
+    pub two_sizes_lookups: [u64; 2],
     pub working_sets: Vec<NaiveWorkingSet>,
 }
 
@@ -106,6 +109,7 @@ impl NaiveStreamCurves {
             references: 0,
             cores: BTreeMap::new(),
             two_sizes: NaiveTwoSizes::new(pair, WINDOW_REFS, THRESHOLD_BLOCKS, all_cores),
+            two_sizes_lookups: [0; 2],
             working_sets: sizes().map(|size| NaiveWorkingSet::new(size, WINDOW_REFS)).into(),
         }
     }
@@ -114,21 +118,41 @@ impl NaiveStreamCurves {
     pub fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr], core: usize, space: u64) {
         let mut list = NaiveReferences::default();
         list.segment(segment, addresses);
-        self.two_sizes.running = tlbs_of(core);
-        for pages in list.base_pages(self.stream) {
-            let told: Vec<PageNumber> = pages
-                .iter()
-                .map(|page| PageNumber::new(page.raw() | space << SPACE_SHIFT))
-                .collect();
-            self.references += 1;
-            self.two_sizes.reference(&told);
-            self.working_sets.iter_mut().for_each(|set| set.reference(&told));
-            self.cores.entry(core).or_default().reference(&told);
+        for reference in &list.references {
+            let is_own = match self.stream {
+                NaiveStream::All => true,
+                stream => (stream == NaiveStream::Fetch) == (reference.kind == ItemKind::Fetch),
+            };
+            let one = NaiveReferences { references: vec![*reference] };
+            for pages in one.base_pages(NaiveStream::All) {
+                let pages: Vec<PageNumber> = pages
+                    .iter()
+                    .map(|page| PageNumber::new(page.raw() | space << SPACE_SHIFT))
+                    .collect();
+                self.reference(&pages, is_own, core);
+            }
         }
         for line_bytes in self.lines.iter().map(|of| of.bytes()) {
             for line in list.lines(self.stream, line_bytes) {
                 self.cores.entry(core).or_default().look_up_line(line_bytes, line, space);
             }
+        }
+    }
+
+    /// A reference of the program, which may be of another stream: then time passes.
+    fn reference(&mut self, pages: &[PageNumber], is_own: bool, core: usize) {
+        let two = &mut self.two_sizes;
+        two.running = if is_own { tlbs_of(core) } else { 0..0 };
+        let before = [two.small_lookups, two.large_lookups];
+        two.reference(pages);
+        let own_pages = if is_own { pages } else { &[] };
+        self.working_sets.iter_mut().for_each(|set| set.reference(own_pages));
+        if is_own {
+            let lookups = [two.small_lookups - before[0], two.large_lookups - before[1]];
+            self.two_sizes_lookups[0] += lookups[0];
+            self.two_sizes_lookups[1] += lookups[1];
+            self.references += 1;
+            self.cores.entry(core).or_default().reference(pages);
         }
     }
 

@@ -1,0 +1,162 @@
+//! The analyses that depend on time: working sets, and the policy of two page sizes.
+//!
+//! Time is that of the program. If each stream had its own, the last T references of one would be a
+//! longer time than those of both together: working sets could not be compared, and the parts of an
+//! address space would have page sizes that contradict each other.
+
+use octavo_trace::Stream;
+use octavo_types::{Segment, VirtAddr};
+use rayon::prelude::*;
+
+use super::CurvesConfig;
+use crate::page_sample::{SampledPages, SampledSize};
+use crate::touches::{Kernel, Rows, Runs, Splitter, Touches};
+use crate::two_sizes::{TwoSizes, TwoSizesResult, TwoSizesTlbs};
+use crate::working_sets::{WorkingSet, WorkingSets};
+
+/// All such analyses, fed by all references of a program.
+pub struct ProgramTime {
+    splitter: Splitter,
+    streams: Vec<OfStream>,
+    two_sizes: Vec<TwoSizes>,
+}
+
+/// The analyses of one stream.
+struct OfStream {
+    runs: Runs,
+    working_sets: Option<WorkingSets>,
+    sampled: Option<SampledPages>,
+}
+
+/// The results of one stream.
+#[derive(Default)]
+pub struct StreamTimed {
+    /// See [`super::StreamCurves::program_references`].
+    pub program_references: u64,
+    pub working_sets: Vec<WorkingSet>,
+    pub sampled: Option<Vec<SampledSize>>,
+    pub two_sizes: Vec<TwoSizesResult>,
+    /// By pair and core.
+    pub two_sizes_on_cores: Vec<Vec<TwoSizesTlbs>>,
+}
+
+impl ProgramTime {
+    /// Nothing referenced yet; none where nothing that depends on time is asked for.
+    pub fn new(config: &CurvesConfig) -> Option<Self> {
+        let CurvesConfig { streams, two_sizes, instructions, .. } = config;
+        let has_sets = config.sample.is_some() || !config.windows_refs.is_empty();
+        (has_sets || !two_sizes.is_empty()).then(|| ProgramTime {
+            splitter: Splitter::new(Stream::All).with_kinds(),
+            streams: match has_sets {
+                true => streams.iter().map(|stream| OfStream::new(*stream, config)).collect(),
+                false => Vec::new(),
+            },
+            two_sizes: two_sizes
+                .iter()
+                .map(|pair| TwoSizes::new(pair.clone(), streams, *instructions))
+                .collect(),
+        })
+    }
+
+    /// Takes an execution of a segment, and returns whether it is time to
+    /// [hand on](ProgramTime::hand_on).
+    #[inline(always)]
+    pub fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr], rows: &mut Rows) -> bool {
+        self.splitter.segment(segment, addresses, rows);
+        self.splitter.is_full()
+    }
+
+    /// Ends the touch under way: the next reference begins one, also on the same page.
+    pub fn end_touch(&mut self) {
+        self.splitter.forget();
+    }
+
+    /// Hands on what there was so far.
+    pub fn hand_on(&mut self, emptied: &mut Touches, rows: &Rows) {
+        let batch = self.splitter.take(std::mem::take(emptied));
+        let mut kernels: Vec<&mut dyn Kernel> = Vec::new();
+        kernels.extend(self.two_sizes.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
+        kernels.extend(self.streams.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
+        kernels.into_par_iter().for_each(|kernel| kernel.take(&batch, rows));
+        *emptied = batch;
+    }
+
+    /// Empties the TLBs of the core that runs, when all is handed on.
+    pub fn flush(&mut self) {
+        let refs = self.splitter.refs();
+        self.two_sizes.iter_mut().for_each(|kernel| kernel.flush(refs));
+        self.streams.iter_mut().for_each(|kernel| kernel.flush(refs));
+        self.end_touch();
+    }
+
+    /// Empties the TLBs of another core, when all is handed on.
+    pub fn flush_core(&mut self, core: usize) {
+        let refs = self.splitter.refs();
+        self.two_sizes.iter_mut().for_each(|kernel| kernel.flush_core(core, refs));
+        self.end_touch();
+    }
+
+    /// From here on core number `core` runs, when all is handed on.
+    pub fn run_on(&mut self, core: usize) {
+        let refs = self.splitter.refs();
+        self.two_sizes.iter_mut().for_each(|kernel| kernel.run_on(core, refs));
+        self.end_touch();
+    }
+
+    /// The results of each stream, when all is handed on.
+    pub fn finish(mut self) -> Vec<StreamTimed> {
+        let refs = self.splitter.refs();
+        let mut found: Vec<StreamTimed> = Vec::new();
+        for of in &mut self.streams {
+            of.working_sets.iter_mut().for_each(|kernel| kernel.finish(refs));
+            of.sampled.iter_mut().for_each(|kernel| kernel.finish(refs));
+            found.push(StreamTimed {
+                working_sets: of.working_sets.as_ref().map_or_else(Vec::new, WorkingSets::results),
+                sampled: of.sampled.as_ref().map(SampledPages::results),
+                ..StreamTimed::default()
+            });
+        }
+        for pair in &mut self.two_sizes {
+            pair.finish(refs);
+            let results = pair.results();
+            found.resize_with(results.len(), StreamTimed::default);
+            for ((found, result), on_cores) in found.iter_mut().zip(results).zip(pair.on_cores()) {
+                found.two_sizes.push(result);
+                found.two_sizes_on_cores.push(on_cores);
+            }
+        }
+        found.iter_mut().for_each(|of| of.program_references = refs);
+        found
+    }
+}
+
+impl OfStream {
+    fn new(stream: Stream, config: &CurvesConfig) -> Self {
+        let CurvesConfig { sizes, windows_refs, .. } = config;
+        let sampled = config
+            .sample
+            .map(|sample| SampledPages::new(sample, sizes, config.max_entries, windows_refs));
+        let working_sets =
+            sampled.is_none().then(|| WorkingSets::new(sizes.clone(), windows_refs.clone()));
+        let longest_gap_refs = match (&sampled, &working_sets) {
+            (Some(kernel), _) => kernel.longest_gap_refs(),
+            (_, Some(kernel)) => kernel.longest_gap_refs(),
+            _ => u64::MAX,
+        };
+        OfStream { runs: Runs::new(stream, longest_gap_refs), working_sets, sampled }
+    }
+}
+
+impl Kernel for OfStream {
+    fn take(&mut self, batch: &Touches, rows: &Rows) {
+        let runs = self.runs.take(batch);
+        self.working_sets.iter_mut().for_each(|kernel| kernel.take(runs, rows));
+        self.sampled.iter_mut().for_each(|kernel| kernel.take(runs, rows));
+    }
+
+    fn flush(&mut self, _: u64) {
+        // A working set lies in memory, whatever becomes of TLBs.
+        self.runs.end_touch();
+        self.sampled.iter_mut().for_each(SampledPages::flush);
+    }
+}

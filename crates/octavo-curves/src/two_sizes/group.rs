@@ -1,0 +1,59 @@
+//! The TLBs of one stream, under the policy that all streams of an address space share.
+
+use octavo_trace::Stream;
+use octavo_types::Instructions;
+
+use super::TwoSizesConfig;
+use super::cores::Cores;
+use super::tlbs::Page;
+use super::window::KINDS;
+
+/// Fetches and data, as [`KINDS`] number them.
+pub const FETCH: usize = 0;
+/// See [`FETCH`].
+pub const DATA: usize = 1;
+
+/// One stream's TLBs, on all cores.
+pub struct Group {
+    pub stream: Stream,
+    pub cores: Cores,
+    /// Whether references of a kind are looked up.
+    looks_up: [bool; KINDS],
+}
+
+impl Group {
+    /// Empty TLBs.
+    pub fn new(stream: Stream, config: &TwoSizesConfig, instructions: Instructions) -> Self {
+        let looks_up = match stream {
+            Stream::Fetch => [true, false],
+            Stream::Data => [false, true],
+            Stream::All => [true, true],
+        };
+        Group { stream, cores: Cores::new(config, instructions), looks_up }
+    }
+
+    /// The kind that the stream consists of; none if it has both.
+    pub fn kind(&self) -> Option<usize> {
+        match self.stream {
+            Stream::Fetch => Some(FETCH),
+            Stream::Data => Some(DATA),
+            Stream::All => None,
+        }
+    }
+
+    /// Looks a page up, if references of the kind are.
+    #[inline(always)]
+    pub fn page(&mut self, kind: usize, page: Page) {
+        if self.looks_up[kind] {
+            self.cores.page(page);
+        }
+    }
+
+    /// Counts look-ups, if references of the kind are looked up.
+    #[inline(always)]
+    pub fn count(&mut self, kind: usize, is_large: bool, lookups: u64) {
+        if self.looks_up[kind] {
+            self.cores.count(is_large, lookups);
+        }
+    }
+}
