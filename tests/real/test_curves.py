@@ -28,7 +28,7 @@ def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def on_trace(verb: str, trace: Path, *options: str, **how: Any) -> Traced:
     """`octavo run` or `octavo curves` on a trace."""
     result = trace.with_name("result.json")
-    ended = natively([OCTAVO, verb, "-q", "--json", result, *options, trace], **how)
+    ended = natively([OCTAVO, verb, "-q", "--force", "--json", result, *options, trace], **how)
     assert ended.status == 0, ended.stderr.decode()
     return Traced(ended.status, ended.stdout, ended.stderr, read_document(result))
 
