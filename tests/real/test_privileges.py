@@ -131,7 +131,7 @@ def test_the_ring_cannot_be_truncated(octavo: Octavo):
 @pytest.mark.parametrize("command", [["run"], ["curves"], ["record", "-o", "trace.oct"]], ids=str)
 @pytest.mark.parametrize(
     ("limit", "name"),
-    [("-n 12", "open files"), ("-v 2000000", "address space"), ("-f 1000", "file size")],
+    [("-n 12", "open files"), ("-v 4000000", "address space"), ("-f 1000", "file size")],
 )
 def test_a_limit_that_leaves_too_little_is_named(
     command: list[str], limit: str, name: str, tmp_path: Path

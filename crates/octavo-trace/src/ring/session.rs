@@ -20,6 +20,10 @@ pub struct SessionError {
 
 const GIBIBYTES: f64 = format::FILE_BYTES as f64 / (1u64 << 30) as f64;
 
+/// Address space that must be left after the ring is mapped: threads, results, and Valgrind's own
+/// process need some. With less, memory would run out in the middle of a run.
+const HEADROOM_BYTES: usize = 512 << 20;
+
 /// The shared file, mapped. Pages are allotted only where a stream was written.
 pub struct Session {
     base: *mut u8,
@@ -38,11 +42,12 @@ impl Session {
         let file = memory_file::create(c"octavo-ring")?;
         file.set_len(format::FILE_BYTES as u64)?;
         memory_file::seal_size(&file)?;
+        let bytes = format::FILE_BYTES + HEADROOM_BYTES;
         // SAFETY: a fresh shared mapping of a file that we own; no other memory is affected.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                format::FILE_BYTES,
+                bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED | libc::MAP_NORESERVE,
                 file.as_raw_fd(),
@@ -52,6 +57,8 @@ impl Session {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error().into());
         }
+        // SAFETY: the end of the mapping just made, which lies behind the file.
+        unsafe { libc::munmap(base.add(format::FILE_BYTES), HEADROOM_BYTES) };
         let made = Session { base: base.cast(), file };
         made.hold();
         made.word(session::VERSION).store(format::VERSION, Ordering::Relaxed);
