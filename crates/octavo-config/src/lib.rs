@@ -27,5 +27,5 @@ pub use types::{
     FragmentationConfig, GtsmHardware, HoleGroup, HostConfig, IncreasedRights, KernelConfig,
     MachineConfig, MemoryConfig, PageSizes, PageTableConfig, Sharing, SoftTlbConfig, SoftvmConfig,
     SoftvmCycles, SoftvmRates, TableKind, TlbArray, TlbConfig, TlbLevel, TlbsHold,
-    VirtualCacheLevel, WalkCache, WalkerConfig, Ways, WriteBackTranslation,
+    VirtualCacheLevel, WalkCache, WalkStart, WalkerConfig, Ways, WriteBackTranslation,
 };

@@ -20,7 +20,7 @@ pub use softvm::{
     SoftvmRates, TableKind, VirtualCacheLevel, WriteBackTranslation,
 };
 pub use tlb::{Fill, FirstLevel, PageSizes, TlbArray, TlbConfig, TlbLevel, Ways};
-pub use walker::{PageTableConfig, WalkCache, WalkerConfig};
+pub use walker::{PageTableConfig, WalkCache, WalkStart, WalkerConfig};
 
 /// A machine.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

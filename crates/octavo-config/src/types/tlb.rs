@@ -75,8 +75,8 @@ impl From<TlbConfig> for Levels {
 /// holds its size.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TlbLevel {
-    /// What a hit here costs beyond the level before; 0 for a first level, which is looked up
-    /// beside the cache.
+    /// Latency of a look-up, hit or miss, beyond the level before; 0 for a first level, which is
+    /// looked up beside the cache.
     pub hit_latency_cycles: u32,
     /// What fills it.
     pub fill: Fill,

@@ -24,6 +24,9 @@ pub struct WalkerConfig {
     /// How many instructions the core has under way: walks of more than so many are never at once.
     /// 1 to 65536.
     pub window_instructions: u32,
+    /// When a walk starts.
+    #[serde(default)]
+    pub start: WalkStart,
     /// Cycles that a walk takes beside its reads: those of the trap and the handler where software
     /// walks.
     pub overhead_cycles: u32,
@@ -33,6 +36,18 @@ pub struct WalkerConfig {
     /// The page-walk caches by name: `[walker.caches.pde]`. There may be none.
     #[serde(default, deserialize_with = "written::tables_or_none")]
     pub caches: IndexMap<String, WalkCache>,
+}
+
+/// When a walk starts, where a TLB is looked up between the first level and the walk: the second
+/// level, and in front of the host's table the nested TLB.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WalkStart {
+    /// When the look-up has missed: a miss costs the look-up and the walk.
+    #[default]
+    AfterLookup,
+    /// With the look-up, and a hit aborts it: a miss costs the longer of the two.
+    WithLookup,
 }
 
 /// The page-walk cache of one level.

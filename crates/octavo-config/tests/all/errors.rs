@@ -148,6 +148,11 @@ fn values_that_are_not() {
         ("core.base_cpi=fast", "core.base_cpi = \"fast\": give a number"),
         ("page_table.levels=6", "page_table.levels = 6: give 4 or 5"),
         ("page_table.levels=300", "page_table.levels = 300: give a whole number from 0 to 255"),
+        (
+            "walker.start=with-look-up",
+            "walker.start = \"with-look-up\": give after-lookup or with-lookup; did you mean \
+             `with-lookup`?",
+        ),
         ("walker.pte_entry=l1", "walker.pte_entry = \"l1\": give l1d or l2; did you mean `l1d`?"),
         (
             "walker.window_instructions=0",

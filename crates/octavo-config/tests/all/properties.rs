@@ -5,8 +5,8 @@ use octavo_config::{
     FragmentationConfig, GtsmHardware, HoleGroup, HostConfig, IncreasedRights, KernelConfig,
     MachineConfig, MemoryConfig, PageSizes, PageTableConfig, Sharing, SoftTlbConfig, SoftvmConfig,
     SoftvmCycles, SoftvmRates, TableKind, TlbArray, TlbConfig, TlbLevel, TlbsHold,
-    VirtualCacheLevel, WalkCache, WalkerConfig, Ways, WriteBackTranslation, preset_names,
-    resolve_text,
+    VirtualCacheLevel, WalkCache, WalkStart, WalkerConfig, Ways, WriteBackTranslation,
+    preset_names, resolve_text,
 };
 use octavo_hw::{PteEntry, Replacement};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
@@ -132,16 +132,22 @@ fn memory() -> impl Strategy<Value = MemoryConfig> {
 fn walker(levels: u8) -> impl Strategy<Value = WalkerConfig> {
     let cache = (geometry(), replacement());
     let caches = (btree_set(2..=levels, 0..4), vec((name(), cache), 4));
-    ((1u32..=64, 1u32..=1 << 16), 0u32..100, select(vec![PteEntry::L1d, PteEntry::L2]), caches)
-        .prop_map(
-            |((walkers, window_instructions), overhead_cycles, pte_entry, (levels, caches))| {
-                let cache = |(level, (name, ((entries, ways), replacement)))| {
-                    (name, WalkCache { level, entries, ways, replacement })
-                };
-                let caches = levels.into_iter().zip(caches).map(cache).collect();
-                WalkerConfig { walkers, window_instructions, overhead_cycles, pte_entry, caches }
-            },
-        )
+    let start = select(vec![WalkStart::AfterLookup, WalkStart::WithLookup]);
+    let pte_entry = select(vec![PteEntry::L1d, PteEntry::L2]);
+    ((1u32..=64, 1u32..=1 << 16), (start, 0u32..100), pte_entry, caches).prop_map(
+        |(
+            (walkers, window_instructions),
+            (start, overhead_cycles),
+            pte_entry,
+            (levels, caches),
+        )| {
+            let cache = |(level, (name, ((entries, ways), replacement)))| {
+                (name, WalkCache { level, entries, ways, replacement })
+            };
+            let caches = levels.into_iter().zip(caches).map(cache).collect();
+            WalkerConfig { walkers, window_instructions, start, overhead_cycles, pte_entry, caches }
+        },
+    )
 }
 
 fn caches() -> impl Strategy<Value = CacheConfigs> {

@@ -101,8 +101,7 @@ impl Conventional {
     pub(super) fn second(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> First {
         let asid = env.asid();
         let Some(l2) = &mut self.l2 else { return First::Misses };
-        let Some(held) = l2.look_up_rarely(asid, page, 1) else { return First::Misses };
-        env.add_tlb_cycles(l2.hit_latency_cycles());
+        let Some(held) = env.look_up_second(l2, page) else { return First::Misses };
         if !held.value.serves(access.kind() == Kind::Store) {
             return First::Insufficient;
         }
@@ -114,7 +113,7 @@ impl Conventional {
         First::Serves(held)
     }
 
-    /// What a hit in the second level costs beyond the first.
+    /// Latency of a look-up of the second level, beyond the first.
     pub(super) fn second_latency_cycles(&self) -> u32 {
         self.l2.as_ref().map_or(0, Tlb::hit_latency_cycles)
     }

@@ -95,10 +95,8 @@ impl Gtsm {
 
     /// Looks a page up in the second level.
     fn second(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> First {
-        let asid = env.asid();
         let Some(l2) = &mut self.l2 else { return First::Misses };
-        let Some(mut held) = l2.look_up_rarely(asid, page, 1) else { return First::Misses };
-        env.add_tlb_cycles(l2.hit_latency_cycles());
+        let Some(mut held) = env.look_up_second(l2, page) else { return First::Misses };
         if held.is_gapped() {
             self.hits += 1;
             held = self.part(env, page, &held, false);

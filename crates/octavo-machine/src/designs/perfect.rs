@@ -85,7 +85,7 @@ impl Design for PerfectL2 {
             }
             First::Misses => {
                 self.hits += 1;
-                env.add_tlb_cycles(self.hit_latency_cycles);
+                env.add_lookup(self.hit_latency_cycles, true);
                 let held = self.resolve(env, page, access)?;
                 self.l1.fill(asid, page, held, access);
                 held

@@ -119,11 +119,8 @@ impl Perforated {
 
     /// Looks a page up in the second level (Figure 4). A hole of a page that is there is walked to.
     fn second(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Second> {
-        let asid = env.asid();
         let Some(l2) = &mut self.l2 else { return Some(Second::Misses) };
-        let Some(held) = l2.look_up_rarely(asid, page, 1) else { return Some(Second::Misses) };
-        env.add_tlb_cycles(l2.hit_latency_cycles());
-        let mut held = held;
+        let Some(mut held) = env.look_up_second(l2, page) else { return Some(Second::Misses) };
         if held.is_perforated() {
             self.counts.hits += 1;
             let is_hole = match self.known(env, page, &held) {
@@ -217,7 +214,8 @@ impl Perforated {
             return Some(false);
         }
         let l2 = self.l2.as_mut()?;
-        env.add_tlb_cycles(l2.hit_latency_cycles());
+        // No walk starts with it: one has found the page, or an entry has.
+        env.add_lookup(l2.hit_latency_cycles(), true);
         let found = l2.look_up_bitmap(env.asid(), page);
         self.bitmaps.hits += u64::from(found.is_some());
         self.bitmaps.misses += u64::from(found.is_none());

@@ -6,7 +6,8 @@
 //! - What misses the first level looks up the second level and the range TLB at once. A hit in a range
 //!   makes the page's entry, of the size that the page table has (so that the first level misses no more
 //!   often than the machine without ranges does), for the first level; not for the second, which need not
-//!   hold what the range TLB beside it does. It costs what a hit in the second level costs.
+//!   hold what the range TLB beside it does. A look-up of the range TLB, hit or miss, takes the time of the
+//!   second level's, and with that no further time.
 //! - Where neither serves, a page walk does. The range table is walked behind it, off the critical path:
 //!   that fills the range TLB and costs no time. A range of a single page is not kept.
 //! - What becomes stale drops the ranges that it is in, whole.
@@ -61,16 +62,13 @@ impl Rmm {
     /// The first level has missed.
     #[inline(never)]
     fn missed(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Held> {
+        // The two are looked up together, in the time of the second level.
         let in_second = self.paged.second(env, page, access);
         let is_in_range = self.look_up(env.asid(), page, access);
         if let First::Serves(held) = in_second {
             return Some(held);
         }
         let held = if is_in_range {
-            // The two are looked up together.
-            if matches!(in_second, First::Misses) {
-                env.add_tlb_cycles(self.paged.second_latency_cycles());
-            }
             self.resolve(env, page, access)?
         } else {
             self.walk_both(env, page, access, in_second)?
@@ -87,8 +85,9 @@ impl Rmm {
         page: PageNumber,
         access: LineAccess,
     ) -> Option<Held> {
-        let held = if self.look_up(env.asid(), page, access) {
-            env.add_tlb_cycles(self.paged.second_latency_cycles());
+        let is_in_range = self.look_up(env.asid(), page, access);
+        env.add_lookup(self.paged.second_latency_cycles(), is_in_range);
+        let held = if is_in_range {
             self.resolve(env, page, access)?
         } else {
             self.walk_both(env, page, access, First::Insufficient)?

@@ -9,7 +9,7 @@ mod perforated;
 mod tell;
 mod walk;
 
-use octavo_config::{AddressSpaces, HostConfig, MachineConfig, WalkerConfig};
+use octavo_config::{AddressSpaces, HostConfig, MachineConfig, WalkStart, WalkerConfig};
 use octavo_hw::{Asid, Caches, PrivateCaches, SharedCache, WalkCaches};
 use octavo_os::frames::OutOfMemory;
 use octavo_os::{Os, ProcessId, Stale};
@@ -19,6 +19,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::config::{self, ConfigError};
 use crate::design::AddressSpace;
 use crate::front::{LineAccess, Lines};
+use crate::tlb::{Held, Tlb};
 use nested::Host;
 use overlap::Overlap;
 pub(crate) use perforated::Answer;
@@ -53,6 +54,9 @@ pub struct Env {
     l1_latency_cycles: [u32; 2],
     /// What a walk costs beside its reads.
     walk_overhead_cycles: u32,
+    walk_start: WalkStart,
+    /// Cycles of a look-up that has missed, until the walk that follows it.
+    missed_lookup_cycles: u32,
     address_spaces: AddressSpaces,
     /// Where programs run in a guest.
     host: Option<Box<Host>>,
@@ -72,6 +76,7 @@ struct CoreParts {
 /// Cycles beyond those of a machine whose TLBs and first-level caches always hit, added up.
 #[derive(Clone, Copy, Default)]
 struct Cycles {
+    /// Of look-ups of the second level, but for what walks that started with them hide.
     tlb_l2: u64,
     /// Of references that half a translation served.
     tlb_nested: u64,
@@ -120,6 +125,8 @@ impl Env {
             overlaps: vec![overlap; config.core.count as usize],
             cycles: Cycles::default(),
             walk_overhead_cycles: config.walker.overhead_cycles,
+            walk_start: config.walker.start,
+            missed_lookup_cycles: 0,
             address_spaces: config.core.address_spaces,
             host: None,
             is_checked: false,
@@ -164,7 +171,7 @@ impl Env {
         instructions: Instructions,
     ) -> Result<Self, ConfigError> {
         let guest = (config.memory.bytes, config.core.count);
-        let (host, begun) = Host::new(host, os, guest, instructions)?;
+        let (host, begun) = Host::new(host, os, guest, self.walk_start, instructions)?;
         let keeps_halves = host.keeps_halves();
         let mut env = Env { host: Some(Box::new(host)), keeps_halves, ..self };
         begun.unwrap_or_else(|error| env.stop_for_host(error));
@@ -187,10 +194,18 @@ impl Env {
         self.process
     }
 
-    /// A second-level TLB has served a reference.
-    #[inline(always)]
-    pub fn add_tlb_cycles(&mut self, latency_cycles: u32) {
+    /// Looks a page up in the second-level TLB, for its latency whether it is there or not.
+    pub(crate) fn look_up_second(&mut self, l2: &mut Tlb, page: PageNumber) -> Option<Held> {
+        let held = l2.look_up_rarely(self.asid, page, 1);
+        self.add_lookup(l2.hit_latency_cycles(), held.is_some());
+        held
+    }
+
+    /// The second-level TLB, or what is looked up in its place, was looked up. After a miss comes
+    /// either [`Env::walk`], which may have started with the look-up, or [`Env::resolve`].
+    pub(crate) fn add_lookup(&mut self, latency_cycles: u32, is_hit: bool) {
         self.cycles.tlb_l2 += u64::from(latency_cycles);
+        self.missed_lookup_cycles = if is_hit { 0 } else { latency_cycles };
     }
 
     /// The line of an access is read or written, its page being in `frame`, and its repeats after
@@ -237,6 +252,9 @@ impl Env {
 
     /// A walk is over.
     fn add_walk_cycles(&mut self, latency_cycles: u32) {
+        let lookup_cycles = std::mem::take(&mut self.missed_lookup_cycles);
+        let hidden_cycles = walk::overlap(self.walk_start, lookup_cycles, latency_cycles);
+        self.cycles.tlb_l2 -= u64::from(hidden_cycles);
         self.cycles.walks += u64::from(latency_cycles);
         let l1i = self.caches.private.counters().l1i;
         self.overlaps[self.core].walk(l1i.hits + l1i.misses, latency_cycles);

@@ -1,5 +1,6 @@
 //! Page walks, and the faults that they end in.
 
+use octavo_config::WalkStart;
 use octavo_hw::{Asid, Caches, Served, ServedBy};
 use octavo_os::page_table::{Step, Walk};
 use octavo_os::{Access, Os, ProcessId};
@@ -104,6 +105,7 @@ impl Env {
     /// What the page table says of a base page, and the operating system where that does not
     /// suffice; but nothing is read for it, or counted of a walker. For bounds.
     pub fn resolve(&mut self, page: PageNumber, kind: Kind) -> Option<Held> {
+        self.missed_lookup_cycles = 0;
         loop {
             let walk = self.table_walk(page);
             if let Some(Found { held, .. }) = self.found(&walk, page, kind) {
@@ -212,6 +214,14 @@ pub(super) fn read_entry(
     let served = caches.read_pte(line_of(at, lines));
     walker.read(served);
     served.latency_cycles
+}
+
+/// Cycles in which a look-up that misses and the walk that follows it are both under way.
+pub(super) fn overlap(start: WalkStart, lookup_cycles: u32, walk_cycles: u32) -> u32 {
+    match start {
+        WalkStart::AfterLookup => 0,
+        WalkStart::WithLookup => lookup_cycles.min(walk_cycles),
+    }
 }
 
 /// The first address of a base page.

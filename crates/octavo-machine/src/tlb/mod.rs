@@ -116,7 +116,7 @@ impl Tlb {
         })
     }
 
-    /// What a hit here costs beyond the level before.
+    /// Latency of a look-up, hit or miss, beyond the level before.
     #[inline(always)]
     pub fn hit_latency_cycles(&self) -> u32 {
         self.hit_latency_cycles

@@ -174,6 +174,10 @@ const COUNTS: &[(&str, &str, &str)] = &[
     ("transferred", "softvm.dma", "pages"),
 ];
 
+/// Cycles that a line may name, and the counter of each.
+const CYCLES: [(&str, &str); 3] =
+    [("lookup", "cycles_tlb_l2"), ("nested", "cycles_tlb_nested"), ("walk", "cycles_walks")];
+
 /// What a step did, in the words of a case: all that happened, in the order of the lists above, and of the
 /// rest only what was asked for.
 fn told(counted: &Counters, expected: &[String], player: &Player, numbers: &[u64]) -> Vec<String> {
@@ -220,6 +224,10 @@ fn told(counted: &Counters, expected: &[String], player: &Player, numbers: &[u64
                 _ => [of("l1_changed"), of("l2_changed")],
             };
             told.push(format!("{what} {} and {}", levels[0], levels[1]));
+        } else if let Some((what, _)) = asked.split_once(" cycles ") {
+            let (_, counter) =
+                CYCLES.iter().find(|(name, _)| *name == what).expect("a kind of cycles");
+            told.push(format!("{what} cycles {}", get("core", counter)));
         } else if asked.starts_with("resident ") {
             let bytes = machine.counters().get("os", "resident_bytes").unwrap();
             told.push(format!("resident {}KiB", bytes >> 10));

@@ -14,3 +14,4 @@ mod oracle;
 mod perforated;
 mod same_pages;
 mod softvm;
+mod translation_cost;

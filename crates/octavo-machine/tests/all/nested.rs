@@ -6,7 +6,7 @@ mod machines;
 mod play;
 mod policies;
 
-use crate::common::{check_laws, config, has_run_out};
+use crate::common::{check_laws, config, has_run_out, translation_cycles};
 use machines::{Kind, Translates, kind, kind_with_gaps, kind_with_holes, machine};
 use octavo_config::{MachineConfig, TlbsHold};
 use octavo_machine::designs::{Variant, colt};
@@ -43,11 +43,9 @@ fn compare(
     for (instructions, machine) in machines {
         prop_assert_eq!(machine.stopped(), None);
         prop_assert_eq!(machine.check(), Ok(()));
-        are_equal(
-            &machine.counters(),
-            &expected,
-            &format!("{instructions}, {translates:?}, {kind:?}"),
-        )?;
+        let (ours, of) = (machine.counters(), format!("{instructions}, {translates:?}, {kind:?}"));
+        prop_assert_eq!(translation_cycles(&ours), naive.translation_cycles(), "{}", of);
+        are_equal(&ours, &expected, &of)?;
     }
     Ok(expected)
 }

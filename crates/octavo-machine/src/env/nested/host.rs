@@ -3,7 +3,7 @@
 
 mod parted;
 
-use octavo_config::{HostConfig, TlbsHold};
+use octavo_config::{HostConfig, TlbsHold, WalkStart};
 use octavo_hw::{Asid, Caches, WalkCaches};
 use octavo_os::frames::OutOfMemory;
 use octavo_os::page_table::PageTable;
@@ -13,7 +13,7 @@ use octavo_types::{
     VirtAddr,
 };
 
-use super::super::walk::{Found, WalkerCounters, found, read_entry, start_of, to_read};
+use super::super::walk::{Found, WalkerCounters, found, overlap, read_entry, start_of, to_read};
 use crate::config::ConfigError;
 use crate::counters::Lookups;
 use crate::front::Lines;
@@ -26,6 +26,7 @@ pub struct Host {
     /// By core.
     pub(in crate::env) cores: Box<[Nested]>,
     pub(in crate::env) walker: WalkerCounters,
+    walk_start: WalkStart,
     /// Whether TLBs hold the guest's half of a translation where the guest's page is the larger one.
     keeps_halves: bool,
     /// Ranges of guest-physical memory that were changed, each an invalidation of all (INVEPT).
@@ -96,6 +97,7 @@ impl Host {
         config: &HostConfig,
         mut os: Os,
         (guest_bytes, cores): (u64, u32),
+        walk_start: WalkStart,
         instructions: Instructions,
     ) -> Result<(Self, Result<(), OutOfMemory>), ConfigError> {
         let nested = || -> Result<Nested, ConfigError> {
@@ -114,6 +116,7 @@ impl Host {
             vm: ProcessId::default(),
             cores,
             walker: WalkerCounters::default(),
+            walk_start,
             keeps_halves: config.tlbs_hold == TlbsHold::Halves,
             invepts: 0,
             untold: 0,
@@ -185,19 +188,26 @@ impl Host {
         port: &mut Port<'_>,
         latency_cycles: &mut u32,
     ) -> Result<(Behind, bool), OutOfMemory> {
-        if let Some(tlb) = &mut self.cores[port.core].tlb
-            && let Some(held) = tlb.look_up(Asid::ONLY, page, references)
-        {
+        let mut missed_lookup_cycles = 0;
+        if let Some(tlb) = &mut self.cores[port.core].tlb {
+            let held = tlb.look_up(Asid::ONLY, page, references);
             *latency_cycles += tlb.hit_latency_cycles();
-            let serves = held.value.serves(usage.stores);
-            if !serves || held.needs_bitmap(page) {
-                tlb.retract(Asid::ONLY, page, references);
-            }
-            if serves {
-                return Ok((Behind::of(held), true));
+            if let Some(held) = held {
+                let serves = held.value.serves(usage.stores);
+                if !serves || held.needs_bitmap(page) {
+                    tlb.retract(Asid::ONLY, page, references);
+                }
+                if serves {
+                    return Ok((Behind::of(held), true));
+                }
+            } else {
+                missed_lookup_cycles = tlb.hit_latency_cycles();
             }
         }
-        let behind = self.walk(page, usage, port, latency_cycles)?;
+        let mut walk_cycles = 0;
+        let behind = self.walk(page, usage, port, &mut walk_cycles)?;
+        *latency_cycles +=
+            walk_cycles - overlap(self.walk_start, missed_lookup_cycles, walk_cycles);
         self.keep(page, behind, references, port.core);
         Ok((behind, false))
     }

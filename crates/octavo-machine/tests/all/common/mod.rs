@@ -6,7 +6,7 @@ pub mod naive;
 use octavo_config::{
     AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
     GtsmHardware, HostConfig, MachineConfig, MemoryConfig, PageSizes, PageTableConfig,
-    SoftvmConfig, TlbArray, TlbConfig, TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache,
+    SoftvmConfig, TlbArray, TlbConfig, TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache, WalkStart,
     WalkerConfig, Ways,
 };
 use octavo_hw::{PteEntry, Replacement};
@@ -65,6 +65,7 @@ pub fn tiny() -> MachineConfig {
         walker: WalkerConfig {
             walkers: 2,
             window_instructions: 50,
+            start: WalkStart::AfterLookup,
             overhead_cycles: 0,
             pte_entry: PteEntry::L1d,
             caches: [("pde".to_owned(), walk_cache(2, 3)), ("pdpte".to_owned(), walk_cache(3, 2))]
@@ -144,6 +145,12 @@ pub fn play_on(sim: &mut Sim, stream: &RandomStream) {
             Step::Event(event) => sim.event(event),
         }
     }
+}
+
+/// Cycles that pages cost to translate: look-ups beyond the first level, and walks.
+pub fn translation_cycles(counters: &Counters) -> u64 {
+    let parts = ["cycles_tlb_l2", "cycles_tlb_nested", "cycles_walks"];
+    parts.iter().map(|part| counters.get("core", part).unwrap_or(0)).sum()
 }
 
 /// accesses = hits + misses, and each level of caches is asked by the misses before it.

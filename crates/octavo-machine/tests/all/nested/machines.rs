@@ -2,7 +2,7 @@
 
 use octavo_config::{
     Fill, FirstLevel, FragmentationConfig, HostConfig, MachineConfig, MemoryConfig,
-    PageTableConfig, TlbsHold, WalkCache, Ways,
+    PageTableConfig, TlbsHold, WalkCache, WalkStart, Ways,
 };
 use octavo_hw::Replacement;
 use octavo_machine::designs::{
@@ -150,6 +150,7 @@ pub fn machine(kind: Kind) -> MachineConfig {
         _ => {
             machine.page_table.levels = 5;
             machine.walker.caches.clear();
+            machine.walker.start = WalkStart::WithLookup;
         }
     }
     machine.host = Some(host(kind));

@@ -6,8 +6,8 @@ use octavo_machine::Counters;
 use octavo_oracle::{NaiveArray, NaiveReplacement};
 use octavo_types::{ItemKind, PageSize};
 
+use super::NaiveMachine;
 use super::tlb::{Page, tell};
-use super::{L1D, NaiveMachine};
 
 /// What such a machine has and counts.
 pub struct Gapped {
@@ -46,10 +46,7 @@ impl NaiveMachine {
         if let Some(found) = in_l1.filter(|found| found.serves(stores)) {
             return found;
         }
-        let in_l2 = match &mut self.l2 {
-            Some(l2) if in_l1.is_none() => l2.look_up(page),
-            _ => None,
-        };
+        let in_l2 = if in_l1.is_none() { self.look_up_second(page) } else { None };
         let served = in_l2.map(|entry| match entry.has_gaps {
             true => {
                 self.gapped.as_mut().unwrap().hits += 1;
@@ -68,7 +65,11 @@ impl NaiveMachine {
 
     fn walk_gapped(&mut self, kind: ItemKind, page: u64) -> Page {
         let entry = match self.host {
-            Some(_) => self.walk_both(kind, page),
+            Some(_) => {
+                let entry = self.walk_both(kind, page);
+                self.cycles.walked();
+                entry
+            }
             None => {
                 let found = self.walk(kind, page);
                 Page::of_gapped(self.own_table(), page).unwrap_or(found)
@@ -114,7 +115,7 @@ impl NaiveMachine {
         let all = frames.shape().frames();
         let start = (all - all.div_ceil(1024 * 512)) << 12;
         let at = start + chunk / 1024 * 8;
-        self.caches.access(L1D, at / self.line_bytes, false);
+        self.access_for_walk(at / self.line_bytes, false);
         match &mut self.host {
             Some(host) => host.holes.bitmap_reads += 1,
             None => self.gapped.as_mut().unwrap().bitmap_reads += 1,

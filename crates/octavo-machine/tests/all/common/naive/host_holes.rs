@@ -4,9 +4,9 @@ use octavo_machine::Counters;
 use octavo_os::ProcessId;
 use octavo_types::{PageNumber, PageSize, VirtAddr};
 
+use super::NaiveMachine;
 use super::perforated::{SHADOW, line_of_holes};
 use super::tlb::{Page, tell};
-use super::{L1D, NaiveMachine};
 
 const VM: ProcessId = ProcessId(0);
 
@@ -94,7 +94,7 @@ impl NaiveMachine {
         let region = Page::of_perforated(self.host().table(), page).unwrap();
         let at = line_of_holes(&self.host().os, region.frame);
         self.host().holes.bitmap_reads += 1;
-        self.caches.access(L1D, at / self.line_bytes, false);
+        self.access_for_walk(at / self.line_bytes, false);
     }
 
     /// All bits of the perforated page of the host that a guest-physical page is in.
@@ -130,7 +130,7 @@ impl NaiveMachine {
         host.walks += u64::from(!is_under_way);
         host.reads += places.len() as u64;
         for place in places {
-            self.caches.access(L1D, place.raw() / self.line_bytes, false);
+            self.access_for_walk(place.raw() / self.line_bytes, false);
         }
         self.use_in_host(page, stores)
     }

@@ -2,6 +2,7 @@
 //! operating system is the same. What designs have beside the conventional one is in [`beside`].
 
 mod beside;
+mod cycles;
 mod gapped;
 mod host_holes;
 mod nested;
@@ -20,6 +21,7 @@ use octavo_os::{Access, Os, ProcessId};
 use octavo_types::{AddrRange, ItemKind, PageNumber, VirtAddr};
 
 use beside::{RangeTlb, SegmentRegisters};
+use cycles::Cycles;
 use gapped::Gapped;
 use nested::NaiveHost;
 use perforated::Perforated;
@@ -60,6 +62,7 @@ pub struct NaiveMachine {
     perforated: Option<Perforated>,
     gapped: Option<Gapped>,
     host: Option<NaiveHost>,
+    cycles: Cycles,
 }
 
 const LLC: usize = 0;
@@ -126,6 +129,7 @@ impl NaiveMachine {
             },
             gapped: matches!(beside, Beside::Gapped).then(|| Gapped::new(&config.gtsm)),
             host: None,
+            cycles: Cycles::new(config),
         }
     }
 
@@ -246,11 +250,12 @@ impl NaiveMachine {
         if let Some(found) = in_l1.filter(|found| found.serves(stores)) {
             return found;
         }
-        let in_l2 = match &mut self.l2 {
-            Some(l2) if in_l1.is_none() => l2.look_up(page),
-            _ => None,
-        };
+        let in_l2 = if in_l1.is_none() { self.look_up_second(page) } else { None };
         let in_range = self.ranges.as_mut().is_some_and(|ranges| ranges.serves(page, stores));
+        if self.ranges.is_some() && in_l1.is_some() {
+            // The range TLB is looked up alone.
+            self.cycles.looked_up(in_range);
+        }
         if let Some(found) = in_l2.filter(|found| found.serves(stores)) {
             let l2 = self.l2.as_mut().unwrap();
             if l2.victims {
@@ -260,6 +265,7 @@ impl NaiveMachine {
             return found;
         }
         let found = if in_range {
+            self.cycles.needs_no_walk();
             self.os.memory_mut().process_mut(PROCESS).table.mark(PageNumber::new(page), stores);
             self.use_behind(page, stores);
             self.page(page)
@@ -306,10 +312,11 @@ impl NaiveMachine {
                 let table = &mut self.os.memory_mut().process_mut(PROCESS).table;
                 if table.mark(number, kind == ItemKind::Store) {
                     self.marked += 1;
-                    self.caches.access(L1D, last_line, true);
+                    self.access_for_walk(last_line, true);
                 }
                 let stores = kind == ItemKind::Store;
                 let found = self.through_host(self.own_page(page), page, stores);
+                self.cycles.walked();
                 return match self.coalesces && !found.half {
                     // The nested TLB may not know yet that the page is dirty.
                     true => Page { dirty: found.dirty, ..self.page_and_neighbours(page) },
@@ -324,13 +331,14 @@ impl NaiveMachine {
     fn read_walk(&mut self, page: u64) -> (Walk, u64) {
         let addr = VirtAddr::new(page << 12);
         self.walks += 1;
+        self.cycles.start_walk();
         let known = self.walk_caches.deepest(0, addr).map_or(self.levels + 1, |(level, ())| level);
         let walk = self.os.memory().process(PROCESS).table.walk(PageNumber::new(page));
         let mut last_line = 0;
         for (place, step) in walk.steps().iter().enumerate() {
             if step.level < known {
                 last_line = self.place_of_entry(step.at.raw()) / self.line_bytes;
-                self.caches.access(L1D, last_line, false);
+                self.access_for_walk(last_line, false);
                 self.reads += 1;
                 if walk.steps().get(place + 1).is_some_and(|next| next.level < step.level) {
                     self.walk_caches.fill(0, addr, step.level, ());

@@ -9,9 +9,9 @@ use octavo_os::page_table::PageTable;
 use octavo_os::{Access, Os, ProcessId};
 use octavo_types::{AddrRange, Event, MapSource, PageNumber, Protection, VirtAddr};
 
+use super::NaiveMachine;
 use super::host_holes::HostHoles;
 use super::tlb::{Page, Tlb, replacement, ways};
-use super::{L1D, NaiveMachine};
 
 const VM: ProcessId = ProcessId(0);
 
@@ -133,8 +133,10 @@ impl NaiveMachine {
 
     /// What the nested TLB has of a guest-physical page, if that is enough.
     pub fn in_nested_tlb(&mut self, page: u64, stores: bool) -> Option<Page> {
-        let host = self.host();
-        let found = host.tlb.as_mut()?.look_up(page).filter(|found| found.serves(stores))?;
+        let host = self.host.as_mut().unwrap();
+        let found = host.tlb.as_mut()?.look_up(page);
+        self.cycles.looked_up_nested(found.is_some());
+        let found = found.filter(|found| found.serves(stores))?;
         if found.filter.is_some() || found.has_gaps {
             return Some(found);
         }
@@ -150,6 +152,7 @@ impl NaiveMachine {
     pub fn walk_host(&mut self, page: u64, stores: bool, is_certain: bool) -> Option<Page> {
         let stores = stores && is_certain;
         let addr = VirtAddr::new(page << 12);
+        let (lookup_cycles, before) = self.cycles.start_walk_of_host();
         loop {
             let line_bytes = self.line_bytes;
             let host = self.host();
@@ -161,7 +164,7 @@ impl NaiveMachine {
             for (place, step) in walk.steps().iter().enumerate() {
                 if step.level < known {
                     last_line = step.at.raw() / line_bytes;
-                    self.caches.access(L1D, last_line, false);
+                    self.access_for_walk(last_line, false);
                     self.host().reads += 1;
                     if walk.steps().get(place + 1).is_some_and(|next| next.level < step.level) {
                         self.host().walk_caches.fill(0, addr, step.level, ());
@@ -188,9 +191,11 @@ impl NaiveMachine {
                         }
                     }
                 }
+                self.cycles.walked_host(lookup_cycles, before);
                 return Some(found);
             }
             if !is_certain {
+                self.cycles.walked_host(lookup_cycles, before);
                 return None;
             }
             self.host().faulted += 1;
@@ -203,7 +208,7 @@ impl NaiveMachine {
         let memory = self.host().os.memory_mut();
         if memory.process_mut(VM).table.mark(PageNumber::new(page), stores) {
             self.host().marked += 1;
-            self.caches.access(L1D, line, true);
+            self.access_for_walk(line, true);
         }
     }
 

@@ -4,7 +4,7 @@ use octavo_types::{FrameNumber, ItemKind, PageNumber, PageSize, VirtAddr};
 
 use super::perforated::{SHADOW, line_of_holes};
 use super::tlb::Page;
-use super::{L1D, NaiveMachine, PROCESS};
+use super::{NaiveMachine, PROCESS};
 
 impl NaiveMachine {
     /// From the root of the guest's table, until the page may be used. `no_bits`: the second level has been
@@ -12,6 +12,7 @@ impl NaiveMachine {
     pub fn walk_perforated_nested(&mut self, kind: ItemKind, page: u64, mut no_bits: bool) -> Page {
         loop {
             let entry = self.walk_both(kind, page);
+            self.cycles.walked();
             if entry.filter.is_none() {
                 if let Some(l2) = &mut self.l2 {
                     l2.take(page);
@@ -95,7 +96,7 @@ impl NaiveMachine {
         if let Some(own) = own {
             let at = self.place_in_bitmap(line_of_holes(&self.os, own.frame));
             self.perforated().fetches += 1;
-            self.caches.access(L1D, at / self.line_bytes, false);
+            self.access_for_walk(at / self.line_bytes, false);
         }
         let frame = own.unwrap_or_else(|| self.own_page(page)).frame_of(page);
         if self.holes_of_host(frame).is_some() {
@@ -177,7 +178,7 @@ impl NaiveMachine {
             }
             for step in &of.hole_steps[usize::from(is_known)..] {
                 let at = self.place_of_entry(step.at.raw());
-                self.caches.access(L1D, at / self.line_bytes, false);
+                self.access_for_walk(at / self.line_bytes, false);
                 self.reads += 1;
             }
             if of.is_hole {

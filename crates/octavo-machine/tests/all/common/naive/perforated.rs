@@ -6,7 +6,7 @@ use octavo_os::Os;
 use octavo_types::{ItemKind, PageNumber, PageSize, VirtAddr};
 
 use super::tlb::{Page, Tlb};
-use super::{L1D, NaiveMachine, PROCESS};
+use super::{NaiveMachine, PROCESS};
 
 /// The address space by which walk caches know shadow nodes.
 pub const SHADOW: u16 = 1;
@@ -77,10 +77,7 @@ impl NaiveMachine {
             return found;
         }
         let mut no_bits = false;
-        let in_l2 = match &mut self.l2 {
-            Some(l2) if in_l1.is_none() => l2.look_up(page),
-            _ => None,
-        };
+        let in_l2 = if in_l1.is_none() { self.look_up_second(page) } else { None };
         let served = in_l2.and_then(|entry| {
             if entry.filter.is_none() {
                 return Some(entry).filter(|entry| entry.serves(stores));
@@ -125,6 +122,7 @@ impl NaiveMachine {
             return Some(false);
         }
         if let Some(l2) = &mut self.l2 {
+            self.cycles.looked_up(true);
             let array = l2.arrays.iter_mut().find(|array| array.sizes.contains(&PageSize::BASE));
             let array = array.unwrap();
             let (set, key) = ((page / 32 % array.sets) as usize, (WORD_LOG2, page / 32));
@@ -146,7 +144,7 @@ impl NaiveMachine {
         let line = line_of_holes(&self.os, region.frame.raw()) / self.line_bytes;
         let holes: Vec<bool> =
             (0..512).map(|at| frames.hole_bitmaps().is_hole(region.frame.plus(at))).collect();
-        self.caches.access(L1D, line, false);
+        self.access_for_walk(line, false);
         self.fill_bits(page, entry, &holes);
         holes[(page % 512) as usize]
     }
@@ -181,6 +179,7 @@ impl NaiveMachine {
             let Some(mut entry) = Page::of_perforated(self.own_table(), page) else {
                 if is_usable {
                     self.mark(page, stores, last_line);
+                    self.cycles.walked();
                     let found = self.page(page);
                     if let Some(l2) = &mut self.l2 {
                         l2.forget(page, page + 1);
@@ -191,6 +190,7 @@ impl NaiveMachine {
                 self.fault(kind, page);
                 continue;
             };
+            self.cycles.walked();
             self.fill_perforated(page, entry);
             if self.is_hole(page, &entry) {
                 match self.walk_hole(kind, page, true) {
@@ -226,7 +226,7 @@ impl NaiveMachine {
         let table = &mut self.os.memory_mut().process_mut(PROCESS).table;
         if table.mark(PageNumber::new(page), stores) {
             self.marked += 1;
-            self.caches.access(L1D, line, true);
+            self.access_for_walk(line, true);
         }
     }
 
@@ -242,6 +242,7 @@ impl NaiveMachine {
         let mut lines = Vec::new();
         if !is_under_way {
             self.walks += 1;
+            self.cycles.start_walk();
         }
         if self.walk_caches.at(SHADOW, addr, 2).is_none() {
             if !is_under_way {
@@ -257,7 +258,7 @@ impl NaiveMachine {
         }
         lines.push(of.hole_steps[1].at.raw() / self.line_bytes);
         for line in &lines {
-            self.caches.access(L1D, *line, false);
+            self.access_for_walk(*line, false);
             self.reads += 1;
         }
         let stores = kind == ItemKind::Store;

@@ -1,0 +1,100 @@
+//! The cycles of translation: each look-up and each access of a walker, one after the other, or as the
+//! machine overlaps them.
+
+use octavo_config::{MachineConfig, WalkStart};
+
+use super::tlb::Page;
+use super::{L1D, L2, LLC, NaiveMachine};
+
+/// Cycles counted so far, and latencies.
+pub struct Cycles {
+    pub all: u64,
+    second: u64,
+    nested: u64,
+    /// By cache, then of memory.
+    latencies: [u64; 4],
+    overhead: u64,
+    overlaps: bool,
+    /// A look-up of the second level that has missed: what it cost, and all cycles up to there.
+    missed: Option<(u64, u64)>,
+    nested_missed: u64,
+}
+
+impl Cycles {
+    pub fn new(config: &MachineConfig) -> Self {
+        let caches = &config.cache;
+        let latency = |number| match number {
+            LLC => caches.llc.latency_cycles,
+            L2 => caches.l2.latency_cycles,
+            L1D => caches.l1d.latency_cycles,
+            _ => caches.memory_latency_cycles,
+        };
+        let host_tlb = config.host.as_ref().and_then(|host| host.tlb.as_ref());
+        Cycles {
+            all: 0,
+            second: config.tlb.l2.as_ref().map_or(0, |l2| l2.hit_latency_cycles.into()),
+            nested: host_tlb.map_or(0, |tlb| tlb.hit_latency_cycles.into()),
+            latencies: [0, 1, 2, 3].map(|number| latency(number).into()),
+            overhead: config.walker.overhead_cycles.into(),
+            overlaps: config.walker.start == WalkStart::WithLookup,
+            missed: None,
+            nested_missed: 0,
+        }
+    }
+
+    /// The second level was looked up, or what takes its time.
+    pub fn looked_up(&mut self, is_hit: bool) {
+        self.all += self.second;
+        self.missed = (!is_hit).then_some((self.second, self.all));
+    }
+
+    pub fn needs_no_walk(&mut self) {
+        self.missed = None;
+    }
+
+    pub fn start_walk(&mut self) {
+        self.all += self.overhead;
+    }
+
+    /// A walk is over: what it has cost since the look-up, the look-up may have cost as well.
+    pub fn walked(&mut self) {
+        if let Some((lookup, before)) = self.missed.take().filter(|_| self.overlaps) {
+            self.all -= lookup.min(self.all - before);
+        }
+    }
+
+    pub fn looked_up_nested(&mut self, is_hit: bool) {
+        self.all += self.nested;
+        self.nested_missed = if is_hit { 0 } else { self.nested };
+    }
+
+    /// Returns the cycles of a look-up that has missed just before, and all cycles so far.
+    pub fn start_walk_of_host(&mut self) -> (u64, u64) {
+        (std::mem::take(&mut self.nested_missed), self.all)
+    }
+
+    pub fn walked_host(&mut self, lookup: u64, before: u64) {
+        if self.overlaps {
+            self.all -= lookup.min(self.all - before);
+        }
+    }
+}
+
+impl NaiveMachine {
+    /// Cycles that translation has cost.
+    pub fn translation_cycles(&self) -> u64 {
+        self.cycles.all
+    }
+
+    pub fn look_up_second(&mut self, page: u64) -> Option<Page> {
+        let found = self.l2.as_mut()?.look_up(page);
+        self.cycles.looked_up(found.is_some());
+        found
+    }
+
+    /// A walker reads or writes a line.
+    pub fn access_for_walk(&mut self, line: u64, is_write: bool) {
+        let served = self.caches.access(L1D, line, is_write);
+        self.cycles.all += self.cycles.latencies[served.unwrap_or(3)];
+    }
+}

@@ -1,0 +1,228 @@
+//! Laws of the cost of translation: a machine that translates better never takes more cycles.
+
+use crate::common::bounds;
+use crate::common::{cache, config, hosted, level, play, tiny, translation_cycles};
+use octavo_config::{FirstLevel, MachineConfig, WalkStart, Ways};
+use octavo_hw::PteEntry;
+use octavo_machine::designs::{DESIGNS, Hardware, Setup};
+use octavo_machine::{Counters, Run, Sim};
+use octavo_oracle::strategies::{RandomStream, few_pages, stream};
+use octavo_os::policy::OsConfig;
+use octavo_types::{Instructions, PageSize};
+use proptest::prelude::*;
+
+/// The bounds, and hardware whose first level is the machine's own, under policies that make neither
+/// perforated pages nor pages with gaps, of which the first level holds base pages alone. (CoLT's first level holds runs, that of tailored pages any size, and a
+/// direct segment spares the first level look-ups.)
+const BOUNDS_AND_OTHERS: [&str; 6] =
+    ["perfect_l1", "perfect_l2", "conventional", "rmm", "perforated", "gtsm"];
+const POLICIES: [&str; 3] = ["base", "thp", "eager"];
+
+/// A machine with this hardware, however well it fits the policy.
+fn machine(config: &MachineConfig, hardware: &str, policy: &str) -> Box<dyn Run> {
+    let start = config.memory.start().unwrap().into();
+    let host_start = config.host.as_ref().map(|host| host.memory.start().unwrap().into());
+    let instructions = Instructions::PORTABLE;
+    let setup = Setup { instructions, is_checked: false, start, host_start };
+    let policy = OsConfig::parse(policy).unwrap();
+    Hardware::by_name(hardware).unwrap().make(config, &setup, &policy).unwrap()
+}
+
+/// A stream, and how many of its instructions are not counted.
+#[derive(Clone, Debug)]
+struct Played {
+    stream: RandomStream,
+    warm_up_instructions: u64,
+}
+
+/// Streams of all kinds, and loads of few pages in a second pass, where walks find in the caches what they
+/// read: they may be shorter than look-ups then.
+fn streams() -> impl Strategy<Value = Played> {
+    let cold = stream(1..120).prop_map(|stream| Played { stream, warm_up_instructions: 0 });
+    let warm = few_pages(60, 100..300).prop_map(in_two_passes);
+    prop_oneof![cold, warm]
+}
+
+/// A stream each of whose steps is an instruction.
+fn in_two_passes(stream: RandomStream) -> Played {
+    let warm_up_instructions = stream.steps.len() as u64;
+    let steps = [&stream.steps[..], &stream.steps[..]].concat();
+    Played { stream: RandomStream { steps, ..stream }, warm_up_instructions }
+}
+
+/// The counters of machines, each named by its hardware; none where one has run out of memory.
+fn counted(
+    config: &MachineConfig,
+    played: &Played,
+    hardware: &[&str],
+    policy: &str,
+) -> Option<Vec<Counters>> {
+    let machines = hardware.iter().map(|name| machine(config, name, policy)).collect();
+    let mut setup = crate::common::config(config.clone(), &[]);
+    setup.warm_up_instructions = played.warm_up_instructions;
+    let mut sim = Sim::new(&setup).unwrap().with_machines(machines);
+    play(&mut sim, &played.stream);
+    let has_all = sim.machines().iter().all(|machine| machine.stopped().is_none());
+    has_all.then(|| sim.machines().iter().map(|machine| machine.counters()).collect())
+}
+
+/// All cycles beyond those of the instructions.
+fn all_cycles(counters: &Counters) -> u64 {
+    counters.iter().filter(|(component, ..)| *component == "core").map(|(.., cycles)| cycles).sum()
+}
+
+/// The least that a walk takes: one entry, found in the first cache that is asked.
+fn shortest_walk(machine: &MachineConfig) -> u32 {
+    let entry = match machine.walker.pte_entry {
+        PteEntry::L1d => machine.cache.l1d.latency_cycles,
+        PteEntry::L2 => machine.cache.l2.latency_cycles,
+    };
+    machine.walker.overhead_cycles + entry
+}
+
+prop_compose! {
+    /// Small machines of many kinds, with a second level.
+    fn machines()(
+        is_unified in any::<bool>(),
+        start in prop::sample::select(vec![WalkStart::AfterLookup, WalkStart::WithLookup]),
+        pte_entry in prop::sample::select(vec![PteEntry::L1d, PteEntry::L2]),
+        overhead_cycles in 0u32..12,
+        has_walk_caches in any::<bool>(),
+        lookup_cycles in 0u32..40,
+        (entries, ways) in prop::sample::select(vec![(4, 4), (12, 3), (24, 2)]),
+        is_guest in any::<bool>(),
+    ) -> MachineConfig {
+        let mut machine = tiny();
+        machine.memory.bytes = 1 << 30;
+        if is_unified {
+            let FirstLevel::Split { l1d, .. } = machine.tlb.first else { unreachable!() };
+            machine.tlb.first = FirstLevel::Unified { l1: l1d };
+        }
+        let sizes = [PageSize::BASE, PageSize::HUGE];
+        machine.tlb.l2 = Some(level(lookup_cycles, &[("main", entries, ways, &sizes)]));
+        machine.walker.start = start;
+        machine.walker.pte_entry = pte_entry;
+        machine.walker.overhead_cycles = overhead_cycles;
+        if !has_walk_caches {
+            machine.walker.caches.clear();
+        }
+        // TLBs that hold halves of translations hold larger pages than a bound's do.
+        if is_guest { hosted(machine, 31, false) } else { machine }
+    }
+}
+
+proptest! {
+    #![proptest_config(octavo_oracle::cases(40))]
+
+    /// Premise: the same first level and the same pages in it.
+    #[test]
+    fn perfect_levels_bound_what_translation_costs(
+        machine in machines(),
+        played in streams(),
+        policy in prop::sample::select(&POLICIES[..]),
+    ) {
+        let counted = counted(&machine, &played, &BOUNDS_AND_OTHERS, policy);
+        prop_assume!(counted.is_some());
+        let cycles: Vec<u64> = counted.unwrap().iter().map(translation_cycles).collect();
+        prop_assert_eq!(cycles[0], 0);
+        let least = cycles[2..].iter().min();
+        prop_assert!(Some(&cycles[1]) <= least, "{BOUNDS_AND_OTHERS:?}: {cycles:?}");
+    }
+
+    /// Premise: caches from which walks evict nothing. (Where they are small, a walk that takes a
+    /// line's place may let it be used in a later level, which keeps it longer then.)
+    #[test]
+    fn perfect_levels_bound_all_cycles(
+        machine in machines(),
+        played in streams(),
+        policy in prop::sample::select(&POLICIES[..]),
+    ) {
+        let mut machine = machine;
+        let of = &mut machine.cache;
+        for (level, latency_cycles) in [(&mut of.l1i, 4), (&mut of.l1d, 4), (&mut of.l2, 12), (&mut of.llc, 40)] {
+            *level = cache(1 << 14, 1, latency_cycles);
+            level.ways = Ways::Full;
+        }
+        let counted = counted(&machine, &played, &BOUNDS_AND_OTHERS, policy);
+        prop_assume!(counted.is_some());
+        let cycles: Vec<u64> = counted.unwrap().iter().map(all_cycles).collect();
+        prop_assert!(cycles[0] <= cycles[1], "{cycles:?}");
+        let least = cycles[2..].iter().min();
+        prop_assert!(Some(&cycles[1]) <= least, "{BOUNDS_AND_OTHERS:?}: {cycles:?}");
+    }
+
+    /// Premise: a look-up takes no longer than the shortest walk.
+    #[test]
+    fn no_second_level_is_never_cheaper_than_a_perfect_one(
+        machine in machines(),
+        played in streams(),
+        policy in prop::sample::select(&POLICIES[..]),
+    ) {
+        let mut machine = machine;
+        let mut without = machine.clone();
+        without.tlb.l2 = None;
+        let l2 = machine.tlb.l2.as_mut().unwrap();
+        l2.hit_latency_cycles = l2.hit_latency_cycles.min(shortest_walk(&without));
+        let perfect = counted(&machine, &played, &["perfect_l2"], policy);
+        let none = counted(&without, &played, &["conventional"], policy);
+        prop_assume!(perfect.is_some() && none.is_some());
+        let cycles = [perfect, none].map(|of| translation_cycles(&of.unwrap()[0]));
+        prop_assert!(cycles[0] <= cycles[1], "{cycles:?}");
+    }
+
+    /// The same of a second level that has all pages after a first pass. Loads alone: a first store
+    /// to a page walks to mark it.
+    #[test]
+    fn no_second_level_is_never_cheaper_than_one_that_always_hits(
+        machine in machines(),
+        stream in few_pages(40, 1..150),
+    ) {
+        let mut with = machine;
+        with.tlb.l2.as_mut().unwrap().arrays[0].entries = 64;
+        with.tlb.l2.as_mut().unwrap().arrays[0].ways = Ways::Full;
+        let mut without = with.clone();
+        without.tlb.l2 = None;
+        let l2 = with.tlb.l2.as_mut().unwrap();
+        l2.hit_latency_cycles = l2.hit_latency_cycles.min(shortest_walk(&without));
+        let played = in_two_passes(stream);
+        let second_pass = |machine| counted(&machine, &played, &["conventional"], "base").unwrap();
+        let (hits, none) = (&second_pass(with)[0], &second_pass(without)[0]);
+        prop_assert_eq!(hits.get("tlb.l2", "misses"), Some(0));
+        prop_assert_eq!(hits.get("walker", "walks"), Some(0));
+        prop_assert!(translation_cycles(hits) <= translation_cycles(none));
+    }
+
+    /// Walks that start with the look-up hide some of it, and change nothing else.
+    #[test]
+    fn walks_that_start_with_the_lookup_never_cost_more(
+        machine in machines(),
+        keeps_halves in any::<bool>(),
+        stream in stream(1..80),
+    ) {
+        let is_guest = machine.host.is_some() && keeps_halves;
+        let machine = if is_guest { hosted(machine, 31, true) } else { machine };
+        let names: Vec<&str> = DESIGNS.iter().map(|design| design.name).collect();
+        let counted = |start| {
+            let mut machine = machine.clone();
+            machine.walker.start = start;
+            let mut config = config(machine, &names);
+            config.is_checked = false;
+            let mut sim = Sim::new(&config).unwrap();
+            play(&mut sim, &stream);
+            sim.machines().iter().map(|machine| machine.counters()).collect::<Vec<_>>()
+        };
+        let (after, with) = (counted(WalkStart::AfterLookup), counted(WalkStart::WithLookup));
+        for ((name, after), with) in names.iter().zip(&after).zip(&with) {
+            let others = |counters| {
+                let is_other = |counter: &str| !counter.starts_with("cycles_");
+                bounds::listed(counters, |_, counter, _| is_other(counter))
+            };
+            prop_assert_eq!(others(after), others(with), "{}", name);
+            prop_assert!(translation_cycles(with) <= translation_cycles(after), "{}", name);
+            // A look-up that hits is never hidden.
+            let hits = with.get("tlb.l2", "hits").unwrap_or(0);
+            let each = u64::from(machine.tlb.l2.as_ref().unwrap().hit_latency_cycles);
+            prop_assert!(with.get("core", "cycles_tlb_l2").unwrap_or(0) >= hits * each, "{}", name);
+        }
+    }
+}
