@@ -14,4 +14,5 @@ mod oracle;
 mod perforated;
 mod same_pages;
 mod softvm;
+mod tailored_pages;
 mod translation_cost;
