@@ -32,6 +32,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 COUNTED = {"accesses", "hits", "misses"}
 WITH_SETTINGS = [
     "tps:promotion_threshold_percent=50:span=round-up",
+    "tps:vector_bits=16",
     "softvm:softvm.l2.bytes=1MiB",
     "conventional+thp:max_ptes_none=0",
 ]

@@ -56,6 +56,14 @@ pub enum ConfigError {
         /// As asked for.
         given: String,
     },
+    /// Accessed and dirty bits of parts, where there can be none.
+    #[error("vector_bits = {bits}: give 0: {why}")]
+    NoVectors {
+        /// As asked for.
+        bits: u8,
+        /// What is wrong.
+        why: &'static str,
+    },
     /// A policy of the host that the design cannot have.
     #[error("policy = {policy}: {why}")]
     HostPolicy {

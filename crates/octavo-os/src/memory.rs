@@ -15,6 +15,7 @@ mod grow;
 mod merge;
 mod objects;
 mod parts;
+mod parts_used;
 mod perforated;
 mod ranges;
 mod references;
@@ -24,6 +25,7 @@ mod sharing;
 mod stale;
 
 pub use contents::Content;
+pub use parts_used::PartsUsedBytes;
 pub use same_pages::SamePages;
 pub use sharing::CopyOnWrite;
 pub(crate) use sharing::is_shared;

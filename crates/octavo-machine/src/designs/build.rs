@@ -3,7 +3,7 @@
 use octavo_config::{FragmentationConfig, HostConfig, MachineConfig, MemoryConfig};
 use octavo_os::frames::fragmentation::Fragmentation;
 use octavo_os::frames::{MemoryShape, Order};
-use octavo_os::page_table::Format;
+use octavo_os::page_table::{Aliases, Format};
 use octavo_os::policy::{OsConfig, Setting};
 use octavo_os::{Memory, Os};
 use octavo_types::PageSize;
@@ -22,7 +22,11 @@ pub fn env(
 ) -> Result<Env, ConfigError> {
     let format = Format { levels: config.page_table.levels, ..format };
     // Faults of memory are the machine's: in a guest no page has gaps.
-    let own = Format { has_gapped: format.has_gapped && config.host.is_none(), ..format };
+    let own = Format {
+        has_gapped: format.has_gapped && config.host.is_none(),
+        vector_bits: vector_bits(config, format, system)?,
+        ..format
+    };
     let os = os(&config.memory, &setup.start, (sizes, own), system)?;
     let env = Env::new(config, os, setup.instructions)?.checked(setup.is_checked);
     let Some(host) = &config.host else { return Ok(env) };
@@ -30,6 +34,29 @@ pub fn env(
     let of_host = |error| ConfigError::Host(Box::new(error));
     let host_os = host_os(host, setup, (sizes, format), system).map_err(of_host)?;
     env.in_guest(config, host, host_os, setup.instructions)
+}
+
+/// How many parts of a page have bits of their own. Aliases that are copies have no room for these, and in a guest
+/// two tables would have to say them.
+fn vector_bits(
+    config: &MachineConfig,
+    format: Format,
+    system: &OsConfig,
+) -> Result<u8, ConfigError> {
+    let bits = system.policy.vector_bits();
+    if bits > 0 && format.aliases == Aliases::Copies {
+        return Err(ConfigError::NoVectors {
+            bits,
+            why: "aliases that are copies have no room for them",
+        });
+    }
+    if bits > 0 && config.host.is_some() {
+        return Err(ConfigError::NoVectors {
+            bits,
+            why: "they are kept on machines without a guest alone",
+        });
+    }
+    Ok(bits)
 }
 
 fn host_os(

@@ -11,7 +11,7 @@ use crate::counters::Counters;
 use crate::design::{AddressSpace, Design};
 use crate::env::Env;
 use crate::front::{Kind, LineAccess};
-use crate::tlb::{Coalescing, First, FirstTlb, Held, Tlb};
+use crate::tlb::{Coalescing, First, FirstTlb, Held, KnownParts, Tlb};
 
 use super::colt::with_run;
 
@@ -24,6 +24,8 @@ pub struct Conventional {
     fills_whole: bool,
     /// Whether walks tell of the neighbours of a base page.
     coalesces: bool,
+    /// What first-level entries know of accessed and dirty bits of parts, where there are such bits.
+    parts: Option<Box<KnownParts>>,
 }
 
 impl Conventional {
@@ -43,7 +45,7 @@ impl Conventional {
         let l2 = config.l2.as_ref().map(|config| Tlb::new(config, behind, instructions));
         let l2 = l2.transpose().map_err(|error| ConfigError::Tlb { level: "l2", error })?;
         let coalesces = coalescing != Coalescing::default();
-        Ok(Conventional { l1, l2, fills_whole: false, coalesces })
+        Ok(Conventional { l1, l2, fills_whole: false, coalesces, parts: None })
     }
 
     /// The same; a hit in the second level fills whole pages into the first.
@@ -51,15 +53,55 @@ impl Conventional {
         Conventional { fills_whole: true, ..self }
     }
 
+    /// The same; parts of tailored pages have accessed and dirty bits of their own, at most so many; 0 for none.
+    pub fn with_vectors(self, vector_bits: u8) -> Self {
+        let parts = (vector_bits > 0).then(|| Box::new(KnownParts::new(vector_bits)));
+        Conventional { parts, ..self }
+    }
+
+    /// The first level has served a reference.
+    #[inline(always)]
+    fn mark_part(&mut self, env: &mut Env, page: PageNumber, held: &Held, access: LineAccess) {
+        if let Some(parts) = &mut self.parts
+            && parts.is_new(self.l1.side(access), env.asid(), page, held, access.is_store())
+        {
+            env.mark_part(page, access.is_store(), false);
+        }
+    }
+
+    /// A reference has filled a page into the first level.
+    fn mark_filled(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        held: Held,
+        (access, has_walked): (LineAccess, bool),
+    ) {
+        let Some(parts) = &mut self.parts else { return };
+        let (side, asid) = (self.l1.side(access), env.asid());
+        let is_new = match self.l1.entry_size(access, held.size) {
+            Some(size) => {
+                parts.forget_entry(side, asid, page, size);
+                parts.is_new(side, asid, page, &held.part(page, size), access.is_store())
+            }
+            None => parts.has_parts(held.whole().size),
+        };
+        if is_new {
+            env.mark_part(page, access.is_store(), has_walked);
+        }
+    }
+
     /// The first level has missed.
     #[inline(never)]
     fn missed(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Held> {
         let in_second = self.second(env, page, access);
         if let First::Serves(held) = in_second {
+            self.mark_filled(env, page, held, (access, false));
             return Some(held);
         }
         let held = self.walk_and_fill_second(env, page, access, in_second)?;
         self.fill_first(env.asid(), page, held, access);
+        self.mark_filled(env, page, held, (access, true));
         Some(held)
     }
 
@@ -74,6 +116,7 @@ impl Conventional {
         // The second level may have it, too.
         let held = self.walk_and_fill_second(env, page, access, First::Insufficient)?;
         self.replace_first(env.asid(), page, held, access);
+        self.mark_filled(env, page, held, (access, true));
         Some(held)
     }
 
@@ -146,7 +189,7 @@ impl Conventional {
         access: LineAccess,
     ) {
         let evicted = self.l1.fill(asid, page, held, access);
-        self.evicted(evicted);
+        self.evicted(evicted, access);
     }
 
     /// A page goes to the first level in place of what was not sufficient.
@@ -157,12 +200,18 @@ impl Conventional {
         held: Held,
         access: LineAccess,
     ) {
+        if let Some(parts) = &mut self.parts {
+            parts.forget_page(self.l1.side(access), asid, page);
+        }
         let evicted = self.l1.replace(asid, page, held, access);
-        self.evicted(evicted);
+        self.evicted(evicted, access);
     }
 
     /// What the first level has evicted goes into the second, if that holds victims.
-    fn evicted(&mut self, evicted: Option<(Asid, PageNumber, Held)>) {
+    fn evicted(&mut self, evicted: Option<(Asid, PageNumber, Held)>, access: LineAccess) {
+        if let (Some(parts), Some((asid, page, held))) = (&mut self.parts, evicted) {
+            parts.forget_entry(self.l1.side(access), asid, page, held.size);
+        }
         if let (Some(l2), Some((asid, page, held))) = (&mut self.l2, evicted)
             && l2.holds_victims()
         {
@@ -176,7 +225,10 @@ impl Design for Conventional {
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
         let page = env.page(access);
         let held = match self.first(env, page, access) {
-            First::Serves(held) => held,
+            First::Serves(held) => {
+                self.mark_part(env, page, &held, access);
+                held
+            }
             First::Insufficient => self.insufficient(env, page, access)?,
             First::Misses => self.missed(env, page, access)?,
         };
@@ -185,6 +237,9 @@ impl Design for Conventional {
 
     fn forget(&mut self, of: AddressSpace, pages: &Pages) {
         self.l1.forget(of.asid, pages);
+        if let Some(parts) = &mut self.parts {
+            parts.forget(of.asid, pages);
+        }
         if let Some(l2) = &mut self.l2 {
             l2.invalidate(of.asid, pages);
         }
@@ -192,6 +247,9 @@ impl Design for Conventional {
 
     fn flush(&mut self) {
         self.l1.clear();
+        if let Some(parts) = &mut self.parts {
+            parts.clear();
+        }
         if let Some(l2) = &mut self.l2 {
             l2.clear();
         }

@@ -199,7 +199,8 @@ fn make_conventional(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Ma
 fn make_tps(config: &MachineConfig, setup: &Setup, os: &OsConfig, format: Format) -> Made {
     let tlbs = tps::tlbs(&config.tlb);
     machine_with(config, setup, (Sizes::All, format), os, || {
-        Ok(Conventional::new(&tlbs, setup.instructions)?.filling_whole_pages())
+        let tlbs = Conventional::new(&tlbs, setup.instructions)?.filling_whole_pages();
+        Ok(tlbs.with_vectors(os.policy.vector_bits()))
     })
 }
 

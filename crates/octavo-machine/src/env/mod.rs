@@ -7,6 +7,7 @@ mod nested;
 mod overlap;
 mod perforated;
 mod tell;
+mod vectors;
 mod walk;
 
 use octavo_config::{AddressSpaces, HostConfig, MachineConfig, WalkStart, WalkerConfig};
@@ -23,6 +24,7 @@ use crate::tlb::{Held, Tlb};
 use nested::Host;
 use overlap::Overlap;
 pub(crate) use perforated::Answer;
+use vectors::VectorCounters;
 use walk::WalkerCounters;
 
 /// What a machine has beside its design: one for each design that is simulated.
@@ -48,6 +50,7 @@ pub struct Env {
     /// Why the machine cannot go on.
     stopped: Option<String>,
     walker: WalkerCounters,
+    vectors: VectorCounters,
     /// By core.
     overlaps: Vec<Overlap>,
     cycles: Cycles,
@@ -122,6 +125,7 @@ impl Env {
             is_core_told: true,
             stopped: None,
             walker: WalkerCounters::default(),
+            vectors: VectorCounters::default(),
             overlaps: vec![overlap; config.core.count as usize],
             cycles: Cycles::default(),
             walk_overhead_cycles: config.walker.overhead_cycles,

@@ -35,6 +35,7 @@ impl Env {
         counters.add("core", "cycles_data", data);
         counters.add("os", "cores_interrupted", self.interrupted);
         tell_os("os", &self.os, counters);
+        self.tell_vectors(counters);
         if let Some(host) = &self.host {
             counters.add("core", "cycles_tlb_nested", tlb_nested);
             host.tell(counters);

@@ -3,7 +3,7 @@
 use octavo_config::{FirstLevel, TlbLevel};
 use octavo_hw::Asid;
 use octavo_os::vmas::Pages;
-use octavo_types::{Instructions, PageNumber};
+use octavo_types::{Instructions, PageNumber, PageSize};
 
 use super::{Coalescing, Held, Tlb};
 use crate::config::ConfigError;
@@ -63,10 +63,21 @@ impl FirstTlb {
         if kind.is_fetch() { 0 } else { self.data }
     }
 
+    /// Which TLB an access asks: 0 where there is one for both.
+    #[inline(always)]
+    pub(crate) fn side(&self, access: LineAccess) -> usize {
+        access.side() & self.data
+    }
+
+    /// The size of the entry that a page of some size is filled into by an access, if any array holds it.
+    pub(crate) fn entry_size(&self, access: LineAccess, size: PageSize) -> Option<PageSize> {
+        self.tlbs[self.side(access)].entry_size(size)
+    }
+
     /// Looks up the page of a reference and of those that repeat it.
     #[inline(always)]
     pub fn look_up(&mut self, asid: Asid, page: PageNumber, access: LineAccess) -> First {
-        let side = access.side() & self.data;
+        let side = self.side(access);
         match self.tlbs[side].look_up(asid, page, access.lookups()) {
             Some(held) if held.value.serves(access.is_store()) => First::Serves(held),
             Some(_) => {

@@ -4,6 +4,7 @@ mod array;
 mod entry;
 mod first;
 mod groups;
+mod parts;
 mod perforated;
 mod ranges;
 mod recent;
@@ -19,6 +20,7 @@ use recent::Recent;
 
 pub use entry::{Held, Value};
 pub use first::{First, FirstTlb};
+pub(crate) use parts::KnownParts;
 pub(crate) use perforated::{Content, WORD_PAGES};
 pub use ranges::Ranges;
 
@@ -120,6 +122,11 @@ impl Tlb {
     #[inline(always)]
     pub fn hit_latency_cycles(&self) -> u32 {
         self.hit_latency_cycles
+    }
+
+    /// The size of the entry that a page of some size is filled into, if any array holds it.
+    pub fn entry_size(&self, size: PageSize) -> Option<PageSize> {
+        self.places[usize::from(size.base_shift())].map(|(_, size)| size)
     }
 
     /// Whether it is filled by what the level before evicts, and by nothing else.

@@ -139,6 +139,8 @@ const COUNTS: &[(&str, &str, &str)] = &[
     ("promotions", "os", "promotions"),
     ("splits", "os", "splits"),
     ("shootdowns", "os", "shootdowns"),
+    ("vector stores", "walker.vectors", "stores"),
+    ("vector references", "walker.vectors", "references"),
     ("range walks", "range_walker", "walks"),
     ("range references", "range_walker", "references"),
     ("filtered", "tlb.l2.perforated", "filtered"),
@@ -228,6 +230,10 @@ fn told(counted: &Counters, expected: &[String], player: &Player, numbers: &[u64
             let (_, counter) =
                 CYCLES.iter().find(|(name, _)| *name == what).expect("a kind of cycles");
             told.push(format!("{what} cycles {}", get("core", counter)));
+        } else if asked.starts_with("dirty ") {
+            let kib = |name| machine.counters().get("os.vectors", name).unwrap() >> 10;
+            let (parts, pages) = (kib("dirty_parts_bytes"), kib("dirty_bytes"));
+            told.push(format!("dirty {parts}KiB of {pages}KiB"));
         } else if asked.starts_with("resident ") {
             let bytes = machine.counters().get("os", "resident_bytes").unwrap();
             told.push(format!("resident {}KiB", bytes >> 10));

@@ -3,7 +3,8 @@
 use crate::common::naive::{Beside, NaiveMachine};
 use crate::common::{check_laws, config, has_run_out, play, tiny, translation_cycles};
 use octavo_config::{
-    Fill, FirstLevel, FragmentationConfig, GtsmHardware, MachineConfig, WalkStart,
+    Fill, FirstLevel, FragmentationConfig, GtsmHardware, MachineConfig, PageSizes, TlbArray,
+    WalkStart, Ways,
 };
 use octavo_hw::Replacement;
 use octavo_machine::Sim;
@@ -14,7 +15,7 @@ use octavo_os::frames::{MemoryShape, Order};
 use octavo_os::page_table::Format;
 use octavo_os::policy::PolicyConfig;
 use octavo_os::{Memory, Os};
-use octavo_types::{Consumer, Event, Instructions, Item, ItemKind, Segment, VirtAddr};
+use octavo_types::{Consumer, Event, Instructions, Item, ItemKind, PageSize, Segment, VirtAddr};
 use proptest::prelude::*;
 
 /// What stands beside the conventional TLBs of a design, and its policy, by name.
@@ -31,20 +32,40 @@ fn parts(design: &str) -> (Beside, PolicyConfig) {
         "gtsm" => Beside::Gapped,
         "rmm" => Beside::Ranges,
         "direct_segment" => Beside::Segment,
+        "tps" => Beside::Tailored(DesignSpec::parse(design).unwrap().os().policy.vector_bits()),
         _ => panic!("no naive {hardware}"),
     };
     (beside, DesignSpec::parse(design).unwrap().os().policy.clone())
 }
 
 fn naive(config: &MachineConfig, beside: Beside, policy: &PolicyConfig) -> NaiveMachine {
-    let shape = MemoryShape::new(config.memory.bytes >> 12, Order::LINUX).unwrap();
+    let largest = policy.needs().into_iter().map(Order::of).max();
+    let largest = largest.map_or(Order::LINUX, |needed| needed.max(Order::LINUX));
+    let shape = MemoryShape::new(config.memory.bytes >> 12, largest).unwrap();
+    let is_tailored = matches!(beside, Beside::Tailored(_));
+    let sizes = if is_tailored { Sizes::All } else { Sizes::X86 };
+    let vector_bits = policy.vector_bits();
     let has_perforated = matches!(beside, Beside::Perforated(_));
     let has_gapped = matches!(beside, Beside::Gapped);
     let levels = config.page_table.levels;
-    let format = Format { levels, has_perforated, has_gapped, ..Format::default() };
+    let format = Format { levels, has_perforated, has_gapped, vector_bits, ..Format::default() };
     let frames = config.memory.start().unwrap().build(shape, config.memory.seed()).unwrap();
-    let memory = Memory::new(frames, &Sizes::X86.list(), format);
-    NaiveMachine::new(config, Os::new(memory, policy.build()), beside)
+    let memory = Memory::new(frames, &sizes.list(), format);
+    let mut config = config.clone();
+    if is_tailored {
+        tailor(&mut config);
+    }
+    NaiveMachine::new(&config, Os::new(memory, policy.build()), beside)
+}
+
+/// In the first level for data, an array of 32 entries of any size is in the place of those for larger pages.
+fn tailor(config: &mut MachineConfig) {
+    let (FirstLevel::Split { l1d: data, .. } | FirstLevel::Unified { l1: data }) =
+        &mut config.tlb.first;
+    data.arrays.retain(|_, array| array.page_sizes == PageSizes::List(vec![PageSize::BASE]));
+    let (ways, page_sizes) = (Ways::Full, PageSizes::Any);
+    let any = TlbArray { entries: 32, ways, page_sizes, replacement: Replacement::Lru };
+    data.arrays.insert("tps".to_owned(), any);
 }
 
 fn compare(
@@ -144,6 +165,7 @@ const PERFORATED: &[&str] = &[
     "perforated_all+perforated:max_filter_bits=8:max_immovable_percent=60",
 ];
 const GAPPED: &[&str] = &["gtsm+gtsm", "gtsm+gtsm:whole_blocks=false"];
+const TAILORED: &[&str] = &["tps+tps", "tps+tps:vector_bits=2", "tps+tps:vector_bits=16"];
 const RANGES: &[&str] = &["rmm+eager", "direct_segment+eager"];
 
 proptest! {
@@ -236,6 +258,35 @@ proptest! {
     #[test]
     fn so_do_other_kinds_with_ranges(stream in stream(1..120), kind in 0..KINDS) {
         compare(&other(kind), &stream, RANGES)?;
+    }
+}
+
+proptest! {
+    // Their TLBs are larger than those of the machine: 30 cases take a second.
+    #![proptest_config(ProptestConfig { cases: 30, ..ProptestConfig::default() })]
+
+    #[test]
+    fn so_do_those_with_tailored_pages(stream in stream(1..120), kind in 0..=KINDS) {
+        compare(&if kind == KINDS { tiny() } else { other(kind) }, &stream, TAILORED)?;
+    }
+
+    /// Pages that grow as they are touched in order, and are stored to again.
+    #[test]
+    fn so_do_those_whose_tailored_pages_have_parts(
+        pages in 20u64..80,
+        then in prop::collection::vec((0u64..80, 1usize..4, prop::bool::weighted(0.3)), 1..150),
+        kind in 0..=KINDS,
+    ) {
+        let in_order = (0..pages).map(|page| (page, 1, false));
+        let steps: Vec<_> = in_order.clone().chain(in_order).chain(then).collect();
+        let machine = if kind == KINDS { tiny() } else { other(kind) };
+        compare(&machine, &loads(&steps), TAILORED)?;
+        let mut sim = Sim::new(&config(machine, &["tps:vector_bits=16"])).unwrap();
+        play(&mut sim, &loads(&steps));
+        let counters = sim.machines()[0].counters();
+        for counter in ["stores", "marked", "references"] {
+            prop_assert!(counters.get("walker.vectors", counter) > Some(0), "{counter}");
+        }
     }
 }
 

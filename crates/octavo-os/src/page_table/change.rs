@@ -5,7 +5,8 @@ use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 use super::entry::{Entry, level_of};
 use super::perforated::Of;
 use super::{
-    INDEX_BITS, Leaf, MAX_LEVELS, PageTable, ROOT, Used, Written, aliases_of, index, leaf,
+    INDEX_BITS, Leaf, MAX_LEVELS, PageTable, PartsUsed, ROOT, Used, Written, aliases_of, index,
+    leaf,
 };
 use crate::frames::{Frames, OutOfMemory};
 
@@ -32,9 +33,10 @@ impl PageTable {
     ) -> Result<Written, OutOfMemory> {
         let place = self.make_way(page, size, frame, frames)?;
         let used = self.used_in_place(place, size, frame);
+        let parts = self.parts_in_place(place, size, frame);
         let entry = Entry::page(frame, size, rights, self.format.encoding);
         self.note_range(page, size, frame, entry.rights());
-        Ok(self.write(place, size, entry, used, frames))
+        Ok(self.write(place, size, entry, (used, parts), frames))
     }
 
     /// As [`PageTable::map`], of a page that was used as told: one that was moved or copied.
@@ -53,6 +55,18 @@ impl PageTable {
         frame: FrameNumber,
         rights: Protection,
         used: Used,
+        frames: &mut Frames,
+    ) -> Result<Written, OutOfMemory> {
+        let parts = self.parts(size).unwrap_or_default();
+        let used = (used, PartsUsed::of_whole(parts, used));
+        self.map_with_parts(Leaf { page, frame, size, rights }, used, frames)
+    }
+
+    /// The same, of a page whose parts were used as told, too.
+    fn map_with_parts(
+        &mut self,
+        Leaf { page, frame, size, rights }: Leaf,
+        used: (Used, PartsUsed),
         frames: &mut Frames,
     ) -> Result<Written, OutOfMemory> {
         let place = self.make_way(page, size, frame, frames)?;
@@ -80,13 +94,18 @@ impl PageTable {
     ) -> Result<Written, OutOfMemory> {
         frames.ensure_free(self.nodes_for(parts.iter().copied()))?;
         let used = self.used(page).expect("a page is mapped there");
+        let vectors = self.vectors(page);
         let whole = self.clear(page, frames).expect("a page is mapped there");
         let mut written = Written::default();
         for (part, size) in parts {
-            let frame = whole.frame_of(*part);
-            let of_part = self
-                .map_used(*part, *size, frame, whole.rights, used, frames)
-                .expect("frames were ensured");
+            let leaf = Leaf {
+                page: *part,
+                frame: whole.frame_of(*part),
+                size: *size,
+                rights: whole.rights,
+            };
+            let used = self.used_of_part(&leaf, used, vectors.as_ref());
+            let of_part = self.map_with_parts(leaf, used, frames).expect("frames were ensured");
             written.entries += of_part.entries;
             written.aliases += of_part.aliases;
         }
@@ -179,20 +198,29 @@ impl PageTable {
         Place { page, node, first, level, of_holes }: Place,
         size: PageSize,
         entry: Entry,
-        used: Used,
+        (used, parts): (Used, PartsUsed),
         frames: &mut Frames,
     ) -> Written {
         let count = aliases_of(size, level);
         if let Some(of_holes) = of_holes {
             self.punch(of_holes, page, frames);
         }
+        let has_vectors = self.parts(size).is_some();
+        let (own, alias) = match has_vectors {
+            true => (entry.with_vectors(), entry.with_vectors().alias(level)),
+            false => (entry, entry),
+        };
         for index in first..first + count {
             self.drop_child(node, index, level, frames);
             self.forget_entry(node, index, level);
-            self.nodes[node as usize].set(index, entry);
+            self.nodes[node as usize].set(index, alias);
         }
         self.count_page(size, count as u64);
-        self.nodes[node as usize].entries[first] = entry.with_used(used);
+        let entries = &mut self.nodes[node as usize].entries;
+        entries[first] = own.with_used(used);
+        if has_vectors {
+            entries[first + 1] = alias.with_vector_bits(level, parts.bits());
+        }
         Written { entries: count as u64, aliases: count as u64 - 1 }
     }
 
@@ -215,7 +243,14 @@ impl PageTable {
 
     /// Adds how the pages of an entry, and of all below it, were used if the entry's first frame
     /// is `frame`.
-    fn used_below(&self, node: u32, index: usize, level: u8, frame: FrameNumber, used: &mut Used) {
+    pub(super) fn used_below(
+        &self,
+        node: u32,
+        index: usize,
+        level: u8,
+        frame: FrameNumber,
+        used: &mut Used,
+    ) {
         let node = &self.nodes[node as usize];
         let entry = node.entries[index];
         if entry.is_page(level) {

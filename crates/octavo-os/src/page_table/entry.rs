@@ -23,6 +23,8 @@ const SIZE_MASK: u64 = 0xf << SIZE_SHIFT;
 const PERFORATED: u64 = 1 << 57;
 /// A page of 2 MiB with gaps (paper 004, Section VII-D): its frame is its chunk's.
 const GAPPED: u64 = 1 << 58;
+/// A tailored page whose parts have accessed and dirty bits of their own, in its first alias.
+const VECTORS: u64 = 1 << 59;
 /// Where the filter of a perforated page is: one of the nine free bits says something else already.
 const FILTER_SHIFT: u8 = 13;
 const FILTER_MASK: u64 = 0xff << FILTER_SHIFT;
@@ -162,6 +164,34 @@ impl Entry {
         self.0 & GAPPED != 0
     }
 
+    /// The same tailored page, whose first alias says how its parts were used.
+    pub fn with_vectors(self) -> Self {
+        Entry(self.0 | VECTORS)
+    }
+
+    /// Whether its first alias says how its parts were used.
+    #[inline(always)]
+    pub fn has_vectors(self) -> bool {
+        self.0 & VECTORS != 0
+    }
+
+    /// An alias of this entry, which says its size and nothing of its frame.
+    pub fn alias(self, level: u8) -> Self {
+        Entry(self.0 & !(alias_free(level) | ACCESSED | DIRTY))
+    }
+
+    /// The lowest 32 of an alias' free bits.
+    pub fn vector_bits(self, level: u8) -> u32 {
+        free_bits(level).fold(0, |bits, (number, bit)| bits | ((self.0 >> bit & 1) as u32 * number))
+    }
+
+    /// The same alias with these in the lowest 32 of its free bits.
+    pub fn with_vector_bits(self, level: u8, bits: u32) -> Self {
+        free_bits(level).fold(self, |entry, (number, bit)| {
+            Entry(entry.0 & !(1 << bit) | u64::from(bits & number != 0) << bit)
+        })
+    }
+
     /// What the page may be used for.
     pub fn rights(self) -> Protection {
         let write = self.0 & WRITABLE != 0;
@@ -188,6 +218,17 @@ impl Entry {
     pub fn bits(self) -> u64 {
         self.0
     }
+}
+
+/// The frame bits that an alias of a level does not need: all but eight, which may tell its size.
+const fn alias_free(level: u8) -> u64 {
+    FRAME_MASK & !(0xff << level_log2(level))
+}
+
+/// Each of 32 bits of a vector, and the place of the free bit of an alias that holds it.
+fn free_bits(level: u8) -> impl Iterator<Item = (u32, u32)> {
+    let free = (0..u64::BITS).filter(move |bit| alias_free(level) >> bit & 1 != 0);
+    (0..u32::BITS).map(|number| 1 << number).zip(free)
 }
 
 #[cfg(test)]
@@ -228,6 +269,25 @@ mod tests {
             assert_eq!(entry.whole(), plain);
         }
         assert!(!Entry::HOLE.is_present() && Entry::HOLE != Entry::NONE);
+    }
+
+    #[test]
+    fn an_alias_holds_32_bits_beside_its_size() {
+        for encoding in [SizeEncoding::FourBits, SizeEncoding::OneBit] {
+            for log2 in (13..=20).chain(22..=29) {
+                let size = PageSize::from_log2(log2).unwrap();
+                let (level, frame) = (level_of(size), FrameNumber::new(5 << size.base_shift()));
+                let alias = Entry::page(frame, size, RW, encoding).marked(true).alias(level);
+                for bits in [0, 1, 1 << 31, 0x8421_1248, u32::MAX] {
+                    let entry =
+                        alias.with_vector_bits(level, u32::MAX).with_vector_bits(level, bits);
+                    assert_eq!(entry.vector_bits(level), bits);
+                    assert_eq!((entry.size(level), entry.rights()), (size, RW));
+                    assert!(entry.is_page(level) && entry.used() == (false, false));
+                    assert_eq!(entry.with_vector_bits(level, 0), alias);
+                }
+            }
+        }
     }
 
     /// As a processor of today has them.

@@ -21,6 +21,9 @@ pub struct Format {
     pub encoding: SizeEncoding,
     /// What stands in their aliases.
     pub aliases: Aliases,
+    /// How many parts of a tailored page have accessed and dirty bits of their own, at most
+    /// [`super::MAX_VECTOR_BITS`] and a power of two; 0 for none. Aliases that are copies have no room for them.
+    pub vector_bits: u8,
     /// Whether there are perforated pages: nodes of level 2 have a shadow node beside them then.
     pub has_perforated: bool,
     /// Whether there are pages of 2 MiB with gaps.
@@ -33,6 +36,7 @@ impl Default for Format {
             levels: 4,
             encoding: SizeEncoding::default(),
             aliases: Aliases::default(),
+            vector_bits: 0,
             has_perforated: false,
             has_gapped: false,
         }

@@ -13,12 +13,14 @@ mod perforated;
 mod ranges;
 #[cfg(test)]
 mod tests;
+mod vectors;
 
 pub use entry::{ENTRIES, Entry, INDEX_BITS, SizeEncoding, level_log2, level_of};
 pub use format::{Aliases, Format};
 pub use gapped::Gapped;
 pub use perforated::{Holes, Perforated};
 pub use ranges::{Range, Ranges};
+pub use vectors::{MAX_VECTOR_BITS, PartsUsed, Vectors, parts_of};
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr, Protection};
 

@@ -234,3 +234,120 @@ proptest! {
         prop_assert_eq!(used(&frames), 0);
     }
 }
+
+/// Base pages of the random programs below, all of a region, and the order of the largest page.
+const REGION: u64 = 2048;
+const LARGEST: u8 = 11;
+
+/// How each base page was used, as far as the page table can tell: all of a part, as any of it was.
+#[derive(Clone)]
+struct PlainUse(Vec<Used>);
+
+impl PlainUse {
+    /// Base pages that are told apart in a page of an order, where vectors have so many bits.
+    fn part_pages(order: u8, vector_bits: u64) -> u64 {
+        // Pages of 4 KiB and of 2 MiB have one entry; up to 1 MiB, one for each 4 KiB, and up to
+        // 512 MiB, one for each 2 MiB.
+        let (entries, of_entry) = if order < 9 { (1 << order, 1) } else { (1 << (order - 9), 512) };
+        if entries == 1 || vector_bits == 0 {
+            entries * of_entry
+        } else {
+            entries * of_entry / vector_bits.min(entries)
+        }
+    }
+
+    fn any(&self, pages: std::ops::Range<u64>) -> Used {
+        let used = pages.map(|page| self.0[page as usize]);
+        used.fold((false, false), |all, one| (all.0 | one.0, all.1 | one.1))
+    }
+
+    /// A range becomes a page: each of its parts is used as any of it was.
+    fn becomes(&mut self, first: u64, order: u8, vector_bits: u64) {
+        let part = Self::part_pages(order, vector_bits);
+        for from in (first..first + (1 << order)).step_by(part as usize) {
+            let used = self.any(from..from + part);
+            self.0[from as usize..(from + part) as usize].fill(used);
+        }
+    }
+
+    fn touch(&mut self, at: u64, order: u8, vector_bits: u64, stores: bool) {
+        let part = Self::part_pages(order, vector_bits);
+        let from = at / part * part;
+        for used in &mut self.0[from as usize..(from + part) as usize] {
+            *used = (true, used.1 | stores);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Section III.C.1: whatever is touched, mapped in place and split, the vectors say which parts were used.
+    #[test]
+    fn vectors_say_which_parts_were_used(
+        steps in prop::collection::vec((0..REGION, 0..=LARGEST, 0u8..4), 1..120),
+        vector_bits in prop::sample::select(vec![0u8, 2, 4, 8, 16]),
+        one_bit in any::<bool>(),
+    ) {
+        let encoding = if one_bit { SizeEncoding::OneBit } else { SizeEncoding::FourBits };
+        let (mut table, mut frames) = table(Format { vector_bits, encoding, ..Format::default() });
+        let mut plain = PlainUse(vec![(false, false); REGION as usize]);
+        let bits = u64::from(vector_bits);
+        for (at, order, action) in steps {
+            let leaf = table.leaf(page(at));
+            match (action, leaf) {
+                (0 | 1, Some(leaf)) => {
+                    table.mark(page(at), action == 1);
+                    let marked = table.mark_part(page(at), action == 1);
+                    let order = leaf.size.base_shift();
+                    prop_assert_eq!(marked.is_some(), bits > 0 && order != 0 && order != 9);
+                    plain.touch(at, order, bits, action == 1);
+                }
+                (_, Some(leaf)) if leaf.size.base_shift() > order => {
+                    let first = leaf.page.raw();
+                    let parts = (first..first + (1 << leaf.size.base_shift())).step_by(1 << order);
+                    let parts: Vec<_> = parts.map(|part| (page(part), size(12 + order))).collect();
+                    table.replace(leaf.page, &parts, &mut frames).unwrap();
+                    for (part, _) in parts {
+                        plain.becomes(part.raw(), order, bits);
+                    }
+                }
+                _ => {
+                    let first = at >> order << order;
+                    let is_free = (first..first + (1 << order)).all(|other| {
+                        table.leaf(page(other)).is_none_or(|leaf| leaf.size.base_shift() <= order)
+                    });
+                    prop_assert!(is_free, "no larger page holds {first:#x}");
+                    table.map(page(first), size(12 + order), frame(DATA + first), RW, &mut frames).unwrap();
+                    plain.becomes(first, order, bits);
+                }
+            }
+            let mut from = 0;
+            while let Some(leaf) = table.next(page(from), page(REGION)) {
+                let (first, order) = (leaf.page.raw(), leaf.size.base_shift());
+                from = first + (1 << order);
+                prop_assert_eq!(table.used(leaf.page), Some(plain.any(first..from)));
+                let Some(vectors) = table.vectors(leaf.page) else { continue };
+                let part = PlainUse::part_pages(order, bits);
+                prop_assert_eq!(vectors.part_bytes(), part << 12);
+                for number in 0..vectors.parts {
+                    let start = first + u64::from(number) * part;
+                    prop_assert_eq!(vectors.used.of(number), plain.any(start..start + part));
+                }
+                // They are in the entry behind the true one.
+                let walk = table.walk(leaf.page);
+                let true_entry = walk.steps().last().unwrap().at.raw();
+                prop_assert_eq!(vectors.at.raw(), true_entry + 8);
+            }
+        }
+    }
+}
+
+#[test]
+fn copies_have_no_room_for_vectors() {
+    let format = Format { vector_bits: 16, aliases: Aliases::Copies, ..Format::default() };
+    let (mut table, mut frames) = table(format);
+    table.map(page(0), size(15), frame(DATA), RW, &mut frames).unwrap();
+    assert_eq!(table.vectors(page(0)), None);
+    assert_eq!(table.mark_part(page(0), true), None);
+}

@@ -2,6 +2,8 @@
 
 use octavo_types::PageSize;
 
+use crate::page_table::MAX_VECTOR_BITS;
+
 use super::{
     BasePages, Eager, EagerConfig, FirstTouch, FirstTouchConfig, Fixed, FixedConfig, Gtsm,
     GtsmConfig, Hugetlb, HugetlbConfig, Mthp, MthpConfig, Perforated, PerforatedConfig, Policy,
@@ -80,6 +82,14 @@ impl PolicyConfig {
         }
     }
 
+    /// How many parts of its pages have accessed and dirty bits of their own; 0 for none.
+    pub fn vector_bits(&self) -> u8 {
+        match self {
+            PolicyConfig::Tps(config) => config.vector_bits,
+            _ => 0,
+        }
+    }
+
     /// What is wrong with its settings, as a sentence that names the setting and what it may be.
     pub fn check(&self) -> Result<(), String> {
         let percent = |name: &str, percent: u8| match percent {
@@ -89,6 +99,11 @@ impl PolicyConfig {
         match self {
             PolicyConfig::ReservedThp(config) => {
                 percent("promotion_threshold_percent", config.promotion_threshold_percent)
+            }
+            PolicyConfig::Tps(config)
+                if ![0, 2, 4, 8, MAX_VECTOR_BITS].contains(&config.vector_bits) =>
+            {
+                Err(format!("vector_bits = {}: give 0, 2, 4, 8 or 16", config.vector_bits))
             }
             PolicyConfig::Tps(config) => {
                 percent("promotion_threshold_percent", config.promotion_threshold_percent)

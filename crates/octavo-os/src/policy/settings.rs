@@ -78,6 +78,7 @@ impl PolicyConfig {
                 heap,
                 defrag,
                 merge_every_instructions,
+                vector_bits,
             }) => vec![
                 ("promotion_threshold_percent", promotion_threshold_percent),
                 ("span", span),
@@ -86,6 +87,7 @@ impl PolicyConfig {
                 ("heap", heap),
                 ("defrag", defrag),
                 ("merge_every_instructions", merge_every_instructions),
+                ("vector_bits", vector_bits),
             ],
             PolicyConfig::Eager(EagerConfig { largest }) => vec![("largest", largest)],
             PolicyConfig::Fixed(FixedConfig { size })

@@ -80,6 +80,9 @@ pub struct TpsConfig {
     /// How many instructions the programs execute between two times that pages which lie side by side
     /// are merged (Section III-B.3, "a possible future optimization"); 0 for never.
     pub merge_every_instructions: u64,
+    /// How many parts of a page have accessed and dirty bits of their own, in its alias entries (Section III-C.1):
+    /// 0 for none, or 2, 4, 8 or 16.
+    pub vector_bits: u8,
 }
 
 impl Default for TpsConfig {
@@ -93,6 +96,7 @@ impl Default for TpsConfig {
             heap: Some(PageSize::HUGE),
             defrag: Defrag::Never,
             merge_every_instructions: 0,
+            vector_bits: 0,
         }
     }
 }

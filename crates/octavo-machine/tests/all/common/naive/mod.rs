@@ -11,6 +11,7 @@ mod pages;
 mod perforated;
 mod stream;
 mod tlb;
+mod vectors;
 
 use octavo_config::{FirstLevel, MachineConfig, Ways};
 use octavo_machine::designs::Variant;
@@ -26,6 +27,7 @@ use gapped::Gapped;
 use nested::NaiveHost;
 use perforated::Perforated;
 use tlb::{Page, Tlb, replacement, tell, ways};
+use vectors::Vectors;
 
 const PROCESS: ProcessId = ProcessId(0);
 
@@ -38,6 +40,8 @@ pub enum Beside {
     Segment,
     Perforated(Variant),
     Gapped,
+    /// Tailored pages, whose parts have accessed and dirty bits of their own, at most so many.
+    Tailored(u8),
 }
 
 /// The machine.
@@ -57,12 +61,15 @@ pub struct NaiveMachine {
     faulted: u64,
     marked: u64,
     coalesces: bool,
+    /// Whether a hit in the second level fills the whole page into the first.
+    fills_whole: bool,
     ranges: Option<RangeTlb>,
     segment: Option<SegmentRegisters>,
     perforated: Option<Perforated>,
     gapped: Option<Gapped>,
     host: Option<NaiveHost>,
     cycles: Cycles,
+    vectors: Vectors,
 }
 
 const LLC: usize = 0;
@@ -130,6 +137,11 @@ impl NaiveMachine {
             gapped: matches!(beside, Beside::Gapped).then(|| Gapped::new(&config.gtsm)),
             host: None,
             cycles: Cycles::new(config),
+            vectors: match beside {
+                Beside::Tailored(bits) => Vectors::new(bits),
+                _ => Vectors::default(),
+            },
+            fills_whole: matches!(beside, Beside::Tailored(_)),
         }
     }
 
@@ -186,6 +198,7 @@ impl NaiveMachine {
         if let Some(gapped) = &self.gapped {
             gapped.tell(self.l2.is_some(), &mut counters);
         }
+        self.vectors.tell(&mut counters);
         counters.add("memory", "reads", self.caches.memory_reads);
         counters.add("memory", "writes", self.caches.memory_writes);
         tell_walk_caches("walker.cache", &self.walk_caches, &mut counters);
@@ -248,6 +261,7 @@ impl NaiveMachine {
         let stores = kind == ItemKind::Store;
         let in_l1 = self.l1(kind).look_up(page);
         if let Some(found) = in_l1.filter(|found| found.serves(stores)) {
+            self.mark_part(kind, page, false);
             return found;
         }
         let in_l2 = if in_l1.is_none() { self.look_up_second(page) } else { None };
@@ -261,7 +275,9 @@ impl NaiveMachine {
             if l2.victims {
                 l2.forget(page, page + 1);
             }
+            let found = if self.fills_whole { found.whole() } else { found };
             self.fill_first(kind, page, found);
+            self.mark_part(kind, page, false);
             return found;
         }
         let found = if in_range {
@@ -281,6 +297,7 @@ impl NaiveMachine {
         };
         self.l1(kind).forget(page, page + 1);
         self.fill_first(kind, page, found);
+        self.mark_part(kind, page, true);
         if !in_range {
             let Some((range, lines)) = self.range(page) else { return found };
             if let Some(ranges) = &mut self.ranges {
@@ -300,6 +317,7 @@ impl NaiveMachine {
         if let (Some(l2), Some(evicted)) = (&mut self.l2, evicted)
             && l2.victims
         {
+            let evicted = Page { known: 0, ..evicted };
             l2.fill(evicted.first_base_page(), evicted);
         }
     }

@@ -28,6 +28,8 @@ impl Page {
             filter: None,
             has_gaps: false,
             bits: 0,
+            of: leaf.size,
+            known: 0,
         }
     }
 
@@ -45,6 +47,8 @@ impl Page {
             filter: Some(of.filter),
             has_gaps: false,
             bits: 0,
+            of: PageSize::HUGE,
+            known: 0,
         })
     }
 
@@ -62,6 +66,8 @@ impl Page {
             filter: None,
             has_gaps: true,
             bits: 0,
+            of: PageSize::HUGE,
+            known: 0,
         })
     }
 
@@ -84,6 +90,8 @@ impl Page {
             filter: has_holes.then_some(filter),
             has_gaps: size == PageSize::HUGE && behind.has_gaps,
             bits: 0,
+            of: size,
+            known: 0,
         }
     }
 }

@@ -25,6 +25,10 @@ pub struct Page {
     pub bits: u32,
     /// Whether the frame is the guest's, and the host's is found elsewhere.
     pub half: bool,
+    /// The size of the page that it is, or is a part of.
+    pub of: PageSize,
+    /// Which accessed bits of the page's parts an entry knows to be set, and 16 bits above, which dirty ones.
+    pub known: u32,
 }
 
 impl Page {
@@ -69,6 +73,13 @@ impl Page {
         Page { size, first, count: 1, frame: self.frame_of(first << size.base_shift()), ..*self }
     }
 
+    /// The page that it is, or is a part of.
+    pub fn whole(&self) -> Page {
+        let first = self.first_base_page() >> self.of.base_shift();
+        let frame = self.frame - (self.first_base_page() - (first << self.of.base_shift()));
+        Page { size: self.of, first, frame, known: 0, ..*self }
+    }
+
     /// Of base pages, those that lie in the same aligned group as one of them.
     fn in_group(&self, page: u64, group: u64) -> Page {
         if self.size != PageSize::BASE {
@@ -100,8 +111,8 @@ impl Array {
     }
 
     fn look_up(&mut self, page: u64) -> Option<Page> {
+        let all = self.entries.entries();
         for size in self.sizes.clone() {
-            let all = self.entries.entries();
             let found = all.iter().find(|(_, _, held)| held.size == size && held.covers(page));
             if let Some((set, key, held)) = found {
                 assert_eq!(*set, self.set(page, size));
@@ -189,9 +200,15 @@ pub struct Tlb {
 impl Tlb {
     pub fn new(name: &'static str, level: &TlbLevel, coalescing: Coalescing) -> Self {
         let arrays = level.arrays.iter().map(|(name, config)| {
-            let PageSizes::List(sizes) = &config.page_sizes else { panic!("of given sizes") };
-            let mut sizes = sizes.clone();
-            sizes.sort();
+            let sizes = match &config.page_sizes {
+                PageSizes::List(sizes) => {
+                    let mut sizes = sizes.clone();
+                    sizes.sort();
+                    sizes
+                }
+                // The largest entry that covers a page is hit.
+                PageSizes::Any => (12..=30).rev().filter_map(PageSize::from_log2).collect(),
+            };
             let ways = ways(config.ways, config.entries);
             let sets = config.entries / ways;
             let policy = replacement(config.replacement);
@@ -260,6 +277,18 @@ impl Tlb {
             let is_page = |held: &Page| array.sizes.contains(&held.size);
             array.entries.invalidate_if(|_, held| is_page(held) && held.covers(page));
         }
+    }
+
+    /// The entry that a look-up of a base page finds.
+    pub fn entry(&mut self, page: u64) -> Option<&mut Page> {
+        self.arrays.iter_mut().find_map(|array| {
+            let all = array.entries.entries();
+            let found = array.sizes.iter().find_map(|size| {
+                all.iter().find(|(_, _, held)| held.size == *size && held.covers(page))
+            });
+            let (set, key) = found.map(|(set, key, _)| (*set, *key))?;
+            array.entries.probe(set, &key)
+        })
     }
 
     pub fn forget(&mut self, start: u64, end: u64) {

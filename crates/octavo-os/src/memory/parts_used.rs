@@ -1,0 +1,48 @@
+//! How much memory page tables say was used, and written to: by pages, and by the parts of tailored pages.
+
+use octavo_types::PageNumber;
+
+use super::{Memory, base_pages};
+
+/// Bytes of all pages whose parts have accessed and dirty bits of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PartsUsedBytes {
+    /// Of these pages.
+    pub mapped: u64,
+    /// Of those that were used.
+    pub accessed: u64,
+    /// Of their parts that were used.
+    pub accessed_parts: u64,
+    /// Of the pages that were written to.
+    pub dirty: u64,
+    /// Of their parts that were written to.
+    pub dirty_parts: u64,
+}
+
+impl Memory {
+    /// Whether page tables tell how the parts of tailored pages were used.
+    pub fn has_vectors(&self) -> bool {
+        self.format.vector_bits > 0
+    }
+
+    /// What page tables tell of the parts of tailored pages.
+    pub fn parts_used(&self) -> PartsUsedBytes {
+        let mut all = PartsUsedBytes::default();
+        for process in self.live() {
+            let (table, mut from) = (&self.process(process).table, 0);
+            while let Some(leaf) = table.next(PageNumber::new(from), PageNumber::new(u64::MAX)) {
+                from = leaf.page.raw() + base_pages(leaf.size);
+                let Some(vectors) = table.vectors(leaf.page) else { continue };
+                let (accessed, dirty) = table.used(leaf.page).unwrap_or_default();
+                let bytes = leaf.size.bytes();
+                all.mapped += bytes;
+                all.accessed += if accessed { bytes } else { 0 };
+                all.dirty += if dirty { bytes } else { 0 };
+                let parts = |bits: u16| u64::from(bits.count_ones()) * vectors.part_bytes();
+                all.accessed_parts += parts(vectors.used.accessed);
+                all.dirty_parts += parts(vectors.used.dirty);
+            }
+        }
+        all
+    }
+}
