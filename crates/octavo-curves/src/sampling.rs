@@ -353,12 +353,17 @@ impl Consumer for Sampler {
 impl WordConsumer for Sampler {
     #[inline]
     fn execution(&mut self, segment: &Segment, words: &[u64]) {
+        self.folded_execution(segment, words, words);
+    }
+
+    #[inline]
+    fn folded_execution(&mut self, segment: &Segment, words: &[u64], written: &[u64]) {
         let addresses = VirtAddr::slice_from_raw(&words[1..]);
         let keeps = self.keeps();
         self.whole.segment(segment, addresses);
         if keeps {
             self.shrunk.segment(segment, addresses);
-            self.kept.extend_from_slice(words);
+            self.kept.extend_from_slice(written);
             self.instructions_kept += u64::from(segment.instructions());
         }
         self.instructions += u64::from(segment.instructions());

@@ -10,6 +10,7 @@ mod caches;
 #[cfg(feature = "proptest")]
 mod cases;
 mod compaction;
+pub mod hostile;
 mod references;
 mod reservations;
 mod residency;

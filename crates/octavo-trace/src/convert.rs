@@ -1,6 +1,6 @@
 //! From one trace to another.
 
-use octavo_types::{Consumer, Event, Segment, VirtAddr};
+use octavo_types::{AddressWidth, Consumer, Event, Segment, VirtAddr};
 use serde_json::Value;
 
 use crate::job::JobState;
@@ -118,4 +118,8 @@ impl Consumer for Count {
     fn event(&mut self, _: &Event) {}
 }
 
-impl WordConsumer for Count {}
+impl WordConsumer for Count {
+    fn width(&self) -> Option<AddressWidth> {
+        None
+    }
+}

@@ -42,8 +42,8 @@ pub use recorder::Recorder;
 pub use relocation::Relocation;
 pub use replay::{Replay, Replayed};
 pub use ring::{
-    DecodeError, Decoder, Encoder, SegmentRoom, Session, SessionError, Slot, Start, WordConsumer,
-    WordWriter,
+    DecodeError, Decoder, Encoder, FoldedReferences, SegmentRoom, Session, SessionError, Slot,
+    Start, WordConsumer, WordWriter,
 };
 pub use space::{AddressSpace, Region, RegionId, RegionKind};
 pub use stream::{Began, Ended, StreamEnd, StreamIdentity};

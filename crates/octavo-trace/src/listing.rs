@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use octavo_types::{Consumer, Event, Item, ItemKind, Segment, VirtAddr};
+use octavo_types::{AddressWidth, Consumer, Event, Item, ItemKind, Segment, VirtAddr};
 
 use crate::ring::{Decoder, WordConsumer};
 use crate::source::{Batch, Source, Step, TraceError};
@@ -126,4 +126,8 @@ impl Consumer for Lister {
     }
 }
 
-impl WordConsumer for Lister {}
+impl WordConsumer for Lister {
+    fn width(&self) -> Option<AddressWidth> {
+        None
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::ring::WordConsumer;
+use crate::ring::{FoldedReferences, WordConsumer};
 use crate::stream::{Ended, StreamEnd, StreamIdentity};
 
 /// Who watches a stream: an engine, or a recorder.
@@ -44,6 +44,8 @@ pub struct StreamResult<C> {
     pub segments: usize,
     /// xxh3-128 of its words.
     pub hash: u128,
+    /// References whose addresses were folded, as they are not canonical.
+    pub folded: FoldedReferences,
     /// What is wrong with it, where it could not be read to its end.
     pub fault: Option<String>,
     /// The engine with its counts.

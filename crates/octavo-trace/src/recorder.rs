@@ -1,6 +1,6 @@
 //! Recording: a stream's words into a native trace, as they come.
 
-use octavo_types::{Consumer, Event, Segment, VirtAddr};
+use octavo_types::{AddressWidth, Consumer, Event, Segment, VirtAddr};
 
 use crate::native::{NativeFile, StreamWriter};
 use crate::observer::{Observer, StreamProgress};
@@ -57,6 +57,10 @@ impl Consumer for Recorder {
 }
 
 impl WordConsumer for Recorder {
+    fn width(&self) -> Option<AddressWidth> {
+        None
+    }
+
     #[inline]
     fn execution(&mut self, segment: &Segment, words: &[u64]) {
         self.progress.instructions += u64::from(segment.instructions());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use octavo_types::{Consumer, Event, Segment, VirtAddr};
+use octavo_types::{AddressWidth, Consumer, Event, Segment, VirtAddr};
 
 use crate::job::JobState;
 use crate::native::Manifest;
@@ -140,6 +140,10 @@ impl Consumer for Counter<'_> {
 }
 
 impl WordConsumer for Counter<'_> {
+    fn width(&self) -> Option<AddressWidth> {
+        None
+    }
+
     fn started(&mut self, start: &Start) {
         if !start.program.is_empty() {
             start.program.clone_into(&mut self.survey.identity.program);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use octavo_types::{Consumer, Event, Segment, VirtAddr};
+use octavo_types::{AddressWidth, Consumer, Event, Segment, VirtAddr};
 
 use crate::ring::{Start, WordConsumer};
 
@@ -162,6 +162,10 @@ impl<C: Consumer> Consumer for Inside<'_, C> {
 }
 
 impl<C: WordConsumer> WordConsumer for Inside<'_, C> {
+    fn width(&self) -> Option<AddressWidth> {
+        self.inner.width()
+    }
+
     #[inline(always)]
     fn execution(&mut self, segment: &Segment, words: &[u64]) {
         if self.region.counts(segment) {
@@ -227,6 +231,10 @@ impl<C: Consumer> Consumer for Window<C> {
 }
 
 impl<C: WordConsumer> WordConsumer for Window<C> {
+    fn width(&self) -> Option<AddressWidth> {
+        self.inner.width()
+    }
+
     #[inline(always)]
     fn execution(&mut self, segment: &Segment, words: &[u64]) {
         self.inside().execution(segment, words);

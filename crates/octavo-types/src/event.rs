@@ -190,6 +190,19 @@ impl Event {
         matches!(self, Map { .. } | Unmap { .. } | Remap { .. } | Protect { .. })
     }
 
+    /// The ranges of memory that it names.
+    pub fn ranges(&self) -> impl Iterator<Item = AddrRange> {
+        let (first, second) = match self {
+            Event::Map { range, .. }
+            | Event::Unmap { range }
+            | Event::Protect { range, .. }
+            | Event::Advise { range, .. } => (Some(*range), None),
+            Event::Remap { from, to } => (Some(*from), Some(*to)),
+            _ => (None, None),
+        };
+        first.into_iter().chain(second)
+    }
+
     /// The name that the event is counted under; threads and the exit are not.
     pub fn name(&self) -> Option<&'static str> {
         Some(match self {

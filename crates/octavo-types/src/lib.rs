@@ -14,6 +14,7 @@ mod page;
 mod segment;
 pub mod spelling;
 pub mod values;
+mod width;
 
 pub use addr::{AddrRange, FrameNumber, PhysAddr, VirtAddr};
 pub use event::{Event, MapSource, Protection};
@@ -21,6 +22,7 @@ pub use files::open_regular;
 pub use instructions::{Compiled, InstructionSet, Instructions, ParseInstructionsError};
 pub use page::{PageNumber, PageSize, ParsePageSizeError};
 pub use segment::{DataItem, Dependences, FetchPage, Item, ItemKind, Segment, SegmentError};
+pub use width::AddressWidth;
 
 /// What takes a reference stream: each executed segment with its data addresses, and each event,
 /// in program order.

@@ -91,9 +91,10 @@ pub fn steps(
             continue;
         }
         let first = item.addr.raw() >> lines.log2();
-        let last = item.addr.wrapping_add(u64::from(item.size_bytes) - 1).raw() >> lines.log2();
-        let mut line = first;
-        loop {
+        // Counted, so that it ends even where line numbers wrap around.
+        let offset = item.addr.raw() & ((1 << lines.log2()) - 1);
+        let others = (offset + u64::from(item.size_bytes) - 1) >> lines.log2();
+        for line in (0..=others).map(|by| first.wrapping_add(by)) {
             match fetch {
                 Some((at, before))
                     if before == line
@@ -109,10 +110,6 @@ pub fn steps(
                     steps.push(Step(access.bits()));
                 }
             }
-            if line == last {
-                break;
-            }
-            line = line.wrapping_add(1);
         }
     }
     steps

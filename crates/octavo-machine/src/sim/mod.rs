@@ -14,7 +14,8 @@ use octavo_trace::{
     WordConsumer,
 };
 use octavo_types::{
-    AddrRange, Consumer, Event, Instructions, MapSource, Protection, Segment, VirtAddr,
+    AddrRange, AddressWidth, Consumer, Event, Instructions, MapSource, Protection, Segment,
+    VirtAddr,
 };
 
 use crate::config::{self, ConfigError};
@@ -240,6 +241,10 @@ impl Consumer for Sim {
 }
 
 impl WordConsumer for Sim {
+    fn width(&self) -> Option<AddressWidth> {
+        Some(AddressWidth::of_levels(self.config.machine.page_table.levels))
+    }
+
     #[inline(always)]
     fn execution(&mut self, segment: &Segment, words: &[u64]) {
         if self.schedule.is_due() {

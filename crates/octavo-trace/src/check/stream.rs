@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use octavo_types::{
-    AddrRange, Consumer, Event, Item, ItemKind, MapSource, PageSize, Segment, VirtAddr,
+    AddrRange, AddressWidth, Consumer, Event, Item, ItemKind, MapSource, PageSize, Segment,
+    VirtAddr,
 };
 use rustc_hash::FxHashSet;
 
@@ -18,6 +19,8 @@ use crate::stream::Ended;
 const MAX_THREADS: usize = 1 << 20;
 /// How many findings of one execution may wait for the signal that would excuse them.
 const MAX_PENDING: usize = 64;
+/// The widest addresses that there are.
+const WIDTH: AddressWidth = AddressWidth::LA57;
 const SIGBUS: u32 = 7;
 const SIGSEGV: u32 = 11;
 
@@ -157,18 +160,11 @@ impl StreamChecker {
     #[inline]
     fn is_sound(&mut self, segment: &Segment, addresses: &[VirtAddr]) -> bool {
         if !self.has_mappings {
-            let pages = segment.fetch_pages().iter();
-            let fetched = pages.map(|run| VirtAddr::new(run.page.raw() << PageSize::BASE.log2()));
-            return fetched.chain(addresses.iter().copied()).fold(true, |sound, addr| {
-                // As far as the largest item could reach.
-                let last = addr.wrapping_add(PageSize::BASE.bytes() - 1);
-                sound
-                    & is_canonical(addr)
-                    & ((addr.raw() ^ last.raw()) >> 63 == 0)
-                    & is_canonical(last)
-            });
+            let mut pages = segment.fetch_pages().iter();
+            return WIDTH.holds_all(VirtAddr::slice_to_raw(addresses))
+                && pages.all(|run| WIDTH.holds_all(&[run.page.raw() << PageSize::BASE.log2()]));
         }
-        let mut sound = true;
+        let mut sound = WIDTH.holds_all(VirtAddr::slice_to_raw(addresses));
         for run in segment.fetch_pages() {
             sound &= self.rights.of(run.page).is_some_and(Rights::executable);
         }
@@ -214,7 +210,7 @@ impl StreamChecker {
     /// What is wrong with one item.
     fn fault_of(&mut self, item: &Item, addr: VirtAddr) -> Option<(FindingKind, &'static str)> {
         let last = addr.wrapping_add(u64::from(item.size_bytes) - 1);
-        if !is_canonical(addr) || !is_canonical(last) || last < addr {
+        if !WIDTH.holds(addr, item.size_bytes) {
             return Some((FindingKind::NotCanonical, "at an address that is not canonical"));
         }
         for page in [addr, last].map(|addr| addr.page(PageSize::BASE)) {
@@ -262,6 +258,16 @@ impl StreamChecker {
         });
     }
 
+    /// A range of memory that an event names.
+    fn must_be_canonical(&mut self, range: AddrRange, event: &Event) {
+        if WIDTH.fold_range(range) != range {
+            self.find(FindingKind::NotCanonical, Some(range.start()), || {
+                let (start, end) = (range.start(), range.end());
+                format!("{} of {start} to {end}, which are not canonical addresses", name_of(event))
+            });
+        }
+    }
+
     /// A change of what must be mapped.
     fn must_be_mapped(&mut self, range: AddrRange, what: &str) {
         if !self.knows_mappings || !self.rights.is_known() || range.is_empty() {
@@ -277,6 +283,10 @@ impl StreamChecker {
 }
 
 impl WordConsumer for StreamChecker {
+    fn width(&self) -> Option<AddressWidth> {
+        None
+    }
+
     fn started(&mut self, start: &Start) {
         self.rights.start(start.stack);
     }
@@ -307,6 +317,9 @@ impl Consumer for StreamChecker {
                 format!("{} after the process has exited", name_of(event))
             });
         }
+        for range in event.ranges() {
+            self.must_be_canonical(range, event);
+        }
         match event {
             Event::Map { range, protection, source, .. } => {
                 self.has_mappings = true;
@@ -333,11 +346,6 @@ impl Consumer for StreamChecker {
             _ => {}
         }
     }
-}
-
-/// Whether bits 57 to 63 are copies of bit 56.
-fn is_canonical(addr: VirtAddr) -> bool {
-    matches!((addr.raw() as i64) >> 56, 0 | -1)
 }
 
 fn describe(item: &Item, addr: VirtAddr, what: &str) -> String {

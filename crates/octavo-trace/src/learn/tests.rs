@@ -1,6 +1,6 @@
 //! The learner against the plain list of references, and its corners one by one.
 
-use octavo_types::{Consumer, Event, Segment};
+use octavo_types::{AddressWidth, Consumer, Event, Segment};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -11,7 +11,11 @@ use crate::ring::{Decoder, WordConsumer};
 #[derive(Default)]
 struct Executed(Vec<(Segment, Vec<VirtAddr>)>);
 
-impl WordConsumer for Executed {}
+impl WordConsumer for Executed {
+    fn width(&self) -> Option<AddressWidth> {
+        None
+    }
+}
 
 impl Consumer for Executed {
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {

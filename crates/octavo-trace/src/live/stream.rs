@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use octavo_types::{Consumer, Event, Segment, VirtAddr};
+use octavo_types::{AddressWidth, Consumer, Event, Segment, VirtAddr};
 
 use super::process::Process;
 use crate::formats::lackey_source;
@@ -67,6 +67,10 @@ impl<C: Observer> Consumer for Witness<C> {
 }
 
 impl<C: Observer> WordConsumer for Witness<C> {
+    fn width(&self) -> Option<AddressWidth> {
+        self.inner.width()
+    }
+
     #[inline(always)]
     fn execution(&mut self, segment: &Segment, words: &[u64]) {
         self.inner.execution(segment, words);
@@ -157,6 +161,7 @@ pub fn follow_ring<C: Observer>(
         exit_code,
         segments: decoder.segments(),
         hash: decoder.hash(),
+        folded: decoder.folded(),
         fault: fault.map(|fault| fault.to_string()),
         consumer: witness.inner.into_inner(),
     };
@@ -203,6 +208,7 @@ pub fn follow_lackey<C: Observer>(
         exit_code: None,
         segments: 0,
         hash: 0,
+        folded: decoder.folded(),
         fault,
         consumer: window.into_inner(),
     };

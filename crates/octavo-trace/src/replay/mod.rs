@@ -248,6 +248,7 @@ impl<A: Audience> Player<'_, A> {
             exit_code: end.exit_code,
             segments: decoder.segments(),
             hash: decoder.hash(),
+            folded: decoder.folded(),
             fault,
             consumer,
         });

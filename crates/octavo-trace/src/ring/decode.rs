@@ -1,15 +1,14 @@
 //! From words to segments and events.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use octavo_types::{
-    AddrRange, Consumer, Dependences, Event, Item, ItemKind, MapSource, PhysAddr, Protection,
-    Segment, SegmentError, VirtAddr,
-};
+use octavo_types::{AddrRange, AddressWidth, Consumer, Event, Segment, SegmentError, VirtAddr};
 use twox_hash::xxhash3_128::Hasher;
 
 use super::format::{self, kind};
+use super::record::{read_definition, read_event, read_start};
 use crate::relocation::Relocation;
 
 /// How many items the segments of streams that are read together may have, a segment itself
@@ -44,6 +43,9 @@ pub enum DecodeError {
         /// What is wrong.
         source: SegmentError,
     },
+    /// Addresses would be moved from or to where no processor has any.
+    #[error("addresses from {0} on are moved by {1:#x} bytes, out of the address space")]
+    Relocation(VirtAddr, u64),
     /// More definitions than memory is given for.
     #[error("the segments have more than {MAX_ITEMS} items together")]
     TooManyItems,
@@ -71,10 +73,22 @@ pub struct Start {
 /// What takes a decoded stream. Most take executions and events as any [`Consumer`] does; one that
 /// keeps or passes on the words themselves finds them here.
 pub trait WordConsumer: Consumer {
+    /// The addresses that it takes: all others are folded for it. With none it gets what is
+    /// written, whatever that is.
+    fn width(&self) -> Option<AddressWidth> {
+        Some(AddressWidth::LA57)
+    }
+
     /// One execution of `segment`: its number, and its data addresses.
     #[inline(always)]
     fn execution(&mut self, segment: &Segment, words: &[u64]) {
         self.segment(segment, VirtAddr::slice_from_raw(&words[1..]));
+    }
+
+    /// An execution of which some data addresses were folded; `written` are its words before.
+    fn folded_execution(&mut self, segment: &Segment, words: &[u64], written: &[u64]) {
+        let _ = written;
+        self.execution(segment, words);
     }
 
     /// A record, and what it tells if that is an event. The description of the process, and
@@ -97,6 +111,25 @@ pub trait WordConsumer: Consumer {
 #[derive(Clone, Debug, Default)]
 pub struct SegmentRoom(Arc<AtomicUsize>);
 
+/// The references of a stream whose addresses were folded to what its consumer takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FoldedReferences {
+    /// How many.
+    pub count: u64,
+    /// The address of the first one as written.
+    pub first: Option<VirtAddr>,
+    /// The bits of an address that its consumer takes.
+    pub bits: u8,
+}
+
+impl FoldedReferences {
+    fn add(&mut self, count: u64, addr: VirtAddr, width: AddressWidth) {
+        self.count += count;
+        self.first.get_or_insert(addr);
+        self.bits = width.bits();
+    }
+}
+
 /// Decodes one stream: holds its segments, and hashes what passes.
 #[derive(Default)]
 pub struct Decoder {
@@ -108,6 +141,9 @@ pub struct Decoder {
     items: usize,
     room: SegmentRoom,
     start: Option<Start>,
+    folded: FoldedReferences,
+    /// By segment, how many of its fetch addresses were folded, and the first of them as written.
+    folded_fetches: BTreeMap<u64, (u64, VirtAddr)>,
     /// By a crate that uses AVX2 where the processor has it: every word of every stream is hashed.
     hash: Hasher,
 }
@@ -123,6 +159,11 @@ impl Decoder {
     /// The process's description, once it has come.
     pub fn start(&self) -> Option<&Start> {
         self.start.as_ref()
+    }
+
+    /// The references whose addresses were folded so far.
+    pub fn folded(&self) -> FoldedReferences {
+        self.folded
     }
 
     /// How many segments are defined.
@@ -144,9 +185,15 @@ impl Decoder {
         // SAFETY: any bytes of a slice of words may be read as bytes.
         let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), 8 * words.len()) };
         self.hash.write(bytes);
+        let width = consumer.width();
+        // Headers of records are no addresses, and make it look closer. They are few.
+        let mut strange = width.filter(|width| !width.holds_all(words));
         let mut rest = words;
         loop {
-            rest = self.execute(rest, consumer)?;
+            if !self.folded_fetches.is_empty() {
+                strange = width;
+            }
+            rest = self.execute(rest, strange, consumer)?;
             let [header, tail @ ..] = rest else { return Ok(()) };
             let count = format::record_words(*header);
             let payload = tail.get(..count).ok_or(DecodeError::Torn)?;
@@ -154,28 +201,31 @@ impl Decoder {
             rest = &tail[count..];
             match format::record_kind(*header) {
                 kind::DEFINE => {
-                    self.define(payload)?;
+                    self.define(payload, width)?;
                     consumer.record(record, None);
                 }
                 kind::START => {
-                    let start = read_start(payload)?;
+                    let start = read_start(payload, width)?;
                     consumer.record(record, None);
                     consumer.started(&start);
                     self.start = Some(start);
                 }
-                _ => consumer.record(record, Some(&read_event(*header, payload)?)),
+                _ => consumer.record(record, Some(&read_event(*header, payload, width)?)),
             }
         }
     }
 
-    /// Executes segments up to the next record; returns the words from it on.
+    /// Executes segments up to the next record; returns the words from it on. Where some address may
+    /// be `strange`, that is not of this width, all are looked at.
     #[inline(always)]
     fn execute<'w, C: WordConsumer>(
-        &self,
+        &mut self,
         words: &'w [u64],
+        strange: Option<AddressWidth>,
         consumer: &mut C,
     ) -> Result<&'w [u64], DecodeError> {
         let mut rest = words;
+        let mut folded = Vec::new();
         while let Some(header) = rest.first() {
             if header & format::RECORD != 0 {
                 break;
@@ -185,14 +235,45 @@ impl Decoder {
             };
             let (execution, after) =
                 rest.split_at_checked(1 + *addresses as usize).ok_or(DecodeError::Torn)?;
-            consumer.execution(&self.segments[*header as usize], execution);
             rest = after;
+            if let Some(width) = strange
+                && self.fold(execution, width, &mut folded)
+            {
+                let segment = &self.segments[*header as usize];
+                consumer.folded_execution(segment, &folded, execution);
+                continue;
+            }
+            consumer.execution(&self.segments[*header as usize], execution);
         }
         Ok(rest)
     }
 
-    fn define(&mut self, payload: &[u64]) -> Result<(), DecodeError> {
-        let (id, segment) = read_definition(payload)?;
+    /// Whether any data address of an execution has to be folded: `folded` are its words then, with
+    /// all of them folded.
+    #[inline(never)]
+    fn fold(&mut self, execution: &[u64], width: AddressWidth, folded: &mut Vec<u64>) -> bool {
+        if let Some((count, addr)) = self.folded_fetches.get(&execution[0]) {
+            self.folded.add(*count, *addr, width);
+        }
+        if width.holds_all(&execution[1..]) {
+            return false;
+        }
+        let segment = &self.segments[execution[0] as usize];
+        folded.clear();
+        folded.extend_from_slice(execution);
+        for (item, word) in segment.data().iter().zip(&mut folded[1..]) {
+            let written = VirtAddr::new(*word);
+            let addr = width.fold(written, item.size_bytes);
+            if addr != written {
+                self.folded.add(u64::from(item.references), written, width);
+                *word = addr.raw();
+            }
+        }
+        true
+    }
+
+    fn define(&mut self, payload: &[u64], width: Option<AddressWidth>) -> Result<(), DecodeError> {
+        let (id, segment, folded) = read_definition(payload, width)?;
         let room = room_of(&segment);
         self.items += room;
         if self.room.0.fetch_add(room, Ordering::Relaxed) + room > MAX_ITEMS {
@@ -211,6 +292,10 @@ impl Decoder {
         } else {
             return Err(DecodeError::DefinitionOrder { expected, got: id });
         }
+        match folded {
+            Some(folded) => drop(self.folded_fetches.insert(id, folded)),
+            None => drop(self.folded_fetches.remove(&id)),
+        }
         Ok(())
     }
 }
@@ -225,149 +310,11 @@ fn room_of(segment: &Segment) -> usize {
     segment.items().len() + SEGMENT_ITEMS
 }
 
-/// Reads a record's payload word by word.
-struct Payload<'w> {
-    kind: u8,
-    all: &'w [u64],
-    rest: &'w [u64],
-}
-
-impl<'w> Payload<'w> {
-    fn new(kind: u8, words: &'w [u64]) -> Self {
-        Payload { kind, all: words, rest: words }
-    }
-
-    fn bad(&self) -> DecodeError {
-        DecodeError::Record { kind: self.kind, words: self.all.len() }
-    }
-
-    fn word(&mut self) -> Result<u64, DecodeError> {
-        let (first, rest) = self.rest.split_first().ok_or_else(|| self.bad())?;
-        self.rest = rest;
-        Ok(*first)
-    }
-
-    fn range(&mut self) -> Result<AddrRange, DecodeError> {
-        let start = VirtAddr::new(self.word()?);
-        Ok(AddrRange::new(start, self.word()?))
-    }
-
-    fn number(&mut self) -> Result<u32, DecodeError> {
-        Ok(self.word()? as u32)
-    }
-
-    fn text(&mut self) -> Result<String, DecodeError> {
-        let length = self.word()? as usize;
-        if length > 8 * self.rest.len() {
-            return Err(self.bad());
-        }
-        let words = length.div_ceil(8);
-        let bytes: Vec<u8> =
-            self.rest[..words].iter().flat_map(|word| word.to_le_bytes()).collect();
-        self.rest = &self.rest[words..];
-        Ok(String::from_utf8_lossy(&bytes[..length]).into_owned())
-    }
-}
-
-fn read_definition(payload: &[u64]) -> Result<(u64, Segment), DecodeError> {
-    let mut words = Payload::new(kind::DEFINE, payload);
-    let first = words.word()?;
-    let (id, count) = (first & 0xffff_ffff, (first >> 32) as usize);
-    let instructions = words.word()? as usize;
-    if count > payload.len() || instructions > payload.len() {
-        return Err(words.bad());
-    }
-    let mut items = Vec::with_capacity(count);
-    for _ in 0..count {
-        let word = words.word()?;
-        let kind = match word & 3 {
-            0 => ItemKind::Fetch,
-            1 => ItemKind::Load,
-            2 => ItemKind::Store,
-            _ => ItemKind::Modify,
-        };
-        let addr = if kind == ItemKind::Fetch { words.word()? } else { 0 };
-        items.push(Item {
-            kind,
-            guarded: word & 4 != 0,
-            atomic: word & 8 != 0,
-            size_bytes: (word >> 16) as u16,
-            addr: VirtAddr::new(addr),
-        });
-    }
-    let mut dependences = Vec::with_capacity(instructions);
-    for _ in 0..instructions {
-        let (producers, reads, writes) = (words.word()?, words.word()?, words.word()?);
-        dependences.push(Dependences { producers, reads, writes });
-    }
-    let segment =
-        Segment::new(items, dependences).map_err(|source| DecodeError::Segment { id, source })?;
-    Ok((id, segment))
-}
-
-fn read_start(payload: &[u64]) -> Result<Start, DecodeError> {
-    let mut words = Payload::new(kind::START, payload);
-    let mut moves = Vec::new();
-    for _ in 0..format::LAYOUT_RANGES {
-        let (start, end, delta) = (words.word()?, words.word()?, words.word()?);
-        if start < end {
-            moves.push((AddrRange::new(VirtAddr::new(start), end - start), delta));
-        }
-    }
-    let (start, end) = (words.word()?, words.word()?);
-    let stack = AddrRange::new(VirtAddr::new(start), end.saturating_sub(start));
-    Ok(Start {
-        program: words.text()?,
-        relocation: Relocation::new(moves),
-        stack: (!stack.is_empty()).then_some(stack),
-    })
-}
-
-fn read_event(header: u64, payload: &[u64]) -> Result<Event, DecodeError> {
-    let mut words = Payload::new(format::record_kind(header), payload);
-    Ok(match words.kind {
-        kind::MAP => {
-            let range = words.range()?;
-            let protection = Protection::from_bits(words.word()?);
-            let (flags, source, offset_bytes) = (words.word()?, words.word()?, words.word()?);
-            let path = words.text()?;
-            let source = match source {
-                0 => MapSource::Anonymous,
-                1 => MapSource::File { path, offset_bytes },
-                2 => MapSource::Stack,
-                3 => MapSource::Heap,
-                4 => MapSource::Shared,
-                _ => return Err(words.bad()),
-            };
-            Event::Map { range, protection, source, flags }
-        }
-        kind::UNMAP => Event::Unmap { range: words.range()? },
-        kind::REMAP => Event::Remap { from: words.range()?, to: words.range()? },
-        kind::PROTECT => Event::Protect {
-            range: words.range()?,
-            protection: Protection::from_bits(words.word()?),
-        },
-        kind::ADVISE => Event::Advise { range: words.range()?, advice: words.word()? },
-        kind::THREAD_START => Event::ThreadStart { thread: words.number()? },
-        kind::THREAD_SWITCH => Event::ThreadSwitch { thread: words.number()? },
-        kind::THREAD_END => Event::ThreadEnd { thread: words.number()? },
-        kind::FORK => Event::Fork { child: words.number()? },
-        kind::EXEC => Event::Exec { path: words.text()? },
-        kind::SIGNAL => Event::Signal { signal: words.number()? },
-        kind::MARK => Event::Mark { value: words.word()? },
-        kind::TRANSLATION => Event::Translation {
-            virt: VirtAddr::new(words.word()?),
-            phys: PhysAddr::new(words.word()?),
-        },
-        kind::EXIT => Event::Exit { code: words.word()? as i32 },
-        _ => return Err(words.bad()),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ring::WordWriter;
+    use octavo_types::{Item, ItemKind};
 
     struct Nothing;
 

@@ -2,11 +2,14 @@
 
 mod decode;
 mod encode;
+#[cfg(test)]
+mod folding_tests;
 pub(crate) mod format;
+mod record;
 mod session;
 mod slot;
 
-pub use decode::{DecodeError, Decoder, SegmentRoom, Start, WordConsumer};
+pub use decode::{DecodeError, Decoder, FoldedReferences, SegmentRoom, Start, WordConsumer};
 pub use encode::{Encoder, WordWriter};
 pub use session::{Session, SessionError};
 pub use slot::{Seccomp, Slot};

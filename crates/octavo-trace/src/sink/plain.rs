@@ -1,6 +1,6 @@
 //! Any format that holds the references of one stream, as a sink.
 
-use octavo_types::{Consumer, Event, Segment, VirtAddr};
+use octavo_types::{AddressWidth, Consumer, Event, Segment, VirtAddr};
 
 use super::{ReferenceWriter, Sink, Written};
 use crate::ring::{Decoder, WordConsumer};
@@ -69,7 +69,11 @@ struct Tally {
     failed: Option<TraceError>,
 }
 
-impl WordConsumer for Tally {}
+impl WordConsumer for Tally {
+    fn width(&self) -> Option<AddressWidth> {
+        None
+    }
+}
 
 impl Consumer for Tally {
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {

@@ -1,0 +1,143 @@
+//! Streams that any bytes describe: what no program does, but a trace made to harm may hold.
+
+use octavo_types::{
+    AddrRange, Consumer, Event, Item, ItemKind, MapSource, PhysAddr, Protection, Segment, VirtAddr,
+};
+
+/// The most items of a segment.
+const MAX_ITEMS: u8 = 24;
+/// The most executions that one step of a stream asks for.
+const MAX_REPEATS: u8 = 40;
+
+/// Feeds `consumer` the stream that `bytes` describe. Every description has a stream; the same
+/// bytes give the same one.
+///
+/// Addresses lie around each bound that an address space has: its ends, the ends of its halves in
+/// 48 and 57 bits, each power of two, a few pages near each other, and pages far apart. Sizes are all
+/// that a segment may have, ranges are up to all of the address space, events come in any order.
+pub fn play(bytes: &[u8], consumer: &mut (impl Consumer + ?Sized)) {
+    let mut bytes = Bytes(bytes);
+    let mut segments: Vec<Segment> = Vec::new();
+    while !bytes.0.is_empty() {
+        let what = bytes.next();
+        if segments.is_empty() || what < 48 {
+            segments.extend(bytes.segment());
+        } else if what < 208 {
+            let segment = &segments[usize::from(bytes.next()) % segments.len()];
+            let repeats = if what < 176 { 1 } else { bytes.next() % MAX_REPEATS };
+            for _ in 0..=repeats {
+                let data = segment.data().iter();
+                let addresses: Vec<VirtAddr> = data
+                    .map(|item| match item.guarded && bytes.0.len() % 3 == 0 {
+                        true => VirtAddr::NULL,
+                        false => bytes.addr(),
+                    })
+                    .collect();
+                consumer.segment(segment, &addresses);
+            }
+        } else {
+            consumer.event(&bytes.event(what));
+        }
+    }
+}
+
+/// Reads numbers as long as there are any; 0 behind them.
+struct Bytes<'a>(&'a [u8]);
+
+impl Bytes<'_> {
+    fn next(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+
+    fn addr(&mut self) -> VirtAddr {
+        let (what, page, offset) =
+            (self.next(), u64::from(self.next()), u64::from(self.next()) << 4);
+        let offset = if what & 8 == 0 { offset } else { 4095 - (offset >> 4) };
+        let near = |base: u64| base.wrapping_add(page << 12).wrapping_add(offset);
+        VirtAddr::new(match what & 7 {
+            0 | 1 => near(0x40_0000),
+            2 => near(0x7fff_fff0_0000),
+            3 => 0x1000_0000 + (page << 21) + offset,
+            4 => (page << 39).wrapping_add(offset),
+            5 => near(0xffff_8000_0000_0000).wrapping_add(page << 30),
+            6 => u64::MAX - (page << 12) - offset,
+            _ => (1u64 << (page % 64)).wrapping_add(offset).wrapping_sub(page >> 6 << 4),
+        })
+    }
+
+    fn size_bytes(&mut self) -> u16 {
+        match self.next() {
+            byte @ 0..128 => 1 << (byte % 8),
+            byte @ 128..192 => 4096 >> (byte % 4),
+            byte => u16::from(byte),
+        }
+    }
+
+    fn segment(&mut self) -> Option<Segment> {
+        let count = 1 + self.next() % MAX_ITEMS;
+        let mut at = self.addr();
+        let mut items = Vec::new();
+        for _ in 0..count {
+            let what = self.next();
+            let kind = match what & 7 {
+                0..=3 => ItemKind::Fetch,
+                4 | 5 => ItemKind::Load,
+                6 => ItemKind::Store,
+                _ => ItemKind::Modify,
+            };
+            let (guarded, atomic) = (what & 16 != 0, what & 32 != 0);
+            let size_bytes = self.size_bytes();
+            let mut addr = VirtAddr::NULL;
+            if kind == ItemKind::Fetch {
+                addr = if what & 64 == 0 { at } else { self.addr() };
+                at = addr.wrapping_add(u64::from(size_bytes));
+            }
+            items.push(Item { kind, guarded, atomic, size_bytes, addr });
+        }
+        Segment::new(items, Vec::new()).ok()
+    }
+
+    fn range(&mut self) -> AddrRange {
+        let start = self.addr();
+        let bytes = match self.next() {
+            byte @ 0..128 => u64::from(byte) << 12,
+            byte @ 128..192 => 1 << (byte % 64),
+            byte @ 192..250 => u64::from(byte) << 9,
+            _ => u64::MAX,
+        };
+        AddrRange::new(start, bytes)
+    }
+
+    fn event(&mut self, what: u8) -> Event {
+        let protection = Protection::from_bits(u64::from(what >> 1 & 7));
+        match what - 208 {
+            0..12 => {
+                let range = self.range();
+                let path = format!("/file/{}", what & 3);
+                let source = match self.next() % 8 {
+                    0..=2 => MapSource::Anonymous,
+                    3 | 4 => MapSource::File { path, offset_bytes: self.addr().raw() },
+                    5 => MapSource::Stack,
+                    6 => MapSource::Heap,
+                    _ => MapSource::Shared,
+                };
+                Event::Map { range, protection, source, flags: u64::from(self.next()) << 12 }
+            }
+            12..18 => Event::Unmap { range: self.range() },
+            18..24 => Event::Remap { from: self.range(), to: self.range() },
+            24..29 => Event::Protect { range: self.range(), protection },
+            29..36 => Event::Advise { range: self.range(), advice: u64::from(self.next() % 32) },
+            36 => Event::ThreadStart { thread: u32::from(self.next()) },
+            37..40 => Event::ThreadSwitch { thread: u32::from(self.next()).wrapping_sub(1) },
+            40 => Event::ThreadEnd { thread: u32::from(self.next()) },
+            41 => Event::Fork { child: u32::from(self.next()) },
+            42 => Event::Exec { path: "/bin/true".to_owned() },
+            43 => Event::Signal { signal: u32::from(self.next()) },
+            44 => Event::Mark { value: u64::from(self.next()) },
+            45 => Event::Translation { virt: self.addr(), phys: PhysAddr::new(self.addr().raw()) },
+            _ => Event::Exit { code: i32::from(self.next()) },
+        }
+    }
+}
