@@ -253,6 +253,31 @@ fn native_seeds(seeds: &Seeds) {
     native(&seeds.path("native", "empty"), &StreamIdentity::only(), &[]);
 }
 
+/// Streams for engines, as `octavo_oracle::hostile` reads them: behind what chooses the engine.
+const STREAMS: &[(&str, &[u8])] = &[
+    // A segment with one fetch of two bytes at the end of the address space, and its execution.
+    ("end_of_space", &[0, 0, 6, 0, 0, 0, 1, 100, 0]),
+    (
+        "events",
+        &[
+            // A segment of a fetch, a load, a store and a load with a store.
+            0, 3, 0, 0, 0, 0, 2, 4, 3, 6, 3, 7, 3, //
+            // A mapping of 64 pages, and executions in it and across pages.
+            222, 0, 0, 0, 64, 0, 0, 100, 0, 0, 1, 2, 8, 1, 0, 0, 2, 1, //
+            180, 0, 5, 0, 1, 1, 0, 2, 2, 0, 3, 3, 0, 4, 4, 0, 5, 5, 0, 6, 6, //
+            // Rights, advice, a move, the end of a mapping, another thread.
+            234, 0, 0, 0, 8, 238, 0, 2, 0, 4, 4, 100, 0, 0, 1, 2, 0, 2, 0, 0, 2, 1, //
+            228, 0, 4, 0, 4, 3, 4, 0, 4, 100, 0, 3, 4, 2, 3, 5, 0, 0, 2, 1, //
+            222, 0, 8, 0, 8, 245, 2, 100, 0, 5, 4, 2, 6, 5, 0, 4, 2, 1, //
+        ],
+    ),
+    // Mappings of all of the address space.
+    (
+        "everything",
+        &[0, 1, 0, 0, 0, 0, 2, 6, 3, 222, 0, 0, 0, 255, 0, 0, 100, 0, 5, 3, 0, 226, 0, 0, 0, 255],
+    ),
+];
+
 fn main() {
     let seeds = Seeds(Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus"));
     seeds.texts("lackey", LACKEY);
@@ -265,6 +290,11 @@ fn main() {
     seeds.texts("machine_config", MACHINES);
     let whole = octavo_config::resolve::<&str>("r3000", &[]).expect("it ships");
     seeds.put("machine_config", "whole", whole.toml().as_bytes());
+    for (name, stream) in STREAMS {
+        seeds.put("engine_run", name, &[&[0], *stream].concat());
+        seeds.put("engine_curves", name, &[&[0], *stream].concat());
+        seeds.put("engine_sim", name, &[&[0, 1, 6, 11, 16], *stream].concat());
+    }
     champsim_seeds(&seeds);
     drmemtrace_seeds(&seeds);
     snapshot_seeds(&seeds);

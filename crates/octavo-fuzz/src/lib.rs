@@ -2,6 +2,7 @@
 //! they are. A target fails by a panic, by taking too long, or by holding too much memory.
 
 mod checksums;
+mod engines;
 mod memory;
 
 use std::io::{Cursor, Read};
@@ -24,6 +25,9 @@ const MAX_HELD_BYTES: usize = 160 << 20;
 /// What one snapshot may make its reader hold: of a memory of 4 TiB, which a few bytes can tell of,
 /// the free blocks are two bits a frame.
 const MAX_SNAPSHOT_BYTES: usize = 320 << 20;
+/// What an engine may hold of a stream of some thousand bytes: machines of five designs with their
+/// memories, or the curves of every kernel.
+const MAX_ENGINE_BYTES: usize = 256 << 20;
 /// How many batches of a synthetic trace are made: it may have no end to speak of.
 const SYNTHETIC_BATCHES: usize = 2;
 
@@ -34,6 +38,9 @@ pub const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("csv", |bytes| read_format("csv", bytes)),
     ("din", |bytes| read_format("din", bytes)),
     ("drmemtrace", |bytes| read_format("drmemtrace", bytes)),
+    ("engine_curves", |bytes| engine(engines::curves, bytes)),
+    ("engine_run", |bytes| engine(|bytes| drop(engines::study(bytes)), bytes)),
+    ("engine_sim", |bytes| engine(engines::sim, bytes)),
     ("gem5", |bytes| read_format("gem5", bytes)),
     ("input", input),
     ("lackey", |bytes| read_format("lackey", bytes)),
@@ -102,6 +109,11 @@ fn machine_config(bytes: &[u8]) {
             assert!(!sentence.contains('\n') && sentence.len() < 2000, "{sentence}");
         }
     });
+}
+
+/// Feeds an engine the stream that `bytes` describe.
+fn engine(engine: fn(&[u8]), bytes: &[u8]) {
+    memory::bounded(MAX_ENGINE_BYTES, || engine(bytes));
 }
 
 /// Expands `bytes`.

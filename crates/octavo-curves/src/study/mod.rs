@@ -277,7 +277,10 @@ impl Consumer for Study {
             self.data.reserve();
             for (item, addr) in items.iter().zip(addresses) {
                 let page = addr.page(PageSize::BASE).raw();
-                let done = !spans_pages(item, *addr)
+                // Of a guarded item, NULL is no reference, even where page 0 is.
+                let is_sure = !(item.guarded & (*addr == VirtAddr::NULL));
+                let done = is_sure
+                    && !spans_pages(item, *addr)
                     && self.data.access_at_once(page, item.references.into());
                 if !done {
                     self.other_data(item, *addr);

@@ -13,6 +13,8 @@ use octavo_fuzz::{TARGETS, run};
 
 /// How many changed inputs each target is given.
 const CHANGED: u32 = 3000;
+/// The same of a target that plays all designs, or all kernels.
+const CHANGED_OF_ENGINES: u32 = 10;
 
 fn fuzz_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
@@ -44,7 +46,8 @@ fn replay(target: &str) {
         try_bytes(target, seed, &format!("fuzz/corpus/{target}/{name}"));
     }
     let mut mutations = Mutations::new(&seeds);
-    for number in 0..CHANGED * octavo_oracle::factor().unwrap_or(1) {
+    let changed = if target.starts_with("engine_") { CHANGED_OF_ENGINES } else { CHANGED };
+    for number in 0..changed * octavo_oracle::factor().unwrap_or(1) {
         try_bytes(target, &mutations.next_input(), &format!("changed input {number}"));
     }
 }
@@ -63,7 +66,7 @@ macro_rules! targets {
 }
 
 targets! {
-    champsim champsim_cloudsuite csv din drmemtrace gem5 input lackey machine_config native perf
+    champsim champsim_cloudsuite csv din drmemtrace engine_curves engine_run engine_sim gem5 input lackey machine_config native perf
     pinatrace ring snapshot synthetic xdin
 }
 

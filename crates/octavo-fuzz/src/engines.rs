@@ -1,0 +1,163 @@
+//! Every engine on the stream that some bytes describe, as the decoder gives it.
+
+use std::num::NonZeroU64;
+
+use octavo_config::resolve;
+use octavo_curves::{
+    AtTurns, ClassesConfig, Curves, CurvesConfig, LineSize, PageSample, SetIndex, Sizes, Stream,
+    Study, StudyConfig, Threads, TwoSizesConfig,
+};
+use octavo_machine::designs::{DESIGNS, DesignSpec};
+use octavo_machine::{Sim, SimConfig};
+use octavo_oracle::hostile;
+use octavo_trace::{Counts, Decoder, Encoder, Observer, StreamEnd, StreamIdentity, TurnConsumer};
+use octavo_types::{Instructions, PageSize};
+
+/// Designs that are simulated side by side.
+const DESIGNS_AT_ONCE: usize = 4;
+
+/// The stream as words.
+fn words(bytes: &[u8]) -> Vec<u64> {
+    let mut encoder = Encoder::default();
+    hostile::play(bytes, &mut encoder);
+    encoder.words().to_vec()
+}
+
+fn play<C: Observer>(bytes: &[u8], engine: &mut C) {
+    Decoder::default().decode(&words(bytes), engine).expect("our own words");
+    engine.ended(&StreamIdentity::only(), &StreamEnd::PLAIN);
+}
+
+/// What the first byte of a description chooses, and the rest.
+fn split(bytes: &[u8]) -> (usize, &[u8]) {
+    bytes.split_first().map_or((0, bytes), |(first, rest)| (usize::from(*first), rest))
+}
+
+fn sizes(log2: impl Iterator<Item = u8>) -> Sizes {
+    Sizes::new(log2.filter_map(PageSize::from_log2).collect())
+}
+
+/// The study of `octavo run`.
+pub fn study(bytes: &[u8]) -> Counts {
+    let (choice, bytes) = split(bytes);
+    let entries = [1, 4, 64, 100];
+    let levels = vec![entries[choice % 4]; 1 + choice / 4 % 2];
+    let mut study = Study::new(&StudyConfig {
+        sizes: sizes((12..=30).step_by(1 + choice / 8 % 4)),
+        fetch_levels: levels.clone(),
+        data_levels: levels,
+        native_layout: true,
+    });
+    play(bytes, &mut study);
+    let total = study.total();
+    let counts = study.counts().clone();
+    assert_eq!(total.fetch_references + total.data_references, counts.references());
+    for curve in total.fetch_curves.iter().chain(&total.data_curves) {
+        assert!(curve.misses <= curve.accesses, "{curve:?}");
+    }
+    let of_regions = study.regions().into_iter().map(|(_, of)| of.data_references);
+    assert_eq!(of_regions.sum::<u64>(), total.data_references);
+    counts
+}
+
+/// The kernels of `octavo curves`, all at once. They count the same references as the study.
+pub fn curves(bytes: &[u8]) {
+    let (counts, of_study) = (kernels(bytes), study(bytes));
+    assert_eq!(counts.references(), of_study.references());
+    assert_eq!(counts.instructions, of_study.instructions);
+}
+
+fn kernels(bytes: &[u8]) -> Counts {
+    let (choice, bytes) = split(bytes);
+    let (base, large) = (PageSize::BASE, PageSize::from_log2(15).expect("32 KiB"));
+    let streams = vec![Stream::Fetch, Stream::Data, Stream::All];
+    let mut config =
+        CurvesConfig::nothing(sizes([12, 13, 15, 21, 30].into_iter()), streams.clone());
+    config.native_layout = true;
+    config.max_entries = 64;
+    config.set_indexes = vec![SetIndex::Bits { from: 0 }, SetIndex::Xor];
+    config.max_sets_log2 = 4;
+    config.line_sizes = [16, 64, 4096].into_iter().filter_map(LineSize::new).collect();
+    config.windows_refs = vec![1, 16, 1000];
+    config.two_sizes = vec![TwoSizesConfig {
+        small: base,
+        large,
+        window_refs: 100,
+        threshold_blocks: 1 + (choice % 8) as u32,
+        max_entries: 16,
+        max_sets_log2: 3,
+        windows_refs: vec![50],
+    }];
+    config.classes =
+        Some(ClassesConfig { page_size: base, larger: PageSize::HUGE, sets_log2: 2, ways: 2 });
+    config.at_turns = if choice & 8 == 0 { AtTurns::Keep } else { AtTurns::Flush };
+    config.flush_every_instructions = NonZeroU64::new([0, 7][choice >> 4 & 1]);
+    match choice >> 5 & 3 {
+        0 => config.threads = Threads::Private,
+        1 => config.sample = Some(PageSample { rate: 0.25, seed: 1 }),
+        _ => {}
+    }
+    if choice & 128 != 0 {
+        config.instructions = Instructions::PORTABLE;
+    }
+    let mut curves = Curves::new(&config);
+    play(bytes, &mut curves);
+    let counts = curves.counts().clone();
+    let references = [counts.instructions, counts.loads + counts.stores, counts.references()];
+    for (result, references) in curves.results().iter().zip(references) {
+        assert_eq!(result.references, references);
+        for stack in &result.stack {
+            assert!(stack.misses.is_sorted_by(|few, more| few >= more), "{stack:?}");
+        }
+    }
+    counts
+}
+
+/// Machines of `octavo sim`: each byte at the front chooses a design.
+pub fn sim(bytes: &[u8]) {
+    let (choice, bytes) = split(bytes);
+    let (designs, bytes) = bytes.split_at(bytes.len().min(DESIGNS_AT_ONCE));
+    let preset = ["skylake", "zen2", "apple-m1", "puma"][choice % 4];
+    let mut settings = vec![
+        format!("memory.bytes={}MiB", [64, 32][choice >> 2 & 1]),
+        format!("page_table.levels={}", 4 + (choice >> 3 & 1)),
+    ];
+    if choice & 16 != 0 {
+        settings.push("host=kvm".to_owned());
+    }
+    let machine = resolve(preset, &settings).or_else(|_| resolve(preset, &settings[..2]));
+    let machine = machine.expect("a preset").config().clone();
+    let designs = designs.iter().map(|of| DESIGNS[usize::from(*of) % DESIGNS.len()].name);
+    let designs = designs.chain(["base4k"]).map(|name| DesignSpec::parse(name).expect("a design"));
+    let start = machine.memory.start().expect("no snapshot").into();
+    let host_start = machine.host.as_ref().map(|host| host.memory.start().expect("no snapshot"));
+    let sim = Sim::new(&SimConfig {
+        machine,
+        start,
+        host_start: host_start.map(Into::into),
+        designs: designs.collect(),
+        native_layout: true,
+        warm_up_instructions: [0, 20][choice >> 5 & 1],
+        interval_instructions: [None, Some(10)][choice >> 6 & 1],
+        is_checked: true,
+        instructions: Instructions::best(),
+    });
+    // Not every design goes with every machine.
+    let Ok(mut sim) = sim else { return };
+    sim.begun(&StreamIdentity::only());
+    sim.turn(0);
+    Decoder::default().decode(&words(bytes), &mut sim).expect("our own words");
+    sim.finish();
+    for (design, machine) in sim.designs().iter().zip(sim.machines()) {
+        assert_eq!(machine.check(), Ok(()), "{design:?}");
+        let counters = machine.counters();
+        for (component, counter, value) in counters.iter() {
+            let get = |counter| counters.get(component, counter).unwrap_or(0);
+            if counter == "accesses" {
+                assert_eq!(value, get("hits") + get("misses"), "{design:?} {component}");
+            }
+        }
+    }
+    sim.process_ended(&StreamIdentity::only(), &StreamEnd::PLAIN);
+    sim.all_ended();
+}
