@@ -1,13 +1,14 @@
 //! Traces as Python objects: opened, told about, listed.
 
 use std::num::NonZeroU64;
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use octavo_trace::formats::{self, OpenOptions};
 use octavo_trace::source::{Facts, InputOptions, Source, TraceError};
 use octavo_trace::{ListingOptions, Manifest, NativeSource, Overview, Turns, What, list};
 use octavo_types::ItemKind;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyBrokenPipeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -24,6 +25,9 @@ pub struct Trace {
 }
 
 pub fn failed(error: &TraceError) -> PyErr {
+    if error.is_reader_gone {
+        return PyBrokenPipeError::new_err(error.to_string());
+    }
     OctavoError::new_err(error.to_string())
 }
 
@@ -33,7 +37,7 @@ impl Trace {
     #[pyo3(signature = (name, *, format=None, max_expanded_bytes=None))]
     fn open(
         py: Python<'_>,
-        name: &str,
+        name: PathBuf,
         format: Option<String>,
         max_expanded_bytes: Option<u64>,
     ) -> PyResult<Self> {
@@ -42,8 +46,8 @@ impl Trace {
             input.max_expanded_bytes = bytes;
         }
         let options = OpenOptions { format, input };
-        let source = py.detach(|| formats::open(name, &options)).map_err(|e| failed(&e))?;
-        Ok(Trace::of(source, name))
+        let source = py.detach(|| formats::open(&name, &options)).map_err(|e| failed(&e))?;
+        Ok(Trace::of(source, &name.display().to_string()))
     }
 
     /// The processes of some traces, taking turns of so many instructions.
@@ -153,7 +157,7 @@ pub fn facts<'py>(py: Python<'py>, facts: &Facts) -> PyResult<Bound<'py, PyDict>
 
 /// Whether a file begins as a trace does.
 #[pyfunction]
-pub fn looks_like_a_trace(path: std::path::PathBuf) -> bool {
+pub fn looks_like_a_trace(path: PathBuf) -> bool {
     formats::looks_like_a_trace(&path)
 }
 
@@ -164,10 +168,7 @@ pub fn manifest_text(manifest: &Manifest) -> String {
 
 /// What can be told of a native trace without decoding it; none of other files.
 #[pyfunction]
-pub fn trace_overview(
-    py: Python<'_>,
-    path: std::path::PathBuf,
-) -> PyResult<Option<Bound<'_, PyDict>>> {
+pub fn trace_overview(py: Python<'_>, path: PathBuf) -> PyResult<Option<Bound<'_, PyDict>>> {
     let mut head = [0; 8];
     let read = std::fs::File::open(&path)
         .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut head));

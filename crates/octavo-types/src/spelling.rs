@@ -7,14 +7,40 @@ const MAX_QUOTED_CHARS: usize = 60;
 /// How like a known word another must be for it to be a likely misspelling.
 const LIKENESS: f64 = 0.6;
 
+/// A text whose characters all print: a control character, or one that changes the direction of
+/// writing, is written as an escape. So a name can neither end a line nor command a terminal.
+pub fn printable(text: &str) -> String {
+    let mut printable = String::with_capacity(text.len());
+    for c in text.chars() {
+        let code = u32::from(c);
+        match c {
+            '\n' => printable.push_str("\\n"),
+            '\r' => printable.push_str("\\r"),
+            '\t' => printable.push_str("\\t"),
+            _ if c.is_control() => printable += &format!("\\x{code:02x}"),
+            _ if is_direction(c) => printable += &format!("\\u{code:04x}"),
+            _ => printable.push(c),
+        }
+    }
+    printable
+}
+
+/// Whether a character embeds, overrides or isolates a direction of writing.
+fn is_direction(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// A text of the user's, short enough for a sentence and on one line.
 pub fn quoted(text: &str) -> String {
-    let mut short: String =
-        text.chars().take(MAX_QUOTED_CHARS).flat_map(char::escape_debug).collect();
-    if text.chars().nth(MAX_QUOTED_CHARS).is_some() {
-        short.push('…');
+    quoted_to(text, MAX_QUOTED_CHARS)
+}
+
+/// The first characters of a text, up to so many, on one line.
+pub fn quoted_to(text: &str, chars: usize) -> String {
+    match text.char_indices().nth(chars) {
+        Some((end, _)) => printable(&text[..end]) + "…",
+        None => printable(text),
     }
-    short
 }
 
 /// The allowed word that is spelt most like `word`, if any is.
@@ -49,8 +75,16 @@ mod tests {
     }
 
     #[test]
+    fn terminals_get_no_commands() {
+        assert_eq!(printable("a\u{1b}[2J\t\u{9b}\u{202e}\u{7f}"), r"a\x1b[2J\t\x9b\u202e\x7f");
+        assert_eq!(printable("naïve “\\n” 日本"), "naïve “\\n” 日本");
+    }
+
+    #[test]
     fn a_quoted_text_is_short_and_on_one_line() {
         assert_eq!(quoted("a\nb"), "a\\nb");
+        assert_eq!(quoted_to("abcd", 3), "abc…");
+        assert_eq!(quoted_to("abc", 3), "abc");
         assert_eq!(quoted(&"é".repeat(60)), "é".repeat(60));
         assert_eq!(quoted(&"é".repeat(61)), format!("{}…", "é".repeat(60)));
     }

@@ -6,6 +6,7 @@ mod study;
 
 use octavo_curves::{Counts, Stream};
 use octavo_trace::{ExitReason, RunExit, RunProgress, RunResult, StreamResult};
+use octavo_types::VirtAddr;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -103,6 +104,9 @@ fn process<'py, C>(py: Python<'py>, stream: &StreamResult<C>, counts: &Counts) -
         thread_switches: counts.thread_switches,
         events: events,
         stream_hash: format!("{:032x}", stream.hash),
+        folded_references: stream.folded.count,
+        first_folded_address: stream.folded.first.map(VirtAddr::raw),
+        address_bits: stream.folded.bits,
     ))
 }
 

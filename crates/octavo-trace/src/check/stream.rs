@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use octavo_types::{
-    AddrRange, AddressWidth, Consumer, Event, Item, ItemKind, MapSource, PageSize, Segment,
-    VirtAddr,
+    AddrRange, AddressWidth, Consumer, Event, FetchPage, Item, ItemKind, MapSource, PageNumber,
+    PageSize, Segment, VirtAddr,
 };
 use rustc_hash::FxHashSet;
 
@@ -160,9 +160,12 @@ impl StreamChecker {
     #[inline]
     fn is_sound(&mut self, segment: &Segment, addresses: &[VirtAddr]) -> bool {
         if !self.has_mappings {
-            let mut pages = segment.fetch_pages().iter();
+            let is_canonical = |run: &FetchPage| {
+                let wraps = run.spilled && run.page == PageNumber::default();
+                !wraps && WIDTH.holds_all(&[run.page.raw() << PageSize::BASE.log2()])
+            };
             return WIDTH.holds_all(VirtAddr::slice_to_raw(addresses))
-                && pages.all(|run| WIDTH.holds_all(&[run.page.raw() << PageSize::BASE.log2()]));
+                && segment.fetch_pages().iter().all(is_canonical);
         }
         let mut sound = WIDTH.holds_all(VirtAddr::slice_to_raw(addresses));
         for run in segment.fetch_pages() {

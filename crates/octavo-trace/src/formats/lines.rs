@@ -3,6 +3,8 @@
 use std::io::{ErrorKind, Read};
 use std::ops::Range;
 
+use octavo_types::spelling::printable;
+
 use crate::source::{Input, Place, Progress, TraceError};
 
 /// The longest line.
@@ -130,10 +132,7 @@ pub(crate) fn quoted(text: &[u8]) -> String {
 
 /// At most `bytes` of `text`, whatever it holds, fit to print.
 pub(crate) fn quoted_to(text: &[u8], bytes: usize) -> String {
-    let mut quoted: String = String::from_utf8_lossy(&text[..text.len().min(bytes)])
-        .chars()
-        .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c })
-        .collect();
+    let mut quoted = printable(&String::from_utf8_lossy(&text[..text.len().min(bytes)]));
     if text.len() > bytes {
         quoted.push('…');
     }

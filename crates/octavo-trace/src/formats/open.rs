@@ -33,15 +33,17 @@ pub fn format_named(name: &str) -> Option<&'static Format> {
 }
 
 /// Opens the trace `name`: a file, `-` for standard input, or the URI of a synthetic one.
-pub fn open(name: &str, options: &OpenOptions) -> Result<Box<dyn Source>, TraceError> {
-    if name.starts_with(synthetic::SCHEME) {
-        let spec = synthetic::parse(name);
-        let spec = spec.map_err(|error| TraceError::whole(name, error.to_string()))?;
-        return Ok(spec.source());
-    }
-    let input = match name {
-        STDIN => Input::stdin(options.input),
-        path => Input::open(Path::new(path), options.input),
+pub fn open(name: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<dyn Source>, TraceError> {
+    let path = name.as_ref();
+    // A file's name may be any bytes; a name of ours is text.
+    let input = match path.to_str() {
+        Some(uri) if uri.starts_with(synthetic::SCHEME) => {
+            let spec = synthetic::parse(uri);
+            let spec = spec.map_err(|error| TraceError::whole(uri, error.to_string()))?;
+            return Ok(spec.source());
+        }
+        Some(STDIN) => Input::stdin(options.input),
+        _ => Input::open(path, options.input),
     }?;
     open_input(input, options)
 }

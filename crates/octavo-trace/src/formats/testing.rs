@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use octavo_oracle::strategies::{self, RandomStream, Step as RandomStep};
 use octavo_oracle::{NaiveReferences, Reference};
-use octavo_types::{Consumer, Event, Item, ItemKind, Segment, VirtAddr};
+use octavo_types::{AddressWidth, Consumer, Event, Item, ItemKind, Segment, VirtAddr};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -56,7 +56,11 @@ struct Log {
     executed: Vec<(Segment, Vec<VirtAddr>)>,
 }
 
-impl WordConsumer for Log {}
+impl WordConsumer for Log {
+    fn width(&self) -> Option<AddressWidth> {
+        None
+    }
+}
 
 impl Consumer for Log {
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {

@@ -106,7 +106,10 @@ fn buffered(encoder: Encoder) -> BufWriter<Encoder> {
 }
 
 fn failed(name: &str, error: &io::Error) -> TraceError {
-    TraceError::whole(name, format!("cannot be written: {error}"))
+    TraceError {
+        is_reader_gone: error.kind() == io::ErrorKind::BrokenPipe,
+        ..TraceError::whole(name, format!("cannot be written: {error}"))
+    }
 }
 
 type Inner = Box<dyn Write + Send>;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use octavo_types::spelling::printable;
+
 /// A place in a trace, as a user would look it up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Place {
@@ -40,7 +42,7 @@ impl fmt::Display for Place {
 
 /// A trace that cannot be read, or written: one sentence that names the file and the place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{trace}`{}{what}", at(*place, what))]
+#[error("`{}`{}{}", printable(trace), at(*place, what), printable(what))]
 pub struct TraceError {
     /// The file's name, or what else the trace is known by.
     pub trace: String,
@@ -48,12 +50,15 @@ pub struct TraceError {
     pub place: Place,
     /// What is wrong, without a full stop: a clause, or one whose subject is the trace.
     pub what: String,
+    /// Nobody reads what is written any more (`octavo convert … - | head`): no fault of anything.
+    pub is_reader_gone: bool,
 }
 
 impl TraceError {
     /// `trace` is wrong at `place`.
     pub fn at(trace: &str, place: Place, what: impl Into<String>) -> Self {
-        TraceError { trace: trace.to_owned(), place, what: what.into() }
+        let (trace, what) = (trace.to_owned(), what.into());
+        TraceError { trace, place, what, is_reader_gone: false }
     }
 
     /// `trace` is wrong as a whole.
@@ -87,5 +92,7 @@ mod tests {
         assert_eq!(whole("isolated words"), "`t`: isolated words");
         let line = TraceError::at("t", Place::Line(3), "has no address").to_string();
         assert_eq!(line, "`t`, line 3: has no address");
+        let strange = TraceError::whole("a\u{1b}[2J", "is \u{7}odd").to_string();
+        assert_eq!(strange, r"`a\x1b[2J` is \x07odd");
     }
 }

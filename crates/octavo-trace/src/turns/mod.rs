@@ -67,6 +67,8 @@ pub struct Turns {
 struct Trace {
     name: String,
     facts: Facts,
+    /// Whether these facts are of the whole trace; else they are known once it is read.
+    is_known: bool,
     manifest: Option<Manifest>,
     /// What is wrong behind all that its processes hold.
     fault: Option<TraceError>,
@@ -100,7 +102,9 @@ impl Turns {
     fn add(&mut self, source: Box<dyn Source>) -> Result<(), TraceError> {
         let trace = self.traces.len();
         let name = source.name().to_owned();
-        let told = match source.streams()? {
+        let streams = source.streams()?;
+        let is_known = streams.is_some();
+        let told = match streams {
             Some(streams) => streams,
             None => Streams {
                 streams: Vec::new(),
@@ -120,7 +124,7 @@ impl Turns {
             let what = format!("makes more than {MAX_PROCESSES} process images take turns");
             return Err(TraceError::whole(&name, what));
         }
-        self.traces.push(Trace { name, facts, manifest, fault });
+        self.traces.push(Trace { name, facts, is_known, manifest, fault });
         let first = self.processes.len();
         let next = self.processes.iter().map(|of| of.identity.stream + 1).max().unwrap_or(0);
         let told: Vec<u32> = processes.iter().map(|process| process.identity.stream).collect();
@@ -151,8 +155,9 @@ impl Turns {
     /// A process ends; how, if its trace tells.
     fn end(&mut self, number: usize, end: Option<StreamEnd>) {
         let process = &mut self.processes[number];
-        if let Some(facts) = process.facts() {
-            self.traces[process.trace].facts = facts;
+        let trace = process.trace;
+        if let Some(facts) = process.facts().filter(|_| !self.traces[trace].is_known) {
+            self.traces[trace].facts = facts;
         }
         process.close();
         let stream = process.identity.stream;

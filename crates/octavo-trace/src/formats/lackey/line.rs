@@ -24,7 +24,6 @@ pub(super) enum Fault {
     Unknown,
     TooLong,
     Size,
-    DataBeforeFetch,
 }
 
 impl<'a> Line<'a> {

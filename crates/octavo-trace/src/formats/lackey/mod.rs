@@ -12,7 +12,7 @@ use octavo_types::{Instructions, ItemKind};
 use super::lines::{CUT, quoted, quoted_to};
 use super::reader::{Learning, Reader, ReaderSource};
 use super::{Format, Likeness};
-use crate::learn::{Reference, START};
+use crate::learn::Reference;
 use crate::source::{Blocks, Facts, Input, MAX_REST_BYTES, Place, Progress, TraceError};
 
 mod line;
@@ -134,7 +134,7 @@ impl Reader for LackeyReader {
     }
 
     fn facts(&self) -> Facts {
-        Facts::of(FORMAT.name)
+        Facts { has_instructions: self.text.has_fetches, ..Facts::of(FORMAT.name) }
     }
 
     fn progress(&self) -> Progress {
@@ -150,6 +150,8 @@ impl Reader for LackeyReader {
 struct Text {
     paths: Paths,
     lines: u64,
+    /// Whether any line was an instruction's: a user may have filtered them out.
+    has_fetches: bool,
     messages: VecDeque<String>,
     /// The start of the buffer is the rest of a message too long to hold.
     in_long_message: bool,
@@ -160,6 +162,7 @@ impl Text {
         Text {
             paths: Paths::new(instructions),
             lines: 0,
+            has_fetches: false,
             messages: VecDeque::new(),
             in_long_message: false,
         }
@@ -195,6 +198,7 @@ impl Text {
             match Line::parse(line) {
                 Ok(Line::Reference(reference)) => {
                     if reference.kind == ItemKind::Fetch {
+                        self.has_fetches = true;
                         let (bytes, lines) =
                             self.paths.follow(text, used, &reference, self.lines, out);
                         used += bytes;
@@ -203,7 +207,7 @@ impl Text {
                             continue;
                         }
                     }
-                    self.reference(reference, line, out)?;
+                    self.reference(reference, out);
                     self.paths.note(text, used, length + 1, &reference, &out.learner);
                 }
                 other => {
@@ -242,7 +246,10 @@ impl Text {
         out: &mut Learning,
     ) -> Result<(), String> {
         let fault = match line {
-            Ok(Line::Reference(reference)) => return self.reference(reference, text, out),
+            Ok(Line::Reference(reference)) => {
+                self.reference(reference, out);
+                return Ok(());
+            }
             Ok(Line::Message(message)) => {
                 self.keep(message);
                 None
@@ -254,19 +261,11 @@ impl Text {
         fault.map_or(Ok(()), |fault| Err(wrong(fault, text)))
     }
 
-    /// Takes a reference, of which `text` is the line.
-    fn reference(
-        &mut self,
-        reference: Reference,
-        text: &[u8],
-        out: &mut Learning,
-    ) -> Result<(), String> {
+    /// Takes the reference of a line.
+    fn reference(&mut self, reference: Reference, out: &mut Learning) {
         self.lines += 1;
-        if reference.kind != ItemKind::Fetch && out.learner.here == START {
-            return Err(wrong(Fault::DataBeforeFetch, text));
-        }
+        self.has_fetches |= reference.kind == ItemKind::Fetch;
         out.reference(reference, Place::Line(self.lines));
-        Ok(())
     }
 
     fn keep(&mut self, message: &[u8]) {
@@ -286,8 +285,5 @@ fn wrong(fault: Fault, text: &[u8]) -> String {
         Fault::Unknown => format!("`{text}` is not Lackey's"),
         Fault::TooLong => format!("`{text}` is longer than {MAX_LINE_BYTES} bytes"),
         Fault::Size => format!("`{text}` has a size outside 1..=4096 bytes"),
-        Fault::DataBeforeFetch => {
-            format!("`{text}` touches data before any instruction is fetched")
-        }
     }
 }

@@ -6,7 +6,7 @@ mod random;
 use std::io::{ErrorKind, Read};
 
 use octavo_oracle::{NaiveReferences, Reference, strategies};
-use octavo_types::{Consumer, Event, Instructions, ItemKind, Segment, VirtAddr};
+use octavo_types::{AddressWidth, Consumer, Event, Instructions, ItemKind, Segment, VirtAddr};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -26,9 +26,14 @@ struct Notes {
     places: Vec<Place>,
     messages: Vec<String>,
     lines: u64,
+    has_instructions: bool,
 }
 
-impl WordConsumer for Notes {}
+impl WordConsumer for Notes {
+    fn width(&self) -> Option<AddressWidth> {
+        None
+    }
+}
 
 impl Consumer for Notes {
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
@@ -123,6 +128,7 @@ fn read_from(
     }
     let Place::Line(lines) = source.place() else { panic!("Lackey's places are lines") };
     notes.lines = lines;
+    notes.has_instructions = source.facts().has_instructions;
     notes.messages = source.reader.messages().map(str::to_owned).collect();
     (notes, outcome)
 }
@@ -149,9 +155,6 @@ fn read_plainly(text: &[u8]) -> (Vec<(Reference, u64)>, u64, Option<u64>) {
         lines += 1;
         match parsed {
             Ok(Line::Reference(crate::learn::Reference { kind, addr, size_bytes, .. })) => {
-                if references.is_empty() && kind != ItemKind::Fetch {
-                    return (references, lines, Some(lines));
-                }
                 references.push((Reference { kind, addr, size_bytes }, lines));
             }
             Err(_) => return (references, lines, Some(lines)),
@@ -171,7 +174,7 @@ fn cut(references: &[(Reference, u64)]) -> Vec<Vec<Reference>> {
         } else {
             data == 255
         };
-        if begins {
+        if begins || segments.is_empty() {
             segments.push(Vec::new());
             (next_fetch, fetches, data) = (None, 0, 0);
         }
@@ -181,7 +184,7 @@ fn cut(references: &[(Reference, u64)]) -> Vec<Vec<Reference>> {
         } else {
             data += 1;
         }
-        segments.last_mut().expect("a fetch came first").push(reference);
+        segments.last_mut().expect("one has begun").push(reference);
     }
     segments
 }

@@ -68,7 +68,7 @@ proptest! {
         ].as_slice()), 1..400),
         sizes in vec(0usize..3000, 0..4),
     ) {
-        check(("I  00001000,2\n".to_owned() + &lines.concat()).as_bytes(), &sizes)?;
+        check(lines.concat().as_bytes(), &sizes)?;
     }
 
     /// Nothing makes it panic.
