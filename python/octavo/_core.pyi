@@ -109,6 +109,12 @@ class ProcessCounts(TypedDict):
     references: int
     """fetches + loads + stores."""
     segments: int
+    folded_references: int
+    """References whose addresses are not canonical: see docs/traces.md."""
+    first_folded_address: int | None
+    """The first of those addresses, as it was."""
+    address_bits: int
+    """The bits of a canonical address, where any was folded."""
     threads: int
     thread_switches: int
     events: dict[str, int]

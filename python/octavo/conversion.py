@@ -16,6 +16,7 @@ from octavo.background import outcome_of
 from octavo.errors import Interrupted, UsageError
 from octavo.output import check_new_file, check_standard_output
 from octavo.sampling import Sample
+from octavo.text import unicode_document
 from octavo.traces import PARQUET, STANDARD_STREAM, format_to_write, manifest_of, open_trace
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def convert_trace(
     else:
         check_standard_output()
     trace = open_trace(source, format=read_format, max_expanded_bytes=max_expanded_bytes)
-    about = json.dumps(_about(source, manifest_of(source, trace)))
+    about = json.dumps(unicode_document(_about(source, manifest_of(source, trace))))
     began = time.monotonic()
     try:
         if written_as == PARQUET:

@@ -23,6 +23,7 @@ from octavo.errors import UsageError, choose
 from octavo.miss_classes import Classified, read_classified
 from octavo.page_sampling import NOTE as SAMPLE_NOTE
 from octavo.page_sampling import PageSample, parse_page_sample
+from octavo.text import quoted
 from octavo.tlb_presets import TlbMachine, load_tlb_presets, tlb_preset_names
 from octavo.turns import MOST_INSTRUCTIONS, Processes, choose_processes, turns_note
 from octavo.units import KIB, count, format_bytes, line_size, page_size, page_sizes
@@ -323,8 +324,8 @@ def checked_index(index: str) -> str:
     match = re.fullmatch(r"bits:([0-9]{1,3})", index)
     if match is None or int(match[1]) > MAX_INDEX_BIT:
         raise UsageError(
-            f"--index `{index}`: give low, xor, or bits:N, where N is the lowest bit of the page "
-            f"number that is used, 0 to {MAX_INDEX_BIT}."
+            f"--index `{quoted(index)}`: give low, xor, or bits:N, where N is the lowest bit of "
+            f"the page number that is used, 0 to {MAX_INDEX_BIT}."
         )
     return f"bits:{int(match[1])}" if int(match[1]) else "low"
 
@@ -335,7 +336,9 @@ def read_pairs(texts: Iterable[str]) -> list[tuple[int, int]]:
     for text in (part for given in texts for part in given.split(",")):
         sizes = text.split("+")
         if len(sizes) != 2:
-            raise UsageError(f"--two-sizes `{text}`: give two page sizes, such as 4KiB+32KiB.")
+            raise UsageError(
+                f"--two-sizes `{quoted(text)}`: give two page sizes, such as 4KiB+32KiB."
+            )
         pairs.append((page_size(sizes[0]), page_size(sizes[1])))
     return pairs
 
@@ -360,7 +363,7 @@ def _threshold_blocks(threshold: int | str, blocks: int) -> int:
         number = Fraction(math.ceil(number * blocks / 100))
     if not 1 <= number <= blocks or number.denominator != 1:
         raise UsageError(
-            f"--threshold {text}: with {blocks} blocks to a chunk, give 1 to {blocks} blocks, or a "
-            "share of them above 0% and up to 100%."
+            f"--threshold {quoted(text)}: with {blocks} blocks to a chunk, give 1 to {blocks} "
+            "blocks, or a share of them above 0% and up to 100%."
         )
     return int(number)

@@ -12,6 +12,17 @@ TWO_SIZES_PENALTY_CYCLES = 25.0
 """Section 2.3: a handler for two page sizes takes about 25% longer."""
 
 
+MOST_REFERENCES_PER_INSTRUCTION = 100
+"""No program makes more on average: a trace with more lacks most of its instructions."""
+
+
+def rated_instructions(instructions: int, references: int) -> int:
+    """The instructions that misses and cycles are divided by: 0, so that every such number is
+    undefined, where a trace holds too few of those that made its references.
+    """
+    return instructions if references <= MOST_REFERENCES_PER_INSTRUCTION * instructions else 0
+
+
 def references_per_instruction(references: int, instructions: int) -> float | None:
     """RPI (Table 3.1)."""
     return _ratio(references, instructions)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from octavo.cache_curves import Caches, read_caches, sum_caches
 from octavo.curves_counts import Counts, added, geometry, words
+from octavo.curves_metrics import rated_instructions
 from octavo.miss_classes import MissClasses, read_classes, sum_classes
 from octavo.page_sampling import Estimate, SampledSize, read_sampled, sum_sampled
 
@@ -95,6 +96,11 @@ class StreamCurves:
     sampled: dict[int, SampledSize] | None = None
     """By page size, what a sample of the pages tells, in place of `stack` and `byte_refs`."""
 
+    @property
+    def rated_instructions(self) -> int:
+        """The divisor of numbers per instruction; 0 where there are too few instructions."""
+        return rated_instructions(self.instructions, self.program_references)
+
     def full_misses(self, page_size: int, entries: int) -> int | None:
         """Misses of a fully associative TLB; None where it was not asked for, or where a sample
         cannot tell.
@@ -126,7 +132,8 @@ class StreamCurves:
 def streams_of(process: CurvesProcess) -> dict[str, StreamCurves]:
     """Each stream of a process image, by name."""
     return {
-        curves["stream"]: _stream(curves, process["instructions"]) for curves in process["streams"]
+        curves["stream"]: _stream(curves, process["instructions"], process["references"])
+        for curves in process["streams"]
     }
 
 
@@ -144,7 +151,8 @@ def shared_streams(
 ) -> dict[str, StreamCurves]:
     """Each stream of all processes that took turns, by name."""
     instructions = sum(process["instructions"] for process in processes)
-    return {curves["stream"]: _stream(curves, instructions) for curves in shared}
+    references = sum(process["references"] for process in processes)
+    return {curves["stream"]: _stream(curves, instructions, references) for curves in shared}
 
 
 def totals(processes: Sequence[dict[str, StreamCurves]]) -> dict[str, StreamCurves]:
@@ -156,7 +164,7 @@ def totals(processes: Sequence[dict[str, StreamCurves]]) -> dict[str, StreamCurv
     }
 
 
-def _stream(of: CountedStream, instructions: int) -> StreamCurves:
+def _stream(of: CountedStream, instructions: int, program_references: int) -> StreamCurves:
     return StreamCurves(
         stream=of["stream"],
         references=of["references"],
@@ -168,7 +176,8 @@ def _stream(of: CountedStream, instructions: int) -> StreamCurves:
             (ws["page_size"], ws["window_refs"]): ws["page_refs"] * ws["page_size"]
             for ws in of["working_sets"]
         },
-        program_references=of["program_references"],
+        # The engine counts them only where there is a window.
+        program_references=of["program_references"] or program_references,
         pairs=tuple(_pair(pair) for pair in of["two_sizes"]),
         classes=sum_classes([read_classes(classes) for classes in of["classes"]]),
         sampled=read_sampled(of["sampled"]),
@@ -181,6 +190,7 @@ def _core(of: CountedStream, core: CoreCurves) -> StreamCurves:
         stream=of["stream"],
         references=core["references"],
         instructions=core["instructions"],
+        program_references=core["references"],
         stack=_stack(core),
         sets=_sets(core),
         caches=read_caches(core["caches"]),
@@ -254,6 +264,7 @@ def _sum(streams: Sequence[StreamCurves]) -> StreamCurves:
         stream=first.stream,
         references=sum(curves.references for curves in streams),
         instructions=sum(curves.instructions for curves in streams),
+        program_references=sum(curves.program_references for curves in streams),
         stack={
             size: Stack(
                 sum(curves.stack[size].pages for curves in streams),

@@ -200,7 +200,7 @@ class _Maker:
             same = self._same("cache", counter="lookups", line_bytes=size, value=caches.lookups)
             yield Block(same, {})
             if caches.misses:
-                columns = caches.columns(self._curves.instructions, sparse=self._sparse)
+                columns = caches.columns(self._curves.rated_instructions, sparse=self._sparse)
                 yield Block(self._same("cache.sets", line_bytes=size), columns)
 
     def working_sets(self) -> Iterator[Block]:
@@ -325,10 +325,10 @@ class _Maker:
             {
                 **shapes,
                 "misses": misses,
-                "mpki": told(lambda number: metrics.mpki(number, curves.instructions)),
+                "mpki": told(lambda number: metrics.mpki(number, curves.rated_instructions)),
                 "miss_ratio": told(lambda number: metrics.miss_ratio(number, curves.references)),
                 "cpi_tlb": told(
-                    lambda number: metrics.cpi_tlb(number, curves.instructions, penalty)
+                    lambda number: metrics.cpi_tlb(number, curves.rated_instructions, penalty)
                 ),
             },
         )

@@ -44,7 +44,9 @@ def headline(result: CurvesResult) -> str:
     processes = result.counted["processes"]
     references = sum(process["references"] for process in processes)
     instructions = sum(process["instructions"] for process in processes)
-    rpi = metrics.references_per_instruction(references, instructions)
+    rpi = metrics.references_per_instruction(
+        references, metrics.rated_instructions(instructions, references)
+    )
     parts = [
         f"{format_count(references)} references",
         f"{format_count(instructions) if instructions else 'no'} instructions",
@@ -229,7 +231,7 @@ def _shown(
 ) -> tuple[Callable[[int | None, float], str], str]:
     """How misses are shown, given the penalty, and what that is called."""
     configuration = result.configuration
-    if not curves.instructions:
+    if not curves.rated_instructions:
         return (
             lambda misses, penalty: (
                 "" if misses is None else _percent(metrics.miss_ratio(misses, curves.references))
@@ -243,7 +245,7 @@ def _shown(
         lambda misses, penalty: (
             ""
             if misses is None
-            else format_cpi(metrics.cpi_tlb(misses, curves.instructions, penalty))
+            else format_cpi(metrics.cpi_tlb(misses, curves.rated_instructions, penalty))
         ),
         name,
     )
@@ -274,14 +276,14 @@ def _working_set(
 
 def _cache_grid(stream: str, curves: StreamCurves) -> Grid:
     """One stream: a few caches, by size."""
-    what = "misses per 1000 instructions" if curves.instructions else "misses per look-up"
+    what = "misses per 1000 instructions" if curves.rated_instructions else "misses per look-up"
 
     def show(of: Caches, size: int, ways: int) -> str:
         misses = of.missed(size, ways)
         if misses is None:
             return ""
-        rate = of.rate(misses, curves.instructions)
-        return format_mpki(rate) if curves.instructions else _percent(rate)
+        rate = of.rate(misses, curves.rated_instructions)
+        return format_mpki(rate) if curves.rated_instructions else _percent(rate)
 
     shown = [(caches, ways) for caches in curves.caches.values() for ways in SHOWN_WAYS]
     body = tuple(

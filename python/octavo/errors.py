@@ -8,6 +8,7 @@ import difflib
 from collections.abc import Iterable
 
 from octavo._core import OctavoError
+from octavo.text import quoted
 
 USAGE = 2
 FAILED = 125
@@ -66,4 +67,4 @@ def choose(word: str, allowed: Iterable[str], what: str) -> str:
         return word
     meant = nearest(word, names)
     hint = f"; did you mean `{meant}`?" if meant else "."
-    raise UsageError(f"unknown {what} `{word}`{hint} Allowed: {', '.join(names)}.")
+    raise UsageError(f"unknown {what} `{quoted(word)}`{hint} Allowed: {', '.join(names)}.")

@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from octavo.configuration import Scope
+from octavo.curves_metrics import rated_instructions
 from octavo.diagnosis import diagnose, first_line, seccomp_death, untraced_program
 from octavo.errors import FAILED
 from octavo.host import describe_host, versions
+
+_MOST_ADDRESS_BITS = 57
 
 if TYPE_CHECKING:
     from octavo._core import (
@@ -133,6 +136,11 @@ def failure_of(ended: Exit) -> str | None:
     return f"STATUS {ended['code']}: the program ended with this error status"
 
 
+def warnings(manifest: dict[str, Any]) -> list[str]:
+    """Warnings about the counts of a result; results of earlier versions have none."""
+    return [str(text) for text in manifest.get("warnings", [])]
+
+
 def of_what_ran(answer: str, manifest: dict[str, Any]) -> str:
     """The answer, limited to the part that ran where that need not be the whole program."""
     return f"For the part that ran: {answer}" if cautions(manifest) else answer
@@ -144,6 +152,38 @@ def _untraced_reason(untraced: int, diagnostics: str) -> str:
         return f"{untraced} process(es) ran untraced, for want of a free ring"
     program, why = first
     return f"{untraced} process(es) ran untraced, the first was {program}: {why}"
+
+
+def _warnings(processes: Sequence[ProcessCounts]) -> list[str]:
+    """Warnings about the references of a run, a sentence each."""
+    found = []
+    instructions = sum(process["instructions"] for process in processes)
+    references = sum(process["references"] for process in processes)
+    if instructions and not rated_instructions(instructions, references):
+        found.append(
+            f"{references} references were counted and only {instructions} instructions: too few "
+            "to be those that made them, so numbers per instruction are n/a."
+        )
+    folded = [process for process in processes if process["folded_references"]]
+    if folded:
+        count = sum(process["folded_references"] for process in folded)
+        first, bits = folded[0]["first_folded_address"], folded[0]["address_bits"]
+        wider = (
+            " (page_table.levels=5 makes them 57)"
+            if bits < _MOST_ADDRESS_BITS and first is not None and _fits(first)
+            else ""
+        )
+        found.append(
+            f"{count} references, the first at {first:#x}, were not at canonical addresses of "
+            f"{bits} bits{wider}: the bits above were replaced by copies of bit {bits - 1}, and "
+            "those past the end of the address space moved to end there."
+        )
+    return found
+
+
+def _fits(addr: int) -> bool:
+    """Whether an address is canonical in 57 bits."""
+    return addr >> (_MOST_ADDRESS_BITS - 1) in (0, (1 << (65 - _MOST_ADDRESS_BITS)) - 1)
 
 
 def _replay_status(ended: Exit, interrupted_by: int | None) -> int:
@@ -190,6 +230,7 @@ def build_manifest(result: Counted, facts: Circumstances) -> dict[str, Any]:
         "host": describe_host(),
         "processes": [_identity(process) for process in result["processes"]],
         "notes": notes,
+        "warnings": _warnings(result["processes"]),
     }
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from octavo._core import MAX_ENTRIES
 from octavo.errors import UsageError
+from octavo.text import quoted
 from octavo.units import BASE_PAGE, MIB, format_bytes, page_size
 
 if TYPE_CHECKING:
@@ -56,16 +57,16 @@ def read_classified(tlb: str | None, sizes: str | None) -> Classified | None:
     sets = entries // ways if ways else 0
     if not 1 <= entries <= MAX_ENTRIES or sets * ways != entries or sets & (sets - 1):
         raise UsageError(
-            f"--classify `{tlb}`: give a TLB as ENTRIES or ENTRIESxWAYS, such as 64x4, of up to "
-            f"{MAX_ENTRIES} entries and a power of two of sets."
+            f"--classify `{quoted(tlb)}`: give a TLB as ENTRIES or ENTRIESxWAYS, such as 64x4, of "
+            f"up to {MAX_ENTRIES} entries and a power of two of sets."
         )
     if sizes is None:
         return Classified(*DEFAULT_SIZES, sets, ways)
     parts = sizes.split("+")
     if len(parts) != 2 or page_size(parts[0]) >= page_size(parts[1]):
         raise UsageError(
-            f"--classify-sizes `{sizes}`: give the TLB's page size and a larger one to compare it "
-            "with, such as 4KiB+2MiB."
+            f"--classify-sizes `{quoted(sizes)}`: give the TLB's page size and a larger one to "
+            "compare it with, such as 4KiB+2MiB."
         )
     return Classified(page_size(parts[0]), page_size(parts[1]), sets, ways)
 

@@ -34,6 +34,9 @@ def failing_with(what: str) -> Iterator[None]:
     """Turns an error of the operating system into a sentence about `what`."""
     try:
         yield
+    except BrokenPipeError:
+        # The reader has gone, which is no error: `octavo.cli.guard` ends the command.
+        raise
     except OSError as error:
         raise CannotRun(f"cannot write {what}: {error.strerror or error}.") from None
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from octavo import units
 from octavo.errors import UsageError, choose
 from octavo.sampling import read_share
+from octavo.text import quoted
 
 if TYPE_CHECKING:
     from octavo._core import Estimates as CoreEstimates
@@ -61,8 +62,8 @@ def parse_page_sample(text: str) -> PageSample:
     rate = read_share(share)
     if rate is None or not LEAST_RATE <= rate <= 1:
         raise UsageError(
-            f"--sample-pages `{share}`: give what share of the pages to keep, from {LEAST_RATE} to "
-            "1: 1/64, 2% or 0.02; ,seed=7 may follow."
+            f"--sample-pages `{quoted(share)}`: give what share of the pages to keep, from "
+            f"{LEAST_RATE} to 1: 1/64, 2% or 0.02; ,seed=7 may follow."
         )
     if seed > MOST_SEED:
         raise UsageError(f"--sample-pages: seed {seed}: give a number from 0 to {MOST_SEED}.")

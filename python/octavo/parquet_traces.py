@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from octavo._core import OctavoError, open_columns, start_convert_to_columns
 from octavo.background import outcome_of
 from octavo.errors import CannotRun
+from octavo.text import MOST_QUOTED, printable, quoted
 
 if TYPE_CHECKING:
     from octavo._core import ColumnDrain, ColumnFeed, Converted, JobProgress, Trace
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 KINDS = ("fetch", "load", "store", "modify")
 _BATCH_ROWS = 64 * 1024
+_MOST_OF_ARROW = 300
+"""Characters of what Arrow says: it quotes values whole."""
 _WORDS = {
     **{word: code for code, word in enumerate(KINDS)},
     **{letter: code for code, letter in enumerate("ILSM")},
@@ -57,14 +60,16 @@ class _Wrong(Exception):
 def open_parquet(name: str) -> Trace:
     """Opens a Parquet file as a trace. Raises OctavoError."""
     try:
-        file = pq.ParquetFile(name, page_checksum_verification=True)
+        # Opened here, as Arrow takes no names that are not UTF-8.
+        stored = Path(name).open("rb")  # noqa: SIM115
+        file = pq.ParquetFile(stored, page_checksum_verification=True)
     except (pa.ArrowException, OSError) as error:
         raise CannotRun(f"`{name}` cannot be read as Parquet: {_sentence(error)}.") from None
     names = file.schema_arrow.names
     for wanted in ("kind", "address"):
         if names.count(wanted) != 1:
             raise CannotRun(f"`{name}` has no column `{wanted}`; a trace has kind and address.")
-    trace, feed = open_columns(name)
+    trace, feed = open_columns(printable(name))
     threading.Thread(target=_feed, args=(file, feed), daemon=True).start()
     return trace
 
@@ -113,8 +118,10 @@ def _codes(words: Column) -> Column:
     known = pa.array(list(_WORDS), words.type)
     found: Column = pc.index_in(words, value_set=known)
     if found.null_count:
-        unknown = words.filter(pc.is_null(found))[0].as_py()
-        raise _Wrong(f"`{unknown}` is no kind of reference: these are {', '.join(KINDS)}")
+        unknown = words.filter(pc.is_null(found)).slice(0, 1)
+        # A word may have any length: no more of it is copied than is shown.
+        shown = pc.utf8_slice_codeunits(unknown, 0, MOST_QUOTED + 1)[0].as_py()
+        raise _Wrong(f"`{quoted(shown)}` is no kind of reference: these are {', '.join(KINDS)}")
     return pc.take(pa.array(_WORDS.values(), pa.uint8()), found)
 
 
@@ -148,7 +155,7 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno is not None:
         return os.strerror(error.errno)
     text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0].rstrip(".")
+    return quoted(text.splitlines()[0].rstrip("."), _MOST_OF_ARROW)
 
 
 # --- writing ---------------------------------------------------------------------------------
@@ -167,7 +174,7 @@ def write_parquet(
     unfinished = Path(f"{target}.partial")
     job, drain = start_convert_to_columns(
         trace,
-        target,
+        printable(target),
         process=process,
         keep_partial=keep_partial,
         sample=None if sample is None else sample.for_core(),
@@ -205,14 +212,17 @@ class _Drained:
     def _write(self, drain: ColumnDrain, path: Path, about: str) -> None:
         schema = _SCHEMA.with_metadata({"octavo": about})
         try:
-            with pq.ParquetWriter(
-                path,
-                schema,
-                compression="zstd",
-                use_dictionary=["kind"],  # type: ignore[arg-type]
-                write_page_checksum=True,
-                column_encoding={"address": "DELTA_BINARY_PACKED"},
-            ) as writer:
+            with (
+                path.open("wb") as stored,
+                pq.ParquetWriter(
+                    stored,
+                    schema,
+                    compression="zstd",
+                    use_dictionary=["kind"],  # type: ignore[arg-type]
+                    write_page_checksum=True,
+                    column_encoding={"address": "DELTA_BINARY_PACKED"},
+                ) as writer,
+            ):
                 while (columns := drain.next()) is not None:
                     writer.write_batch(_batch(columns, schema))
         except OctavoError:

@@ -10,6 +10,7 @@ from typing import Any
 
 from octavo.errors import UsageError
 from octavo.host import open_regular
+from octavo.text import quoted
 
 _MOST_BYTES = 1 << 20
 """A file has some lines; what is larger is something else."""
@@ -102,7 +103,7 @@ def _counts(option: str, name: str, text: str) -> dict[str, float]:
         except ValueError:
             counted = -1.0
         if not 0 <= counted < float("inf"):
-            raise UsageError(f"{option}: `{name}`, line {number}: `{value}` is no count.")
+            raise UsageError(f"{option}: `{name}`, line {number}: `{quoted(value)}` is no count.")
         key = event["name"].lower()
         counts[key] = counts.get(key, 0.0) + counted
     return counts

@@ -20,6 +20,7 @@ from octavo.manifest import exit_status, partial_reason
 from octavo.output import check_new_file
 from octavo.program import find_program
 from octavo.session import Program, drive
+from octavo.text import unicode_document
 from octavo.traces import check_name_to_record
 from octavo.valgrind import find_tool_dir_of, find_valgrind
 
@@ -152,7 +153,7 @@ def execute_recording(
         recording = make_recording(
             [*command],
             path=path,
-            about=json.dumps(about),
+            about=json.dumps(unicode_document(about)),
             valgrind=str(valgrind.launcher),
             tool_dir=str(tool_dir),
             **options,
@@ -181,7 +182,7 @@ def _recorded(
 
     def finish(end: RecordEnd) -> str:
         whole_about.update(about, **_ending(end, interrupted_by))
-        return json.dumps(whole_about)
+        return json.dumps(unicode_document(whole_about))
 
     interrupted_by: int | None = None
     try:

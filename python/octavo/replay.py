@@ -21,6 +21,7 @@ from octavo.tracing import Found
 
 if TYPE_CHECKING:
     from octavo._core import Analysis, Exit, Facts, TraceProgress
+    from octavo.manifest import Counted
 
 
 def replay_trace(
@@ -38,7 +39,6 @@ def replay_trace(
     all_said = [manifest_of(name, trace) for name, trace in zip(names, traces, strict=True)]
     for name, trace, said in zip(names, traces, all_said, strict=True):
         _refuse_samples(name, trace.facts(), said)
-        _refuse_without_instructions(name, trace.facts(), scope.counts_instructions)
     name, said = ", ".join(names), all_said[0]
     if scope.turn_instructions is None:
         (trace,) = traces
@@ -60,7 +60,7 @@ def replay_trace(
     result, facts = run.result()
     result["elapsed_seconds"] = time.monotonic() - began
     _refuse_samples(name, facts, said)
-    _refuse_without_instructions(name, facts, scope.counts_instructions)
+    _refuse_without_instructions(names, facts, result, scope.counts_instructions)
     references = sum(process["references"] for process in result["processes"])
     check_counted(name, references, result["exit"], scope, interrupted_by)
     about: dict[str, Any] = {} if said is None else said["about"]
@@ -84,9 +84,17 @@ def _taking_turns(traces: list[Trace], quantum_instructions: int) -> Trace:
     return interruptible(lambda: Trace.take_turns(traces, quantum_instructions))
 
 
-def _refuse_without_instructions(name: str, facts: Facts, option: str | None) -> None:
-    if option is not None and not facts["has_instructions"]:
-        raise CannotRun(f"{option} goes by instructions, and `{name}` has none.")
+def _refuse_without_instructions(
+    names: Sequence[str], facts: Facts, result: Counted, option: str | None
+) -> None:
+    """Asked once the trace is read: most formats do not say before."""
+    if option is None or facts["has_instructions"]:
+        return
+    if len(names) == 1 and any(process["instructions"] for process in result["processes"]):
+        return
+    listed = ", ".join(f"`{name}`" for name in names)
+    lack = f"{listed} has none" if len(names) == 1 else f"at least one of {listed} has none"
+    raise CannotRun(f"{option} goes by instructions, and {lack}.")
 
 
 def _refuse_samples(name: str, facts: Facts, said: dict[str, Any] | None) -> None:
@@ -153,8 +161,8 @@ def notes_on(facts: Facts) -> list[str]:
         notes += sentences_on(statement)
     if not facts["has_instructions"]:
         notes.append(
-            "The trace has no instruction fetches: nothing is said of code, and misses per 1000 "
-            "instructions are undefined."
+            "The trace has no instruction fetches: nothing is said of code, and numbers per "
+            "instruction are n/a."
         )
     if not facts["has_sizes"]:
         notes.append("The trace has no sizes: each data reference is taken to be one byte.")

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, TypedDict, get_args
 
 from octavo._core import OctavoError
+from octavo.curves_metrics import rated_instructions
 from octavo.tlb_levels import Machine
 from octavo.units import BASE_PAGE
 
@@ -44,7 +45,7 @@ class Row(TypedDict, total=False):
     hits: int
     misses: int
     mpki: float | None
-    """Misses per 1000 instructions; None (undefined) where no instruction was counted."""
+    """Misses per 1000 instructions; None where too few instructions were counted."""
     added_cycles: int | None
     """Misses times what a miss at this level adds; None where the machine's source is silent."""
     touched_bytes: int
@@ -103,7 +104,8 @@ def _program_rows(result: Result, machine: Machine) -> Iterator[Row]:
     curves = [curve for process in processes for curve in process["curves"]]
     instructions = sum(process["instructions"] for process in processes)
     whole = _with_unused(_summed_curves(curves), machine)
-    yield from _curve_rows(whole, instructions, machine)
+    references = sum(process["references"] for process in processes)
+    yield from _curve_rows(whole, rated_instructions(instructions, references), machine)
     footprints = [footprint for process in processes for footprint in process["footprints"]]
     yield from _footprint_rows(_summed_footprints(footprints, len(processes)))
 
@@ -113,7 +115,7 @@ def _process_rows(process: Process, machine: Machine) -> Iterator[Row]:
         yield _count("stream", counter, value)
     yield from _event_rows([process])
     whole = _with_unused(process["curves"], machine)
-    yield from _curve_rows(whole, process["instructions"], machine)
+    yield from _curve_rows(whole, _rated(process), machine)
     yield from _footprint_rows(process["footprints"])
 
 
@@ -133,8 +135,12 @@ def _region_rows(region: Region, process: Process, machine: Machine) -> Iterator
     yield _count("stream", "references", fetches + data)
     yield _count("stream", "fetch_references", fetches)
     yield _count("stream", "data_references", data)
-    yield from _curve_rows(region["curves"], process["instructions"], machine)
+    yield from _curve_rows(region["curves"], _rated(process), machine)
     yield from _footprint_rows(region["footprints"])
+
+
+def _rated(process: Process) -> int:
+    return rated_instructions(process["instructions"], process["references"])
 
 
 def _count(component: str, counter: str, value: int) -> Row:

@@ -7,6 +7,7 @@ from typing import Any
 
 from octavo import units
 from octavo.errors import UsageError, choose
+from octavo.text import quoted
 from octavo.units import format_bytes, format_count, format_mpki
 
 DEFAULT_WINDOW_INSTRUCTIONS = 1_000_000
@@ -44,8 +45,8 @@ def parse_sample(text: str) -> Sample:
     fraction = read_share(share)
     if fraction is None or not 0 < fraction < 1:
         raise UsageError(
-            f"--sample `{share}`: give how much to keep, more than nothing and less than all: "
-            "10%, 0.1 or 1/10; ,window=1M and ,seed=7 may follow."
+            f"--sample `{quoted(share)}`: give how much to keep, more than nothing and less than "
+            "all: 10%, 0.1 or 1/10; ,window=1M and ,seed=7 may follow."
         )
     return Sample(float(fraction), window, seed)
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from octavo.curves_metrics import rated_instructions
+
 if TYPE_CHECKING:
     from octavo._core import MachineCounts
 
@@ -38,6 +40,7 @@ class Simulated:
     design: str
     counts: Counts
     instructions: int
+    """The divisor of numbers per instruction: 0 where there are too few."""
     references: int
     base_cpi: float
     stopped: str | None = None
@@ -137,11 +140,12 @@ def simulated(
 def summed(of_processes: Sequence[Simulated]) -> Simulated:
     """What a design did with all process images, each on machines of its own."""
     first = of_processes[0]
+    references = sum(one.references for one in of_processes)
     return Simulated(
         design=first.design,
         counts=added(one.counts for one in of_processes),
-        instructions=sum(one.instructions for one in of_processes),
-        references=sum(one.references for one in of_processes),
+        instructions=rated_instructions(sum(one.instructions for one in of_processes), references),
+        references=references,
         base_cpi=first.base_cpi,
         stopped=next((one.stopped for one in of_processes if one.stopped is not None), None),
         is_bound=first.is_bound,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from octavo.curves_metrics import rated_instructions
 from octavo.execution_time import (
     HUGE,
     MEASURED_SOURCE,
@@ -22,6 +23,7 @@ from octavo.sim_rows import SimRow, rows_of, time_rows
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from octavo._core import SharedMachines, SimProcess
     from octavo._core import SimResult as CoreResult
 
 SCHEMA = "octavo/sim/1"
@@ -48,7 +50,7 @@ class SimResult(Finished):
             return [[] for _ in self.counted["processes"]]
         return [
             [
-                simulated(machine, process["instructions"], process["references"], cpi)
+                simulated(machine, _rated(process), process["references"], cpi)
                 for machine in process["machines"]
             ]
             for process in self.counted["processes"]
@@ -61,7 +63,7 @@ class SimResult(Finished):
             shared = self.counted["shared"]
             cpi = self.configuration.base_cpi
             return [
-                simulated(machine, shared["instructions"], shared["references"], cpi)
+                simulated(machine, _rated(shared), shared["references"], cpi)
                 for machine in shared["machines"]
             ]
         if len(self.by_process) == 1:
@@ -108,3 +110,7 @@ class SimResult(Finished):
     def document(self) -> dict[str, Any]:
         """The JSON document; docs/sim.schema.json describes it."""
         return {"schema": SCHEMA, "run": self.manifest, "rows": self.rows}
+
+
+def _rated(counts: SimProcess | SharedMachines) -> int:
+    return rated_instructions(counts["instructions"], counts["references"])

@@ -19,6 +19,7 @@ from octavo._core import (
 from octavo.background import interruptible
 from octavo.elf import ELF_MAGIC
 from octavo.errors import CannotRun, UsageError, choose
+from octavo.text import quoted
 
 if TYPE_CHECKING:
     from octavo._core import TraceFormat, TraceOverview
@@ -120,7 +121,7 @@ def format_to_write(name: str, wanted: str | None) -> str:
     writable = [known["name"] for known in formats() if known["writes"]]
     if wanted is not None:
         if wanted not in writable and any(known["name"] == wanted for known in formats()):
-            raise UsageError(f"format `{wanted}` is only read, not written.")
+            raise UsageError(f"format `{quoted(wanted)}` is only read, not written.")
         return choose(wanted, writable, "format")
     if name == STANDARD_STREAM:
         raise UsageError(f"--to says in which format to write to standard output: {_or(writable)}.")

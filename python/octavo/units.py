@@ -11,6 +11,7 @@ from math import log2
 
 from octavo._core import MAX_LINE_BYTES, MIN_LINE_BYTES, parse_page_size
 from octavo.errors import UsageError
+from octavo.text import quoted
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -20,6 +21,9 @@ BASE_PAGE = 4 * KIB
 """The page size of x86-64 that every other is compared with."""
 
 DEFAULT_PAGE_SIZES = "4KiB..2MiB"
+
+NOT_AVAILABLE = "n/a"
+"""Shown in place of a number that has no value."""
 
 _COUNT_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
@@ -48,8 +52,8 @@ def line_size(text: str) -> int:
     if not MIN_LINE_BYTES <= size <= MAX_LINE_BYTES or size & (size - 1):
         nearest = 1 << round(log2(min(max(size, MIN_LINE_BYTES), MAX_LINE_BYTES)))
         raise UsageError(
-            f"line size `{text.strip()}`: the nearest is {nearest}; give a power of two of bytes "
-            f"from {MIN_LINE_BYTES} to {MAX_LINE_BYTES}, such as 64."
+            f"line size `{quoted(text.strip())}`: the nearest is {nearest}; give a power of two of "
+            f"bytes from {MIN_LINE_BYTES} to {MAX_LINE_BYTES}, such as 64."
         )
     return size
 
@@ -61,7 +65,9 @@ def _sizes(text: str, one: Callable[[str], int], what: str) -> list[int]:
         low = one(first)
         high = one(last) if dots else low
         if high < low:
-            raise UsageError(f"{what} `{part.strip()}`: the range runs from large to small.")
+            raise UsageError(
+                f"{what} `{quoted(part.strip())}`: the range runs from large to small."
+            )
         while low <= high:
             sizes.add(low)
             low *= 2
@@ -73,7 +79,7 @@ def entries(text: str) -> tuple[int, int]:
     parts = text.split(",")
     if len(parts) > 2 or not all(re.fullmatch(r"\s*[1-9][0-9]*\s*", part) for part in parts):
         raise UsageError(
-            f"--entries `{text}`: give one number for both TLBs, such as 64, or two, "
+            f"--entries `{quoted(text)}`: give one number for both TLBs, such as 64, or two, "
             "such as 32,64 for instructions and data."
         )
     return int(parts[0]), int(parts[-1])
@@ -83,10 +89,10 @@ def count(text: str) -> int:
     """`10M` → 10 000 000; k, M, G and T are powers of 1000."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([kmgt]?)", text.strip().lower())
     if match is None:
-        raise UsageError(f"`{text}` is no count: give a number such as 250000, 10M or 2G.")
+        raise UsageError(f"`{quoted(text)}` is no count: give a number such as 250000, 10M or 2G.")
     number = Fraction(match[1]) * _COUNT_UNITS[match[2]]
     if number.denominator != 1:
-        raise UsageError(f"`{text}` is no whole number.")
+        raise UsageError(f"`{quoted(text)}` is no whole number.")
     return int(number)
 
 
@@ -99,10 +105,12 @@ def byte_size(text: str) -> int:
     """`64GiB` → 68 719 476 736; K, M, G and T are powers of 1024, with or without `iB`."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
     if match is None:
-        raise UsageError(f"`{text}` is no size: give bytes, or a number such as 512MiB or 64GiB.")
+        raise UsageError(
+            f"`{quoted(text)}` is no size: give bytes, or a number such as 512MiB or 64GiB."
+        )
     number = Fraction(match[1]) * 1024 ** " kmgt".index(match[2] or " ")
     if number.denominator != 1 or number < 1:
-        raise UsageError(f"`{text}` is no whole number of bytes.")
+        raise UsageError(f"`{quoted(text)}` is no whole number of bytes.")
     return int(number)
 
 
@@ -132,18 +140,18 @@ def format_count(number: float) -> str:
 
 
 def format_mpki(mpki: float | None) -> str:
-    """Misses per 1000 instructions; `undefined` where no instructions were counted."""
+    """Misses per 1000 instructions; `n/a` where too few instructions were counted."""
     if mpki is None:
-        return "undefined"
+        return NOT_AVAILABLE
     if mpki == 0:
         return "0"
     return f"{mpki:.3f}" if mpki >= 0.001 else "<0.001"
 
 
 def format_cpi(cycles: float | None) -> str:
-    """Cycles per instruction; `undefined` where no instructions were counted."""
+    """Cycles per instruction; `n/a` where too few instructions were counted."""
     if cycles is None:
-        return "undefined"
+        return NOT_AVAILABLE
     if cycles == 0:
         return "0"
     if cycles < 0.0001:
@@ -152,9 +160,9 @@ def format_cpi(cycles: float | None) -> str:
 
 
 def format_share(fraction: float | None) -> str:
-    """0.123 → `12.3%`; `undefined` where there was nothing to compare with."""
+    """0.123 → `12.3%`; `n/a` where there was nothing to compare with."""
     if fraction is None:
-        return "undefined"
+        return NOT_AVAILABLE
     percent = 100 * fraction
     return f"{percent:.1f}%" if abs(percent) < 99.95 else f"{percent:,.0f}%"
 

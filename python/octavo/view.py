@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from octavo.rows import Row, component_of
+from octavo.text import printable
 from octavo.units import (
     BASE_PAGE,
     format_bytes,
@@ -29,6 +30,13 @@ class Grid:
     """The left column that a narrow screen may go without."""
     best: tuple[tuple[int, int], ...] = ()
     """Cells that are better than the others of their row, by row and column."""
+
+    def __post_init__(self) -> None:
+        """Names, which anybody may have chosen, stand in the left columns and in the title."""
+        names = self.left_columns
+        rows = tuple((*map(printable, row[:names]), *row[names:]) for row in self.rows)
+        object.__setattr__(self, "rows", rows)
+        object.__setattr__(self, "title", printable(self.title))
 
 
 def counters(rows: Sequence[Row]) -> dict[str, int]:

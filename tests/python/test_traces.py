@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -369,7 +372,7 @@ def test_a_run_without_instructions_divides_by_nothing(tmp_path: Path) -> None:
     assert any("no instruction fetches" in note for note in result.manifest["notes"])
     done = run("run", "--out", str(tmp_path / "out"), str(tmp_path / "data.csv"))
     assert done.exit_code == 0
-    assert "undefined" in done.stderr
+    assert "n/a" in done.stderr
     assert "5000 references, no instructions" in done.stderr
     assert (tmp_path / "out" / "report.html").exists()
 
@@ -435,6 +438,156 @@ def test_a_trace_is_read_once(csv: str) -> None:
     trace.list(entries=1)
     with pytest.raises(OctavoError, match="read already"):
         trace.list(entries=1)
+
+
+# --- what traces of others hold ----------------------------------------------------------------
+
+
+def text_trace(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+ODD = """kind,address,size
+I,0xffffffffffffffff,2
+L,0xffffffffffffff,4096
+L,0xb4007f0000001000,8
+L,0x00ff800000001000,8
+L,0xffff800000001000,8
+"""
+"""A fetch past the end of the address space, a load past the end of its lower half, a tagged
+pointer, an address of 57 bits, and one of the kernel."""
+
+
+def test_addresses_that_are_not_canonical_are_folded_and_reported(tmp_path: Path) -> None:
+    odd = text_trace(tmp_path / "odd.csv", ODD)
+    native = convert(odd, tmp_path / "odd.oct")
+    for name in (odd, native):
+        for command, count, bits in (("run", 3, 57), ("curves", 3, 57), ("sim", 4, 48)):
+            done = run(command, name)
+            assert done.exit_code == 0, done.stderr
+            said = f"{count} references, the first at 0xffffffffffffffff, were not at canonical"
+            assert said in done.stderr
+            assert f"of {bits} bits" in done.stderr
+        checked = json.loads(run("check", name, "--json", "-").stdout)
+        assert checked["counts"] == {"not-canonical": 3}
+        assert checked["findings"][0]["address"] == (1 << 64) - 1
+        assert read(name)[0] == ("fetch", (1 << 64) - 1, 2)
+    wide = run("sim", "--set", "page_table.levels=5", odd)
+    assert "3 references, the first at" in wide.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("b2.din", "2 ffffffffffffffff\n"), ("b2.lackey", "I  ffffffffffffffff,2\n")],
+)
+def test_a_fetch_at_the_end_of_the_address_space_ends(name: str, text: str, tmp_path: Path) -> None:
+    done = run("sim", text_trace(tmp_path / name, text))
+    assert done.exit_code == 0, done.stderr
+    assert "1 references, 1 instructions" in done.stderr
+
+
+def test_lackey_without_instructions_is_read_as_din_is(tmp_path: Path) -> None:
+    places = [0x10000 + 4096 * step for step in range(300)]
+    lines = "".join(f" L {place:x},1\n" for place in places)
+    lackey = text_trace(tmp_path / "data.lackey", f"==1== Lackey\n{lines}")
+    din = text_trace(tmp_path / "data.din", "".join(f"0 {place:x}\n" for place in places))
+
+    def rows(document: dict[str, Any]) -> list[Any]:
+        return [row for row in document["rows"] if row.get("counter") != "segments"]
+
+    for command in ("run", "curves", "sim"):
+        results = []
+        for name in (lackey, din):
+            done = run(command, "--json", "-", name)
+            assert done.exit_code == 0, done.stderr
+            assert "no instructions" in done.stderr
+            results.append(rows(json.loads(done.stdout)))
+        assert results[0] == results[1]
+
+
+def test_too_few_instructions_tell_nothing_per_instruction(tmp_path: Path) -> None:
+    places = [0x10000 + 4096 * step for step in range(300)]
+    lines = "".join(f" L {place:x},1\n" for place in places)
+    one = text_trace(tmp_path / "one.lackey", f"I  400000,3\n{lines}")
+    for command in ("run", "curves", "sim"):
+        done = run(command, "--json", str(tmp_path / f"{command}.json"), one)
+        assert done.exit_code == 0, done.stderr
+        assert "301 references were counted and only 1 instructions" in done.stderr
+        rows = json.loads((tmp_path / f"{command}.json").read_text())["rows"]
+        assert not any(row.get("mpki") or row.get("cpi_tlb") for row in rows)
+    assert " n/a " in run("run", one).stderr
+
+
+def test_options_go_by_the_instructions_of_the_trace(tmp_path: Path) -> None:
+    """The trace is asked, not its format."""
+    fetches = [("fetch", 0x40_0000 + 4 * step, 4) for step in range(1200)]
+    both = [of for fetch in fetches for of in (fetch, ("load", 0x10_0000 + fetch[1], 8))]
+    with_them = write_csv(tmp_path / "both.csv", both)
+    native = convert(with_them, tmp_path / "both.oct")
+    parquet = convert(with_them, tmp_path / "both.parquet")
+    din = convert(with_them, tmp_path / "both.din")
+    without = write_csv(tmp_path / "data.csv", [of for of in both if of[0] == "load"])
+    options = (
+        ("curves", "--flush-every", "50"),
+        ("curves", "--processes", "asid"),
+        ("sim", "--warm-up", "20"),
+        ("sim", "--interval", "1000"),
+        ("sim", "--processes", "flush"),
+    )
+    for option in options:
+        for name in (with_them, native, parquet, din):
+            done = run(*option, name)
+            assert done.exit_code == 0, (option, name, done.stderr)
+        refused = run(*option, without)
+        words = " ".join(option[1:2])
+        assert_refused(refused, 125, f"{words}", "goes by instructions", "`", "has none.")
+    assert run("curves", "--processes", "asid", with_them, native).exit_code == 0
+    refused = run("curves", "--processes", "asid", with_them, without)
+    assert_refused(refused, 125, "at least one of")
+
+
+def test_a_long_word_of_a_column_is_abbreviated(tmp_path: Path) -> None:
+    table = pa.table({"kind": ["\x1b" + "x" * 10**6], "address": [1]})
+    pq.write_table(table, tmp_path / "long.parquet")
+    done = run("run", str(tmp_path / "long.parquet"))
+    assert_refused(done, 125, r"`\x1bxxx", "…` is no kind of reference")
+    assert len(done.stderr) < 400
+
+
+def test_names_that_are_not_utf8(tmp_path: Path) -> None:
+    name = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.csv")
+    write_csv(Path(name), SOME)
+    assert names_a_trace([name])
+    assert read(name) == SOME
+    for suffix in ("oct", "parquet"):
+        target = convert(name, f"{name}.{suffix}")
+        assert read(target) == SOME
+        for command in ("run", "curves", "sim", "info", "check", "head"):
+            done = run(command, target)
+            assert done.exit_code == 0, (command, done.stderr)
+    done = run("run", name, "--json", str(tmp_path / "result.json"))
+    assert done.exit_code == 0
+    assert json.loads((tmp_path / "result.json").read_text())["run"]["command"] == [name]
+    assert_refused(run("run", name.replace(".csv", ".din")), 125, r"\xff.din", "No such file")
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["head -n 100000", "head -n 100000 --json -", "convert --to csv", "run --json -", "info"],
+)
+def test_a_reader_who_has_gone_is_no_error(command: str, tmp_path: Path) -> None:
+    trace = write_csv(tmp_path / "many.csv", [("load", 8 * step, 8) for step in range(100_000)])
+    first, *options = command.split()
+    words = [sys.executable, "-m", "octavo", first, trace, *options]
+    words += ["-"] if first == "convert" else []
+    # The reader ends before anything is written.
+    end, start = os.pipe()
+    os.close(end)
+    done = subprocess.run(words, stdout=start, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(start)
+    assert done.returncode == 141
+    assert "octavo: " not in done.stderr
 
 
 # --- the line that shows progress --------------------------------------------------------------

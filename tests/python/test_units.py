@@ -94,11 +94,11 @@ def test_counts_and_shares_as_text() -> None:
         "2.50 G",
         "10.0 T",
     ]
-    assert units.format_mpki(None) == "undefined"
+    assert units.format_mpki(None) == "n/a"
     assert units.format_mpki(0) == "0"
     assert units.format_mpki(1e-9) == "<0.001"
     assert [units.format_cpi(n) for n in (None, 0, 1e-9, 0.00123, 0.0999, 1.5646)] == [
-        "undefined",
+        "n/a",
         "0",
         "<0.0001",
         "0.0012",
@@ -108,4 +108,4 @@ def test_counts_and_shares_as_text() -> None:
     assert units.counts("100k, 3M") == [100_000, 3_000_000]
     assert units.format_growth(0.126) == "+12.6%"
     assert units.format_growth(14.0) == "+1,400%"
-    assert units.format_share(None) == "undefined"
+    assert units.format_share(None) == "n/a"

@@ -28,7 +28,7 @@ fn play<C: Observer>(bytes: &[u8], engine: &mut C) {
     engine.ended(&StreamIdentity::only(), &StreamEnd::PLAIN);
 }
 
-/// What the first byte of a description chooses, and the rest.
+/// The first byte of a description, which chooses a configuration, and the rest.
 fn split(bytes: &[u8]) -> (usize, &[u8]) {
     bytes.split_first().map_or((0, bytes), |(first, rest)| (usize::from(*first), rest))
 }

@@ -25,14 +25,17 @@ const MAX_HELD_BYTES: usize = 160 << 20;
 /// What one snapshot may make its reader hold: of a memory of 4 TiB, which a few bytes can tell of,
 /// the free blocks are two bits a frame.
 const MAX_SNAPSHOT_BYTES: usize = 320 << 20;
-/// What an engine may hold of a stream of some thousand bytes: machines of five designs with their
+/// The memory that an engine may hold of a stream of some thousand bytes: machines of five designs with their
 /// memories, or the curves of every kernel.
 const MAX_ENGINE_BYTES: usize = 256 << 20;
 /// How many batches of a synthetic trace are made: it may have no end to speak of.
 const SYNTHETIC_BATCHES: usize = 2;
 
-/// The targets, by name, with the function that each calls.
-pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+/// A target's name and the function that it calls.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// The targets, by name.
+pub const TARGETS: &[Target] = &[
     ("champsim", |bytes| read_format("champsim", bytes)),
     ("champsim_cloudsuite", |bytes| read_format("champsim-cloudsuite", bytes)),
     ("csv", |bytes| read_format("csv", bytes)),

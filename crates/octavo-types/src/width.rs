@@ -20,7 +20,7 @@ impl AddressWidth {
     /// Five levels of page tables. Every address that is canonical in 48 bits is in 57.
     pub const LA57: AddressWidth = AddressWidth(57);
 
-    /// What page tables of so many levels translate, at least one.
+    /// The width that page tables of so many levels translate, at least one.
     pub const fn of_levels(levels: u8) -> Self {
         AddressWidth(9 * levels + PageSize::BASE.log2())
     }
@@ -30,7 +30,7 @@ impl AddressWidth {
         self.0
     }
 
-    /// The bits of an address that tell where in its half it lies.
+    /// A mask of the bits of an address that are its offset in its half.
     const fn offset_mask(self) -> u64 {
         (1 << (self.0 - 1)) - 1
     }

@@ -11,7 +11,9 @@ import typer
 from octavo._core import OctavoError
 from octavo.errors import FAILED, status_of
 from octavo.signals import Interruptions
+from octavo.text import printable
 
+_READER_GONE = 141
 _DEBUG_VARIABLE = "OCTAVO_DEBUG"
 
 
@@ -32,6 +34,9 @@ def guarded() -> Iterator[None]:
             )
         except KeyboardInterrupt:
             _end("interrupted.", 128 + (signals.number or signal.SIGINT))
+        except BrokenPipeError:
+            # As a program ends that SIGPIPE kills: `head` has seen enough.
+            raise typer.Exit(_READER_GONE) from None
         except typer.Exit:
             raise
         except Exception as error:
@@ -56,5 +61,5 @@ def _failure(error: Exception) -> tuple[str, int]:
 
 def _end(sentence: str, status: int) -> None:
     with suppress(OSError):
-        print(f"octavo: {sentence}", file=sys.stderr, flush=True)
+        print(f"octavo: {printable(sentence)}", file=sys.stderr, flush=True)
     raise typer.Exit(status)

@@ -12,6 +12,7 @@ from octavo.cli.guard import guarded
 from octavo.cli.output_options import Force, JsonName, Quiet, TextFile
 from octavo.cli.shown import Shown
 from octavo.errors import CannotRun
+from octavo.text import printable
 from octavo.traces import open_trace
 
 if TYPE_CHECKING:
@@ -94,6 +95,6 @@ def _text_lines(entries: "list[Entry]") -> Iterator[str]:
 
 def _what(entry: "Entry") -> str:
     if entry["kind"] == "event":
-        return f"event   {entry['event']}"
+        return f"event   {printable(entry['event'])}"
     atomic = "  atomic" if entry["atomic"] else ""
     return f"{entry['kind']:<6}  {entry['address']:#18x}  {entry['size']:>4}{atomic}"

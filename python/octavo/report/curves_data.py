@@ -40,7 +40,7 @@ def report_data(result: CurvesResult) -> Record:
         "schema": SCHEMA,
         "run": result.manifest,
         "headline": headline(result),
-        "has_instructions": any(curves.instructions for curves in result.total.values()),
+        "has_instructions": any(curves.rated_instructions for curves in result.total.values()),
         "lived": main["program"] if is_of_one else None,
         "sizes": [[size, format_bytes(size)] for size in configuration.page_sizes],
         "pairs": [pair_name(pair.small, pair.large) for pair in configuration.two_sizes],
@@ -131,7 +131,7 @@ class _Shown:
                             "ways": f"{ways}-way",
                             "bytes": size,
                             "misses": misses,
-                            "rate": _rounded(caches.rate(misses, self._curves.instructions)),
+                            "rate": _rounded(caches.rate(misses, self._curves.rated_instructions)),
                         }
 
     def working_sets(self) -> Iterator[Record]:
@@ -223,15 +223,15 @@ def _window_name(refs: int) -> str:
 
 def _rate(curves: StreamCurves, misses: int) -> float | None:
     """Misses per 1000 instructions, or per reference where there are no instructions."""
-    if curves.instructions:
-        return _rounded(metrics.mpki(misses, curves.instructions))
+    if curves.rated_instructions:
+        return _rounded(metrics.mpki(misses, curves.rated_instructions))
     return _rounded(metrics.miss_ratio(misses, curves.references))
 
 
 def _cost(curves: StreamCurves, misses: int, penalty: float) -> float | None:
     """CPI_TLB, or misses per reference where there are no instructions."""
-    if curves.instructions:
-        return _rounded(metrics.cpi_tlb(misses, curves.instructions, penalty))
+    if curves.rated_instructions:
+        return _rounded(metrics.cpi_tlb(misses, curves.rated_instructions, penalty))
     return _rounded(metrics.miss_ratio(misses, curves.references))
 
 

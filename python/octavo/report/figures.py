@@ -13,6 +13,7 @@ import vl_convert
 
 from octavo.errors import choose
 from octavo.report.look import Spec, for_paper
+from octavo.text import printable_document
 
 _PNG_SCALE = 3
 """Pixels to a point: 216 dpi."""
@@ -64,7 +65,7 @@ def figure_files(
 ) -> dict[str, Callable[[Path], None]]:
     """A writer for each figure in each format, by the file's name."""
     return {
-        f"{name}.{format}": _writer(for_paper(spec), _MAKERS[format])
+        f"{name}.{format}": _writer(for_paper(printable_document(spec)), _MAKERS[format])
         for format in formats
         for name, spec in figures.items()
     }

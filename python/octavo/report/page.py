@@ -6,10 +6,12 @@ from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
-from octavo.manifest import cautions
+from octavo.manifest import cautions, warnings
 from octavo.report.bundle import read_bundle
 from octavo.report.look import for_page
+from octavo.text import printable_document, printable_lines
 
 
 def render_page(
@@ -32,7 +34,7 @@ def render_page(
         .render(
             manifest=manifest,
             command=shlex.join(manifest["command"]),
-            cautions=cautions(manifest),
+            cautions=[*cautions(manifest), *warnings(manifest)],
             facts=_facts(manifest),
             charts=_for_script(drawn),
             bundle=read_bundle(),
@@ -65,14 +67,20 @@ def _facts(manifest: dict[str, Any]) -> list[tuple[str, str]]:
         elif value is not None:
             facts.append((name, value if isinstance(value, str) else json.dumps(value)))
 
-    hidden = ("notes", "processes")
+    hidden = ("notes", "warnings", "processes")
     visit("", {key: value for key, value in manifest.items() if key not in hidden})
     return facts
 
 
 def _for_script(value: Any) -> str:
     """JSON that may stand inside a script element: no text can close it."""
-    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+    return json.dumps(printable_document(value), separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _finalize(value: Any) -> Any:
+    """A value as a page shows it; scripts and styles of our own stay as they are."""
+    is_text = isinstance(value, str) and not isinstance(value, Markup)
+    return printable_lines(value) if is_text else value
 
 
 @cache
@@ -81,6 +89,7 @@ def _environment() -> Environment:
         loader=PackageLoader("octavo.report", "."),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_finalize,
         trim_blocks=True,
         lstrip_blocks=True,
     )

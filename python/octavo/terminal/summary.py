@@ -7,9 +7,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from octavo.manifest import cautions
+from octavo.manifest import cautions, warnings
 from octavo.result import Finished, RunResult
 from octavo.terminal.console import GAP_WIDTH, make_table
+from octavo.text import printable
 from octavo.view import Grid, headline, notable_regions, page_size_grid, process_grid, region_grid
 
 _REGIONS_SHOWN = 8
@@ -37,6 +38,7 @@ def show_result(console: Console, result: RunResult, *, advice: bool) -> None:
 
 def say(console: Console, text: str, style: str = "", *, indent: int = 0) -> None:
     """One sentence; wrapped by a terminal only, so that pipes get whole lines."""
+    text = printable(text)
     if console.is_terminal:
         console.print(Padding.indent(Text(text, style=style), indent))
     else:
@@ -44,8 +46,8 @@ def say(console: Console, text: str, style: str = "", *, indent: int = 0) -> Non
 
 
 def show_cautions(console: Console, result: Finished) -> None:
-    """Prints what limits all that follows: a failure of the program, a partial result."""
-    for text in cautions(result.manifest):
+    """Prints what limits all that follows: a failure, a partial result, odd references."""
+    for text in (*cautions(result.manifest), *warnings(result.manifest)):
         say(console, text, "bold yellow")
 
 
@@ -129,7 +131,7 @@ def _show_item(console: Console, text: str) -> None:
     if not console.is_terminal:
         say(console, f"- {text}")
         return
-    first, *rest = Text(text).wrap(console, max(console.width - 2, 1))
+    first, *rest = Text(printable(text)).wrap(console, max(console.width - 2, 1))
     console.print(Text("- ").append_text(first), soft_wrap=True)
     for line in rest:
         console.print(Text("  ").append_text(line), soft_wrap=True)
@@ -137,7 +139,7 @@ def _show_item(console: Console, text: str) -> None:
 
 def _show_command(console: Console, command: str) -> None:
     """Never wrapped by us, so that it can be copied whole."""
-    console.print(Text(f"      {command}", style="cyan"), soft_wrap=True)
+    console.print(Text(f"      {printable(command)}", style="cyan"), soft_wrap=True)
 
 
 def _widest(grid: Grid, column: int) -> int:

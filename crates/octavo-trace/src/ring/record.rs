@@ -12,7 +12,7 @@ use crate::relocation::Relocation;
 /// Reads a record's payload word by word.
 struct Payload<'w> {
     kind: u8,
-    /// What addresses are folded to.
+    /// The width to which addresses are folded.
     width: Option<AddressWidth>,
     all: &'w [u64],
     rest: &'w [u64],

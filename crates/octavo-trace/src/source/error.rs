@@ -50,7 +50,7 @@ pub struct TraceError {
     pub place: Place,
     /// What is wrong, without a full stop: a clause, or one whose subject is the trace.
     pub what: String,
-    /// Nobody reads what is written any more (`octavo convert … - | head`): no fault of anything.
+    /// The reader of the output has gone (`octavo convert … - | head`): no error of the trace.
     pub is_reader_gone: bool,
 }
 

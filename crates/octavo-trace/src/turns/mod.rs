@@ -104,7 +104,7 @@ impl Turns {
         let name = source.name().to_owned();
         let streams = source.streams()?;
         let is_known = streams.is_some();
-        let told = match streams {
+        let all = match streams {
             Some(streams) => streams,
             None => Streams {
                 streams: Vec::new(),
@@ -113,7 +113,7 @@ impl Turns {
                 fault: None,
             },
         };
-        let Streams { streams, facts, manifest, fault } = told;
+        let Streams { streams, facts, manifest, fault } = all;
         let mut processes: Vec<Process> =
             streams.into_iter().map(|stream| Process::to_open(stream, trace)).collect();
         if processes.is_empty() {

@@ -1,0 +1,65 @@
+"""Text of others in messages and tables: file names, program names, values that a user gave."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+MOST_QUOTED = 60
+"""Characters of a value that a sentence quotes."""
+
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, those that change the direction of writing, and halves of characters."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
+_SURROGATE_BYTES = range(0xDC80, 0xDD00)
+"""The characters that Python puts for bytes of a file name that are not UTF-8."""
+
+
+def printable(text: str) -> str:
+    """The text with an escape for whatever does not print.
+
+    So a name can neither end a line nor command a terminal, and every stream can write it.
+    `octavo_types::spelling::printable` does the same.
+    """
+    return _UNPRINTABLE.sub(_escape, text)
+
+
+def printable_lines(text: str) -> str:
+    """The same of a text that may have several lines."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def printable_document(value: Any) -> Any:
+    """The same of all texts in plain data."""
+    return _changed(value, printable_lines)
+
+
+def unicode_document(value: Any) -> Any:
+    """Plain data with an escape for whatever no Unicode text can hold: bytes that are not UTF-8."""
+    return _changed(value, lambda text: _SURROGATE.sub(_escape, text))
+
+
+def _changed(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _changed(inner, change) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_changed(inner, change) for inner in value]
+    return value
+
+
+def quoted(value: object, most: int = MOST_QUOTED) -> str:
+    """The beginning of a value, printable and short enough for a sentence."""
+    text = str(value)
+    return printable(text) if len(text) <= most else f"{printable(text[:most])}…"
+
+
+def _escape(match: re.Match[str]) -> str:
+    character = match[0]
+    code = ord(character)
+    if code in _SURROGATE_BYTES:
+        code -= 0xDC00
+    return _SHORT.get(character) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")

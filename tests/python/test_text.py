@@ -1,0 +1,84 @@
+"""Names and values of others on terminals, in reports and in sentences."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from octavo import units
+from octavo.errors import UsageError, choose
+from octavo.report import page
+from octavo.terminal.summary import say, show_grid
+from octavo.text import MOST_QUOTED, printable, printable_document, quoted
+from octavo.view import Grid
+
+HOSTILE = "a\x1b[2J\x07b"
+SHOWN = r"a\x1b[2J\x07b"
+
+
+@given(st.text(st.characters()))
+def test_printable_text_is_one_line_that_any_stream_takes(text: str) -> None:
+    shown = printable(text)
+    assert printable(shown) == shown
+    assert "\n" not in shown
+    assert all(ord(character) >= 32 and character != "\x7f" for character in shown)
+    shown.encode()
+
+
+def test_what_is_escaped() -> None:
+    assert (
+        printable("\n\t\r\x1b\x7f\x9b\u202e\udcff\ud800") == r"\n\t\r\x1b\x7f\x9b\u202e\xff\ud800"
+    )
+    assert printable("naïve “\\n” 日本") == "naïve “\\n” 日本"
+
+
+def test_values_are_abbreviated() -> None:
+    assert quoted("x" * MOST_QUOTED) == "x" * MOST_QUOTED
+    assert quoted("x" * 10**7) == "x" * MOST_QUOTED + "…"
+    for refuse in (units.count, units.byte_size, units.line_sizes):
+        with pytest.raises(UsageError) as refused:
+            refuse("x\x1b" * 10**5)
+        assert len(str(refused.value)) < 400
+        assert "\x1b" not in str(refused.value)
+    with pytest.raises(UsageError) as refused:
+        choose("y" * 10**5, ["a", "b"], "thing")
+    assert len(str(refused.value)) < 400
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_names_command_no_terminal(is_terminal: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console(force_terminal=is_terminal, color_system=None, width=200)
+    show_grid(console, Grid(HOSTILE, ("head", "of\nlines"), ((HOSTILE, "1\n2"),)))
+    say(console, HOSTILE)
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert out.count(SHOWN) == 3
+
+
+def test_pages_hold_no_control_characters() -> None:
+    environment = page._environment()
+    made = environment.from_string("{{ name }}|{{ script | safe }}").render(
+        name=f"<{HOSTILE}>", script=page._for_script({"name": HOSTILE})
+    )
+    assert made == rf'&lt;{SHOWN}&gt;|{{"name":"a\\x1b[2J\\x07b"}}'
+    assert printable_document([{"a": HOSTILE, "b": "x\ny"}, 1]) == [{"a": SHOWN, "b": "x\ny"}, 1]
+
+
+def test_errors_command_no_terminal(tmp_path: Path) -> None:
+    name = tmp_path / f"{HOSTILE}.csv"
+    name.write_text("kind,address\n\x1b]0;title\x07,1\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "octavo", "run", str(name)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 125
+    assert SHOWN in done.stderr
+    assert not any(character in done.stderr for character in "\x1b\x07")
