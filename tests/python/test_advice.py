@@ -83,7 +83,7 @@ def test_negligible_misses_change_nothing() -> None:
 
 
 def test_few_misses_in_all_change_nothing_however_short_the_run() -> None:
-    advice = for_data([80, *[0] * 9], instructions=100_000)
+    advice = for_data([80, *[0] * 9], instructions=100_000, data_references=30_000)
     assert advice.reason == "negligible"
     assert "misses 0.800 times" in advice.text
     assert "negligible (80 in all, less than 0.1 ms by estimate)" in advice.text
