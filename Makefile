@@ -77,8 +77,8 @@ PARALLEL := -n auto --dist worksteal
 test-programs: setup workloads
 	cargo build $(TESTED) --profile test --example curves_dump
 
-# Property tests try twenty times as many cases, other ones each time. CASES=… tries more.
-CASES := 20
+# Property tests try forty times as many cases, other ones each time. CASES=… tries more.
+CASES := 40
 test-long: test-programs  ## the long tests, and the property tests with more cases
 	OCTAVO_CASES=$(CASES) cargo test $(TESTED) --tests -- --include-ignored
 	OCTAVO_CASES=$(CASES) $(PYTEST) tests $(PARALLEL)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
-from jsonschema import Draft202012Validator
 
 import octavo
 from fakes import FLAT, killed, process, region, result
@@ -16,11 +15,11 @@ from octavo.columns import SCHEMA
 from octavo.report.run import render_run
 from octavo.result import RunResult
 from pages import assert_loads_nothing
+from schemas import first_error, validator_of
 
 if TYPE_CHECKING:
     from octavo._core import Result
 
-SCHEMA_FILE = Path(__file__).parents[2] / "docs" / "run.schema.json"
 FALLING = tuple(10_000_000 >> step for step in range(10))
 
 
@@ -54,22 +53,16 @@ def made(request: pytest.FixtureRequest, finish: Callable[..., RunResult]) -> Ru
 
 
 def test_the_document_keeps_to_its_schema(made: RunResult) -> None:
-    schema = json.loads(SCHEMA_FILE.read_text())
-    Draft202012Validator.check_schema(schema)
-    document = json.loads(json.dumps(made.document()))
-    errors = [error.message for error in Draft202012Validator(schema).iter_errors(document)]
-    assert errors == []
+    assert first_error(validator_of("run"), json.loads(json.dumps(made.document()))) is None
 
 
 def test_the_document_of_a_trace_keeps_to_it_too() -> None:
-    schema = json.loads(SCHEMA_FILE.read_text())
     document = octavo.run("synth:zipf?table=64KiB&references=1k").document()
-    errors = Draft202012Validator(schema).iter_errors(json.loads(json.dumps(document)))
-    assert [error.message for error in errors] == []
+    assert first_error(validator_of("run"), json.loads(json.dumps(document))) is None
 
 
 def test_the_schema_refuses_what_is_not_there(finish: Callable[..., RunResult]) -> None:
-    validator = Draft202012Validator(json.loads(SCHEMA_FILE.read_text()))
+    validator = validator_of("run")
     document = json.loads(json.dumps(finish(RESULTS["one"]).document()))
     document["rows"][0]["surprise"] = 1
     assert not validator.is_valid(document)

@@ -11,8 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from jsonschema import Draft202012Validator
-from referencing import Registry, Resource
+from jsonschema_rs import Validator
 from typer.testing import CliRunner
 
 import octavo
@@ -25,6 +24,7 @@ from octavo.sim_columns import SCHEMA
 from octavo.sim_configuration import configure_sim
 from octavo.sim_result import SimResult
 from pages import assert_loads_nothing, charts_of
+from schemas import first_error, validator_of
 from sim_fakes import counts, machine, sim_process, sim_result
 from traces_made import write_csv
 
@@ -46,11 +46,8 @@ def octavo_sim(*words: str) -> tuple[int, str]:
 
 
 @pytest.fixture(scope="module")
-def validator() -> Draft202012Validator:
-    sim, run = (json.loads((DOCS / f"{name}.schema.json").read_text()) for name in ("sim", "run"))
-    Draft202012Validator.check_schema(sim)
-    known: Registry[Any] = Registry().with_resource(run["$id"], Resource.from_contents(run))
-    return Draft202012Validator(sim, registry=known)
+def validator() -> Validator:
+    return validator_of("sim")
 
 
 @pytest.fixture(scope="module")
@@ -87,19 +84,14 @@ def measured_files(folder: Path) -> dict[str, str]:
     return {"perf_4k": str(base), "perf_thp": str(huge)}
 
 
-def test_documents_keep_to_the_schema(
-    documents: dict[str, Any], validator: Draft202012Validator
-) -> None:
+def test_documents_keep_to_the_schema(documents: dict[str, Any], validator: Validator) -> None:
     for name, document in documents.items():
-        wrong = next(validator.iter_errors(document), None)
-        assert wrong is None, (name, list(wrong.absolute_path), wrong.message[:300])
+        assert first_error(validator, document) is None, name
     components = {row["component"] for row in documents["measured"]["rows"]}
     assert {"execution_time.simulated", "execution_time.measured"} <= components
 
 
-def test_the_schema_refuses_what_is_none(
-    documents: dict[str, Any], validator: Draft202012Validator
-) -> None:
+def test_the_schema_refuses_what_is_none(documents: dict[str, Any], validator: Validator) -> None:
     document = documents["real"]
 
     def accepts(row: dict[str, Any]) -> bool:

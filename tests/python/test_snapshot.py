@@ -2,7 +2,9 @@
 
 import json
 import os
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -29,7 +31,16 @@ def test_a_file_says_what_was_taken(tmp_path: Path) -> None:
     assert take_snapshot(file) == read_snapshot(file)
 
 
-def test_the_numbers_fit_together(taken: Path) -> None:
+def is_free_as_counted(summary: dict[str, Any]) -> bool:
+    """Whether the blocks that the kernel counts are those found free a moment later: in between,
+    other processes take and give memory.
+    """
+    sizes = summary["coverage"]
+    counted = sum((size["free_blocks"] or 0) * size["page_size_bytes"] for size in sizes)
+    return bool(summary["free_bytes"] == pytest.approx(counted, rel=0.2))
+
+
+def test_the_numbers_fit_together(taken: Path, tmp_path: Path) -> None:
     """Whatever the machine and the rights."""
     summary = read_snapshot(taken).summary
     sizes = summary["coverage"]
@@ -44,9 +55,8 @@ def test_the_numbers_fit_together(taken: Path) -> None:
     else:
         assert sum(summary["states"].values()) == summary["simulated_bytes"]
         assert summary["states"]["free"] == summary["free_bytes"]
-        # The kernel counts the same memory, a moment before.
-        counted = sum((s["free_blocks"] or 0) * s["page_size_bytes"] for s in sizes)
-        assert summary["free_bytes"] == pytest.approx(counted, rel=0.2)
+        again = (take_snapshot(tmp_path / f"{number}.octmem").summary for number in range(5))
+        assert any(is_free_as_counted(one) for one in chain([summary], again))
     if summary["process"] is None:
         assert any("pagemap" in sentence for sentence in summary["missing"])
     else:

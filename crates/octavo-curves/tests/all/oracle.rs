@@ -79,7 +79,7 @@ fn play_through_ring(random: &RandomStream, study: &mut Study) {
 }
 
 proptest! {
-    #![proptest_config(octavo_oracle::cases(256))]
+    #![proptest_config(octavo_oracle::cases(64))]
 
     #[test]
     fn counts_misses_and_footprints_are_exact(

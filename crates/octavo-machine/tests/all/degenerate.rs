@@ -47,7 +47,7 @@ fn common_counters(counters: &Counters) -> Vec<(String, &'static str, u64)> {
 }
 
 proptest! {
-    #![proptest_config(octavo_oracle::cases(100))]
+    #![proptest_config(octavo_oracle::cases(24))]
 
     /// Tailored page sizes where all pages have 4 KiB.
     #[test]

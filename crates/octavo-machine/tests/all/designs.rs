@@ -9,7 +9,7 @@ use octavo_types::PageSize;
 use proptest::prelude::*;
 
 proptest! {
-    #![proptest_config(octavo_oracle::cases(60))]
+    #![proptest_config(octavo_oracle::cases(20))]
 
     #[test]
     fn translations_are_right_and_nothing_is_lost(

@@ -104,7 +104,7 @@ fn with_faults(mut machine: MachineConfig, portion: f64, layout: HoleLayout) -> 
 }
 
 proptest! {
-    #![proptest_config(octavo_oracle::cases(100))]
+    #![proptest_config(octavo_oracle::cases(30))]
 
     /// Where no page has gaps, the design is the conventional one.
     #[test]

@@ -169,7 +169,7 @@ const TAILORED: &[&str] = &["tps+tps", "tps+tps:vector_bits=2", "tps+tps:vector_
 const RANGES: &[&str] = &["rmm+eager", "direct_segment+eager"];
 
 proptest! {
-    #![proptest_config(octavo_oracle::cases(200))]
+    #![proptest_config(octavo_oracle::cases(50))]
 
     #[test]
     fn small_machines_count_what_naive_ones_do(stream in stream(1..120)) {
@@ -263,7 +263,7 @@ proptest! {
 
 proptest! {
     // Their TLBs are larger than those of the machine: 30 cases take a second.
-    #![proptest_config(ProptestConfig { cases: 30, ..ProptestConfig::default() })]
+    #![proptest_config(octavo_oracle::cases(30))]
 
     #[test]
     fn so_do_those_with_tailored_pages(stream in stream(1..120), kind in 0..=KINDS) {

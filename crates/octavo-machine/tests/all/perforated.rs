@@ -48,7 +48,7 @@ fn told(counters: &Counters) -> Vec<(String, &'static str, u64)> {
 }
 
 proptest! {
-    #![proptest_config(octavo_oracle::cases(100))]
+    #![proptest_config(octavo_oracle::cases(40))]
 
     /// Where no page is perforated, the design is the conventional one.
     #[test]

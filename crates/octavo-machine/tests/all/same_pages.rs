@@ -83,7 +83,7 @@ impl Player {
 }
 
 proptest! {
-    #![proptest_config(octavo_oracle::cases(40))]
+    #![proptest_config(octavo_oracle::cases(12))]
 
     /// Each page that was touched, or lies in a huge page that was, and was never stored to, is merged; what is
     /// stored to then is one page's alone again.

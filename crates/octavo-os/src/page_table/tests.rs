@@ -280,7 +280,7 @@ impl PlainUse {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(octavo_oracle::cases(64))]
 
     /// Section III.C.1: whatever is touched, mapped in place and split, the vectors say which parts were used.
     #[test]

@@ -237,7 +237,7 @@ fn play_step(curves: &mut Curves, random: &RandomStream, step: &Step) {
 }
 
 proptest! {
-    #![proptest_config(octavo_oracle::cases(96))]
+    #![proptest_config(octavo_oracle::cases(24))]
 
     #[test]
     fn context_switches_empty_tlbs(

@@ -230,7 +230,7 @@ fn compare(design: Design, kind: u32, steps: &[Step]) -> Result<Counters, TestCa
 }
 
 proptest! {
-    #![proptest_config(octavo_oracle::cases(160))]
+    #![proptest_config(octavo_oracle::cases(60))]
 
     #[test]
     fn all_is_counted_as_a_naive_machine_does(steps in vec(step(), 1..150), kind in 0..KINDS) {
