@@ -184,7 +184,7 @@ fn run(machines: u64, steps: u64) {
 
 #[test]
 fn thousands_of_steps() {
-    run(4, 400);
+    run(4, 1000);
 }
 
 /// A million on each machine, or as many as `OCTAVO_FUZZ_STEPS` says.
