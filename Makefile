@@ -18,7 +18,7 @@ RUST := $(wildcard Cargo.toml Cargo.lock crates/*/Cargo.toml) $(shell find crate
 PAGE_SCRIPT := build/vega.js
 WORKLOADS := $(patsubst workloads/%.c,build/workloads/%,$(wildcard workloads/*.c)) build/workloads/bfs_static
 
-setup: $(EXTENSION) tracer $(PAGE_SCRIPT)  ## all that .venv/bin/octavo needs
+setup: $(EXTENSION) tracer preload $(PAGE_SCRIPT)  ## all that .venv/bin/octavo needs
 
 # Asked every time, since it is quick and a machine may change under a clone.
 system:
@@ -35,6 +35,9 @@ $(PAGE_SCRIPT): pyproject.toml python/octavo/report/bundle.py | $(EXTENSION)
 
 tracer: | system
 	$(STEP) tracer $(MAKE) --no-print-directory -f tracer/build.mk
+
+preload: | system
+	$(STEP) preload $(MAKE) --no-print-directory -f preload/build.mk
 
 workloads: $(WORKLOADS)
 
@@ -64,7 +67,7 @@ reproduce: setup  ## the table of the paper's comparison, from programs of this 
 # --- judging -------------------------------------------------------------------------------------
 
 # The extension has no tests of its own in Rust: the Python tests are its tests.
-TESTED := --workspace --exclude octavo-py --locked
+TESTED := --workspace --exclude octavo-py --locked --profile bench
 
 test: test-programs  ## every test but the long ones
 	cargo test $(TESTED) --tests
@@ -75,7 +78,7 @@ PARALLEL := -n auto --dist worksteal
 
 # What the tests run besides Octavo.
 test-programs: setup workloads
-	cargo build $(TESTED) --profile test --example curves_dump
+	cargo build $(TESTED) --example curves_dump
 
 # Property tests try forty times as many cases, other ones each time. CASES=… tries more.
 CASES := 40
@@ -88,11 +91,12 @@ fuzz:  ## a minute of fuzzing for each thing that reads bytes from outside
 
 lint: setup  ## format, clippy, ruff, types, C warnings
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy --workspace --all-targets --locked --profile bench -- -D warnings
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy --strict python/octavo
 	$(MAKE) --no-print-directory -s -f tracer/build.mk OUT=build/tracer-lint WERROR=1
+	$(MAKE) --no-print-directory -s -f preload/build.mk OUT=build/preload-lint WERROR=1
 	$(CC) -Wall -Wextra -Werror -fsyntax-only -Itracer workloads/*.c
 
 # PEER=… names a Python that has libcachesim.
@@ -105,5 +109,5 @@ bench: setup workloads  ## speed beside cachegrind, Lackey, libCacheSim and a te
 clean:  ## remove everything that was built
 	rm -rf build target .venv python/octavo/*.so
 
-.PHONY: help setup system tracer workloads demo reproduce test test-programs test-long fuzz lint bench clean
+.PHONY: help setup system tracer preload workloads demo reproduce test test-programs test-long fuzz lint bench clean
 .DELETE_ON_ERROR:

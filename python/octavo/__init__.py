@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from octavo.result import RunResult
     from octavo.sim_result import SimResult
     from octavo.sim_run import sim
+    from octavo.verification.api import verify
+    from octavo.verification.outcome import Outcome as VerifyResult
 
     __version__: str
 
@@ -23,6 +25,7 @@ __all__ = [
     "RecordedTrace",
     "RunResult",
     "SimResult",
+    "VerifyResult",
     "__version__",
     "curves",
     "machine",
@@ -30,6 +33,7 @@ __all__ = [
     "record",
     "run",
     "sim",
+    "verify",
 ]
 
 _PLACES = {
@@ -45,6 +49,8 @@ _PLACES = {
     "run": ("octavo.api", "run"),
     "sim": ("octavo.sim_run", "sim"),
     "SimResult": ("octavo.sim_result", "SimResult"),
+    "verify": ("octavo.verification.api", "verify"),
+    "VerifyResult": ("octavo.verification.outcome", "Outcome"),
 }
 
 

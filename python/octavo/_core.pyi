@@ -55,6 +55,18 @@ class Curve(TypedDict):
     accesses: int
     misses: int
 
+class MachineCurve(TypedDict):
+    """What one stream does to one level of a machine's TLBs, as if all pages had one size."""
+
+    stream: Literal["fetch", "data"]
+    page_size: int
+    level: int
+    """Misses of the last one are page walks."""
+    entries: int
+    ways: int
+    accesses: int
+    misses: int
+
 class Footprint(TypedDict):
     """Memory touched, counted in whole pages of a size."""
 
@@ -83,6 +95,8 @@ class Region(TypedDict):
     data_references: int
     curves: list[Curve]
     """accesses is the region's own; streams without references to the region are left out."""
+    machine_curves: list[MachineCurve]
+    """Those of the machine, if there is one."""
     footprints: list[Footprint]
     """stream "fetch", "data" and "all"."""
 
@@ -96,7 +110,7 @@ class ProcessCounts(TypedDict):
     program: str
     """Path of the executable."""
     began_by: Literal["start", "fork", "exec"]
-    ended_by: Literal["exit", "exec", "signal", "lost", "limit", "corrupt"]
+    ended_by: Literal["exit", "exec", "signal", "lost", "limit", "corrupt", "running"]
     """"lost": the process went without a word (killed); "limit": the region of interest ended;
     "corrupt": the stream could not be read on, and exit.diagnostics says why."""
     exit_code: int | None
@@ -127,6 +141,7 @@ class Process(ProcessCounts):
     """A process image with its misses and its memory."""
 
     curves: list[Curve]
+    machine_curves: list[MachineCurve]
     footprints: list[Footprint]
     regions: list[Region]
 
@@ -147,14 +162,18 @@ class Progress(Interruptible):
     streams_live: int
     streams_total: int
     counting: bool
-    """False while the region of interest has not begun."""
+    """False while the region of interest has not begun, is closed or is over."""
+    over: bool
+    """The region of interest is over, and the program is to end."""
 
 class Exit(TypedDict):
     """How the program itself ended."""
 
     code: int | None
     signal: int | None
-    reason: Literal["exited", "signalled", "interrupted", "limit", "tracer-failed", "trace-broken"]
+    reason: Literal[
+        "exited", "signalled", "interrupted", "limit", "tracer-failed", "trace-broken", "running"
+    ]
     diagnostics: str
     """What Valgrind had to say (unsupported instruction, …), or what is wrong with the trace;
     empty when all was well."""
@@ -424,9 +443,15 @@ class Analysis(Generic[_Found]):
 
     @staticmethod
     def study(
-        *, page_sizes: list[int], levels: list[Level], layout: Literal["native", "as-traced"]
+        *,
+        page_sizes: list[int],
+        levels: list[Level],
+        layout: Literal["native", "as-traced"],
+        machine: str | None = None,
     ) -> Analysis[Result]:
-        """Misses of given TLBs and memory, by region. Raises ValueError."""
+        """Misses of given TLBs and memory, by region; of the TLBs of a machine (a preset or a file
+        that ends with .toml) too. Raises ValueError, or OctavoError for a machine that cannot be
+        modelled."""
 
     @staticmethod
     def curves(
@@ -506,6 +531,19 @@ class LiveRun(Generic[_Found]):
 
     def note_interrupted(self) -> None:
         """Notes that the user interrupted the run, where the terminal has told the program."""
+
+    def set_counting(self, counting: bool) -> None:
+        """Opens or closes the region of interest, also before the start."""
+
+    def end_softly(self) -> None:
+        """Lets the last of `max_instructions` end the region of interest, not the run."""
+
+    def end_region(self, number: int) -> None:
+        """Ends the region of interest for good, and sends a signal to the program."""
+
+    def snapshot(self) -> _Found | None:
+        """What has been counted until now, while the program goes on; None of an engine without
+        snapshots, and once the run is over."""
 
     def stop(self) -> None:
         """Ends the traced program and its traced children at once (SIGKILL); what they did up
@@ -720,7 +758,7 @@ class Survey(TypedDict):
 _Outcome = TypeVar("_Outcome", covariant=True)
 
 class TraceJob(Generic[_Outcome]):
-    """Long work on a trace, done by background threads."""
+    """Long work, done by background threads."""
 
     def wait(self, timeout_seconds: float) -> JobProgress:
         """Waits until the work is done or the time is up, without the GIL."""
@@ -785,8 +823,73 @@ def take_snapshot(*, pid: int | None = None) -> tuple[bytes, str]:
 def read_snapshot(path: str) -> str:
     """The `SnapshotSummary` of a file as JSON. Raises OctavoError."""
 
+class ObtainedMemory(TypedDict):
+    """What the kernel gave of one page size."""
+
+    page_bytes: int
+    wanted_bytes: int
+    obtained_bytes: int
+    means: str | None
+    """By which means; None where nothing was given."""
+    refusal: str | None
+    """Why less was given than asked for, as a part of a sentence."""
+
+class LatencySamples(TypedDict):
+    """Dependent loads over all lines of a working set."""
+
+    bytes: int
+    ticks: list[float]
+    """Ticks of the time-stamp counter per load."""
+
+class SpreadSamples(TypedDict):
+    """Loads of one line in each page or piece of a page, and of as many lines close together in 2
+    MiB pages, the control; ticks of the time-stamp counter per load. Samples at one index were taken one after
+    the other."""
+
+    page_bytes: int
+    stride_bytes: int
+    """Bytes of a piece that has one line: those of a page, or less."""
+    pages: int
+    """Pieces, and lines."""
+    control_bytes: int
+    """Bytes within which the lines of the control lie."""
+    dependent: list[float]
+    overlapped: list[float]
+    control_dependent: list[float]
+    control_overlapped: list[float]
+
+class StrideSamples(TypedDict):
+    """Dependent loads of one line in each of some equal pieces of 2 MiB pages."""
+
+    stride_bytes: int
+    lines: int
+    ticks: list[float]
+
+class CalibrationSamples(TypedDict):
+    """What a calibration has measured."""
+
+    rounds: int
+    """Complete ones."""
+    ticks_per_second: float
+    core_cycles_per_tick: list[float]
+    memory: list[ObtainedMemory]
+    """4 KiB, 2 MiB and 1 GiB pages."""
+    huge_bytes_lost: int
+    """Bytes that were in 2 MiB pages at the beginning and not at the end."""
+    latency_page_bytes: int
+    latency: list[LatencySamples]
+    spread: list[SpreadSamples]
+    strides: list[StrideSamples]
+
+def start_calibration(*, quick: bool, memory_bytes: int) -> TraceJob[str]:
+    """Measures this processor with at most so much memory: `CalibrationSamples` as JSON. A job that
+    is stopped gives what it has measured. Raises OctavoError (from its result)."""
+
 def machine_presets() -> list[str]:
     """The names of the machines that ship with Octavo."""
+
+def check_machine_tlbs(machine: str) -> None:
+    """Raises OctavoError where a machine's TLBs cannot be modelled by Analysis.study."""
 
 def resolve_machine(machine: str, settings: list[str]) -> tuple[str, str, str]:
     """A machine (a preset, or a file that ends with .toml) changed by settings `KEY=VALUE`: as

@@ -5,8 +5,9 @@ substantial fall in TLB misses and hardly any growth in memory. Here the same ch
 three stated thresholds, applied to code and to data of the whole program and of each large region,
 from the rows alone.
 
-Misses are those of the machine's last TLB level: the ones that walk the page table. A fall in
-misses is never turned into a speed-up: how much of a walk a core hides is not known here.
+Where a machine is modelled, `octavo.walk_advice` judges by its page walks and their time instead.
+The rule here is for a TLB without a machine: misses are those of its last level, and a fall in
+misses is not turned into a speed-up.
 """
 
 from collections import defaultdict
@@ -14,7 +15,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from octavo.rows import Row, component_of
+from octavo.calibration import Spread
+from octavo.gain import Gain
+from octavo.rows import Row, component_of, machine_component, machine_depth
 from octavo.tlb_levels import Machine
 from octavo.units import (
     BASE_PAGE,
@@ -25,12 +28,18 @@ from octavo.units import (
     format_share,
 )
 
-Reason = Literal["misses-flat", "memory", "largest-size", "negligible", "no-references"]
+Reason = Literal[
+    "misses-flat", "memory", "largest-size", "negligible", "no-references", "no-gain", "gain"
+]
+Basis = Literal["misses", "walks"]
 
 LARGE_REGION_BYTES = 1 * MIB
 LARGE_REGION_MISS_SHARE = 0.05
 GROWTH_BEGINS = 0.05
 """Memory is said to start to grow at the first page size that takes this much more than 4 KiB."""
+
+FLOOR_OF_MEMORY = 0.01
+"""Share of the machine's memory below which growth is no reason to refuse."""
 
 _MISS_CYCLES_ESTIMATE = 30
 """A walk that finds its entries in near caches, at one cycle an instruction: an upper guess."""
@@ -38,7 +47,7 @@ _MISS_CYCLES_ESTIMATE = 30
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Where the rule draws its lines."""
+    """Where the rules draw their lines."""
 
     max_growth: float = 0.25
     """Memory growth over 4 KiB pages that is acceptable; the study's "less than a quarter"."""
@@ -50,6 +59,17 @@ class Thresholds:
     negligible_misses: int = 10_000
     """Misses saved in all below which nothing should be changed, however short the run. An
     estimate: at 30 cycles a miss and 3 GHz, 10 000 are 0.1 ms."""
+    growth_floor_bytes: int = 8 * MIB
+    """Growth in bytes that is no reason to refuse, however large its share."""
+    memory_bytes: int | None = None
+    """The machine's memory, 1% of which is no reason to refuse either; None where not known."""
+    min_gain: float = 0.01
+    """Share of the program's time that an expected gain must reach for anything to be changed."""
+
+    def allows(self, growth: float | None, growth_bytes: int) -> bool:
+        """Whether so much more memory is acceptable."""
+        floor = max(self.growth_floor_bytes, int((self.memory_bytes or 0) * FLOOR_OF_MEMORY))
+        return (growth or 0) <= self.max_growth or growth_bytes < floor
 
 
 @dataclass(frozen=True)
@@ -61,6 +81,10 @@ class Point:
     mpki: float | None
     touched_bytes: int
     growth: float | None
+    walks: int | None = None
+    """Page walks of the modelled machine; None where there is none, or none with such entries."""
+    walks_mpki: float | None = None
+    """The same per 1000 instructions."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +131,14 @@ class Advice:
     memory_grows_from: int | None
     """First page size at which memory has grown by GROWTH_BEGINS; None when none measured does."""
     text: str
+    basis: Basis = "misses"
+    """The measure that it rests on: misses of a TLB alone, or page walks of a machine."""
+    gain: Gain | None = None
+    """The share of time that the advised size, or the best refused one, saves."""
+    walk_cycles: tuple[Spread, Spread] | None = None
+    """Cycles of a walk to 4 KiB pages, and to pages of `gain_page_size`."""
+    gain_page_size: int | None = None
+    """The size that `gain` is about; None where no larger size was judged."""
 
     @property
     def changes(self) -> bool:
@@ -137,8 +169,27 @@ class Advice:
             "touched_bytes_base": base.touched_bytes,
             "touched_bytes": chosen.touched_bytes,
             "growth": chosen.growth,
+            "growth_bytes": chosen.touched_bytes - base.touched_bytes,
             "memory_grows_from": self.memory_grows_from,
+            "basis": self.basis,
+            **self._walk_record(base, chosen),
             "text": self.text,
+        }
+
+    def _walk_record(self, base: Point, chosen: Point) -> dict[str, Any]:
+        """The fields about walks; none where the advice does not rest on them."""
+        if self.basis != "walks":
+            return {}
+        cycles = self.walk_cycles
+        return {
+            "walks_base": base.walks,
+            "walks": chosen.walks,
+            "walks_mpki_base": base.walks_mpki,
+            "walks_mpki": chosen.walks_mpki,
+            "gain": None if self.gain is None else self.gain.record(),
+            "gain_page_size": self.gain_page_size,
+            "walk_cycles_base": None if cycles is None else cycles[0].record(),
+            "walk_cycles": None if cycles is None else cycles[1].record(),
         }
 
 
@@ -147,15 +198,23 @@ def advise_all(
 ) -> list[Advice]:
     """Advice for code, for data, then for each large region, most misses first."""
     limits = thresholds or Thresholds()
+    whole, large = cases_to_advise(rows, machine)
+    return [advise(case, limits) for case in (*whole, *large)]
+
+
+def cases_to_advise(rows: Sequence[Row], machine: Machine) -> tuple[list[Case], list[Case]]:
+    """Code and data of the whole program, and each large region, most misses first."""
     cases = list(cases_of(rows, machine))
     whole = {case.stream: case for case in cases if case.region is None}
-    large = [case for case in cases if case.region is not None and _is_large(case, whole)]
-    large.sort(key=lambda case: (-case.base.misses, case.subject))
-    return [advise(case, limits) for case in (*whole.values(), *large)]
+    large = [case for case in cases if case.region is not None and is_large(case, whole)]
+    large.sort(key=lambda case: (-(case.base.walks or 0), -case.base.misses, case.subject))
+    return list(whole.values()), large
 
 
 def cases_of(rows: Iterable[Row], machine: Machine) -> Iterator[Case]:
     """The whole program's two streams, and those of every region that has references."""
+    rows = list(rows)
+    depth = machine_depth(rows)
     groups: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in rows:
         if "page_size" in row:
@@ -164,15 +223,19 @@ def cases_of(rows: Iterable[Row], machine: Machine) -> Iterator[Case]:
     for (process, region, _, stream), members in groups.items():
         if stream == "all" or (process is not None and region is None):
             continue
-        walks = component_of(machine.depth, stream)
-        misses = {row["page_size"]: row for row in members if row["component"] == walks}
+        last = component_of(machine.depth, stream)
+        misses = {row["page_size"]: row for row in members if row["component"] == last}
+        walking = machine_component(depth, stream)
+        walks = {row["page_size"]: row for row in members if row["component"] == walking}
         memory = {row["page_size"]: row for row in members if row["component"] == "memory"}
         if BASE_PAGE not in misses or BASE_PAGE not in memory:
             continue
         first = members[0]
         yield Case(
             stream=stream,
-            points=tuple(_point(misses[size], memory[size]) for size in sorted(misses)),
+            points=tuple(
+                _point(misses[size], memory[size], walks.get(size)) for size in sorted(misses)
+            ),
             process=process,
             region=region,
             region_kind=first.get("region_kind"),
@@ -189,7 +252,7 @@ def advise(case: Case, limits: Thresholds) -> Advice:
         case=case,
         page_size=chosen.page_size,
         reason=reason,
-        memory_grows_from=_first_growth(case, GROWTH_BEGINS),
+        memory_grows_from=first_growth(case, GROWTH_BEGINS),
         text=_sentence(case, chosen, reason, limits),
     )
 
@@ -233,17 +296,20 @@ def _by_stream(streams: Iterable[str], sizes: Sequence[int]) -> str:
     )
 
 
-def _point(misses: Row, memory: Row) -> Point:
+def _point(misses: Row, memory: Row, walks: Row | None) -> Point:
     return Point(
         page_size=misses["page_size"],
         misses=misses["misses"],
         mpki=misses["mpki"],
         touched_bytes=memory["touched_bytes"],
         growth=memory["growth"],
+        walks=None if walks is None else walks["misses"],
+        walks_mpki=None if walks is None else walks["mpki"],
     )
 
 
-def _is_large(case: Case, whole: dict[Literal["fetch", "data"], Case]) -> bool:
+def is_large(case: Case, whole: dict[Literal["fetch", "data"], Case]) -> bool:
+    """Whether a region is worth advice of its own."""
     if case.base.touched_bytes >= LARGE_REGION_BYTES:
         return True
     total = whole[case.stream].base.misses
@@ -257,7 +323,7 @@ def _choose(case: Case, limits: Thresholds) -> tuple[Point, Reason]:
     allowed = _allowed(case, limits)
     chosen = _knee(allowed, base, limits)
     unlimited = _knee(case.points, base, limits)
-    held_by_memory = (unlimited.growth or 0) > limits.max_growth
+    held_by_memory = not _is_allowed(case, unlimited, limits)
     if _is_negligible(base, allowed, limits):
         worth_more = held_by_memory and not _is_negligible(base, case.points, limits)
         return base, "memory" if worth_more else "negligible"
@@ -269,7 +335,11 @@ def _choose(case: Case, limits: Thresholds) -> tuple[Point, Reason]:
 
 def _allowed(case: Case, limits: Thresholds) -> list[Point]:
     """The page sizes with acceptable growth, 4 KiB among them."""
-    return [point for point in case.points if (point.growth or 0) <= limits.max_growth]
+    return [point for point in case.points if _is_allowed(case, point, limits)]
+
+
+def _is_allowed(case: Case, point: Point, limits: Thresholds) -> bool:
+    return limits.allows(point.growth, point.touched_bytes - case.base.touched_bytes)
 
 
 def _knee(points: Sequence[Point], base: Point, limits: Thresholds) -> Point:
@@ -288,7 +358,8 @@ def _is_negligible(base: Point, points: Sequence[Point], limits: Thresholds) -> 
     return base.mpki - fewest.mpki < limits.negligible_mpki
 
 
-def _first_growth(case: Case, share: float) -> int | None:
+def first_growth(case: Case, share: float) -> int | None:
+    """The first page size at which memory has grown by a share."""
     grown = (p.page_size for p in case.points if p.growth is not None and p.growth >= share)
     return next(grown, None)
 
@@ -336,7 +407,7 @@ def _why_not_larger(case: Case, chosen: Point, reason: Reason, limits: Threshold
         )
     if reason == "largest-size":
         return "it is the largest size measured"
-    grows = _first_growth(case, GROWTH_BEGINS)
+    grows = first_growth(case, GROWTH_BEGINS)
     if grows is None:
         return "past it misses hardly fall"
     return f"past it misses hardly fall, and memory starts to grow at {format_bytes(grows)}"

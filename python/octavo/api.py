@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from octavo._core import LiveRun
-from octavo.configuration import Configuration, configure
+from octavo.actions.trial import try_pages
+from octavo.advice import Thresholds
+from octavo.configuration import MAX_GROWTH, Configuration, configure
 from octavo.huge_pages import read_huge_pages
 from octavo.manifest import Circumstances, build_manifest
 from octavo.replay import replay_trace
 from octavo.result import RunResult, advice_records
 from octavo.rows import rows_of
+from octavo.runtimes.naming import name_regions, runtimes_of
 from octavo.traces import SYNTHETIC_FORMAT
 from octavo.tracing import means_a_trace, trace_program
+from octavo.walk_costs import walk_costs
 
 if TYPE_CHECKING:
     from octavo._core import Progress, Result, TraceProgress
@@ -33,6 +37,7 @@ def run(
     skip_instructions: int = 0,
     max_instructions: int | None = None,
     between_marks: bool = False,
+    max_growth: float = MAX_GROWTH,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> RunResult:
     """Traces a program, or reads a trace, and counts TLB misses and memory at every page size.
@@ -40,11 +45,13 @@ def run(
     >>> result = octavo.run(["gzip", "-k", "file"], page_sizes=[4096, 65536])  # doctest: +SKIP
     >>> result = octavo.run("gzip.oct")  # doctest: +SKIP
 
-    What is a trace and what a program is told as on the command line; `format` names the format
-    of a trace that does not tell it by itself.
-    `page_sizes` are bytes (default: every power of two from 4 KiB to 2 MiB; 4 KiB is always
-    added). `entries` are those of the instruction and of the data TLB; `tlb` names a preset
-    instead. The program's standard streams are ours. Raises OctavoError with one clear sentence.
+    Traces and programs are distinguished as on the command line; `format` names the format of
+    a trace that does not show it by itself. `page_sizes` are bytes (default: every power of two
+    from 4 KiB to 2 MiB; 4 KiB is always added). `tlb` names the machine whose TLBs are modelled
+    (default: this processor), or a preset of entries alone; `entries` are those of the instruction
+    and of the data TLB instead. `max_growth` is the share by which memory may grow for larger pages
+    to be advised. The program's standard streams are ours. Raises OctavoError with one clear
+    sentence.
     """
     words = [command] if isinstance(command, str) else command
     is_trace = means_a_trace(words, format=format, tracer=tracer, follow_children=follow_children)
@@ -58,6 +65,7 @@ def run(
         skip_instructions=skip_instructions,
         max_instructions=max_instructions,
         between_marks=between_marks,
+        max_growth=max_growth,
     )
     show = on_progress or (lambda progress: None)
     if is_trace:
@@ -72,8 +80,17 @@ def execute(
     make_run: MakeRun = LiveRun,
 ) -> RunResult:
     """Runs a resolved configuration; `make_run` lets tests put their own tracer in place."""
+
+    def document(result: Result, circumstances: Circumstances) -> dict[str, Any]:
+        return _finished(result, configuration, circumstances, command).document()
+
     result, circumstances = trace_program(
-        command, configuration, configuration.analysis, on_progress, make_run=make_run
+        command,
+        configuration,
+        configuration.analysis,
+        on_progress,
+        make_run=make_run,
+        document=document,
     )
     return _finished(result, configuration, circumstances, command)
 
@@ -105,7 +122,23 @@ def _finished(
     circumstances: Circumstances,
     command: Sequence[str] | None,
 ) -> RunResult:
+    runtimes = runtimes_of(result["processes"])
+    name_regions(result["processes"], runtimes)
     rows = rows_of(result, configuration.machine)
     manifest = build_manifest(result, circumstances)
-    advice = advice_records(rows, configuration.machine, read_huge_pages(), command, manifest)
+    modelled = configuration.modelled
+    limits = Thresholds(
+        max_growth=configuration.max_growth, memory_bytes=manifest["host"]["memory_bytes"]
+    )
+    advice = advice_records(
+        rows,
+        configuration.machine,
+        read_huge_pages(),
+        command,
+        manifest,
+        limits=limits,
+        costs=None if modelled is None else walk_costs(modelled, note=manifest["notes"].append),
+        runtimes=runtimes,
+        try_pages=try_pages,
+    )
     return RunResult(manifest=manifest, rows=rows, advice=advice)

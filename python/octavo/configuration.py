@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from octavo._core import Analysis
+from octavo._core import Analysis, machine_presets
 from octavo.errors import UsageError, choose
-from octavo.tlb_levels import DEFAULT_PRESET, Machine, load_preset, single_level
+from octavo.modelled import ModelledMachine, given_machine, this_machine
+from octavo.phase import Phase
+from octavo.tlb_levels import DEFAULT_PRESET, Machine, load_preset, preset_names, single_level
 from octavo.units import BASE_PAGE, DEFAULT_PAGE_SIZES, page_size, page_sizes
 
 if TYPE_CHECKING:
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
 Layout = Literal["native", "as-traced"]
 Tracer = Literal["octavo", "lackey"]
 
+MAX_GROWTH = 0.25
+"""Share by which memory may grow: the "less than a quarter" of the study of the best base page
+size."""
 _MOST_ENTRIES = 1 << 20
 """Far above any TLB that was built."""
 _MOST_INSTRUCTIONS = (1 << 63) - 1
@@ -26,7 +32,8 @@ _MOST_INSTRUCTIONS = (1 << 63) - 1
 
 
 TLB_NOTE = (
-    "TLBs are fully associative with true LRU; one set per process image, empty at its start."
+    "The TLBs with curves at every page size are fully associative with true LRU; one set per "
+    "process image, empty at its start."
 )
 MEMORY_NOTE = (
     "Memory is what was touched, in whole pages; nothing is taken from the operating system's "
@@ -52,10 +59,14 @@ class Scope:
     skip_instructions: int
     max_instructions: int | None
     between_marks: bool
+    phase: Phase | None = field(default=None, kw_only=True)
+    """When counting begins and ends by time, of a live run."""
 
     @property
     def uncounted(self) -> str | None:
         """What comes before anything is counted, if anything does."""
+        if self.phase is not None and self.phase.uncounted is not None:
+            return self.phase.uncounted
         return f"{self.skip_instructions} instructions to skip" if self.skip_instructions else None
 
     @property
@@ -77,6 +88,7 @@ class Scope:
             "skip_instructions": self.skip_instructions,
             "max_instructions": self.max_instructions,
             "between_marks": self.between_marks,
+            **({} if self.phase is None else {"phase": self.phase.resolved()}),
         }
 
     def sha256(self) -> str:
@@ -96,18 +108,26 @@ class Configuration(Scope):
     page_sizes: tuple[int, ...]
     """Bytes, ascending; 4 KiB is always among them, for growth is measured against it."""
     machine: Machine
+    modelled: ModelledMachine | None = None
+    """The machine whose TLBs are modelled beside `machine`, if there is one."""
+    max_growth: float = MAX_GROWTH
+    """Share by which memory may grow for larger pages to be advised; it changes no row."""
 
     def resolved(self) -> dict[str, Any]:
         """Plain data, for the manifest."""
-        machine = self.machine.resolved()
-        return {"page_sizes": list(self.page_sizes), "machine": machine, **super().resolved()}
+        return {
+            "page_sizes": list(self.page_sizes),
+            "machine": self.machine.resolved(),
+            "modelled": None if self.modelled is None else self.modelled.resolved(),
+            **super().resolved(),
+        }
 
     def notes(self) -> list[str]:
         """What is modelled and what is not, a sentence each."""
         notes = [TLB_NOTE, *super().notes(), MEMORY_NOTE]
         if any(level.fetch_miss_cycles is not None for level in self.machine.levels):
             notes.append(LEVEL_CYCLES_NOTE)
-        return notes
+        return notes if self.modelled is None else [*self.modelled.notes(), *notes]
 
     def analysis(self) -> Analysis[Result]:
         """What the extension is to find out. Raises ValueError."""
@@ -115,6 +135,7 @@ class Configuration(Scope):
             page_sizes=list(self.page_sizes),
             levels=self.machine.core_levels(),
             layout=self.layout,
+            machine=None if self.modelled is None else self.modelled.name,
         )
 
 
@@ -126,6 +147,7 @@ def resolve_scope(
     skip_instructions: int = 0,
     max_instructions: int | None = None,
     between_marks: bool = False,
+    phase: Phase | None = None,
 ) -> dict[str, Any]:
     """Checks what every kind of run is asked; the fields of a `Scope`. Raises UsageError."""
     if max_instructions is not None and max_instructions < 1:
@@ -143,6 +165,7 @@ def resolve_scope(
         "skip_instructions": skip_instructions,
         "max_instructions": max_instructions,
         "between_marks": between_marks,
+        "phase": phase,
     }
 
 
@@ -151,6 +174,7 @@ def configure(
     sizes: Sequence[int] | None = None,
     entries: tuple[int, int] | None = None,
     tlb: str | None = None,
+    max_growth: float = MAX_GROWTH,
     **scope: Any,
 ) -> Configuration:
     """Checks the choices against each other and fills in the defaults. Raises UsageError.
@@ -162,9 +186,28 @@ def configure(
     resolved = resolve_scope(**scope)
     if entries is not None and not 1 <= min(entries) <= max(entries) <= _MOST_ENTRIES:
         raise UsageError(f"--entries must be from 1 to {_MOST_ENTRIES}.")
-    machine = single_level(*entries) if entries else load_preset(tlb or DEFAULT_PRESET)
+    machine, modelled = single_level(*entries) if entries else load_preset(DEFAULT_PRESET), None
+    if tlb in preset_names():
+        machine = load_preset(tlb)
+    elif entries is None:
+        modelled = this_machine() if tlb is None else given_machine(_tlb_name(tlb))
     chosen = page_sizes(DEFAULT_PAGE_SIZES) if sizes is None else sizes
-    return Configuration(page_sizes=with_base(chosen), machine=machine, **resolved)
+    if not 0 <= max_growth < math.inf:
+        raise UsageError("--max-growth must be a percentage from 0 up, such as 25 or 25%.")
+    return Configuration(
+        page_sizes=with_base(chosen),
+        machine=machine,
+        modelled=modelled,
+        max_growth=max_growth,
+        **resolved,
+    )
+
+
+def _tlb_name(name: str) -> str:
+    """A machine by the name that `--tlb` has. Raises UsageError."""
+    if name.endswith(".toml"):
+        return name
+    return choose(name, [*preset_names(), *machine_presets()], "TLB")
 
 
 def with_base(sizes: Sequence[int]) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ import gzip
 import os
 import platform
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,6 +43,11 @@ class HugePages:
     file_thp: bool | None
     """Whether khugepaged may make huge pages of a file's read-only text; None: not known."""
     cpu_vendor: str | None
+    settings: Mapping[str, str]
+    """The word of each file under `transparent_hugepage` that decides page sizes, and the pages of
+    each pool of hugetlbfs, by absolute path and as read: `inherit` stays `inherit`."""
+    free_pool_pages: Mapping[int, int]
+    """Pages of hugetlbfs that nothing uses or has reserved, by size in bytes."""
 
     @property
     def has_collapse(self) -> bool:
@@ -78,7 +84,29 @@ def read_huge_pages(
         glibc=_glibc(_own_libc() if libc is None else libc),
         file_thp=_file_thp(root, kernel or platform.release()),
         cpu_vendor=cpu_field("vendor_id", root),
+        settings=dict(_settings(root)),
+        free_pool_pages={
+            size: _number(path / "free_hugepages") - _number(path / "resv_hugepages")
+            for size, path in _sizes_in(root / HUGETLB).items()
+        },
     )
+
+
+def _settings(root: Path) -> Iterator[tuple[str, str]]:
+    files = [root / THP / name for name in ("enabled", "shmem_enabled")]
+    files += [path / "enabled" for path in _sizes_in(root / THP).values()]
+    files += [path / "nr_hugepages" for path in _sizes_in(root / HUGETLB).values()]
+    for file in files:
+        value = read_setting(file)
+        if value is not None:
+            yield f"/{file.relative_to(root)}", value
+        elif file.name == "nr_hugepages":
+            yield f"/{file.relative_to(root)}", "0"
+
+
+def _number(path: Path) -> int:
+    text = (read_text(path) or "").strip()
+    return int(text) if text.isdigit() else 0
 
 
 def _thp_sizes(root: Path, thp: str | None) -> dict[int, str]:

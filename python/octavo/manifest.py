@@ -87,11 +87,17 @@ def partial_reason(
     untraced: int,
     interrupted_by: int | None,
     told_by_trace: str | None = None,
+    *,
+    by_request: bool = False,
 ) -> str | None:
-    """Why what was traced stops short of the program's own end; None when it does not."""
+    """Why what was traced stops short of the program's own end, and `by_request` of the part that
+    was asked for; None when it does not.
+    """
     if interrupted_by is not None:
         then = f", then ended with status {ended['code']}" if ended["code"] is not None else ""
         return f"interrupted by {signal_name(interrupted_by)}{then}"
+    if ended["reason"] == "limit" and by_request:
+        return _untraced_reason(untraced, ended["diagnostics"]) if untraced else None
     if ended["reason"] == "limit":
         counted = sum(process["instructions"] for process in processes)
         return f"stopped by --max-instructions after {counted:,} counted instructions"
@@ -124,6 +130,8 @@ def cautions(manifest: dict[str, Any]) -> list[str]:
     if failure is not None:
         when = " when it was recorded" if recorded else ""
         sentences.append(f"{failure}{when}; counts and advice are about the part that ran.")
+    if manifest["exit"]["reason"] == "running":
+        sentences.append("SNAPSHOT: the program goes on; counts are those until then.")
     if manifest["partial"]:
         sentences.append(f"PARTIAL: {manifest['partial_reason']}; counts end there.")
     return sentences
@@ -204,7 +212,15 @@ def build_manifest(result: Counted, facts: Circumstances) -> dict[str, Any]:
     configuration = facts.configuration
     ended, untraced = result["exit"], result["untraced_processes"]
     told = None if facts.trace is None else facts.trace.partial_reason
-    reason = partial_reason(ended, result["processes"], untraced, facts.interrupted_by, told)
+    phase = configuration.phase
+    reason = partial_reason(
+        ended,
+        result["processes"],
+        untraced,
+        facts.interrupted_by,
+        told,
+        by_request=phase is not None and phase.has_end,
+    )
     status = exit_status(ended, facts.interrupted_by)
     notes = configuration.notes()
     trace: dict[str, Any] = {}

@@ -21,11 +21,26 @@ def find_program(name: str) -> Path:
 
     Raises NotFound or NotExecutable with the sentence to show.
     """
+    path = locate_program(name)
+    if gives_privileges(path):
+        raise NotExecutable(
+            f"`{path}` runs with privileges that you do not have (set-user-ID, set-group-ID or "
+            "file capabilities), which the kernel would give to Valgrind instead; trace it as "
+            "root, or a copy without them."
+        )
+    _check_format(path, path, _INTERPRETER_DEPTH)
+    return path
+
+
+def locate_program(name: str) -> Path:
+    """The executable file that a shell would start for `name`, whatever its format.
+
+    Raises NotFound or NotExecutable with the sentence to show.
+    """
     if not name:
         raise NotFound("the name of the program is empty.")
     path = Path(name) if "/" in name else _find_on_path(name)
     _check_is_program(path)
-    _check_format(path, path, _INTERPRETER_DEPTH)
     return path
 
 
@@ -74,20 +89,15 @@ def _check_is_program(path: Path) -> None:
             f"`{path}` is not executable; `chmod +x` makes it so (and if it is a trace, --format "
             "says of which format)."
         )
-    if _gives_privileges(path, status):
-        raise NotExecutable(
-            f"`{path}` runs with privileges that you do not have (set-user-ID, set-group-ID or "
-            "file capabilities), which the kernel would give to Valgrind instead; trace it as "
-            "root, or a copy without them."
-        )
 
 
-def _gives_privileges(path: Path, status: os.stat_result) -> bool:
+def gives_privileges(path: Path) -> bool:
     """Whether the file's owner, group or capabilities give a process more than it has.
 
     Root has all privileges, except those of another user who is to own what the program makes. The
     tracer decides in the same way about programs that the traced one executes.
     """
+    status = path.stat()
     if status.st_mode & stat.S_ISUID and status.st_uid != os.geteuid():
         return True
     if os.geteuid() == 0:

@@ -1,16 +1,23 @@
 """What a run gives: its manifest, its rows and the advice, and the document that holds them."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from octavo.advice import Advice, advise_all, overall_text
+from octavo.actions.for_advice import TryPages, actions_for, usable_size
+from octavo.actions.model import UNKNOWN_PROGRAM
+from octavo.actions.subjects import Subjects
+from octavo.advice import Thresholds, advise_all, overall_text
+from octavo.answer import answer_of
+from octavo.gain import ASSUMPTIONS
 from octavo.huge_pages import HugePages
 from octavo.manifest import of_what_ran
-from octavo.means import UNKNOWN_PROGRAM, means_for, usable_size
 from octavo.rows import Row
+from octavo.runtimes.detect import Runtime
 from octavo.tlb_levels import Machine
+from octavo.walk_advice import advise_by_walks
+from octavo.walk_costs import WalkCosts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +49,7 @@ class RunResult(Finished):
 
     rows: list[Row]
     advice: list[dict[str, Any]]
-    """The overall answer first, then code, data and each large region, each with its means."""
+    """The overall answer first, then code, data and each large region, each with its actions."""
 
     def table(self) -> "pa.Table":
         """The rows as an Arrow table (what rows.parquet holds)."""
@@ -66,22 +73,46 @@ def advice_records(
     host: HugePages,
     command: Sequence[str] | None,
     manifest: dict[str, Any],
+    *,
+    limits: Thresholds | None = None,
+    costs: WalkCosts | None = None,
+    runtimes: Mapping[int, Runtime] | None = None,
+    try_pages: TryPages = lambda: None,
 ) -> list[dict[str, Any]]:
-    """Advice with its means as plain data, the overall answer first.
+    """Advice with its actions as plain data, the overall answer first.
 
-    `command` is the program with its arguments; None where it is not known, and empty where there
-    is no program, so that nothing can be done about it.
+    With `costs`, those of the modelled machine's walks, it rests on walks. `command` is the program
+    with its arguments; None where it is not known, and empty where there is no program, so that
+    nothing can be done about it. `runtimes` are those of the processes, by stream number;
+    `try_pages` asks this kernel what it gives.
     """
-    advice = advise_all(rows, machine)
-    usable = [usable_size(item, host) for item in advice]
-    answer = {"scope": "answer", "text": of_what_ran(overall_text(advice, usable), manifest)}
+    limits = limits or Thresholds()
+    if costs is None:
+        advice = advise_all(rows, machine, limits)
+    else:
+        advice = advise_by_walks(rows, machine, costs, limits)
+    usable = [usable_size(item, host, limits) for item in advice]
     program = UNKNOWN_PROGRAM if command is None else shlex.join(command)
-    records = [
-        _with_means(item, size, host, program) for item, size in zip(advice, usable, strict=True)
-    ]
+    subjects = Subjects(rows, runtimes or {}, command or ())
+    records = []
+    for item, size in zip(advice, usable, strict=True):
+        actions = []
+        if program:
+            subject = subjects.of(item.case)
+            actions = actions_for(item, host, program, limits, subject=subject, try_pages=try_pages)
+        # The name of the field is of the first version of the schema.
+        means = [action.record() for action in actions]
+        records.append({**item.record(), "usable_page_size": size, "means": means})
+    text, more = overall_text(advice, usable), {}
+    if costs is not None:
+        modelled = manifest["configuration"]["modelled"]["name"]
+        found = answer_of(records, modelled, costs.label(), command, limits)
+        text = found.text
+        more = {**found.record(), "walk_costs": costs.record(), "assumptions": ASSUMPTIONS}
+    answer = {
+        "scope": "answer",
+        "text": of_what_ran(text, manifest),
+        "max_growth": limits.max_growth,
+        **more,
+    }
     return [answer, *records]
-
-
-def _with_means(item: Advice, usable: int, host: HugePages, program: str) -> dict[str, Any]:
-    means = [means.record() for means in means_for(item, host, program)] if program else []
-    return {**item.record(), "usable_page_size": usable, "means": means}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, TypedDict, get_args
+from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar, get_args
 
 from octavo._core import OctavoError
 from octavo.curves_metrics import rated_instructions
@@ -16,7 +16,18 @@ from octavo.tlb_levels import Machine
 from octavo.units import BASE_PAGE
 
 if TYPE_CHECKING:
-    from octavo._core import Curve, Footprint, Process, ProcessCounts, Region, Result
+    from octavo._core import (
+        Curve,
+        Footprint,
+        MachineCurve,
+        Process,
+        ProcessCounts,
+        Region,
+        Result,
+    )
+
+
+AnyCurve = TypeVar("AnyCurve", "Curve", "MachineCurve")
 
 
 class Row(TypedDict, total=False):
@@ -33,7 +44,8 @@ class Row(TypedDict, total=False):
     """Largest extent of the region."""
     mappings: int
     component: str
-    """Dotted path: stream, stream.events, tlb.fetch, tlb.data, tlb.l2.fetch, …, memory."""
+    """Dotted path: stream, stream.events, tlb.fetch, tlb.data, tlb.l2.fetch, …, machine.l1.fetch,
+    machine.l2.data, …, memory."""
     counter: str
     value: int
     stream: str
@@ -94,6 +106,37 @@ def component_of(level: int, stream: str) -> str:
     return f"tlb.{stream}" if level == 1 else f"tlb.l{level}.{stream}"
 
 
+def stream_counters(rows: Iterable[Row]) -> dict[str, int]:
+    """The whole program's `stream` counters by name."""
+    return {
+        row["counter"]: row["value"]
+        for row in rows
+        if row["component"] == "stream" and "process" not in row and "region" not in row
+    }
+
+
+def instructions_by_process(rows: Iterable[Row]) -> dict[int, int]:
+    """Instructions of each process by its stream number; empty where there is only one process."""
+    return {
+        row["process"]: row["value"]
+        for row in rows
+        if row.get("counter") == "instructions" and "process" in row and "region" not in row
+    }
+
+
+def machine_component(level: int, stream: str) -> str:
+    """`machine.l1.data`: a level of the modelled machine's TLBs."""
+    return f"machine.l{level}.{stream}"
+
+
+def machine_depth(rows: Iterable[Row]) -> int:
+    """The last level of the modelled machine's TLBs, whose misses are page walks; 0 without one."""
+    depth = 0
+    while any(row["component"] == machine_component(depth + 1, "data") for row in rows):
+        depth += 1
+    return depth
+
+
 def _program_rows(result: Result, machine: Machine) -> Iterator[Row]:
     processes = result["processes"]
     for counter, value in summed_counters(processes).items():
@@ -105,9 +148,11 @@ def _program_rows(result: Result, machine: Machine) -> Iterator[Row]:
     instructions = sum(process["instructions"] for process in processes)
     whole = _with_unused(_summed_curves(curves), machine)
     references = sum(process["references"] for process in processes)
-    yield from _curve_rows(whole, rated_instructions(instructions, references), machine)
-    footprints = [footprint for process in processes for footprint in process["footprints"]]
-    yield from _footprint_rows(_summed_footprints(footprints, len(processes)))
+    rated = rated_instructions(instructions, references)
+    yield from _curve_rows(whole, rated, machine)
+    machine_curves = [curve for process in processes for curve in process["machine_curves"]]
+    yield from _machine_rows(_summed_curves(machine_curves), rated)
+    yield from _footprint_rows(_summed_footprints(processes))
 
 
 def _process_rows(process: Process, machine: Machine) -> Iterator[Row]:
@@ -116,6 +161,7 @@ def _process_rows(process: Process, machine: Machine) -> Iterator[Row]:
     yield from _event_rows([process])
     whole = _with_unused(process["curves"], machine)
     yield from _curve_rows(whole, _rated(process), machine)
+    yield from _machine_rows(process["machine_curves"], _rated(process))
     yield from _footprint_rows(process["footprints"])
 
 
@@ -136,6 +182,7 @@ def _region_rows(region: Region, process: Process, machine: Machine) -> Iterator
     yield _count("stream", "fetch_references", fetches)
     yield _count("stream", "data_references", data)
     yield from _curve_rows(region["curves"], _rated(process), machine)
+    yield from _machine_rows(region["machine_curves"], _rated(process))
     yield from _footprint_rows(region["footprints"])
 
 
@@ -174,9 +221,9 @@ def event_counts(processes: Iterable[ProcessCounts]) -> list[tuple[str, int]]:
     return sorted(events.items())
 
 
-def _summed_curves(curves: Iterable[Curve]) -> list[Curve]:
-    """Each process image has a TLB of its own; accesses and misses add up."""
-    totals: dict[tuple[str, int, int], Curve] = {}
+def _summed_curves(curves: Iterable[AnyCurve]) -> list[AnyCurve]:
+    """Each process image has TLBs of its own; accesses and misses add up."""
+    totals: dict[tuple[str, int, int], AnyCurve] = {}
     for curve in curves:
         key = (curve["stream"], curve["level"], curve["page_size"])
         total = totals.setdefault(key, {**curve, "accesses": 0, "misses": 0})
@@ -226,6 +273,24 @@ def _curve_rows(curves: Iterable[Curve], instructions: int, machine: Machine) ->
         )
 
 
+def _machine_rows(curves: Iterable[MachineCurve], instructions: int) -> Iterator[Row]:
+    ordered = sorted(curves, key=lambda c: (c["level"], c["stream"] != "fetch", c["page_size"]))
+    for curve in ordered:
+        accesses, misses = curve["accesses"], curve["misses"]
+        yield Row(
+            component=machine_component(curve["level"], curve["stream"]),
+            stream=curve["stream"],
+            page_size=curve["page_size"],
+            entries=curve["entries"],
+            ways=curve["ways"],
+            accesses=accesses,
+            hits=accesses - misses,
+            misses=misses,
+            mpki=1000 * misses / instructions if instructions else None,
+            added_cycles=None,
+        )
+
+
 def _check_conservation(curves: Iterable[Curve]) -> None:
     """Misses are no more than accesses, and a level is accessed by the misses of the one before."""
     by_level: defaultdict[int, dict[tuple[str, int], Curve]] = defaultdict(dict)
@@ -241,16 +306,49 @@ def _check_conservation(curves: Iterable[Curve]) -> None:
             )
 
 
-def _summed_footprints(footprints: Iterable[Footprint], processes: int) -> list[Footprint]:
-    """Touched memory adds up over processes; their peaks need not coincide, so those do not."""
+def _summed_footprints(processes: Sequence[Process]) -> list[Footprint]:
+    """Touched memory adds up over processes, but for what they share, which counts once; their
+    peaks need not coincide, so those do not add up.
+    """
     totals: dict[tuple[str, int], Footprint] = {}
-    for footprint in footprints:
-        key = (footprint["stream"], footprint["page_size"])
-        total = totals.setdefault(key, {**footprint, "touched_bytes": 0})
-        total["touched_bytes"] += footprint["touched_bytes"]
-        if processes > 1:
-            total["peak_resident_bytes"] = None
+    largest: Counter[tuple[str, int]] = Counter()
+    for process in processes:
+        for footprint in process["footprints"]:
+            key: tuple[str, int] = (footprint["stream"], footprint["page_size"])
+            total = totals.setdefault(key, {**footprint, "touched_bytes": 0})
+            total["touched_bytes"] += footprint["touched_bytes"]
+            largest[key] = max(largest[key], footprint["touched_bytes"])
+            if len(processes) > 1:
+                total["peak_resident_bytes"] = None
+    for stream_and_size, again in _counted_again(processes).items():
+        # A large page may hold shared memory and memory of the process' own.
+        if stream_and_size in totals:
+            total = totals[stream_and_size]
+            total["touched_bytes"] = max(total["touched_bytes"] - again, largest[stream_and_size])
     return list(totals.values())
+
+
+def _counted_again(processes: Sequence[Process]) -> Counter[tuple[str, int]]:
+    """Bytes, by stream and page size, that a sum over processes counts more than once: text of one
+    file, and shared memory at one address. What one process touches most of it is taken for all.
+    """
+    seen: defaultdict[tuple[object, ...], list[Region]] = defaultdict(list)
+    for process in processes:
+        for region in process["regions"]:
+            if region["kind"] == "text" and region["path"]:
+                seen["text", region["path"]].append(region)
+            elif region["kind"] == "shared":
+                seen["shared", region["name"], region["start"]].append(region)
+    again: Counter[tuple[str, int]] = Counter()
+    for regions in seen.values():
+        by_size: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+        for region in regions if len(regions) > 1 else ():
+            for footprint in region["footprints"]:
+                of_size = by_size[footprint["stream"], footprint["page_size"]]
+                of_size.append(footprint["touched_bytes"])
+        for stream_and_size, sizes in by_size.items():
+            again[stream_and_size] += sum(sizes) - max(sizes)
+    return again
 
 
 def _footprint_rows(footprints: Iterable[Footprint]) -> Iterator[Row]:

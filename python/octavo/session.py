@@ -10,9 +10,10 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from octavo.phase import Timer
 from octavo.signals import Interrupts
 
 if TYPE_CHECKING:
@@ -52,6 +53,18 @@ Found = TypeVar("Found", covariant=True)
 class Run(Program, Protocol[Found]):
     """The part of `LiveRun` that is needed; tests put their own in its place."""
 
+    def set_counting(self, counting: bool) -> None:
+        """Opens or closes the region of interest, also before the start."""
+
+    def end_softly(self) -> None:
+        """Lets the last instruction that may count end the region alone."""
+
+    def end_region(self, number: int) -> None:
+        """Ends the region of interest for good, and sends the program a signal."""
+
+    def snapshot(self) -> Found | None:
+        """A snapshot of the counts; None of an engine without snapshots, or after the end."""
+
     def result(self) -> Found:
         """The result of a run that has ended."""
 
@@ -78,12 +91,18 @@ def drive(
     *,
     clock: Callable[[], float] = time.monotonic,
     delivered: Callable[[int], bool] = terminal_delivers,
+    timer: Timer | None = None,
+    control: Callable[[int], AbstractContextManager[None]] = lambda pid: nullcontext(),
 ) -> int | None:
-    """Starts the run and sees it to its end; returns the signal that interrupted it, if any."""
+    """Starts the run and sees it to its end; returns the signal that interrupted it, if any.
+
+    `timer` begins and ends what counts; `control` is entered while the program runs.
+    """
     with Interrupts() as interrupts:
-        run.start()
+        pid = run.start()
         try:
-            _see_to_end(run, interrupts, on_progress, clock, delivered)
+            with control(pid):
+                _see_to_end(run, interrupts, on_progress, clock, delivered, timer)
         except BaseException:
             run.stop()
             raise
@@ -96,10 +115,19 @@ def _see_to_end(
     on_progress: OnProgress,
     clock: Callable[[], float],
     delivered: Callable[[int], bool],
+    timer: Timer | None,
 ) -> None:
     deadline: float | None = None
-    while (progress := run.wait(POLL_SECONDS))["running"]:
+    end_of_grace: float | None = None
+    pause = POLL_SECONDS
+    while (progress := run.wait(pause))["running"]:
         on_progress(with_interrupt(progress, interrupts.first))
+        if timer is not None:
+            if timer.look(progress):
+                end_of_grace = clock() + GRACE_SECONDS
+            pause = timer.patience(POLL_SECONDS)
+        if end_of_grace is not None and clock() >= end_of_grace:
+            run.stop()
         if interrupts.first is None:
             continue
         if deadline is None:

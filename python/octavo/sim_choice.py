@@ -54,8 +54,8 @@ def sentence(designs: Sequence[Simulated]) -> str:
         return "Which design? None: bounds are to compare others with; give some, by --design."
     if choice is None:
         return (
-            "Which design? None: with all of them memory ran out; give the machine more, by "
-            "--set memory.bytes=…"
+            "Which design? None: each stopped before its end, for the reason given above; where "
+            "memory ran out, give the machine more, by --set memory.bytes=…"
         )
     best, other = choice.best, choice.other
     costs = f"loses {_lost(best)} to translation and takes {_memory(best)}"

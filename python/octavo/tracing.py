@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from octavo._core import LiveRun, OctavoError
 from octavo.configuration import Scope
 from octavo.diagnosis import first_line
 from octavo.errors import CannotRun, Interrupted, UsageError, choose
 from octavo.manifest import Circumstances
+from octavo.phase import Timer
 from octavo.program import find_program
 from octavo.session import Run, drive
 from octavo.started_name import use_started_name
@@ -108,14 +110,48 @@ def trace_program(
     *,
     make_run: Callable[..., Run[Found]] = LiveRun,
     verb: str = "run",
+    document: Callable[[Found, Circumstances], dict[str, Any]] | None = None,
 ) -> tuple[Found, Circumstances]:
-    """Runs a program through an engine; `make_run` lets tests put their own tracer in place."""
+    """Runs a program through an engine; `make_run` lets tests put their own tracer in place.
+
+    `document` makes the document of a snapshot; None where there are none.
+    """
     if not command:
         raise UsageError(f"no program given; write it after the options: octavo {verb} -- PROGRAM.")
     program = find_program(command[0])
     valgrind = find_valgrind()
     tool_dir = find_tool_dir_of(scope.tracer)
     started_at = datetime.now(timezone.utc)
+
+    live: Run[Found]
+
+    def circumstances(interrupted_by: int | None) -> Circumstances:
+        return Circumstances(
+            command=command,
+            program=program,
+            directory=str(Path.cwd()),
+            started_at=started_at,
+            valgrind_version=valgrind.version,
+            configuration=scope,
+            interrupted_by=interrupted_by,
+        )
+
+    def snapshot() -> dict[str, Any]:
+        if document is None or scope.tracer != "octavo":
+            raise CannotRun("a snapshot is of octavo run with its own tracer only.")
+        found = live.snapshot()
+        if found is None:
+            raise CannotRun("the run is at its end, and its result is being made.")
+        if not any(process["references"] for process in found["processes"]):
+            raise CannotRun("nothing has been counted yet.")
+        use_started_name(found["processes"], str(program), str(program.resolve()))
+        return document(found, circumstances(None))
+
+    def control(pid: int) -> AbstractContextManager[None]:
+        from octavo.control.server import Control, serving
+
+        return serving(Control(live, command, pid, snapshot), pid)
+
     try:
         live = make_run(
             [*command],
@@ -128,20 +164,13 @@ def trace_program(
             max_instructions=scope.max_instructions,
             between_marks=scope.between_marks,
         )
-        interrupted_by = drive(live, on_progress)
+        timer = None if scope.phase is None else Timer(scope.phase, live)
+        interrupted_by = drive(live, on_progress, timer=timer, control=control)
         result = _counted_result(live, scope, interrupted_by)
         use_started_name(result["processes"], str(program), str(program.resolve()))
     except ValueError as error:
         raise UsageError(f"{error}.") from None
-    return result, Circumstances(
-        command=command,
-        program=program,
-        directory=str(Path.cwd()),
-        started_at=started_at,
-        valgrind_version=valgrind.version,
-        configuration=scope,
-        interrupted_by=interrupted_by,
-    )
+    return result, circumstances(interrupted_by)
 
 
 def _counted_result(live: Run[Found], scope: Scope, interrupted_by: int | None) -> Found:

@@ -7,7 +7,7 @@ of 1000 (k, M, G).
 import re
 from collections.abc import Callable
 from fractions import Fraction
-from math import log2
+from math import inf, log2, nan
 
 from octavo._core import MAX_LINE_BYTES, MIN_LINE_BYTES, parse_page_size
 from octavo.errors import UsageError
@@ -175,3 +175,16 @@ def format_growth(fraction: float | None) -> str:
 
 def _three_digits(value: float) -> str:
     return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
+
+
+def percentage(text: str) -> float:
+    """`25`, `25%` or `2.5%` → 0.25, 0.25, 0.025. Raises UsageError."""
+    try:
+        number = float(text.strip().removesuffix("%"))
+    except ValueError:
+        number = nan
+    if not 0 <= number < inf:
+        raise UsageError(
+            f"percentage `{quoted(text)}`: give a number from 0 up, such as 25 or 25%."
+        )
+    return number / 100

@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -50,6 +51,12 @@ def _version_of(launcher: Path) -> str:
         done = subprocess.run(
             [launcher, "--version"], capture_output=True, text=True, timeout=30, check=False
         )
+    except BlockingIOError as error:
+        limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+        raise CannotRun(
+            f"cannot start Valgrind: {error.strerror}; the limit of processes (`ulimit -u`) is "
+            f"{limit}."
+        ) from None
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CannotRun(f"`{launcher} --version` does not work: {error}.") from None
     match = re.match(r"valgrind-(\d+\.\d+\S*)", done.stdout)

@@ -3,11 +3,21 @@
 Nothing is computed here that is not in the rows or the advice already.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from octavo.rows import Row, component_of
+from octavo.families import family_of
+from octavo.programs import Program, memory_together, programs_of, shares_of
+from octavo.rows import (
+    Row,
+    component_of,
+    instructions_by_process,
+    machine_component,
+    machine_depth,
+    stream_counters,
+)
 from octavo.text import printable
 from octavo.units import (
     BASE_PAGE,
@@ -39,15 +49,6 @@ class Grid:
         object.__setattr__(self, "title", printable(self.title))
 
 
-def counters(rows: Sequence[Row]) -> dict[str, int]:
-    """The whole program's `stream` counters by name."""
-    return {
-        row["counter"]: row["value"]
-        for row in rows
-        if row["component"] == "stream" and "process" not in row and "region" not in row
-    }
-
-
 def whole_program(rows: Sequence[Row]) -> list[Row]:
     """The rows that are about no single process or region."""
     return [row for row in rows if "process" not in row and "region" not in row]
@@ -58,11 +59,7 @@ def main_process(rows: Sequence[Row]) -> list[Row]:
 
     A command is often a wrapper script whose many small processes are not the program meant.
     """
-    instructions = {
-        row["process"]: row["value"]
-        for row in rows
-        if row.get("counter") == "instructions" and "process" in row and "region" not in row
-    }
+    instructions = instructions_by_process(rows)
     if not instructions:
         return list(rows)
     main = max(instructions, key=lambda process: instructions[process])
@@ -119,48 +116,125 @@ def page_size_grid(rows: Sequence[Row], level: int) -> Grid:
     return Grid(title, tuple(head), tuple(body))
 
 
+def machine_grid(rows: Sequence[Row], manifest: dict[str, Any]) -> Grid | None:
+    """Misses of the modelled machine's TLBs by page size; None without a machine."""
+    whole = whole_program(rows)
+    depth = machine_depth(whole)
+    if depth == 0:
+        return None
+    curves = {
+        (row["component"], row["page_size"]): row
+        for row in whole
+        if row["component"].startswith("machine.")
+    }
+    memory = {
+        row["page_size"]: row
+        for row in whole
+        if row["component"] == "memory" and row["stream"] == "all"
+    }
+    body = []
+    for size in sorted({size for _, size in curves}):
+        cells = [format_bytes(size)]
+        for stream in ("fetch", "data"):
+            for level in range(1, depth + 1):
+                row = curves.get((machine_component(level, stream), size))
+                cells.append(_mpki(row))
+                if level == depth:
+                    cells.append("" if row is None else format_count(row["misses"]))
+        in_pages = memory.get(size)
+        cells += [
+            "" if in_pages is None else format_bytes(in_pages["touched_bytes"]),
+            "" if in_pages is None else format_growth(in_pages["growth"]),
+        ]
+        body.append(tuple(cells))
+    head = ["page size"]
+    for name in ("code", "data"):
+        head += [f"{name} L{level}\nper 1000" for level in range(1, depth)]
+        head += [f"{name} walks\nper 1000", f"{name}\nwalks"]
+    head += ["memory", "growth"]
+    modelled = manifest["configuration"].get("modelled") or {}
+    title = f"{modelled.get('name', 'Machine')}: TLB misses and page walks, all memory in one size"
+    return Grid(title, tuple(head), tuple(body))
+
+
 def _level_title(data: Row, fetch: Row, level: int) -> str:
     name = "TLB" if level == 1 else f"Level-{level} TLB"
     return f"{name} with {fetch['entries']} entries for code and {data['entries']} for data"
 
 
-def region_grid(rows: Sequence[Row], advice: Sequence[dict[str, Any]], level: int) -> Grid:
-    """Each region's references, memory and last-level misses at 4 KiB; most misses first."""
+@dataclass
+class _RegionLine:
+    """A region, or several of one family, at 4 KiB pages."""
+
+    kind: str
+    names: dict[str, None] = field(default_factory=dict)
+    references: int = 0
+    touched_bytes: dict[int | None, int] = field(default_factory=dict)
+    """By process."""
+    misses: int = 0
+    mpki: tuple[list[float | None], list[float | None]] = field(default_factory=lambda: ([], []))
+    """Of code and data; all have the same instructions as their denominator, those of the owner."""
+    sizes: tuple[set[int], set[int]] = field(default_factory=lambda: (set(), set()))
+    """Advised for code and data."""
+
+    def cells(self, owner: str | None, family: str) -> tuple[str, ...]:
+        name = next(iter(self.names)) if len(self.names) == 1 else f"{family} ({len(self.names)})"
+        return (
+            name if owner is None else f"{owner}: {name}",
+            self.kind,
+            format_count(self.references),
+            format_bytes(memory_together(self.kind, self.touched_bytes))
+            if self.touched_bytes
+            else "",
+            *map(_rate, self.mpki),
+            *(", ".join(map(format_bytes, sorted(sizes))) for sizes in self.sizes),
+        )
+
+
+def region_grid(
+    rows: Sequence[Row],
+    advice: Sequence[dict[str, Any]],
+    level: int,
+    programs: Sequence[Program] = (),
+) -> Grid:
+    """References, memory and last-level misses at 4 KiB of each region; those of one family in a
+    process, and in the processes of a program, together; most misses first.
+    """
+    owners: dict[int | None, str] = {}
+    shares: dict[int | None, float] = {}
+    for program in programs:
+        owners.update(dict.fromkeys(program.members, program.label))
+        if len(program.members) > 1:
+            shares.update(shares_of(rows, program).items())
     advised = {
         (item.get("process"), item["region"], item["start"], item["stream"]): item["page_size"]
         for item in advice
         if item["scope"] == "region"
     }
-    body = []
+    lines: dict[tuple[str | None, str, str], _RegionLine] = {}
     for key, members in regions_of(rows):
         process, name, _ = key
-        base = {
-            row["component"]: row
-            for row in members
-            if row.get("page_size") == BASE_PAGE
-            and row.get("stream") in ("fetch", "data", "all")
-            and (row["component"] != "memory" or row["stream"] == "all")
-        }
-        references = next(row["value"] for row in members if row.get("counter") == "references")
-        fetch, data = (base.get(component_of(level, stream)) for stream in ("fetch", "data"))
-        sizes = [advised.get((*key, stream)) for stream in ("fetch", "data")]
-        label = name if process is None else f"{process}: {name}"
-        misses = sum(row["misses"] for row in (fetch, data) if row is not None)
-        body.append(
-            (
-                misses,
-                (
-                    label,
-                    members[0]["region_kind"],
-                    format_count(references),
-                    format_bytes(base["memory"]["touched_bytes"]) if "memory" in base else "",
-                    _mpki(fetch),
-                    _mpki(data),
-                    *(format_bytes(size) if size else "" for size in sizes),
-                ),
-            )
+        kind = members[0]["region_kind"]
+        owner = None if process is None else owners.get(process, str(process))
+        line = lines.setdefault((owner, family_of(name), kind), _RegionLine(kind))
+        line.names[name] = None
+        share = shares.get(process, 1.0)
+        line.references += next(
+            row["value"] for row in members if row.get("counter") == "references"
         )
-    body.sort(key=lambda entry: -entry[0])
+        for row in members:
+            is_memory = row["component"] == "memory" and row["stream"] == "all"
+            if is_memory and row["page_size"] == BASE_PAGE:
+                touched = line.touched_bytes.get(process, 0) + row["touched_bytes"]
+                line.touched_bytes[process] = touched
+        for at, stream in enumerate(("fetch", "data")):
+            for row in members:
+                missed = row["component"] == component_of(level, stream)
+                if missed and row.get("page_size") == BASE_PAGE:
+                    line.misses += row["misses"]
+                    rate = row["mpki"]
+                    line.mpki[at].append(None if rate is None else rate * share)
+            line.sizes[at].update(filter(None, [advised.get((*key, stream))]))
     head = (
         "region",
         "kind",
@@ -172,30 +246,55 @@ def region_grid(rows: Sequence[Row], advice: Sequence[dict[str, Any]], level: in
         "data\npage",
     )
     title = "Regions, at 4 KiB pages, with the page size advised for large ones"
-    rows_by_misses = tuple(cells for _, cells in body)
-    return Grid(title, head, rows_by_misses, left_columns=2, spare_column=1)
+    if any(len(program.members) > 1 for program in programs):
+        title += "; processes of a program together, what they share counted once"
+    by_misses = sorted(lines.items(), key=lambda entry: -entry[1].misses)
+    body = tuple(line.cells(owner, family) for (owner, family, _), line in by_misses)
+    return Grid(title, head, body, left_columns=2, spare_column=1)
 
 
-def process_grid(rows: Sequence[Row], manifest: dict[str, Any], level: int) -> Grid | None:
-    """Each process image; None when there is only one."""
+def process_grid(
+    rows: Sequence[Row],
+    manifest: dict[str, Any],
+    level: int,
+    programs: Sequence[Program] | None = None,
+) -> Grid | None:
+    """Each process image, those of a program together; None when there is only one image."""
     processes = manifest["processes"]
     if len(processes) < 2:
         return None
-    own = [row for row in rows if "process" in row and "region" not in row]
+    if programs is None:
+        programs = programs_of(processes, per_process=True)
+    own: dict[int, list[Row]] = {}
+    for row in rows:
+        if "process" in row and "region" not in row:
+            own.setdefault(row["process"], []).append(row)
+    lives = {
+        process["stream"]: f"{process['began_by']} to {process['ended_by']}"
+        for process in processes
+    }
     body = []
-    for process in processes:
-        mine = [row for row in own if row["process"] == process["stream"]]
-        values = {row["counter"]: row["value"] for row in mine if "counter" in row}
-        base = {row["component"]: row for row in mine if row.get("page_size") == BASE_PAGE}
+    for program in programs:
+        shares = shares_of(rows, program)
+        values: Counter[str] = Counter()
+        rates: dict[str, list[float | None]] = {}
+        for stream in program.members:
+            for row in own.get(stream, ()):
+                if "counter" in row:
+                    values[row["counter"]] += row["value"]
+                elif row.get("page_size") == BASE_PAGE and "mpki" in row:
+                    rate, share = row["mpki"], shares[stream] if len(program.members) > 1 else 1.0
+                    found = rates.setdefault(row["component"], [])
+                    found.append(None if rate is None else rate * share)
+        its_lives = list(dict.fromkeys(lives[stream] for stream in program.members))
         body.append(
             (
-                str(process["stream"]),
-                process["program"],
-                f"{process['began_by']} to {process['ended_by']}",
+                program.label,
+                program.path,
+                its_lives[0] if len(its_lives) == 1 else f"{its_lives[0]}, …",
                 format_count(values["references"]),
                 format_count(values["instructions"]),
-                _mpki(base.get(component_of(level, "fetch"))),
-                _mpki(base.get(component_of(level, "data"))),
+                *(_rate(rates.get(component_of(level, stream))) for stream in ("fetch", "data")),
             )
         )
     head = (
@@ -211,18 +310,45 @@ def process_grid(rows: Sequence[Row], manifest: dict[str, Any], level: int) -> G
     return Grid(title, head, tuple(body), left_columns=3, spare_column=2)
 
 
+def _rate(found: Sequence[float | None] | None) -> str:
+    """Rates with one denominator, added up; n/a where one of them is."""
+    if not found:
+        return ""
+    known = [rate for rate in found if rate is not None]
+    return format_mpki(sum(known) if len(known) == len(found) else None)
+
+
 def notable_regions(advice: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Advice on the regions where there is something to say; the JSON has the others too."""
     return [
         item
         for item in advice
-        if item["scope"] == "region" and item["reason"] not in ("negligible", "no-references")
+        if item["scope"] == "region"
+        and item["reason"] not in ("negligible", "no-references", "no-gain")
     ]
+
+
+def one_of_each_family(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first of those regions of a process that are alike and have the same advice; its text
+    says how many others there are.
+    """
+    families: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for item in items:
+        key = (item.get("process"), family_of(item["region"]), item["stream"], item["page_size"])
+        families.setdefault(key, []).append(item)
+    found = []
+    for (_, family, *_), members in families.items():
+        first, others = members[0], len(members) - 1
+        if others:
+            text = f"{first['text']} The same for {others} more of {family}."
+            first = {**first, "text": text}
+        found.append(first)
+    return found
 
 
 def headline(manifest: dict[str, Any], rows: Sequence[Row]) -> str:
     """What was run, how much of it was counted and how long it took."""
-    totals = counters(rows)
+    totals = stream_counters(rows)
     several = totals["processes"] > 1
     peak = next(
         (

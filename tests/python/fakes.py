@@ -11,10 +11,19 @@ from octavo.configuration import Scope
 from octavo.manifest import Circumstances, build_manifest
 
 if TYPE_CHECKING:
-    from octavo._core import Curve, Exit, Footprint, Process, Progress, Region, Result
+    from octavo._core import (
+        Curve,
+        Exit,
+        Footprint,
+        MachineCurve,
+        Process,
+        Progress,
+        Region,
+        Result,
+    )
 else:
     # At run time the extension's records are plain dictionaries.
-    Curve = Exit = Footprint = Process = Progress = Region = Result = dict
+    Curve = Exit = Footprint = MachineCurve = Process = Progress = Region = Result = dict
 
 KIB = 1024
 SIZES = tuple(4 * KIB << step for step in range(10))
@@ -88,6 +97,7 @@ def region(
         fetch_references=accesses if stream == "fetch" else 0,
         data_references=accesses if stream == "data" else 0,
         curves=curves(stream, misses, accesses=accesses, entries=entries),
+        machine_curves=[],
         footprints=footprints(stream, growth, base=base) + footprints("all", growth, base=base),
     )
 
@@ -138,6 +148,7 @@ def process(
             *footprints("data", data_growth, base=data_base),
             *footprints("all", data_growth, base=code_base + data_base, peak=data_base),
         ],
+        machine_curves=[],
         regions=list(regions),
         stream_hash=f"{stream:032x}",
     )
@@ -170,6 +181,7 @@ def progress(*, running: bool, seconds: float = 1.0) -> Progress:
         streams_live=1,
         streams_total=1,
         counting=True,
+        over=False,
     )
 
 
@@ -186,6 +198,9 @@ class FakeRun:
         self.outcome = outcome
         self.signals: list[int] = []
         self.noted = False
+        self.counting: list[bool] = []
+        self.ended_by: list[int] = []
+        self.softly = False
         self.stopped = False
         self.started = False
         self._ticks = itertools.count(1)
@@ -206,6 +221,18 @@ class FakeRun:
 
     def note_interrupted(self) -> None:
         self.noted = True
+
+    def set_counting(self, counting: bool) -> None:
+        self.counting.append(counting)
+
+    def end_softly(self) -> None:
+        self.softly = True
+
+    def end_region(self, number: int) -> None:
+        self.ended_by.append(number)
+
+    def snapshot(self) -> Result | None:
+        return self.outcome
 
     def stop(self) -> None:
         self.stopped = True

@@ -24,7 +24,7 @@ def validator_of(kind: str) -> jsonschema_rs.Validator:
 
 
 def first_error(validator: jsonschema_rs.Validator, document: Any) -> str | None:
-    """What is wrong with a document, and where; none where it keeps to its schema."""
+    """The faults of a document against its schema, with their places; none in a valid one."""
     for error in validator.iter_errors(document):
         return f"{error.instance_path}: {error.message[:300]}"
     return None

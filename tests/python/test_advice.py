@@ -62,7 +62,7 @@ def test_where_memory_starts_to_grow_is_said() -> None:
 
 
 def test_memory_forbids_what_misses_would_like() -> None:
-    advice = for_data(STEADY, STEEP_GROWTH)
+    advice = for_data(STEADY, STEEP_GROWTH, data_base=256 * MIB)
     assert advice.page_size == 16 * KIB
     assert advice.reason == "memory"
     assert "take more than 25% more memory (at 128 KiB: 0.625 and +200%)" in advice.text
@@ -73,6 +73,16 @@ def test_memory_may_forbid_every_larger_size() -> None:
     assert advice.page_size == 4 * KIB
     assert advice.reason == "memory"
     assert "keep 4 KiB" in advice.text
+
+
+def test_little_memory_is_no_reason_to_refuse() -> None:
+    """892 KiB more are 100% of a small program's memory, and nothing to a machine."""
+    grown = [0, *[1.0] * 9]
+    assert for_data(STEADY, grown, data_base=892 * KIB).reason != "memory"
+    assert for_data(STEADY, grown, data_base=9 * MIB).reason == "memory"
+    assert Thresholds(memory_bytes=16 << 30).allows(1.0, 100 * MIB)
+    assert not Thresholds(memory_bytes=4 << 30).allows(1.0, 100 * MIB)
+    assert Thresholds(max_growth=1.0).allows(1.0, 100 * MIB)
 
 
 def test_negligible_misses_change_nothing() -> None:
@@ -203,9 +213,11 @@ def test_advice_never_costs_more_memory_than_allowed(
     advice = for_data(misses, [0.0, *growth])
     chosen = advice.case.at(advice.page_size)
     limits = Thresholds()
-    assert (chosen.growth or 0) <= limits.max_growth
+    base_bytes = advice.case.base.touched_bytes
+    assert limits.allows(chosen.growth, chosen.touched_bytes - base_bytes)
     assert chosen.misses <= advice.case.base.misses
     if advice.changes:
-        allowed = [p for p in advice.case.points if (p.growth or 0) <= limits.max_growth]
+        points = advice.case.points
+        allowed = [p for p in points if limits.allows(p.growth, p.touched_bytes - base_bytes)]
         fewest = min(point.misses for point in allowed)
         assert chosen.misses - fewest <= limits.flat_share * advice.case.base.misses

@@ -318,6 +318,8 @@ def test_the_live_line_in_words() -> None:
     made["streams_total"] = 3
     assert "1 of 3 processes live" in progress_text(made, 0)
     made["counting"] = False
+    assert progress_text(made, 0).startswith("not counting, 123 M references")
+    made["references"] = 0
     assert progress_text(made, 0).startswith("waiting")
 
 

@@ -21,13 +21,17 @@ else:
 ROOT = Path(__file__).parents[2]
 RESULTS = {
     "run.md": "result/manifest.json",
+    "ctl.md": "whole/manifest.json",
     "traces.md": "result/manifest.json",
     "curves.md": "result/manifest.json",
     "sim.md": "result/manifest.json",
     "perforated.md": "result/manifest.json",
     "softvm.md": "softvm.json",
     "snapshot.md": "now.json",
+    "apply.md": "plan.json",
     "machines.md": "mine.toml",
+    "verify.md": "verify.json",
+    "calibrate.md": "quick.toml",
     "workloads.md": "result/manifest.json",
 }
 """Each page with a file that its examples leave behind."""
@@ -48,8 +52,8 @@ def examples(page: str, language: str) -> list[str]:
 
 def test_every_page_with_examples_is_run() -> None:
     pages = [path.name for path in (ROOT / "docs").glob("*.md")]
-    for language in ("sh", "python"):
-        assert {page for page in pages if examples(page, language)} == set(PAGES)
+    assert {page for page in pages if examples(page, "sh")} == set(PAGES)
+    assert {page for page in pages if examples(page, "python")} == set(PAGES) - {"ctl.md"}
 
 
 @pytest.mark.long

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes import SIZES, killed, process, region, result
+from fakes import SIZES, footprints, killed, process, region, result
 from octavo.columns import SCHEMA, to_table
 from octavo.result import RunResult
 from octavo.rows import Miscount, rows_of
@@ -143,3 +143,32 @@ def test_partial_results_say_so(finish: Callable[..., RunResult]) -> None:
     assert interrupted.status == 130
     assert interrupted.partial
     assert finish(result(untraced=2)).manifest["partial_reason"].startswith("2 process(es)")
+
+
+def test_text_and_shared_memory_count_once_over_processes() -> None:
+    """Twelve processes of one program: its text is in memory once, their heaps twelve times."""
+    mib = 1 << 20
+    regions = [
+        region("prog text", "text", stream="fetch", path="/bin/prog", base=6 * mib),
+        region("shared 8.0MiB", "shared", base=8 * mib),
+        region("heap", base=2 * mib),
+    ]
+    regions[0]["footprints"] += footprints("data", [0.0] * 10, base=0)
+    made = [
+        process(number, code_base=6 * mib, data_base=10 * mib, regions=regions)
+        for number in range(12)
+    ]
+    memory = {
+        (row["stream"], row["page_size"]): row["touched_bytes"]
+        for row in rows_of(result(*made), LRU)
+        if row["component"] == "memory" and "process" not in row and "region" not in row
+    }
+    assert memory["fetch", 4096] == 6 * mib
+    assert memory["data", 4096] == (8 + 12 * 2) * mib
+    assert memory["all", 4096] == (6 + 8 + 12 * 2) * mib
+    alone = {
+        row["touched_bytes"]
+        for row in rows_of(result(*made[:1]), LRU)
+        if row["component"] == "memory" and row["stream"] == "all" and "region" not in row
+    }
+    assert alone == {16 * mib}

@@ -326,3 +326,13 @@ def test_shares_are_of_all_cycles() -> None:
     assert math.isclose(sum(one.cycles_by_part.values()), 2000)
     assert design(instructions=0).translation_share is None
     assert one.references_per_walk is None
+
+
+@pytest.mark.long
+def test_the_number_of_intervals_is_bounded() -> None:
+    """An interval keeps all counters; an endless series would take all memory."""
+    stream = "synth:strided?bytes=64KiB&stride=4KiB&references=11M&instructions=1"
+    result = octavo.sim(stream, interval=1000, designs=["base4k"])
+    (base4k,) = result.total
+    assert "more than 10000 intervals" in (base4k.stopped or "")
+    assert len(base4k.intervals) == 10_000

@@ -113,7 +113,12 @@ Octavo = Callable[..., Traced]
 @pytest.fixture
 def octavo(tmp_path: Path) -> Octavo:
     """Traces a command: octavo([argv], "--option", …, verb="run", stdin=…, cwd=…, env=…)."""
-    result = tmp_path / "result.json"
+    return tracing_in(tmp_path)
+
+
+def tracing_in(place: Path) -> Octavo:
+    """The fixture `octavo` for fixtures of a wider scope; its result lies in `place`."""
+    result = place / "result.json"
 
     def trace(argv: Sequence[str | Path], *options: str, verb: str = "run", **how: Any) -> Traced:
         result.unlink(missing_ok=True)

@@ -38,7 +38,7 @@ TLBS = [
 ]
 PAGE_SIZES = [4096, 8192, 65536]
 CURVES_DUMP = Path(
-    os.environ.get("CARGO_TARGET_DIR", ROOT / "target"), "debug/examples/curves_dump"
+    os.environ.get("CARGO_TARGET_DIR", ROOT / "target"), "release/examples/curves_dump"
 )
 KINDS = {"fetch": "I", "data": "LSM"}
 MAX_WAYS = 16

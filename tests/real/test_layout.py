@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from .conftest import Octavo, Row, natively, workload
+from .conftest import Octavo, Row, natively, tracing_in, workload
 
 KIB, MIB = 1 << 10, 1 << 20
 HUGE_PAGE = 2 * MIB
@@ -32,9 +32,10 @@ def native() -> dict[str, int]:
     return found
 
 
-@pytest.fixture
-def regions(octavo: Octavo) -> list[Row]:
+@pytest.fixture(scope="module")
+def regions(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
     """The regions of a traced run."""
+    octavo = tracing_in(tmp_path_factory.mktemp("layout"))
     return octavo(workload("layout"), "--layout", "native").regions()
 
 

@@ -146,3 +146,25 @@ def test_a_limit_that_leaves_too_little_is_named(
     assert said.startswith("octavo: ")
     assert said.count("\n") == 1
     assert f"the limit of {name} (`ulimit {limit.split()[0]}`) is" in said
+
+
+def test_too_few_threads_are_explained_and_nothing_waits_for_ever(tmp_path: Path):
+    """Each number of threads that is too small fails at another one; root has no such limit."""
+    if os.geteuid() != 0:
+        pytest.skip("the processes of this user that run already count as well")
+    drop = ["setpriv", "--reuid=65533", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]
+    tmp_path.chmod(0o777)
+    endings = []
+    for threads in range(1, 12):
+        octavo = [OCTAVO, "sim", "--quiet", "--", "/bin/echo", "ran"]
+        ended = natively(["prlimit", f"--nproc={threads}", *drop, *octavo], cwd=tmp_path)
+        endings.append(ended.status)
+        if ended.status == 0:
+            break
+        said = ended.stderr.decode()
+        assert ended.status == 125
+        assert said.startswith("octavo: ")
+        assert said.count("\n") == 1
+        assert f"the limit of processes (`ulimit -u`) is {threads}" in said
+    assert len(endings) > 3
+    assert endings[-1] == 0

@@ -31,6 +31,7 @@ SMALL = {
     "xsbench": Small("--nuclides 12 --points 200 --lookups 3k", 2400 * (8 + 48 + 48), 3000, 30),
     "ycsb": Small("--records 1k --operations 3k", 1000 * 1000 + 2048 * 16, 3000, 125),
     "hashjoin": Small("--build 10k --probe 40k --partition-bits 4", 50_000 * 32, 50_000, 5),
+    "random_reads": Small("--block 1MiB --reads 20k", 1024 * KIB, 20000, 1),
     "btree": Small("--keys 20k --inserts 2k --lookups 5k --scans 100", 22_000 * 16, 7100, 8),
 }
 NAMES = tuple(SMALL)
@@ -113,6 +114,7 @@ SPOILT = {
         "the join has not as many tuples as it should",
         "the join's tuples are not what they should be",
     ],
+    "random_reads": ["the reads did not find what was written"],
     "btree": [
         "a look-up did not find its key's value",
         "a scan did not find the keys that follow",

@@ -147,7 +147,18 @@ impl Residency {
 
     /// Lets go of the pages: only peaks are asked for from now on.
     pub fn settle(&mut self) {
-        self.pages = PageSet::default();
+        *self = self.settled();
+    }
+
+    /// The peaks so far, without pages.
+    pub fn settled(&self) -> Self {
+        Residency {
+            sizes: self.sizes.clone(),
+            pages: PageSet::default(),
+            current: self.current.clone(),
+            peak: self.peak.clone(),
+            base_pages: self.base_pages,
+        }
     }
 
     /// Resident base pages, in bytes.

@@ -30,7 +30,10 @@ pub use sampling::{SampleSpec, Sampled};
 pub use sets::{MAX_SETS_LOG2, MAX_WAYS, SetCurves, SetIndex, SingleSets};
 pub use sizes::Sizes;
 pub use stack::{MAX_ENTRIES, StackCurve};
-pub use study::{Curve, Footprint, Levels, RegionResult, Study, StudyConfig};
+pub use study::{
+    ArrayShape, Curve, Footprint, Levels, MachineCurve, MachineTlbs, NotModelled, RegionResult,
+    Study, StudyConfig, TlbsOfSize,
+};
 pub use two_sizes::{
     TwoSizesConfig, TwoSizesIndex, TwoSizesResult, TwoSizesSets, TwoSizesStack, TwoSizesTlbs,
 };

@@ -187,6 +187,7 @@ impl Sampler {
             sizes: Sizes::new(page_sizes()),
             fetch_levels: vec![ENTRIES],
             data_levels: vec![ENTRIES],
+            machine: None,
             native_layout: true,
         };
         let start = spec.window_start(0);

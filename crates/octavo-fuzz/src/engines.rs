@@ -4,8 +4,8 @@ use std::num::NonZeroU64;
 
 use octavo_config::resolve;
 use octavo_curves::{
-    AtTurns, ClassesConfig, Curves, CurvesConfig, LineSize, PageSample, SetIndex, Sizes, Stream,
-    Study, StudyConfig, Threads, TwoSizesConfig,
+    ArrayShape, AtTurns, ClassesConfig, Curves, CurvesConfig, LineSize, MachineTlbs, PageSample,
+    SetIndex, Sizes, Stream, Study, StudyConfig, Threads, TlbsOfSize, TwoSizesConfig,
 };
 use octavo_machine::designs::{DESIGNS, DesignSpec};
 use octavo_machine::{Sim, SimConfig};
@@ -37,6 +37,16 @@ fn sizes(log2: impl Iterator<Item = u8>) -> Sizes {
     Sizes::new(log2.filter_map(PageSize::from_log2).collect())
 }
 
+/// A machine with arrays so small that entries are evicted soon: one of all ways, one whose sets are no
+/// power of two.
+fn small_machine() -> MachineTlbs {
+    let of_size = |page_size| {
+        let shape = |sets, ways| ArrayShape { entry_size: page_size, sets, ways };
+        TlbsOfSize { page_size, fetch: shape(2, 2), data: shape(1, 20), second: Some(shape(3, 8)) }
+    };
+    MachineTlbs { sizes: [PageSize::BASE, PageSize::HUGE, PageSize::LARGEST].map(of_size).into() }
+}
+
 /// The study of `octavo run`.
 pub fn study(bytes: &[u8]) -> Counts {
     let (choice, bytes) = split(bytes);
@@ -46,6 +56,7 @@ pub fn study(bytes: &[u8]) -> Counts {
         sizes: sizes((12..=30).step_by(1 + choice / 8 % 4)),
         fetch_levels: levels.clone(),
         data_levels: levels,
+        machine: (choice / 32 % 2 == 1).then(small_machine),
         native_layout: true,
     });
     play(bytes, &mut study);
@@ -53,6 +64,9 @@ pub fn study(bytes: &[u8]) -> Counts {
     let counts = study.counts().clone();
     assert_eq!(total.fetch_references + total.data_references, counts.references());
     for curve in total.fetch_curves.iter().chain(&total.data_curves) {
+        assert!(curve.misses <= curve.accesses, "{curve:?}");
+    }
+    for curve in total.fetch_machine.iter().chain(&total.data_machine) {
         assert!(curve.misses <= curve.accesses, "{curve:?}");
     }
     let of_regions = study.regions().into_iter().map(|(_, of)| of.data_references);

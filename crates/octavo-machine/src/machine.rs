@@ -10,6 +10,9 @@ use crate::design::Design;
 use crate::env::Env;
 use crate::front::{Batch, Filter, ImageId, LineAccess, Mark};
 
+/// An interval keeps some 50 KB of counters: together at most half a gigabyte a machine.
+const MAX_INTERVALS: usize = 10_000;
+
 /// What a machine has when all is over.
 #[derive(Clone, Debug)]
 pub struct Played {
@@ -118,6 +121,11 @@ impl<D: Design> Machine<D> {
             Mark::Warm => {
                 self.interval = self.told();
                 self.warm = Some(self.interval.clone());
+            }
+            Mark::Interval if self.intervals.len() == MAX_INTERVALS => {
+                self.env.stop(format!(
+                    "there are more than {MAX_INTERVALS} intervals: choose a longer one"
+                ));
             }
             Mark::Interval => {
                 let told = self.told();

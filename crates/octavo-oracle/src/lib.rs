@@ -11,6 +11,7 @@ mod caches;
 mod cases;
 mod compaction;
 pub mod hostile;
+mod machine_tlbs;
 mod references;
 mod reservations;
 mod residency;
@@ -34,6 +35,7 @@ pub use caches::{NaiveCaches, NaiveCounts};
 #[cfg(feature = "proptest")]
 pub use cases::{cases, factor};
 pub use compaction::{NaiveCompaction, NaiveFrame};
+pub use machine_tlbs::{NaiveMachineTlbs, NaiveShape};
 pub use references::{NaiveReferences, Reference};
 pub use reservations::NaiveReservations;
 pub use residency::NaiveResidency;

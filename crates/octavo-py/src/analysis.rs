@@ -2,15 +2,16 @@
 
 use std::num::NonZeroU64;
 
-use octavo_config::AddressSpaces;
+use octavo_config::{AddressSpaces, resolve};
 use octavo_curves::{
-    AtTurns, Counts, Curves, CurvesConfig, MAX_ENTRIES, MAX_SETS_LOG2, Sizes, Study, StudyConfig,
-    TwoSizesConfig,
+    AtTurns, Counts, Curves, CurvesConfig, MAX_ENTRIES, MAX_SETS_LOG2, MachineTlbs, Sizes, Study,
+    StudyConfig, TwoSizesConfig,
 };
 use octavo_machine::{Sim, SimConfig};
 use octavo_trace::source::{Progress, Source};
 use octavo_trace::{
     Limits, Live, LiveOptions, Observer, Replay, RunProgress, RunResult, StreamResult,
+    start_workers,
 };
 use octavo_types::Instructions;
 use pyo3::prelude::*;
@@ -48,12 +49,18 @@ enum Config {
 #[pymethods]
 impl Analysis {
     #[staticmethod]
-    #[pyo3(signature = (*, page_sizes, levels, layout))]
-    fn study(page_sizes: Vec<u64>, levels: Vec<Level>, layout: &str) -> PyResult<Self> {
+    #[pyo3(signature = (*, page_sizes, levels, layout, machine = None))]
+    fn study(
+        page_sizes: Vec<u64>,
+        levels: Vec<Level>,
+        layout: &str,
+        machine: Option<&str>,
+    ) -> PyResult<Self> {
         let config = Config::Study(StudyConfig {
             sizes: Sizes::new(read_page_sizes(page_sizes)?),
             fetch_levels: read_levels(levels.iter().map(|level| level.fetch_entries))?,
             data_levels: read_levels(levels.iter().map(|level| level.data_entries))?,
+            machine: machine.map(read_machine_tlbs).transpose()?,
             native_layout: read_layout(layout)?,
         });
         Ok(Analysis { config })
@@ -177,6 +184,14 @@ impl Analysis {
 }
 
 impl Analysis {
+    /// Starts the threads that the engine works on.
+    pub fn start_workers(&self) -> PyResult<()> {
+        match &self.config {
+            Config::Study(_) => Ok(()),
+            _ => start_workers().map_err(OctavoError::new_err),
+        }
+    }
+
     /// Runs a program through the engine.
     pub fn run(&self, options: LiveOptions) -> PyResult<Box<dyn Running>> {
         match &self.config {
@@ -204,6 +219,19 @@ impl Analysis {
             }
         }
     }
+}
+
+/// Whether the TLBs of a machine can be modelled.
+#[pyfunction]
+pub fn check_machine_tlbs(machine: &str) -> PyResult<()> {
+    read_machine_tlbs(machine).map(drop)
+}
+
+/// The TLBs of a machine, a preset or a file that ends with `.toml`.
+fn read_machine_tlbs(name: &str) -> PyResult<MachineTlbs> {
+    let failed = |error: String| OctavoError::new_err(error);
+    let resolved = resolve::<&str>(name, &[]).map_err(|error| failed(error.to_string()))?;
+    MachineTlbs::of(&resolved.config().tlb).map_err(|error| failed(error.to_string()))
 }
 
 fn new_sim(config: &SimConfig) -> Sim {
@@ -254,6 +282,12 @@ pub trait Running: Send + Sync {
     fn interrupt(&self, signal: i32);
     /// See [`Live::note_interrupted`].
     fn note_interrupted(&self);
+    /// See [`Live::set_open`].
+    fn set_open(&self, open: bool);
+    /// See [`Live::end_region`].
+    fn end_region(&self, signal: i32);
+    /// See [`Live::snapshot`].
+    fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>>;
     /// See [`Live::stop`].
     fn stop(&self);
     /// The result, once nothing runs.
@@ -275,6 +309,19 @@ impl<C: Engine> Running for Live<C> {
 
     fn note_interrupted(&self) {
         Live::note_interrupted(self);
+    }
+
+    fn set_open(&self, open: bool) {
+        Live::set_open(self, open);
+    }
+
+    fn end_region(&self, signal: i32) {
+        Live::end_region(self, signal);
+    }
+
+    fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let snapshot = py.detach(|| Live::snapshot(self));
+        snapshot.map(|snapshot| results::result(py, &snapshot)).transpose()
     }
 
     fn stop(&self) {

@@ -1,7 +1,8 @@
-//! Long work on traces as Python objects: conversion and survey.
+//! Long work as Python objects: conversion, survey and check of traces, and calibration.
 
 use std::path::{Path, PathBuf};
 
+use octavo_calibrate::Measured;
 use octavo_curves::{SampleSpec, Sampled};
 use octavo_trace::check::{Checker, Report};
 use octavo_trace::formats::columns::column_writer;
@@ -15,7 +16,7 @@ use octavo_trace::{
 use octavo_types::VirtAddr;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyDict, PyList, PyString};
 use serde_json::Value;
 
 use crate::OctavoError;
@@ -30,9 +31,10 @@ pub enum Outcome {
     Converted(Converted),
     Survey(Survey),
     Checked(Facts, Report),
+    Calibrated(Measured),
 }
 
-/// Long work on a trace, done by background threads.
+/// Long work, done by background threads.
 #[pyclass]
 pub struct TraceJob {
     job: Option<Job<Outcome>>,
@@ -59,13 +61,18 @@ impl TraceJob {
         Ok(())
     }
 
-    fn result<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn result<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let job = self.job.take().ok_or_else(done)?;
-        match py.detach(|| job.finish()).map_err(|error| failed(&error))? {
-            Outcome::Converted(converted) => converted_dict(py, &converted),
-            Outcome::Survey(survey) => survey_dict(py, &survey),
-            Outcome::Checked(facts, report) => checked_dict(py, &facts, &report),
-        }
+        let result = match py.detach(|| job.finish()).map_err(|error| failed(&error))? {
+            Outcome::Converted(converted) => converted_dict(py, &converted)?,
+            Outcome::Survey(survey) => survey_dict(py, &survey)?,
+            Outcome::Checked(facts, report) => checked_dict(py, &facts, &report)?,
+            Outcome::Calibrated(measured) => {
+                let text = serde_json::to_string(&measured).expect("numbers and texts are JSON");
+                return Ok(PyString::new(py, &text).into_any());
+            }
+        };
+        Ok(result.into_any())
     }
 }
 
@@ -73,7 +80,9 @@ fn done() -> PyErr {
     OctavoError::new_err("the work is done, and its result was taken")
 }
 
-fn start(work: impl FnOnce(&JobState) -> Result<Outcome, TraceError> + Send + 'static) -> TraceJob {
+pub fn start(
+    work: impl FnOnce(&JobState) -> Result<Outcome, TraceError> + Send + 'static,
+) -> TraceJob {
     TraceJob { job: Some(Job::start(work)) }
 }
 

@@ -2,6 +2,7 @@
 //! What it offers is described in `python/octavo/_core.pyi`.
 
 mod analysis;
+mod calibrate;
 mod columns;
 mod jobs;
 mod machine;
@@ -49,8 +50,10 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(sim::policies, m)?)?;
     m.add_function(wrap_pyfunction!(snapshot::take_snapshot, m)?)?;
     m.add_function(wrap_pyfunction!(snapshot::read_snapshot, m)?)?;
+    m.add_function(wrap_pyfunction!(calibrate::start_calibration, m)?)?;
     m.add_function(wrap_pyfunction!(machine::machine_presets, m)?)?;
     m.add_function(wrap_pyfunction!(machine::resolve_machine, m)?)?;
+    m.add_function(wrap_pyfunction!(analysis::check_machine_tlbs, m)?)?;
     m.add_function(wrap_pyfunction!(jobs::start_convert, m)?)?;
     m.add_function(wrap_pyfunction!(jobs::start_survey, m)?)?;
     m.add_function(wrap_pyfunction!(jobs::start_convert_to_columns, m)?)?;

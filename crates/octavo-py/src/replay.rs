@@ -36,6 +36,7 @@ impl TraceRun {
     }
 
     fn start(&mut self, py: Python<'_>) -> PyResult<u32> {
+        self.analysis.get().start_workers()?;
         let source = self.trace.borrow(py).take()?;
         self.replay = Some(self.analysis.get().replay(source, self.limits.clone()));
         Ok(0)

@@ -48,6 +48,7 @@ impl LiveRun {
         if self.running.is_some() {
             return Err(OctavoError::new_err("the run has started already"));
         }
+        self.analysis.get().start_workers()?;
         let running = self.analysis.get().run(self.options.clone())?;
         let pid = running.pid();
         self.running = Some(running);
@@ -68,6 +69,27 @@ impl LiveRun {
     fn note_interrupted(&self) -> PyResult<()> {
         self.running()?.note_interrupted();
         Ok(())
+    }
+
+    fn set_counting(&self, py: Python<'_>, counting: bool) {
+        match &self.running {
+            Some(running) => py.detach(|| running.set_open(counting)),
+            None => self.options.limits.set_open(counting),
+        }
+    }
+
+    fn end_softly(&self) {
+        self.options.limits.end_softly();
+    }
+
+    fn end_region(&self, py: Python<'_>, number: i32) -> PyResult<()> {
+        let running = self.running()?;
+        py.detach(|| running.end_region(number));
+        Ok(())
+    }
+
+    fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        self.running()?.snapshot(py)
     }
 
     fn stop(&self) -> PyResult<()> {

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::source::{Progress, TraceError};
+use crate::threads;
 
 /// How far a job is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,7 +54,7 @@ impl JobState {
 /// Work under way, with its result to come.
 pub struct Job<T> {
     state: Arc<JobState>,
-    thread: JoinHandle<Result<T, TraceError>>,
+    thread: Result<JoinHandle<Result<T, TraceError>>, TraceError>,
     started: Instant,
 }
 
@@ -62,14 +63,10 @@ impl<T: Send + 'static> Job<T> {
     pub fn start(work: impl FnOnce(&JobState) -> Result<T, TraceError> + Send + 'static) -> Self {
         let state = Arc::new(JobState::default());
         let shared = state.clone();
-        let thread = std::thread::Builder::new()
-            .name("octavo-job".to_owned())
-            .spawn(move || {
-                // Told also when `work` panics: whoever waits must not wait for ever.
-                let _end = End(&shared);
-                work(&shared)
-            })
-            .expect("the system has threads to give");
+        // Dropped also when `work` panics or has no thread to run on: `wait` returns then too.
+        let end = End(shared);
+        let thread = threads::start("job", move || work(&end.0))
+            .map_err(|why| TraceError::whole("the trace", &why));
         Job { state, thread, started: Instant::now() }
     }
 
@@ -100,13 +97,13 @@ impl<T: Send + 'static> Job<T> {
     /// Its result.
     pub fn finish(self) -> Result<T, TraceError> {
         let failed = || TraceError::whole("the trace", "the work on it failed: a bug in Octavo");
-        self.thread.join().unwrap_or_else(|_| Err(failed()))
+        self.thread?.join().unwrap_or_else(|_| Err(failed()))
     }
 }
 
-struct End<'a>(&'a JobState);
+struct End(Arc<JobState>);
 
-impl Drop for End<'_> {
+impl Drop for End {
     fn drop(&mut self) {
         *self.0.ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.0.end.notify_all();

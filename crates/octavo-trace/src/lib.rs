@@ -25,6 +25,7 @@ mod space;
 mod stream;
 mod survey;
 pub mod synthetic;
+mod threads;
 mod turns;
 mod window;
 
@@ -48,5 +49,6 @@ pub use ring::{
 pub use space::{AddressSpace, Region, RegionId, RegionKind};
 pub use stream::{Began, Ended, StreamEnd, StreamIdentity};
 pub use survey::{StreamCounts, StreamSurvey, Survey, survey};
+pub use threads::start_workers;
 pub use turns::{MAX_PROCESSES, TurnConsumer, Turns};
 pub use window::{Limits, Window};

@@ -16,6 +16,15 @@ pub trait Observer: WordConsumer + Send + 'static {
     /// Called now and then while a program runs, whether or not anything came.
     fn tick(&mut self) {}
 
+    /// Its results so far, as they are asked for once a stream has ended; none of an engine that
+    /// tells them at the end only.
+    fn snapshot(&self) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
     /// How far it is, for the live line.
     fn progress(&self) -> StreamProgress;
 }
@@ -65,8 +74,10 @@ pub struct RunProgress {
     pub streams_live: usize,
     /// Streams that ever began.
     pub streams_total: usize,
-    /// Whether instructions count by now.
+    /// Whether instructions count now.
     pub counting: bool,
+    /// Whether the region of interest is over, whatever the program does.
+    pub over: bool,
 }
 
 /// Why the run ended.
@@ -84,6 +95,8 @@ pub enum ExitReason {
     TracerFailed,
     /// The trace could not be read to its end.
     TraceBroken,
+    /// It goes on: of a snapshot.
+    Running,
 }
 
 /// How the program ended.

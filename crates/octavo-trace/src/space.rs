@@ -93,6 +93,7 @@ struct Mapping {
 }
 
 /// The mappings of one process as its events tell them. Addresses in are as traced.
+#[derive(Clone)]
 pub struct AddressSpace {
     mappings: BTreeMap<VirtAddr, Mapping>,
     regions: Vec<Region>,

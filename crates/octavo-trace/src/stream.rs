@@ -45,16 +45,19 @@ pub enum Ended {
     Limit,
     /// The stream could not be read on.
     Corrupt,
+    /// It goes on: of a snapshot.
+    Running,
 }
 
 impl Ended {
-    const ALL: [(Ended, &str); 6] = [
+    const ALL: [(Ended, &str); 7] = [
         (Ended::Exit, "exit"),
         (Ended::Exec, "exec"),
         (Ended::Signal, "signal"),
         (Ended::Lost, "lost"),
         (Ended::Limit, "limit"),
         (Ended::Corrupt, "corrupt"),
+        (Ended::Running, "running"),
     ];
 
     /// Its name in results and in traces.

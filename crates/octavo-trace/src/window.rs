@@ -19,6 +19,12 @@ pub struct Limits {
     budget: AtomicU64,
     between_marks: bool,
     exhausted: AtomicBool,
+    /// Whether the region is open, apart from its limits; set from outside.
+    open: AtomicBool,
+    /// Whether the end of the budget ends the region alone, and the program goes on.
+    ends_softly: AtomicBool,
+    /// The region has ended, and the program need not have.
+    over: AtomicBool,
 }
 
 impl Limits {
@@ -30,12 +36,40 @@ impl Limits {
             budget: AtomicU64::new(max.unwrap_or(u64::MAX)),
             between_marks,
             exhausted: AtomicBool::new(false),
+            open: AtomicBool::new(true),
+            ends_softly: AtomicBool::new(false),
+            over: AtomicBool::new(false),
         })
     }
 
     /// Whether all the instructions that may count have counted.
     pub fn exhausted(&self) -> bool {
         self.exhausted.load(Ordering::Relaxed)
+    }
+
+    /// Opens the region or closes it. Each stream follows at its next [`Window::refresh`].
+    pub fn set_open(&self, open: bool) {
+        self.open.store(open, Ordering::Relaxed);
+    }
+
+    /// Whether the region is open, and not over.
+    pub fn is_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed) && !self.is_over()
+    }
+
+    /// From now on the last instruction that may count ends the region, not the run.
+    pub fn end_softly(&self) {
+        self.ends_softly.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends the region for good.
+    pub fn set_over(&self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the region has ended before the run.
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
     }
 
     /// How many instructions are still to pass before any count.
@@ -47,6 +81,13 @@ impl Limits {
     pub fn skipped(&self, instructions: u64) {
         let less = |left: u64| Some(left.saturating_sub(instructions));
         let _ = self.skip.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    /// The last instruction that may count has counted.
+    fn end(&self) {
+        let softly = self.ends_softly.load(Ordering::Relaxed);
+        let ended = if softly { &self.over } else { &self.exhausted };
+        ended.store(true, Ordering::Relaxed);
     }
 
     /// Whether every instruction counts.
@@ -74,15 +115,26 @@ pub struct Region {
     counting: u64,
     /// Whether the program has begun it, and not ended it.
     pub marked: bool,
+    /// Whether every instruction counts that comes while the limits are open.
+    whole: bool,
+    /// Whether the limits were open when last looked at.
+    admitting: bool,
+    /// Whether everything counts for now.
     open: bool,
 }
 
 impl Region {
     /// Before anything of one consumer's has come.
     pub fn new(limits: Arc<Limits>) -> Self {
-        let open = limits.is_whole_run();
-        let marked = !limits.between_marks;
-        Region { limits, skipping: 0, counting: 0, marked, open }
+        let (whole, admitting) = (limits.is_whole_run(), limits.is_open());
+        let (marked, open) = (!limits.between_marks, whole && admitting);
+        Region { limits, skipping: 0, counting: 0, marked, whole, admitting, open }
+    }
+
+    /// Looks whether the limits are open: they may be opened and closed while a program runs.
+    pub fn refresh(&mut self) {
+        self.admitting = self.limits.is_open();
+        self.open = self.whole && self.admitting;
     }
 
     /// Whether a process counts before it has said anything.
@@ -103,7 +155,7 @@ impl Region {
 
     /// Whether a segment of `instructions` falls inside; moves the region's bounds on.
     fn admits(&mut self, instructions: u64) -> bool {
-        if !self.marked {
+        if !self.marked || !self.admitting {
             return false;
         }
         if self.skipping == 0 && self.counting == 0 {
@@ -117,7 +169,7 @@ impl Region {
             self.counting = take(&self.limits.budget);
         }
         if self.counting == 0 {
-            self.limits.exhausted.store(true, Ordering::Relaxed);
+            self.limits.end();
             return false;
         }
         self.counting = self.counting.saturating_sub(instructions);
@@ -195,6 +247,11 @@ impl<C> Window<C> {
     /// A window on to `inner` for one stream of a run.
     pub fn new(inner: C, limits: Arc<Limits>) -> Self {
         Window { inner, region: Region::new(limits) }
+    }
+
+    /// Looks whether the region is open.
+    pub fn refresh(&mut self) {
+        self.region.refresh();
     }
 
     /// The consumer behind it.
@@ -288,6 +345,34 @@ mod tests {
         assert!(limits.exhausted());
         let alone = Limits::new(7, Some(1000), false);
         assert_eq!(counted(&alone, 5000), 1000);
+    }
+
+    #[test]
+    fn a_region_opens_and_closes_where_it_is_looked_at() {
+        for max in [None, Some(1_000_000)] {
+            let limits = Limits::new(0, max, false);
+            let segment = one_instruction();
+            limits.set_open(false);
+            let mut window = Window::new(Counter::default(), limits.clone());
+            let mut steps = |open: Option<bool>| {
+                open.inspect(|open| limits.set_open(*open));
+                window.refresh();
+                (0..10).for_each(|_| window.segment(&segment, &[]));
+                window.inner().0
+            };
+            let counts = [None, Some(true), None, Some(false), None, Some(true)].map(&mut steps);
+            assert_eq!(counts, [0, 10, 20, 20, 20, 30]);
+            limits.set_over();
+            assert_eq!(steps(Some(true)), 30, "what is over stays over");
+        }
+    }
+
+    #[test]
+    fn a_soft_end_ends_the_region_and_not_the_run() {
+        let limits = Limits::new(100, Some(1000), false);
+        limits.end_softly();
+        assert_eq!(counted(&limits, 5000), 1000);
+        assert!(limits.is_over() && !limits.is_open() && !limits.exhausted());
     }
 
     #[test]

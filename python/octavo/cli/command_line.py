@@ -18,6 +18,9 @@ class ProgramCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Splits the command line at the first word that is no option of Octavo."""
         words, values = self._split(ctx, args)
+        if not self.needs_program(values):
+            ctx.allow_interspersed_args = not words
+            return super().parse_args(ctx, args)
         if args and not words and not values.get("help"):
             ctx.fail(f"no PROGRAM given; write it after the options: {ctx.command_path} -- PROGRAM")
         if words and not _is_after_separator(args, words):
@@ -26,6 +29,10 @@ class ProgramCommand(TyperCommand):
             elif not values.get("quiet"):
                 self._note_ambiguous(ctx, words)
         return super().parse_args(ctx, args)
+
+    def needs_program(self, values: dict[str, Any]) -> bool:
+        """Whether these options want a program."""
+        return True
 
     def takes_options_after(self, words: Sequence[str], values: dict[str, Any]) -> bool:
         """Whether options of Octavo may follow `words[0]`; `values` are of those before it."""

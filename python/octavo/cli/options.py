@@ -4,7 +4,9 @@ from typing import Annotated, Any
 
 import typer
 
-from octavo import units
+from octavo.configuration import Scope
+from octavo.errors import UsageError
+from octavo.phase import read_phase
 
 Program = Annotated[
     list[str],
@@ -49,6 +51,24 @@ MaxInstructions = Annotated[
     str | None,
     typer.Option(metavar="N", help="End the run after counting so many instructions."),
 ]
+StartAfter = Annotated[
+    str | None,
+    typer.Option(
+        "--start-after",
+        metavar="TIME|N|ctl",
+        help="Begin to count after so much time (30s, 5min) or so many instructions (200M), or at "
+        "`octavo ctl PID start`.",
+    ),
+]
+Duration = Annotated[
+    str | None,
+    typer.Option(
+        "--duration",
+        metavar="TIME|N",
+        help="After counting for so long (30s), or so many instructions (2G), end the program as "
+        "Ctrl-C does; the result is whole.",
+    ),
+]
 Marks = Annotated[
     bool,
     typer.Option("--marks", help="Count only between the begin and end marks of octavo.h."),
@@ -80,16 +100,26 @@ def scope(
     skip_instructions: str,
     max_instructions: str | None,
     marks: bool,
+    start_after: str | None = None,
+    duration: str | None = None,
 ) -> dict[str, Any]:
     """What `octavo.configuration.resolve_scope` takes, from the options above."""
     return {
         "layout": layout,
         "tracer": tracer or "octavo",
         "follow_children": follow is not False,
-        "skip_instructions": units.count(skip_instructions),
-        "max_instructions": None if max_instructions is None else units.count(max_instructions),
+        **read_phase(start_after, duration, skip=skip_instructions, most=max_instructions),
         "between_marks": marks,
     }
+
+
+def check_no_phase(scope: Scope) -> None:
+    """Refuses what only a program can do. Raises UsageError."""
+    if scope.phase is not None:
+        raise UsageError(
+            "--start-after and --duration are for a program that runs; of a trace, "
+            "--skip-instructions and --max-instructions choose a part."
+        )
 
 
 ProcessesTogether = Annotated[

@@ -16,15 +16,15 @@ from octavo.configuration import configure
 from octavo.terminal.console import make_console
 from octavo.terminal.live import LiveLine, progress_text, trace_text
 from octavo.terminal.summary import show_result
-from octavo.tlb_levels import DEFAULT_PRESET
 from octavo.tracing import means_a_trace
 
 _EPILOG = """\b
 Examples:
   octavo run -- gzip -9 --keep --stdout big.log > /dev/null
   octavo run --page-sizes 4KiB,16KiB,64KiB,2MiB -- python3 script.py
-  octavo run --tlb itanium2 --out result -- sqlite3 test.db < queries.sql
+  octavo run --tlb zen4 --out result -- sqlite3 test.db < queries.sql
   octavo run --json - --quiet -- ./server --once | jq .advice
+  octavo run --start-after 30s --duration 60s --out result -- redis-server --port 7777
   octavo run gzip.oct
   octavo run - < trace.lackey.gz
 
@@ -65,8 +65,9 @@ def run(
     tlb: Annotated[
         str | None,
         typer.Option(
-            metavar="PRESET",
-            help=f"A machine's TLB instead, such as itanium2 (default {DEFAULT_PRESET}).",
+            metavar="MACHINE",
+            help="The machine whose TLBs are modelled: a name that octavo machines lists, a file "
+            "that ends with .toml, or lru64 or itanium2 alone (default: this processor, by CPUID).",
         ),
     ] = None,
     layout: options.Layout = "native",
@@ -75,7 +76,23 @@ def run(
     format: options.ReadFormat = None,
     skip_instructions: options.SkipInstructions = "0",
     max_instructions: options.MaxInstructions = None,
+    start_after: options.StartAfter = None,
+    duration: options.Duration = None,
     marks: options.Marks = False,
+    max_growth: Annotated[
+        str,
+        typer.Option(
+            metavar="PERCENT",
+            help="How much more memory larger pages may take to be advised; growth below 8 MiB, or "
+            "1% of this machine's memory, is always accepted.",
+        ),
+    ] = "25%",
+    per_process: Annotated[
+        bool,
+        typer.Option(
+            "--per-process", help="Show each process alone, not those of a program together."
+        ),
+    ] = False,
     advice: Annotated[bool, typer.Option(help="Say which page size to choose.")] = True,
     out: ResultPlace = None,
     json: JsonName = None,
@@ -94,8 +111,20 @@ def run(
             sizes=units.page_sizes(page_sizes),
             entries=units.entries(entries) if entries is not None else None,
             tlb=tlb,
-            **options.scope(layout, tracer, follow, skip_instructions, max_instructions, marks),
+            max_growth=units.percentage(max_growth),
+            **options.scope(
+                layout,
+                tracer,
+                follow,
+                skip_instructions,
+                max_instructions,
+                marks,
+                start_after,
+                duration,
+            ),
         )
+        if is_trace:
+            options.check_no_phase(configuration)
         files = Files(stack, json=json, out=out, force=force)
         console = make_console()
         with LiveLine(console, quiet=quiet, text=trace_text if is_trace else progress_text) as line:
@@ -104,6 +133,6 @@ def run(
             else:
                 result = execute(command, configuration, line.show)
         if not quiet:
-            show_result(console, result, advice=advice)
+            show_result(console, result, advice=advice, per_process=per_process)
         files.write(console, result, quiet=quiet)
         end(result)

@@ -6,11 +6,13 @@ from typing import Any
 from octavo.report import vegalite as vl
 from octavo.report.look import COLOURS, Spec, finished, inline
 from octavo.rows import Row, component_of
-from octavo.units import BASE_PAGE, format_bytes, format_growth, format_mpki, unit_of
+from octavo.units import BASE_PAGE, KIB, MIB, format_bytes, format_growth, format_mpki, unit_of
 from octavo.view import regions_of, whole_program
 
 STREAM_NAMES = {"fetch": "code", "data": "data"}
 REGIONS_DRAWN = 12
+_NAMED_SIZES = (BASE_PAGE, 64 * KIB, 2 * MIB)
+"""Page sizes whose points bear their names, where many lie close together."""
 
 _WIDTH, _HEIGHT = 430, 190
 _SMALL_WIDTH, _SMALL_HEIGHT = 250, 110
@@ -43,6 +45,48 @@ def memory_chart(rows: Sequence[Row], stream: str, advised: int | None) -> Spec:
     colour = COLOURS[STREAM_NAMES[stream]]
     chart = _line(values, "touched", f"memory touched, {name}", colour)
     return _finish(chart, _advised_dot(values, "touched", stream))
+
+
+def tradeoff_chart(rows: Sequence[Row], stream: str, depth: int, advised: int | None) -> Spec:
+    """Misses of the last level, on a logarithmic scale, against memory: a point for each page size,
+    joined in the order of size.
+    """
+    whole = whole_program(rows)
+    memory = {
+        row["page_size"]: row
+        for row in whole
+        if row["component"] == "memory" and row["stream"] == stream
+    }
+    unit, name = unit_of(max(row["touched_bytes"] for row in memory.values()))
+    values = []
+    for row in whole:
+        if row["component"] == component_of(depth, stream):
+            point = _memory_point(memory[row["page_size"]], unit, advised)
+            figure = f"{_miss_point(row, None)['figure']}, {point['figure']}"
+            # A logarithmic scale has no zero.
+            misses = max(row["misses"], 1)
+            values.append({**point, "misses": misses, "order": row["page_size"], "figure": figure})
+    colour = COLOURS[STREAM_NAMES[stream]]
+    x = vl.X("touched:Q", title=f"memory touched, {name}", scale=vl.Scale(zero=False, padding=30))
+    axis = vl.Axis(tickCount=4, format="~s", minExtent=36)
+    y = vl.Y("misses:Q", title="misses", scale=vl.Scale(type="log"), axis=axis)
+    lines = (
+        inline(values)
+        .mark("line", color=colour, strokeWidth=2.2, point={"size": 36, "color": colour})
+        .encode(x=x, y=y, order=vl.Order("order:Q"), tooltip=_tooltip())
+    )
+    named = [value for value in values if value["advised"] or value["order"] in _NAMED_SIZES]
+    names = (
+        inline(named)
+        .mark("text", align="left", dx=9, dy=-7, fontSize=10)
+        .encode(x=x, y=y, text=vl.Tooltip("page:N"))
+    )
+    ring = (
+        inline([value for value in values if value["advised"]])
+        .mark("point", size=190, strokeWidth=2, color=colour)
+        .encode(x=x, y=y, tooltip=_tooltip())
+    )
+    return finished(vl.layer(lines, names, ring).properties(width=_WIDTH, height=_HEIGHT))
 
 
 def region_charts(rows: Sequence[Row], depth: int) -> Spec | None:

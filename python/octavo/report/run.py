@@ -2,10 +2,19 @@
 
 from typing import Any
 
-from octavo.report.charts import memory_chart, misses_chart, region_charts
+from octavo.programs import programs_of
+from octavo.report.charts import memory_chart, misses_chart, region_charts, tradeoff_chart
 from octavo.report.look import Spec
 from octavo.report.page import render_page
-from octavo.view import headline, notable_regions, page_size_grid, process_grid, region_grid
+from octavo.view import (
+    headline,
+    machine_grid,
+    notable_regions,
+    one_of_each_family,
+    page_size_grid,
+    process_grid,
+    region_grid,
+)
 
 
 def render_run(document: dict[str, Any]) -> str:
@@ -14,17 +23,21 @@ def render_run(document: dict[str, Any]) -> str:
     answer, *items = advice
     depth = _depth(document)
     charts = run_charts(document)
+    programs = programs_of(manifest["processes"], per_process=False)
     return render_page(
         "run.html.jinja",
         manifest,
         charts,
         headline=headline(manifest, rows),
-        answer=answer["text"],
+        answer=answer,
         whole=[item for item in items if item["scope"] == "program"],
-        regions=notable_regions(items),
-        grids=[page_size_grid(rows, level) for level in range(1, depth + 1)],
-        region_grid=region_grid(rows, advice, depth),
-        process_grid=process_grid(rows, manifest, depth),
+        regions=one_of_each_family(notable_regions(items)),
+        grids=[
+            *filter(None, [machine_grid(rows, manifest)]),
+            *(page_size_grid(rows, level) for level in range(1, depth + 1)),
+        ],
+        region_grid=region_grid(rows, advice, depth, programs),
+        process_grid=process_grid(rows, manifest, depth, programs),
         has_region_charts="regions" in charts,
     )
 
@@ -35,6 +48,7 @@ def run_charts(document: dict[str, Any]) -> dict[str, Spec]:
     advised = {item["stream"]: item["page_size"] for item in items if item["scope"] == "program"}
     charts: dict[str, Spec] = {}
     for stream in ("fetch", "data"):
+        charts[f"tradeoff-{stream}"] = tradeoff_chart(rows, stream, depth, advised.get(stream))
         charts[f"misses-{stream}"] = misses_chart(rows, stream, depth, advised.get(stream))
         charts[f"memory-{stream}"] = memory_chart(rows, stream, advised.get(stream))
     regions = region_charts(rows, depth)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from octavo.rows import Row
+from octavo.rows import Row, stream_counters
 from octavo.studies.markdown import table
 from octavo.studies.programs import extent_note, load_programs, run_programs
 from octavo.units import (
@@ -21,7 +21,7 @@ from octavo.units import (
     format_mpki,
     format_share,
 )
-from octavo.view import counters, main_process, whole_program
+from octavo.view import main_process, whole_program
 
 PROGRAMS = Path(__file__).with_suffix(".toml")
 FEWEST_PROGRAMS = 8
@@ -253,7 +253,7 @@ def measure(program: str, rows: Sequence[Row]) -> Measurement:
     """The figures that the claims speak of."""
     rows = main_process(rows)
     whole = whole_program(rows)
-    totals = counters(rows)
+    totals = stream_counters(rows)
     code, data = _misses(whole, "fetch"), _misses(whole, "data")
     memory = {
         (row["stream"], row["page_size"]): row for row in whole if row["component"] == "memory"

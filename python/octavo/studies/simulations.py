@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from octavo.rows import stream_counters
 from octavo.sim_model import Simulated
-from octavo.view import counters, main_process
+from octavo.view import main_process
 
 
 def simulated_of(told: Mapping[str, Any], *, of_all: bool = False) -> dict[str, Simulated]:
@@ -19,7 +20,7 @@ def simulated_of(told: Mapping[str, Any], *, of_all: bool = False) -> dict[str, 
         rows = main_process(told["rows"])
     configuration = told["run"]["configuration"]
     base_cpi = configuration["machine"]["core"]["base_cpi"]
-    totals = counters(rows)
+    totals = stream_counters(rows)
     found = {}
     for design in configuration["designs"]:
         counts = {

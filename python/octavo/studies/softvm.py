@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from octavo.rows import Row
+from octavo.rows import Row, stream_counters
 from octavo.studies.base_page_size import PROGRAMS
 from octavo.studies.programs import (
     Program,
@@ -28,7 +28,7 @@ from octavo.studies.softvm_sweep import (
     organisations,
     read_alone,
 )
-from octavo.view import counters, main_process
+from octavo.view import main_process
 
 SCHEMA = "octavo/softvm/1"
 MACHINE = "puma"
@@ -370,7 +370,7 @@ def _ran_out(told: dict[str, Any]) -> bool:
 
 
 def _instructions(rows: Sequence[Row]) -> int:
-    return int(counters(rows)["instructions"])
+    return int(stream_counters(rows)["instructions"])
 
 
 def _counted(rows: Sequence[Row], design: str) -> Counted:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from octavo.execution_time import simulated_time
+from octavo.rows import stream_counters
 from octavo.sim_model import Simulated
 from octavo.studies.programs import document, record_programs, scope, to_settings
 from octavo.studies.simulations import simulated_of
@@ -24,7 +25,7 @@ from octavo.studies.tailored_measurement import (
 from octavo.studies.tailored_memory import Coverage, coverages, fragmented
 from octavo.studies.tailored_subjects import Subject, extent, subjects
 from octavo.units import BASE_PAGE, MIB, byte_size
-from octavo.view import counters, main_process, whole_program
+from octavo.view import main_process, whole_program
 
 SCHEMA = "octavo/tailored-page-sizes/1"
 
@@ -139,7 +140,7 @@ def measure(
 
 def instructions_of(told: dict[str, Any]) -> int:
     """Of the process that did most."""
-    return int(counters(main_process(told["rows"]))["instructions"])
+    return int(stream_counters(main_process(told["rows"]))["instructions"])
 
 
 def all_counted(told: dict[str, Any], *, of_all: bool = False) -> dict[str, Counted]:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from octavo.durations import format_duration
 from octavo.manifest import signal_name
 from octavo.terminal.summary import say
 from octavo.units import format_bytes, format_count
@@ -28,9 +29,11 @@ LineText = Callable[[Any, float], str]
 
 def progress_text(progress: Progress, references_per_second: float) -> str:
     """`1.23 G references (240 M/s), 812 M instructions, 5.1 s, 45 MiB resident`."""
-    if not progress["counting"]:
+    if not progress["counting"] and not progress["references"]:
         return f"waiting for the region of interest, {progress['elapsed_seconds']:.1f} s"
     text = f"{_counts(progress, references_per_second)}, {progress['elapsed_seconds']:.1f} s"
+    if not progress["counting"]:
+        text = f"not counting, {text}"
     # Not every engine knows.
     if progress["resident_bytes"]:
         text += f", {format_bytes(progress['resident_bytes'])} resident"
@@ -60,7 +63,7 @@ def trace_text(progress: TraceProgress | JobProgress, references_per_second: flo
     text = f"{share:.0%}, {text}"
     if share < _LEFT_AFTER_SHARE:
         return text
-    return f"{text}, about {_duration(seconds * (1 - share) / share)} left"
+    return f"{text}, about {format_duration(seconds * (1 - share) / share)} left"
 
 
 def _counts(progress: Progress | JobProgress, references_per_second: float) -> str:
@@ -75,13 +78,6 @@ def _processes(progress: Progress) -> str:
     if progress["streams_total"] < 2:
         return ""
     return f", {progress['streams_live']} of {progress['streams_total']} processes live"
-
-
-def _duration(seconds: float) -> str:
-    """`7 s`, `3 min`, `2.5 h`."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 class LiveLine:

@@ -8,10 +8,20 @@ from rich.table import Table
 from rich.text import Text
 
 from octavo.manifest import cautions, warnings
+from octavo.programs import programs_of
 from octavo.result import Finished, RunResult
 from octavo.terminal.console import GAP_WIDTH, make_table
 from octavo.text import printable
-from octavo.view import Grid, headline, notable_regions, page_size_grid, process_grid, region_grid
+from octavo.view import (
+    Grid,
+    headline,
+    machine_grid,
+    notable_regions,
+    one_of_each_family,
+    page_size_grid,
+    process_grid,
+    region_grid,
+)
 
 _REGIONS_SHOWN = 8
 _PROCESSES_SHOWN = 12
@@ -20,20 +30,28 @@ _NAME_WIDTH = 20
 """Columns that a name keeps on a narrow terminal before it is folded."""
 
 
-def show_result(console: Console, result: RunResult, *, advice: bool) -> None:
+def show_result(
+    console: Console, result: RunResult, *, advice: bool, per_process: bool = False
+) -> None:
     """Prints everything; long lists are cut here, never in the files."""
     manifest, rows = result.manifest, result.rows
     depth = len(manifest["configuration"]["machine"]["levels"])
     say(console, f"{manifest['program']}: {headline(manifest, rows)}", "bold")
     show_cautions(console, result)
+    if advice:
+        _show_answer(console, result.advice[0])
+    modelled = machine_grid(rows, manifest)
+    if modelled is not None:
+        show_grid(console, modelled)
     for level in range(1, depth + 1):
         show_grid(console, page_size_grid(rows, level))
-    processes = process_grid(rows, manifest, depth)
+    programs = programs_of(manifest["processes"], per_process=per_process)
+    processes = process_grid(rows, manifest, depth, programs)
     if processes is not None:
         show_grid(console, processes, _PROCESSES_SHOWN)
-    show_grid(console, region_grid(rows, result.advice, depth), _REGIONS_SHOWN)
+    show_grid(console, region_grid(rows, result.advice, depth, programs), _REGIONS_SHOWN)
     if advice:
-        _show_advice(console, result.advice)
+        _show_evidence(console, result.advice)
 
 
 def say(console: Console, text: str, style: str = "", *, indent: int = 0) -> None:
@@ -104,22 +122,35 @@ def _filled(grid: Grid, shown: int | None, *, ruled: bool) -> Table:
     return table
 
 
-def _show_advice(console: Console, advice: list[dict[str, Any]]) -> None:
-    answer, *items = advice
-    told: set[str] = set()
+def _show_answer(console: Console, answer: dict[str, Any]) -> None:
+    """The decision, and the lines to paste, that undo it and that measure it."""
     console.print()
     say(console, answer["text"], "bold green")
+    for title, name in (
+        ("To do it:", "settings"),
+        ("To undo it:", "undo"),
+        ("To measure what it gains:", "verify"),
+    ):
+        if answer.get(name):
+            say(console, title, indent=2)
+            _show_command(console, answer[name])
+
+
+def _show_evidence(console: Console, advice: list[dict[str, Any]]) -> None:
+    """The pieces of advice, with what else could be done; each command once."""
+    answer, *items = advice
+    printed = {answer.get("settings", "")}
+    console.print()
+    say(console, "Why, and what else could be done:", "bold")
     whole = [item for item in items if item["scope"] == "program"]
-    regions = notable_regions(items)
+    regions = one_of_each_family(notable_regions(items))
     for item in [*whole, *regions[:_ADVICE_SHOWN]]:
         _show_item(console, item["text"])
-        for means in item["means"]:
-            if means["command"] and means["command"] in told:
+        for action in item["means"]:
+            if action["command"] and action["command"] in printed:
                 continue
-            told.add(means["command"])
-            say(console, means["text"], "dim", indent=4)
-            if means["command"]:
-                _show_command(console, means["command"])
+            printed.add(action["command"])
+            _show_action(console, action)
     hidden = len(regions) - _ADVICE_SHOWN
     if hidden > 0:
         noun = "region" if hidden == 1 else "regions"
@@ -137,9 +168,21 @@ def _show_item(console: Console, text: str) -> None:
         console.print(Text("  ").append_text(line), soft_wrap=True)
 
 
+def _show_action(console: Console, action: dict[str, Any]) -> None:
+    """An action with its reason, the lines to paste, and those that undo it."""
+    tried = f" {action['tried']}" if action.get("tried") and action["command"] else ""
+    say(console, f"{action['text']}{tried}", "dim", indent=4)
+    if action["command"]:
+        _show_command(console, action["command"])
+    if action.get("undo"):
+        say(console, "To undo:", "dim", indent=4)
+        _show_command(console, action["undo"])
+
+
 def _show_command(console: Console, command: str) -> None:
     """Never wrapped by us, so that it can be copied whole."""
-    console.print(Text(f"      {printable(command)}", style="cyan"), soft_wrap=True)
+    for line in command.splitlines():
+        console.print(Text(f"      {printable(line)}", style="cyan"), soft_wrap=True)
 
 
 def _widest(grid: Grid, column: int) -> int:

@@ -7,6 +7,8 @@
 //!
 //! Each use writes its number into a ring, so that the slot used longest ago is the first number
 //! there that is still its slot's last use.
+//!
+//! A page may be *forbidden*, or stores to it: references then ask again, as if its slot were not known.
 
 use octavo_trace::RegionId;
 
@@ -26,9 +28,11 @@ const NONE: u64 = u64::MAX;
 
 /// The base pages used last.
 pub struct Front {
-    /// The pages as traced, which references are compared with; `NONE` for an empty slot and for
-    /// one whose mapping has changed.
-    traced: [u64; FRONT],
+    /// The pages as traced, which fetches and loads are compared with, and stores; `NONE` for an empty
+    /// slot, for one whose mapping has changed and for what is forbidden.
+    traced: [[u64; FRONT]; 2],
+    /// By slot, a bit each: whether its page is forbidden, and whether stores to it are.
+    forbidden: [u64; 2],
     /// References to each since they were last taken away.
     references: [u64; FRONT],
     /// The number of each slot's last use.
@@ -63,7 +67,8 @@ impl Front {
     /// An empty front of `slots` pages, at least 1 and at most [`FRONT`].
     pub fn new(slots: usize) -> Self {
         Front {
-            traced: [NONE; FRONT],
+            traced: [[NONE; FRONT]; 2],
+            forbidden: [0; 2],
             references: [0; FRONT],
             used: [0; FRONT],
             uses: [0; USES],
@@ -77,12 +82,12 @@ impl Front {
         }
     }
 
-    /// The slot of a traced page, if it is where it was last found. If not, it may still be in the
-    /// front.
+    /// The slot of a traced page, if it is where it was last found and may be used so. If not, it may
+    /// still be in the front.
     #[inline(always)]
-    pub fn guess(&self, traced: u64) -> Option<usize> {
+    pub fn guess(&self, traced: u64, stores: bool) -> Option<usize> {
         let slot = usize::from(self.guesses[guess_of(traced)]) % FRONT;
-        (self.traced[slot] == traced).then_some(slot)
+        (self.traced[usize::from(stores)][slot] == traced).then_some(slot)
     }
 
     /// Makes room for 1024 uses.
@@ -124,10 +129,12 @@ impl Front {
     /// changed, returns the references that its old region is owed.
     pub fn find(&mut self, slot: usize, traced: u64, region: RegionId) -> Option<(RegionId, u64)> {
         self.guesses[guess_of(traced)] = slot as u8;
-        if self.traced[slot] == traced {
+        if self.traced[0][slot] == traced {
             return None;
         }
-        self.traced[slot] = traced;
+        for (traced_as, forbidden) in self.traced.iter_mut().zip(self.forbidden) {
+            traced_as[slot] = if forbidden >> slot & 1 == 0 { traced } else { NONE };
+        }
         let old = std::mem::replace(&mut self.pages[slot].region, region);
         Some((old, std::mem::take(&mut self.references[slot])))
     }
@@ -150,11 +157,82 @@ impl Front {
         }
     }
 
+    /// When the page of a slot was used last.
+    #[inline(always)]
+    pub fn used(&self, slot: usize) -> u64 {
+        self.used[slot]
+    }
+
+    /// The pages, relocated, and when each was used last.
+    pub fn uses(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let pages = self.pages[..self.taken].iter().map(|page| page.number);
+        pages.zip(self.used[..self.taken].iter().copied())
+    }
+
+    /// Whether any page is forbidden.
+    #[inline(always)]
+    pub fn forbids_any(&self) -> bool {
+        self.forbidden[0] != 0
+    }
+
+    /// Whether the page of a slot is forbidden.
+    #[inline(always)]
+    pub fn is_forbidden(&self, slot: usize) -> bool {
+        self.forbidden[0] >> slot & 1 != 0
+    }
+
+    /// Whether stores to the page of a slot are.
+    #[inline(always)]
+    pub fn is_store_forbidden(&self, slot: usize) -> bool {
+        self.forbidden[1] >> slot & 1 != 0
+    }
+
+    /// Forbids all pages.
+    pub fn forbid_all(&mut self) {
+        self.traced = [[NONE; FRONT]; 2];
+        // As many ones as slots are taken, 64 at most.
+        let taken = (1u128 << self.taken) - 1;
+        self.forbidden = [taken as u64; 2];
+    }
+
+    /// Forbids all base pages of a larger page, the one of base-page shift `shift` and number `number`.
+    #[inline(never)]
+    pub fn forbid_pages(&mut self, number: u64, shift: u8) {
+        for slot in 0..self.taken {
+            if self.pages[slot].number >> shift == number {
+                self.forbid(slot);
+            }
+        }
+    }
+
+    /// Forbids the page of a slot.
+    #[inline(always)]
+    pub fn forbid(&mut self, slot: usize) {
+        self.traced[0][slot] = NONE;
+        self.traced[1][slot] = NONE;
+        self.forbidden.iter_mut().for_each(|slots| *slots |= 1 << slot);
+    }
+
+    /// Forbids stores to the page of a slot.
+    #[inline(always)]
+    pub fn forbid_stores(&mut self, slot: usize) {
+        self.traced[1][slot] = NONE;
+        self.forbidden[1] |= 1 << slot;
+    }
+
+    /// Allows all references to the page of a slot, which is the traced one.
+    #[inline(always)]
+    pub fn allow(&mut self, slot: usize, traced: u64) {
+        self.traced[0][slot] = traced;
+        self.traced[1][slot] = traced;
+        self.forbidden.iter_mut().for_each(|slots| *slots &= !(1 << slot));
+    }
+
     /// Puts a page into a free slot, to be used at once.
     #[inline(always)]
     pub fn put(&mut self, slot: usize, traced: u64, page: Page) {
         self.guesses[guess_of(traced)] = slot as u8;
-        self.traced[slot] = traced;
+        self.allow(slot, traced);
         self.pages[slot] = page;
         // A slot that was the last one used has a new page now.
         self.current = FRONT;
@@ -162,7 +240,7 @@ impl Front {
 
     /// Forgets which traced pages in `first..end` are here: the next reference asks anew.
     pub fn forget(&mut self, first: u64, end: u64) {
-        for traced in &mut self.traced {
+        for traced in self.traced.iter_mut().flatten() {
             if (first..end).contains(traced) {
                 *traced = NONE;
             }

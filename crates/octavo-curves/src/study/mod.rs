@@ -15,15 +15,18 @@ use octavo_types::{
 
 mod bits;
 mod front;
+mod machine;
 mod pages;
 mod recency;
 mod stream;
 
 use crate::footprint::{PageSet, Residency};
 use crate::sizes::Sizes;
+pub use machine::{ArrayShape, MachineCurve, MachineTlbs, NotModelled, TlbsOfSize};
+use machine::{MachineState, Side};
 use octavo_trace::{Counts, Stream};
+use stream::{Access, Memory, PageStream, RESERVED_ACCESSES, RegionTally};
 pub use stream::{Curve, Levels};
-use stream::{Memory, PageStream, RESERVED_ACCESSES, RegionTally};
 
 /// `madvise(2)` values after which the pages are gone.
 const MADV_DONTNEED: u64 = 4;
@@ -38,6 +41,8 @@ pub struct StudyConfig {
     pub fetch_levels: Levels,
     /// Entries of each level of the data TLB.
     pub data_levels: Levels,
+    /// The TLBs of a machine beside them, if there is one.
+    pub machine: Option<MachineTlbs>,
     /// Whether addresses are moved to where Linux would have put them, or stay as traced.
     pub native_layout: bool,
 }
@@ -66,6 +71,10 @@ pub struct RegionResult {
     pub fetch_curves: Vec<Curve>,
     /// Misses of the data TLB.
     pub data_curves: Vec<Curve>,
+    /// Accesses and misses of the machine's TLBs for code, if there is a machine.
+    pub fetch_machine: Vec<MachineCurve>,
+    /// The same for data.
+    pub data_machine: Vec<MachineCurve>,
     /// Memory touched.
     pub footprints: Vec<Footprint>,
 }
@@ -83,6 +92,7 @@ pub struct Study {
 struct ProcessMemory {
     space: AddressSpace,
     residency: Residency,
+    machine: Option<Box<MachineState>>,
 }
 
 impl Memory for ProcessMemory {
@@ -97,6 +107,10 @@ impl Memory for ProcessMemory {
     fn touched(&mut self, page: u64) {
         self.residency.insert(page);
     }
+
+    fn machine(&mut self) -> Option<&mut MachineState> {
+        self.machine.as_deref_mut()
+    }
 }
 
 impl Study {
@@ -105,11 +119,12 @@ impl Study {
     pub fn new(config: &StudyConfig) -> Self {
         let sizes = config.sizes.clone();
         Study {
-            fetch: PageStream::new(sizes.clone(), config.fetch_levels.clone()),
-            data: PageStream::new(sizes.clone(), config.data_levels.clone()),
+            fetch: PageStream::new(Side::Fetch, sizes.clone(), config.fetch_levels.clone()),
+            data: PageStream::new(Side::Data, sizes.clone(), config.data_levels.clone()),
             memory: ProcessMemory {
                 space: AddressSpace::new(Relocation::default(), None),
                 residency: Residency::new(sizes.clone()),
+                machine: config.machine.as_ref().map(|tlbs| Box::new(MachineState::new(tlbs))),
             },
             native_layout: config.native_layout,
             counts: Counts::default(),
@@ -141,7 +156,7 @@ impl Study {
                 })
             })
         };
-        let mut total = self.result(sum(&self.fetch), sum(&self.data));
+        let mut total = self.result(sum(&self.fetch), sum(&self.data), None);
         for footprint in total.footprints.iter_mut().filter(|f| f.stream == Stream::All) {
             let size = self.sizes.iter().position(|size| size == footprint.page_size);
             footprint.peak_resident_bytes = size.map(|s| self.memory.residency.peak_bytes(s));
@@ -154,7 +169,8 @@ impl Study {
         let (fetch, data) = (self.fetch.regions(), self.data.regions());
         let mut results = Vec::new();
         for (index, region) in self.memory.space.regions().iter().enumerate() {
-            let result = self.result(fetch.get(index).cloned(), data.get(index).cloned());
+            let result =
+                self.result(fetch.get(index).cloned(), data.get(index).cloned(), Some(index));
             if result.fetch_references + result.data_references > 0 {
                 results.push((region.clone(), result));
             }
@@ -162,10 +178,23 @@ impl Study {
         results
     }
 
-    fn result(&self, fetch: Option<RegionTally>, data: Option<RegionTally>) -> RegionResult {
+    /// Of these tallies, and of one region or all.
+    fn result(
+        &self,
+        fetch: Option<RegionTally>,
+        data: Option<RegionTally>,
+        region: Option<usize>,
+    ) -> RegionResult {
         let curves = |stream: &PageStream, tally: &Option<RegionTally>| {
             let tally = tally.as_ref().filter(|tally| tally.references > 0);
             tally.map_or_else(Vec::new, |tally| stream.curves(tally))
+        };
+        let machine = |side: Side, tally: &Option<RegionTally>| match (&self.memory.machine, tally)
+        {
+            (Some(machine), Some(tally)) if tally.references > 0 => {
+                machine.curves(side, region, |page_size| tally.lookups(page_size))
+            }
+            _ => Vec::new(),
         };
         let touched = |tally: &Option<RegionTally>| {
             tally.as_ref().map(|t| t.touched.clone()).unwrap_or_default()
@@ -183,19 +212,28 @@ impl Study {
             data_references: data.as_ref().map_or(0, |tally| tally.references),
             fetch_curves: curves(&self.fetch, &fetch),
             data_curves: curves(&self.data, &data),
+            fetch_machine: machine(Side::Fetch, &fetch),
+            data_machine: machine(Side::Data, &data),
             footprints,
         }
     }
 
     #[inline(always)]
     fn fetches(&mut self, segment: &Segment) {
+        let mut fetches_before = 0;
         for run in segment.fetch_pages() {
-            let page = run.page.raw();
+            let (traced, references) = (run.page.raw(), run.fetches.into());
             self.fetch.reserve();
             if run.spilled {
-                self.fetch.access_spilled(page, 1, &mut self.memory);
+                // Of the instruction before.
+                let order = order_of_fetch(fetches_before) - 2;
+                let access = Access { traced, references: 0, stores: false, order };
+                self.fetch.access_spilled(access, &mut self.memory);
             }
-            self.fetch.access(page, run.fetches.into(), &mut self.memory);
+            let order = order_of_fetch(fetches_before);
+            let access = Access { traced, references, stores: false, order };
+            self.fetch.access(access, &mut self.memory);
+            fetches_before += run.fetches;
         }
     }
 
@@ -208,15 +246,19 @@ impl Study {
             self.counts.skipped(item);
             return;
         }
-        let page = addr.page(PageSize::BASE).raw();
+        let traced = addr.page(PageSize::BASE).raw();
+        let order = order_of_data(item.fetches_before);
+        let stores = stores(item);
         if spans_pages(item, addr) {
             // A modify that spans two pages is a load of both and then a store to both.
-            for _ in 0..references {
-                self.data.access(page, 1, &mut self.memory);
-                self.data.access_spilled(page + 1, 1, &mut self.memory);
+            for number in 0..item.references {
+                let stores = number >= item.loads;
+                let access = Access { traced, references: 1, stores, order };
+                self.data.access(access, &mut self.memory);
+                self.data.access_spilled(Access { traced: traced + 1, ..access }, &mut self.memory);
             }
         } else {
-            self.data.access(page, references, &mut self.memory);
+            self.data.access(Access { traced, references, stores, order }, &mut self.memory);
         }
     }
 
@@ -256,6 +298,24 @@ fn base_pages(range: AddrRange) -> (u64, u64) {
     (page(range.start()), page(range.end()))
 }
 
+/// Where a fetch with so many fetches before it stands among all references of its segment.
+#[inline(always)]
+fn order_of_fetch(fetches_before: u32) -> u32 {
+    2 * fetches_before + 2
+}
+
+/// The same of data: behind the last of these fetches.
+#[inline(always)]
+fn order_of_data(fetches_before: u32) -> u32 {
+    2 * fetches_before + 1
+}
+
+/// Whether a data item stores.
+#[inline(always)]
+fn stores(item: &DataItem) -> bool {
+    item.loads != item.references
+}
+
 /// Whether a data reference spans two base pages.
 #[inline(always)]
 fn spans_pages(item: &DataItem, addr: VirtAddr) -> bool {
@@ -281,15 +341,27 @@ impl Consumer for Study {
                 let is_sure = !(item.guarded & (*addr == VirtAddr::NULL));
                 let done = is_sure
                     && !spans_pages(item, *addr)
-                    && self.data.access_at_once(page, item.references.into());
+                    && self.data.access_at_once(page, item.references.into(), stores(item));
                 if !done {
                     self.other_data(item, *addr);
                 }
             }
         }
+        if let Some(machine) = &mut self.memory.machine
+            && machine.is_behind()
+        {
+            machine.end_segment(self.fetch.front());
+        }
     }
 
     fn event(&mut self, event: &Event) {
+        let ProcessMemory { space, machine, .. } = &mut self.memory;
+        if let Some(machine) = machine
+            && machine.event(event, |range| space.relocation().range(range))
+        {
+            self.fetch.front().forbid_all();
+            self.data.front().forbid_all();
+        }
         match event {
             // Memory that grows replaces nothing.
             Event::Map { source: MapSource::Stack | MapSource::Heap, .. } => {}
@@ -330,6 +402,25 @@ impl Observer for Study {
         self.fetch.settle();
         self.data.settle();
         self.memory.residency.settle();
+        if let Some(machine) = &mut self.memory.machine {
+            machine.settle();
+        }
+    }
+
+    fn snapshot(&self) -> Option<Self> {
+        let memory = ProcessMemory {
+            space: self.memory.space.clone(),
+            residency: self.memory.residency.settled(),
+            machine: self.memory.machine.as_ref().map(|machine| Box::new(machine.settled())),
+        };
+        Some(Study {
+            sizes: self.sizes.clone(),
+            fetch: self.fetch.settled(),
+            data: self.data.settled(),
+            memory,
+            native_layout: self.native_layout,
+            counts: self.counts.clone(),
+        })
     }
 
     fn progress(&self) -> StreamProgress {

@@ -11,6 +11,7 @@ use octavo_trace::RegionId;
 use octavo_types::PageSize;
 
 use super::front::{FRONT, Front, Page};
+use super::machine::{MachineState, Side, Touch};
 use super::pages::{Pages, Place, Spot};
 use super::recency::Recency;
 use crate::footprint::PageSet;
@@ -78,10 +79,26 @@ pub trait Memory {
     fn region(&mut self, traced: u64) -> RegionId;
     /// A base page, relocated, is touched for the first time since it was mapped.
     fn touched(&mut self, page: u64);
+    /// The TLBs of a machine that see all references, too, if there is one.
+    fn machine(&mut self) -> Option<&mut MachineState>;
+}
+
+/// References to one base page, one after the other.
+#[derive(Clone, Copy)]
+pub struct Access {
+    /// The page, as traced.
+    pub traced: u64,
+    /// How many; none where a look-up is the second half of a reference that spans pages.
+    pub references: u64,
+    /// Whether any of them is a store.
+    pub stores: bool,
+    /// Where in its segment it comes, so that fetches and data can be put in order.
+    pub order: u32,
 }
 
 /// A stream against its TLBs.
 pub struct PageStream {
+    side: Side,
     front: Front,
     pages: Pages,
     sizes: Sizes,
@@ -95,7 +112,7 @@ pub struct PageStream {
 impl PageStream {
     /// TLBs of `levels` at each of `sizes`. There must be at least one of each, and no level
     /// without entries.
-    pub fn new(sizes: Sizes, levels: Levels) -> Self {
+    pub fn new(side: Side, sizes: Sizes, levels: Levels) -> Self {
         assert!(
             !sizes.is_empty() && !levels.is_empty() && levels.iter().all(|entries| *entries > 0)
         );
@@ -106,6 +123,7 @@ impl PageStream {
             (0..sizes.len()).map(level).collect()
         });
         PageStream {
+            side,
             front: Front::new((entries as usize).min(FRONT)),
             pages: Pages::new(&sizes, levels.len()),
             first: first.collect(),
@@ -123,37 +141,44 @@ impl PageStream {
         self.front.reserve();
     }
 
+    /// The base pages used last.
+    pub fn front(&mut self) -> &mut Front {
+        &mut self.front
+    }
+
     /// `references` to the traced base page `traced`, if it is found at once; whether it was.
     #[inline(always)]
-    pub fn access_at_once(&mut self, traced: u64, references: u64) -> bool {
-        let slot = self.front.guess(traced);
+    pub fn access_at_once(&mut self, traced: u64, references: u64, stores: bool) -> bool {
+        let slot = self.front.guess(traced, stores);
         if let Some(slot) = slot {
             self.front.use_slot(slot, references);
         }
         slot.is_some()
     }
 
-    /// `references` to the traced base page `traced`, one after the other.
+    /// References to a base page.
     #[inline(always)]
-    pub fn access(&mut self, traced: u64, references: u64, memory: &mut impl Memory) {
-        if !self.access_at_once(traced, references) {
-            self.access_otherwise(traced, references, memory);
+    pub fn access(&mut self, access: Access, memory: &mut impl Memory) {
+        if !self.access_at_once(access.traced, access.references, access.stores) {
+            self.access_otherwise(access, memory);
         }
     }
 
-    /// The second halves of `lookups` references that span into the traced base page `traced`:
-    /// look-ups at those page sizes that tell the two pages apart, but no references.
+    /// The second half of a reference that spans into a base page: a look-up at those page sizes that
+    /// tell the two pages apart, but no reference.
     #[inline(never)]
-    pub fn access_spilled(&mut self, traced: u64, lookups: u64, memory: &mut impl Memory) {
-        self.access(traced, 0, memory);
+    pub fn access_spilled(&mut self, access: Access, memory: &mut impl Memory) {
+        let traced = access.traced;
+        self.access(Access { references: 0, ..access }, memory);
         let alignment = (memory.relocate(traced).trailing_zeros() as usize).min(ALIGNMENTS - 1);
         let region = memory.region(traced);
-        self.tally(region).spilled[alignment] += lookups;
+        self.tally(region).spilled[alignment] += 1;
     }
 
     /// References to a page that was not found at once.
     #[inline(never)]
-    fn access_otherwise(&mut self, traced: u64, references: u64, memory: &mut impl Memory) {
+    fn access_otherwise(&mut self, access: Access, memory: &mut impl Memory) {
+        let Access { traced, references, stores, order } = access;
         self.front.reserve();
         let page = memory.relocate(traced);
         let spot = self.pages.spot(page);
@@ -170,22 +195,34 @@ impl PageStream {
             memory.touched(page);
             self.tally(region).touched.insert(page);
         }
+        let touch = |slot| Touch { side: self.side, traced, page, region, slot, stores, order };
         if let Some(slot) = self.pages.slot(spot, page) {
+            let touch = touch(slot);
             if let Some((old, owed)) = self.front.find(slot, traced, region) {
                 self.tally(old).references += owed;
             }
             self.front.use_slot(slot, references);
+            if let Some(machine) = memory.machine() {
+                machine.again(&mut self.front, touch);
+            }
             return;
         }
         let (slot, leaver) = self.front.make_room();
+        let touch = touch(slot);
         if let Some((leaver, owed)) = leaver {
             self.regions[usize::from(leaver.region.0)].references += owed;
-            self.put_behind(leaver);
+            let shares = self.put_behind(leaver);
+            if let Some(machine) = memory.machine() {
+                machine.left(self.side, leaver.number, self.front.used(slot), shares);
+            }
         }
-        self.look_behind(page, spot, region);
+        let shares = self.look_behind(page, spot, region);
         self.pages.enter_front(spot, page, slot);
         self.front.put(slot, traced, Page { number: page, spot, region });
         self.front.use_slot(slot, references);
+        if let Some(machine) = memory.machine() {
+            machine.entered(&mut self.front, touch, shares);
+        }
         self.until_renumber_check -= 1;
         if self.until_renumber_check == 0 {
             self.renumber_late_orders();
@@ -193,23 +230,26 @@ impl PageStream {
     }
 
     /// Puts a page that leaves the front behind, at the sizes at which no other page of the front
-    /// shares its page.
+    /// shares its page. Returns the least base-page shift at which one does.
     #[inline(always)]
-    fn put_behind(&mut self, leaver: Page) {
+    fn put_behind(&mut self, leaver: Page) -> u8 {
         self.pages.leave_front(leaver.spot, leaver.number);
-        let apart = self.sizes.below(self.pages.shares_from(leaver.spot, leaver.number));
+        let shares = self.pages.shares_from(leaver.spot, leaver.number);
+        let apart = self.sizes.below(shares);
         for (size, first) in self.first.iter_mut().enumerate().take(apart) {
             let place = self.pages.place(leaver.spot, leaver.number, size, 0);
             first.behind.push(place, &mut self.pages.stamps);
         }
+        shares
     }
 
     /// Looks a page that comes into the front up, at the sizes at which no page of the front shares
-    /// its page, and takes it out from behind.
+    /// its page, and takes it out from behind. Returns the least base-page shift at which one does.
     #[inline(always)]
-    fn look_behind(&mut self, page: u64, spot: Spot, region: RegionId) {
+    fn look_behind(&mut self, page: u64, spot: Spot, region: RegionId) -> u8 {
         let sizes = self.sizes.len();
-        let apart = self.sizes.below(self.pages.shares_from(spot, page));
+        let shares = self.pages.shares_from(spot, page);
+        let apart = self.sizes.below(shares);
         let misses = &mut self.regions[usize::from(region.0)].misses;
         for (size, first) in self.first.iter_mut().enumerate().take(apart) {
             let place = self.pages.place(spot, page, size, 0);
@@ -231,6 +271,7 @@ impl PageStream {
                 misses[(level + 1) * sizes + size] += 1;
             }
         }
+        shares
     }
 
     fn tally(&mut self, region: RegionId) -> &mut RegionTally {
@@ -273,10 +314,22 @@ impl PageStream {
 
     /// Lets go of the TLBs and pages: there are no more accesses, only results are asked for.
     pub fn settle(&mut self) {
-        self.regions = self.regions();
-        self.front = Front::new(1);
-        self.pages = Pages::new(&self.sizes, self.levels.len());
-        (self.first, self.further) = (Vec::new(), Vec::new());
+        *self = self.settled();
+    }
+
+    /// The results so far, without TLBs and pages.
+    pub fn settled(&self) -> Self {
+        PageStream {
+            side: self.side,
+            front: Front::new(1),
+            pages: Pages::new(&self.sizes, self.levels.len()),
+            sizes: self.sizes.clone(),
+            levels: self.levels.clone(),
+            first: Vec::new(),
+            further: Vec::new(),
+            regions: self.regions(),
+            until_renumber_check: self.until_renumber_check,
+        }
     }
 
     /// Misses of the first level at each page size, all regions together.
@@ -298,9 +351,7 @@ impl PageStream {
     pub fn curves(&self, tally: &RegionTally) -> Vec<Curve> {
         let mut curves = Vec::new();
         for (size, page_size) in self.sizes.iter().enumerate() {
-            let shift = usize::from(page_size.base_shift());
-            let spilled: u64 = tally.spilled[shift.min(ALIGNMENTS - 1)..].iter().sum();
-            let mut accesses = tally.references + spilled;
+            let mut accesses = tally.lookups(page_size);
             for (level, &entries) in self.levels.iter().enumerate() {
                 let misses = tally.misses[level * self.sizes.len() + size];
                 let level = level as u32 + 1;
@@ -321,6 +372,14 @@ impl PageStream {
 }
 
 impl RegionTally {
+    /// Look-ups of the first level at a page size: references, and second halves of those that span two
+    /// pages of it.
+    pub fn lookups(&self, page_size: PageSize) -> u64 {
+        let shift = usize::from(page_size.base_shift());
+        let spilled: u64 = self.spilled[shift.min(ALIGNMENTS - 1)..].iter().sum();
+        self.references + spilled
+    }
+
     /// Adds another region's tally to this one.
     pub fn add(&mut self, other: &RegionTally) {
         self.references += other.references;
@@ -361,11 +420,14 @@ mod tests {
             RegionId(0)
         }
         fn touched(&mut self, _: u64) {}
+        fn machine(&mut self) -> Option<&mut MachineState> {
+            None
+        }
     }
 
     fn run(start: Option<u32>) -> Vec<Curve> {
         let sizes = (12..=30).step_by(3).map(|log2| PageSize::from_log2(log2).unwrap()).collect();
-        let mut stream = PageStream::new(Sizes::new(sizes), vec![32, 64]);
+        let mut stream = PageStream::new(Side::Data, Sizes::new(sizes), vec![32, 64]);
         if let Some(start) = start {
             stream.start_stamps_at(start);
         }
@@ -375,7 +437,8 @@ mod tests {
             // A hot kilopage, and now and then a page anywhere in 16 GiB.
             let page = if state >> 61 == 0 { state >> 42 } else { state >> 54 };
             stream.reserve();
-            stream.access(page, 1, &mut Flat);
+            let access = Access { traced: page, references: 1, stores: false, order: 0 };
+            stream.access(access, &mut Flat);
         }
         let regions = stream.regions();
         stream.curves(&regions[0])

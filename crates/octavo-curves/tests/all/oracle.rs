@@ -31,6 +31,7 @@ fn study(sizes: &[PageSize], levels: &[u32]) -> Study {
         sizes: Sizes::new(sizes.to_vec()),
         fetch_levels: levels.to_vec(),
         data_levels: levels.to_vec(),
+        machine: None,
         native_layout: true,
     })
 }

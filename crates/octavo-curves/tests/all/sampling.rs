@@ -98,6 +98,7 @@ fn studied(source: &mut dyn Source) -> Watched {
         sizes: Sizes::new((12..=21).filter_map(PageSize::from_log2).collect()),
         fetch_levels: vec![64],
         data_levels: vec![64],
+        machine: None,
         native_layout: true,
     };
     let mut watched = Watched(Study::new(&config), 0);

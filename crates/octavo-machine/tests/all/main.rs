@@ -14,5 +14,6 @@ mod oracle;
 mod perforated;
 mod same_pages;
 mod softvm;
+mod study;
 mod tailored_pages;
 mod translation_cost;

@@ -36,6 +36,7 @@ pub fn progress<'py>(py: Python<'py>, progress: &RunProgress) -> Dict<'py> {
         streams_live: progress.streams_live,
         streams_total: progress.streams_total,
         counting: progress.counting,
+        over: progress.over,
     ))
 }
 
@@ -70,6 +71,7 @@ pub fn exit<'py>(py: Python<'py>, exit: &RunExit) -> Dict<'py> {
         ExitReason::Limit => "limit",
         ExitReason::TracerFailed => "tracer-failed",
         ExitReason::TraceBroken => "trace-broken",
+        ExitReason::Running => "running",
     };
     Ok(dict!(py,
         code: exit.code,

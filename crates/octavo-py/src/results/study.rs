@@ -1,6 +1,6 @@
 //! What a study of misses and memory has had.
 
-use octavo_curves::{Curve, Footprint, RegionResult, Study};
+use octavo_curves::{Curve, Footprint, MachineCurve, RegionResult, Study};
 use octavo_trace::{Region, StreamResult};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -18,6 +18,7 @@ impl Engine for Study {
         let total = study.total();
         let dict = process(py, stream, study.counts())?;
         dict.set_item("curves", curves(py, &total)?)?;
+        dict.set_item("machine_curves", machine_curves(py, &total)?)?;
         dict.set_item("footprints", footprints(py, &total.footprints)?)?;
         dict.set_item("regions", regions)?;
         Ok(dict)
@@ -35,6 +36,7 @@ fn region<'py>(py: Python<'py>, region: &Region, result: &RegionResult) -> Dict<
         fetch_references: result.fetch_references,
         data_references: result.data_references,
         curves: curves(py, result)?,
+        machine_curves: machine_curves(py, result)?,
         footprints: footprints(py, &result.footprints)?,
     ))
 }
@@ -48,6 +50,24 @@ fn curves<'py>(py: Python<'py>, result: &RegionResult) -> PyResult<Bound<'py, Py
                 page_size: page_size.bytes(),
                 level: level,
                 entries: entries,
+                accesses: accesses,
+                misses: misses,
+            ))?;
+        }
+    }
+    Ok(list)
+}
+
+fn machine_curves<'py>(py: Python<'py>, result: &RegionResult) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    for (stream, curves) in [("fetch", &result.fetch_machine), ("data", &result.data_machine)] {
+        for MachineCurve { page_size, level, entries, ways, accesses, misses } in curves {
+            list.append(dict!(py,
+                stream: stream,
+                page_size: page_size.bytes(),
+                level: level,
+                entries: entries,
+                ways: ways,
                 accesses: accesses,
                 misses: misses,
             ))?;

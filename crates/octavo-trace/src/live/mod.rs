@@ -5,6 +5,7 @@
 //! by a flag: a process may be killed at any moment.
 
 mod command;
+mod desk;
 mod log;
 mod process;
 mod stream;
@@ -17,11 +18,13 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::observer::{Observer, RunProgress, RunResult};
+use crate::observer::{ExitReason, Observer, RunExit, RunProgress, RunResult};
 use crate::resource_limits;
 use crate::ring::SessionError;
 use crate::stream::StreamIdentity;
+use crate::threads;
 use crate::window::Limits;
+use desk::Desk;
 use process::Pid;
 use watch::{Shared, Watch};
 
@@ -71,11 +74,18 @@ pub enum LiveError {
     /// It ended without a single stream.
     #[error("nothing was traced: {said}{}", resource_limits::explain_failed_start(), said = .0)]
     NothingTraced(String),
+    /// There is no thread to watch the program from.
+    #[error("{0}")]
+    NoThread(String),
+    /// A thread of the run panicked.
+    #[error("the reading of what was traced failed: a bug in Octavo")]
+    Bug,
 }
 
 /// A program under a tracer.
 pub struct Live<C: Observer> {
     shared: Arc<Shared>,
+    desk: Arc<Desk<C>>,
     root: Pid,
     watcher: JoinHandle<RunResult<C>>,
     started: Instant,
@@ -93,13 +103,14 @@ impl<C: Observer> Live<C> {
             return Err(LiveError::TooFewOpenFiles(why));
         }
         let shared = Arc::new(Shared::new(options.limits.clone()));
-        let watch = Watch::start(options, shared.clone(), observer)?;
+        let desk = Arc::new(Desk::new());
+        let watch = Watch::start(options, shared.clone(), desk.clone(), observer)?;
         let root = watch.root();
-        let watcher = std::thread::Builder::new()
-            .name("octavo-watch".to_owned())
-            .spawn(move || watch.run())
-            .expect("the system has threads to give");
-        Ok(Live { shared, root, watcher, started: Instant::now() })
+        let watcher = threads::start("watch", move || watch.run()).map_err(|why| {
+            root.signal(libc::SIGKILL);
+            LiveError::NoThread(why)
+        })?;
+        Ok(Live { shared, desk, root, watcher, started: Instant::now() })
     }
 
     /// The traced program's process identifier.
@@ -116,12 +127,40 @@ impl<C: Observer> Live<C> {
     /// Sends `signal` to the program and notes that the run was interrupted.
     pub fn interrupt(&self, signal: i32) {
         self.note_interrupted();
-        self.root.signal(signal);
+        self.shared.signal(self.root, signal);
     }
 
     /// Notes that the user interrupted the run; the terminal has told the program already.
     pub fn note_interrupted(&self) {
         self.shared.interrupted.store(true, Ordering::Relaxed);
+    }
+
+    /// Opens or closes the region of interest: what the program had done by now counts, or does
+    /// not, as before the call.
+    pub fn set_open(&self, open: bool) {
+        self.shared.limits.set_open(open);
+        self.desk.announce();
+    }
+
+    /// Ends the region of interest for good, and sends `signal` to the program.
+    pub fn end_region(&self, signal: i32) {
+        self.shared.limits.set_over();
+        self.desk.announce();
+        self.shared.signal(self.root, signal);
+    }
+
+    /// A snapshot of the counts, while the program goes on; each stream hands in its part
+    /// when it has read what was written. None of an engine without snapshots, and once the run is
+    /// over.
+    pub fn snapshot(&self) -> Option<RunResult<C>> {
+        let streams = self.desk.snapshot().filter(|streams| !streams.is_empty())?;
+        let reason = ExitReason::Running;
+        Some(RunResult {
+            exit: RunExit { code: None, signal: None, reason, diagnostics: String::new() },
+            elapsed: self.started.elapsed(),
+            streams,
+            untraced: self.shared.untraced.load(Ordering::Relaxed),
+        })
     }
 
     /// Kills the program and its traced children. What they did so far still counts.
@@ -131,7 +170,7 @@ impl<C: Observer> Live<C> {
 
     /// The result, once [`Live::wait`] has said that nothing runs.
     pub fn finish(self) -> Result<RunResult<C>, LiveError> {
-        let result = self.watcher.join().expect("the watcher thread does not panic");
+        let result = self.watcher.join().map_err(|_| LiveError::Bug)?;
         if result.streams.is_empty() {
             return Err(LiveError::NothingTraced(in_a_sentence(&result.exit.diagnostics)));
         }

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use octavo_types::{AddressWidth, Consumer, Event, Segment, VirtAddr};
 
+use super::desk::Seat;
 use super::process::Process;
 use crate::formats::lackey_source;
 use crate::observer::{Observer, StreamProgress, StreamResult};
-use crate::ring::{Decoder, Seccomp, Slot, Start, WordConsumer};
+use crate::ring::{Decoder, MOST_BATCHES, Seccomp, Slot, Start, WordConsumer};
 use crate::source::{Batch, Input, InputOptions, Source};
 use crate::stream::{Ended, StreamEnd, StreamIdentity};
 use crate::window::{Limits, Window};
@@ -107,21 +108,38 @@ pub fn follow_ring<C: Observer>(
     consumer: C,
     limits: Arc<Limits>,
     state: Arc<StreamState>,
+    seat: &mut Seat<C>,
 ) -> Followed<C> {
     let inner = Window::new(consumer, limits.clone());
     let mut witness = Witness { inner, exit_code: None, executing: false };
     let mut decoder = Decoder::default();
     let mut fault = None;
     let mut idle_since = Instant::now();
+    let mut until_answer = MOST_BATCHES;
     loop {
         // In this order: what was written before the end is there once the end is seen.
         let ended = process.ended() || state.superseded.load(Ordering::Relaxed);
-        let read = slot.read(ended || idle_since.elapsed() > IDLE, |words| {
+        let asked = seat.is_called();
+        let read = slot.read(ended || asked || idle_since.elapsed() > IDLE, |words| {
             if fault.is_none() && !limits.exhausted() {
                 fault = decoder.decode(words, &mut witness).err();
             }
         });
         witness.inner.inner_mut().tick();
+        if asked {
+            // What was written when it was asked is read by then, however fast more of it comes.
+            until_answer -= 1;
+            if read == 0 || until_answer == 0 {
+                until_answer = MOST_BATCHES;
+                name(&mut identity, &decoder);
+                witness.inner.refresh();
+                seat.answer(|| {
+                    let engine = witness.inner.inner().snapshot()?;
+                    let fault = fault.as_ref().map(ToString::to_string);
+                    Some(running(&identity, &decoder, fault, engine))
+                });
+            }
+        }
         if read > 0 {
             idle_since = Instant::now();
             state.publish(witness.inner.inner().progress());
@@ -151,10 +169,7 @@ pub fn follow_ring<C: Observer>(
     let exit_code = witness.exit_code.filter(|_| ended == Ended::Exit);
     let seccomp = slot.seccomp();
     slot.release();
-    let program = decoder.start().map(|start| start.program.clone());
-    if let Some(program) = program.filter(|program| !program.is_empty()) {
-        identity.program = program;
-    }
+    name(&mut identity, &decoder);
     let result = StreamResult {
         identity,
         ended,
@@ -166,6 +181,33 @@ pub fn follow_ring<C: Observer>(
         consumer: witness.inner.into_inner(),
     };
     Followed { result: finish(&state, result), said: String::new(), seccomp }
+}
+
+/// Names a stream after the program in its first words.
+fn name(identity: &mut StreamIdentity, decoder: &Decoder) {
+    let program = decoder.start().map(|start| start.program.as_str());
+    if let Some(program) = program.filter(|program| !program.is_empty()) {
+        program.clone_into(&mut identity.program);
+    }
+}
+
+/// The result so far of a stream that goes on.
+fn running<C>(
+    identity: &StreamIdentity,
+    decoder: &Decoder,
+    fault: Option<String>,
+    consumer: C,
+) -> StreamResult<C> {
+    StreamResult {
+        identity: identity.clone(),
+        ended: Ended::Running,
+        exit_code: None,
+        segments: decoder.segments(),
+        hash: decoder.hash(),
+        folded: decoder.folded(),
+        fault,
+        consumer,
+    }
 }
 
 /// Reads Lackey's text to its end.
@@ -189,6 +231,7 @@ pub fn follow_lackey<C: Observer>(
                     Ok(None) => break,
                     Err(error) => fault = Some(error.to_string()),
                 }
+                window.refresh();
                 let decoded = decoder.decode(&batch.words, &mut window);
                 fault = fault.or(decoded.err().map(|error| error.to_string()));
                 state.publish(window.inner().progress());

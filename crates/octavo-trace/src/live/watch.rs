@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::command::{start_lackey, start_octavo};
+use super::desk::{Desk, Seat};
 use super::log::Log;
 use super::process::{Pid, Process};
 use super::stream::{Followed, StreamState, follow_lackey, follow_ring};
@@ -17,6 +18,7 @@ use super::{LiveError, LiveOptions, Tracer};
 use crate::observer::{ExitReason, Observer, RunExit, RunProgress, RunResult};
 use crate::ring::{Seccomp, Session, Slot};
 use crate::stream::{Began, Ended, StreamIdentity};
+use crate::threads;
 use crate::window::Limits;
 
 /// How often slots and processes are looked at. A stream that waits loses nothing: its ring holds
@@ -29,7 +31,11 @@ const UNKNOWN_INSTRUCTION: &str = "Unrecognised instruction";
 pub struct Shared {
     pub stop: AtomicBool,
     pub interrupted: AtomicBool,
-    limits: Arc<Limits>,
+    /// The program's own process has ended; its children may run on.
+    root_ended: AtomicBool,
+    /// Children that run untraced.
+    pub untraced: AtomicU32,
+    pub limits: Arc<Limits>,
     /// Each stream, and its process while the stream is followed.
     streams: Mutex<Vec<(Weak<Process>, Arc<StreamState>)>>,
     done: Mutex<bool>,
@@ -41,6 +47,8 @@ impl Shared {
         Shared {
             stop: AtomicBool::new(false),
             interrupted: AtomicBool::new(false),
+            root_ended: AtomicBool::new(false),
+            untraced: AtomicU32::new(0),
             limits,
             streams: Mutex::default(),
             done: Mutex::new(false),
@@ -68,7 +76,9 @@ impl Shared {
             progress.total.resident_bytes += stream.resident_bytes;
             progress.streams_live += usize::from(!state.finished.load(Ordering::Relaxed));
         }
-        progress.counting = self.limits.is_whole_run() || progress.total.instructions > 0;
+        progress.over = self.limits.is_over();
+        progress.counting = self.limits.is_open()
+            && (self.limits.is_whole_run() || progress.total.instructions > 0);
         progress
     }
 
@@ -78,17 +88,36 @@ impl Shared {
         state
     }
 
-    fn kill_all(&self) {
+    /// Sends a signal to the program; where its own process has ended, as a daemon's does, to all
+    /// that it has left.
+    pub fn signal(&self, root: Pid, signal: i32) {
+        if self.root_ended.load(Ordering::Relaxed) {
+            self.signal_all(signal);
+        } else {
+            root.signal(signal);
+        }
+    }
+
+    fn signal_all(&self, signal: i32) {
         for (process, state) in self.streams.lock().expect("not poisoned").iter() {
             if !state.finished.load(Ordering::Acquire) {
-                process.upgrade().inspect(|process| process.signal(libc::SIGKILL));
+                process.upgrade().inspect(|process| process.signal(signal));
             }
         }
     }
 
     fn finish(&self) {
-        *self.done.lock().expect("not poisoned") = true;
+        *self.done.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.ended.notify_all();
+    }
+}
+
+/// Ends the waiting for a run, also when its watcher panics.
+struct End(Arc<Shared>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.finish();
     }
 }
 
@@ -104,7 +133,10 @@ pub struct Watch<C, F> {
     observer: F,
     child: Child,
     source: Source,
-    followers: Vec<JoinHandle<Followed<C>>>,
+    desk: Arc<Desk<C>>,
+    followers: Vec<JoinHandle<()>>,
+    /// Why a stream has no follower, so that the run is at an end.
+    no_thread: Option<String>,
     started: Instant,
 }
 
@@ -113,6 +145,7 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
     pub fn start(
         options: LiveOptions,
         shared: Arc<Shared>,
+        desk: Arc<Desk<C>>,
         observer: F,
     ) -> Result<Self, LiveError> {
         let started = Instant::now();
@@ -132,7 +165,8 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
             }
         };
         let followers = Vec::new();
-        Ok(Watch { options, shared, observer, child, source, followers, started })
+        let no_thread = None;
+        Ok(Watch { options, shared, observer, child, source, desk, followers, no_thread, started })
     }
 
     fn program(&self) -> String {
@@ -146,6 +180,7 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
 
     /// Watches until the program has ended and every stream is read.
     pub fn run(mut self) -> RunResult<C> {
+        let _end = End(self.shared.clone());
         let mut seen = Seen::default();
         let mut status = None;
         let mut killed = false;
@@ -155,15 +190,18 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
                 status = self.child.try_wait().ok().flatten();
             }
             let ended = status.is_some();
+            self.shared.root_ended.store(ended, Ordering::Relaxed);
             self.look_for_streams(&mut seen);
             if !killed
-                && (self.shared.stop.load(Ordering::Relaxed) || self.shared.limits.exhausted())
+                && (self.shared.stop.load(Ordering::Relaxed)
+                    || self.shared.limits.exhausted()
+                    || self.no_thread.is_some())
             {
                 killed = true;
                 self.root().signal(libc::SIGKILL);
             }
             if killed {
-                self.shared.kill_all();
+                self.shared.signal_all(libc::SIGKILL);
             }
             if ended && self.followers.iter().all(JoinHandle::is_finished) {
                 break;
@@ -182,6 +220,7 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
                 return;
             }
             Source::Ring(session, _) => {
+                self.shared.untraced.store(session.untraced(), Ordering::Relaxed);
                 let open = session.open_slots();
                 let mut slots: Vec<_> = open.map(|n| Slot::new(session.clone(), n)).collect();
                 slots.retain(|slot| !seen.streams.contains_key(&slot.stream()));
@@ -195,8 +234,9 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
             let state = self.shared.add(&process);
             let identity = seen.identify(&slot, pid, state.clone(), &self.program());
             let (consumer, limits) = ((self.observer)(&identity), self.options.limits.clone());
-            self.followers
-                .push(spawn(move || follow_ring(identity, slot, process, consumer, limits, state)));
+            self.follow(identity.stream, move |seat| {
+                follow_ring(identity, slot, process, consumer, limits, state, seat)
+            });
         }
     }
 
@@ -207,7 +247,28 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
         let identity =
             StreamIdentity { stream: 0, parent: None, pid: pid.0, began: Began::Start, program };
         let (consumer, limits) = ((self.observer)(&identity), self.options.limits.clone());
-        self.followers.push(spawn(move || follow_lackey(identity, pipe, consumer, limits, state)));
+        self.follow(0, move |seat| {
+            // It may wait for the program at any time, so it answers no calls.
+            seat.leave();
+            follow_lackey(identity, pipe, consumer, limits, state)
+        });
+    }
+
+    /// Reads a stream on a thread; where the system gives none, the run fails.
+    fn follow(
+        &mut self,
+        stream: u32,
+        work: impl FnOnce(&mut Seat<C>) -> Followed<C> + Send + 'static,
+    ) {
+        let mut seat = Seat::take(&self.desk, stream);
+        let thread = threads::start("stream", move || {
+            let followed = work(&mut seat);
+            seat.finish(followed);
+        });
+        match thread {
+            Ok(follower) => self.followers.push(follower),
+            Err(why) => self.no_thread = Some(why),
+        }
     }
 
     fn collect(self, status: Option<ExitStatus>) -> RunResult<C> {
@@ -218,9 +279,15 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
         let root = self.root().0;
         let mut streams = Vec::new();
         let mut confined = false;
+        if let Some(why) = &self.no_thread {
+            diagnostics += &format!("{why}\n");
+        }
         for follower in self.followers {
-            let followed = follower.join().expect("a follower does not panic");
-            let Followed { result: stream, said, seccomp } = followed;
+            follower.join().expect("a follower does not panic");
+        }
+        let mut finished = self.desk.take_finished();
+        finished.sort_by_key(|followed| followed.result.identity.stream);
+        for Followed { result: stream, said, seccomp } in finished {
             let of_root = stream.identity.pid == root;
             let died = |mode| stream.ended == Ended::Lost && (!of_root || may_kill(mode, status));
             if let Some(mode) = seccomp.filter(|mode| died(*mode)) {
@@ -236,16 +303,16 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
             }
             streams.push(stream);
         }
-        streams.sort_by_key(|stream| stream.identity.stream);
         let (code, signal) = status.map_or((None, None), |s| (s.code(), s.signal()));
         // Natively the program may well have gone on.
         let unknown_instruction =
             signal == Some(libc::SIGILL) && diagnostics.contains(UNKNOWN_INSTRUCTION);
         let failed = unknown_instruction
             || confined
+            || self.no_thread.is_some()
             || streams.is_empty()
             || streams.iter().any(|stream| stream.fault.is_some());
-        let reason = if self.shared.limits.exhausted() {
+        let reason = if self.shared.limits.exhausted() || self.shared.limits.is_over() {
             ExitReason::Limit
         } else if self.shared.interrupted.load(Ordering::Relaxed)
             || self.shared.stop.load(Ordering::Relaxed)
@@ -259,7 +326,6 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
             ExitReason::Exited
         };
         let elapsed = self.started.elapsed();
-        self.shared.finish();
         RunResult {
             exit: RunExit { code, signal, reason, diagnostics },
             elapsed,
@@ -335,11 +401,4 @@ impl Seen {
         }
         StreamIdentity { stream, parent, pid, began, program: program.to_owned() }
     }
-}
-
-fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-    std::thread::Builder::new()
-        .name("octavo-stream".to_owned())
-        .spawn(work)
-        .expect("the system has threads to give")
 }

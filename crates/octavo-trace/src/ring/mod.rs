@@ -12,4 +12,4 @@ mod slot;
 pub use decode::{DecodeError, Decoder, FoldedReferences, SegmentRoom, Start, WordConsumer};
 pub use encode::{Encoder, WordWriter};
 pub use session::{Session, SessionError};
-pub use slot::{Seccomp, Slot};
+pub use slot::{MOST_BATCHES, Seccomp, Slot};

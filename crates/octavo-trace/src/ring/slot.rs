@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::format::{self, slot};
 use super::session::Session;
 
+/// Whatever a process had written at some moment is read by so many calls of [`Slot::read`] since.
+pub const MOST_BATCHES: u32 = format::CHUNKS as u32 + 1;
+
 /// How a process has confined the system calls of its own image, and so the tracer's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seccomp {

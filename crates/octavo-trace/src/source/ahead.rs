@@ -4,6 +4,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
 use crate::native::Manifest;
+use crate::threads;
 
 use super::{Batch, Facts, Place, Progress, Source, Step, TraceError};
 
@@ -33,7 +34,8 @@ pub struct ReadAhead {
     manifest: Option<Manifest>,
     state: State,
     ended: bool,
-    _thread: JoinHandle<()>,
+    /// Never joined, as it may wait for ever for a silent pipe; a sentence where it could not start.
+    thread: Result<JoinHandle<()>, String>,
 }
 
 impl ReadAhead {
@@ -43,13 +45,10 @@ impl ReadAhead {
         let (facts, manifest) = (source.facts(), source.manifest());
         let (send, messages) = sync_channel(BATCHES);
         let (used, free) = channel();
-        let thread = std::thread::Builder::new()
-            .name("octavo-reader".to_owned())
-            .spawn(move || read(source, wants_places, &send, &free))
-            .expect("the system has threads to give");
+        let thread = threads::start("reader", move || read(source, wants_places, &send, &free));
         let state =
             State { progress: Progress::default(), place: Place::Whole, skipped: 0, known: None };
-        ReadAhead { messages, used, name, facts, manifest, state, ended: false, _thread: thread }
+        ReadAhead { messages, used, name, facts, manifest, state, ended: false, thread }
     }
 }
 
@@ -89,7 +88,9 @@ impl Source for ReadAhead {
         }
         // The reader's last message is an end or an error.
         let Ok(message) = self.messages.recv() else {
-            return Err(TraceError::whole(&self.name, "its reader failed: a bug in Octavo"));
+            let bug = "its reader failed: a bug in Octavo";
+            let why = self.thread.as_ref().err().map_or(bug, String::as_str);
+            return Err(TraceError::whole(&self.name, why));
         };
         // The reader may be gone.
         drop(self.used.send(std::mem::replace(batch, message.batch)));

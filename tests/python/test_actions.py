@@ -4,9 +4,10 @@ from pathlib import Path
 import pytest
 
 from fakes import FLAT, process, region, result
+from octavo.actions.for_advice import actions_for, usable_size
+from octavo.actions.model import Action
 from octavo.advice import Advice, advise_all
 from octavo.huge_pages import HugePages, read_huge_pages
-from octavo.means import Means, means_for, usable_size
 from octavo.rows import rows_of
 from octavo.tlb_levels import load_preset
 
@@ -14,7 +15,13 @@ KIB = 1024
 MIB = 1 << 20
 MISS_UNTIL_2M = (10_000_000,) * 9 + (0,)
 MISS_UNTIL_64K = (10_000_000,) * 4 + (0,) * 6
+SIZE_FILE = "/sys/kernel/mm/transparent_hugepage/hugepages-{}kB/enabled"
 STEEP = (0, 0, 0, 0, 0, 0.5, 1, 2, 4, 8)
+
+
+@pytest.fixture(autouse=True)
+def _user_with_sudo(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("octavo.actions.model._is_root_without_sudo", lambda: False)
 
 
 def machine(
@@ -36,10 +43,10 @@ def machine(
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "enabled").write_text(f"{thp}\n")
     for kib, setting in (sizes or {}).items():
-        (directory / f"hugepages-{kib}kB").mkdir()
+        (directory / f"hugepages-{kib}kB").mkdir(exist_ok=True)
         (directory / f"hugepages-{kib}kB/enabled").write_text(f"{setting}\n")
     for kib in hugetlb:
-        (root / f"sys/kernel/mm/hugepages/hugepages-{kib}kB").mkdir(parents=True)
+        (root / f"sys/kernel/mm/hugepages/hugepages-{kib}kB").mkdir(parents=True, exist_ok=True)
     if config is not None:
         (root / "boot").mkdir()
         (root / f"boot/config-{kernel}").write_text(config)
@@ -76,12 +83,12 @@ def region_advice(name: str, misses: tuple[int, ...] = MISS_UNTIL_2M) -> Advice:
     return next(item for item in advices(misses) if item.case.region == name)
 
 
-def kinds(means: list[Means]) -> list[str]:
-    return [item.kind for item in means]
+def kinds(actions: list[Action]) -> list[str]:
+    return [item.kind for item in actions]
 
 
-def commands(means: list[Means]) -> str:
-    return "\n".join(item.command for item in means)
+def commands(actions: list[Action]) -> str:
+    return "\n".join(item.command for item in actions)
 
 
 def test_the_settings_are_read_as_they_are(tmp_path: Path) -> None:
@@ -112,89 +119,116 @@ def test_a_bare_machine(tmp_path: Path) -> None:
     assert found.thp is None
     assert found.thp_sizes == {}
     assert found.glibc is None
-    assert kinds(means_for(data_advice(MISS_UNTIL_2M), found)) == ["note"]
+    assert kinds(actions_for(data_advice(MISS_UNTIL_2M), found)) == ["note"]
 
 
 def test_2_mib_for_data_where_programs_may_ask(tmp_path: Path) -> None:
-    means = means_for(data_advice(MISS_UNTIL_2M), machine(tmp_path))
-    assert kinds(means) == ["malloc", "madvise"]
-    assert "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 " in commands(means)
-    assert "MADV_COLLAPSE" in means[1].text
+    actions = actions_for(data_advice(MISS_UNTIL_2M), machine(tmp_path))
+    assert kinds(actions) == ["malloc", "madvise"]
+    assert "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 " in commands(actions)
+    assert "MADV_COLLAPSE" in actions[1].text
 
 
 def test_an_old_glibc_and_kernel_offer_less(tmp_path: Path) -> None:
     found = machine(tmp_path, kernel="5.10.0", libc="glibc 2.31")
-    means = means_for(data_advice(MISS_UNTIL_2M), found)
-    assert kinds(means) == ["madvise"]
-    assert "MADV_COLLAPSE" not in means[0].text
+    actions = actions_for(data_advice(MISS_UNTIL_2M), found)
+    assert kinds(actions) == ["madvise"]
+    assert "MADV_COLLAPSE" not in actions[0].text
 
 
 def test_what_is_off_is_switched_on_first(tmp_path: Path) -> None:
-    means = means_for(data_advice(MISS_UNTIL_2M), machine(tmp_path, thp="always madvise [never]"))
-    assert kinds(means) == ["thp", "malloc", "madvise"]
-    assert means[0].command == (
-        "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
+    actions = actions_for(
+        data_advice(MISS_UNTIL_2M), machine(tmp_path, thp="always madvise [never]")
     )
+    assert kinds(actions) == ["apply", "malloc", "madvise"]
+    assert not actions[0].system_wide
+    actions = actions[1:]
+    assert actions[0].command == (
+        "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled\n"
+        "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 PROGRAM ARGUMENTS"
+    )
+    assert actions[0].undo == "echo never | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
+    assert "transparent_hugepage/enabled is never" in actions[0].text
 
 
-def test_what_comes_unasked_needs_nothing(tmp_path: Path) -> None:
-    means = means_for(data_advice(MISS_UNTIL_2M), machine(tmp_path, thp="[always] madvise never"))
-    assert kinds(means) == ["note"]
-    assert "already" in means[0].text
+def test_under_always_malloc_grows_in_steps_that_huge_pages_fit_into(tmp_path: Path) -> None:
+    """hugetlb=1 does nothing there: glibc asks only where the setting is `madvise`."""
+    actions = actions_for(
+        data_advice(MISS_UNTIL_2M), machine(tmp_path, thp="[always] madvise never")
+    )
+    assert actions[0].command == "GLIBC_TUNABLES=glibc.malloc.top_pad=67108864 PROGRAM ARGUMENTS"
+    assert actions[1].command.splitlines() == [
+        "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
+        "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 PROGRAM ARGUMENTS",
+    ]
 
 
 def test_without_thp_hugetlbfs_is_left(tmp_path: Path) -> None:
     found = machine(tmp_path, thp=None, hugetlb=(2048,))
-    means = means_for(data_advice(MISS_UNTIL_2M), found)
-    assert kinds(means) == ["note", "hugetlbfs", "malloc"]
+    actions = actions_for(data_advice(MISS_UNTIL_2M), found)
+    assert kinds(actions) == ["note", "hugetlbfs"]
     assert "echo 8 | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages" in commands(
-        means
+        actions
     )
-    assert "hugetlb=2" in commands(means)
+    assert "hugetlb=2" in commands(actions)
 
 
 def test_a_size_between_is_answered_with_the_next_that_the_tlb_has(tmp_path: Path) -> None:
-    means = means_for(data_advice(MISS_UNTIL_64K), machine(tmp_path))
-    assert "no TLB entries of 64 KiB; the next it has is 2 MiB" in means[0].text
-    assert kinds(means)[1:] == ["malloc", "madvise"]
+    actions = actions_for(data_advice(MISS_UNTIL_64K), machine(tmp_path))
+    assert "no TLB entries of 64 KiB; the next it has is 2 MiB" in actions[0].text
+    assert kinds(actions)[1:] == ["malloc", "madvise"]
 
 
 def test_a_size_between_is_refused_where_the_next_takes_too_much_memory(tmp_path: Path) -> None:
     found = machine(tmp_path, sizes={64: "always inherit madvise [never]"})
-    means = means_for(data_advice(MISS_UNTIL_64K, STEEP), found)
-    assert "800% more memory; on this machine keep 4 KiB" in means[0].text
-    assert kinds(means) == ["note", "mthp"]
-    assert "TLB misses stay" in means[1].text
-    assert "hugepages-64kB/enabled" in means[1].command
+    actions = actions_for(data_advice(MISS_UNTIL_64K, STEEP), found)
+    assert "800% more memory; on this machine keep 4 KiB" in actions[0].text
+    assert kinds(actions) == ["note", "note", "malloc"]
+    assert "TLB misses stay" in actions[1].text
+    assert "hugepages-64kB/enabled" in actions[2].command
 
 
 def test_amd_merges_16_kib(tmp_path: Path) -> None:
-    found = machine(tmp_path, vendor="AuthenticAMD", sizes={16: "always inherit madvise [never]"})
+    found = machine(
+        tmp_path,
+        vendor="AuthenticAMD",
+        sizes={16: "always inherit madvise [never]", 2048: "always [inherit] madvise never"},
+    )
     advice = data_advice((10_000_000,) * 2 + (0,) * 8)
     assert advice.page_size == 16 * KIB
-    means = means_for(advice, found)
-    assert kinds(means) == ["thp", "malloc", "madvise"]
-    assert "hugepages-16kB/enabled" in means[0].command
+    actions = actions_for(advice, found)
+    assert kinds(actions) == ["malloc", "madvise"]
+    assert actions[0].command.splitlines() == [
+        f"echo never | sudo tee {SIZE_FILE.format(2048)}",
+        f"echo madvise | sudo tee {SIZE_FILE.format(16)}",
+        "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 PROGRAM ARGUMENTS",
+    ]
+    assert actions[0].undo.splitlines() == [
+        f"echo never | sudo tee {SIZE_FILE.format(16)}",
+        f"echo inherit | sudo tee {SIZE_FILE.format(2048)}",
+    ]
 
 
 def test_huge_pages_that_would_hurt_are_kept_off(tmp_path: Path) -> None:
     found = machine(tmp_path, thp="[always] madvise never")
-    means = means_for(data_advice((0,) * 10, STEEP), found)
-    assert kinds(means) == ["prctl"]
-    assert "prctl(41,1,0,0,0)" in means[0].command
+    actions = actions_for(data_advice((0,) * 10, STEEP), found)
+    assert kinds(actions) == ["prctl"]
+    assert "prctl(41,1,0,0,0)" in actions[0].command
+    newer = replace(found, kernel=(6, 18))
+    assert "prctl(41,1,2,0,0)" in commands(actions_for(data_advice((0,) * 10, STEEP), newer))
     heap = next(item for item in advices((0,) * 10, STEEP) if item.case.region == "heap")
-    assert "MADV_NOHUGEPAGE" in commands(means_for(heap, found))
+    assert "MADV_NOHUGEPAGE" in commands(actions_for(heap, found))
 
 
 def test_nothing_to_do_where_nothing_changes(tmp_path: Path) -> None:
-    assert means_for(data_advice((0,) * 10, STEEP), machine(tmp_path)) == []
+    assert actions_for(data_advice((0,) * 10, STEEP), machine(tmp_path)) == []
 
 
 def test_regions_are_named_with_their_place(tmp_path: Path) -> None:
-    means = means_for(region_advice("anon 8MiB #1"), machine(tmp_path))
-    assert kinds(means) == ["madvise"]
-    assert "anon 8MiB #1, 8 MiB at 0x2 in this run" in means[0].text
-    assert means_for(region_advice("stack"), machine(tmp_path))[0].kind == "note"
+    actions = actions_for(region_advice("anon 8MiB #1"), machine(tmp_path))
+    assert kinds(actions) == ["malloc", "madvise"]
+    assert "anon 8MiB #1, 8 MiB at 0x2 in this run" in actions[1].text
+    assert actions_for(region_advice("stack"), machine(tmp_path))[0].kind == "note"
 
 
 @pytest.mark.parametrize(
@@ -202,15 +236,16 @@ def test_regions_are_named_with_their_place(tmp_path: Path) -> None:
     [(None, "cannot be read"), ("# CONFIG_READ_ONLY_THP_FOR_FS is not set\n", "without CONFIG")],
 )
 def test_file_text(tmp_path: Path, config: str | None, said: str) -> None:
-    means = means_for(region_advice("prog text"), machine(tmp_path, config=config))
-    assert kinds(means) == ["linker", "note", "madvise"]
-    assert "max-page-size=0x200000" in means[0].command
-    assert said in means[1].text
+    actions = actions_for(region_advice("prog text"), machine(tmp_path, config=config))
+    ways = ["linker", "note"] if config else ["linker", "note", "madvise"]
+    assert kinds(actions) == ways
+    assert "max-page-size=0x200000" in actions[0].command
+    assert said in actions[1].text
 
 
 def test_file_text_where_khugepaged_may(tmp_path: Path) -> None:
     found = machine(tmp_path, config="CONFIG_READ_ONLY_THP_FOR_FS=y\n")
-    assert kinds(means_for(region_advice("prog text"), found)) == ["linker", "madvise"]
+    assert kinds(actions_for(region_advice("prog text"), found)) == ["linker", "madvise"]
 
 
 def test_a_size_that_only_shared_memory_has_is_none_for_us(tmp_path: Path) -> None:
@@ -222,24 +257,20 @@ def test_a_size_that_only_shared_memory_has_is_none_for_us(tmp_path: Path) -> No
 
 
 def test_the_command_names_the_program(tmp_path: Path) -> None:
-    means = means_for(data_advice(MISS_UNTIL_2M), machine(tmp_path), "sort 'my file'")
-    assert "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 sort 'my file'" in commands(means)
+    actions = actions_for(data_advice(MISS_UNTIL_2M), machine(tmp_path), "sort 'my file'")
+    assert "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 sort 'my file'" in commands(actions)
 
 
 @pytest.mark.parametrize(
-    ("setting", "expected"),
-    [
-        ("always inherit madvise [never]", ["note", "mthp"]),
-        ("always [madvise] never", ["note"] * 2),
-    ],
+    ("setting", "lines"),
+    [("always inherit madvise [never]", 2), ("always [madvise] never", 1)],
 )
-def test_only_what_is_off_is_to_be_switched_on(
-    tmp_path: Path, setting: str, expected: list[str]
-) -> None:
+def test_only_what_is_off_is_to_be_switched_on(tmp_path: Path, setting: str, lines: int) -> None:
     found = machine(tmp_path, sizes={64: setting})
-    means = means_for(data_advice(MISS_UNTIL_64K, STEEP), found)
-    assert kinds(means) == expected
-    assert "MADV_HUGEPAGE" in means[1].text
+    actions = actions_for(data_advice(MISS_UNTIL_64K, STEEP), found)
+    assert kinds(actions) == ["note", "note", "malloc"]
+    assert len(actions[2].command.splitlines()) == lines
+    assert actions[2].system_wide == (lines == 2)
     assert usable_size(data_advice(MISS_UNTIL_64K, STEEP), found) == 4 * KIB
 
 
@@ -247,13 +278,13 @@ def test_the_size_to_use_comes_with_its_figures(tmp_path: Path) -> None:
     advice = data_advice(MISS_UNTIL_64K)
     found = machine(tmp_path)
     assert usable_size(advice, found) == 2 * MIB
-    assert "2 MiB, with 0 misses per 1000 instructions" in means_for(advice, found)[0].text
+    assert "2 MiB, with 0 misses per 1000 instructions" in actions_for(advice, found)[0].text
 
 
 def test_a_size_that_was_not_measured_is_said_to_be_so(tmp_path: Path) -> None:
     advice = data_advice(MISS_UNTIL_64K)
     few = replace(advice, case=replace(advice.case, points=advice.case.points[:5]))
-    said = means_for(few, machine(tmp_path))[0].text
+    said = actions_for(few, machine(tmp_path))[0].text
     assert "2 MiB, which it has, is not among the sizes measured" in said
     assert "keep 4 KiB" in said
 
@@ -263,22 +294,23 @@ def test_shared_memory_has_settings_of_its_own(tmp_path: Path) -> None:
     directory.mkdir(parents=True)
     (directory / "shmem_enabled").write_text("always within_size advise [never] deny force\n")
     found = machine(tmp_path)
-    anonymous = means_for(region_advice("shared"), found)
-    assert kinds(anonymous) == ["thp", "madvise"]
+    anonymous = actions_for(region_advice("shared"), found)
+    assert kinds(anonymous) == ["madvise"]
     assert anonymous[0].command == (
-        "echo advise | sudo tee /sys/kernel/mm/transparent_hugepage/shmem_enabled"
+        "echo advise | sudo tee /sys/kernel/mm/transparent_hugepage/shmem_enabled\n"
+        "madvise(address, 8388608, MADV_HUGEPAGE);"
     )
-    file = means_for(region_advice("buffer data"), found)
+    file = actions_for(region_advice("buffer data"), found)
     assert kinds(file) == ["thp", "madvise"]
     assert file[0].command == "sudo mount -o remount,huge=advise /dev/shm"
 
 
 def test_without_a_setting_shared_memory_has_no_huge_pages(tmp_path: Path) -> None:
-    assert kinds(means_for(region_advice("shared"), machine(tmp_path))) == ["note"]
+    assert kinds(actions_for(region_advice("shared"), machine(tmp_path))) == ["note"]
 
 
 def test_a_file_of_data_is_not_linked_anew(tmp_path: Path) -> None:
-    assert "linker" not in kinds(means_for(region_advice("table data"), machine(tmp_path)))
+    assert "linker" not in kinds(actions_for(region_advice("table data"), machine(tmp_path)))
 
 
 def test_a_region_without_extent_has_no_address_to_advise(tmp_path: Path) -> None:
@@ -288,6 +320,16 @@ def test_a_region_without_extent_has_no_address_to_advise(tmp_path: Path) -> Non
     lru = load_preset("lru64")
     made = process(0, data_misses=MISS_UNTIL_2M, regions=[other])
     (advice,) = (item for item in advise_all(rows_of(result(made), lru), lru) if item.case.region)
-    (means,) = (item for item in means_for(advice, machine(tmp_path)) if item.kind == "madvise")
-    assert means.command == "madvise(address, bytes, MADV_HUGEPAGE);"
-    assert "Here:" not in means.text
+    (action,) = (item for item in actions_for(advice, machine(tmp_path)) if item.kind == "madvise")
+    assert action.command == "madvise(address, bytes, MADV_HUGEPAGE);"
+    assert "Here:" not in action.text
+
+
+def test_the_line_to_paste_keeps_the_options_that_the_user_has_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=0")
+    action = Action("malloc", "", environment={"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"})
+    assert action.for_program("prog").command == (
+        "GLIBC_TUNABLES=glibc.malloc.check=0:glibc.malloc.hugetlb=1 prog"
+    )

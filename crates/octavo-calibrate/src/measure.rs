@@ -1,0 +1,403 @@
+//! The measurement: rounds over all sizes, in random order.
+
+use std::time::{Duration, Instant};
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+use serde::Serialize;
+
+use crate::CalibrateError;
+use crate::chase::{Cycle, shuffle};
+use crate::clock::{Stopwatch, core_cycles_per_tick, time};
+use crate::memory::{Memory, Obtained};
+use crate::plan::{
+    GIGANTIC_PAGE, HUGE_PAGE, LINE_BYTES, Plan, SMALL_PAGE, page_counts, piece_counts, strides,
+    working_sets,
+};
+
+/// Loads that are timed at once: so many that reading the clock does not count, and so few that most
+/// are over before the next interrupt.
+const FEWEST_LOADS: usize = 4096;
+const MOST_LOADS: usize = 16384;
+/// The shortest of so many passes counts, since interrupts only make them longer.
+const PASSES: usize = 3;
+/// A chase of at most so many links is followed once before it is timed. A longer one exceeds every
+/// cache, and was just written in its order.
+const MOST_WARMED_LINKS: usize = 1 << 19;
+/// Working sets are measured in every round up to so many links, larger ones in fewer.
+const LINKS_IN_EVERY_ROUND: usize = 1 << 17;
+const MOST_ROUNDS_BETWEEN: usize = 8;
+/// Memory is asked for during at most one part in so many of the time.
+const MEMORY_TIME_SHARE: u32 = 2;
+/// The core's clock is measured once in so many measurements.
+const CLOCK_EVERY: u64 = 16;
+
+/// The lines of a control are one in so many, up to so many lines.
+const SPARSENESS: usize = 4;
+const MOST_SPARSE_LINES: usize = 8192;
+/// Lines at each distance: more than a first-level TLB has entries, and few enough for the first
+/// cache.
+const STRIDE_LINES: usize = 192;
+
+/// All samples; times are ticks of the time-stamp counter per load.
+#[derive(Debug, Serialize)]
+pub struct Measured {
+    /// Complete rounds.
+    pub rounds: usize,
+    /// Ticks of the time-stamp counter per second.
+    pub ticks_per_second: f64,
+    /// Cycles of the core during one tick, measured throughout.
+    pub core_cycles_per_tick: Vec<f64>,
+    /// Memory obtained from the kernel, by page size.
+    pub memory: Vec<Obtained>,
+    /// Bytes that were in 2 MiB pages at the beginning and are no more.
+    pub huge_bytes_lost: usize,
+    /// Bytes of the pages of `latency`.
+    pub latency_page_bytes: usize,
+    /// Dependent loads over working sets.
+    pub latency: Vec<LatencySamples>,
+    /// Loads of one line in each page, beside as many lines that lie close together.
+    pub spread: Vec<SpreadSamples>,
+    /// Loads at several distances within 2 MiB pages.
+    pub strides: Vec<StrideSamples>,
+}
+
+/// Times of dependent loads over all lines of a working set.
+#[derive(Debug, Serialize)]
+pub struct LatencySamples {
+    /// Bytes of the working set.
+    pub bytes: usize,
+    /// Ticks per load, a sample for each round that had this size.
+    pub ticks: Vec<f64>,
+}
+
+/// Times of loads of one line in each of some pages or pieces of pages, and of the control: as many
+/// lines that lie close together in 2 MiB pages. Samples at one index were taken one after the other.
+#[derive(Debug, Serialize)]
+pub struct SpreadSamples {
+    /// Bytes of a page.
+    pub page_bytes: usize,
+    /// Bytes of a piece that has one line: those of a page, or less.
+    pub stride_bytes: usize,
+    /// Pieces, and lines.
+    pub pages: usize,
+    /// Bytes within which the lines of the control lie.
+    pub control_bytes: usize,
+    /// Ticks per load where each load waits for the one before.
+    pub dependent: Vec<f64>,
+    /// Ticks per load where eight chases run at once.
+    pub overlapped: Vec<f64>,
+    /// `dependent`, of the control.
+    pub control_dependent: Vec<f64>,
+    /// `overlapped`, of the control.
+    pub control_overlapped: Vec<f64>,
+}
+
+/// Times of dependent loads of one line in each of some equal pieces of 2 MiB pages.
+#[derive(Debug, Serialize)]
+pub struct StrideSamples {
+    /// Bytes of a piece.
+    pub stride_bytes: usize,
+    /// Pieces, and lines.
+    pub lines: usize,
+    /// Ticks per load.
+    pub ticks: Vec<f64>,
+}
+
+/// One measurement of a round, by its index in the results.
+#[derive(Clone, Copy)]
+enum Task {
+    Latency(usize),
+    Spread(usize),
+    Stride(usize),
+}
+
+/// Measures this processor as `plan` says.
+///
+/// `on_progress` gets the number of finished measurements and of all measurements, and returns
+/// whether to go on: what was measured until then is returned. The calling thread stays on the
+/// processor that it is on, for good.
+pub fn measure(
+    plan: &Plan,
+    mut on_progress: impl FnMut(u64, u64) -> bool,
+) -> Result<Measured, CalibrateError> {
+    stay_on_this_processor();
+    let started = Instant::now();
+    let is_over = |share: u32| started.elapsed() >= Duration::from_secs(plan.seconds) / share;
+    let stopwatch = Stopwatch::start();
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(plan.seed);
+    let (small, small_obtained) = Memory::small(plan.small_bytes, &mut random)?;
+    // A host that gives memory slowly must not take the time of the measurement.
+    let mut go_on = || on_progress(0, 1) && !is_over(MEMORY_TIME_SHARE);
+    let (huge, huge_obtained) = Memory::huge(plan.huge_bytes, &mut go_on)?;
+    let (gigantic, gigantic_obtained) = Memory::gigantic(plan.huge_bytes);
+
+    let latency_memory = huge.as_ref().unwrap_or(&small);
+    let mut measured = Measured {
+        rounds: 0,
+        ticks_per_second: 0.0,
+        core_cycles_per_tick: vec![core_cycles_per_tick()],
+        memory: vec![small_obtained, huge_obtained, gigantic_obtained],
+        huge_bytes_lost: 0,
+        latency_page_bytes: if huge.is_some() { HUGE_PAGE } else { SMALL_PAGE },
+        latency: working_sets(latency_memory.bytes())
+            .into_iter()
+            .map(|bytes| LatencySamples { bytes, ticks: Vec::new() })
+            .collect(),
+        spread: Vec::new(),
+        strides: Vec::new(),
+    };
+    // Without 2 MiB pages there is no control.
+    let Some(control) = huge.as_ref() else {
+        let mut rounds = Rounds { plan, random: &mut random, is_over: &|| is_over(1) };
+        rounds.run(&mut measured, &mut on_progress, |_| None, latency_memory);
+        measured.ticks_per_second = stopwatch.ticks_per_second();
+        return Ok(measured);
+    };
+    let by_size = [
+        (SMALL_PAGE, Some(&small)),
+        (HUGE_PAGE, huge.as_ref()),
+        (GIGANTIC_PAGE, gigantic.as_ref()),
+    ];
+    let whole_pages = by_size.map(|(page_bytes, memory)| {
+        let most = memory.map_or(0, Memory::bytes) / page_bytes;
+        (page_bytes, page_bytes, page_counts(most))
+    });
+    // On a host with base pages, these need an entry each.
+    let pieces = (HUGE_PAGE, SMALL_PAGE, piece_counts(control.bytes() / SMALL_PAGE));
+    for (page_bytes, stride_bytes, mut counts) in whole_pages.into_iter().chain([pieces]) {
+        counts.retain(|pages| control_bytes(*pages) <= control.bytes());
+        measured.spread.extend(counts.into_iter().map(|pages| SpreadSamples {
+            page_bytes,
+            stride_bytes,
+            pages,
+            control_bytes: control_bytes(pages),
+            dependent: Vec::new(),
+            overlapped: Vec::new(),
+            control_dependent: Vec::new(),
+            control_overlapped: Vec::new(),
+        }));
+    }
+    measured.strides = strides(control.bytes() / STRIDE_LINES)
+        .into_iter()
+        .map(|stride_bytes| StrideSamples { stride_bytes, lines: STRIDE_LINES, ticks: Vec::new() })
+        .collect();
+    let memories = |page_bytes: usize| {
+        let found = by_size.iter().find(|(bytes, _)| *bytes == page_bytes);
+        found.and_then(|(_, memory)| memory.zip(huge.as_ref()))
+    };
+    let mut rounds = Rounds { plan, random: &mut random, is_over: &|| is_over(1) };
+    rounds.run(&mut measured, &mut on_progress, memories, latency_memory);
+    measured.ticks_per_second = stopwatch.ticks_per_second();
+    measured.huge_bytes_lost = control.bytes().saturating_sub(control.huge_bytes());
+    Ok(measured)
+}
+
+/// The order and the number of the measurements.
+struct Rounds<'a> {
+    plan: &'a Plan,
+    random: &'a mut Xoshiro256PlusPlus,
+    is_over: &'a dyn Fn() -> bool,
+}
+
+impl Rounds<'_> {
+    /// Rounds until there are enough, the time is over or `on_progress` says no. `memories` gives the
+    /// memory of a page size, and that of its control.
+    fn run<'m>(
+        &mut self,
+        measured: &mut Measured,
+        on_progress: &mut impl FnMut(u64, u64) -> bool,
+        memories: impl Fn(usize) -> Option<(&'m Memory, &'m Memory)>,
+        latency_memory: &Memory,
+    ) {
+        let latencies = (0..measured.latency.len()).map(Task::Latency);
+        let spreads = (0..measured.spread.len()).map(Task::Spread);
+        let strides = (0..measured.strides.len()).map(Task::Stride);
+        let mut tasks: Vec<Task> = latencies.chain(spreads).chain(strides).collect();
+        let total = (tasks.len() * self.plan.rounds) as u64;
+        let mut done = 0;
+        for round in 0..self.plan.rounds {
+            if round >= self.plan.least_rounds && (self.is_over)() {
+                return;
+            }
+            shuffle(&mut tasks, self.random);
+            for task in &tasks {
+                if !on_progress(done, total) {
+                    return;
+                }
+                if done.is_multiple_of(CLOCK_EVERY) {
+                    measured.core_cycles_per_tick.push(core_cycles_per_tick());
+                }
+                match *task {
+                    Task::Latency(index) => {
+                        let samples = &mut measured.latency[index];
+                        sample_latency(samples, round, latency_memory, self.random);
+                    }
+                    Task::Spread(index) => {
+                        let samples = &mut measured.spread[index];
+                        let (memory, control) = memories(samples.page_bytes)
+                            .expect("only sizes with memory are measured");
+                        sample_spread(samples, memory, control, self.random);
+                    }
+                    Task::Stride(index) => {
+                        sample_stride(&mut measured.strides[index], latency_memory, self.random);
+                    }
+                }
+                done += 1;
+            }
+            measured.rounds = round + 1;
+        }
+    }
+}
+
+fn sample_stride(samples: &mut StrideSamples, memory: &Memory, random: &mut Xoshiro256PlusPlus) {
+    let lines = memory.one_in_each(samples.lines, samples.stride_bytes, random);
+    let cycle = Cycle::new(lines, random);
+    warm(&cycle);
+    samples.ticks.push(shortest(loads(samples.lines), |loads| cycle.follow(loads)));
+}
+
+fn sample_latency(
+    samples: &mut LatencySamples,
+    round: usize,
+    memory: &Memory,
+    random: &mut Xoshiro256PlusPlus,
+) {
+    let links = samples.bytes / LINE_BYTES;
+    let rounds_between = (links / LINKS_IN_EVERY_ROUND).clamp(1, MOST_ROUNDS_BETWEEN);
+    if !round.is_multiple_of(rounds_between) {
+        return;
+    }
+    let cycle = Cycle::new(memory.all(samples.bytes), random);
+    warm(&cycle);
+    // As many samples as smaller working sets get in the rounds that this one leaves out.
+    for _ in 0..rounds_between {
+        samples.ticks.push(shortest(loads(links), |loads| cycle.follow(loads)));
+    }
+}
+
+fn sample_spread(
+    samples: &mut SpreadSamples,
+    memory: &Memory,
+    control: &Memory,
+    random: &mut Xoshiro256PlusPlus,
+) {
+    let pages = samples.pages;
+    let loads = loads(pages);
+    let cycle = Cycle::new(memory.one_in_each(pages, samples.stride_bytes, random), random);
+    warm(&cycle);
+    samples.dependent.push(shortest(loads, |loads| cycle.follow(loads)));
+    samples.overlapped.push(shortest(loads, |loads| cycle.follow_overlapped(loads)));
+    drop(cycle);
+    let cycle = Cycle::new(control.scattered(pages, samples.control_bytes, random), random);
+    warm(&cycle);
+    samples.control_dependent.push(shortest(loads, |loads| cycle.follow(loads)));
+    samples.control_overlapped.push(shortest(loads, |loads| cycle.follow_overlapped(loads)));
+}
+
+/// Bytes within which the lines of the control lie.
+///
+/// They lie close together, so that they need few TLB entries even where a host translates 2 MiB
+/// pages in pieces of 4 KiB. Few lines are one in four at random, to spread over the sets of caches as
+/// unevenly as one line in each page does; among many this makes no difference.
+fn control_bytes(pages: usize) -> usize {
+    let lines = if pages <= MOST_SPARSE_LINES { SPARSENESS * pages } else { pages };
+    lines * LINE_BYTES
+}
+
+/// Loads that are timed at once, over a cycle of so many links: whole turns where it is short.
+fn loads(links: usize) -> usize {
+    if links >= FEWEST_LOADS {
+        return links.min(MOST_LOADS);
+    }
+    FEWEST_LOADS.div_ceil(links) * links
+}
+
+fn warm(cycle: &Cycle<'_>) {
+    if cycle.len() <= MOST_WARMED_LINKS {
+        cycle.follow(cycle.len());
+    }
+}
+
+/// Ticks per load of the shortest pass.
+fn shortest(loads: usize, pass: impl Fn(usize) -> usize) -> f64 {
+    let one = || {
+        let mut made = 0;
+        let ticks = time(|| made = pass(loads));
+        ticks as f64 / made.max(1) as f64
+    };
+    (0..PASSES).map(|_| one()).fold(f64::INFINITY, f64::min)
+}
+
+/// Caches and TLBs of the second level belong to a core: moving would empty them, and cores may differ.
+fn stay_on_this_processor() {
+    // SAFETY: plain system calls; `CPU_SET` writes to a set of ours, whose size bounds the number.
+    unsafe {
+        let processor = libc::sched_getcpu();
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if processor >= 0 && (processor as usize) < 8 * size_of::<libc::cpu_set_t>() {
+            libc::CPU_SET(processor as usize, &mut set);
+            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TINY: Plan = Plan {
+        small_bytes: 4 << 20,
+        huge_bytes: 16 << 20,
+        rounds: 2,
+        seconds: 0,
+        least_rounds: 2,
+        seed: 1,
+    };
+
+    #[test]
+    fn every_size_is_measured_in_every_round() {
+        let measured = measure(&TINY, |_, _| true).unwrap();
+        assert_eq!(measured.rounds, 2);
+        assert!(measured.ticks_per_second > 0.0);
+        assert!(measured.core_cycles_per_tick.iter().all(|ratio| *ratio > 0.0));
+        assert!(measured.latency.iter().all(|size| size.ticks.len() == 2));
+        for size in &measured.spread {
+            for samples in [
+                &size.dependent,
+                &size.overlapped,
+                &size.control_dependent,
+                &size.control_overlapped,
+            ] {
+                assert_eq!(samples.len(), 2);
+                assert!(samples.iter().all(|ticks| *ticks > 0.0));
+            }
+        }
+        assert!(measured.strides.iter().all(|stride| stride.ticks.len() == 2));
+        let sizes = |page: usize| {
+            let is_whole = move |one: &&SpreadSamples| one.stride_bytes == page;
+            measured.spread.iter().filter(move |one| one.page_bytes == page).filter(is_whole)
+        };
+        let is_huge_given = measured.memory[1].obtained_bytes > 0;
+        assert_eq!(
+            sizes(SMALL_PAGE).next_back().map(|one| one.pages),
+            is_huge_given.then_some(1024)
+        );
+    }
+
+    #[test]
+    fn stopping_keeps_what_was_measured() {
+        let measured = measure(&TINY, |done, total| 2 * done < total + 10).unwrap();
+        assert_eq!(measured.rounds, 1);
+        let none = measure(&TINY, |_, _| false).unwrap();
+        assert_eq!((none.rounds, none.memory[1].obtained_bytes), (0, 0));
+    }
+
+    #[test]
+    fn loads_are_whole_turns_of_short_cycles() {
+        assert_eq!(loads(8), 4096);
+        assert_eq!(loads(3000), 6000);
+        assert_eq!(loads(5000), 5000);
+        assert_eq!(loads(1 << 20), MOST_LOADS);
+    }
+}

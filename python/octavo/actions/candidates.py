@@ -1,0 +1,86 @@
+"""Everything worth trying on one program on one machine, for a comparison by running it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from octavo.actions.file_text import read_ahead
+from octavo.actions.model import Action, sized
+from octavo.actions.postgres import pool_pages
+from octavo.actions.prctl import keep_small_prefix
+from octavo.actions.settings import needed_for_all
+from octavo.actions.table import Reach, Subject, lines_for
+from octavo.huge_pages import PMD_PAGE, HugePages
+from octavo.runtimes.detect import Runtime, runtime_of_file
+from octavo.units import KIB
+
+SIZES = (PMD_PAGE, 64 * KIB)
+
+
+def candidate_actions(
+    program: Path | str | Runtime, host: HugePages, arguments: Sequence[str] = ()
+) -> list[Action]:
+    """The settings worth trying for a program, those that change nothing system-wide first.
+
+    `program` is a path, a name on PATH, or its runtime; `arguments` are those of its command line.
+    Each has a `name` of its own, `environment`, `arguments` to insert after the program's name,
+    `prefix` words before it, and `settings`, which `system_wide` says to differ from now. The
+    program as it is, with nothing changed, is not among them. Raises CannotRun where there is no
+    such program.
+    """
+    runtime = program if isinstance(program, Runtime) else runtime_of_file(program, arguments)
+    words = (
+        (runtime.program, *arguments)
+        if isinstance(program, Runtime)
+        else (
+            str(program),
+            *arguments,
+        )
+    )
+    subject = Subject(runtime, words)
+    if runtime.kind == "postgres":
+        subject = replace(subject, pool_pages=pool_pages(subject, 0))
+    found: dict[str, Action] = {}
+    reaches: tuple[Reach, ...] = ("heap", "shared", "text")
+    for size in SIZES:
+        for reach in reaches:
+            for action in _of_table(subject, host, reach, size):
+                found.setdefault(action.name, action)
+    text = read_ahead(runtime.program, host)
+    if text is not None:
+        found[text.name] = text
+    for size in SIZES:
+        needed = needed_for_all(host, size)
+        if needed is not None:
+            action = Action(
+                kind="thp",
+                text="Every program gets such pages unasked.",
+                name=sized("thp-for-all", size),
+                page_size=size,
+                settings=needed,
+                now={path: host.settings[path] for path in needed},
+            )
+            same = (other.settings == needed and not other.environment for other in found.values())
+            if not any(same):
+                found[action.name] = action
+    if host.thp_sizes:
+        prefix, what = keep_small_prefix(host)
+        found["thp-disable"] = Action("prctl", what, name="thp-disable", prefix=prefix)
+    useful = [action for action in found.values() if action.does_something]
+    return sorted(useful, key=lambda action: action.system_wide)
+
+
+def _of_table(subject: Subject, host: HugePages, reach: Reach, size: int) -> list[Action]:
+    """The actions of the table, and once more with all that a run may show to be needed."""
+    found = []
+    for line in lines_for(subject, host, reach):
+        if size not in line.gives(host):
+            continue
+        action = line.action(subject, host, size)
+        if action is not None:
+            found.append(action)
+        if line.add and action is not None:
+            longer = line.action(replace(subject, arenas=True, blocks=True), host, size)
+            if longer is not None:
+                found.append(replace(longer, name=sized(f"{line.name}-one-arena", size)))
+    return found

@@ -1,0 +1,71 @@
+"""Huge pages for a program's text: its file read into the page cache through a huge mapping.
+
+Where a file system has large folios, a read fault in a mapping with MADV_HUGEPAGE brings 2 MiB of
+the file at a time, whatever the settings of transparent huge pages are, and everything that maps
+the file has them: where its addresses are those of the file, modulo 2 MiB.
+Reference: do_sync_mmap_readahead in mm/filemap.c of Linux; which file systems, and since when, by
+mapping_set_large_folios.
+"""
+
+from pathlib import Path
+
+from octavo.actions.model import Action
+from octavo.huge_pages import PMD_PAGE, HugePages
+from octavo.runtimes.program_file import open_program
+
+_LARGE_FOLIOS_SINCE = {"ext4": (6, 16), "xfs": (5, 18), "btrfs": (6, 17)}
+_CODE = (
+    "import mmap,os,sys; f=os.open(sys.argv[1],os.O_RDONLY); "
+    "os.posix_fadvise(f,0,0,os.POSIX_FADV_DONTNEED); "
+    "m=mmap.mmap(f,0,mmap.MAP_SHARED,mmap.PROT_READ|mmap.PROT_EXEC); "
+    "m.madvise(mmap.MADV_HUGEPAGE); sum(m[::4096]); m.close(); os.close(f); "
+    "os.execvp(sys.argv[2],sys.argv[2:])"
+)
+
+
+def read_ahead(path: str, host: HugePages, root: Path = Path("/")) -> Action | None:
+    """Starts a program with a file in the page cache in huge pages; None where that does nothing:
+    the file's text is small or not aligned, or its file system has no large folios.
+    """
+    since = _LARGE_FOLIOS_SINCE.get(_file_system(path, root) or "")
+    if since is None or host.kernel < since or not _fits(Path(path)):
+        return None
+    return Action(
+        "file",
+        f"Reads {Path(path).name} in pieces of 2 MiB before the program starts, so that its text "
+        "is mapped in huge pages; not while another program has the file mapped, and until "
+        "memory runs short.",
+        name=f"text-of {Path(path).name}",
+        page_size=PMD_PAGE,
+        prefix=("python3", "-c", _CODE, path),
+    )
+
+
+def _fits(path: Path) -> bool:
+    """Whether the text has a whole 2 MiB at addresses that are those of the file, modulo 2 MiB."""
+    with open_program(path) as file:
+        if file is None:
+            return False
+        # The kernel puts a library of this size where it fits; a program only if its own
+        # alignment says so.
+        is_placed = file.is_fixed or file.loader is None or file.alignment >= PMD_PAGE
+        return is_placed and any(
+            (address - start) % PMD_PAGE == 0
+            and end // PMD_PAGE * PMD_PAGE - -(-start // PMD_PAGE) * PMD_PAGE >= PMD_PAGE
+            for start, end, address in file.text
+        )
+
+
+def _file_system(path: str, root: Path) -> str | None:
+    """The type of the file system that holds a file."""
+    try:
+        device = Path(path).stat().st_dev
+        lines = (root / "proc/self/mountinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    wanted = f"{device >> 8 & 0xFFF}:{device & 0xFF | device >> 12 & 0xFFF00}"
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        if before.split()[2] == wanted:
+            return after.split()[0]
+    return None

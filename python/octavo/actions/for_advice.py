@@ -1,0 +1,469 @@
+"""From advice to what can be done about it on this machine, in commands that run.
+
+Only what the kernel, the runtime and the processor really offer is named. x86-64 processors have
+TLB entries of 4 KiB, 2 MiB and 1 GiB (AMD's also merge 16 KiB); for a size between, the nearest
+usable one is named with its own figures, and refused where its memory growth is too large.
+"""
+
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from octavo.actions.file_text import read_ahead
+from octavo.actions.model import UNKNOWN_PROGRAM, Action, own_command, show_settings
+from octavo.actions.postgres import pool_pages
+from octavo.actions.prctl import keep_small_prefix
+from octavo.actions.settings import (
+    Settings,
+    needed_for_shared,
+    needed_pool,
+    needed_to_ask,
+)
+from octavo.actions.table import Line, Subject, has_command, lines_for
+from octavo.actions.trial import Trial
+from octavo.advice import Advice, Point, Thresholds
+from octavo.elf import ELF_MAGIC
+from octavo.huge_pages import PMD_PAGE, HugePages
+from octavo.runtimes.detect import Runtime
+from octavo.units import (
+    BASE_PAGE,
+    GIB,
+    format_bytes,
+    format_mpki,
+    format_share,
+)
+
+_SHM = "/dev/shm/"
+_IN_SOURCE = "Asks for them in the program's source, before first use"
+_UNKNOWN = Subject(Runtime(program=""))
+_WITH_SOURCE = ("native", "unknown")
+"""Runtimes whose users may change what the program asks of the kernel in its source."""
+
+TryPages = Callable[[], Trial | None]
+
+
+def actions_for(
+    advice: Advice,
+    host: HugePages,
+    program: str = UNKNOWN_PROGRAM,
+    limits: Thresholds | None = None,
+    *,
+    subject: Subject = _UNKNOWN,
+    try_pages: TryPages = lambda: None,
+) -> list[Action]:
+    """The actions for one piece of advice, the least intrusive first.
+
+    `program` is the command that was traced, as a shell would take it; `subject` says what manages
+    its memory. `try_pages` asks this kernel; where it gives None, nothing is said to be tried.
+    """
+    limits = limits or Thresholds()
+    if not advice.changes:
+        return list(_keep_small(advice, host, program, limits))
+    if subject.runtime.names[:2] == ("unknown", "unknown"):
+        subject = replace(subject, runtime=_assumed(subject.runtime, host))
+    chooser = _Chooser(advice, host, program, subject, try_pages)
+    size, notes = _usable_size(advice, host, limits)
+    if size == BASE_PAGE:
+        return [*notes, *chooser.fewer_faults(), *_keep_small(advice, host, program, limits)]
+    return [*notes, *chooser.offer(size)]
+
+
+def _assumed(runtime: Runtime, host: HugePages) -> Runtime:
+    """The likely allocator of an unknown program, as of a foreign trace: this C library's."""
+    facts = {"assumed"}
+    if host.has_malloc_tunable:
+        facts.add("glibc-hugetlb-tunable")
+    allocator = "glibc" if host.glibc is not None else runtime.allocator
+    return replace(runtime, allocator=allocator, facts=frozenset(facts))
+
+
+def usable_size(advice: Advice, host: HugePages, limits: Thresholds | None = None) -> int:
+    """The advised size in bytes, or the one to use where this processor does not have that."""
+    if not advice.changes:
+        return BASE_PAGE
+    return _usable_size(advice, host, limits or Thresholds())[0]
+
+
+def _usable_size(advice: Advice, host: HugePages, limits: Thresholds) -> tuple[int, list[Action]]:
+    """The size to act on, and what to say when it is not the advised one."""
+    wanted = advice.page_size
+    sizes = host.tlb_sizes()
+    if wanted in sizes:
+        return wanted, []
+    measured = {point.page_size: point for point in advice.case.points}
+    below = max(size for size in sizes if size < wanted)
+    above = min(size for size in sizes if size > wanted)
+    lead = f"This processor has no TLB entries of {format_bytes(wanted)}"
+    if above in measured:
+        point = measured[above]
+        figures = _figures(point)
+        more = point.touched_bytes - advice.case.base.touched_bytes
+        if limits.allows(point.growth, more):
+            return above, [
+                Action("note", f"{lead}; the next it has is {format_bytes(above)}, with {figures}.")
+            ]
+        lead += f", and {format_bytes(above)} would mean {figures}"
+    else:
+        lead += f", and {format_bytes(above)}, which it has, is not among the sizes measured"
+    here = f"keep {format_bytes(below)}"
+    if below != BASE_PAGE:
+        here = f"use {format_bytes(below)}"
+        if below in measured:
+            here += f", with {_figures(measured[below])}"
+    return below, [
+        Action(
+            "note",
+            f"{lead}; on this machine {here}. The advice holds for a processor that has the size.",
+        )
+    ]
+
+
+def _figures(point: Point) -> str:
+    return (
+        f"{format_mpki(point.mpki)} misses per 1000 instructions and "
+        f"{format_share(point.growth)} more memory"
+    )
+
+
+class _Chooser:
+    """Finds the actions for one piece of advice."""
+
+    def __init__(
+        self,
+        advice: Advice,
+        host: HugePages,
+        program: str,
+        subject: Subject,
+        try_pages: TryPages,
+    ) -> None:
+        self._advice = advice
+        self._host = host
+        self._program = program
+        self._subject = subject
+        self._try_pages = try_pages
+
+    def offer(self, size: int) -> Iterator[Action]:
+        """Actions that give the memory of the advice pages of `size` bytes."""
+        case = self._advice.case
+        if case.region_kind == "stack":
+            yield Action(
+                "note",
+                "The kernel gives a growing stack no large pages; move large arrays "
+                "from the stack to the heap, where they can have them.",
+            )
+        elif _is_shared_memory(self._advice):
+            yield from self._for_shared_memory(size)
+        elif case.stream == "fetch" or case.path is not None:
+            if case.path in (None, self._subject.runtime.program):
+                yield from self._from_table("text", size)
+            yield from self._for_files(size)
+        else:
+            yield from self._for_anonymous(size)
+
+    def fewer_faults(self) -> Iterator[Action]:
+        """Multi-size THP of a size that the TLB does not know: worth naming, not to be oversold."""
+        size, case = self._advice.page_size, self._advice.case
+        mapped = case.path is not None or case.region_kind in ("stack", "shared")
+        if case.stream != "data" or mapped or size not in self._host.thp_sizes:
+            return
+        yield Action(
+            "note",
+            f"The kernel can still allocate in pieces of {format_bytes(size)}: fewer page faults, "
+            "but the TLB misses stay those of the smaller entries.",
+        )
+        yield from self._from_table("heap", size)
+
+    def _for_anonymous(self, size: int) -> Iterator[Action]:
+        """Heap, anonymous mappings and thread stacks."""
+        host, runtime = self._host, self._subject.runtime
+        if size == GIB:
+            yield from self._pool(size)
+            return
+        if size not in host.thp_sizes:
+            yield Action(
+                "note", f"This kernel gives no {format_bytes(size)} pages to anonymous memory."
+            )
+            if size == PMD_PAGE:
+                yield from self._pool(size)
+            return
+        found = list(self._from_table("heap", size))
+        yield from found
+        if not any(action.page_size == size for action in found):
+            yield from self._other_sizes(size)
+        if all(action.system_wide for action in found):
+            yield from self._from_outside(size)
+        if runtime.kind in _WITH_SOURCE:
+            yield self._ask(size, with_settings=not found)
+
+    def _from_outside(self, size: int) -> Iterator[Action]:
+        """Where the program has no switch of its own."""
+        fits = size == PMD_PAGE and "small-pieces" not in self._subject.runtime.facts
+        if not fits or not self._host.has_collapse or not has_command("apply"):
+            return
+        yield Action(
+            "apply",
+            "Once it runs, this makes 2 MiB pages of what it uses, from outside, and goes on as it "
+            "maps more. Needs root (CAP_SYS_NICE).",
+            shlex.join((*own_command(), "apply", "--pid", "PID", "--watch")),
+            name="apply-pid",
+            page_size=size,
+        )
+
+    def _other_sizes(self, size: int) -> Iterator[Action]:
+        """Where the runtime maps its memory in pieces that the size does not fit into."""
+        for line in lines_for(self._subject, self._host, "heap"):
+            sizes = [other for other in line.gives(self._host) if other < size]
+            for other in sizes[-1:]:
+                text = (
+                    f"Nothing gives the memory of {self._subject.runtime} pages of "
+                    f"{format_bytes(size)}; {format_bytes(other)} is what can be had."
+                )
+                if other not in self._host.tlb_sizes():
+                    text += (
+                        " This processor has no TLB entries of that size: page faults become "
+                        "fewer, page walks do not."
+                    )
+                yield Action("note", text)
+                yield from self._acted(line, other)
+                return
+
+    def _from_table(self, reaches: str, size: int) -> Iterator[Action]:
+        """The actions of the table, those that change no setting of the system first."""
+        lines = lines_for(self._subject, self._host, "text" if reaches == "text" else "heap")
+        offered = [
+            action
+            for line in lines
+            if size in line.gives(self._host)
+            for action in self._acted(line, size)
+        ]
+        offered.sort(key=lambda action: action.system_wide)
+        has_switch = any(not action.system_wide and action.kind != "apply" for action in offered)
+        leaves_out = self._subject.arenas or self._subject.blocks
+        for action in offered:
+            # The library is for what a switch of the program's own does not reach well.
+            if action.kind != "apply" or leaves_out or not has_switch:
+                yield action
+
+    def _acted(self, line: Line, size: int) -> Iterator[Action]:
+        """The action of a line, or a note where this kernel has just refused what it relies on."""
+        subject = self._subject
+        if line.needed == "pool" and not subject.pool_pages:
+            pages = -(-self._advice.case.at(size).touched_bytes // size)
+            subject = replace(subject, pool_pages=pages)
+        action = line.action(subject, self._host, size)
+        if action is None:
+            return
+        if "assumed" in subject.runtime.facts:
+            action = replace(action, text=f"Where malloc is that of glibc: {action.text}")
+        said, refused = _try(line, action, size, self._try_pages)
+        if refused:
+            yield Action("note", refused, tried=refused)
+            return
+        if not action.does_something:
+            text = f"{action.text} The settings of now let it: nothing is to be done."
+            yield replace(action, kind="note", text=text, tried=said)
+            return
+        action = replace(action, text=_with_settings(action), tried=said)
+        yield action.for_program(self._program)
+
+    def _ask(self, size: int, text: str = _IN_SOURCE, *, with_settings: bool = True) -> Action:
+        """MADV_HUGEPAGE, and what does the same at once where the kernel knows it.
+
+        Without settings where an action before it has those that are needed.
+        """
+        if self._host.has_collapse and size == PMD_PAGE:
+            text += "; MADV_COLLAPSE instead makes them at once of what is in use already"
+        needed = needed_to_ask(self._host, size, exactly=False) if with_settings else None
+        return self._madvise("MADV_HUGEPAGE", f"{text}.", needed or {})
+
+    def _madvise(self, flag: str, text: str, needed: Settings) -> Action:
+        action = Action("madvise", text, settings=needed, now=_now(self._host, needed))
+        return _madvise(self._advice, flag, replace(action, text=_with_settings(action)))
+
+    def _pool(self, size: int) -> Iterator[Action]:
+        """Pages of hugetlbfs for malloc."""
+        pages = -(-self._advice.case.at(size).touched_bytes // size)
+        needed = needed_pool(self._host, pages, size)
+        if needed is None:
+            return
+        has_tunable = "glibc-hugetlb-tunable" in self._subject.runtime.facts
+        value = 2 if size == PMD_PAGE else size
+        action = Action(
+            "hugetlbfs",
+            f"Sets {pages} pages of {format_bytes(size)} aside, which nothing else can use then"
+            + ("; glibc's malloc takes its memory from them." if has_tunable else "."),
+            page_size=size,
+            environment={"GLIBC_TUNABLES": f"glibc.malloc.hugetlb={value}"} if has_tunable else {},
+            settings=needed,
+            now=_now(self._host, needed),
+        )
+        yield action.for_program(self._program)
+
+    def _for_shared_memory(self, size: int) -> Iterator[Action]:
+        """Shared memory has settings of its own: the kernel's, and the mount's for /dev/shm."""
+        if size == GIB:
+            yield from (
+                replace(action, environment={}).for_program(self._program)
+                for action in self._pool(size)
+            )
+            return
+        if size == PMD_PAGE and self._subject.runtime.kind == "postgres":
+            pages = pool_pages(self._subject, self._advice.case.bytes or 0)
+            subject = replace(self._subject, pool_pages=pages)
+            lines = lines_for(subject, self._host, "shared")
+            chooser = _Chooser(self._advice, self._host, self._program, subject, self._try_pages)
+            for line in lines:
+                yield from chooser._acted(line, size)
+            return
+        if size != PMD_PAGE or self._host.shared_thp in (None, "deny"):
+            yield Action(
+                "note", f"This kernel gives no {format_bytes(size)} pages to shared memory."
+            )
+            return
+        if self._host.shared_thp == "force":
+            text = f"{format_bytes(size)} pages are switched on for all shared memory already."
+            yield Action("note", text)
+            return
+        if self._advice.case.path is not None:
+            remount = f"sudo mount -o remount,huge=advise {_SHM.rstrip('/')}"
+            text = "Lets files there have 2 MiB pages where a program asks (until reboot)."
+            yield Action("thp", text, remount)
+            yield self._madvise("MADV_HUGEPAGE", f"{_IN_SOURCE}.", {})
+            return
+        needed = needed_for_shared(self._host, "advise") or {}
+        yield self._madvise("MADV_HUGEPAGE", f"{_IN_SOURCE}.", needed)
+
+    def _for_files(self, size: int) -> Iterator[Action]:
+        """Text and data of mapped files: the page cache must hold them in large pages."""
+        case, host = self._advice.case, self._host
+        if case.stream == "fetch" or _is_program_file(case.path):
+            yield Action(
+                "linker",
+                f"Aligns the program's segments so that {format_bytes(size)} pages can map them; "
+                "needs linking anew.",
+                f"cc -Wl,-z,max-page-size={size:#x} -Wl,-z,common-page-size={size:#x} OBJECTS",
+            )
+        if size != PMD_PAGE:
+            yield Action(
+                "note",
+                f"Whether files are cached in pieces of {format_bytes(size)} is up to "
+                "the file system (large folios: XFS, ext4, btrfs in recent kernels); the "
+                "kernel does not say.",
+            )
+            return
+        if host.thp is None:
+            yield Action("note", "This kernel has no transparent huge pages for files.")
+            return
+        if case.stream == "fetch":
+            ahead = read_ahead(case.path or self._subject.runtime.program, host)
+            if ahead is not None:
+                yield ahead.for_program(self._program)
+        if host.file_thp is False:
+            yield Action(
+                "note",
+                "This kernel is built without CONFIG_READ_ONLY_THP_FOR_FS: it makes "
+                "huge pages of file text only on tmpfs and on file systems with large folios, "
+                "where the text is aligned to them.",
+            )
+            return
+        if host.file_thp is None:
+            yield Action(
+                "note",
+                "Whether this kernel makes huge pages of file text "
+                "(CONFIG_READ_ONLY_THP_FOR_FS or large folios) cannot be read here.",
+            )
+        yield self._ask(size, "Lets khugepaged make huge pages of the mapped file in time")
+
+
+def _try(line: Line, action: Action, size: int, try_pages: TryPages) -> tuple[str, str]:
+    """The result of a trial of an action, and the reason to refuse it; each may be empty."""
+    if line.needed == "pool" or "shared" in line.needed:
+        return "", ""
+    if action.system_wide:
+        return "Not tried here, since it needs these settings first.", ""
+    trial = try_pages()
+    if trial is None:
+        return "", ""
+    if trial.disabled:
+        return "", (
+            "Huge pages are switched off for this process and all that it starts "
+            "(PR_SET_THP_DISABLE): what would ask for them gets none. Start the program from "
+            "elsewhere."
+        )
+    if line.needed == "none":
+        if trial.collapses:
+            return "Tried: MADV_COLLAPSE makes 2 MiB pages on this kernel.", ""
+        return "", "This kernel refused MADV_COLLAPSE in a trial, so `octavo apply` has no effect."
+    given = trial.unasked if line.needed == "all" else trial.asked
+    if given == size:
+        return f"Tried: this kernel gives {format_bytes(size)} pages under its settings of now.", ""
+    got = format_bytes(given) if given else "nothing"
+    return "", (
+        f"`{action.name}` is left out: under the settings of now a trial got {got} where "
+        f"{format_bytes(size)} was expected. Memory may be too fragmented; "
+        "`echo 1 > /proc/sys/vm/compact_memory` as root gathers what is free."
+    )
+
+
+def _with_settings(action: Action) -> str:
+    """The text, with the settings that the command changes as they are now."""
+    if not action.changes:
+        return action.text
+    shown = show_settings({path: action.now[path] for path in action.changes})
+    return f"{action.text} This changes settings for every program until reboot; now {shown}."
+
+
+def _now(host: HugePages, settings: Settings) -> dict[str, str]:
+    return {path: host.settings[path] for path in settings}
+
+
+def _madvise(advice: Advice, flag: str, action: Action) -> Action:
+    case = advice.case
+    lines = action.setting_lines
+    if case.region is None or not case.bytes:
+        # A region without mappings, as of a trace that has none, has references and no extent.
+        call = f"madvise(address, bytes, {flag});"
+        return replace(action, command="\n".join([*lines, call]))
+    where = f"{case.region}, {format_bytes(case.bytes)} at {case.start:#x} in this run"
+    call = f"madvise(address, {case.bytes}, {flag});"
+    command = "\n".join([*lines, call])
+    return replace(action, text=f"{action.text} Here: {where}.", command=command)
+
+
+def _is_shared_memory(advice: Advice) -> bool:
+    """MAP_SHARED without a file, System V shared memory, or a file of /dev/shm."""
+    path = advice.case.path
+    return advice.case.region_kind == "shared" or (path is not None and path.startswith(_SHM))
+
+
+def _is_program_file(path: str | None) -> bool:
+    """Whether a linker made the file; what cannot be read is taken for one that it did not."""
+    try:
+        with Path(path or "").open("rb") as file:
+            return file.read(len(ELF_MAGIC)) == ELF_MAGIC
+    except OSError:
+        return False
+
+
+def _keep_small(
+    advice: Advice, host: HugePages, program: str, limits: Thresholds
+) -> Iterator[Action]:
+    """Where huge pages come unasked and would cost memory, how to keep them off."""
+    case = advice.case
+    if case.stream != "data" or case.path is not None or case.region_kind == "shared":
+        return
+    huge = next((point for point in case.points if point.page_size == PMD_PAGE), None)
+    unasked = host.thp_sizes.get(PMD_PAGE) == "always"
+    if huge is None or not unasked:
+        return
+    if limits.allows(huge.growth, huge.touched_bytes - case.base.touched_bytes):
+        return
+    grown = f"2 MiB pages come unasked here and would grow it by {format_share(huge.growth)}"
+    if case.region is not None:
+        text = f"{grown}; this keeps them off."
+        yield _madvise(advice, "MADV_NOHUGEPAGE", Action("madvise", text))
+        return
+    prefix, what = keep_small_prefix(host)
+    action = Action("prctl", f"{grown}; {what}", name="thp-disable", prefix=prefix)
+    yield action.for_program(program)

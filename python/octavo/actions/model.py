@@ -1,0 +1,137 @@
+"""An action: what one does to give a program pages of another size, and how to undo it."""
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from octavo.environment import added_to
+from octavo.units import format_bytes
+
+UNKNOWN_PROGRAM = "PROGRAM ARGUMENTS"
+"""In the place of a command that is not known."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """One thing to do, or to know before doing anything."""
+
+    kind: str
+    """note (nothing to run), thp, mthp, malloc, runtime, madvise, hugetlbfs, file, linker, prctl
+    or apply."""
+    text: str
+    command: str = ""
+    """Lines of shell to paste: the settings that differ from now, then the program. Of the kinds
+    `madvise` and `linker` a line of source or of the build; empty for a note."""
+    name: str = ""
+    """Unique among the candidates of a program, such as `jemalloc-thp 2MiB`; empty for notes."""
+    page_size: int | None = None
+    """Bytes of the pages that it gives."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables to set for the program."""
+    arguments: tuple[str, ...] = ()
+    """Words to insert after the program's name."""
+    prefix: tuple[str, ...] = ()
+    """Words before the program's name."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Every system-wide file that decides the result, by absolute path, with the value it needs."""
+    now: Mapping[str, str] = field(default_factory=dict)
+    """The values of these files when they were read."""
+    tried: str = ""
+    """The result of a trial on this kernel, or why there was none."""
+
+    @property
+    def changes(self) -> dict[str, str]:
+        """The settings that differ from now, in the order in which to write them."""
+        return {path: value for path, value in self.settings.items() if self.now[path] != value}
+
+    @property
+    def system_wide(self) -> bool:
+        """Whether it changes a setting that other programs share."""
+        return bool(self.changes)
+
+    @property
+    def does_something(self) -> bool:
+        """Whether it differs from the program as it is, under the settings of now."""
+        return bool(self.changes or self.environment or self.arguments or self.prefix)
+
+    @property
+    def undo(self) -> str:
+        """Lines of shell that restore the settings as they were read; empty where none changes."""
+        return "\n".join(write_setting(path, self.now[path]) for path in reversed(self.changes))
+
+    def words(self, program: Sequence[str]) -> list[str]:
+        """The program's command line under this action, without settings and environment."""
+        first, *rest = program
+        return [*self.prefix, first, *self.arguments, *rest]
+
+    def for_program(self, program: str) -> "Action":
+        """The action with its command: the settings, then the program, as a shell takes it."""
+        lines = [*self.setting_lines, self._start(program)]
+        return replace(self, command="\n".join(lines))
+
+    @property
+    def setting_lines(self) -> list[str]:
+        """Lines of shell that write the settings that differ from now."""
+        return [write_setting(path, value) for path, value in self.changes.items()]
+
+    def _start(self, program: str) -> str:
+        # The line is pasted where these variables are set.
+        environment = added_to(os.environ, self.environment)
+        variables = (f"{name}={shlex.quote(value)}" for name, value in environment.items())
+        words = program
+        if self.arguments or self.prefix:
+            words = shlex.join(self.words(shlex.split(program)))
+        return " ".join((*variables, words))
+
+    def record(self) -> dict[str, Any]:
+        """Plain data for the JSON; docs/rows.md describes it."""
+        given: dict[str, Any] = {"kind": self.kind, "text": self.text, "command": self.command}
+        more = {
+            "name": self.name,
+            "page_size": self.page_size,
+            "environment": dict(self.environment),
+            "arguments": list(self.arguments),
+            "prefix": list(self.prefix),
+            "settings": [
+                {"path": path, "value": value, "now": self.now[path]}
+                for path, value in self.settings.items()
+            ],
+            "undo": self.undo,
+            "tried": self.tried,
+        }
+        return given | {name: value for name, value in more.items() if value}
+
+
+def write_setting(path: str, value: str) -> str:
+    """The shell command that writes one setting as root."""
+    if _is_root_without_sudo():
+        return f"echo {value} > {path}"
+    return f"echo {value} | sudo tee {path}"
+
+
+def own_command() -> tuple[str, ...]:
+    """The words that start Octavo from where the user is."""
+    if shutil.which("octavo") is not None:
+        return ("octavo",)
+    return (sys.executable, "-m", "octavo")
+
+
+def show_settings(settings: Mapping[str, str]) -> str:
+    """`transparent_hugepage/enabled is madvise, …` for sentences."""
+    shown = (
+        f"{path.removeprefix('/sys/kernel/mm/')} is {value}" for path, value in settings.items()
+    )
+    return ", ".join(shown)
+
+
+def sized(name: str, page_size: int) -> str:
+    """The name of an action for one page size."""
+    return f"{name} {format_bytes(page_size).replace(' ', '')}"
+
+
+def _is_root_without_sudo() -> bool:
+    return os.geteuid() == 0 and shutil.which("sudo") is None

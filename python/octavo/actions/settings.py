@@ -1,0 +1,106 @@
+"""The system-wide settings that one page size needs: every file that decides the result.
+
+The kernel gives a fault the largest enabled size that fits, so a size is only had when the larger
+ones are off. A size's own file stands above the general one, which `inherit` refers to; allocators
+and the JVM read the general one, and ask for nothing unless it says `madvise` (or `always`).
+Reference: Documentation/admin-guide/mm/transhuge.rst of Linux.
+"""
+
+from octavo.huge_pages import HUGETLB, PMD_PAGE, THP, HugePages
+from octavo.units import KIB
+
+ENABLED = f"/{THP}/enabled"
+SHARED = f"/{THP}/shmem_enabled"
+
+Settings = dict[str, str]
+
+
+def size_file(size: int) -> str:
+    """The setting of one size of transparent huge pages, in bytes."""
+    return f"/{THP}/hugepages-{size // KIB}kB/enabled"
+
+
+def pool_file(size: int) -> str:
+    """The number of pages that hugetlbfs keeps of one size, in bytes."""
+    return f"/{HUGETLB}/hugepages-{size // KIB}kB/nr_hugepages"
+
+
+def needed_to_ask(host: HugePages, size: int, *, exactly: bool) -> Settings | None:
+    """Settings under which memory that a program asks for gets pages of `size` bytes.
+
+    `exactly`: the program asks only where the general setting is `madvise`, as glibc's malloc
+    does. None where this kernel has no pages of that size for anonymous memory.
+    """
+    if size not in host.thp_sizes:
+        return None
+    if host.settings[ENABLED] == "always" and not exactly:
+        # Allocators see `always` and ask for nothing, so it must be true of this size.
+        needed = _needed_under(host, size, "always")
+        if needed.get(size_file(size), "inherit") in ("inherit", "always"):
+            return needed
+    return _needed_under(host, size, "madvise")
+
+
+def _needed_under(host: HugePages, size: int, general: str) -> Settings:
+    """All settings that are needed under this value of the general setting."""
+    needed = {ENABLED: general}
+    for other, file in _size_files(host):
+        own = host.settings[file]
+        effective = general if own == "inherit" else own
+        if other == size:
+            needed[file] = own if effective in ("madvise", "always") else "madvise"
+        elif other > size:
+            needed[file] = own if effective == "never" else "never"
+    return needed
+
+
+def needed_for_all(host: HugePages, size: int) -> Settings | None:
+    """Settings under which memory that no program asks for gets pages of `size` bytes.
+
+    Larger sizes stay for programs that ask. None where this kernel has no pages of that size.
+    """
+    if size not in host.thp_sizes:
+        return None
+    general = host.settings[ENABLED]
+    files = _size_files(host)
+    if not files:
+        return {ENABLED: "always"}
+    needed = {}
+    for other, file in files:
+        own = host.settings[file]
+        effective = general if own == "inherit" else own
+        if other == size:
+            needed[file] = own if effective == "always" else "always"
+        elif other > size:
+            needed[file] = "madvise" if effective == "always" else own
+    # A file that says `inherit` means nothing without the general one.
+    if any(value == "inherit" for value in needed.values()):
+        needed = {ENABLED: general, **needed}
+    return needed
+
+
+def needed_for_shared(host: HugePages, value: str) -> Settings | None:
+    """Settings under which shared memory gets 2 MiB pages: `advise` where asked for, or `always`.
+
+    None where this kernel has none for shared memory.
+    """
+    now = host.shared_thp
+    if now in (None, "deny"):
+        return None
+    enough = ("always", "force") if value == "always" else ("advise", "within_size", "always")
+    return {SHARED: now if now in (*enough, "force") else value}
+
+
+def needed_pool(host: HugePages, pages: int, size: int = PMD_PAGE) -> Settings | None:
+    """Settings under which hugetlbfs has so many free pages of `size` bytes; None: it has none."""
+    if size not in host.hugetlb_sizes:
+        return None
+    file = pool_file(size)
+    missing = max(0, pages - host.free_pool_pages.get(size, 0))
+    return {file: str(int(host.settings[file]) + missing)}
+
+
+def _size_files(host: HugePages) -> list[tuple[int, str]]:
+    """Sizes with a file of their own, the larger first; none before Linux 6.8."""
+    files = ((size, size_file(size)) for size in sorted(host.thp_sizes, reverse=True))
+    return [(size, file) for size, file in files if file in host.settings]

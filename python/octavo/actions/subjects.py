@@ -1,0 +1,97 @@
+"""The subject of each piece of advice: the program that manages the memory, and its kinds."""
+
+from __future__ import annotations
+
+import shutil
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from octavo.actions.table import Subject
+from octavo.advice import Case
+from octavo.rows import Row, instructions_by_process
+from octavo.runtimes.detect import Runtime, with_arguments
+from octavo.runtimes.naming import is_glibc_arena
+from octavo.units import BASE_PAGE, MIB
+
+_NOTABLE_SHARE = 0.1
+"""Share of a process's own memory from which a way of allocating it matters."""
+_LARGE_BLOCK_BYTES = 4 * MIB
+"""Blocks from here on hold a whole huge page wherever they start; malloc asks for them."""
+
+
+@dataclass
+class _Memory:
+    """Bytes of 4 KiB pages that a process touched in anonymous memory and the brk heap."""
+
+    total: int = 0
+    arenas: int = 0
+    blocks: int = 0
+
+
+class Subjects:
+    """The subjects of a run's advice."""
+
+    def __init__(
+        self, rows: Sequence[Row], runtimes: Mapping[int, Runtime], words: Sequence[str]
+    ) -> None:
+        self._runtimes = runtimes
+        self._words = tuple(words)
+        self._main = _main_stream(rows, runtimes)
+        self._memory = _memory_of(rows)
+
+    def of(self, case: Case) -> Subject:
+        """The subject of one case; that of the whole program is its main process."""
+        stream = self._main if case.process is None else case.process
+        runtime = self._runtimes.get(stream, Runtime(program=""))
+        memory = self._memory[stream if stream in self._memory else None]
+        is_glibc = runtime.allocator == "glibc"
+        blocks = is_glibc and memory.blocks > _NOTABLE_SHARE * memory.total
+        # Blocks that are no longer mapped one by one go to the arena of their thread.
+        share = 0 if blocks else _NOTABLE_SHARE
+        return Subject(
+            with_arguments(runtime, self._words),
+            words=self._words,
+            is_started_directly=_starts(self._words, runtime.program),
+            arenas=is_glibc and memory.arenas > share * memory.total,
+            blocks=blocks,
+        )
+
+
+def _main_stream(rows: Sequence[Row], runtimes: Mapping[int, Runtime]) -> int:
+    """The process that executed most instructions: a command is often a script that starts it."""
+    counts = instructions_by_process(rows)
+    if not counts:
+        return min(runtimes, default=0)
+    return max(counts, key=lambda stream: counts[stream])
+
+
+def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:
+    found: defaultdict[int | None, _Memory] = defaultdict(_Memory)
+    for row in rows:
+        if (
+            "region" not in row
+            or row["component"] != "memory"
+            or row["stream"] != "all"
+            or row["page_size"] != BASE_PAGE
+            or row["region_kind"] not in ("heap", "anonymous")
+        ):
+            continue
+        memory, touched = found[row.get("process")], row["touched_bytes"]
+        memory.total += touched
+        if row["region_kind"] == "heap":
+            continue
+        if is_glibc_arena(row["start"], row["bytes"]):
+            memory.arenas += touched
+        elif row["bytes"] // max(row["mappings"], 1) < _LARGE_BLOCK_BYTES:
+            memory.blocks += touched
+    return found
+
+
+def _starts(words: Sequence[str], program: str) -> bool:
+    """Whether a command line starts this program, by whatever link or name."""
+    if not words or not program:
+        return True
+    found = shutil.which(words[0])
+    return Path(found or words[0]).resolve() == Path(program).resolve()

@@ -1,0 +1,225 @@
+"""The table of actions (`runtimes.toml`): reading it, and which of its lines apply to a program."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from octavo.actions.model import Action, own_command, sized
+from octavo.actions.settings import (
+    Settings,
+    needed_for_all,
+    needed_for_shared,
+    needed_pool,
+    needed_to_ask,
+)
+from octavo.huge_pages import HugePages
+from octavo.runtimes.detect import Runtime
+from octavo.tlb_levels import read_toml
+from octavo.units import page_size
+
+TABLE = Path(__file__).parent / "runtimes.toml"
+
+Reach = Literal["heap", "shared", "text"]
+Needed = Literal["none", "ask", "ask-exactly", "all", "ask+shared-advise", "shared-always", "pool"]
+When = Literal["arenas", "blocks"]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The subject of an action: a program, and facts that a run of it showed."""
+
+    runtime: Runtime
+    words: tuple[str, ...] = ()
+    """Its command line; empty where it is not known."""
+    is_started_directly: bool = True
+    """Whether the command line starts the program itself, and no script or shell that starts it."""
+    arenas: bool = False
+    """Whether arenas of threads hold much of its memory."""
+    blocks: bool = False
+    """Whether blocks below 4 MiB that malloc mapped one by one hold much of it."""
+    pool_pages: int = 0
+    """Pages of hugetlbfs that its memory takes, as far as it is known."""
+
+
+@dataclass(frozen=True)
+class Addition:
+    """A value that is appended to a variable where the run showed a fact."""
+
+    when: When
+    variable: str
+    value: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Where:
+    """Conditions; one that is absent holds."""
+
+    kernel: tuple[int, ...] = ()
+    version: tuple[int, ...] = ()
+    allocator_version: tuple[int, ...] = ()
+    before: tuple[int, ...] = ()
+    enabled: tuple[str, ...] = ()
+    facts: frozenset[str] = frozenset()
+    without: frozenset[str] = frozenset()
+    command: str = ""
+
+    def holds(self, subject: Subject, host: HugePages) -> bool:
+        """Whether all conditions hold. A version that is not known is taken for a recent one."""
+        runtime = subject.runtime
+        version, allocator = runtime.version, runtime.allocator_version
+        return (
+            host.kernel >= self.kernel
+            and (not version or version >= self.version)
+            and (not allocator or allocator >= self.allocator_version)
+            and (not self.before or (version or allocator) < self.before)
+            and (not self.enabled or host.thp in self.enabled)
+            and self.facts <= runtime.facts
+            and not self.without & runtime.facts
+            and (not self.command or has_command(self.command))
+        )
+
+
+@dataclass(frozen=True)
+class Line:
+    """One action of the table; the columns are described at its top."""
+
+    name: str
+    names: frozenset[str]
+    kind: str
+    reaches: Reach
+    pages: tuple[int, ...]
+    """Empty: every size of transparent huge pages."""
+    needed: Needed
+    text: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
+    prefix: tuple[str, ...] = ()
+    instead: Mapping[str, str] = field(default_factory=dict)
+    """Variables in place of the arguments, for a program that another one starts."""
+    where: Where = Where()
+    add: tuple[Addition, ...] = ()
+    danger: str = ""
+
+    def gives(self, host: HugePages) -> list[int]:
+        """The page sizes that it can give on this kernel, in bytes."""
+        sizes = host.thp_sizes if self.needed != "pool" else host.hugetlb_sizes
+        return sorted(size for size in sizes if not self.pages or size in self.pages)
+
+    def action(self, subject: Subject, host: HugePages, size: int) -> Action | None:
+        """The action for pages of `size` bytes; None where this kernel has no such setting."""
+        settings = self._settings(subject, host, size)
+        if settings is None:
+            return None
+        environment = {
+            name.format(malloc_conf=subject.runtime.malloc_conf): value
+            for name, value in self.environment.items()
+        }
+        texts = [self.text]
+        arguments = self.arguments
+        if arguments and not subject.is_started_directly:
+            arguments = ()
+            environment |= self.instead
+            name = Path(subject.runtime.program).name
+            if not self.instead:
+                texts.append(f"Give {name} these options: {' '.join(self.arguments)}.")
+        for addition in self.add:
+            if getattr(subject, addition.when):
+                environment[addition.variable] += addition.value
+                texts.append(addition.text)
+        return Action(
+            kind=self.kind,
+            text=" ".join((*texts, *filter(None, [self.danger]))),
+            name=sized(self.name, size),
+            page_size=size,
+            environment=environment,
+            arguments=arguments,
+            prefix=(*own_command(), *self.prefix[1:]) if self.prefix else (),
+            settings=settings,
+            now={path: host.settings[path] for path in settings},
+        )
+
+    def _settings(self, subject: Subject, host: HugePages, size: int) -> Settings | None:
+        if self.needed == "none":
+            return {}
+        if self.needed == "all":
+            return needed_for_all(host, size)
+        if self.needed == "shared-always":
+            return needed_for_shared(host, "always")
+        if self.needed == "pool":
+            return needed_pool(host, subject.pool_pages, size) if subject.pool_pages else None
+        # Redis switches huge pages off for itself where they are `always` (disable-thp).
+        exactly = self.needed == "ask-exactly" or subject.runtime.kind == "redis"
+        asked = needed_to_ask(host, size, exactly=exactly)
+        if asked is None or self.needed != "ask+shared-advise":
+            return asked
+        shared = needed_for_shared(host, "advise")
+        return None if shared is None else {**asked, **shared}
+
+
+def lines_for(subject: Subject, host: HugePages, reaches: Reach) -> Iterator[Line]:
+    """The lines that apply to this memory of the program, the one to prefer first.
+
+    Where the runtime has lines of its own, those of the allocator below it are left out: they do
+    not reach the memory that the runtime manages itself.
+    """
+    names = subject.runtime.names
+    own = [line for line in table() if line.reaches == reaches]
+    managed = any(names[0] in line.names for line in own if line.needed != "none")
+    for line in own:
+        applies = names[:1] if managed and line.needed != "none" else names
+        if line.names.intersection(applies) and line.where.holds(subject, host):
+            yield line
+
+
+@lru_cache(maxsize=1)
+def table() -> tuple[Line, ...]:
+    """Every line of the table."""
+    return tuple(map(_line, read_toml(TABLE)["action"]))
+
+
+def _line(record: dict[str, Any]) -> Line:
+    given = dict(record)
+    pages: Sequence[str] = given.pop("pages")
+    return Line(
+        name=given.pop("name"),
+        names=frozenset(given.pop("for")),
+        kind=given.pop("kind"),
+        reaches=_one_of(given.pop("reaches"), get_args(Reach)),
+        pages=() if pages == ["any"] else tuple(map(page_size, pages)),
+        needed=_one_of(given.pop("settings"), get_args(Needed)),
+        text=given.pop("text"),
+        arguments=tuple(given.pop("arguments", ())),
+        prefix=tuple(given.pop("prefix", ())),
+        where=_where(given.pop("where", {})),
+        add=tuple(Addition(**addition) for addition in given.pop("add", ())),
+        **given,
+    )
+
+
+def _where(record: dict[str, Any]) -> Where:
+    versions = ("kernel", "version", "allocator_version", "before")
+    lists = {"enabled": tuple, "facts": frozenset, "without": frozenset}
+    read: dict[str, Any] = {}
+    for name, value in record.items():
+        if name in versions:
+            read[name] = tuple(int(part) for part in value.split("."))
+        else:
+            read[name] = lists.get(name, str)(value)
+    return Where(**read)
+
+
+def _one_of(word: str, allowed: tuple[Any, ...]) -> Any:
+    if word not in allowed:
+        raise ValueError(f"{TABLE.name}: `{word}` is none of {', '.join(allowed)}")
+    return word
+
+
+def has_command(name: str) -> bool:
+    """Whether this Octavo has a command of that name."""
+    return importlib.util.find_spec(f"octavo.cli.{name}") is not None

@@ -1,0 +1,105 @@
+"""Asks this kernel for large pages in a child process, to see what it gives under its settings.
+
+A fault of one byte makes resident what the kernel allocates for it, so the resident size of a
+fresh mapping after the first touch is the page size that was given, of any size and without
+privileges. The child is a process of its own because what is tried must not stay with us.
+"""
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+
+from octavo.units import KIB
+
+_SECONDS = 5
+_MADV_HUGEPAGE = 14
+_MADV_COLLAPSE = 25
+_PR_SET_THP_DISABLE = 41
+_PR_GET_THP_DISABLE = 42
+_EXCEPT_ADVISED = 2
+
+# The child has no site packages and imports little: it is to cost some 20 ms.
+_CHILD = f"""
+import ctypes, json, mmap
+libc = ctypes.CDLL(None, use_errno=True)
+HUGE = 2 << 20
+
+def mapping():
+    memory = mmap.mmap(-1, 4 * HUGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    return memory, -address % HUGE, address
+
+def advise(address, advice):
+    return libc.madvise(ctypes.c_void_p(address), ctypes.c_size_t(HUGE), advice)
+
+def resident(address):
+    inside = False
+    for line in open('/proc/self/smaps'):
+        head = line.split(None, 1)[0]
+        if '-' in head:
+            first, last = (int(part, 16) for part in head.split('-'))
+            inside = first <= address < last
+        elif inside and head == 'Rss:':
+            return int(line.split()[1])
+
+def given(asks):
+    memory, offset, address = mapping()
+    if asks and advise(address + offset, {_MADV_HUGEPAGE}):
+        return 0
+    before = resident(address + offset)
+    memory[offset + 5 * {KIB}] = 1
+    return resident(address + offset) - before
+
+def collapses():
+    memory, offset, address = mapping()
+    for at in range(offset, offset + HUGE, 4096):
+        memory[at] = 1
+    return not advise(address + offset, {_MADV_COLLAPSE})
+
+found = dict(
+    disabled=libc.prctl({_PR_GET_THP_DISABLE}, 0, 0, 0, 0) == 1,
+    asked=given(True), unasked=given(False), collapses=collapses(),
+    except_advised=not libc.prctl({_PR_SET_THP_DISABLE}, 1, {_EXCEPT_ADVISED}, 0, 0),
+)
+print(json.dumps(found))
+"""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Pages that this kernel gave a child of this process, under its present settings."""
+
+    asked: int
+    """Bytes of the page that a fault got in memory with MADV_HUGEPAGE; 0 where that is refused."""
+    unasked: int
+    """Bytes of the page that a fault got in memory without any advice."""
+    collapses: bool
+    """Whether MADV_COLLAPSE made a 2 MiB page of memory in use."""
+    except_advised: bool
+    """Whether prctl knows PR_THP_DISABLE_EXCEPT_ADVISED (Linux 6.18)."""
+    disabled: bool
+    """Whether PR_SET_THP_DISABLE is on for this process, and so for what it starts."""
+
+
+@lru_cache(maxsize=1)
+def try_pages() -> Trial | None:
+    """Tries once in this process; None where the child fails."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", _CHILD],
+            capture_output=True,
+            timeout=_SECONDS,
+            check=True,
+        )
+        found = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+    return Trial(
+        asked=found["asked"] * KIB,
+        unasked=found["unasked"] * KIB,
+        collapses=found["collapses"],
+        except_advised=found["except_advised"],
+        disabled=found["disabled"],
+    )

@@ -1,0 +1,188 @@
+"""The answer to "which page size?", where it rests on page walks: what to do, what it is expected
+to gain and to cost, how sure that is, and the settings to paste.
+
+It is made of the pieces of advice, which are the evidence for it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from octavo.actions.model import own_command
+from octavo.advice import Thresholds
+from octavo.families import family_of
+from octavo.gain import Gain
+from octavo.units import BASE_PAGE, format_bytes, format_share
+
+Record = dict[str, Any]
+
+_NOT_SETTINGS = ("note", "madvise", "linker")
+"""Kinds of actions that are no lines for a shell, or none that help without building anew."""
+_NAMED = 4
+"""Regions that the sentence names."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The decision about a whole program."""
+
+    text: str
+    changes: bool
+    """Whether anything is to be done."""
+    gain: Gain
+    """Of all that is to be done; where nothing is, of what was judged and refused."""
+    growth_bytes: int
+    """Memory that it takes."""
+    settings: str
+    """Lines of shell, the program among them; empty where there is nothing to paste."""
+    undo: str
+    verify: str
+    """The command that measures it; empty without a program."""
+
+    def record(self) -> Record:
+        """Plain data for the JSON."""
+        return {
+            "changes": self.changes,
+            "gain": self.gain.record(),
+            "growth_bytes": self.growth_bytes,
+            "settings": self.settings,
+            "undo": self.undo,
+            "verify": self.verify,
+        }
+
+
+def answer_of(
+    items: Sequence[Record],
+    machine: str,
+    cost_label: str,
+    program: Sequence[str] | None,
+    limits: Thresholds,
+) -> Answer:
+    """The answer from the records of the advice, code and data of the whole program first.
+
+    `machine` and `cost_label` say what the gains were estimated for and from. `program` is the
+    command, where there is one.
+    """
+    chosen = _chosen(items)
+    if not chosen:
+        return _keep(items, machine, cost_label, limits)
+    gain = _sum(chosen)
+    growth = sum(max(0, item["growth_bytes"]) for item in chosen)
+    lines, undo = _settings(chosen)
+    share = _growth_share(items, growth)
+    text = (
+        f"Which page size? {_by_size(chosen)}. Expect {gain} less time on {machine} "
+        f"({cost_label}), for {_memory(growth, share)}. {_confidence(gain, limits)}"
+    )
+    if not lines:
+        text += " No setting of this system does it: the evidence below says what would."
+    verify = ""
+    if lines and program:
+        verify = shlex.join([*own_command(), "verify", "--", *program])
+    return Answer(text, True, gain, growth, lines, undo, verify)
+
+
+def _chosen(items: Sequence[Record]) -> list[Record]:
+    """The advice to act on: that about a stream of the whole program, or else about regions."""
+    chosen = []
+    for whole in (item for item in items if item["scope"] == "program"):
+        stream = whole["stream"]
+        if whole["usable_page_size"] > BASE_PAGE:
+            chosen.append(whole)
+            continue
+        chosen += [
+            item
+            for item in items
+            if item["scope"] == "region"
+            and item["stream"] == stream
+            and item["usable_page_size"] > BASE_PAGE
+        ]
+    return chosen
+
+
+def _keep(items: Sequence[Record], machine: str, cost_label: str, limits: Thresholds) -> Answer:
+    whole = [item for item in items if item["scope"] == "program" and item.get("gain")]
+    gain = _sum(whole)
+    refused = [item for item in whole if item["reason"] == "memory"]
+    if refused:
+        best = max(refused, key=lambda item: item["gain"]["expected"])
+        size = format_bytes(best["gain_page_size"])
+        text = (
+            f"Which page size? Keep 4 KiB: {size} pages for {_stream(best)} would save "
+            f"{_sum([best])} of the time on {machine} ({cost_label}), but take more than "
+            f"{limits.max_growth:.0%} more memory (--max-growth)."
+        )
+        return Answer(text, False, gain, 0, "", "", "")
+    text = f"Which page size? Keep 4 KiB: no gain is expected on {machine}"
+    if gain.high > 0:
+        text += f"; larger pages would save {gain} of the time ({cost_label})"
+    else:
+        text += ", which has next to no page walks here"
+    return Answer(f"{text}.", False, gain, 0, "", "", "")
+
+
+def _by_size(chosen: Sequence[Record]) -> str:
+    """`2 MiB for data`, `2 MiB for Java heap and code cache`."""
+    subjects: dict[int, list[str]] = {}
+    for item in chosen:
+        names = subjects.setdefault(item["usable_page_size"], [])
+        name = _stream(item) if item["scope"] == "program" else family_of(item["region"])
+        if name not in names:
+            names.append(name)
+    return "; ".join(
+        f"{format_bytes(size)} for {_listed(names)}" for size, names in sorted(subjects.items())
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    """`a, b and c`, at most `_NAMED` of them."""
+    if len(names) > _NAMED:
+        names = [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} other kinds of regions"]
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _stream(item: Record) -> str:
+    return "code" if item["stream"] == "fetch" else "data"
+
+
+def _sum(items: Sequence[Record]) -> Gain:
+    """Shares of the same time add up; no more than all of it can be saved."""
+    gains = [item["gain"] for item in items if item.get("gain")]
+    low, expected, high = (
+        min(1.0, sum(gain[name] for gain in gains)) for name in ("low", "expected", "high")
+    )
+    return Gain(low, expected, high)
+
+
+def _growth_share(items: Sequence[Record], growth: int) -> float | None:
+    base = sum(item["touched_bytes_base"] for item in items if item["scope"] == "program")
+    return growth / base if base else None
+
+
+def _memory(growth: int, share: float | None) -> str:
+    if growth == 0:
+        return "no more memory"
+    return f"{format_bytes(growth)} ({format_share(share)}) more memory"
+
+
+def _confidence(gain: Gain, limits: Thresholds) -> str:
+    if gain.low >= limits.min_gain:
+        return "Even the low estimate is worth it."
+    return (
+        f"Not certain: the low estimate is below {limits.min_gain:.0%}; measure before you rely "
+        "on it."
+    )
+
+
+def _settings(chosen: Sequence[Record]) -> tuple[str, str]:
+    """The first action that a shell can do for what gains most, and what undoes it."""
+    by_gain = sorted(chosen, key=lambda item: -(item.get("gain") or {"expected": 0})["expected"])
+    for item in by_gain:
+        for action in item["means"]:
+            if action["command"] and action["kind"] not in _NOT_SETTINGS:
+                return action["command"], action.get("undo", "")
+    return "", ""

@@ -1,0 +1,1 @@
+"""Putting advice into effect: on a program to be started, and on one that runs."""

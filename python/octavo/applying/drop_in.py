@@ -1,0 +1,161 @@
+"""`octavo apply --unit`: a drop-in of systemd that gives a service huge pages."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from octavo.applying.launch import Launch, prepare
+from octavo.applying.preload import LIBRARY, PreloadSettings, find_library
+from octavo.applying.unit_files import Unit, read_unit, similar_unit, unit_name
+from octavo.environment import added_to
+from octavo.errors import CannotRun
+from octavo.huge_pages import PMD_PAGE, HugePages, read_huge_pages
+
+_OLDEST_WITH_MEMORY_THP = 260
+"""MemoryTHP= is of January 2026: https://github.com/systemd/systemd/pull/39085."""
+_CONFINING = ("SystemCallFilter", "NoExecPaths", "ExecPaths", "RootDirectory", "RootImage")
+"""Settings that may kill a program for a system call of the library, or hide the library."""
+_INSTALLED = ("/usr/", "/opt/")
+"""Directories that services see."""
+_PLACE = Path("/usr/local/lib")
+
+
+def drop_in(
+    name: str,
+    command: Sequence[str],
+    settings: PreloadSettings,
+    *,
+    by: str,
+    result: str | None,
+    root: Path = Path("/"),
+    version: int | None = None,
+) -> str:
+    """The text of a drop-in for the service `name`, whose program is `command` where its unit file
+    does not say. `result` is the name of the result that `settings` come from, `version` that of
+    systemd. Raises OctavoError.
+    """
+    name = unit_name(name)
+    unit = read_unit(name, root) or Unit(name, {})
+    words = [*command] or unit.command()
+    if not words:
+        meant = similar_unit(name, root)
+        hint = f"; did you mean `{meant}`?" if meant else ""
+        raise CannotRun(
+            f"no unit file says what `{name}` starts{hint or '.'} Name the program: octavo apply "
+            f"--unit {name} -- PROGRAM."
+        )
+    version = systemd_version() if version is None else version
+    lines, notes = _settings(unit, words, settings, by=by, result=result)
+    lines += _memory_thp(unit, settings, read_huge_pages(), version)
+    return "".join(f"{line}\n" for line in [*_head(name, notes), "[Service]", *lines])
+
+
+def systemd_version() -> int:
+    """The version of systemd here; 0 where there is none."""
+    systemctl = shutil.which("systemctl")
+    if systemctl is None:
+        return 0
+    done = subprocess.run([systemctl, "--version"], capture_output=True, text=True, check=False)
+    match = re.match(r"systemd (\d+)", done.stdout)
+    return int(match[1]) if match else 0
+
+
+def _head(name: str, notes: list[str]) -> list[str]:
+    return [
+        f"# Huge pages for {name}, by octavo apply --unit.",
+        *(f"# {note}" for note in notes),
+        f"# Save it as /etc/systemd/system/{name}.d/octavo.conf; then, as root:",
+        f"#   systemctl daemon-reload && systemctl restart {name}",
+        "# To undo it, remove the file and do the same.",
+        "",
+    ]
+
+
+def _settings(
+    unit: Unit, words: list[str], settings: PreloadSettings, *, by: str, result: str | None
+) -> tuple[list[str], list[str]]:
+    """The lines under [Service], and sentences about them."""
+    try:
+        launch = prepare(words, settings, by)
+    except CannotRun as error:
+        if by != "auto":
+            raise
+        return _from_outside(settings, result), [_first_sentence(str(error))]
+    confining = [key for key in _CONFINING if unit.has(key)]
+    if launch.by == "preload" and confining:
+        note = f"{confining[0]}= of the service may forbid a preloaded library its work."
+        return _from_outside(settings, result), [note]
+    if launch.by == "nothing":
+        return [], [_sentence(launch.text)]
+    return _by_launch(unit, words, launch)
+
+
+def _by_launch(unit: Unit, words: list[str], launch: Launch) -> tuple[list[str], list[str]]:
+    variables, notes = dict(launch.variables), [_sentence(launch.text)]
+    present = unit.environment()
+    if launch.by == "preload":
+        library = find_library()
+        if not str(library).startswith(_INSTALLED):
+            notes.append("First, as root, where every service can see it:")
+            notes.append(f"  install -m 644 {shlex.quote(str(library))} {_PLACE}/")
+            library = _PLACE / LIBRARY
+        others = present.get("LD_PRELOAD")
+        variables["LD_PRELOAD"] = f"{library}:{others}" if others else str(library)
+    else:
+        variables = added_to(present, variables)
+    lines = [_environment_line(key, value) for key, value in variables.items()]
+    arguments = launch.command[1 : len(launch.command) - len(words) + 1]
+    if arguments:
+        if not unit.has("ExecStart"):
+            raise CannotRun(
+                f"no unit file of `{unit.name}` has an ExecStart= to insert options in."
+            )
+        lines += ["ExecStart=", f"ExecStart={unit.command_with(arguments)}"]
+    return lines, notes
+
+
+def _environment_line(name: str, value: str) -> str:
+    text = f"{name}={value}".replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'Environment="{text}"'
+
+
+def _from_outside(settings: PreloadSettings, result: str | None) -> list[str]:
+    """A transient service beside the service, which ends with it."""
+    octavo = Path(sys.argv[0]).resolve()
+    words = [
+        *("systemd-run", "--collect", "--unit=octavo-apply-%N"),
+        *("--property=BindsTo=%n", "--property=After=%n"),
+        *(str(octavo), "apply", "--quiet", "--pid", "$MAINPID", "--watch"),
+        *(("--children",) if settings.children else ()),
+        f"--min-fill={settings.fill_percent}%%",
+    ]
+    line = " ".join(words)
+    if result is not None:
+        line += f" --from {shlex.quote(str(Path(result).resolve()))}".replace("%", "%%")
+    return [f"ExecStartPost=+{line}"]
+
+
+def _memory_thp(
+    unit: Unit, settings: PreloadSettings, machine: HugePages, version: int
+) -> list[str]:
+    """MemoryTHP= can only keep huge pages off, and systemd has it since version 260."""
+    if version < _OLDEST_WITH_MEMORY_THP:
+        return []
+    if settings.selection.is_empty:
+        unasked = machine.thp_sizes.get(PMD_PAGE) == "always"
+        return ["MemoryTHP=madvise"] if unasked else []
+    return ["MemoryTHP=inherit"] if unit.has("MemoryTHP") else []
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _first_sentence(text: str) -> str:
+    return f"{re.split(r'[:;] ', text, maxsplit=1)[0].rstrip('.')}."

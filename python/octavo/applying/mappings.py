@@ -1,0 +1,99 @@
+"""The mappings of a running process by kind, as a result of `octavo run` divides regions.
+
+`preload/mappings.c` applies the same rules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from octavo import smaps
+from octavo.huge_pages import PMD_PAGE
+from octavo.units import KIB, MIB
+
+Kind = Literal["heap", "anonymous", "shared", "stack", "thread-stack", "text", "data", "other"]
+
+_SHARED_NAMES = ("/dev/zero", "/dev/shm/", "/memfd:", "/SYSV", "[anon_shmem")
+_GUARD_BYTES = 64 * KIB
+"""No guard below a thread's stack is larger."""
+_THREAD_STACK_BYTES = 16 * MIB
+"""Few thread stacks are larger."""
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """One mapping of a process; sizes in bytes."""
+
+    start: int
+    end: int
+    access: str
+    """Such as `rw-p`."""
+    name: str
+    kind: Kind
+    offset: int = 0
+    """Of the mapping's start in its file."""
+    resident: int = 0
+    huge: int = 0
+    """Mapped by 2 MiB pages, hugetlbfs not counted."""
+    proportional: int = 0
+    """Resident, with every shared page divided by the processes that map it."""
+    flags: frozenset[str] = frozenset()
+    """Of `VmFlags`: `hg` advised, `nh` huge pages forbidden, `ht` hugetlbfs."""
+
+    @property
+    def bytes(self) -> int:
+        """The length of the mapping."""
+        return self.end - self.start
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether the huge pages of its file, if it is of one, are whole in the mapping."""
+        return self.kind != "shared" or (self.start - self.offset) % PMD_PAGE == 0
+
+    def ranges(self) -> range:
+        """The addresses at which a whole aligned 2 MiB range begins."""
+        return range(-(-self.start // PMD_PAGE) * PMD_PAGE, self.end - PMD_PAGE + 1, PMD_PAGE)
+
+
+def parse_mappings(text: bytes) -> list[Mapping]:
+    """The mappings of the text of a smaps file, by address."""
+    found: list[Mapping] = []
+    for one in smaps.parse_smaps(text):
+        mapping = Mapping(
+            start=one.start,
+            end=one.end,
+            access=one.access,
+            name=one.name,
+            kind=_kind(one, found[-1] if found else None),
+            offset=one.offset,
+            resident=one.resident_bytes,
+            huge=sum(size for kind, size in one.huge_bytes.items() if kind != "hugetlb"),
+            proportional=one.proportional_bytes,
+            flags=one.flags,
+        )
+        found.append(mapping)
+    return found
+
+
+def _kind(one: smaps.Mapping, before: Mapping | None) -> Kind:
+    name, access = one.name, one.access
+    if name.startswith(_SHARED_NAMES) and access[3] == "s":
+        return "shared"
+    if name == "[stack]":
+        return "stack"
+    if name == "[heap]":
+        return "heap"
+    if name and not name.startswith("["):
+        return "text" if "x" in access else "data"
+    if (name and not name.startswith("[anon:")) or not access.startswith("rw"):
+        return "other"
+    is_above_guard = (
+        before is not None
+        and before.end == one.start
+        and before.access.startswith("--")
+        and before.bytes <= _GUARD_BYTES
+    )
+    if is_above_guard and one.end - one.start <= _THREAD_STACK_BYTES:
+        return "thread-stack"
+    return "anonymous"

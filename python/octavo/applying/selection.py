@@ -1,0 +1,126 @@
+"""Which mappings are to have 2 MiB pages: all large ones, or those that a result advises them for.
+
+A mapping lies elsewhere in each run, and is often larger in production than under the tracer. So a
+region of the result stands for the live mappings of its kind, anonymous ones for those whose size
+is nearer to its own (as a ratio) than to that of any other region.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from octavo.applying.mappings import Kind
+from octavo.huge_pages import PMD_PAGE
+from octavo.stored_result import read_run
+
+_KINDS: tuple[Kind, ...] = ("heap", "anonymous", "shared")
+"""The kinds of memory whose pages a collapse can make large on every kernel that knows it."""
+_MOST_RULES = 64
+"""The preload library reads no more (preload/settings.h)."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Whether mappings of one kind and size are to have 2 MiB pages."""
+
+    kind: Kind
+    wanted: bool = True
+    least: int = 0
+    """The smallest size of such a mapping in bytes."""
+    most: int | None = None
+    """The largest; None where there is no limit."""
+
+    def fits(self, kind: Kind, size: int) -> bool:
+        """Whether a mapping of this kind and size in bytes is one of them."""
+        return self.kind == kind and self.least <= size and (self.most is None or size <= self.most)
+
+    def text(self) -> str:
+        """As the preload library reads it: `heap`, `!anonymous=0-4194303`."""
+        size = f"={self.least}-{'' if self.most is None else self.most}"
+        is_for_all = self.least == 0 and self.most is None
+        return f"{'' if self.wanted else '!'}{self.kind}{'' if is_for_all else size}"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The rules, of which the first that fits a mapping decides, and where they come from."""
+
+    rules: tuple[Rule, ...]
+    origin: str
+    """A sentence without a full stop."""
+
+    def wants(self, kind: Kind, size: int) -> bool:
+        """Whether a mapping of this kind and size in bytes is to have 2 MiB pages."""
+        return next((rule.wanted for rule in self.rules if rule.fits(kind, size)), False)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no mapping is to have them."""
+        return not any(rule.wanted for rule in self.rules)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all anonymous memory, that of the heap included, is to have them."""
+        own = [rule for rule in self.rules if rule.kind in ("heap", "anonymous")]
+        return bool(own) and all(rule.wanted for rule in own)
+
+    def text(self) -> str:
+        """The rules as the preload library reads them."""
+        return ",".join(rule.text() for rule in self.rules[:_MOST_RULES])
+
+
+ALL_LARGE = Selection(
+    (Rule("heap"), Rule("anonymous")),
+    "no result is given (--from), so all anonymous memory in whole 2 MiB ranges is meant",
+)
+
+
+def read_selection(name: str | None) -> Selection:
+    """The selection that a result advises: a directory of `octavo run --out`, or the file of its
+    `--json`. Without a name all large anonymous mappings. Raises CannotRun.
+    """
+    if name is None:
+        return ALL_LARGE
+    return selection_of(read_run(name)["advice"], name)
+
+
+def selection_of(advice: Sequence[Mapping[str, Any]], name: str) -> Selection:
+    """The selection that the advice of a result means; `name` is of the result."""
+    data = [item for item in advice if item.get("stream") == "data"]
+    program = next((item for item in data if item["scope"] == "program"), None)
+    otherwise = program is not None and _wants_huge(program)
+    rules: list[Rule] = []
+    for kind in _KINDS:
+        regions = [item for item in data if item.get("region_kind") == kind]
+        # A result has no advice about small regions; shared memory is meant only where it has.
+        wanted_otherwise = otherwise and kind != "shared"
+        rules += _rules_by_size(kind, regions, otherwise=wanted_otherwise)
+    return Selection(tuple(rules), f"as `{name}` advises")
+
+
+def _wants_huge(item: Mapping[str, Any]) -> bool:
+    """Whether the size to use is one that a collapse gives, by the advice for this processor."""
+    return int(item.get("usable_page_size") or item.get("page_size") or 0) >= PMD_PAGE
+
+
+def _rules_by_size(
+    kind: Kind, regions: Iterable[Mapping[str, Any]], *, otherwise: bool
+) -> list[Rule]:
+    """Rules that leave no size out; neighbours that agree are one rule."""
+    sized = sorted((int(item.get("bytes") or 0), _wants_huge(item)) for item in regions)
+    if not sized:
+        return [Rule(kind, otherwise)]
+    if kind == "heap":
+        return [Rule(kind, any(wanted for _, wanted in sized))]
+    rules = [Rule(kind, sized[0][1])]
+    for (smaller, _), (larger, wanted) in pairwise(sized):
+        if wanted == rules[-1].wanted:
+            continue
+        border = math.isqrt(max(smaller, 1) * max(larger, 1))
+        last = rules.pop()
+        rules += [Rule(kind, last.wanted, last.least, border), Rule(kind, wanted, border + 1)]
+    return rules

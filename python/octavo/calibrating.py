@@ -1,0 +1,450 @@
+"""Measures this processor, and draws the figures of a calibration from the samples."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import takewhile
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from octavo._core import VERSION, start_calibration
+from octavo.background import see_through
+from octavo.calibration import Calibration, MeasuredHost, Reach, Spread, processor
+from octavo.errors import CannotRun, Interrupted, UsageError
+from octavo.host import cpu_field, read_setting, read_text
+from octavo.huge_pages import PMD_PAGE
+from octavo.knees import CurvePoint, Knees, find_knees, quantile, spread_of, undisturbed
+from octavo.units import BASE_PAGE, GIB, MIB, format_bytes
+
+if TYPE_CHECKING:
+    from octavo._core import CalibrationSamples, SpreadSamples
+
+SCHEMA = "octavo/calibration/1"
+
+LEAST_MEMORY = 32 * MIB
+MOST_MEMORY = 8 * GIB
+_MEMORY_SHARE = 3
+"""A third of what is available is used at most."""
+_LEAST_ROUNDS = 3
+_BEYOND_REACH = 1.4
+"""Pages, as a multiple of the second level's reach, from which on nearly every load walks."""
+_FEWEST_STRIDES = 6
+_SURELY_COVERED = 48 * BASE_PAGE
+"""Bytes that every first level covers: some have 48 entries."""
+_VARYING_CLOCK = 0.05
+_TSC_DIFFERS = 0.02
+_DISTURBED = 1.5
+"""Loads from memory that take so many times as long in some rounds as in others are disturbed."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A calibration with the samples that it was drawn from."""
+
+    calibration: Calibration
+    samples: CalibrationSamples
+    knees: Mapping[int, Knees]
+    """By page size in bytes."""
+    interrupted_by: int | None = None
+    """The signal that ended it early."""
+
+    def document(self) -> dict[str, Any]:
+        """The document of `octavo calibrate --json`."""
+        return {
+            "schema": SCHEMA,
+            **calibration_document(self.calibration),
+            "partial": self.interrupted_by is not None,
+            "samples": self.samples,
+        }
+
+
+def measure(
+    *,
+    quick: bool = False,
+    memory_bytes: int | None = None,
+    on_progress: Callable[[Any], None] = lambda progress: None,
+) -> Measurement:
+    """Measures this processor, in less than two minutes; `quick` takes seconds and finds less.
+
+    It uses at most `memory_bytes` of memory, by default a third of what is available and at most
+    8 GiB. Ctrl-C keeps the rounds that are complete. Raises UsageError for too little memory,
+    CannotRun where it cannot be had, and Interrupted before there were enough rounds.
+    """
+    memory = default_memory() if memory_bytes is None else memory_bytes
+    if memory < LEAST_MEMORY:
+        raise UsageError(
+            f"{format_bytes(memory)} of memory are too few: give --memory at least "
+            f"{format_bytes(LEAST_MEMORY)}."
+        )
+    job = start_calibration(quick=quick, memory_bytes=memory)
+    interrupted_by = see_through(job, on_progress, keeps_result=True)
+    samples: CalibrationSamples = json.loads(job.result())
+    if samples["rounds"] < _LEAST_ROUNDS:
+        if interrupted_by is not None:
+            raise Interrupted(interrupted_by, "before enough was measured; nothing is kept")
+        raise CannotRun(
+            f"only {samples['rounds']} rounds were measured; {_LEAST_ROUNDS} are needed."
+        )
+    return evaluate(samples, host=describe(), interrupted_by=interrupted_by)
+
+
+def default_memory(root: Path = Path("/")) -> int:
+    """The memory that is used where the user says nothing, in bytes."""
+    available = min(filter(None, (_available(root), _cgroup_left(root))), default=0)
+    return min(available // _MEMORY_SHARE, MOST_MEMORY)
+
+
+def _available(root: Path) -> int | None:
+    for line in (read_text(root / "proc/meminfo") or "").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def _cgroup_left(root: Path) -> int | None:
+    """Bytes left to the process's control group (version 2); None where it has no limit."""
+    for line in (read_text(root / "proc/self/cgroup") or "").splitlines():
+        if line.startswith("0::"):
+            group = root / "sys/fs/cgroup" / line[3:].strip("/")
+            limit = (read_text(group / "memory.max") or "").strip()
+            used = (read_text(group / "memory.current") or "").strip()
+            if limit.isdecimal() and used.isdecimal():
+                return max(int(limit) - int(used), 1)
+    return None
+
+
+def describe(root: Path = Path("/")) -> MeasuredHost:
+    """The machine that Octavo runs on, and the time."""
+    model, identity = processor(root)
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return MeasuredHost(
+        cpu_model=model,
+        cpu_id=identity,
+        measured_at=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        kernel=platform.release(),
+        octavo=VERSION,
+        virtualised="hypervisor" in (cpu_field("flags", root) or "").split(),
+    )
+
+
+def evaluate(
+    samples: CalibrationSamples, *, host: MeasuredHost, interrupted_by: int | None = None
+) -> Measurement:
+    """The figures that follow from samples."""
+    ratio = spread_of(samples["core_cycles_per_tick"])
+    series = _by_page_size(samples)
+    curves = {size: _curve(of, ratio.median) for size, of in series.items()}
+    first_level = _first_level(curves.get(BASE_PAGE, []), series.get(BASE_PAGE, []))
+    entry_bytes = None
+    if first_level is not None:
+        entries, hit = first_level
+        entry_bytes = _entry_bytes(samples, entries, hit, ratio.median)
+        if entry_bytes is not None:
+            curves = {
+                size: _without_control_hits(curves[size], of, entry_bytes * entries, hit)
+                for size, of in series.items()
+            }
+    knees = {size: find_knees(curve) for size, curve in curves.items()}
+    by_footprint = {
+        size: walks
+        for size, of in series.items()
+        if (walks := _walks(of, curves[size], knees[size].reach, ratio.median))
+    }
+    pieces = [one for one in samples["spread"] if one["stride_bytes"] < one["page_bytes"]]
+    if entry_bytes == BASE_PAGE and first_level is not None:
+        # Each piece needs an entry: little memory shows what a walk to a 2 MiB page costs.
+        covered, hit = entry_bytes * first_level[0], first_level[1]
+        curve = _without_control_hits(_curve(pieces, ratio.median), pieces, covered, hit)
+        if costs := _walks(pieces, curve, knees[BASE_PAGE].reach, ratio.median):
+            by_footprint[PMD_PAGE] = costs
+    walks = {size: _over_all(costs) for size, costs in by_footprint.items()}
+    latency = {
+        one["bytes"]: _scaled(spread_of(one["ticks"]), ratio.median)
+        for one in samples["latency"]
+        if one["ticks"]
+    }
+    calibration = Calibration(
+        host=host,
+        cycles_per_second=samples["ticks_per_second"] * ratio.median,
+        tsc_per_second=samples["ticks_per_second"],
+        walk_cycles=walks,
+        walk_cycles_by_footprint=by_footprint,
+        second_level_hit_cycles={
+            size: _positive(found.second_level_hit)
+            for size, found in knees.items()
+            if found.second_level_hit is not None
+        },
+        tlb={
+            size: found.reach
+            for size, found in knees.items()
+            if found.reach.first is not None or found.reach.second is not None
+        },
+        entry_bytes={} if entry_bytes is None else {PMD_PAGE: entry_bytes},
+        latency_cycles=latency,
+        notes=tuple(
+            _notes(
+                samples,
+                host,
+                ratio,
+                knees,
+                walks,
+                entry_bytes,
+                is_partial=interrupted_by is not None,
+            )
+        ),
+    )
+    return Measurement(calibration, samples, knees, interrupted_by)
+
+
+def _first_level(
+    curve: Sequence[CurvePoint], series: Sequence[SpreadSamples]
+) -> tuple[float, float] | None:
+    """Entries of the first level, and the cycles of a hit in the second, from the numbers of pages
+    whose control surely needs few entries; None where they are not found.
+    """
+    sure = [
+        point
+        for point, samples in zip(curve, series, strict=True)
+        if samples["control_bytes"] <= _SURELY_COVERED
+    ]
+    found = find_knees(sure)
+    if found.reach.first is None or found.second_level_hit is None:
+        return None
+    return found.reach.first.median, found.second_level_hit.median
+
+
+def _entry_bytes(
+    samples: CalibrationSamples, entries: float, hit: float, ratio: float
+) -> int | None:
+    """Bytes of a 2 MiB page that a first-level entry covers; None where that is not found.
+
+    Lines at growing distances need more and more entries. They cost no second-level hits until
+    they exceed what the entries of the first level cover.
+    """
+    strides = [one for one in samples["strides"] if one["ticks"]]
+    if len(strides) < _FEWEST_STRIDES:
+        return None
+    cycles = [ratio * median(one["ticks"]) for one in strides]
+    most = median(cycles[:2]) + hit / 2
+    within = list(takewhile(lambda pair: pair[1] <= most, zip(strides, cycles, strict=True)))
+    if len(within) == len(strides):
+        return min(PMD_PAGE, strides[-1]["stride_bytes"])
+    if not within:
+        return None
+    last = within[-1][0]
+    least = last["lines"] * last["stride_bytes"] / entries
+    return max(BASE_PAGE, 1 << math.ceil(math.log2(least)))
+
+
+def _without_control_hits(
+    curve: Sequence[CurvePoint], series: Sequence[SpreadSamples], covered: float, hit: float
+) -> list[CurvePoint]:
+    """The curve without the second-level hits that its control has where the control is larger
+    than the first level covers.
+    """
+    return [
+        replace(point, control=[one - hit for one in point.control])
+        if samples["control_bytes"] > covered
+        else point
+        for point, samples in zip(curve, series, strict=True)
+    ]
+
+
+def _by_page_size(samples: CalibrationSamples) -> dict[int, list[SpreadSamples]]:
+    found: dict[int, list[SpreadSamples]] = {}
+    for series in samples["spread"]:
+        if series["dependent"] and series["stride_bytes"] == series["page_bytes"]:
+            found.setdefault(series["page_bytes"], []).append(series)
+    return found
+
+
+def _curve(series: Sequence[SpreadSamples], ratio: float) -> list[CurvePoint]:
+    return [
+        CurvePoint(
+            one["pages"],
+            *_paired(one["dependent"], one["control_dependent"], ratio),
+        )
+        for one in series
+    ]
+
+
+def _walks(
+    series: Sequence[SpreadSamples], curve: Sequence[CurvePoint], reach: Reach, ratio: float
+) -> dict[int, Spread]:
+    """Cycles that a walk adds, by the bytes of the pages used in turn: two numbers an octave,
+    from those on at which every load walks.
+
+    Low: walks overlap; median: each load waits for the one before; high: the upper quartile.
+    """
+    if reach.second is None:
+        return {}
+    least = _BEYOND_REACH * reach.second.median
+    found = {}
+    for one, point in zip(series, curve, strict=True):
+        if not point.cycles or point.pages < least or not _is_half_octave(point.pages):
+            continue
+        overlapped = CurvePoint(
+            point.pages, *_paired(one["overlapped"], one["control_overlapped"], ratio)
+        )
+        high = quantile(point.cycles, 0.75) - undisturbed(point.control)
+        low = min(overlapped.cost, point.cost)
+        found[point.pages * one["stride_bytes"]] = _positive(Spread(low, point.cost, high))
+    return found
+
+
+def _over_all(walks: Mapping[int, Spread]) -> Spread:
+    """Low is the cheapest footprint where walks overlap, high the dearest and median the middle one
+    where each load waits for the one before.
+    """
+    waiting = [one.median for one in walks.values()]
+    return Spread(min(one.low for one in walks.values()), median(waiting), max(waiting))
+
+
+def _is_half_octave(pages: int) -> bool:
+    """Whether it is a power of two or half more: small numbers, of which more are measured, are
+    to weigh no more than large ones.
+    """
+    return pages >> (pages.bit_length() - 2) << (pages.bit_length() - 2) == pages
+
+
+def _paired(
+    spread: Sequence[float], control: Sequence[float], ratio: float
+) -> tuple[list[float], list[float]]:
+    """Both in cycles, as many of each: an interrupted round may lack the last."""
+    number = min(len(spread), len(control))
+    return [ratio * one for one in spread[:number]], [ratio * one for one in control[:number]]
+
+
+def _positive(spread: Spread) -> Spread:
+    return Spread(max(spread.low, 0.0), max(spread.median, 0.0), max(spread.high, 0.0))
+
+
+def _scaled(spread: Spread, by: float) -> Spread:
+    return Spread(spread.low * by, spread.median * by, spread.high * by)
+
+
+def _notes(
+    samples: CalibrationSamples,
+    host: MeasuredHost,
+    ratio: Spread,
+    knees: Mapping[int, Knees],
+    walks: Mapping[int, Spread],
+    entry_bytes: int | None,
+    *,
+    is_partial: bool,
+) -> list[str]:
+    """The limits of the figures, a sentence each."""
+    notes = []
+    if is_partial:
+        notes.append(f"Interrupted after {samples['rounds']} rounds.")
+    if host.virtualised:
+        notes.append(
+            "This is a virtual machine: a page walk also walks the host's tables, and the host's "
+            "page sizes limit what huge pages of this machine save."
+        )
+    if abs(ratio.median - 1) > _TSC_DIFFERS:
+        notes.append(
+            f"The core's clock ran at {ratio.median:.2f} times the rate of the time-stamp counter; "
+            "cycles are those of the core."
+        )
+    if ratio.high - ratio.low > _VARYING_CLOCK * ratio.median:
+        notes.append(
+            f"The core's clock varied between {ratio.low:.2f} and {ratio.high:.2f} times the rate "
+            "of the time-stamp counter, so that latencies of memory in cycles vary as much."
+        )
+    notes += _disturbance(samples, ratio.median)
+    notes += _memory_notes(samples)
+    if entry_bytes is not None and entry_bytes < PMD_PAGE:
+        notes.append(
+            f"An entry of the TLB covers {format_bytes(entry_bytes)} of a 2 MiB page, as where the "
+            "host maps this memory with smaller pages: huge pages here make walks cheaper, but do "
+            "not make the TLB reach further."
+        )
+    for size, found in knees.items():
+        if found.missing is not None:
+            notes.append(f"TLB of {format_bytes(size)} pages: {found.missing}.")
+        if size not in walks:
+            notes.append(
+                f"The walk cost of {format_bytes(size)} pages was not measured: "
+                + (
+                    "the second level's reach was not found."
+                    if found.reach.second is None
+                    else "more memory than was used is needed to exceed the second level."
+                )
+            )
+    return notes
+
+
+def _disturbance(samples: CalibrationSamples, ratio: float) -> list[str]:
+    """Whether loads from memory took very different times, which they do where others use it."""
+    largest = max((one for one in samples["latency"] if one["ticks"]), key=lambda one: one["bytes"])
+    times = _scaled(spread_of(largest["ticks"]), ratio)
+    if times.high < _DISTURBED * times.low:
+        return []
+    return [
+        f"Other work disturbed the measurement: loads over {format_bytes(largest['bytes'])} took "
+        f"{times.low:.0f} to {times.high:.0f} cycles. Costs of walks over much memory, and their "
+        "median, may be far too high; measure again when the machine is quiet."
+    ]
+
+
+def _memory_notes(samples: CalibrationSamples) -> list[str]:
+    notes = []
+    for one in samples["memory"]:
+        if one["page_bytes"] > PMD_PAGE or one["refusal"] is None:
+            continue
+        setting = read_setting(Path("/sys/kernel/mm/transparent_hugepage/enabled"))
+        given, wanted = format_bytes(one["obtained_bytes"]), format_bytes(one["wanted_bytes"])
+        notes.append(
+            f"Of {wanted} in {format_bytes(one['page_bytes'])} pages the kernel gave {given}: "
+            f"{one['refusal']} (transparent huge pages: {setting or 'none'})."
+        )
+    gigantic = [m for m in samples["memory"] if m["page_bytes"] > PMD_PAGE and m["obtained_bytes"]]
+    if gigantic and not any(one["page_bytes"] > PMD_PAGE for one in samples["spread"]):
+        given = format_bytes(gigantic[0]["obtained_bytes"])
+        notes.append(f"{given} in 1 GiB pages are too few pages to measure.")
+    if not any(m["page_bytes"] == PMD_PAGE and m["obtained_bytes"] for m in samples["memory"]):
+        notes.append(
+            "Without 2 MiB pages there is nothing to compare with: TLB reach and walk cost were "
+            "not measured, and latencies include misses of the TLB."
+        )
+    if samples["huge_bytes_lost"]:
+        notes.append(
+            f"{format_bytes(samples['huge_bytes_lost'])} of the 2 MiB pages were split while they "
+            "were measured."
+        )
+    return notes
+
+
+def calibration_document(calibration: Calibration) -> dict[str, Any]:
+    """The figures as plain data, page sizes and working sets in bytes."""
+
+    def spread(one: Spread | None) -> dict[str, float] | None:
+        return None if one is None else one.record()
+
+    def table(of: Mapping[int, Spread]) -> dict[str, Any]:
+        return {str(size): spread(one) for size, one in of.items()}
+
+    return {
+        "host": asdict(calibration.host),
+        "cycles_per_second": calibration.cycles_per_second,
+        "tsc_per_second": calibration.tsc_per_second,
+        "walk_cycles": table(calibration.walk_cycles),
+        "walk_cycles_by_footprint": {
+            str(size): table(costs) for size, costs in calibration.walk_cycles_by_footprint.items()
+        },
+        "second_level_hit_cycles": table(calibration.second_level_hit_cycles),
+        "tlb": {
+            str(size): {"first": spread(reach.first), "second": spread(reach.second)}
+            for size, reach in calibration.tlb.items()
+        },
+        "entry_bytes": {str(size): covered for size, covered in calibration.entry_bytes.items()},
+        "latency_cycles": table(calibration.latency_cycles),
+        "notes": list(calibration.notes),
+    }

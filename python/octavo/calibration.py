@@ -1,0 +1,332 @@
+"""The calibration file: what `octavo calibrate` has measured of this machine's processor.
+
+`load_calibration` reads it, `octavo.calibration_file` writes it; docs/calibrate.md describes every
+key. A file that was measured on another processor is ignored with a note, since its figures would
+be wrong here; a file that is damaged is an error, since the user believes that it is used.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from octavo.errors import CannotRun, UsageError
+from octavo.host import cpu_field, open_regular
+from octavo.text import printable, quoted
+from octavo.units import byte_size
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FORMAT = 1
+"""The version of the file's format; a reader refuses every other one."""
+
+PAGE_SIZES = {"4KiB": 4 << 10, "2MiB": 2 << 20, "1GiB": 1 << 30}
+"""The page sizes of x86-64, by the names that the file's tables use as keys, in bytes."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A measured quantity with its uncertainty: low <= median <= high.
+
+    The meaning of the bounds depends on the quantity: see docs/calibrate.md.
+    """
+
+    low: float
+    median: float
+    high: float
+
+    def record(self) -> dict[str, float]:
+        """Plain data for the JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Entries of the TLBs that hold pages of one size; None where none was found."""
+
+    first: Spread | None
+    """Of the first level; low: so many pages all hit, high: of so many, used in turn, all miss."""
+    second: Spread | None
+    """Of the second level, in the same way."""
+
+
+@dataclass(frozen=True)
+class MeasuredHost:
+    """The machine that was measured, and when."""
+
+    cpu_model: str
+    """`model name` of /proc/cpuinfo."""
+    cpu_id: str
+    """Vendor, family, model and stepping: virtual machines often share one model name."""
+    measured_at: str
+    """UTC, as `2026-11-23T06:50:00Z`."""
+    kernel: str
+    octavo: str
+    """The version of Octavo that measured."""
+    virtualised: bool
+    """Whether the machine is a virtual one, so that its page walks are two-dimensional."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Figures of one processor; all cycles are core cycles.
+
+    Tables by page size have the sizes in bytes as keys, and no entry for a size that was not
+    measured.
+    """
+
+    host: MeasuredHost
+    cycles_per_second: float
+    """Core cycles per second during the measurement; the clock of a core may vary."""
+    tsc_per_second: float
+    """Ticks of the time-stamp counter per second."""
+    walk_cycles: Mapping[int, Spread] = field(default_factory=dict)
+    """Cycles that a walk adds to a load, by page size. Low: independent loads, walks overlap;
+    median and high: each load waits for the one before."""
+    walk_cycles_by_footprint: Mapping[int, Mapping[int, Spread]] = field(default_factory=dict)
+    """The same by page size and by the bytes that are used in turn, ascending: the more there are,
+    the farther from the core the page tables lie."""
+    second_level_hit_cycles: Mapping[int, Spread] = field(default_factory=dict)
+    """Cycles that a second-level hit adds to a load over a first-level hit, by page size."""
+    tlb: Mapping[int, Reach] = field(default_factory=dict)
+    """Entries found, by page size."""
+    entry_bytes: Mapping[int, int] = field(default_factory=dict)
+    """Bytes of a page that one TLB entry covers, by page size: less than the page where the host
+    of a virtual machine has smaller pages."""
+    latency_cycles: Mapping[int, Spread] = field(default_factory=dict)
+    """Latency of a load, by the bytes of its working set, at few TLB misses; ascending."""
+    notes: tuple[str, ...] = ()
+    """The limits of the figures, a sentence each."""
+    path: Path | None = None
+    """The file that it was read from."""
+
+    def walk_at(self, page_size: int, footprint_bytes: int) -> Spread | None:
+        """Cycles of a walk where so many bytes are in use, by the nearest footprint measured (on a
+        logarithmic scale); None where the page size was not measured.
+        """
+        measured = self.walk_cycles_by_footprint.get(page_size)
+        if not measured:
+            return self.walk_cycles.get(page_size)
+        wanted = math.log2(max(footprint_bytes, 1))
+        return measured[min(measured, key=lambda size: abs(math.log2(size) - wanted))]
+
+    def walk_seconds(self, page_size: int) -> Spread | None:
+        """Seconds that a page walk adds to a load; None where it was not measured."""
+        cycles = self.walk_cycles.get(page_size)
+        if cycles is None:
+            return None
+        rate = self.cycles_per_second
+        return Spread(cycles.low / rate, cycles.median / rate, cycles.high / rate)
+
+
+def default_path(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where `octavo calibrate` writes and `load_calibration` reads by default:
+    `octavo/calibration.toml` in $XDG_CONFIG_HOME, or in ~/.config where that is not set.
+    """
+    configured = environment.get("XDG_CONFIG_HOME", "")
+    # The XDG Base Directory Specification: a relative path is invalid and ignored.
+    base = Path(configured) if configured.startswith("/") else Path("~/.config").expanduser()
+    return base / "octavo" / "calibration.toml"
+
+
+def processor(root: Path = Path("/")) -> tuple[str, str]:
+    """The model name of this processor, and its vendor, family, model and stepping."""
+    parts = [
+        f"{short} {cpu_field(name, root) or '?'}".strip()
+        for short, name in (
+            ("", "vendor_id"),
+            ("family", "cpu family"),
+            ("model", "model"),
+            ("stepping", "stepping"),
+        )
+    ]
+    return cpu_field("model name", root) or "unknown", " ".join(parts)
+
+
+def load_calibration(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    note: Callable[[str], None] | None = None,
+    root: Path = Path("/"),
+) -> Calibration | None:
+    """The calibration of this processor from `path`, by default `default_path()`.
+
+    Returns None where the default file does not exist, and where a file was measured on another
+    processor: `note` is then called with a sentence that says so. Raises UsageError for a file
+    that is no calibration of this version, CannotRun for one that cannot be read or that was named
+    and does not exist.
+    """
+    place = default_path() if path is None else Path(path)
+    try:
+        if path is None and not place.exists():
+            return None
+        with open_regular(place) as file:
+            text = file.read()
+    except UnicodeDecodeError:
+        raise _wrong(place, "it is no text in UTF-8") from None
+    except OSError as error:
+        raise CannotRun(f"cannot read `{place}`: {error.strerror or error}.") from None
+    found = parse_calibration(text, place)
+    model, identity = processor(root)
+    if (found.host.cpu_model, found.host.cpu_id) != (model, identity):
+        if note is not None:
+            note(
+                f"`{printable(str(place))}` is ignored: it was measured on "
+                f"{quoted(found.host.cpu_model)} ({quoted(found.host.cpu_id)}), this processor is "
+                f"{model} ({identity}); `octavo calibrate` measures it."
+            )
+        return None
+    return found
+
+
+def parse_calibration(text: str, place: Path) -> Calibration:
+    """The calibration that is the text of a file. Raises UsageError, which names `place`."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _wrong(place, f"it is no TOML: {error}") from None
+    if document.get("format") != FORMAT:
+        found = quoted(document.get("format", "none"))
+        raise _wrong(place, f"its `format` is {found}, this version reads {FORMAT}")
+    return _Parser(place).calibration(document)
+
+
+def _wrong(place: Path, what: str) -> UsageError:
+    return UsageError(
+        f"`{printable(str(place))}` is no calibration: {what}; `octavo calibrate --force` writes "
+        "a new one."
+    )
+
+
+class _Parser:
+    """Reads the tables of one file, and names the key that is wrong."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+
+    def calibration(self, document: dict[str, Any]) -> Calibration:
+        host = self._table(document, "host")
+        notes = document.get("notes", [])
+        if not isinstance(notes, list) or not all(isinstance(one, str) for one in notes):
+            raise self._wrong("notes", "is no list of texts")
+        latency = self._sizes(document, "latency_cycles", byte_size, self._spread)
+        return Calibration(
+            host=MeasuredHost(
+                **{
+                    key: self._text(host, key)
+                    for key in ("cpu_model", "cpu_id", "measured_at", "kernel", "octavo")
+                },
+                virtualised=self._flag(host, "virtualised"),
+            ),
+            cycles_per_second=self._rate(document, "cycles_per_second"),
+            tsc_per_second=self._rate(document, "tsc_per_second"),
+            walk_cycles=self._sizes(document, "walk_cycles", _page_size, self._spread),
+            walk_cycles_by_footprint=self._sizes(
+                document, "walk_cycles_by_footprint", _page_size, self._footprints
+            ),
+            second_level_hit_cycles=self._sizes(
+                document, "second_level_hit_cycles", _page_size, self._spread
+            ),
+            tlb=self._sizes(document, "tlb", _page_size, self._reach),
+            entry_bytes=self._sizes(document, "entry_bytes", _page_size, self._bytes),
+            latency_cycles=dict(sorted(latency.items())),
+            notes=tuple(notes),
+            path=self._place,
+        )
+
+    def _wrong(self, key: str, what: str) -> UsageError:
+        return _wrong(self._place, f"`{quoted(key)}` {what}")
+
+    def _table(self, document: dict[str, Any], key: str) -> dict[str, Any]:
+        table = document.get(key, {})
+        if not isinstance(table, dict):
+            raise self._wrong(key, "is no table")
+        return table
+
+    def _text(self, table: dict[str, Any], key: str) -> str:
+        value = table.get(key)
+        if not isinstance(value, str):
+            raise self._wrong(f"host.{key}", "is no text" if key in table else "is missing")
+        return value
+
+    def _flag(self, table: dict[str, Any], key: str) -> bool:
+        value = table.get(key)
+        if not isinstance(value, bool):
+            raise self._wrong(f"host.{key}", "is neither true nor false")
+        return value
+
+    def _rate(self, document: dict[str, Any], key: str) -> float:
+        value = self._number(document.get(key), key)
+        if value < 1:
+            raise self._wrong(key, "is not positive")
+        return value
+
+    def _number(self, value: Any, key: str) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self._wrong(key, "is no number" if value is not None else "is missing")
+        if not math.isfinite(value) or value < 0:
+            raise self._wrong(key, f"is {value}: give a finite number of at least 0")
+        return float(value)
+
+    def _sizes(
+        self,
+        document: dict[str, Any],
+        name: str,
+        size_of: Callable[[str], int],
+        read: Callable[[Any, str], Any],
+    ) -> dict[int, Any]:
+        found = {}
+        for text, value in self._table(document, name).items():
+            key = f"{name}.{text}"
+            try:
+                size = size_of(text)
+            except UsageError as error:
+                raise self._wrong(key, f"has a wrong key: {str(error).rstrip('.')}") from None
+            found[size] = read(value, key)
+        return found
+
+    def _spread(self, value: Any, key: str) -> Spread:
+        if not isinstance(value, dict):
+            raise self._wrong(key, "is no table of low, median and high")
+        one = Spread(
+            *(self._number(value.get(part), f"{key}.{part}") for part in ("low", "median", "high"))
+        )
+        if not one.low <= one.median <= one.high:
+            raise self._wrong(key, "is not in the order low <= median <= high")
+        return one
+
+    def _footprints(self, value: Any, key: str) -> dict[int, Spread]:
+        found = self._sizes({key: value}, key, byte_size, self._spread)
+        return dict(sorted(found.items()))
+
+    def _bytes(self, value: Any, key: str) -> int:
+        if not isinstance(value, str):
+            raise self._wrong(key, 'is no text such as "4KiB"')
+        try:
+            return byte_size(value)
+        except UsageError as error:
+            raise self._wrong(key, f"is wrong: {str(error).rstrip('.')}") from None
+
+    def _reach(self, value: Any, key: str) -> Reach:
+        if not isinstance(value, dict):
+            raise self._wrong(key, "is no table of first and second")
+        levels = [
+            self._spread(value[level], f"{key}.{level}") if level in value else None
+            for level in ("first", "second")
+        ]
+        return Reach(*levels)
+
+
+def _page_size(text: str) -> int:
+    """`4KiB` → 4096."""
+    if text not in PAGE_SIZES:
+        raise UsageError(f"give one of {', '.join(PAGE_SIZES)}")
+    return PAGE_SIZES[text]

@@ -1,0 +1,321 @@
+"""`octavo apply`: huge pages for a program to be started, for one that runs, for a service."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from octavo.cli.command_line import ProgramCommand
+from octavo.cli.guard import guarded
+from octavo.cli.output_options import Force, JsonName, Quiet, TextFile
+from octavo.cli.shown import Shown
+from octavo.errors import FAILED, UsageError
+from octavo.signals import Interruption, Interrupts
+from octavo.terminal.console import make_console
+from octavo.terminal.summary import say, show_grid
+from octavo.text import quoted
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from octavo.applying.launch import Launch
+    from octavo.applying.running import Order, ProcessReport, Watch
+
+_WATCH_BUDGET = "1%"
+_PRELOAD_BUDGET = "10%"
+_DETAILED_PROCESSES = 3
+"""With more, their regions are in the JSON only."""
+_SHOWN_PROCESSES = 12
+
+_EPILOG = """\b
+Examples:
+  octavo apply -- python3 script.py
+  octavo apply --from result -- ./server --port 8080
+  sudo octavo apply --pid 1234 --dry-run
+  sudo octavo apply --pid 1234 --children --watch --budget 1%
+  octavo apply --unit redis-server.service -o octavo.conf
+
+\b
+Exit status: the program's own. With --pid: 0 when pages were made or none was needed, 130 after
+Ctrl-C.
+  2    wrong options
+  125  octavo could not do its part (no privilege, no such process, nothing obtained, a program that
+       no library can be preloaded into)
+  126  the program is there but cannot be executed
+  127  there is no such program
+"""
+
+
+class _ApplyCommand(ProgramCommand):
+    def needs_program(self, values: dict[str, Any]) -> bool:
+        """Only what is to be started."""
+        return not values.get("pid") and not values.get("unit")
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("apply", cls=_ApplyCommand, epilog=_EPILOG, no_args_is_help=True)(apply)
+
+
+def apply(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PROGRAM]",
+            help="The program to start, and its arguments after it: options of octavo go before "
+            "it, and `--` ends them.",
+        ),
+    ] = None,
+    pid: Annotated[
+        int | None,
+        typer.Option(
+            "--pid", metavar="PID", min=1, max=2**22, help="A process that runs, instead."
+        ),
+    ] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            "--unit",
+            metavar="NAME.service",
+            help="Write a drop-in of systemd that does it for a service; PROGRAM only where its "
+            "unit file does not say what it starts.",
+        ),
+    ] = None,
+    result: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="DIR|FILE",
+            help="What `octavo run --out` or `--json` wrote: only regions for which it advises "
+            "2 MiB pages. Without it all large anonymous memory is meant.",
+        ),
+    ] = None,
+    by: Annotated[
+        str,
+        typer.Option(
+            metavar="auto|runtime|preload",
+            help="Start the program with its allocator's or runtime's own switch, or with a "
+            "preloaded library; by default with what reaches more of the memory that is meant.",
+        ),
+    ] = "auto",
+    children: Annotated[
+        bool | None,
+        typer.Option(
+            "--children/--no-children",
+            help="Child processes too (the default for a program to start), or not.",
+        ),
+    ] = None,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="With --pid: go on with new memory until the process ends."),
+    ] = False,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PERCENT",
+            help=f"Share of a processor that the work may take, after a first second: default "
+            f"{_WATCH_BUDGET} for --watch, {_PRELOAD_BUDGET} inside a program.",
+        ),
+    ] = None,
+    min_fill: Annotated[
+        str,
+        typer.Option(
+            metavar="PERCENT",
+            help="Leave a 2 MiB range as it is while less of it is in use.",
+        ),
+    ] = "50%",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
+    ] = False,
+    log: Annotated[
+        str | None,
+        typer.Option(
+            "--log",
+            metavar="FILE",
+            help="Inside a program: add a line for every pass that made pages.",
+        ),
+    ] = None,
+    out: TextFile = None,
+    json: JsonName = None,
+    quiet: Quiet = False,
+    force: Force = False,
+) -> None:
+    """Give a program 2 MiB pages: start PROGRAM so that its memory gets them, or make them in a
+    process that runs (as root).
+
+    PROGRAM takes the place of octavo: it keeps its process number, standard streams, signals and
+    exit status.
+    """
+    launch: Launch | None = None
+    with guarded():
+        _check_options(command, pid=pid, unit=unit, watch=watch, log=log)
+        from octavo.applying.preload import PreloadSettings
+        from octavo.applying.running import SCHEMA
+        from octavo.applying.selection import read_selection
+
+        selection = read_selection(result)
+        fill = _percent(min_fill, "--min-fill")
+        share = _percent(budget or (_WATCH_BUDGET if pid else _PRELOAD_BUDGET), "--budget")
+        shown = Shown(out=out, json=json, force=force)
+        settings = PreloadSettings(
+            selection, fill, max(1, share), children=children is not False, log=log
+        )
+        if pid is not None:
+            from octavo.applying.running import Order
+
+            order = Order(selection, fill / 100, dry_run)
+            _apply_to_process(
+                pid,
+                order,
+                shown,
+                children=bool(children),
+                watch=share / 100 if watch else None,
+                quiet=quiet,
+            )
+        elif unit is not None:
+            from octavo.applying.drop_in import drop_in
+
+            text = drop_in(unit, command or [], settings, by=by, result=result)
+            shown.write_text([text])
+            shown.write_json(lambda: {"schema": SCHEMA, "unit": unit, "drop_in": text})
+        else:
+            launch = _prepare(command or [], settings, shown, by=by, dry_run=dry_run, quiet=quiet)
+    if launch is not None:
+        # Out here, so that the program inherits signals as octavo did.
+        _execute(launch)
+
+
+def _check_options(
+    command: list[str] | None, *, pid: int | None, unit: str | None, watch: bool, log: str | None
+) -> None:
+    if pid is not None and unit is not None:
+        raise UsageError("give --pid or --unit, not both.")
+    if pid is not None and command:
+        raise UsageError(
+            f"--pid is about a process that runs: leave out the program `{quoted(command[0])}`."
+        )
+    if watch and pid is None:
+        raise UsageError(
+            "--watch goes with --pid: a program that octavo starts looks after itself."
+        )
+    if log is not None and pid is not None:
+        raise UsageError(
+            "--log goes with a program to start; with --pid, --json says what was done."
+        )
+
+
+def _percent(text: str, option: str) -> int:
+    match = re.fullmatch(r"([0-9]{1,3})\s*%?", text.strip())
+    if match is None or not 1 <= int(match[1]) <= 100:
+        raise UsageError(f"{option} `{quoted(text)}`: give a percentage from 1% to 100%.")
+    return int(match[1])
+
+
+# --- a program to start --------------------------------------------------------------------------
+
+
+def _prepare(
+    command: list[str], settings: Any, shown: Shown, *, by: str, dry_run: bool, quiet: bool
+) -> Launch | None:
+    from octavo.applying.launch import prepare
+
+    launch = prepare(command, settings, by)
+    shown.write_json(launch.document)
+    if not quiet:
+        say(make_console(), f"octavo: {launch.program.name}: {launch.text}.")
+    if dry_run:
+        shown.write_text([f"{launch.shell()}\n"])
+        return None
+    return launch
+
+
+def _execute(launch: Launch) -> None:
+    from octavo._core import OctavoError
+    from octavo.errors import status_of
+
+    try:
+        launch.execute()
+    except OctavoError as error:
+        say(make_console(), f"octavo: {error}")
+        raise typer.Exit(status_of(error)) from None
+
+
+# --- a process that runs -------------------------------------------------------------------------
+
+
+def _apply_to_process(
+    pid: int, order: Order, shown: Shown, *, children: bool, watch: float | None, quiet: bool
+) -> None:
+    from octavo.applying.running import Watch, apply_to_all, check_can_have_huge_pages, family
+
+    check_can_have_huge_pages(pid)
+    watcher = None
+    if watch is not None and not order.dry_run:
+        watcher = Watch(pid, order, children=children, budget=watch)
+    with Interrupts() as interrupts:
+        pids = family(pid, children=children)
+        reports = apply_to_all(pids, order, lambda made: interrupts.first is None)
+    number = interrupts.first
+    try:
+        if not quiet:
+            shown.write_console(lambda console: _show(console, reports, order))
+        if watcher is not None and number is None:
+            _watch(watcher, quiet=quiet)
+    except Interruption as interruption:
+        number = interruption.number
+    if watcher is not None and not quiet:
+        how = "the process has ended" if number is None else "interrupted"
+        say(make_console(), f"The watch made {watcher.made} pages of 2 MiB; {how}.")
+    shown.write_json(lambda: _document(pid, order, reports, watcher))
+    if number is not None:
+        raise typer.Exit(128 + number)
+    planned = sum(report.planned for report in reports)
+    made = sum(report.made for report in reports)
+    if planned and not made and not order.dry_run:
+        raise typer.Exit(FAILED)
+
+
+def _show(console: Console, reports: list[ProcessReport], order: Order) -> None:
+    from octavo.applying.view import UNDO, family_headline, headline, regions_grid, remarks
+
+    say(console, f"Chosen: {order.selection.origin}.")
+    is_detailed = len(reports) <= _DETAILED_PROCESSES
+    for report in reports[:_SHOWN_PROCESSES]:
+        say(console, headline(report, dry_run=order.dry_run), "bold")
+        if not is_detailed:
+            continue
+        for sentence in remarks(report, dry_run=order.dry_run):
+            say(console, sentence, indent=2)
+        show_grid(console, regions_grid(report, dry_run=order.dry_run))
+    hidden = len(reports) - _SHOWN_PROCESSES
+    if hidden > 0:
+        say(console, f"and {hidden} more processes; --json has all.", "dim")
+    if not is_detailed:
+        say(console, family_headline(reports, dry_run=order.dry_run), "bold")
+    if any(report.made for report in reports):
+        say(console, UNDO)
+
+
+def _watch(watcher: Watch, *, quiet: bool) -> None:
+    """Watches until the process ends."""
+    if not quiet:
+        text = "Watching for new memory until the process ends; Ctrl-C ends the watch."
+        say(make_console(), text, "dim")
+    watcher.run()
+
+
+def _document(pid: int, order: Order, reports: list[ProcessReport], watcher: Any) -> dict[str, Any]:
+    from octavo.applying.running import SCHEMA, bytes_made
+
+    return {
+        "schema": SCHEMA,
+        "pid": pid,
+        "dry_run": order.dry_run,
+        "chosen": order.selection.origin,
+        "rules": order.selection.text(),
+        "made_bytes": bytes_made(reports),
+        "processes": [report.record() for report in reports],
+        "watch_made_pages": None if watcher is None else watcher.made,
+    }

@@ -1,0 +1,100 @@
+"""`octavo calibrate`: measure the TLBs, page walks and memory latencies of this processor."""
+
+from typing import Annotated
+
+import typer
+
+from octavo.calibrating import Measurement, measure
+from octavo.calibration_file import CalibrationFile
+from octavo.calibration_view import headline, latency_grid, tlb_grid
+from octavo.cli.guard import guarded
+from octavo.cli.output_options import Force, JsonName, Quiet
+from octavo.cli.shown import check_distinct
+from octavo.output import JsonFile
+from octavo.terminal.console import make_console
+from octavo.terminal.live import LiveLine, trace_text
+from octavo.terminal.summary import say, show_grid
+from octavo.units import byte_size
+
+_EPILOG = """\b
+Examples:
+  octavo calibrate
+  octavo calibrate --memory 2GiB
+  octavo calibrate --quick -o quick.toml --json -
+
+\b
+It takes less than two minutes, --quick a few seconds. What else runs meanwhile disturbs it: the
+spread shows how much. `octavo run` reads the default file.
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("calibrate", epilog=_EPILOG)(calibrate)
+
+
+def calibrate(
+    out: Annotated[
+        str | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="The file to write, instead of octavo/calibration.toml in $XDG_CONFIG_HOME or "
+            "~/.config.",
+        ),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Use at most so much memory (default: a third of what is available, at most "
+            "8GiB). TLBs with larger reach are not found.",
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Measure for seconds and with little memory only.")
+    ] = False,
+    json: JsonName = None,
+    quiet: Quiet = False,
+    force: Force = False,
+) -> None:
+    """Measure this processor: TLB reach and page-walk cost by page size, latency of caches and
+    memory, its clock. No hardware counters are used.
+    """
+    with guarded():
+        memory_bytes = None if memory is None else byte_size(memory)
+        file = CalibrationFile(out, force=force)
+        check_distinct(out=str(file.path), json=json)
+        json_file = None if json is None else JsonFile(json, force=force)
+        with LiveLine(make_console(), quiet=quiet, text=trace_text) as line:
+            found = measure(quick=quick, memory_bytes=memory_bytes, on_progress=line.show)
+        file.write(found.calibration)
+        if not quiet:
+            _show(found, file)
+        if json_file is not None:
+            json_file.write(found.document())
+        if found.interrupted_by is not None:
+            raise typer.Exit(128 + found.interrupted_by)
+
+
+def _show(found: Measurement, file: CalibrationFile) -> None:
+    console = make_console()
+    calibration = found.calibration
+    say(console, headline(calibration), "bold")
+    show_grid(console, tlb_grid(calibration))
+    say(
+        console,
+        "Entries: about half of the loads miss (the first do–all do), of so many pages in turn.",
+    )
+    say(
+        console,
+        "Page walk, added to a load: median and most where each load waits for the one before, "
+        "least where eight chains of loads overlap.",
+    )
+    show_grid(console, latency_grid(calibration))
+    say(console, f"Median (10%–90%) of {found.samples['rounds']} interleaved rounds.")
+    for note in calibration.notes:
+        say(console, note)
+    replaced = f", in place of that of {file.replaced_date}" if file.replaced_date else ""
+    say(console, f"Written to {file.path}{replaced}.", "bold")

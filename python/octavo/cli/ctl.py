@@ -1,0 +1,114 @@
+"""`octavo ctl`: status, start, stop and snapshot of a run under way."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import ExitStack
+from typing import Annotated, Any
+
+import typer
+
+from octavo.cli.guard import guarded
+from octavo.cli.output_options import Force, JsonName, Quiet, ResultPlace
+from octavo.control.server import ACTIONS
+from octavo.errors import UsageError, choose
+from octavo.output import STANDARD_OUTPUT, JsonFile
+from octavo.units import format_bytes, format_count
+
+_EPILOG = """\b
+Examples:
+  octavo run --start-after ctl --out whole -- redis-server --port 7777 --save ''
+  octavo ctl $(pgrep -f 'octavo run') status
+  octavo ctl 4711 start
+  octavo ctl 4711 snapshot --out first
+  octavo ctl 4711 snapshot --json - | jq .advice[0].text
+  octavo ctl 4711 stop
+
+\b
+PID is the process of octavo, of the program that it runs, or of a child of that. Only the same user
+and root are answered.
+
+\b
+Exit status: 0, or
+  2    wrong options
+  125  no such run, or the run has nothing to give yet
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("ctl", epilog=_EPILOG, no_args_is_help=True)(ctl)
+
+
+def ctl(
+    pid: Annotated[
+        int, typer.Argument(metavar="PID", min=1, max=2**22, help="A process of the run.")
+    ],
+    action: Annotated[
+        str,
+        typer.Argument(
+            metavar="status|start|stop|snapshot",
+            help="Say how far it is; begin to count; count no more for now; write a whole result "
+            "of what was counted so far.",
+        ),
+    ],
+    out: ResultPlace = None,
+    json: JsonName = None,
+    quiet: Quiet = False,
+    force: Force = False,
+) -> None:
+    """Control a live `octavo run`, `curves` or `sim` from another terminal.
+
+    The program goes on all the while. A snapshot is of `octavo run`: rows, advice and report as at
+    the end of a run.
+    """
+    with guarded(), ExitStack() as stack:
+        choose(action, ACTIONS, "action")
+        if action == "snapshot":
+            _snapshot(stack, pid, out=out, json=json, quiet=quiet, force=force)
+            return
+        if out is not None:
+            raise UsageError(f"--out is for a snapshot; `{action}` has nothing to write there.")
+        from octavo.control.client import ask
+
+        place = None if json is None else JsonFile(json, force=force)
+        status = ask(pid, action)
+        if place is not None:
+            place.write(status)
+        if not quiet and json != STANDARD_OUTPUT:
+            typer.echo(_status_text(status))
+
+
+def _snapshot(
+    stack: ExitStack, pid: int, *, out: str | None, json: str | None, quiet: bool, force: bool
+) -> None:
+    from octavo.cli.ending import Files
+    from octavo.control.client import ask
+    from octavo.result import RunResult
+    from octavo.terminal.console import make_console, make_output_console
+    from octavo.terminal.summary import show_result
+
+    files = Files(stack, json=json, out=out, force=force)
+    document = ask(pid, "snapshot")
+    result = RunResult(manifest=document["run"], rows=document["rows"], advice=document["advice"])
+    if not quiet and json != STANDARD_OUTPUT:
+        show_result(make_output_console(), result, advice=True)
+    files.write(make_console(), result, quiet=quiet)
+
+
+def _status_text(status: dict[str, Any]) -> str:
+    state = "counting"
+    if status["over"]:
+        state = "what counts is over, the program is ending"
+    elif not status["counting"]:
+        state = "not counting"
+    parts = [
+        f"{format_count(status['references'])} references",
+        f"{format_count(status['instructions'])} instructions",
+        f"{status['elapsed_seconds']:.1f} s",
+    ]
+    if status["resident_bytes"]:
+        parts.append(f"{format_bytes(status['resident_bytes'])} resident")
+    parts.append(f"{status['streams_live']} of {status['streams_total']} processes live")
+    who = f"process {status['pid']}, octavo {status['octavo_pid']}"
+    return f"{shlex.join(status['command'])} ({who}): {state}\n{', '.join(parts)}"

@@ -1,0 +1,247 @@
+"""`octavo verify`: run a program natively under several huge-page settings and compare them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from octavo.cli.command_line import ProgramCommand
+from octavo.cli.guard import guarded
+from octavo.cli.output_options import Force, JsonName, Quiet, TextFile
+from octavo.durations import duration
+from octavo.errors import UsageError
+from octavo.terminal.live import LiveLine
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from octavo.verification.experiment import Progress
+    from octavo.verification.outcome import Outcome
+
+_EPILOG = """\b
+Examples:
+  octavo verify -- ./simulate --steps 1000
+  octavo verify --time 10min --metric 'regex:([0-9.]+) MFLOPS' --better higher -- ./solver
+  octavo verify --try 'MALLOC_CONF=thp:always' -- ./server --selftest
+  octavo verify --prepare 'redis-benchmark -q -t set -n 1000000 -r 1000000 -P 16' \\
+      --metric 'command:redis-benchmark -q -t get -n 1000000 -r 1000000 -P 16' \\
+      -- redis-server --save ''
+  sudo octavo verify --allow-system --json result.json -- java -jar app.jar
+  sudo octavo verify --restore
+
+\b
+--metric names what is compared:
+  time             wall time of the program (the default)
+  cpu              its processor time, with that of its processes
+  regex:EXPR       a number in its output, in parentheses where EXPR holds more
+  command:COMMAND  a number that COMMAND prints; PROGRAM is a server, which is started, awaited,
+                   measured and ended by SIGTERM. Formats of redis-benchmark, pgbench, wrk, ab,
+                   hey, h2load, memtier_benchmark, sysbench and YCSB are known; a regex: beside it
+                   finds the number elsewhere
+  time:COMMAND     how long COMMAND takes, against such a server
+  cpu:COMMAND      processor time that such a server takes for COMMAND
+
+\b
+Exit status: 0 when the program was measured; 128 + N after signal N (130 after Ctrl-C), with what
+was measured until then.
+  2    wrong options
+  125  it could not be measured as it is, or a setting could not be changed or restored
+  126  the program cannot be executed
+  127  there is no such program
+"""
+
+
+class _VerifyCommand(ProgramCommand):
+    def needs_program(self, values: dict[str, Any]) -> bool:
+        """Not to restore settings."""
+        return not values.get("restore")
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("verify", cls=_VerifyCommand, epilog=_EPILOG, no_args_is_help=True)(verify)
+
+
+def verify(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="PROGRAM",
+            help="The program, and its arguments after it: options of octavo go before it, and "
+            "`--` ends them.",
+        ),
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option("--metric", metavar="METRIC", help="What is compared; see below."),
+    ] = None,
+    better: Annotated[
+        str | None,
+        typer.Option(
+            metavar="higher|lower", help="Which values are better, where METRIC does not say."
+        ),
+    ] = None,
+    repetitions: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=10_000, metavar="N", help="Rounds, in each of which every setting is run."
+        ),
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Begin no round that would probably end later (90s, 10min, 2h)."
+        ),
+    ] = None,
+    ready: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND|port:N",
+            help="When a server is ready: COMMAND succeeds, or N can be connected to (default: "
+            "it listens).",
+        ),
+    ] = None,
+    ready_timeout: Annotated[
+        str, typer.Option(metavar="TIME", help="How long a server may take to be ready.")
+    ] = "60s",
+    prepare: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND", help="Run against a server that is ready, before it is measured."
+        ),
+    ] = None,
+    settings: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES", help="Only these settings (glibc-thp 2MiB,thp-for-all 2MiB)."
+        ),
+    ] = None,
+    tries: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--try",
+            metavar="WORDS",
+            help="One more setting: variables (NAME=VALUE), then options that go behind PROGRAM.",
+        ),
+    ] = None,
+    allow_system: Annotated[
+        bool,
+        typer.Option(
+            "--allow-system",
+            help="Try system-wide settings, too, for the time of each run. They are restored, "
+            "even when octavo is killed.",
+        ),
+    ] = False,
+    restore: Annotated[
+        bool,
+        typer.Option(
+            "--restore", help="Restore what a run left changed that was killed with its watchdog."
+        ),
+    ] = False,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="DIR|FILE", help="Show what this result of `octavo run` predicted."
+        ),
+    ] = None,
+    out: TextFile = None,
+    json: JsonName = None,
+    quiet: Quiet = False,
+    force: Force = False,
+    sysfs_root: Annotated[str, typer.Option(hidden=True)] = "/",
+) -> None:
+    """Run PROGRAM natively under the huge-page settings worth trying, and say which is best.
+
+    Every setting is run in every round, in random order. By default settings of the program alone
+    are tried (environment, options, prctl). All that Octavo says goes to standard error.
+    """
+    with guarded():
+        root = Path(sysfs_root)
+        if restore:
+            if command:
+                raise UsageError("--restore takes no PROGRAM.")
+            _restore(root, quiet=quiet)
+            return
+        from octavo.cli.shown import Shown
+        from octavo.terminal.console import make_console
+        from octavo.verification.api import verify as measure
+
+        shown = Shown(out=out, json=json, force=force)
+        console = make_console()
+        with LiveLine(console, quiet=quiet, text=lambda progress, _: str(progress["text"])) as line:
+            outcome = measure(
+                command or [],
+                metric=metric or [],
+                better=better,
+                repetitions=repetitions,
+                seconds=None if time is None else duration(time),
+                ready=ready,
+                ready_seconds=duration(ready_timeout),
+                prepare=prepare,
+                settings=None if settings is None else _names(settings),
+                tries=tries or [],
+                allow_system=allow_system,
+                predicted_by=source,
+                on_progress=lambda progress: _show_progress(line, progress),
+                root=root,
+            )
+        if out is not None:
+            shown.write_console(lambda target: _show(target, outcome))
+        elif not quiet:
+            _show(console, outcome)
+        shown.write_json(outcome.document)
+        if outcome.experiment.interrupted_by is not None:
+            raise typer.Exit(128 + outcome.experiment.interrupted_by)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
+
+
+def _restore(root: Path, *, quiet: bool) -> None:
+    from octavo.terminal.console import make_console
+    from octavo.terminal.summary import say
+    from octavo.verification.system_settings import restore_left_over
+
+    restored = restore_left_over(root)
+    if quiet:
+        return
+    console = make_console()
+    if restored is None:
+        say(console, "Nothing to restore: no earlier run left system-wide settings changed.")
+        return
+    for name, value in restored.items():
+        say(console, f"Restored: {name} is {value}.")
+
+
+def _show_progress(line: LiveLine, progress: Progress) -> None:
+    """Says which run is under way."""
+    from octavo.verification.view import progress_text
+
+    shown: Any = {"elapsed_seconds": progress.elapsed_seconds, "references": 0}
+    shown["text"] = progress_text(progress)
+    line.show(shown)
+
+
+def _show(console: Console, outcome: Outcome) -> None:
+    from octavo.terminal.summary import say, show_grid
+    from octavo.verification.view import (
+        decision_text,
+        headline,
+        regions_grid,
+        remarks,
+        settings_grid,
+    )
+
+    if outcome.experiment.interrupted_by is not None:
+        say(console, "INTERRUPTED: these are the rounds that were finished.", "bold yellow")
+    say(console, decision_text(outcome), "bold green")
+    say(console, headline(outcome))
+    show_grid(console, settings_grid(outcome))
+    regions = regions_grid(outcome)
+    if regions is not None:
+        show_grid(console, regions)
+    for text in remarks(outcome):
+        say(console, text, "dim")

@@ -1,0 +1,85 @@
+"""Asks a run under way."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+from octavo.control.place import Place, places, remove_stale
+from octavo.control.server import peer_of
+from octavo.errors import CannotRun
+
+
+def ask(pid: int, action: str) -> dict[str, Any]:
+    """The answer of the run of a process: octavo's, the program's, or one of its children.
+
+    Raises CannotRun where there is no such run, or with what it says.
+    """
+    connection = _connect(pid)
+    with connection:
+        try:
+            connection.sendall(f"{json.dumps({'action': action})}\n".encode())
+            with connection.makefile("rb") as reader:
+                line = reader.readline()
+            reply = json.loads(line)
+        except (OSError, ValueError):
+            raise CannotRun(f"the run of process {pid} ended before it had answered.") from None
+    if "error" in reply:
+        raise CannotRun(str(reply["error"]).rstrip("."))
+    answer: dict[str, Any] = reply["answer"]
+    return answer
+
+
+def _connect(pid: int) -> socket.socket:
+    known = [*places()]
+    wanted = _ancestors(pid)
+    live = []
+    for place in known:
+        connection = _open(place)
+        if connection is None:
+            remove_stale(place)
+            continue
+        if place.octavo_pid == pid or place.program_pid in wanted:
+            return connection
+        connection.close()
+        live.append(place)
+    raise CannotRun(_nobody(pid, live))
+
+
+def _open(place: Place) -> socket.socket | None:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(str(place.path))
+        # The name is worth nothing in a directory where everybody may make names.
+        if peer_of(connection)[0] == place.octavo_pid:
+            return connection
+    except OSError:
+        pass
+    connection.close()
+    return None
+
+
+def _ancestors(pid: int) -> set[int]:
+    """The process and those that it descends from."""
+    found: set[int] = set()
+    while pid > 1 and pid not in found:
+        found.add(pid)
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+            pid = int(stat.rpartition(") ")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            break
+    return found
+
+
+def _nobody(pid: int, live: list[Place]) -> str:
+    if not Path(f"/proc/{pid}").exists():
+        sentence = f"there is no process {pid}"
+    else:
+        sentence = f"process {pid} is none of a run of octavo that this user may control"
+    if not live:
+        return f"{sentence}, and no such run is under way."
+    runs = ", ".join(f"{place.octavo_pid} (program {place.program_pid})" for place in live)
+    return f"{sentence}; under way: {runs}."

@@ -1,0 +1,92 @@
+"""The machine whose TLBs a run models beside the 64-entry curve: this processor's, or one by
+name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from octavo import _core
+from octavo.errors import UsageError
+from octavo.machine_configs import resolve_machine
+from octavo.processors import Processor, machine_for, this_processor
+
+Chosen = Literal["this-processor", "nearest", "given"]
+
+
+@dataclass(frozen=True)
+class ModelledMachine:
+    """A machine with first- and second-level TLBs, by page size."""
+
+    name: str
+    """A preset, or a file that ends with `.toml`."""
+    description: str
+    hash: str
+    """Of its canonical JSON, as `octavo machines` prints it."""
+    config: dict[str, Any]
+    """Every key."""
+    chosen: Chosen
+    """Whether it is this processor's, only the nearest to it, or was asked for."""
+    processor: Processor | None = None
+    """The processor that it was chosen for; None where it was asked for."""
+    nearest: str | None = None
+    """The processor, where the machine is only the nearest one."""
+
+    def resolved(self) -> dict[str, Any]:
+        """Plain data, for the manifest."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "hash": self.hash,
+            "chosen": self.chosen,
+            "processor": None if self.processor is None else self.processor.record(),
+            "nearest": self.nearest,
+        }
+
+    def sentence(self) -> str:
+        """Which machine it is, and why."""
+        if self.chosen == "given":
+            return f"TLBs of {self.name}: {self.description}."
+        if self.chosen == "nearest":
+            return (
+                f"TLBs of {self.name}, the nearest machine known to this processor, "
+                f"{self.nearest}: {self.processor}. --tlb names another; octavo machines lists all."
+            )
+        return f"TLBs of {self.name}, this processor: {self.processor}."
+
+    def notes(self) -> list[str]:
+        """The modelled parts, a sentence each."""
+        return [
+            f"{self.sentence()} Both levels are set-associative LRU, for pages of each size that "
+            "the machine has entries for, as if all memory had that size; misses of the last level "
+            "are page walks. Unmapping and protecting memory invalidates entries. The walk that "
+            "sets a page's dirty bit is not counted."
+        ]
+
+
+def this_machine() -> ModelledMachine:
+    """The machine of this processor, or the nearest to it."""
+    processor = this_processor()
+    match = machine_for(processor)
+    chosen: Chosen = "nearest" if match.nearest else "this-processor"
+    return _modelled(match.machine, chosen, processor, match.nearest)
+
+
+def given_machine(name: str) -> ModelledMachine:
+    """A preset, or a file that ends with `.toml`. Raises UsageError where it cannot be modelled."""
+    return _modelled(name, "given")
+
+
+def _modelled(
+    name: str, chosen: Chosen, processor: Processor | None = None, nearest: str | None = None
+) -> ModelledMachine:
+    resolved = resolve_machine(name, [])
+    try:
+        _core.check_machine_tlbs(name)
+    except _core.OctavoError as error:
+        raise UsageError(f"TLB `{name}`: {error}.") from None
+    description = resolved.config["description"]
+    return ModelledMachine(
+        name, description, resolved.hash, resolved.config, chosen, processor, nearest
+    )

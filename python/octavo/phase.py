@@ -1,0 +1,154 @@
+"""The part of a live run that counts: from when, and for how long."""
+
+from __future__ import annotations
+
+import math
+import re
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from octavo.durations import duration
+from octavo.errors import UsageError
+from octavo.text import quoted
+from octavo.units import count
+
+if TYPE_CHECKING:
+    from octavo._core import Progress
+
+BY_HAND = "ctl"
+"""The value of `--start-after` that waits for `octavo ctl PID start`."""
+_POLL_SECONDS = 0.02
+
+
+@dataclass(frozen=True)
+class Phase:
+    """The part of `--start-after` and `--duration` that is not a number of instructions."""
+
+    start_after_seconds: float = 0.0
+    """Since the program's start; infinite where only `octavo ctl PID start` begins it."""
+    duration_seconds: float | None = None
+    """Since the first instruction that counts."""
+    ends_by_instructions: bool = False
+    """`max_instructions` ends the part that counts, and the program as Ctrl-C would."""
+
+    @property
+    def has_end(self) -> bool:
+        """Whether the run ends with the part that counts."""
+        return self.ends_by_instructions or self.duration_seconds is not None
+
+    def resolved(self) -> dict[str, Any]:
+        """Plain data, for the manifest."""
+        by_hand = math.isinf(self.start_after_seconds)
+        return {
+            "start_after_seconds": None if by_hand else self.start_after_seconds,
+            "duration_seconds": self.duration_seconds,
+            "ends_by_instructions": self.ends_by_instructions,
+        }
+
+    @property
+    def uncounted(self) -> str | None:
+        """The wait before counting begins, in words; empty without one."""
+        if math.isinf(self.start_after_seconds):
+            return "time before `octavo ctl PID start`"
+        if self.start_after_seconds:
+            return f"{self.start_after_seconds:g} s of --start-after"
+        return None
+
+
+def read_span(text: str, option: str) -> tuple[float | None, int | None]:
+    """`30s` → (30.0, None); `200M` → (None, 200 000 000). Raises UsageError."""
+    word = text.strip()
+    if re.fullmatch(r"[0-9.]+\s*(?:ms|s|sec|min|h)", word.lower()):
+        return duration(word), None
+    if re.fullmatch(r"[0-9.]+[kKMGT]", word):
+        number = count(word)
+        if number:
+            return None, number
+    raise UsageError(
+        f"{option} `{quoted(text)}`: give a time with its unit (ms, s, min or h) such as 30s, or a "
+        "number of instructions with k, M, G or T such as 200M."
+    )
+
+
+def read_phase(
+    start_after: str | None, duration_text: str | None, *, skip: str, most: str | None
+) -> dict[str, Any]:
+    """The scope's `phase`, `skip_instructions` and `max_instructions`, from the options.
+
+    `skip` and `most` are the values of `--skip-instructions` and `--max-instructions`. Raises
+    UsageError.
+    """
+    skipped, counted = count(skip), None if most is None else count(most)
+    if start_after is None and duration_text is None:
+        return {"skip_instructions": skipped, "max_instructions": counted}
+    start_seconds, seconds, softly = 0.0, None, False
+    if start_after == BY_HAND:
+        start_seconds = math.inf
+    elif start_after is not None:
+        after, instructions = read_span(start_after, "--start-after")
+        if instructions is not None and skipped:
+            raise UsageError(
+                "--start-after with instructions and --skip-instructions mean the same: give one."
+            )
+        start_seconds, skipped = after or 0.0, instructions or skipped
+    if duration_text is not None:
+        if counted is not None:
+            raise UsageError(
+                "--duration and --max-instructions exclude each other: the one ends the program "
+                "as Ctrl-C does, the other at once."
+            )
+        seconds, counted = read_span(duration_text, "--duration")
+        softly = counted is not None
+    return {
+        "skip_instructions": skipped,
+        "max_instructions": counted,
+        "phase": Phase(start_seconds, seconds, softly),
+    }
+
+
+class Phased(Protocol):
+    """The part of a `LiveRun` that has phases."""
+
+    def set_counting(self, counting: bool) -> None:
+        """Opens or closes the region of interest."""
+
+    def end_softly(self) -> None:
+        """Lets the last instruction that may count end the region alone."""
+
+    def end_region(self, number: int) -> None:
+        """Ends the region for good and sends the program a signal."""
+
+
+class Timer:
+    """Begins and ends the part of a run that counts."""
+
+    def __init__(self, phase: Phase, run: Phased) -> None:
+        """To be made before the run starts."""
+        self._phase, self._run = phase, run
+        self._began: float | None = None
+        self._waits = phase.start_after_seconds > 0
+        self._ended = False
+        if self._waits:
+            run.set_counting(False)
+        if phase.ends_by_instructions:
+            run.end_softly()
+
+    def patience(self, longest: float) -> float:
+        """How long to wait before the next look, in seconds."""
+        return longest if self._ended else min(longest, _POLL_SECONDS)
+
+    def look(self, progress: Progress) -> bool:
+        """Does what is due; says whether the part that counts has just ended."""
+        now, length = progress["elapsed_seconds"], self._phase.duration_seconds
+        if progress["counting"] and self._began is None:
+            self._began, self._waits = now, False
+        elif self._waits and now >= self._phase.start_after_seconds:
+            self._waits = False
+            self._run.set_counting(True)
+        late = length is not None and self._began is not None and now >= self._began + length
+        if self._ended or not (late or progress["over"]):
+            return False
+        self._ended = True
+        self._run.end_region(signal.SIGINT)
+        return True

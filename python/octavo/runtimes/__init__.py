@@ -1,0 +1,1 @@
+"""Which language runtime and allocator a program has, and what its memory is called there."""

@@ -1,0 +1,354 @@
+"""Detects the language runtime and the allocator of a program from its file and its mappings.
+
+The same rules serve a traced program (paths of its regions), a running one (/proc/PID/maps) and a
+file that has not been started (the libraries that its loader names).
+"""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from octavo.errors import CannotRun
+from octavo.runtimes.program_file import ProgramFile, open_program
+
+_LIST_SECONDS = 5
+_INTERPRETER_DEPTH = 4
+
+_NATIVE = "native"
+_UNKNOWN = "unknown"
+
+_ALLOCATOR_LIBRARIES = {
+    "jemalloc": re.compile(r"libjemalloc[-_.\w]*\.so"),
+    "tcmalloc": re.compile(r"libtcmalloc[-_.\w]*\.so"),
+    "mimalloc": re.compile(r"libmimalloc[-_.\w]*\.so"),
+}
+_PYTHON = re.compile(r"(?:lib)?python(\d+\.\d+)?[a-z]*(?:\.so[.\d]*)?$")
+_SERVERS = {
+    "postgres": "postgres",
+    "postmaster": "postgres",
+    "memcached": "memcached",
+    "mariadbd": "mariadb",
+    "mysqld": "mariadb",
+    "redis-server": "redis",
+    "redis-check-rdb": "redis",
+    "valkey-server": "redis",
+    "node": "node",
+    "nodejs": "node",
+}
+"""Programs by the name of their file. Debian starts redis-server by a link to redis-check-rdb."""
+
+_STATIC_MUSL = (b"No error information\0", b"-0X+0X 0X-0x+0x 0x\0")
+"""Strings of musl's strerror and printf that no other C library has."""
+
+_TITLES = {
+    "jvm": "Java virtual machine",
+    "go": "Go",
+    "node": "Node.js",
+    "cpython": "Python",
+    "postgres": "PostgreSQL",
+    "memcached": "memcached",
+    "mariadb": "MariaDB",
+    "redis": "Redis",
+    "glibc": "glibc's malloc",
+    "musl": "musl's malloc",
+    "jemalloc": "jemalloc",
+    "tcmalloc": "tcmalloc",
+    "mimalloc": "mimalloc",
+}
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """The runtime and the allocator that manage a program's memory."""
+
+    program: str
+    """Path of the executable, as far as it is known."""
+    kind: str = _UNKNOWN
+    """jvm, go, node, cpython, postgres, memcached, mariadb, redis, native or unknown."""
+    version: tuple[int, ...] = ()
+    """Of the runtime; empty where it is not known."""
+    allocator: str = _UNKNOWN
+    """glibc, jemalloc, tcmalloc, mimalloc, musl, go or unknown: what serves malloc."""
+    allocator_version: tuple[int, ...] = ()
+    facts: frozenset[str] = frozenset()
+    """static, glibc-hugetlb-tunable, mimalloc-large-os-pages, mimalloc-allow-large-os-pages,
+    mimalloc-allow-thp, zgc, numpy, small-pieces (below 2 MiB, apart), assumed (nothing is known;
+    this machine has glibc)."""
+    malloc_conf: str = ""
+    """The variable that this build of jemalloc reads."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The runtime, then the allocator: whose actions apply, the more specific first."""
+        return (self.kind, self.allocator, *(() if "static" in self.facts else ("dynamic",)))
+
+    def __str__(self) -> str:
+        """`Java virtual machine 17.0.17`, `Redis, jemalloc 5.3.0`, `glibc's malloc`."""
+        parts = [
+            " ".join((_TITLES[name], ".".join(map(str, version)))).strip()
+            for name, version in (
+                (self.kind, self.version),
+                (self.allocator, self.allocator_version),
+            )
+            if name in _TITLES
+        ]
+        if self.kind in ("jvm", "go"):
+            parts = parts[:1]
+        return ", ".join(dict.fromkeys(parts)) or "unknown allocator"
+
+
+def runtime_of_file(program: Path | str, arguments: Sequence[str] = ()) -> Runtime:
+    """The runtime of a program that is not running; of a script, that of its interpreter.
+
+    `program` is a path or a name on PATH. Its loader is asked for its libraries; the program does
+    not run. Raises CannotRun where there is no such file.
+    """
+    name = str(program)
+    found = name if "/" in name else shutil.which(name)
+    if found is None or not Path(found).is_file():
+        raise CannotRun(f"no such program: `{name}`.")
+    path = _interpreter_of(Path(found).resolve())
+    with open_program(path) as file:
+        loader = file.loader if file is not None else None
+    libraries = _libraries(path, loader) if loader else ()
+    if (jvm := _jvm_of_launcher(path)) is not None:
+        libraries = (*libraries, str(jvm))
+    return with_arguments(detect(str(path), libraries, started_as=found), arguments)
+
+
+def runtime_of_process(pid: int) -> Runtime:
+    """The runtime of a running process. Raises CannotRun where it cannot be looked at."""
+    try:
+        program = str(Path(f"/proc/{pid}/exe").readlink()).removesuffix(" (deleted)")
+        maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError as error:
+        raise CannotRun(f"cannot look at process {pid}: {error.strerror}.") from None
+    fields = (line.split(maxsplit=5) for line in maps.splitlines())
+    paths = sorted({parts[5] for parts in fields if len(parts) > 5 and parts[5].startswith("/")})
+    return with_arguments(detect(program, paths), words[1:])
+
+
+def with_arguments(runtime: Runtime, arguments: Sequence[str]) -> Runtime:
+    """The runtime with what its command line decides: the collector of a JVM."""
+    if runtime.kind == "jvm" and "-XX:+UseZGC" in arguments:
+        return replace(runtime, facts=runtime.facts | {"zgc"})
+    return runtime
+
+
+def detect(program: str, mapped: Iterable[str], *, started_as: str | None = None) -> Runtime:
+    """The runtime of a program that has these files mapped, its own among them or not.
+
+    `started_as` is the name that a symbolic link gave it. Files that are not on this machine, as
+    those of a trace from elsewhere, are known by their names alone.
+    """
+    return _detect(program, tuple(sorted(set(mapped))), started_as or program)
+
+
+@lru_cache(maxsize=64)
+def _detect(program: str, mapped: tuple[str, ...], started_as: str) -> Runtime:
+    libraries = {Path(path).name: Path(path) for path in mapped}
+    with open_program(Path(program)) as file:
+        allocator = _allocator(libraries, file)
+        kind, version = _kind({Path(program).name, Path(started_as).name}, libraries, file)
+        if kind == "cpython" and allocator.allocator not in _preloaded(libraries):
+            # From 3.13 on Python contains a mimalloc that it uses only where it is configured to.
+            allocator = _libc(libraries, file)
+        if kind == "go":
+            allocator = Runtime(program, allocator="go", facts=allocator.facts)
+        if kind == _UNKNOWN and (file is not None or allocator.allocator != _UNKNOWN):
+            kind = _NATIVE
+        facts = set(allocator.facts)
+        if kind == "cpython" and any(name.startswith("_multiarray_umath.") for name in libraries):
+            facts.add("numpy")
+        if kind == "node":
+            facts.add("small-pieces")
+        if file is not None and file.loader is None:
+            facts.add("static")
+    return replace(allocator, program=program, kind=kind, version=version, facts=frozenset(facts))
+
+
+def _kind(
+    names: set[str], libraries: dict[str, Path], file: ProgramFile | None
+) -> tuple[str, tuple[int, ...]]:
+    """The runtime of the program, and its version."""
+    if "libjvm.so" in libraries:
+        return "jvm", _jvm_version(libraries["libjvm.so"])
+    if file is not None and (go := _go_version(file)) is not None:
+        return "go", go
+    pythons = [match for name in (*names, *libraries) if (match := _PYTHON.match(name))]
+    if pythons:
+        # `python3.11` says more than `python`, which links to it.
+        return "cpython", max(_numbers(match[1] or "") for match in pythons)
+    for name in names:
+        if name in _SERVERS:
+            kind = _SERVERS[name]
+            return kind, _node_version(file) if kind == "node" and file is not None else ()
+    if file is not None and file.has(b"V8 is running "):
+        return "node", _node_version(file)
+    return _UNKNOWN, ()
+
+
+def _allocator(libraries: dict[str, Path], file: ProgramFile | None) -> Runtime:
+    """The allocator: a library that replaces malloc, a copy in the program, or the C library."""
+    for name, path in _preloaded(libraries).items():
+        with open_program(path) as library:
+            return _known_allocator(name, library)
+    if file is not None:
+        for name, marker in (
+            ("jemalloc", b"<jemalloc>: "),
+            ("tcmalloc", b"TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES"),
+            ("mimalloc", b"mimalloc: warning: "),
+        ):
+            if file.has(marker):
+                found = _known_allocator(name, file)
+                return replace(found, facts=found.facts | _libc(libraries, file).facts)
+    return _libc(libraries, file)
+
+
+def _preloaded(libraries: dict[str, Path]) -> dict[str, Path]:
+    """Libraries that replace malloc, by allocator."""
+    return {
+        allocator: path
+        for allocator, pattern in _ALLOCATOR_LIBRARIES.items()
+        for name, path in libraries.items()
+        if pattern.match(name)
+    }
+
+
+def _known_allocator(name: str, file: ProgramFile | None) -> Runtime:
+    """Version and abilities of an allocator, from the file that holds it."""
+    unknown = Runtime("", allocator=name)
+    if name == "jemalloc":
+        if file is None:
+            return replace(unknown, malloc_conf="MALLOC_CONF")
+        variable = file.around(b"MALLOC_CONF\0", rb"\0([A-Z_]*MALLOC_CONF)\0")
+        version = file.around(b"-g", rb"(\d+\.\d+\.\d+)-\d+-g[0-9a-f]{40}")
+        return replace(
+            unknown,
+            allocator_version=_numbers((version or b"").decode()),
+            malloc_conf=(variable or b"MALLOC_CONF").decode(),
+        )
+    if name == "mimalloc" and file is not None:
+        options = ("allow_thp", "allow_large_os_pages", "large_os_pages")
+        # The newest option that the file contains shows the version.
+        newest = next((text for text in options if file.has(b"\0%b\0" % text.encode())), None)
+        facts = {f"mimalloc-{newest.replace('_', '-')}"} if newest else set()
+        return replace(unknown, facts=frozenset(facts))
+    return unknown
+
+
+def _libc(libraries: dict[str, Path], file: ProgramFile | None) -> Runtime:
+    """The C library's malloc; its tunables are in the loader, or in a static program."""
+    if any(name.startswith(("ld-musl-", "libc.musl-")) for name in libraries):
+        return Runtime("", allocator="musl")
+    tunable = frozenset({"glibc-hugetlb-tunable"})
+    if "libc.so.6" in libraries or any(name.startswith("libc-2.") for name in libraries):
+        loaders = [path for name, path in libraries.items() if name.startswith("ld-linux-")]
+        if file is not None and file.loader:
+            loaders.append(Path(file.loader))
+        facts = tunable if any(_has_tunable(path) for path in loaders) else frozenset()
+        return Runtime("", allocator="glibc", facts=facts)
+    if file is None:
+        return Runtime("")
+    if file.loader is not None:
+        return Runtime("", allocator="musl" if "musl" in file.loader else _UNKNOWN)
+    if file.has(b"GLIBC_TUNABLES"):
+        has = file.has(b"glibc.malloc.hugetlb")
+        return Runtime("", allocator="glibc", facts=tunable if has else frozenset())
+    if any(file.has(text) for text in _STATIC_MUSL):
+        return Runtime("", allocator="musl")
+    return Runtime("")
+
+
+def _has_tunable(loader: Path) -> bool:
+    with open_program(loader) as file:
+        return file is not None and file.has(b"glibc.malloc.hugetlb")
+
+
+def _go_version(file: ProgramFile) -> tuple[int, ...] | None:
+    """From the build information that Go's linker puts into every program; None: no Go.
+
+    Reference: debug/buildinfo of Go's library. Before 1.18 the version is behind a pointer, and
+    empty here.
+    """
+    at = file.find(b"\xff Go buildinf:")
+    if at is None or at % 16:
+        return None
+    flags = file.image[at + 15]
+    if not flags & 2:
+        return ()
+    length = file.image[at + 32]
+    text = file.image[at + 33 : at + 33 + min(length, 64)].decode(errors="replace")
+    return _numbers(text)
+
+
+def _node_version(file: ProgramFile | None) -> tuple[int, ...]:
+    if file is None:
+        return ()
+    marker = b"/download/release/v"
+    version = file.around(marker, rb"/download/release/v(\d+\.\d+\.\d+)/")
+    return _numbers((version or b"").decode())
+
+
+def _jvm_version(library: Path) -> tuple[int, ...]:
+    """From the file `release` at the top of the Java installation."""
+    for directory in library.parents:
+        try:
+            text = (directory / "release").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        match = re.search(r'JAVA_VERSION="([\d.]+)', text)
+        return _numbers(match[1]) if match else ()
+    return ()
+
+
+def _jvm_of_launcher(path: Path) -> Path | None:
+    """The libjvm.so that the `java` launcher loads by itself, which no loader knows of."""
+    for place in ("lib/server/libjvm.so", "jre/lib/amd64/server/libjvm.so"):
+        library = path.parent.parent / place
+        if path.name in ("java", "javac", "jshell") and library.is_file():
+            return library
+    return None
+
+
+def _interpreter_of(path: Path) -> Path:
+    """The program that the kernel starts for a script, `/usr/bin/env` seen through."""
+    for _ in range(_INTERPRETER_DEPTH):
+        try:
+            with path.open("rb") as file:
+                head = file.read(256)
+        except OSError:
+            return path
+        if not head.startswith(b"#!"):
+            return path
+        words = head[2:].split(b"\n", 1)[0].decode(errors="replace").split()
+        if words and Path(words[0]).name == "env":
+            words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
+            found = shutil.which(words[0]) if words else None
+            words = [found] if found else []
+        if not words:
+            return path
+        path = Path(words[0]).resolve()
+    return path
+
+
+def _libraries(path: Path, loader: str) -> tuple[str, ...]:
+    """The libraries of a program as its loader finds them, the loader itself among them."""
+    listing = [loader, "--list", str(path)]
+    try:
+        done = subprocess.run(
+            listing, capture_output=True, timeout=_LIST_SECONDS, check=False, text=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return (loader,)
+    found = re.findall(r"(?:=> )?(/\S+) \(0x", done.stdout)
+    return (loader, *found)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:3])

@@ -1,0 +1,133 @@
+"""Gives the regions of a run the names that users of a runtime know: `Java heap`, `Go heap`.
+
+The tracer names anonymous memory by its size (`anon 64.0MiB #3`). Its purpose follows from
+the runtime, its kind and its place; where it does not, the name stays. Sizes and numbers stay in
+the name, so that it stays unique within its process.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from octavo.runtimes.detect import Runtime, detect
+from octavo.units import GIB, MIB
+
+if TYPE_CHECKING:
+    from octavo._core import Process, Region
+
+_ANONYMOUS = re.compile(r"anon (?P<size>[\d.]+MiB #\d+|\(small\))$")
+
+GLIBC_ARENA_BYTES = 64 * MIB
+"""HEAP_MAX_SIZE of glibc's malloc: an arena of a thread starts at a multiple of it."""
+_KERNEL_CHOICE_STARTS = 0x7E << 40
+"""Linux chooses places for mappings from here on. Go asks for others for the arenas of its heap:
+0xc000000000 and up, at random places since 1.26 (arenaHint, runtime/malloc.go)."""
+_COMPRESSED_OOPS_END = 32 * GIB
+"""The JVM puts a heap of up to 32 GiB below it, so that pointers to it fit into 32 bits."""
+
+
+def runtimes_of(processes: Sequence[Process]) -> dict[int, Runtime]:
+    """The runtime of each process of a result, by its stream number."""
+    return {
+        process["stream"]: detect(
+            process["program"],
+            [region["path"] for region in process["regions"] if region["path"] is not None],
+        )
+        for process in processes
+    }
+
+
+def name_regions(processes: Sequence[Process], runtimes: dict[int, Runtime]) -> None:
+    """Renames regions in place, where the runtime determines their purpose."""
+    for process in processes:
+        name = _Namer(runtimes[process["stream"]], process["regions"]).name
+        taken = {region["name"] for region in process["regions"]}
+        for region in process["regions"]:
+            new = name(region)
+            if new is not None and new not in taken:
+                taken.add(new)
+                region["name"] = new
+
+
+@dataclass
+class _Namer:
+    runtime: Runtime
+    regions: Sequence[Region]
+
+    def name(self, region: Region) -> str | None:
+        """The name that users of the runtime know; None where it stays."""
+        if region["kind"] == "shared" and self.runtime.kind == "postgres":
+            return "shared buffers"
+        anonymous = _ANONYMOUS.match(region["name"])
+        if anonymous is None:
+            return self._heap(region)
+        name = self._anonymous(region)
+        return f"{name} {anonymous['size']}" if name is not None else None
+
+    def _heap(self, region: Region) -> str | None:
+        """The brk heap, where it is another allocator's than the C library's."""
+        if region["kind"] == "heap" and self.runtime.allocator == "tcmalloc":
+            return "tcmalloc heap"
+        return None
+
+    def _anonymous(self, region: Region) -> str | None:
+        by_kind: dict[str, Callable[[Region], str | None]] = {
+            "jvm": self._java,
+            "go": self._go,
+            "node": self._javascript,
+            "cpython": self._python,
+        }
+        if self.runtime.kind in by_kind:
+            own = by_kind[self.runtime.kind](region)
+            if own is not None:
+                return own
+        return self._malloc(region)
+
+    def _java(self, region: Region) -> str | None:
+        if region["fetch_references"]:
+            return "Java code cache"
+        # Class space and metaspace lie above the heap or elsewhere.
+        heaps = [
+            other
+            for other in self.regions
+            if other["kind"] == "anonymous" and other["start"] < _COMPRESSED_OOPS_END
+        ]
+        if heaps:
+            return "Java heap" if region["start"] < _COMPRESSED_OOPS_END else None
+        largest = max(
+            (other for other in self.regions if other["kind"] == "anonymous"),
+            key=lambda other: other["bytes"],
+        )
+        return "Java heap" if region is largest and region["bytes"] >= 8 * MIB else None
+
+    def _go(self, region: Region) -> str | None:
+        return "Go heap" if region["start"] < _KERNEL_CHOICE_STARTS else "Go runtime"
+
+    def _javascript(self, region: Region) -> str | None:
+        return "V8 code" if region["fetch_references"] else "V8 heap"
+
+    def _python(self, region: Region) -> str | None:
+        # ARENA_SIZE is 256 KiB before 3.10, which the tracer counts with all that is small.
+        if self.runtime.version < (3, 10):
+            return "Python arena" if region["name"] == "anon (small)" else None
+        return "Python arena" if region["bytes"] == MIB * region["mappings"] else None
+
+    def _malloc(self, region: Region) -> str | None:
+        allocator = self.runtime.allocator
+        if allocator in ("jemalloc", "mimalloc", "tcmalloc"):
+            return f"{allocator} arena"
+        if allocator == "glibc" and is_glibc_arena(region["start"], region["bytes"]):
+            return "malloc arena of a thread"
+        return None
+
+
+def is_glibc_arena(start: int, size: int) -> bool:
+    """Whether a mapping looks like an arena that glibc's malloc made for a thread.
+
+    It maps twice the size to find an aligned part, and unmaps the rest.
+    """
+    aligned = start % GLIBC_ARENA_BYTES == 0 and size <= GLIBC_ARENA_BYTES
+    return aligned or size == 2 * GLIBC_ARENA_BYTES

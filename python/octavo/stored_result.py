@@ -1,0 +1,30 @@
+"""A result of `octavo run` as another command reads it: its directory, or the file of `--json`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from octavo.errors import CannotRun
+from octavo.host import open_regular
+
+_FILE = "result.json"
+_SCHEMA = "octavo/run/"
+
+
+def read_run(name: str) -> dict[str, Any]:
+    """The document of a run. Raises CannotRun."""
+    path = Path(name)
+    if path.is_dir():
+        path /= _FILE
+    try:
+        with open_regular(path) as file:
+            document = json.load(file)
+    except OSError as error:
+        raise CannotRun(f"cannot read `{path}`: {error.strerror}.") from None
+    except ValueError:
+        raise CannotRun(f"`{path}` is not JSON.") from None
+    if not isinstance(document, dict) or not str(document.get("schema")).startswith(_SCHEMA):
+        raise CannotRun(f"`{path}` is no result of `octavo run`.")
+    return document

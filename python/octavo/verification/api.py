@@ -1,0 +1,128 @@
+"""`octavo.verify`: one call from a program to the best of several settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+
+from octavo.errors import CannotRun, Interrupted, UsageError
+from octavo.huge_pages import read_huge_pages
+from octavo.program import locate_program
+from octavo.signals import Interrupts
+from octavo.stored_result import read_run
+from octavo.verification.experiment import (
+    DEFAULT_REPETITIONS,
+    MOST_REPETITIONS,
+    Plan,
+    Progress,
+    check_ready,
+    measure,
+)
+from octavo.verification.metric import parse_metric
+from octavo.verification.outcome import Outcome, conclude
+from octavo.verification.settings import Setting, candidates, select, setting_of_words
+from octavo.verification.system_settings import (
+    SystemSettings,
+    check_nothing_left,
+    is_being_changed,
+)
+
+_BUSY = 0.25
+"""Load of each processor from which a machine is said to be busy."""
+
+
+def verify(
+    command: Sequence[str],
+    *,
+    metric: Sequence[str] = (),
+    better: str | None = None,
+    repetitions: int | None = None,
+    seconds: float | None = None,
+    ready: str | None = None,
+    ready_seconds: float = 60.0,
+    prepare: str | None = None,
+    settings: Sequence[str] | None = None,
+    tries: Sequence[str] = (),
+    allow_system: bool = False,
+    predicted_by: str | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    root: Path = Path("/"),
+) -> Outcome:
+    """Runs a program under the huge-page settings worth trying and compares them.
+
+    >>> octavo.verify(["sort", "file"], repetitions=8).decision.best.name  # doctest: +SKIP
+
+    Arguments are those of the command line: `metric` are the values of `--metric`, `tries` those of
+    `--try`, `settings` names of settings, `predicted_by` the value of `--from`; `seconds` is the
+    time after which no round begins. `root` is where sysfs is found. An interrupt ends the
+    measurement and keeps finished rounds. Raises OctavoError with one clear sentence.
+    """
+    measured = parse_metric(metric, better)
+    if not measured.is_of_server and (ready is not None or prepare is not None):
+        option = "--ready" if ready is not None else "--prepare"
+        raise UsageError(f"{option} goes with a server: --metric command:COMMAND or time:COMMAND.")
+    if ready is not None:
+        check_ready(ready)
+    locate_program(command[0])
+    plan = Plan(
+        command,
+        measured,
+        repetitions or (DEFAULT_REPETITIONS if seconds is None else MOST_REPETITIONS),
+        seconds,
+        ready,
+        ready_seconds,
+        prepare=prepare,
+        root=root,
+    )
+    document = None if predicted_by is None else read_run(predicted_by)
+    found, notes = candidates(plan.command, read_huge_pages(root), predicted_by)
+    found += [setting_of_words(text) for text in tries]
+    chosen = _chosen(found, settings, notes, allow_system=allow_system)
+    _check_undisturbed(root)
+    notes += _load_notes()
+    started_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    files = [file for setting in chosen for file in setting.system]
+    show = on_progress or (lambda progress: None)
+    with Interrupts() as interrupts, SystemSettings(files, root) as system:
+        experiment = measure(plan, chosen, system, show, interrupts)
+    if experiment.interrupted_by is not None and not experiment.rounds:
+        raise Interrupted(experiment.interrupted_by, "before a round was finished")
+    return conclude(plan, experiment, started_at=started_at, document=document, notes=notes)
+
+
+def _chosen(
+    found: list[Setting], names: Sequence[str] | None, notes: list[str], *, allow_system: bool
+) -> list[Setting]:
+    """The settings to compare; adds a note on those that are not."""
+    if allow_system:
+        return select(found, names)
+    left = [setting.name for setting in found if setting.system]
+    for name in names or ():
+        if name in left:
+            raise UsageError(f"`{name}` is a system-wide setting: add --allow-system.")
+    if left and names is None:
+        notes.append(f"Not tried without --allow-system: {', '.join(left)}.")
+    return select([setting for setting in found if not setting.system], names)
+
+
+def _check_undisturbed(root: Path) -> None:
+    """Raises CannotRun where `as now` would not be as it should."""
+    if is_being_changed(root):
+        raise CannotRun(
+            "another `octavo verify --allow-system` is changing system-wide settings; wait until "
+            "it has ended."
+        )
+    check_nothing_left(root)
+
+
+def _load_notes() -> list[str]:
+    """Says that the machine is busy already."""
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load <= _BUSY * cores:
+        return []
+    return [
+        f"The machine was busy at the start: load {load:.1f} on {cores} processors. Intervals are "
+        "wider then."
+    ]

@@ -1,0 +1,411 @@
+"""The measurement: every setting in every round, in random order, until enough is known.
+
+Each setting is run once beforehand, untimed: that run fills caches and looks at memory closely.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from octavo.applying.launch import inherited_environment
+from octavo.errors import CannotRun, UsageError
+from octavo.processes import cpu_seconds, listens
+from octavo.signals import Interrupts
+from octavo.text import quoted
+from octavo.verification.commands import (
+    Said,
+    how_it_ended,
+    last_line,
+    read_output,
+    run_command,
+)
+from octavo.verification.metric import Metric, Reading, read_metric
+from octavo.verification.settings import AS_NOW, THP_DISABLE, Setting
+from octavo.verification.supervisor import Ended, Launch, Supervised
+from octavo.verification.system_settings import SystemSettings
+
+DEFAULT_REPETITIONS = 10
+MOST_REPETITIONS = 10_000
+_READY_POLL_SECONDS = 0.05
+_TERMINATED = (0, 143, -15)
+"""Exit statuses of a server that SIGTERM has ended: as it likes, or as the JVM or the kernel do."""
+_SEED = 1
+_PORT = "port:"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The program to run, and for how long."""
+
+    command: Sequence[str]
+    metric: Metric
+    repetitions: int = DEFAULT_REPETITIONS
+    """Rounds, unless time runs out."""
+    seconds: float | None = None
+    """No round begins that would probably end after so long."""
+    ready: str | None = None
+    """A command that succeeds, or `port:N` that is open, once a server is ready; None: once it
+    listens."""
+    ready_seconds: float = 60.0
+    """How long a server may take to be ready."""
+    stop_seconds: float = 30.0
+    """How long a server may take to end after SIGTERM."""
+    prepare: str | None = None
+    """A command to run once a server is ready, before it is measured."""
+    environment: Mapping[str, str] = field(default_factory=inherited_environment)
+    root: Path = Path("/")
+    """Where sysfs is found."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the program under one setting."""
+
+    value: float | None
+    """The metric; None where the run does not count."""
+    failure: str | None
+    """Why it does not count."""
+    seconds: float
+    """How long all of it took."""
+    ended: Ended | None = None
+    name: str | None = None
+    """The name of the metric, where the format of the output is known."""
+    others: int = 0
+    """Numbers in the output that the metric passed over."""
+
+
+@dataclass
+class Measured:
+    """All runs of one setting."""
+
+    setting: Setting
+    look: Run | None = None
+    """The untimed run."""
+    runs: list[Run] = field(default_factory=list)
+    """One of each round."""
+    dropped: str | None = None
+    """Why it is not measured."""
+
+    @property
+    def values(self) -> list[float | None]:
+        """The metric of each round, None where the run failed."""
+        return [run.value for run in self.runs]
+
+    def failures(self) -> dict[str, int]:
+        """Why runs did not count, and how often."""
+        found: dict[str, int] = {}
+        for run in ([self.look] if self.look else []) + self.runs:
+            if run.failure is not None:
+                found[run.failure] = found.get(run.failure, 0) + 1
+        return found
+
+
+@dataclass
+class Experiment:
+    """Everything that was measured."""
+
+    measured: list[Measured]
+    """As now first."""
+    rounds: int = 0
+    """Rounds that were finished."""
+    seconds: float = 0.0
+    interrupted_by: int | None = None
+    ended_by_time: bool = False
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far it is."""
+
+    setting: str
+    round: int
+    """0: the runs beforehand."""
+    rounds: int | None
+    """None where only time ends it."""
+    elapsed_seconds: float
+    left_seconds: float | None
+    """None where nothing is known yet."""
+
+
+class _Stop(Exception):
+    """An interrupt: what was measured until now is kept."""
+
+
+class _Failed(Exception):
+    """A run that does not count."""
+
+
+def measure(
+    plan: Plan,
+    settings: Sequence[Setting],
+    system: SystemSettings,
+    on_progress: Callable[[Progress], None],
+    interrupts: Interrupts,
+) -> Experiment:
+    """Runs the program under each setting. Raises CannotRun where it does not run as it is."""
+    return _Experimenter(plan, settings, system, on_progress, interrupts).run()
+
+
+class _Experimenter:
+    def __init__(
+        self,
+        plan: Plan,
+        settings: Sequence[Setting],
+        system: SystemSettings,
+        on_progress: Callable[[Progress], None],
+        interrupts: Interrupts,
+    ) -> None:
+        self._plan = plan
+        self._system = system
+        self._show = on_progress
+        self._interrupts = interrupts
+        self._found = Experiment([Measured(setting) for setting in settings])
+        self._began = time.monotonic()
+        self._now: tuple[str, int] = (AS_NOW, 0)
+        self._done = 0
+        self._round_began = 0.0
+
+    def run(self) -> Experiment:
+        found = self._found
+        try:
+            self._look()
+            self._rounds()
+        except _Stop:
+            found.interrupted_by = self._interrupts.first
+        found.seconds = time.monotonic() - self._began
+        return found
+
+    # --- the order of runs -----------------------------------------------------------------------
+
+    def _look(self) -> None:
+        for measured in self._found.measured:
+            if measured.setting.name == THP_DISABLE and len(self._found.measured) > 2:
+                look = self._found.measured[0].look
+                if look and look.ended and not look.ended.huge_bytes["anonymous"]:
+                    measured.dropped = "the program has no huge pages as it is"
+                    continue
+            measured.look = self._one(measured.setting, is_timed=False)
+            failure = measured.look.failure
+            if failure is None:
+                continue
+            if measured.setting.name == AS_NOW:
+                raise CannotRun(f"the program cannot be measured as it is: {failure}.")
+            measured.dropped = failure
+
+    def _rounds(self) -> None:
+        shuffle = random.Random(_SEED).shuffle
+        found, plan = self._found, self._plan
+        self._round_began = time.monotonic()
+        while found.rounds < plan.repetitions:
+            if found.rounds and self._is_late():
+                found.ended_by_time = True
+                return
+            order = [measured for measured in found.measured if measured.dropped is None]
+            shuffle(order)
+            done: list[tuple[Measured, Run]] = []
+            for measured in order:
+                done.append((measured, self._one(measured.setting, is_timed=True)))
+            # An unfinished round has no partner for each of its values.
+            found.rounds += 1
+            for measured, run in done:
+                measured.runs.append(run)
+
+    def _is_late(self) -> bool:
+        """Whether the next round would probably end after the time given."""
+        if self._plan.seconds is None:
+            return False
+        now = time.monotonic()
+        each = (now - self._round_began) / self._found.rounds
+        return now + each - self._began > self._plan.seconds
+
+    def _tick(self) -> None:
+        if self._interrupts.first is not None:
+            raise _Stop
+        self._tell()
+
+    def _tell(self) -> None:
+        name, number = self._now
+        elapsed = time.monotonic() - self._began
+        plan = self._plan
+        self._show(
+            Progress(
+                name,
+                number,
+                plan.repetitions if plan.repetitions < MOST_REPETITIONS else None,
+                elapsed,
+                self._left(elapsed),
+            )
+        )
+
+    def _left(self, elapsed: float) -> float | None:
+        """An estimate of the seconds to go, from the runs until now."""
+        plan = self._plan
+        left: float | None = None
+        if self._done:
+            settings = sum(measured.dropped is None for measured in self._found.measured)
+            runs = settings * (plan.repetitions + 1)
+            left = max(runs - self._done, 0) * elapsed / self._done
+        if plan.seconds is not None:
+            rest = max(plan.seconds - elapsed, 0.0)
+            left = rest if left is None else min(left, rest)
+        return left
+
+    # --- one run ---------------------------------------------------------------------------------
+
+    def _one(self, setting: Setting, *, is_timed: bool) -> Run:
+        self._now = (setting.name, self._found.rounds + 1 if is_timed else 0)
+        self._tick()
+        began = time.monotonic()
+        try:
+            with self._system.changed(setting.system):
+                ended, reading = self._measured(setting, is_timed=is_timed)
+        except (_Failed, CannotRun) as error:
+            run = Run(None, str(error).rstrip("."), time.monotonic() - began)
+        else:
+            seconds = time.monotonic() - began
+            run = Run(reading.value, None, seconds, ended, reading.name, reading.others)
+        self._done += 1
+        return run
+
+    def _measured(self, setting: Setting, *, is_timed: bool) -> tuple[Ended, Reading]:
+        plan = self._plan
+        with tempfile.TemporaryFile() as output:
+            launch = Launch(
+                setting.argv(plan.command),
+                setting.environment_over(plan.environment),
+                setting.thp_disable,
+                output.fileno() if plan.metric.captures else None,
+                is_timed,
+                plan.root,
+            )
+            program = Supervised(launch)
+            try:
+                if plan.metric.is_of_server:
+                    return self._serve(program, output.fileno())
+                return self._batch(program, output.fileno())
+            finally:
+                program.abort()
+
+    def _batch(self, program: Supervised, output: int) -> tuple[Ended, Reading]:
+        """A program that ends by itself."""
+        metric = self._plan.metric
+        seconds = program.wait(self._tick)
+        ended = program.finish(self._tick)
+        text = read_output(output)
+        if ended.status:
+            raise _Failed(_with_output(f"it ended with {how_it_ended(ended.status)}", text))
+        if metric.source == "time":
+            return ended, Reading(seconds, None, 0)
+        if metric.source == "cpu":
+            return ended, Reading(ended.cpu_seconds, None, 0)
+        return ended, _number(metric, text)
+
+    def _serve(self, program: Supervised, output: int) -> tuple[Ended, Reading]:
+        """A program that waits for requests: made ready, measured and ended."""
+        plan = self._plan
+        assert plan.metric.command is not None
+        self._await_ready(program, output)
+        if plan.prepare is not None:
+            self._command(plan.prepare, "the command of --prepare", program, output)
+        program.look()
+        used = _cpu_seconds(program)
+        said = self._command(plan.metric.command, "the command of --metric", program, output)
+        used = _cpu_seconds(program) - used
+        program.look()
+        if not program.is_running():
+            raise _Failed(self._early_end(program, output))
+        if plan.metric.source == "command-time":
+            reading = Reading(said.seconds, None, 0)
+        elif plan.metric.source == "command-cpu":
+            reading = Reading(used, None, 0)
+        else:
+            reading = _number(plan.metric, said.output)
+        ended = program.finish(self._tick, terminate=plan.stop_seconds)
+        if ended.status not in _TERMINATED:
+            how = how_it_ended(ended.status)
+            text = read_output(output)
+            raise _Failed(_with_output(f"the server ended with {how} after SIGTERM", text))
+        return ended, reading
+
+    def _command(self, command: str, what: str, program: Supervised, output: int) -> Said:
+        def tick() -> None:
+            """Gives up with the server, for which a command may wait for ever."""
+            self._tick()
+            if not program.is_running():
+                raise _Failed(self._early_end(program, output))
+
+        said = run_command(command, tick)
+        if said.status:
+            if not program.is_running():
+                raise _Failed(self._early_end(program, output))
+            how = f"{what} ended with {how_it_ended(said.status)}"
+            raise _Failed(_with_output(how, said.output))
+        return said
+
+    def _await_ready(self, program: Supervised, output: int) -> None:
+        ready = self._plan.ready
+        deadline = time.monotonic() + self._plan.ready_seconds
+        while True:
+            self._tick()
+            if not program.is_running():
+                raise _Failed(self._early_end(program, output))
+            if self._is_ready(program, ready):
+                return
+            if time.monotonic() > deadline:
+                wanted = "listen" if ready is None else f"be ready by `{quoted(ready)}`"
+                raise _Failed(f"the server did not {wanted} within {self._plan.ready_seconds:g} s")
+            time.sleep(_READY_POLL_SECONDS)
+
+    def _is_ready(self, program: Supervised, ready: str | None) -> bool:
+        if ready is None:
+            return listens(program.processes())
+        if ready.startswith(_PORT):
+            return _is_open(int(ready.removeprefix(_PORT)))
+        return run_command(ready, self._tick).status == 0
+
+    def _early_end(self, program: Supervised, output: int) -> str:
+        ended = program.finish(self._tick)
+        how = f"the server ended by itself with {how_it_ended(ended.status)}"
+        return _with_output(how, read_output(output))
+
+
+def check_ready(ready: str) -> None:
+    """Checks the value of `--ready`. Raises UsageError."""
+    if not ready.strip():
+        raise UsageError("--ready is empty; give a command, or port:N.")
+    if ready.startswith(_PORT):
+        port = ready.removeprefix(_PORT)
+        if not port.isdecimal() or not 1 <= int(port) <= 65535:
+            raise UsageError(f"--ready `{quoted(ready)}`: ports are from 1 to 65535.")
+
+
+def _cpu_seconds(program: Supervised) -> float:
+    """The processor time of all of its processes until now."""
+    return sum(map(cpu_seconds, program.processes()))
+
+
+def _number(metric: Metric, text: str) -> Reading:
+    reading = read_metric(metric, text)
+    if isinstance(reading, str):
+        raise _Failed(_with_output(reading, text))
+    return reading
+
+
+def _with_output(sentence: str, output: str) -> str:
+    """The sentence with the last line of an output, where there is one."""
+    last = last_line(output)
+    return f"{sentence} (its last line: {last})" if last else sentence
+
+
+def _is_open(port: int) -> bool:
+    try:
+        with socket.create_connection(("localhost", port), timeout=1):
+            return True
+    except OSError:
+        return False

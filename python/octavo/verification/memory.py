@@ -1,0 +1,127 @@
+"""Memory of several processes together: resident bytes and bytes in huge pages, by region."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from octavo.smaps import Mapping
+
+KINDS = ("anonymous", "shared", "file", "hugetlb")
+"""Of huge pages: private memory, shared memory, cached files, and the reserved pool."""
+
+ANONYMOUS = "anonymous"
+"""The name of regions whose mappings have none."""
+
+
+@dataclass
+class Region:
+    """Mappings of one name, of all processes together; anonymous ones by address."""
+
+    name: str
+    start: int
+    """The lowest address, in any process."""
+    resident_bytes: int
+    """Proportional to the users of each page, so that shared pages count once; with hugetlb."""
+    huge_bytes: int
+
+    def record(self) -> dict[str, Any]:
+        """Plain data for the JSON."""
+        return {
+            "region": self.name,
+            "start": self.start,
+            "resident_bytes": self.resident_bytes,
+            "huge_bytes": self.huge_bytes,
+        }
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory of several processes together; pages that they share count once."""
+
+    resident_bytes: int
+    """Pages in memory, those of hugetlbfs included."""
+    huge_bytes: dict[str, int]
+    """Bytes in huge pages, for every kind of KINDS."""
+    regions: tuple[Region, ...]
+    """The largest first."""
+
+    @property
+    def all_huge_bytes(self) -> int:
+        """Bytes in huge pages of any kind."""
+        return sum(self.huge_bytes.values())
+
+
+def memory_of(processes: Iterable[Sequence[Mapping]]) -> Memory:
+    """Adds the mappings of several processes up."""
+    proportional = 0
+    huge = dict.fromkeys(KINDS, 0)
+    shared: dict[tuple[str, str, object], int] = {}
+    groups: defaultdict[tuple[str, int], list[Mapping]] = defaultdict(list)
+    for mappings in processes:
+        for mapping in _joined(mappings):
+            proportional += mapping.proportional_bytes
+            key = _group(mapping)
+            groups[key].append(mapping)
+            for kind, size in mapping.huge_bytes.items():
+                if kind == "anonymous" or mapping.source is None:
+                    huge[kind] += size
+                else:
+                    place = (kind, mapping.name, mapping.source)
+                    shared[place] = max(shared.get(place, 0), size)
+    for (kind, _, _), size in shared.items():
+        huge[kind] += size
+    regions = sorted(map(_region, groups.values()), key=lambda region: -region.resident_bytes)
+    return Memory(proportional + huge["hugetlb"], huge, tuple(regions))
+
+
+def _joined(mappings: Sequence[Mapping]) -> list[Mapping]:
+    """Anonymous neighbours made one: the kernel splits them where their flags differ."""
+    joined: list[Mapping] = []
+    for mapping in mappings:
+        last = joined[-1] if joined else None
+        if (
+            last is None
+            or mapping.source is not None
+            or (last.name, last.end, last.source) != (mapping.name, mapping.start, None)
+        ):
+            joined.append(mapping)
+            continue
+        huge = {
+            kind: last.huge_bytes.get(kind, 0) + mapping.huge_bytes.get(kind, 0)
+            for kind in {*last.huge_bytes, *mapping.huge_bytes}
+        }
+        joined[-1] = Mapping(
+            last.name,
+            last.start,
+            mapping.end,
+            None,
+            last.resident_bytes + mapping.resident_bytes,
+            last.proportional_bytes + mapping.proportional_bytes,
+            huge,
+        )
+    return joined
+
+
+def _group(mapping: Mapping) -> tuple[str, int]:
+    return (mapping.name, 0 if mapping.name else mapping.start)
+
+
+def _region(members: Sequence[Mapping]) -> Region:
+    """One region of the mappings that belong to it, in one process or in several."""
+    anonymous = sum(member.huge_bytes.get("anonymous", 0) for member in members)
+    others: dict[tuple[str, object], int] = {}
+    for number, member in enumerate(members):
+        for kind, size in member.huge_bytes.items():
+            if kind != "anonymous":
+                place = (kind, member.source or number)
+                others[place] = max(others.get(place, 0), size)
+    pool = sum(size for (kind, _), size in others.items() if kind == "hugetlb")
+    return Region(
+        members[0].name or ANONYMOUS,
+        min(member.start for member in members),
+        sum(member.proportional_bytes for member in members) + pool,
+        anonymous + sum(others.values()),
+    )

@@ -1,0 +1,224 @@
+"""The metric of a run: a time, or a number in the output of the program or of a command."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from octavo.errors import UsageError, choose
+from octavo.text import quoted
+
+Source = Literal["time", "cpu", "output", "command", "command-time", "command-cpu"]
+Better = Literal["higher", "lower"]
+
+_KINDS = ("time", "cpu", "regex", "command")
+
+_NUMBER = r"([0-9][0-9,]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)"
+
+KNOWN: tuple[tuple[str, str], ...] = (
+    ("requests per second", rf"(?:throughput summary: |: ){_NUMBER} requests per second"),
+    ("transactions per second", rf"tps = {_NUMBER} \((?:without|excluding)"),
+    ("transactions per second", rf"tps = {_NUMBER}"),
+    ("requests per second", rf"Requests/sec:\s+{_NUMBER}"),
+    ("requests per second", rf"Requests per second:\s+{_NUMBER}"),
+    ("requests per second", rf"finished in [^,\n]+, {_NUMBER} req/s"),
+    ("operations per second", rf"^Totals\s+{_NUMBER}"),
+    ("transactions per second", rf"transactions:\s+[0-9]+\s+\({_NUMBER} per sec"),
+    ("operations per second", rf"\[OVERALL\], Throughput\(ops/sec\), {_NUMBER}"),
+)
+"""Rates in the output of redis-benchmark, pgbench, wrk and hey, ab, h2load, memtier_benchmark,
+sysbench and YCSB: a name and the expression. The first that is found counts."""
+
+_GROUP = re.compile(r"\((?!\?)[^()]*\)")
+_RATE = re.compile(
+    r"per\W?s|/\W?s\b|/sec|p/s|\b[rtqm]ps\b|\biops|\bops\b|throughput", re.IGNORECASE
+)
+_COST = re.compile(
+    r"second|\bsecs?\b|\bms\b|msec|\bus\b|usec|\bns\b|elapsed|latency|time|real", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number of each run."""
+
+    source: Source
+    command: str | None = None
+    """The command of the shell that puts load on the program, which is a server then."""
+    pattern: re.Pattern[str] | None = None
+    """Finds the number in the output; None: the formats of KNOWN, or a number alone."""
+    better: Better | None = None
+    """None: higher where the output has a known format."""
+
+    @property
+    def is_of_server(self) -> bool:
+        """Whether the program runs as a server."""
+        return self.command is not None
+
+    @property
+    def captures(self) -> bool:
+        """Whether the program's output is read, and not the user's to see."""
+        return self.source == "output" or self.is_of_server
+
+    @property
+    def text(self) -> str:
+        """The metric in words, without the direction."""
+        match self.source:
+            case "time":
+                return "wall time"
+            case "cpu":
+                return "processor time"
+            case "command-time":
+                return f"wall time of `{self.command}`"
+            case "command-cpu":
+                return f"processor time of the server for `{self.command}`"
+        return _words(self.pattern.pattern) if self.pattern else f"number of `{self.command}`"
+
+    @property
+    def is_time(self) -> bool:
+        """Whether the number is one of seconds that Octavo measured."""
+        return self.source in ("time", "cpu", "command-time", "command-cpu")
+
+
+def _words(pattern: str) -> str:
+    """`requests per second` of an expression such as `([0-9.]+) requests per second`."""
+    words = re.sub(r"\\[a-zA-Z]|[^\w\s/%-]", " ", _GROUP.sub(" ", pattern))
+    found = " ".join(words.split())
+    return found if re.search("[A-Za-z]", found) else f"`{pattern}`"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A number found in an output."""
+
+    value: float
+    name: str | None
+    """Its name, where the format is known."""
+    others: int
+    """Different numbers that were found before it, which do not count."""
+
+
+def parse_metric(given: Sequence[str], better: str | None) -> Metric:
+    """The metric of `--metric`, which may name a command and an expression for its output.
+
+    Raises UsageError.
+    """
+    if better is not None:
+        choose(better, ("higher", "lower"), "value of --better")
+    parts: dict[str, str] = {}
+    for text in given or ["time"]:
+        kind, colon, rest = text.partition(":")
+        choose(kind, _KINDS, "metric")
+        if kind in ("regex", "command") and not rest.strip():
+            raise UsageError(f"--metric {kind}: needs its {_needs(kind)} after the colon.")
+        if kind in ("time", "cpu") and colon and not rest.strip():
+            raise UsageError(f"--metric {kind}: needs a command after the colon, or no colon.")
+        if kind in parts:
+            raise UsageError(f"--metric {kind} is given twice; give it once.")
+        parts[kind] = rest
+    return _assemble(parts, better)
+
+
+def _needs(kind: str) -> str:
+    return "expression" if kind == "regex" else "command"
+
+
+def _assemble(parts: dict[str, str], better: str | None) -> Metric:
+    command = parts.get("command")
+    pattern = _compile(parts["regex"]) if "regex" in parts else None
+    kinds = set(parts)
+    if kinds == {"time"}:
+        _check_lower(better)
+        source: Source = "command-time" if parts["time"] else "time"
+        return Metric(source, command=parts["time"] or None, better="lower")
+    if kinds == {"cpu"}:
+        _check_lower(better)
+        source = "command-cpu" if parts["cpu"] else "cpu"
+        return Metric(source, command=parts["cpu"] or None, better="lower")
+    if not kinds <= {"regex", "command"}:
+        given = " and ".join(sorted(kinds))
+        raise UsageError(f"--metric {given} do not go together; only command: and regex: do.")
+    direction = _direction(pattern.pattern, better) if pattern else _known_direction(better)
+    return Metric("command" if command else "output", command, pattern, direction)
+
+
+def _check_lower(better: str | None) -> None:
+    if better == "higher":
+        raise UsageError("--better higher: of times, lower is better.")
+
+
+def _compile(text: str) -> re.Pattern[str]:
+    try:
+        pattern = re.compile(text, re.MULTILINE)
+    except re.error as error:
+        raise UsageError(f"--metric regex:{quoted(text)} is no expression: {error}.") from None
+    if pattern.groups > 1:
+        raise UsageError(
+            f"--metric regex:{quoted(text)} has {pattern.groups} groups; put one pair of "
+            "parentheses around the number, and write (?:…) for others."
+        )
+    return pattern
+
+
+def _known_direction(better: str | None) -> Better | None:
+    return None if better is None else _better(better)
+
+
+def _better(word: str) -> Better:
+    return "higher" if word == "higher" else "lower"
+
+
+def _direction(pattern: str, better: str | None) -> Better:
+    """Of an expression: as given, or by words such as `per second` and `latency` in it."""
+    if better is not None:
+        return _better(better)
+    if _RATE.search(pattern):
+        return "higher"
+    if _COST.search(pattern):
+        return "lower"
+    raise UsageError(
+        f"whether a higher or a lower value of `{quoted(pattern)}` is better is not in its words: "
+        "give --better higher or --better lower."
+    )
+
+
+def read_metric(metric: Metric, output: str) -> Reading | str:
+    """The number in an output, or a sentence (without a full stop) that says why there is none."""
+    if metric.pattern is not None:
+        found = _numbers(metric.pattern, output)
+        if isinstance(found, str):
+            return found
+        if not found:
+            return f"`{quoted(metric.pattern.pattern)}` is not in the output"
+        return _reading(found, None)
+    for name, text in KNOWN:
+        found = _numbers(re.compile(text, re.MULTILINE), output)
+        if found and not isinstance(found, str):
+            return _reading(found, name)
+    try:
+        value = float(output.strip())
+    except ValueError:
+        return (
+            "the command's output has no format that Octavo knows and is no number alone; name "
+            "the number by a second --metric regex:…"
+        )
+    if metric.better is None:
+        return "whether a higher number is better is not known: give --better higher or lower"
+    return Reading(value, None, 0)
+
+
+def _reading(found: list[float], name: str | None) -> Reading:
+    return Reading(found[-1], name, len(set(found) - {found[-1]}))
+
+
+def _numbers(pattern: re.Pattern[str], output: str) -> list[float] | str:
+    found = []
+    for match in pattern.finditer(output):
+        text = match[pattern.groups]
+        try:
+            found.append(float((text or "").replace(",", "")))
+        except ValueError:
+            return f"`{quoted(pattern.pattern)}` found `{quoted(text or '')}`, which is no number"
+    return found

@@ -1,0 +1,310 @@
+"""The outcome of a measurement: a median and an interval for each setting, and the decision."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from octavo.host import describe_host, versions
+from octavo.verification.experiment import Experiment, Measured, Plan
+from octavo.verification.memory import KINDS
+from octavo.verification.metric import Better
+from octavo.verification.prediction import Prediction, predicted_gain
+from octavo.verification.statistics import (
+    LEVEL,
+    METHOD,
+    Interval,
+    level_of_each,
+    median_interval,
+    ratios,
+    values_needed,
+)
+
+SCHEMA = "octavo/verify/1"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One setting, with figures."""
+
+    measured: Measured
+    metric: Interval | None
+    """Of the metric's values; None where no run counts."""
+    ratio: Interval | None
+    """Of the metric over that of the same round as now; None for as now itself."""
+    gain: Interval | None
+    """The share of time that it saves: 1 - ratio for times, 1 - 1/ratio for rates. Below 0 it
+    takes longer."""
+    peak_resident_bytes: int | None
+    """The most of all runs; None where none could be looked at."""
+    huge_bytes: dict[str, int]
+    """The most of all runs, by kind."""
+    smaller_bytes: dict[int, int]
+    """The same in pages of sizes below 2 MiB."""
+    smaller_of_system: bool
+    """Whether that is of the whole system, and not of the program's processes."""
+    minor_faults: float | None
+    """Of a run, the median."""
+    major_faults: float | None
+    prediction: Prediction | None
+
+    @property
+    def name(self) -> str:
+        """The name of its setting."""
+        return self.measured.setting.name
+
+    @property
+    def all_huge_bytes(self) -> int:
+        """In huge pages of 2 MiB and more."""
+        return sum(self.huge_bytes.values())
+
+    def is_better(self, level: float) -> bool:
+        """Whether its gain is beyond noise."""
+        return self.gain is not None and self.gain.low > 0 and self.gain.coverage >= level
+
+    def is_worse(self, level: float) -> bool:
+        """Whether its loss is beyond noise."""
+        return self.gain is not None and self.gain.high < 0 and self.gain.coverage >= level
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Which setting is best."""
+
+    best: Summary
+    """The setting with the largest gain beyond noise; as now where none has one."""
+    beyond_noise: bool
+    """Whether the interval of its gain excludes 0."""
+    as_good: tuple[str, ...]
+    """Settings that gain beyond noise and do not differ from the best one beyond noise."""
+    closest: Summary | None
+    """Without a gain beyond noise: the setting with the largest median gain."""
+    worse: tuple[str, ...]
+    """Settings that lose beyond noise."""
+    level: float
+    """Coverage that each interval needs for all of them to hold at once."""
+    rounds_needed: int
+    """The fewest rounds with which a difference can be significant at that level."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished measurement."""
+
+    plan: Plan
+    experiment: Experiment
+    better: Better
+    metric_name: str
+    """`wall time`, `requests per second`, or the metric in the user's words."""
+    summaries: tuple[Summary, ...]
+    """As now first."""
+    decision: Decision
+    notes: tuple[str, ...]
+    about: dict[str, Any]
+    """When and where it was made."""
+
+    @property
+    def level(self) -> float:
+        """The coverage that each interval needs."""
+        return self.decision.level
+
+    def document(self) -> dict[str, Any]:
+        """The document of `octavo verify --json`; docs/verify.schema.json describes it."""
+        from octavo.verification.view import decision_text
+
+        plan, experiment, decision = self.plan, self.experiment, self.decision
+        return {
+            "schema": SCHEMA,
+            "command": list(plan.command),
+            **self.about,
+            "elapsed_seconds": experiment.seconds,
+            "interrupted_by": experiment.interrupted_by,
+            "rounds": experiment.rounds,
+            "metric": {
+                "source": plan.metric.source,
+                "command": plan.metric.command,
+                "pattern": plan.metric.pattern.pattern if plan.metric.pattern else None,
+                "name": self.metric_name,
+                "better": self.better,
+            },
+            "server": {"ready": plan.ready, "prepare": plan.prepare}
+            if plan.metric.is_of_server
+            else None,
+            "method": {
+                "intervals": METHOD,
+                "level": LEVEL,
+                "level_of_each": decision.level,
+                "rounds_needed": decision.rounds_needed,
+            },
+            "settings": [_record(summary) for summary in self.summaries],
+            "decision": {
+                "text": decision_text(self),
+                "best": decision.best.name,
+                "beyond_noise": decision.beyond_noise,
+                "gain": _interval(decision.best.gain),
+                "as_good": list(decision.as_good),
+                "worse": list(decision.worse),
+            },
+            "notes": list(self.notes),
+        }
+
+
+def _record(summary: Summary) -> dict[str, Any]:
+    measured = summary.measured
+    look = measured.look
+    regions = look.ended.regions if look is not None and look.ended is not None else ()
+    return {
+        **measured.setting.record(),
+        "dropped": measured.dropped,
+        "failures": [
+            {"reason": reason, "runs": runs} for reason, runs in measured.failures().items()
+        ],
+        "values": measured.values,
+        "metric": _interval(summary.metric),
+        "ratio": _interval(summary.ratio),
+        "gain": _interval(summary.gain),
+        "predicted": None if summary.prediction is None else asdict(summary.prediction),
+        "peak_resident_bytes": summary.peak_resident_bytes,
+        "huge_bytes": summary.huge_bytes,
+        "smaller_pages": [
+            {"page_size": size, "bytes": size_bytes}
+            for size, size_bytes in sorted(summary.smaller_bytes.items())
+        ],
+        "smaller_pages_of": "system" if summary.smaller_of_system else "program",
+        "regions": [region.record() for region in regions],
+        "minor_faults": summary.minor_faults,
+        "major_faults": summary.major_faults,
+    }
+
+
+def _interval(interval: Interval | None) -> dict[str, float] | None:
+    return None if interval is None else asdict(interval)
+
+
+def conclude(
+    plan: Plan,
+    experiment: Experiment,
+    *,
+    started_at: str,
+    document: dict[str, Any] | None = None,
+    notes: Sequence[str] = (),
+) -> Outcome:
+    """Computes every figure. `experiment` has at least one run as now that counts."""
+    measured = experiment.measured
+    compared = sum(one.dropped is None for one in measured) - 1
+    level = level_of_each(compared)
+    better = plan.metric.better or "higher"
+    name = next(
+        (run.name for one in measured for run in _counted(one) if run.name), plan.metric.text
+    )
+    predicted = None if document is None else predicted_gain(document)
+    if document is not None and predicted is None:
+        notes = [*notes, "The result of --from states no expected gain of its data."]
+    summaries = tuple(
+        _summary(one, measured[0], better, level, _prediction_for(one, predicted))
+        for one in measured
+    )
+    return Outcome(
+        plan,
+        experiment,
+        better,
+        name,
+        summaries,
+        _decide(summaries, better, level),
+        (*notes, *_notes(plan, experiment)),
+        {"started_at": started_at, "host": describe_host(), "versions": versions(None)},
+    )
+
+
+def _prediction_for(measured: Measured, predicted: Prediction | None) -> Prediction | None:
+    """The prediction where the setting gives pages of the size that it is about."""
+    if predicted is None or measured.setting.page_size != predicted.page_size:
+        return None
+    return predicted
+
+
+def _counted(measured: Measured) -> list[Any]:
+    runs = [measured.look] if measured.look is not None else []
+    return [run for run in (*runs, *measured.runs) if run.failure is None]
+
+
+def _summary(
+    measured: Measured,
+    baseline: Measured,
+    better: Better,
+    level: float,
+    prediction: Prediction | None,
+) -> Summary:
+    values = [value for value in measured.values if value is not None]
+    ratio = gain = None
+    if measured is not baseline and measured.dropped is None:
+        of_rounds = ratios(measured.values, baseline.values)
+        ratio = median_interval(of_rounds, level)
+        gain = median_interval([_gain(value, better) for value in of_rounds], level)
+    ended = [run.ended for run in _counted(measured) if run.ended is not None]
+    timed = [run.ended for run in measured.runs if run.ended is not None]
+    peaks = [one.peak_resident_bytes for one in ended if one.peak_resident_bytes is not None]
+    sizes = {size for one in ended for size in one.smaller_bytes}
+    return Summary(
+        measured,
+        median_interval(values),
+        ratio,
+        gain,
+        max(peaks, default=None),
+        {kind: max((one.huge_bytes[kind] for one in ended), default=0) for kind in KINDS},
+        {size: max(one.smaller_bytes.get(size, 0) for one in ended) for size in sizes},
+        any(one.smaller_of_system for one in ended),
+        _median([one.minor_faults for one in timed or ended]),
+        _median([one.major_faults for one in timed or ended]),
+        prediction,
+    )
+
+
+def _gain(ratio: float, better: Better) -> float:
+    """The share of time saved, of a ratio of times or of rates."""
+    return 1 - ratio if better == "lower" else 1 - 1 / ratio
+
+
+def _median(values: Sequence[int]) -> float | None:
+    return statistics.median(values) if values else None
+
+
+def _decide(summaries: Sequence[Summary], better: Better, level: float) -> Decision:
+    as_now, *others = summaries
+    gains = [(one.gain.median, one) for one in others if one.gain is not None]
+    compared = [one for _, one in sorted(gains, key=lambda pair: -pair[0])]
+    winners = [one for one in compared if one.is_better(level)]
+    best = winners[0] if winners else as_now
+    as_good = tuple(
+        one.name for one in winners[1:] if not _differ(best.measured, one.measured, better, level)
+    )
+    return Decision(
+        best,
+        bool(winners),
+        as_good,
+        compared[0] if compared and not winners else None,
+        tuple(one.name for one in compared if one.is_worse(level)),
+        level,
+        values_needed(level),
+    )
+
+
+def _differ(one: Measured, other: Measured, better: Better, level: float) -> bool:
+    """Whether one is better than the other beyond noise."""
+    of_rounds = [_gain(ratio, better) for ratio in ratios(one.values, other.values)]
+    found = median_interval(of_rounds, level)
+    return found is not None and found.low > 0 and found.coverage >= level
+
+
+def _notes(plan: Plan, experiment: Experiment) -> list[str]:
+    notes = []
+    if any(one.look and one.look.ended and one.look.ended.left_over for one in experiment.measured):
+        notes.append("The program left processes behind; they were ended after each run.")
+    if any(run.others for one in experiment.measured for run in _counted(one)):
+        notes.append(
+            "The metric's expression found several numbers in an output; the last one counts. "
+            "A longer expression, as in `--metric 'regex:GET: ([0-9.]+)'`, chooses another."
+        )
+    return notes

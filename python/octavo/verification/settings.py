@@ -1,0 +1,161 @@
+"""The settings to compare: which, and how a program is started under each."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from octavo.environment import added_to
+from octavo.errors import CannotRun, NotExecutable, UsageError, choose
+from octavo.huge_pages import PMD_PAGE, HugePages
+from octavo.text import quoted
+
+if TYPE_CHECKING:
+    from octavo.actions.model import Action
+
+AS_NOW = "as now"
+"""The name of the setting that the others are compared with."""
+THP_DISABLE = "thp-disable"
+"""The name of the setting without transparent huge pages, tried where as now has some."""
+
+_VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One way to run the program."""
+
+    name: str
+    text: str
+    """Its effect, in a sentence."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables to set for the program."""
+    arguments: tuple[str, ...] = ()
+    """Words to insert after the program's name."""
+    prefix: tuple[str, ...] = ()
+    """Words before the program's name."""
+    thp_disable: int | None = None
+    """Flags of prctl(PR_SET_THP_DISABLE), or None: no such call."""
+    page_size: int | None = None
+    """Bytes of the pages that it gives to the program's data; None: not known, or as now."""
+    system: Mapping[str, str] = field(default_factory=dict)
+    """Files of sysfs, by absolute path, with the values that they need."""
+
+    def argv(self, command: Sequence[str]) -> list[str]:
+        """The command line under this setting."""
+        first, *rest = command
+        return [*self.prefix, first, *self.arguments, *rest]
+
+    def environment_over(self, before: Mapping[str, str]) -> dict[str, str]:
+        """The environment under this setting, made of the user's."""
+        return {**before, **added_to(before, self.environment)}
+
+    def record(self) -> dict[str, Any]:
+        """Plain data for the JSON."""
+        return {
+            "name": self.name,
+            "text": self.text,
+            "environment": dict(self.environment),
+            "arguments": list(self.arguments),
+            "prefix": list(self.prefix),
+            "thp_disable": self.thp_disable,
+            "page_size": self.page_size,
+            "system": dict(self.system),
+        }
+
+
+def candidates(
+    command: Sequence[str], host: HugePages, result: str | None = None
+) -> tuple[list[Setting], list[str]]:
+    """The settings worth trying on this machine, and notes on what cannot be tried.
+
+    As now is the first, then those that change nothing system-wide. `result` names what
+    `octavo run` wrote: the preloaded library gives large pages to the regions advised there.
+    """
+    from octavo.actions.candidates import candidate_actions
+
+    found = [Setting(AS_NOW, "The program as it is, under the settings as they are.")]
+    notes: list[str] = []
+    if host.thp is None:
+        return found, ["This kernel has no transparent huge pages: nothing else is tried."]
+    for action in candidate_actions(command[0], host, command[1:]):
+        if action.kind == "apply":
+            preloaded = _preloaded(action, command, result)
+            if isinstance(preloaded, Setting):
+                found.append(preloaded)
+            else:
+                notes.append(preloaded)
+        elif action.kind != "prctl":
+            found.append(_of_action(action))
+    without = "PR_SET_THP_DISABLE: the program has no transparent huge pages at all."
+    # Before the system-wide ones.
+    at = sum(not setting.system for setting in found)
+    found.insert(at, Setting(THP_DISABLE, without, thp_disable=0))
+    return found, notes
+
+
+def _of_action(action: Action) -> Setting:
+    return Setting(
+        action.name,
+        action.text,
+        environment=action.environment,
+        arguments=action.arguments,
+        prefix=action.prefix,
+        page_size=action.page_size,
+        system=action.changes,
+    )
+
+
+def _preloaded(action: Action, command: Sequence[str], result: str | None) -> Setting | str:
+    """The library of `octavo apply`, without the time that Octavo takes to start."""
+    from octavo.applying.launch import prepare
+    from octavo.applying.preload import PreloadSettings
+    from octavo.applying.selection import read_selection
+
+    try:
+        launch = prepare(command, PreloadSettings(read_selection(result)), "preload")
+    except (CannotRun, NotExecutable) as error:
+        return f"Not tried: {action.name}: {str(error).rstrip('.')}."
+    if launch.by == "nothing":
+        return f"Not tried: {action.name}: {launch.text}."
+    preloaded = {**launch.variables, "LD_PRELOAD": launch.variables["LD_PRELOAD"].split(":")[0]}
+    return Setting(action.name, action.text, environment=preloaded, page_size=action.page_size)
+
+
+def setting_of_words(text: str) -> Setting:
+    """The setting of `--try`: VARIABLE=VALUE words, then words to insert behind the program.
+
+    Raises UsageError.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"--try `{quoted(text)}`: {error}.") from None
+    if not words:
+        raise UsageError("--try is empty; give variables (NAME=VALUE) or options of the program.")
+    environment: dict[str, str] = {}
+    while words and (match := _VARIABLE.fullmatch(words[0])):
+        environment[match[1]] = match[2]
+        words.pop(0)
+    return Setting(
+        text,
+        "Named by --try.",
+        environment=environment,
+        arguments=tuple(words),
+        page_size=PMD_PAGE,
+    )
+
+
+def select(settings: Sequence[Setting], names: Sequence[str] | None) -> list[Setting]:
+    """The settings with these names, as now first; all where no names are given.
+
+    Raises UsageError for a name that none has.
+    """
+    if names is None:
+        return list(settings)
+    known = [setting.name for setting in settings]
+    wanted = {choose(name, known, "setting") for name in names}
+    return [setting for setting in settings if setting.name in {AS_NOW, *wanted}]

@@ -1,0 +1,340 @@
+"""System-wide settings that change for a run and are always restored.
+
+Before anything is changed, the values are saved on disk and a watchdog process is started: a fork
+in a session of its own that holds the reading end of a pipe. When Octavo ends without a word, even
+by SIGKILL, the kernel closes the pipe, and the watchdog restores. Where both are killed, the saved
+values are still there: the next `octavo verify` notices, and `octavo verify --restore` repairs.
+
+The lock is held by Octavo and its watchdog: no other Octavo changes settings before both are done.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import signal
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import NoReturn
+
+from octavo.errors import CannotRun
+from octavo.host import read_setting
+from octavo.output import replace_text
+from octavo.signals import HANDLED
+from octavo.verification.supervisor import close_descriptors, descriptors, prctl
+
+_STATE = Path("var/lib/octavo")
+_SAVED = "saved-settings.json"
+_LOCK = "settings.lock"
+_BOOT = Path("proc/sys/kernel/random/boot_id")
+_PR_SET_NAME = 15
+_NAME = b"thp-watchdog\0"
+_DONE = b"done"
+_TRIES = 50
+_RETRY_SECONDS = 0.1
+
+Values = dict[str, str]
+"""Values by absolute path of the file."""
+
+
+class SystemSettings:
+    """Settings under `root`, saved when it is entered and restored when it is left."""
+
+    def __init__(self, files: Iterable[str], root: Path = Path("/")) -> None:
+        """`files` are the absolute paths of all settings that will be changed."""
+        self._root = root
+        self._files = sorted(set(files))
+        self.saved: Values = {}
+        self._lock = -1
+        self._pipe = -1
+        self._watchdog = 0
+
+    def __enter__(self) -> SystemSettings:
+        """Raises CannotRun where a setting cannot be changed, or an earlier run left its own."""
+        if not self._files:
+            return self
+        for name in self._files:
+            if not os.access(_under(self._root, name), os.W_OK):
+                raise CannotRun(f"cannot change `{name}`: --allow-system needs root.")
+        self._lock = _take_lock(self._root)
+        try:
+            check_nothing_left(self._root)
+            self.saved = read_values(self._root, self._files)
+            self._watchdog, self._pipe = _start_watchdog(self._root, self.saved)
+            _save(self._root, self.saved)
+        except BaseException:
+            self._leave()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._files:
+            self.restore()
+            _saved_file(self._root).unlink(missing_ok=True)
+            self._leave()
+
+    def _leave(self) -> None:
+        """Lets the watchdog go, and the lock."""
+        if self._watchdog:
+            with suppress(OSError):
+                os.write(self._pipe, _DONE)
+            os.close(self._pipe)
+            os.waitpid(self._watchdog, 0)
+            self._watchdog = 0
+        os.close(self._lock)
+
+    @contextmanager
+    def changed(self, values: Mapping[str, str]) -> Iterator[None]:
+        """Writes the values, and restores what they were before.
+
+        Raises CannotRun where the kernel refuses one.
+        """
+        if values and os.waitpid(self._watchdog, os.WNOHANG) != (0, 0):
+            self._watchdog = 0
+            raise CannotRun("the watchdog that restores settings was killed; none is changed.")
+        try:
+            for name, value in values.items():
+                _write(self._root, name, value)
+                now = read_values(self._root, [name])[name]
+                if now != value:
+                    raise CannotRun(f"`{name}` is {now} after writing {value}.")
+            yield
+        finally:
+            if values:
+                self.restore()
+
+    def restore(self) -> None:
+        """Puts every setting back and checks it. Raises CannotRun where one does not follow."""
+        restore_values(self._root, self.saved)
+
+
+def restore_values(root: Path, saved: Mapping[str, str]) -> None:
+    """Writes those values that differ from now, and reads all of them back.
+
+    Raises CannotRun with the files that do not have their value, after trying all.
+    """
+    for name, value in saved.items():
+        with suppress(CannotRun, OSError):
+            if read_values(root, [name])[name] != value:
+                _write(root, name, value)
+    wrong = [name for name, value in saved.items() if _now(root, name) != value]
+    if wrong:
+        raise CannotRun(
+            f"could not restore {', '.join(f'`{name}` to {saved[name]}' for name in wrong)}."
+        )
+
+
+def _now(root: Path, name: str) -> str | None:
+    return read_setting(_under(root, name))
+
+
+def read_values(root: Path, names: Iterable[str]) -> Values:
+    """The values now. Raises CannotRun for a file that this kernel does not have."""
+    values = {}
+    for name in names:
+        value = _now(root, name)
+        if value is None:
+            raise CannotRun(f"this kernel has no setting `{name}`.")
+        values[name] = value
+    return values
+
+
+def _write(root: Path, name: str, value: str) -> None:
+    """One write, since sysfs takes each write for a value."""
+    try:
+        descriptor = os.open(_under(root, name), os.O_WRONLY | os.O_TRUNC)
+        try:
+            os.write(descriptor, f"{value}\n".encode())
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise CannotRun(f"cannot write {value} to `{name}`: {error.strerror}.") from None
+
+
+def _under(root: Path, name: str) -> Path:
+    return root / name.lstrip("/")
+
+
+# --- what is left of a run that was killed with its watchdog -------------------------------------
+
+
+def check_nothing_left(root: Path) -> None:
+    """Raises CannotRun where an earlier run left the settings changed.
+
+    Saved values of an earlier boot are dropped: a boot resets these settings.
+    """
+    found = left_over(root)
+    if found is not None:
+        raise CannotRun(
+            "an earlier `octavo verify --allow-system` was killed together with its watchdog, and "
+            "left system-wide settings changed; `octavo verify --restore` restores them."
+        )
+
+
+def left_over(root: Path) -> Values | None:
+    """The values that an earlier run of this boot saved and did not restore, if any."""
+    file = _saved_file(root)
+    try:
+        saved = json.loads(file.read_text(encoding="utf-8"))
+        values = {str(name): str(value) for name, value in saved["values"].items()}
+        boot = saved["boot"]
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        raise CannotRun(
+            f"`{file}` cannot be read; remove it once you have checked sysfs."
+        ) from None
+    if boot != _boot(root):
+        with suppress(OSError):
+            file.unlink()
+        return None
+    return values
+
+
+def is_being_changed(root: Path) -> bool:
+    """Whether another Octavo, or its watchdog, has settings changed at this moment."""
+    try:
+        lock = os.open(root / _STATE / _LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def restore_left_over(root: Path) -> Values | None:
+    """Restores what an earlier run left changed; None where there is nothing to do."""
+    if not (root / _STATE).is_dir():
+        return None
+    lock = _take_lock(root)
+    try:
+        values = left_over(root)
+        if values is not None:
+            restore_values(root, values)
+            _saved_file(root).unlink()
+        return values
+    finally:
+        os.close(lock)
+
+
+def _save(root: Path, values: Values) -> None:
+    """On disk before anything is changed, so that it survives the machine's end."""
+    document = {"boot": _boot(root), "pid": os.getpid(), "values": values}
+    file = _saved_file(root)
+    try:
+        replace_text(file, json.dumps(document, indent=1) + "\n")
+        for place in (file, file.parent):
+            descriptor = os.open(place, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+    except OSError as error:
+        raise CannotRun(f"cannot write `{file}`: {error.strerror}.") from None
+
+
+def _saved_file(root: Path) -> Path:
+    return root / _STATE / _SAVED
+
+
+def _boot(root: Path) -> str:
+    return read_setting(root / _BOOT) or ""
+
+
+def _take_lock(root: Path) -> int:
+    """Raises CannotRun where another Octavo holds it."""
+    file = root / _STATE / _LOCK
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise CannotRun(f"cannot write `{file}`: {error.strerror}.") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        if error.errno != errno.EWOULDBLOCK:
+            raise
+        raise CannotRun(
+            "another `octavo verify --allow-system` is changing settings; wait until it has ended."
+        ) from None
+    return lock
+
+
+# --- the watchdog --------------------------------------------------------------------------------
+
+
+def _start_watchdog(root: Path, saved: Values) -> tuple[int, int]:
+    """Forks the watchdog; returns its process and the writing end of its pipe."""
+    ours, pipe = os.pipe()
+    # It never unblocks them: nothing may end it between its beginning and a session of its own.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+    try:
+        pid = os.fork()
+        if pid == 0:
+            os.close(pipe)
+            _become_watchdog(ours, root, saved)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    os.close(ours)
+    return pid, pipe
+
+
+def _become_watchdog(pipe: int, root: Path, saved: Values) -> NoReturn:
+    """Waits for the end of Octavo; restores where that came without a word."""
+    try:
+        os.setsid()
+        _hide_from_killers()
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for number in range(3):
+            os.dup2(nowhere, number)
+        # The lock stays open: nothing else may change settings before they are restored.
+        lock = (root / _STATE / _LOCK).stat()
+        close_descriptors({pipe, *_descriptors_of(lock)})
+        if os.read(pipe, len(_DONE)) != _DONE:
+            _restore_stubbornly(root, saved)
+    finally:
+        os._exit(0)
+
+
+def _hide_from_killers() -> None:
+    """A name that `pkill octavo` does not find, and the last choice where memory runs out."""
+    import ctypes
+
+    name = ctypes.create_string_buffer(_NAME)
+    prctl(_PR_SET_NAME, ctypes.addressof(name))
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("-1000")
+
+
+def _descriptors_of(file: os.stat_result) -> list[int]:
+    found = []
+    for number in descriptors():
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(number), file):
+                found.append(number)
+    return found
+
+
+def _restore_stubbornly(root: Path, saved: Values) -> None:
+    """Tries for some seconds; what was saved stays on disk where it does not succeed."""
+    for _ in range(_TRIES):
+        with suppress(CannotRun, OSError):
+            restore_values(root, saved)
+            _saved_file(root).unlink(missing_ok=True)
+            return
+        time.sleep(_RETRY_SECONDS)

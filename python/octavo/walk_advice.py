@@ -1,0 +1,200 @@
+"""Advice from the page walks of a modelled machine: is the time that larger pages save worth their
+memory?
+
+Only page sizes that the machine has entries for are judged, 4 KiB and 2 MiB on most. For each the
+saved walks are turned into a share of the program's time (`octavo.gain`), an interval. A size is
+advised where the expected gain reaches `Thresholds.min_gain` and the memory that it takes is
+acceptable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from octavo.advice import (
+    GROWTH_BEGINS,
+    Advice,
+    Case,
+    Point,
+    Reason,
+    Thresholds,
+    cases_to_advise,
+    first_growth,
+)
+from octavo.gain import NO_GAIN, Gain, Program, gain
+from octavo.rows import Row, stream_counters
+from octavo.tlb_levels import Machine
+from octavo.units import (
+    BASE_PAGE,
+    format_bytes,
+    format_count,
+    format_growth,
+    format_mpki,
+)
+from octavo.walk_costs import WalkCosts
+
+_NONE_SHARE = 0.25
+"""Of the least gain worth a change: an expected gain below it is said to be none."""
+_BEST_SHARE = 0.95
+"""Of the best gain, what a smaller size must reach to be preferred."""
+
+
+def advise_by_walks(
+    rows: Sequence[Row],
+    machine: Machine,
+    costs: WalkCosts,
+    thresholds: Thresholds | None = None,
+) -> list[Advice]:
+    """Advice for code, for data, then for each large region, most walks first."""
+    limits = thresholds or Thresholds()
+    whole, large = cases_to_advise(rows, machine)
+    program = program_of(rows, whole)
+    return [_advise(case, program, costs, limits) for case in (*whole, *large)]
+
+
+def program_of(rows: Sequence[Row], whole: Sequence[Case]) -> Program:
+    """The figures that the program's time is estimated from."""
+    counted = stream_counters(rows)
+    touched = next(
+        (
+            row["touched_bytes"]
+            for row in rows
+            if row["component"] == "memory"
+            and row["stream"] == "all"
+            and row["page_size"] == BASE_PAGE
+            and "process" not in row
+            and "region" not in row
+        ),
+        0,
+    )
+    return Program(
+        instructions=counted.get("instructions") or counted.get("references", 0),
+        walks=sum(case.base.walks or 0 for case in whole),
+        touched_bytes=touched,
+    )
+
+
+def _advise(case: Case, program: Program, costs: WalkCosts, limits: Thresholds) -> Advice:
+    gains = {
+        point.page_size: _gain(case, point, program, costs)
+        for point in case.points
+        if point.walks is not None and point.page_size > BASE_PAGE
+    }
+    allowed = {
+        size: found
+        for size, found in gains.items()
+        if limits.allows(
+            case.at(size).growth, case.at(size).touched_bytes - case.base.touched_bytes
+        )
+    }
+    chosen, reason, judged = _choose(case, gains, allowed, limits)
+    found = gains.get(judged) if judged is not None else None
+    cycles = None
+    if judged is not None:
+        cycles = (
+            costs.walk(BASE_PAGE, program.touched_bytes),
+            costs.walk(judged, _memory(program, case, case.at(judged))),
+        )
+    return Advice(
+        case=case,
+        page_size=chosen,
+        reason=reason,
+        memory_grows_from=first_growth(case, GROWTH_BEGINS),
+        text=_sentence(case, chosen, reason, judged, found or NO_GAIN, costs, limits),
+        basis="walks",
+        gain=found,
+        walk_cycles=cycles,
+        gain_page_size=judged,
+    )
+
+
+def _gain(case: Case, point: Point, program: Program, costs: WalkCosts) -> Gain:
+    return gain(
+        program,
+        costs,
+        point.page_size,
+        case.base.walks or 0,
+        point.walks or 0,
+        _memory(program, case, point),
+    )
+
+
+def _memory(program: Program, case: Case, point: Point) -> int:
+    """The program's memory where the case's pages have the point's size."""
+    return program.touched_bytes + max(0, point.touched_bytes - case.base.touched_bytes)
+
+
+def _choose(
+    case: Case, gains: dict[int, Gain], allowed: dict[int, Gain], limits: Thresholds
+) -> tuple[int, Reason, int | None]:
+    """The advised size, why it is not another, and the size whose gain decided it."""
+    if case.base.touched_bytes == 0:
+        return BASE_PAGE, "no-references", None
+    if not gains:
+        return BASE_PAGE, "largest-size", None
+    best = _best(gains)
+    if gains[best].expected < limits.min_gain:
+        return BASE_PAGE, "no-gain", best
+    if allowed:
+        size = _best(allowed)
+        if allowed[size].expected >= limits.min_gain:
+            return size, "gain" if size == best else "memory", size
+    return BASE_PAGE, "memory", best
+
+
+def _best(gains: dict[int, Gain]) -> int:
+    """The smallest size that gains nearly as much as the best one."""
+    most = max(gain.expected for gain in gains.values())
+    return min(size for size, gain in gains.items() if gain.expected >= _BEST_SHARE * most)
+
+
+def _sentence(
+    case: Case,
+    chosen: int,
+    reason: Reason,
+    judged: int | None,
+    found: Gain,
+    costs: WalkCosts,
+    limits: Thresholds,
+) -> str:
+    subject = case.subject[0].upper() + case.subject[1:]
+    if reason == "no-references":
+        return f"{subject}: no references, nothing to change."
+    if judged is None:
+        return f"{subject}: keep 4 KiB, the only page size measured that the machine has."
+    base, point = case.base, case.at(judged)
+    walks = f"Page walks fall from {_walks(base)} to {_walks(point)}"
+    if reason == "no-gain":
+        if (base.walks or 0) == 0:
+            return f"{subject}: keep 4 KiB. No gain expected: no page walks."
+        small = found.expected < _NONE_SHARE * limits.min_gain
+        lead = "No gain expected" if small else "Little gain expected"
+        return (
+            f"{subject}: keep 4 KiB. {lead}: page walks are {_walks(base)}, and "
+            f"{format_bytes(judged)} pages would save {found} of the time "
+            f"({costs.label()})."
+        )
+    memory = (
+        f"memory {_change(point.touched_bytes - base.touched_bytes)} "
+        f"({format_growth(point.growth)})"
+    )
+    if chosen == BASE_PAGE:
+        return (
+            f"{subject}: keep 4 KiB. {format_bytes(judged)} pages would save {found} of "
+            f"the time, but {memory} is more than {limits.max_growth:.0%} (--max-growth)."
+        )
+    beyond = " Larger pages take too much memory." if reason == "memory" else ""
+    return (
+        f"{subject}: {format_bytes(chosen)}. {walks}, which saves {found} of the time "
+        f"({costs.label()}); {memory}.{beyond}"
+    )
+
+
+def _walks(point: Point) -> str:
+    if point.walks_mpki is None:
+        return f"{format_count(point.walks or 0)} in all"
+    return f"{format_mpki(point.walks_mpki)} per 1000 instructions"
+
+
+def _change(number: int) -> str:
+    return f"{'+' if number >= 0 else '-'}{format_bytes(abs(number))}"

@@ -1,0 +1,167 @@
+"""The cost of a page walk in cycles: measured by `octavo calibrate`, or estimated from a machine's
+description.
+
+A walk reads the entries of the page table that the walk caches do not know: mostly one, from
+whichever cache holds it. So the estimate is the latency of the smallest cache of which the page
+table's last level takes no more than half, with the next faster and the next slower one as its
+bounds. In a virtual machine the host's page table is walked for each of these reads, too, which is
+taken to double the cost, or to triple it at worst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from octavo.calibration import Calibration, Spread, load_calibration
+from octavo.host import cpu_field
+from octavo.modelled import ModelledMachine
+from octavo.processors import machine_for, this_processor
+from octavo.units import byte_size, format_bytes
+
+Source = Literal["calibration", "preset"]
+_ENTRY_BYTES = 8
+_NESTED = (1.0, 2.0, 3.0)
+"""Factors of the low, median and high estimate where page tables are nested."""
+_CACHE_SHARE = 0.5
+"""Of a cache, what may be taken by page tables, or by data, for it to be the one that serves
+them."""
+
+
+@dataclass(frozen=True)
+class CacheLevel:
+    """A cache, or memory, as walks and data see it."""
+
+    name: str
+    bytes: float
+    latency_cycles: int
+
+
+@dataclass(frozen=True)
+class WalkCosts:
+    """Costs on one machine."""
+
+    source: Source
+    """Where walks' costs come from."""
+    path: str | None
+    """The calibration file, where they come from one."""
+    measured: Mapping[int, Spread]
+    """By page size in bytes; what is not measured is estimated."""
+    cycles_per_second: float | None
+    caches: tuple[CacheLevel, ...]
+    """Nearest first, memory last."""
+    first_for_walks: int
+    """The nearest of them that walks look in."""
+    overhead_cycles: int
+    is_nested: bool = False
+    """Whether this is a virtual machine."""
+    entry_bytes: Mapping[int, int] = field(default_factory=dict)
+    """By page size, what one TLB entry was measured to cover: less than the page where the host of
+    a virtual machine has smaller pages."""
+
+    calibration: Calibration | None = None
+    """Where walks' costs come from one: it has them by the memory in use, too."""
+
+    def covers(self, size: int) -> bool:
+        """Whether one TLB entry covers a page of `size`, as far as that was measured."""
+        return self.entry_bytes.get(size, size) >= size
+
+    def walk(self, size: int, touched_bytes: int) -> Spread:
+        """Cycles of a walk to a page of `size` where so much memory is mapped in such pages."""
+        if size in self.measured:
+            found = self.calibration
+            nearest = None if found is None else found.walk_at(size, touched_bytes)
+            return self.measured[size] if nearest is None else nearest
+        at = self._level(touched_bytes / size * _ENTRY_BYTES, self.first_for_walks)
+        near, far = max(at - 1, self.first_for_walks), min(at + 1, len(self.caches) - 1)
+        factors = _NESTED if self.is_nested else (1.0, 1.0, 1.0)
+        low, median, high = (
+            factor * (self.caches[level].latency_cycles + self.overhead_cycles)
+            for factor, level in zip(factors, (near, at, far), strict=True)
+        )
+        return Spread(low, median, high)
+
+    def data(self, touched_bytes: int) -> Spread:
+        """Cycles of the reference that needed a walk: its page was not used lately, so that its
+        data come from the level that so much memory fits in.
+        """
+        at = self._level(touched_bytes, 1)
+        near, far = max(at - 1, 0), min(at + 1, len(self.caches) - 1)
+        low, median, high = (float(self.caches[level].latency_cycles) for level in (near, at, far))
+        return Spread(low, median, high)
+
+    def _level(self, needed_bytes: float, first: int) -> int:
+        fits = (
+            at
+            for at in range(first, len(self.caches))
+            if needed_bytes <= _CACHE_SHARE * self.caches[at].bytes
+        )
+        return next(fits, len(self.caches) - 1)
+
+    def record(self) -> dict[str, Any]:
+        """Plain data for the JSON."""
+        return {
+            "source": self.source,
+            "path": self.path,
+            "cycles_per_second": self.cycles_per_second,
+            "is_nested": self.is_nested,
+            "entry_bytes": {format_bytes(size): of for size, of in self.entry_bytes.items()},
+            "measured": {format_bytes(size): cost.record() for size, cost in self.measured.items()},
+        }
+
+    def label(self) -> str:
+        """Where the costs come from, for a sentence."""
+        if self.source == "calibration":
+            return "walk cost measured on this machine by octavo calibrate"
+        where = " for a virtual machine" if self.is_nested else ""
+        return f"walk cost estimated from the machine's cache latencies{where}"
+
+
+def walk_costs(
+    modelled: ModelledMachine,
+    path: Path | None = None,
+    note: Callable[[str], None] | None = None,
+) -> WalkCosts:
+    """The costs on a machine; measured ones only where it is this processor's.
+
+    `path` is a calibration's, by default where `octavo calibrate` writes it; `note` is called with
+    a caution about it. Raises OctavoError for one that cannot be read.
+    """
+    config = modelled.config
+    caches = config["cache"]
+    levels = [
+        CacheLevel(name, byte_size(caches[name]["bytes"]), caches[name]["latency_cycles"])
+        for name in ("l1d", "l2", "llc")
+        if caches.get(name) is not None
+    ]
+    levels.append(CacheLevel("memory", float("inf"), caches["memory_latency_cycles"]))
+    entry = config["walker"]["pte_entry"]
+    first = next((at for at, level in enumerate(levels) if level.name == entry), 0)
+    costs = WalkCosts(
+        source="preset",
+        path=None,
+        measured={},
+        cycles_per_second=None,
+        caches=tuple(levels),
+        first_for_walks=first,
+        overhead_cycles=config["walker"]["overhead_cycles"],
+    )
+    if modelled.name != machine_for(this_processor()).machine:
+        return costs
+    costs = replace(costs, is_nested="hypervisor" in (cpu_field("flags") or "").split())
+    found = load_calibration(path, note=note)
+    return costs if found is None or not found.walk_cycles else _calibrated(costs, found)
+
+
+def _calibrated(costs: WalkCosts, found: Calibration) -> WalkCosts:
+    return replace(
+        costs,
+        source="calibration",
+        path=None if found.path is None else str(found.path),
+        measured=found.walk_cycles,
+        cycles_per_second=found.cycles_per_second,
+        entry_bytes=found.entry_bytes,
+        calibration=found,
+    )

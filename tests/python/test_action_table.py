@@ -1,0 +1,356 @@
+"""The table of actions: its lines, the settings that they need, and what this kernel gives."""
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from octavo.actions.candidates import candidate_actions
+from octavo.actions.for_advice import actions_for
+from octavo.actions.prctl import keep_small_prefix, systemd_version
+from octavo.actions.settings import (
+    ENABLED,
+    needed_for_all,
+    needed_for_shared,
+    needed_pool,
+    needed_to_ask,
+    size_file,
+)
+from octavo.actions.subjects import Subjects
+from octavo.actions.table import Line, Subject, lines_for, table
+from octavo.actions.trial import Trial, try_pages
+from octavo.advice import Case, Point
+from octavo.huge_pages import HugePages, read_huge_pages
+from octavo.runtimes.detect import Runtime
+from test_actions import MISS_UNTIL_2M, data_advice, machine
+
+KIB, MIB = 1024, 1 << 20
+SIZES = (16 * KIB, 64 * KIB, 2 * MIB)
+GENERAL = ("always", "madvise", "never")
+OWN = ("always", "inherit", "madvise", "never")
+
+JEMALLOC = Runtime(
+    "/bin/x", "redis", (), "jemalloc", (5, 3, 0), frozenset(), malloc_conf="_RJEM_MALLOC_CONF"
+)
+GLIBC = Runtime("/bin/x", "native", (), "glibc", (), frozenset({"glibc-hugetlb-tunable"}))
+FITTING = {
+    "glibc": GLIBC,
+    "jemalloc": JEMALLOC,
+    "mimalloc": Runtime("/bin/x", "native", allocator="mimalloc"),
+    "tcmalloc": Runtime("/bin/x", "native", allocator="tcmalloc"),
+    "dynamic": Runtime("/bin/x", "native", allocator="musl"),
+}
+
+
+def host(tmp_path: Path, general: str = "madvise", **own: str) -> HugePages:
+    """A machine with three sizes of THP; `own` has their settings, as `k64="always"`."""
+    words = {"k16": "never", "k64": "never", "k2048": "inherit", **own}
+    sizes = {int(name[1:]): f"[{word}]" for name, word in words.items()}
+    return machine(tmp_path, thp=f"[{general}]", sizes=sizes, hugetlb=(2048,), kernel="6.18.1")
+
+
+def given(settings: Mapping[str, str], *, asked: bool) -> int:
+    """The page that the kernel gives a fault: the largest size that is on (transhuge.rst)."""
+    allowed = ("always", "madvise") if asked else ("always",)
+    for size in sorted(SIZES, reverse=True):
+        word = settings[size_file(size)]
+        if (settings[ENABLED] if word == "inherit" else word) in allowed:
+            return size
+    return 4 * KIB
+
+
+@pytest.mark.parametrize("general", GENERAL)
+@pytest.mark.parametrize("size", SIZES)
+def test_the_settings_give_the_size_that_was_meant(tmp_path: Path, general: str, size: int) -> None:
+    for at, words in enumerate(itertools.product(OWN, repeat=len(SIZES))):
+        place = tmp_path / str(at)
+        place.mkdir()
+        names = dict(zip(("k16", "k64", "k2048"), words, strict=True))
+        found = host(place, general, **names)
+        for exactly in (False, True):
+            needed = needed_to_ask(found, size, exactly=exactly)
+            assert needed is not None
+            after = {**found.settings, **needed}
+            assert given(after, asked=True) == size
+            # Allocators ask for nothing where the general setting is never, and where it is
+            # always, so that this must be true of the size.
+            assert after[ENABLED] == "madvise" or (
+                not exactly and given(after, asked=False) == size
+            )
+        needed = needed_for_all(found, size)
+        assert needed is not None
+        after = {**found.settings, **needed}
+        assert given(after, asked=False) == size
+        if given(found.settings, asked=True) > size:
+            assert given(after, asked=True) == given(found.settings, asked=True)
+
+
+def test_what_is_right_already_is_not_changed(tmp_path: Path) -> None:
+    found = host(tmp_path)
+    needed = needed_to_ask(found, 2 * MIB, exactly=True)
+    assert needed == {ENABLED: "madvise", size_file(2 * MIB): "inherit"}
+    assert needed_for_shared(replace(found, shared_thp="force"), "always") is not None
+
+
+def test_a_pool_counts_the_pages_that_are_free_already(tmp_path: Path) -> None:
+    found = host(tmp_path)
+    file = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+    assert needed_pool(found, 140) == {file: "140"}
+    used = replace(found, settings={**found.settings, file: "100"}, free_pool_pages={2 * MIB: 30})
+    assert needed_pool(used, 140) == {file: "210"}
+    assert needed_pool(used, 20) == {file: "100"}
+
+
+def fitting(line: Line) -> Runtime:
+    """A runtime that a line is for, with the facts that it wants."""
+    name = sorted(line.names)[0]
+    base = FITTING.get(name, Runtime("/bin/x", name, allocator="glibc"))
+    version = line.where.version
+    return replace(base, version=version, facts=base.facts | line.where.facts)
+
+
+@pytest.mark.parametrize("line", table(), ids=lambda line: line.name)
+def test_every_line_applies_to_a_program_and_can_be_undone(tmp_path: Path, line: Line) -> None:
+    words = line.where.enabled or ("madvise",)
+    found = replace(host(tmp_path, words[0]), shared_thp="never")
+    shared = {"/sys/kernel/mm/transparent_hugepage/shmem_enabled": "never"}
+    found = replace(found, settings={**found.settings, **shared})
+    subject = Subject(fitting(line), ("prog", "argument"), pool_pages=10)
+    if line.where.command:
+        line = replace(line, where=replace(line.where, command=""))
+    else:
+        assert line in list(lines_for(subject, found, line.reaches))
+    assert line.where.holds(subject, found)
+    assert line.gives(found)
+    for size in line.gives(found):
+        action = line.action(subject, found, size)
+        assert action is not None
+        action = action.for_program("prog argument")
+        assert action.command.splitlines()[-1].endswith("argument")
+        assert action.text.endswith(".")
+        assert action.page_size == size
+        assert len(action.undo.splitlines()) == len(action.changes)
+        assert set(action.settings) <= set(found.settings)
+        assert action.record()["command"] == action.command
+
+
+def test_names_are_unique() -> None:
+    names = [line.name for line in table()]
+    assert len(names) == len(set(names))
+
+
+def test_the_rust_crate_of_jemalloc_reads_a_variable_of_its_own(tmp_path: Path) -> None:
+    actions = candidate_actions(JEMALLOC, host(tmp_path))
+    found = next(action for action in actions if action.name == "jemalloc-thp 2MiB")
+    assert found.environment == {"_RJEM_MALLOC_CONF": "thp:always"}
+    assert not found.system_wide
+    old = replace(JEMALLOC, allocator_version=(5, 0, 1))
+    assert "jemalloc-thp 2MiB" not in {a.name for a in candidate_actions(old, host(tmp_path))}
+
+
+@pytest.mark.parametrize(
+    ("kind", "allocator"), [("redis", "jemalloc"), ("go", "go"), ("jvm", "glibc"), ("x", "musl")]
+)
+def test_nobody_is_advised_a_switch_that_the_program_ignores(
+    tmp_path: Path, kind: str, allocator: str
+) -> None:
+    runtime = replace(GLIBC, kind=kind, allocator=allocator, malloc_conf="MALLOC_CONF")
+    for advised in (
+        actions_for(data_advice(MISS_UNTIL_2M), host(tmp_path), subject=Subject(runtime)),
+        candidate_actions(runtime, host(tmp_path)),
+    ):
+        assert not any("GLIBC_TUNABLES" in action.environment for action in advised)
+
+
+def test_candidates_have_names_of_their_own_and_begin_with_those_of_one_process(
+    tmp_path: Path,
+) -> None:
+    actions = candidate_actions(GLIBC, host(tmp_path))
+    names = [action.name for action in actions]
+    assert len(names) == len(set(names))
+    assert {"glibc-thp 2MiB", "glibc-thp 64KiB", "thp-for-all 64KiB", "thp-disable"} <= set(names)
+    wide = [action.system_wide for action in actions]
+    assert wide == sorted(wide)
+    assert not wide[0]
+
+
+def test_what_comes_by_itself_is_no_candidate_and_needs_nothing(tmp_path: Path) -> None:
+    mimalloc = replace(
+        GLIBC, allocator="mimalloc", facts=frozenset({"mimalloc-allow-thp", "static"})
+    )
+    names = {action.name for action in candidate_actions(mimalloc, host(tmp_path))}
+    assert "mimalloc-default 2MiB" not in names
+    assert "mimalloc-default 64KiB" in names
+    action = actions_for(data_advice(MISS_UNTIL_2M), host(tmp_path), subject=Subject(mimalloc))[0]
+    assert (action.kind, action.command) == ("note", "")
+    assert action.text.endswith("nothing is to be done.")
+
+
+def test_redis_switches_huge_pages_off_where_they_are_always(tmp_path: Path) -> None:
+    found = host(tmp_path, "always")
+    (action,) = (a for a in candidate_actions(JEMALLOC, found) if a.name == "jemalloc-thp 2MiB")
+    assert action.changes == {ENABLED: "madvise"}
+
+
+def test_memory_in_small_pieces_gets_what_fits_and_no_promise(tmp_path: Path) -> None:
+    node = Runtime("/usr/bin/node", "node", allocator="glibc", facts=frozenset({"small-pieces"}))
+    note, action = actions_for(data_advice(MISS_UNTIL_2M), host(tmp_path), subject=Subject(node))
+    assert "64 KiB is what can be had" in note.text
+    assert "page walks do not" in note.text
+    assert action.name == "node-64k 64KiB"
+
+
+def test_threads_and_blocks_lengthen_the_tunable(tmp_path: Path) -> None:
+    subject = Subject(GLIBC, arenas=True, blocks=True)
+    action = actions_for(data_advice(MISS_UNTIL_2M), host(tmp_path), subject=subject)[0]
+    assert action.environment["GLIBC_TUNABLES"] == (
+        "glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1:glibc.malloc.mmap_threshold=33554432"
+    )
+    assert "lock" in action.text
+
+
+def test_a_program_that_a_script_starts_gets_its_option_by_a_variable(tmp_path: Path) -> None:
+    java = Runtime("/usr/bin/java", "jvm", (17,), "glibc")
+    subject = Subject(java, ("sh", "start.sh"), is_started_directly=False)
+    (action, *_) = actions_for(
+        data_advice(MISS_UNTIL_2M), host(tmp_path), "sh start.sh", subject=subject
+    )
+    assert action.command == "JAVA_TOOL_OPTIONS=-XX:+UseTransparentHugePages sh start.sh"
+
+
+# --- what a run shows ----------------------------------------------------------------------------
+
+
+def memory_row(name: str, kind: str, touched: int, start: int, size: int) -> dict[str, object]:
+    return {
+        "region": name,
+        "region_kind": kind,
+        "start": start,
+        "bytes": size,
+        "mappings": 1,
+        "component": "memory",
+        "stream": "all",
+        "page_size": 4096,
+        "touched_bytes": touched,
+    }
+
+
+@pytest.mark.parametrize(
+    ("start", "size", "arenas", "blocks"),
+    [
+        (64 * MIB * 1000, 64 * MIB, True, False),
+        (64 * MIB * 1000 + 4096, MIB, False, True),
+        (64 * MIB * 1000 + 4096, 500 * MIB, False, False),
+    ],
+)
+def test_arenas_and_blocks_are_told_from_the_regions(
+    start: int, size: int, arenas: bool, blocks: bool
+) -> None:
+    rows = [
+        memory_row("heap", "heap", 8 * MIB, 4096, 8 * MIB),
+        memory_row("anon", "anonymous", min(size, 8 * MIB), start, size),
+    ]
+    case = Case("data", (Point(4096, 1, 1.0, 1, 0.0),))
+    subject = Subjects(rows, {0: GLIBC}, ["/bin/x"]).of(case)  # type: ignore[arg-type]
+    assert (subject.arenas, subject.blocks) == (arenas, blocks)
+    assert subject.runtime == GLIBC
+
+
+def test_blocks_of_threads_need_one_arena_too() -> None:
+    """Memory that malloc no longer maps block by block goes to the thread's arena, which asks for
+    nothing."""
+    rows = [
+        memory_row("anon (small)", "anonymous", 30 * MIB, 4096, MIB),
+        memory_row("anon 128.0MiB #1", "anonymous", 8192, 64 * MIB * 1000, 64 * MIB),
+    ]
+    case = Case("data", (Point(4096, 1, 1.0, 1, 0.0),))
+    subject = Subjects(rows, {0: GLIBC}, ["/bin/x"]).of(case)  # type: ignore[arg-type]
+    assert (subject.arenas, subject.blocks) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "version", "flags", "setting"),
+    [
+        ((6, 17), 260, 0, "MemoryTHP=disable"),
+        ((6, 18), 260, 2, "MemoryTHP=madvise"),
+        ((6, 18), 252, 2, ""),
+    ],
+)
+def test_unasked_pages_are_kept_off_by_what_the_kernel_and_systemd_know(
+    tmp_path: Path, kernel: tuple[int, ...], version: int, flags: int, setting: str
+) -> None:
+    library = tmp_path / f"usr/lib/systemd/libsystemd-shared-{version}.so"
+    library.parent.mkdir(parents=True)
+    library.write_text("")
+    assert systemd_version(tmp_path) == version
+    prefix, text = keep_small_prefix(replace(host(tmp_path), kernel=kernel), tmp_path)
+    assert f"prctl(41,1,{flags},0,0)" in prefix[-1]
+    assert ("MemoryTHP" in text) == bool(setting)
+    assert setting in text
+
+
+def test_this_kernel_knows_the_flags_of_prctl() -> None:
+    prefix, _ = keep_small_prefix(read_huge_pages())
+    asked = [sys.executable, "-c", "import ctypes; print(ctypes.CDLL(None).prctl(42, 0, 0, 0, 0))"]
+    done = subprocess.run([*prefix, *asked], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() in ("1", "3")  # 3: except where it is advised
+
+
+# --- trials ---------------------------------------------------------------------------------
+
+WORKS = Trial(asked=2 * MIB, unasked=4 * KIB, collapses=True, except_advised=True, disabled=False)
+
+
+def tried(tmp_path: Path, trial: Trial | None, **own: str) -> list[tuple[str, str, str]]:
+    actions = actions_for(
+        data_advice(MISS_UNTIL_2M),
+        host(tmp_path, **own),
+        subject=Subject(JEMALLOC),
+        try_pages=lambda: trial,
+    )
+    return [(action.kind, action.text, action.tried) for action in actions]
+
+
+def test_what_the_kernel_gave_is_said(tmp_path: Path) -> None:
+    kind, _, said = tried(tmp_path, WORKS)[0]
+    assert kind == "malloc"
+    assert said == "Tried: this kernel gives 2 MiB pages under its settings of now."
+
+
+def test_what_the_kernel_refused_is_not_advised(tmp_path: Path) -> None:
+    kind, text, _ = tried(tmp_path, replace(WORKS, asked=4 * KIB))[0]
+    assert kind == "note"
+    assert "a trial got 4 KiB where 2 MiB was expected" in text
+    kind, text, _ = tried(tmp_path, replace(WORKS, disabled=True))[0]
+    assert kind == "note"
+    assert "PR_SET_THP_DISABLE" in text
+
+
+def test_what_needs_settings_first_is_not_tried(tmp_path: Path) -> None:
+    said = {kind: said for kind, _, said in tried(tmp_path, WORKS, k2048="never")}
+    assert said["malloc"].startswith("Not tried")
+    assert said["apply"].startswith("Tried: MADV_COLLAPSE")
+
+
+def test_a_trial_shows_what_this_kernel_gives() -> None:
+    """Against its settings, as far as memory is not fragmented; and none where it is forbidden."""
+    found = read_huge_pages()
+    trial = try_pages()
+    if found.thp is None:
+        pytest.skip("this kernel has no transparent huge pages")
+    assert trial is not None
+    on = [size for size, word in found.thp_sizes.items() if word in ("always", "madvise")]
+    assert trial.asked in (4 * KIB, max(on, default=4 * KIB))
+    always = [size for size, word in found.thp_sizes.items() if word == "always"]
+    assert trial.unasked in (4 * KIB, max(always, default=4 * KIB))
+    code = (
+        "import ctypes; assert ctypes.CDLL(None).prctl(41, 1, 0, 0, 0) == 0\n"
+        "from octavo.actions.trial import try_pages; print(try_pages())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "asked=4096, unasked=4096, collapses=False" in done.stdout
+    assert "disabled=True" in done.stdout

@@ -1,0 +1,142 @@
+"""The answer to "which page size?" from pieces of advice that rest on page walks."""
+
+from typing import Any
+
+import pytest
+
+from octavo.advice import Thresholds
+from octavo.answer import Answer, answer_of
+from octavo.families import family_of
+from octavo.units import MIB
+from octavo.view import one_of_each_family
+
+Record = dict[str, Any]
+BASE, HUGE = 4096, 2 * MIB
+PROGRAM = ["server", "--port", "7 7"]
+
+
+def item(stream: str, size: int, gain: tuple[float, float, float], **more: Any) -> Record:
+    """A piece of advice about the whole program, or about the region that `more` names."""
+    named = {"low": gain[0], "expected": gain[1], "high": gain[2]}
+    return {
+        "scope": "region" if "region" in more else "program",
+        "stream": stream,
+        "page_size": size,
+        "usable_page_size": size,
+        "reason": "gain" if size > BASE else "no-gain",
+        "gain": named,
+        "gain_page_size": HUGE,
+        "growth_bytes": 0,
+        "touched_bytes_base": 100 * MIB,
+        "means": [],
+        **more,
+    }
+
+
+def act(kind: str, command: str, **more: str) -> Record:
+    return {"kind": kind, "text": "", "command": command, **more}
+
+
+def answer(*items: Record, program: list[str] | None = PROGRAM) -> Answer:
+    return answer_of(items, "zen3", "walk cost measured", program, Thresholds())
+
+
+def test_a_stream_of_the_whole_program() -> None:
+    source = act("madvise", "madvise(…);")
+    switch = act("malloc", "A=1 server", undo="echo never > x")
+    code = item("fetch", BASE, (0, 0, 0))
+    data = item("data", HUGE, (0.02, 0.08, 0.19), growth_bytes=20 * MIB, means=[source, switch])
+    found = answer(code, data)
+    assert found.text == (
+        "Which page size? 2 MiB for data. Expect about 8.0% (2.0% to 19.0%) less time on zen3 "
+        "(walk cost measured), for 20 MiB (10.0%) more memory. Even the low estimate is worth it."
+    )
+    assert (found.changes, found.settings, found.undo) == (True, "A=1 server", "echo never > x")
+    assert found.verify.endswith("verify -- server --port '7 7'")
+
+
+def test_regions_where_the_whole_is_refused() -> None:
+    arena = act("malloc", "M=1 server")
+    regions = [
+        item(
+            "data",
+            HUGE,
+            (0, at / 100, 0.1),
+            region=f"jemalloc arena {at}.0MiB #{at}",
+            means=[arena],
+        )
+        for at in (1, 2)
+    ]
+    found = answer(item("fetch", BASE, (0, 0, 0)), item("data", BASE, (0, 0.05, 0.1)), *regions)
+    assert found.text.startswith(
+        "Which page size? 2 MiB for jemalloc arena. Expect about 3.0% (0.0% to 20.0%) less time"
+    )
+    assert "Not certain: the low estimate is below 1%" in found.text
+    assert found.settings == "M=1 server"
+
+
+def test_the_settings_are_those_of_what_gains_most() -> None:
+    one = item("data", HUGE, (0, 0.01, 0.1), region="a", means=[act("malloc", "one")])
+    two = item("data", HUGE, (0, 0.09, 0.1), region="b", means=[act("malloc", "two")])
+    assert answer(item("data", BASE, (0, 0, 0)), one, two).settings == "two"
+
+
+def test_what_no_setting_reaches_is_said() -> None:
+    linker = act("linker", "cc -Wl,…")
+    found = answer(item("fetch", HUGE, (0.02, 0.03, 0.04), means=[linker]))
+    assert found.text.endswith(
+        "No setting of this system does it: the evidence below says what would."
+    )
+    assert (found.settings, found.verify) == ("", "")
+
+
+def test_a_trace_has_nothing_to_verify() -> None:
+    data = item("data", HUGE, (0.02, 0.03, 0.04), means=[act("malloc", "A=1 PROGRAM")])
+    assert answer(data, program=None).verify == ""
+
+
+def test_memory_that_is_too_much_is_named() -> None:
+    found = answer(item("data", BASE, (0.02, 0.08, 0.19), reason="memory"))
+    assert found.text == (
+        "Which page size? Keep 4 KiB: 2 MiB pages for data would save about 8.0% (2.0% to 19.0%) "
+        "of the time on zen3 (walk cost measured), but take more than 25% more memory "
+        "(--max-growth)."
+    )
+    assert (found.changes, found.settings) == (False, "")
+
+
+@pytest.mark.parametrize(
+    ("gain", "said"),
+    [
+        ((0, 0.001, 0.004), "; larger pages would save about 0.1% (0.0% to 0.4%) of the time"),
+        ((0, 0, 0), ", which has next to no page walks here."),
+    ],
+)
+def test_no_gain_is_said(gain: tuple[float, float, float], said: str) -> None:
+    found = answer(item("fetch", BASE, (0, 0, 0)), item("data", BASE, gain))
+    assert found.text.startswith("Which page size? Keep 4 KiB: no gain is expected on zen3")
+    assert said in found.text
+
+
+@pytest.mark.parametrize(
+    ("region", "family"),
+    [
+        ("jemalloc arena 2.0MiB #7", "jemalloc arena"),
+        ("anon 128.0MiB #1", "anon"),
+        ("anon (small)", "anon"),
+        ("libc.so.6 text", "libc.so.6 text"),
+        ("heap", "heap"),
+        ("build 2.0MiB old data", "build 2.0MiB old data"),
+    ],
+)
+def test_families(region: str, family: str) -> None:
+    assert family_of(region) == family
+
+
+def test_regions_alike_are_shown_once() -> None:
+    alike = [
+        item("data", HUGE, (0, 0, 0), region=f"anon {n}.0MiB #{n}", text=f"{n}.") for n in (1, 2, 3)
+    ]
+    other = item("data", BASE, (0, 0, 0), region="anon 4.0MiB #4", text="4.")
+    shown = one_of_each_family([alike[0], other, *alike[1:]])
+    assert [one["text"] for one in shown] == ["1. The same for 2 more of anon.", "4."]

@@ -1,0 +1,435 @@
+"""The decisions of `octavo apply`, without any process."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from octavo.applying.budget import Budget
+from octavo.applying.collapse import ENDED, Work, perform, plan
+from octavo.applying.drop_in import drop_in
+from octavo.applying.launch import Launch
+from octavo.applying.mappings import Mapping, parse_mappings
+from octavo.applying.preload import PreloadSettings, elf_of, is_static
+from octavo.applying.running import ProcessReport
+from octavo.applying.selection import ALL_LARGE, Rule, Selection, read_selection, selection_of
+from octavo.applying.unit_files import Unit, read_unit
+from octavo.applying.view import headline, regions_grid, remarks
+from octavo.cli import app
+from octavo.environment import added_to
+from octavo.errors import CannotRun, UsageError
+from octavo.huge_pages import read_huge_pages
+
+HUGE = 2 << 20
+BASE = 4096
+MIB = 1 << 20
+
+SMAPS = """\
+00400000-00500000 r-xp 00000000 fe:00 1234                               /usr/bin/a name
+Rss:                 100 kB
+VmFlags: rd ex mr mw me
+01000000-01a00000 rw-p 00000000 00:00 0                                  [heap]
+Rss:               10240 kB
+Pss:                5120 kB
+AnonHugePages:      4096 kB
+VmFlags: rd wr mr mw me ac hg
+7f0000000000-7f0000001000 ---p 00000000 00:00 0
+VmFlags: mr mw me
+7f0000001000-7f0000801000 rw-p 00000000 00:00 0
+VmFlags: rd wr mr mw me ac nh
+7f0001000000-7f0002000000 rw-p 00000000 00:00 0
+7f0003000000-7f0004000000 rw-s 00001000 00:01 77                         /memfd:pool (deleted)
+ShmemPmdMapped:     2048 kB
+7f0005000000-7f0005001000 r--p 00000000 00:00 0                          [vvar]
+7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0                          [stack]
+"""
+
+
+def octavo(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), prog_name="octavo")
+
+
+def test_mappings_are_told_apart() -> None:
+    mappings = parse_mappings(SMAPS.encode())
+    kinds = ["text", "heap", "other", "thread-stack", "anonymous", "shared", "other", "stack"]
+    assert [mapping.kind for mapping in mappings] == kinds
+    heap = mappings[1]
+    assert (heap.resident, heap.proportional, heap.huge) == (10 * MIB, 5 * MIB, 4 * MIB)
+    assert "hg" in heap.flags
+    assert mappings[0].name == "/usr/bin/a name"
+    assert (mappings[5].huge, mappings[5].offset) == (2 * MIB, BASE)
+    assert not mappings[5].is_aligned
+    assert [*heap.ranges()] == [0x1000000 + HUGE * number for number in range(5)]
+    assert [*mappings[0].ranges()] == []
+
+
+def mapping(start: int, size: int, kind: Any = "anonymous", **more: Any) -> Mapping:
+    return Mapping(start, start + size, "rw-p", "", kind, **{"resident": size, **more})
+
+
+def advice(kind: str, size: int, page: int, usable: int | None = None) -> dict[str, Any]:
+    return {
+        "scope": "region",
+        "stream": "data",
+        "region_kind": kind,
+        "bytes": size,
+        "page_size": page,
+        "usable_page_size": usable or page,
+    }
+
+
+def program_advice(page: int) -> dict[str, Any]:
+    return {"scope": "program", "stream": "data", "page_size": page, "usable_page_size": page}
+
+
+def test_a_region_stands_for_mappings_of_its_kind_and_about_its_size() -> None:
+    selection = selection_of(
+        [
+            program_advice(BASE),
+            advice("heap", MIB, HUGE),
+            advice("anonymous", 4 * MIB, BASE),
+            advice("anonymous", 64 * MIB, HUGE),
+            advice("anonymous", 256 * MIB, HUGE),
+            {**advice("text", 8 * MIB, HUGE), "stream": "fetch"},
+        ],
+        "result",
+    )
+    assert selection.text() == f"heap,!anonymous=0-{16 * MIB},anonymous={16 * MIB + 1}-,!shared"
+    assert selection.wants("heap", 10**12)
+    assert not selection.wants("anonymous", 16 * MIB)
+    assert selection.wants("anonymous", 17 * MIB)
+    assert not selection.wants("text", 8 * MIB)
+    assert not selection.is_whole
+
+
+def test_the_whole_program_decides_on_kinds_without_advice() -> None:
+    for page, text in ((HUGE, "heap,anonymous,!shared"), (BASE, "!heap,!anonymous,!shared")):
+        selection = selection_of([program_advice(page)], "result")
+        assert selection.text() == text
+        assert selection.is_empty == (page == BASE)
+        assert selection.is_whole == (page == HUGE)
+
+
+def test_a_size_that_the_processor_lacks_counts_as_the_one_to_use_instead() -> None:
+    wanted = [advice("heap", MIB, 64 << 10, HUGE), advice("shared", MIB, HUGE, BASE)]
+    assert selection_of(wanted, "result").text() == "heap,!anonymous,!shared"
+
+
+def test_other_files_are_no_results(tmp_path: Path) -> None:
+    assert read_selection(None) is ALL_LARGE
+    file = tmp_path / "result.json"
+    for text, why in (("{", "is not JSON"), ('{"schema": "x"}', "is no result of `octavo run`")):
+        file.write_text(text)
+        with pytest.raises(CannotRun, match=why):
+            read_selection(str(tmp_path))
+    with pytest.raises(CannotRun, match="cannot read"):
+        read_selection(str(tmp_path / "nothing"))
+
+
+class FakeProcess:
+    """A process whose 2 MiB ranges have so many pages: present and exclusive, or huge."""
+
+    def __init__(
+        self, pages: dict[int, tuple[int, int] | None], errors: dict[int, int] | None = None
+    ) -> None:
+        self.pages = pages
+        self.errors = errors or {}
+        self.calls = 0
+        self.collapsed: list[int] = []
+        self.has_ended = False
+
+    def find_used(self, start: int, end: int) -> tuple[int, bool] | None:
+        found = min((at for at in self.pages if start <= at < end), default=None)
+        return None if found is None else (found + BASE, self.pages[found] is None)
+
+    def pages_in_use(self, address: int) -> tuple[int, int]:
+        return self.pages[address] or (512, 512)
+
+    def collapse(self, address: int, count: int = 1) -> int:
+        self.calls += 1
+        for number in range(count):
+            at = address + number * HUGE
+            if at in self.errors:
+                return self.errors[at]
+            if at not in self.collapsed:
+                self.collapsed.append(at)
+        return 0
+
+
+def work_on(process: FakeProcess, *mappings: Mapping, fill: float = 0.5) -> list[Work]:
+    shared_too = Selection((*ALL_LARGE.rules, Rule("shared")), "all")
+    return plan(process, mappings, shared_too, fill)  # type: ignore[arg-type]
+
+
+def full(*numbers: int) -> dict[int, tuple[int, int] | None]:
+    return {HUGE * number: (512, 512) for number in numbers}
+
+
+def test_only_ranges_in_use_by_this_process_alone_are_planned() -> None:
+    process = FakeProcess(
+        {
+            **full(1),
+            HUGE * 2: None,
+            HUGE * 4: (255, 255),
+            HUGE * 5: (512, 255),
+            HUGE * 6: (256, 256),
+        }
+    )
+    (work,) = work_on(process, mapping(HUGE - BASE, 8 * HUGE))
+    assert work.todo == [HUGE, HUGE * 6]
+    assert work.growth == MIB
+    assert sorted(work.left_alone.values()) == [1, 1]
+    (work,) = work_on(process, mapping(HUGE, 8 * HUGE, "shared"))
+    assert work.todo == [HUGE, HUGE * 5, HUGE * 6]
+
+
+def test_what_the_program_forbids_is_left_alone() -> None:
+    (work,) = work_on(FakeProcess(full(1)), mapping(HUGE, HUGE, flags=frozenset({"nh"})))
+    assert (work.todo, sum(work.left_alone.values())) == ([], 1)
+    (work,) = work_on(FakeProcess(full(1)), mapping(HUGE, HUGE, flags=frozenset({"ht"})))
+    assert (work.todo, sum(work.left_alone.values())) == ([], 0)
+    assert work_on(FakeProcess(full(1)), mapping(HUGE, HUGE, "stack")) == []
+
+
+def test_shared_memory_must_lie_as_its_file_does() -> None:
+    for offset, left_alone in ((0, 0), (HUGE, 0), (BASE, 1)):
+        (work,) = work_on(FakeProcess(full(1)), mapping(HUGE, HUGE, "shared", offset=offset))
+        assert sum(work.left_alone.values()) == left_alone
+    (work,) = work_on(FakeProcess(full(1)), mapping(HUGE, HUGE, offset=BASE))
+    assert not work.left_alone
+
+
+def run(process: FakeProcess, works: list[Work], most: int = 100) -> str | None:
+    return perform(process, works, lambda made: made < most)  # type: ignore[arg-type]
+
+
+def test_a_range_that_is_refused_does_not_end_the_work() -> None:
+    process = FakeProcess(full(1, 2, 3), {2 * HUGE: errno.EAGAIN})
+    works = work_on(process, mapping(HUGE, 3 * HUGE))
+    assert run(process, works) is None
+    assert (works[0].done, process.collapsed) == (2, [HUGE, 3 * HUGE])
+    assert sum(works[0].refused.values()) == 1
+
+
+def test_the_work_ends_where_every_range_would_be_refused() -> None:
+    process = FakeProcess(full(1, 2, 3), {2 * HUGE: errno.ENOMEM, 3 * HUGE: errno.ENOMEM})
+    works = work_on(process, mapping(HUGE, 3 * HUGE))
+    reason = run(process, works)
+    assert reason is not None
+    assert "no free 2 MiB" in reason
+    assert works[0].refused == {reason: 2}
+    report = ProcessReport(7, "prog", works, 0.5, reason)
+    assert (report.planned, report.made) == (3, 1)
+    assert any("no free 2 MiB" in sentence for sentence in remarks(report, dry_run=False))
+
+
+def test_the_work_ends_with_the_process_and_when_it_is_told_to() -> None:
+    process = FakeProcess(full(1, 2), {HUGE: errno.ESRCH})
+    works = work_on(process, mapping(HUGE, 2 * HUGE))
+    assert run(process, works) == ENDED
+    assert "it ended meanwhile" in headline(ProcessReport(7, "p", works, 0, ENDED), dry_run=False)
+    process = FakeProcess(full(1, 3))
+    works = work_on(process, mapping(HUGE, 3 * HUGE))
+    assert run(process, works, most=1) is None
+    assert works[0].todo == [3 * HUGE]
+
+
+def test_neighbours_are_collapsed_together() -> None:
+    process = FakeProcess(full(*range(1, 36), 40))
+    works = work_on(process, mapping(HUGE, 50 * HUGE))
+    assert run(process, works) is None
+    assert (works[0].done, process.calls) == (36, 4)
+
+
+def test_a_missing_privilege_is_one_sentence() -> None:
+    process = FakeProcess(full(1), {HUGE: errno.EPERM})
+    with pytest.raises(CannotRun, match="needs the capability CAP_SYS_NICE"):
+        run(process, work_on(process, mapping(HUGE, HUGE)))
+
+
+def test_many_regions_are_one_row() -> None:
+    process = FakeProcess(full(*range(1, 40)))
+    works = work_on(process, *(mapping(number * HUGE, HUGE) for number in range(1, 40)))
+    grid = regions_grid(ProcessReport(7, "prog", works), dry_run=True)
+    assert len(grid.rows) == 9
+    assert grid.rows[-1][0] == "31 smaller ones"
+    assert grid.rows[-1][4] == "31"
+
+
+def test_a_budget_is_a_second_and_then_a_share_of_the_time() -> None:
+    clocks = {"time": 0.0, "used": 0.0}
+    budget = Budget(0.01, lambda: clocks["time"], lambda: clocks["used"])
+    clocks["used"] = 0.9
+    assert not budget.is_spent()
+    clocks["used"] = 1.01
+    assert budget.is_spent()
+    assert budget.seconds_to_credit() == pytest.approx(3)
+    clocks["time"] = 3.0
+    assert budget.seconds_to_credit() == pytest.approx(0)
+    clocks["time"] = 1e6
+    assert not budget.is_spent()
+    clocks["used"] += 1.001
+    assert budget.is_spent()
+
+
+def test_what_is_in_the_environment_stays_in_force() -> None:
+    present = {"MALLOC_CONF": "narenas:1", "LD_PRELOAD": "/lib/a.so", "PYTHONMALLOC": "debug"}
+    new = {"MALLOC_CONF": "thp:always", "PYTHONMALLOC": "malloc", "GLIBC_TUNABLES": "a=1"}
+    assert added_to(present, new) == {**new, "MALLOC_CONF": "narenas:1,thp:always"}
+    variables = PreloadSettings(ALL_LARGE).environment(Path("/x/ours.so"), present)
+    assert variables["LD_PRELOAD"] == "/x/ours.so:/lib/a.so"
+    assert variables["OCTAVO_APPLY_REGIONS"] == "heap,anonymous"
+    assert "OCTAVO_APPLY_LOG" not in variables
+
+
+def test_the_program_of_a_script_is_its_interpreter(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("#! /bin/sh -e\nexit 0\n")
+    assert elf_of(script) == Path("/bin/sh")
+    assert not is_static(Path("/bin/sh"))
+    assert not is_static(script)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--pid", "1", "--unit", "x"], "give --pid or --unit, not both"),
+        (["--pid", "1", "--", "true"], "leave out the program `true`"),
+        (["--watch", "--", "true"], "--watch goes with --pid"),
+        (["--pid", "1", "--log", "x"], "--log goes with a program"),
+        (["--min-fill", "0", "--", "true"], "--min-fill `0`: give a percentage from 1% to 100%"),
+        (["--budget", "1.5", "--", "true"], "--budget `1.5`: give a percentage"),
+        (["--by", "preolad", "--", "true"], "unknown means `preolad`; did you mean `preload`?"),
+        ([], "Usage:"),
+        (["-q"], "no PROGRAM given"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(words: list[str], sentence: str) -> None:
+    done = octavo("apply", *words)
+    assert done.exit_code == 2
+    assert sentence in done.output
+    assert "Traceback" not in done.output
+
+
+# --- drop-ins of systemd -------------------------------------------------------------------------
+
+LIBRARY = Path("/usr/lib/liboctavo-apply.so")
+
+
+def make_unit(root: Path, text: str, name: str = "some.service", **drop_ins: str) -> None:
+    directory = root / "usr/lib/systemd/system"
+    directory.mkdir(parents=True)
+    (directory / name).write_text(f"[Unit]\nDescription=ExecStart=/no\n[Service]\n{text}")
+    for key, content in drop_ins.items():
+        place = root / "etc/systemd/system" / f"{name}.d"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{key}.conf").write_text(f"[Service]\n{content}")
+
+
+def lines_of(
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    name: str = "some",
+    command: Sequence[str] = (),
+    by: str = "preload",
+    version: int = 252,
+    settings: PreloadSettings | None = None,
+) -> list[str]:
+    """The lines of a drop-in under [Service]."""
+    for module in ("launch", "drop_in"):
+        monkeypatch.setattr(f"octavo.applying.{module}.find_library", lambda: LIBRARY)
+    chosen = settings or PreloadSettings(ALL_LARGE)
+    text = drop_in(name, command, chosen, by=by, result=None, root=root, version=version)
+    head, _, rest = text.partition("[Service]\n")
+    assert "daemon-reload" in head
+    assert all(line.startswith("#") or not line for line in head.splitlines())
+    return rest.splitlines()
+
+
+def test_a_unit_is_read_with_its_drop_ins(tmp_path: Path) -> None:
+    make_unit(
+        tmp_path,
+        'Environment="A=b c" D=e\nExecStart=/no\nExecStart=\nExecStart=@/bin/sh name -c \\\n  x\n',
+        name="some@.service",
+        later="ExecStart=\nExecStart=-+/bin/sort 'a b'\n; ExecStart=/no\nNoExecPaths=/\n",
+    )
+    unit = read_unit("some@1.service", tmp_path)
+    assert unit is not None
+    assert unit.command() == ["/bin/sort", "a b"]
+    assert unit.command_with(("-r", "x y")) == "-+/bin/sort -r 'x y' 'a b'"
+    assert unit.environment() == {"A": "b c", "D": "e"}
+    assert unit.has("NoExecPaths")
+    assert not unit.has("SystemCallFilter")
+    assert read_unit("other.service", tmp_path) is None
+    named = Unit("a.service", {"ExecStart": ["@/bin/sh name -c x"]})
+    assert named.command() == ["/bin/sh", "-c", "x"]
+    assert named.command_with(("-e",)) == "@/bin/sh name -e -c x"
+
+
+def test_a_drop_in_preloads_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_unit(tmp_path, "ExecStart=/bin/sort\nEnvironment=LD_PRELOAD=/a.so\n")
+    lines = lines_of(tmp_path, monkeypatch)
+    assert f'Environment="LD_PRELOAD={LIBRARY}:/a.so"' in lines
+    assert 'Environment="OCTAVO_APPLY_REGIONS=heap,anonymous"' in lines
+    assert not [line for line in lines if line.startswith("Exec")]
+
+
+@pytest.mark.parametrize("setting", ["SystemCallFilter=@system-service", "NoExecPaths=/"])
+def test_a_confined_service_is_changed_from_outside(
+    setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_unit(tmp_path, f"ExecStart=/bin/sort\n{setting}\n")
+    (line,) = lines_of(tmp_path, monkeypatch)
+    assert line.startswith("ExecStartPost=+systemd-run --collect --unit=octavo-apply-%N ")
+    assert line.endswith(" apply --quiet --pid $MAINPID --watch --children --min-fill=50%%")
+
+
+def test_a_switch_is_an_option_or_a_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_unit(tmp_path, "ExecStart=/bin/sort --key 1\nEnvironment=MALLOC_CONF=a:1\n")
+    launch = Launch(
+        Path("/bin/sort"),
+        ("/bin/sort", "--huge", "--key", "1"),
+        "runtime",
+        "it asks",
+        {"MALLOC_CONF": "thp:always"},
+    )
+    monkeypatch.setattr("octavo.applying.drop_in.prepare", lambda *words: launch)
+    assert lines_of(tmp_path, monkeypatch, by="auto") == [
+        'Environment="MALLOC_CONF=a:1,thp:always"',
+        "ExecStart=",
+        "ExecStart=/bin/sort --huge --key 1",
+    ]
+
+
+def test_memory_thp_is_for_systemd_that_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_unit(tmp_path, "ExecStart=/bin/sort\nMemoryTHP=disable\n")
+    assert "MemoryTHP=inherit" not in lines_of(tmp_path, monkeypatch, version=259)
+    assert "MemoryTHP=inherit" in lines_of(tmp_path, monkeypatch, version=260)
+    nothing = PreloadSettings(selection_of([program_advice(BASE)], "result"))
+    always = replace(read_huge_pages(), thp_sizes={HUGE: "always"})
+    monkeypatch.setattr("octavo.applying.drop_in.read_huge_pages", lambda: always)
+    for version, lines in ((259, []), (260, ["MemoryTHP=madvise"])):
+        assert lines_of(tmp_path, monkeypatch, version=version, settings=nothing) == lines
+
+
+def test_a_unit_that_is_not_there_needs_a_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_unit(tmp_path, "ExecStart=/bin/sort\n")
+    with pytest.raises(CannotRun, match=r"did you mean `some.service`\? Name the program"):
+        lines_of(tmp_path, monkeypatch, name="sone")
+    assert lines_of(tmp_path, monkeypatch, name="sone", command=["sort"])
+    for name in ("some.socket", "some service", "../x"):
+        with pytest.raises(UsageError, match="name a service"):
+            lines_of(tmp_path, monkeypatch, name=name)

@@ -1,0 +1,432 @@
+"""`octavo calibrate`: figures from made-up samples, and a short real measurement.
+
+No test looks at a time that was measured: what else the machine does may make any of them longer.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from octavo import calibrating
+from octavo.calibrating import Measurement, default_memory, describe, evaluate, measure
+from octavo.calibration import (
+    Calibration,
+    MeasuredHost,
+    Spread,
+    load_calibration,
+    parse_calibration,
+)
+from octavo.calibration_file import calibration_toml
+from octavo.calibration_view import data_caches, headline, latency_grid, tlb_grid
+from octavo.cli import app
+from octavo.errors import CannotRun, Interrupted, UsageError
+
+if TYPE_CHECKING:
+    from octavo._core import CalibrationSamples
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+SMALL, HUGE = 4 * KIB, 2 * MIB
+RATIO, HIT, ROUNDS = 1.25, 7.0, 5
+PAGES = [
+    step << octave for octave in range(15) for step in range(8, 16) if step << octave <= 131072
+]
+PIECES = [pages for pages in PAGES if pages >= 1024 and pages.bit_count() <= 2]
+HOST = MeasuredHost("CPU", "vendor family 1 model 2 stepping 3", "2026-11-23", "6.18", "0.1", False)
+
+
+def made_up(
+    *,
+    first: int = 64,
+    second: int = 2048,
+    walks: dict[int, float] | None = None,
+    entry_bytes: int = HUGE,
+    huge_pages: int = 4096,
+) -> CalibrationSamples:
+    """Samples of a machine whose TLBs are fully associative and LRU, without noise."""
+    walk = walks or {SMALL: 40.0, HUGE: 30.0}
+
+    def ticks(lines: int, entries: float, page: int) -> list[float]:
+        cycles = 4.0 if lines <= 512 else 12.0 if lines <= 8192 else 50.0
+        if entries > first:
+            cycles += HIT
+        if entries > second:
+            cycles += walk[page]
+        return [cycles / RATIO] * ROUNDS
+
+    def spread(page: int, pages: int, stride: int | None = None) -> dict[str, Any]:
+        stride = stride or page
+        used = pages * stride / min(max(entry_bytes, stride), page)
+        control_bytes = 64 * pages * (4 if pages <= 8192 else 1)
+        entries = control_bytes / entry_bytes
+        return {
+            "page_bytes": page,
+            "stride_bytes": stride,
+            "pages": pages,
+            "control_bytes": control_bytes,
+            "dependent": ticks(pages, used, page),
+            "overlapped": [one / 8 for one in ticks(pages, used, page)],
+            "control_dependent": ticks(pages, entries, HUGE),
+            "control_overlapped": [one / 8 for one in ticks(pages, entries, HUGE)],
+        }
+
+    def memory(page: int, wanted: int, given: int) -> dict[str, Any]:
+        refusal = None if given == wanted else "none was left"
+        return {
+            "page_bytes": page,
+            "wanted_bytes": wanted,
+            "obtained_bytes": given,
+            "means": "madvise" if given else None,
+            "refusal": refusal,
+        }
+
+    small = [spread(SMALL, pages) for pages in PAGES] if huge_pages else []
+    samples: Any = {
+        "rounds": ROUNDS,
+        "ticks_per_second": 2e9,
+        "core_cycles_per_tick": [RATIO] * 9,
+        "memory": [
+            memory(SMALL, 512 * MIB, 512 * MIB),
+            memory(HUGE, 4096 * HUGE, huge_pages * HUGE),
+            memory(GIB, 8 * GIB, 0),
+        ],
+        "huge_bytes_lost": 0,
+        "latency_page_bytes": HUGE,
+        "latency": [
+            {"bytes": size, "ticks": [cycles / RATIO] * ROUNDS}
+            for size, cycles in ((16 * KIB, 4.0), (128 * KIB, 12.0), (256 * MIB, 300.0))
+        ],
+        "spread": [
+            *small,
+            *(spread(HUGE, pages) for pages in PAGES if pages <= huge_pages),
+            *(spread(HUGE, pages, SMALL) for pages in PIECES if huge_pages),
+        ],
+        "strides": [
+            {
+                "stride_bytes": 256 << step,
+                "lines": 192,
+                "ticks": ticks(192, min(192, 192 * (256 << step) / entry_bytes), HUGE),
+            }
+            for step in range(14 if huge_pages else 0)
+        ],
+    }
+    found: CalibrationSamples = samples
+    return found
+
+
+def figures(samples: CalibrationSamples) -> Calibration:
+    return evaluate(samples, host=HOST).calibration
+
+
+def numbers(spread: Spread) -> tuple[float, float, float]:
+    return spread.low, spread.median, spread.high
+
+
+def same(value: float) -> Any:
+    return pytest.approx((value, value, value))
+
+
+def test_the_figures_of_a_machine_without_noise_are_its_own() -> None:
+    found = figures(made_up())
+    for size in (SMALL, HUGE):
+        reach = found.tlb[size]
+        assert reach.first is not None
+        assert reach.second is not None
+        assert numbers(reach.first) == (64, 64, 72)
+        assert numbers(reach.second) == (2048, 2048, 2304)
+        assert numbers(found.second_level_hit_cycles[size]) == same(HIT)
+    walk = HIT + 40
+    assert numbers(found.walk_cycles[SMALL]) == pytest.approx((walk / 8, walk, walk))
+    by_footprint = found.walk_cycles_by_footprint[SMALL]
+    assert list(by_footprint) == [
+        pages * SMALL
+        for pages in (
+            3072,
+            *(step << octave for octave in range(11, 16) for step in (2, 3)),
+            131072,
+        )
+    ]
+    assert all(
+        numbers(one) == pytest.approx((walk / 8, walk, walk)) for one in by_footprint.values()
+    )
+    assert found.walk_cycles[HUGE].median == pytest.approx(HIT + 30)
+    assert found.entry_bytes == {HUGE: HUGE}
+    assert found.cycles_per_second == pytest.approx(2.5e9)
+    assert found.tsc_per_second == 2e9
+    assert numbers(found.latency_cycles[256 * MIB]) == same(300.0)
+    assert found.notes == (
+        "The core's clock ran at 1.25 times the rate of the time-stamp counter; cycles are those "
+        "of the core.",
+    )
+
+
+@pytest.mark.parametrize("entry_bytes", [4 * KIB, 16 * KIB, 64 * KIB])
+@pytest.mark.parametrize("first", [64, 96])
+def test_pages_that_the_host_has_in_pieces_are_noticed(entry_bytes: int, first: int) -> None:
+    """The control needs more entries then, and its second-level hits are accounted for."""
+    found = figures(made_up(entry_bytes=entry_bytes, first=first))
+    assert found.entry_bytes == {HUGE: entry_bytes}
+    assert any("covers" in note and "of a 2 MiB page" in note for note in found.notes)
+    reach = found.tlb[SMALL]
+    assert reach.first is not None
+    assert reach.second is not None
+    assert (reach.first.median, reach.second.median) == (first, 2048)
+    assert found.walk_cycles[SMALL].median == pytest.approx(HIT + 40)
+
+
+def test_a_busy_machine_is_said() -> None:
+    samples = made_up()
+    samples["latency"][-1]["ticks"] = [400.0, 500.0, 600.0, 700.0, 800.0]
+    notes = " ".join(figures(samples).notes)
+    assert "Other work disturbed the measurement: loads over 256 MiB took 550 to 950 cyc" in notes
+
+
+@pytest.mark.parametrize("huge_pages", [128, 4096])
+def test_pieces_of_huge_pages_tell_their_walk_cost_where_each_needs_an_entry(
+    huge_pages: int,
+) -> None:
+    found = figures(made_up(entry_bytes=4 * KIB, huge_pages=huge_pages))
+    assert found.walk_cycles[HUGE].median == pytest.approx(HIT + 30)
+    assert list(found.walk_cycles_by_footprint[HUGE])[:2] == [12 * MIB, 16 * MIB]
+    assert not any("walk cost of 2 MiB pages was not measured" in note for note in found.notes)
+
+
+def test_without_huge_pages_only_latencies_are_told() -> None:
+    found = figures(made_up(huge_pages=0))
+    assert (found.tlb, found.walk_cycles, found.entry_bytes) == ({}, {}, {})
+    assert numbers(found.latency_cycles[16 * KIB]) == same(4.0)
+    notes = " ".join(found.notes)
+    assert "Of 8 GiB in 2 MiB pages the kernel gave 0 B: none was left" in notes
+    assert "TLB reach and walk cost were not measured" in notes
+    assert "not found" in str(tlb_grid(found).rows)
+
+
+def test_too_little_memory_for_the_second_level_is_said() -> None:
+    found = figures(made_up(huge_pages=1024))
+    reach = found.tlb[HUGE]
+    assert reach.first is not None
+    assert reach.second is None
+    assert HUGE not in found.walk_cycles
+    assert "TLB of 2 MiB pages: no second step up to 1024 pages." in found.notes
+    assert (
+        "The walk cost of 2 MiB pages was not measured: the second level's reach was not found."
+        in found.notes
+    )
+
+
+def test_a_virtual_machine_and_a_varying_clock_are_said() -> None:
+    samples = made_up()
+    samples["core_cycles_per_tick"] = [1.0, 1.1, 1.2, 1.3]
+    samples["huge_bytes_lost"] = HUGE
+    host = MeasuredHost("CPU", "id", "2026-11-23", "6.18", "0.1", virtualised=True)
+    found = evaluate(samples, host=host, interrupted_by=2)
+    notes = " ".join(found.calibration.notes)
+    assert found.calibration.notes[0] == "Interrupted after 5 rounds."
+    assert "also walks the host's tables" in notes
+    assert "clock varied between 1.03 and 1.27" in notes
+    assert "2 MiB of the 2 MiB pages were split" in notes
+    assert ", a virtual machine: " in headline(found.calibration)
+
+
+def test_an_evaluation_is_written_and_read(tmp_path: Path) -> None:
+    found = figures(made_up())
+    read = parse_calibration(calibration_toml(found), tmp_path)
+    assert read.tlb == found.tlb
+    assert read.entry_bytes == found.entry_bytes
+    assert read.host == found.host
+    assert list(read.walk_cycles) == [SMALL, HUGE]
+
+
+def cache_files(root: Path) -> None:
+    caches = (("1", "Data", "32K"), ("1", "Instruction", "32K"), ("2", "Unified", "512K"))
+    for index, (level, kind, size) in enumerate(caches):
+        place = root / f"sys/devices/system/cpu/cpu0/cache/index{index}"
+        place.mkdir(parents=True)
+        for name, text in (("level", level), ("type", kind), ("size", size)):
+            (place / name).write_text(f"{text}\n")
+
+
+def test_latencies_are_shown_by_cache(tmp_path: Path) -> None:
+    found = figures(made_up())
+    cache_files(tmp_path)
+    assert data_caches(tmp_path) == [("L1", 32 * KIB), ("L2", 512 * KIB)]
+    rows = latency_grid(found, tmp_path).rows
+    assert [row[:2] for row in rows] == [
+        ("L1", "16 KiB"),
+        ("L2", "128 KiB"),
+        ("memory", "256 MiB"),
+    ]
+    assert rows[0][2:] == ("4.0 (4.0–4.0)", "1.6 (1.6–1.6)")
+    assert [row[0] for row in latency_grid(found, tmp_path / "none").rows] == ["unknown"]
+
+
+def test_the_memory_is_a_third_of_what_is_available(tmp_path: Path) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 99 kB\nMemAvailable: 3145728 kB\n")
+    assert default_memory(tmp_path) == GIB
+    group = tmp_path / "sys/fs/cgroup/user"
+    group.mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("0::/user\n")
+    (group / "memory.current").write_text(f"{100 * MIB}\n")
+    (group / "memory.max").write_text("max\n")
+    assert default_memory(tmp_path) == GIB
+    (group / "memory.max").write_text(f"{400 * MIB}\n")
+    assert default_memory(tmp_path) == 100 * MIB
+    (tmp_path / "proc/meminfo").write_text(f"MemAvailable: {1 << 30} kB\n")
+    (group / "memory.max").write_text("max\n")
+    assert default_memory(tmp_path) == 8 * GIB
+
+
+class FakeJob:
+    """A measurement that was stopped or not."""
+
+    def __init__(self, rounds: int) -> None:
+        self._rounds = rounds
+
+    def result(self) -> str:
+        return json.dumps({**made_up(), "rounds": self._rounds})
+
+
+@pytest.mark.parametrize(("rounds", "signal"), [(5, None), (3, 2), (2, 2), (2, None)])
+def test_an_interrupted_measurement_is_kept_where_it_is_enough(
+    monkeypatch: pytest.MonkeyPatch, rounds: int, signal: int | None
+) -> None:
+    monkeypatch.setattr(calibrating, "start_calibration", lambda **options: FakeJob(rounds))
+    monkeypatch.setattr(calibrating, "see_through", lambda *words, **options: signal)
+    if rounds == 2:
+        error = Interrupted if signal else CannotRun
+        with pytest.raises(error, match=r"before enough was measured|only 2 rounds"):
+            measure(memory_bytes=GIB)
+        return
+    assert measure(memory_bytes=GIB).interrupted_by == signal
+
+
+def octavo(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), prog_name="octavo")
+
+
+def test_wrong_sizes_are_refused(tmp_path: Path) -> None:
+    out = str(tmp_path / "new.toml")
+    refused = octavo("calibrate", "-o", out, "--memory", "much")
+    assert refused.exit_code == 2
+    assert "`much` is no size" in refused.stderr
+    refused = octavo("calibrate", "-o", out, "--memory", "1MiB")
+    assert refused.exit_code == 2
+    assert "1 MiB of memory are too few: give --memory at least 32 MiB." in refused.stderr
+    assert not Path(out).exists()
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], str]:
+    """One short measurement of this machine: its file, its JSON and what was shown."""
+    place = tmp_path_factory.mktemp("calibration")
+    file, document = place / "quick.toml", place / "quick.json"
+    done = octavo(
+        "calibrate", "--quick", "--memory", "64MiB", "-o", str(file), "--json", str(document)
+    )
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout == ""
+    return file, json.loads(document.read_text()), done.stderr
+
+
+def test_a_real_measurement_is_written_and_accepted_here(
+    quick: tuple[Path, dict[str, Any], str],
+) -> None:
+    file, document, shown = quick
+    notes: list[str] = []
+    found = load_calibration(file, note=notes.append)
+    assert found is not None
+    assert notes == []
+    assert document["schema"] == "octavo/calibration/1"
+    assert document["host"]["cpu_id"] == found.host.cpu_id == describe().cpu_id
+    assert found.cycles_per_second > 0
+    assert f"Written to {file}." in shown
+    assert headline(found) in shown
+    for note in found.notes:
+        assert note in shown
+
+
+def test_a_real_measurement_has_every_sample(quick: tuple[Path, dict[str, Any], str]) -> None:
+    samples = quick[1]["samples"]
+    assert samples["rounds"] >= 3
+    small, huge, gigantic = samples["memory"]
+    assert [one["page_bytes"] for one in samples["memory"]] == [SMALL, HUGE, GIB]
+    assert small["obtained_bytes"] == small["wanted_bytes"] == 16 * MIB
+    assert (huge["obtained_bytes"] < huge["wanted_bytes"]) == (huge["refusal"] is not None)
+    assert (gigantic["means"] is None) == (gigantic["refusal"] is not None)
+    latency = samples["latency"]
+    assert [one["bytes"] for one in latency] == sorted(one["bytes"] for one in latency)
+    assert all(min(one["ticks"]) > 0 for one in latency)
+    if not huge["obtained_bytes"]:
+        assert samples["spread"] == []
+        return
+    pages = [one["pages"] for one in samples["spread"] if one["page_bytes"] == SMALL]
+    assert pages[0] == 8
+    assert pages[-1] == 4096
+    for one in samples["spread"]:
+        kinds = ("dependent", "overlapped", "control_dependent", "control_overlapped")
+        assert all(len(one[kind]) >= samples["rounds"] for kind in kinds)
+        assert all(min(one[kind]) > 0 for kind in kinds)
+
+
+def test_measured_figures_are_in_order(quick: tuple[Path, dict[str, Any], str]) -> None:
+    found = load_calibration(quick[0])
+    assert found is not None
+    for spread in (*found.latency_cycles.values(), *found.walk_cycles.values()):
+        assert 0 <= spread.low <= spread.median <= spread.high
+    for reach in found.tlb.values():
+        if reach.first is not None and reach.second is not None:
+            assert reach.first.median < reach.second.median
+
+
+def test_a_file_that_exists_is_kept(quick: tuple[Path, dict[str, Any], str]) -> None:
+    file = quick[0]
+    before = file.read_text()
+    refused = octavo("calibrate", "--quick", "-o", str(file))
+    assert refused.exit_code == 2
+    assert refused.stderr == f"octavo: `{file}` exists; --force overwrites it.\n"
+    assert file.read_text() == before
+
+
+def test_quiet_says_nothing_and_the_default_file_is_replaced(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fake(**options: object) -> Measurement:
+        return evaluate(made_up(), host=describe())
+
+    monkeypatch.setattr("octavo.cli.calibrate.measure", fake)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    done = octavo("calibrate", "-q")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "")
+    found = load_calibration()
+    assert found is not None
+    again = octavo("calibrate")
+    assert f", in place of that of {found.host.measured_at}." in again.stderr
+    assert "4 KiB" in again.stderr
+
+
+def test_an_interrupted_command_writes_what_it_has_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(
+        "octavo.cli.calibrate.measure",
+        lambda **options: evaluate(made_up(), host=describe(), interrupted_by=2),
+    )
+    file = tmp_path / "partial.toml"
+    done = octavo("calibrate", "-o", str(file), "--json", str(tmp_path / "partial.json"))
+    assert done.exit_code == 130
+    assert "Interrupted after 5 rounds." in done.stderr
+    found = load_calibration(file)
+    assert found is not None
+    assert "Interrupted after 5 rounds." in found.notes
+    assert json.loads((tmp_path / "partial.json").read_text())["partial"] is True
+
+
+def test_too_little_available_memory_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibrating, "default_memory", lambda: MIB)
+    with pytest.raises(UsageError, match="1 MiB of memory are too few"):
+        measure()

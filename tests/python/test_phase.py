@@ -1,0 +1,100 @@
+"""The part of a run that counts, by time: a made-up run, a made-up clock."""
+
+from __future__ import annotations
+
+import math
+import signal
+from typing import Any
+
+import pytest
+
+from fakes import FakeRun, progress, result
+from octavo.errors import UsageError
+from octavo.phase import Phase, Timer, read_phase, read_span
+from octavo.session import GRACE_SECONDS, drive
+
+
+def at(seconds: float, *, counting: bool, over: bool = False) -> Any:
+    return {**progress(running=True, seconds=seconds), "counting": counting, "over": over}
+
+
+def test_counting_begins_and_ends_when_it_should() -> None:
+    run = FakeRun(result())
+    timer = Timer(Phase(start_after_seconds=30, duration_seconds=10), run)
+    assert run.counting == [False]
+    assert not timer.look(at(29.9, counting=False))
+    assert run.counting == [False]
+    assert not timer.look(at(30.1, counting=False))
+    assert run.counting == [False, True]
+    # The duration is that of counting: here the program took a while to reach the region.
+    assert not timer.look(at(35.0, counting=True))
+    assert not timer.look(at(44.9, counting=True))
+    assert run.ended_by == []
+    assert timer.look(at(45.0, counting=True))
+    assert run.ended_by == [signal.SIGINT]
+    assert not timer.look(at(46.0, counting=False, over=True))
+    assert (run.ended_by, run.counting) == ([signal.SIGINT], [False, True])
+
+
+def test_what_is_begun_by_hand_is_not_begun_again() -> None:
+    run = FakeRun(result())
+    timer = Timer(Phase(start_after_seconds=30), run)
+    assert not timer.look(at(5, counting=True))
+    assert not timer.look(at(31, counting=False))
+    assert run.counting == [False]
+    never = Timer(Phase(start_after_seconds=math.inf, duration_seconds=1), FakeRun(result()))
+    assert not never.look(at(1e9, counting=False))
+
+
+def test_instructions_end_it_softly() -> None:
+    run = FakeRun(result())
+    timer = Timer(Phase(ends_by_instructions=True), run)
+    assert run.softly
+    assert run.counting == []
+    assert not timer.look(at(1, counting=True))
+    assert timer.look(at(2, counting=False, over=True))
+    assert run.ended_by == [signal.SIGINT]
+
+
+def test_a_program_that_does_not_end_is_stopped_after_its_grace() -> None:
+    times = iter([0.0, GRACE_SECONDS - 0.1, GRACE_SECONDS, GRACE_SECONDS + 1])
+    run = FakeRun(result(), waits=9)
+    timer = Timer(Phase(duration_seconds=1.5), run)
+    drive(run, lambda progress: None, clock=lambda: next(times), timer=timer)
+    assert run.stopped
+    # Seconds are waits here: counting began at 1, was over at 3, and two more looks came after.
+    assert (run.ended_by, next(times)) == ([signal.SIGINT], GRACE_SECONDS + 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("30s", (30.0, None)),
+        ("1.5h", (5400.0, None)),
+        ("5min", (300.0, None)),
+        ("20ms", (0.02, None)),
+        ("200M", (None, 200_000_000)),
+        ("1.5k", (None, 1500)),
+    ],
+)
+def test_spans(text: str, meaning: tuple[float | None, int | None]) -> None:
+    assert read_span(text, "--duration") == meaning
+
+
+@pytest.mark.parametrize("text", ["", "30", "5m", "0s", "0M", "1.0005k", "s", "-3s", "1e3s", "3 d"])
+def test_what_is_no_span(text: str) -> None:
+    with pytest.raises(UsageError):
+        read_span(text, "--duration")
+
+
+def test_options_become_a_phase() -> None:
+    plain = read_phase(None, None, skip="10", most="20")
+    assert plain == {"skip_instructions": 10, "max_instructions": 20}
+    both = read_phase("10M", "20M", skip="0", most=None)
+    assert (both["skip_instructions"], both["max_instructions"]) == (10**7, 2 * 10**7)
+    assert both["phase"] == Phase(ends_by_instructions=True)
+    assert read_phase("2s", "3s", skip="7", most=None) == {
+        "skip_instructions": 7,
+        "max_instructions": None,
+        "phase": Phase(start_after_seconds=2, duration_seconds=3),
+    }

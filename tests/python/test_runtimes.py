@@ -1,0 +1,239 @@
+"""Runtimes and allocators, detected in made-up files and in this very process."""
+
+import os
+import struct
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes import process, region
+from octavo.errors import CannotRun
+from octavo.runtimes.detect import (
+    Runtime,
+    detect,
+    runtime_of_file,
+    runtime_of_process,
+    with_arguments,
+)
+from octavo.runtimes.naming import name_regions, runtimes_of
+
+MIB = 1 << 20
+TUNABLE = b"\0glibc.malloc.hugetlb\0"
+LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
+JEMALLOC = b"\0<jemalloc>: %s\0\x005.3.0-0-g54eaed1d8b56b1aa528be3bdd1877e59c56fa90c\0"
+
+
+def elf(
+    path: Path, content: bytes = b"", *, loader: str | None = None, unmapped: bytes = b""
+) -> str:
+    """A 64-bit x86-64 ELF file that maps `content` and holds `unmapped` beside it."""
+    name = b"" if loader is None else loader.encode() + b"\0"
+    headers = 64 + 2 * 56
+    content_at = -(-(headers + len(name)) // 16) * 16
+    header = struct.pack(
+        "<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 3, 62, 1, 0, 64, 0, 0, 64, 56, 2, 0, 0, 0
+    )
+    kind = 3 if loader is not None else 0
+    interpreter = struct.pack("<IIQQQQQQ", kind, 4, headers, 0, 0, len(name), len(name), 1)
+    load = struct.pack("<IIQQQQQQ", 1, 4, content_at, 0, 0, len(content), len(content), 4096)
+    body = header + interpreter + load + name
+    path.write_bytes(body.ljust(content_at, b"\0") + content + unmapped)
+    return str(path)
+
+
+@pytest.fixture
+def loader(tmp_path: Path) -> str:
+    return elf(tmp_path / "ld-linux-x86-64.so.2", TUNABLE)
+
+
+def facts_of(found: Runtime) -> tuple[str, str, bool]:
+    return found.kind, found.allocator, "glibc-hugetlb-tunable" in found.facts
+
+
+def test_a_program_of_glibc(tmp_path: Path, loader: str) -> None:
+    program = elf(tmp_path / "prog", loader=loader)
+    assert facts_of(detect(program, [LIBC])) == ("native", "glibc", True)
+    old = elf(tmp_path / "old", loader=elf(tmp_path / "ld-linux-x86-64.so.1"))
+    assert facts_of(detect(old, [LIBC])) == ("native", "glibc", False)
+
+
+def test_static_programs(tmp_path: Path) -> None:
+    tunable = elf(tmp_path / "a", b"\0GLIBC_TUNABLES\0" + TUNABLE)
+    assert facts_of(detect(tunable, [])) == ("native", "glibc", True)
+    assert facts_of(detect(elf(tmp_path / "b", b"\0GLIBC_TUNABLES\0"), [])) == (
+        "native",
+        "glibc",
+        False,
+    )
+    musl = detect(elf(tmp_path / "c", b"\0-0X+0X 0X-0x+0x 0x\0"), [])
+    assert facts_of(musl) == ("native", "musl", False)
+    assert musl.names == ("native", "musl")
+    assert detect(elf(tmp_path / "d", b"nothing"), []).allocator == "unknown"
+
+
+def test_jemalloc_in_a_library(tmp_path: Path, loader: str) -> None:
+    library = elf(tmp_path / "libjemalloc.so.2", b"\0MALLOC_CONF\0" + JEMALLOC)
+    found = detect(elf(tmp_path / "redis-server", loader=loader), [LIBC, library])
+    assert (found.kind, found.allocator) == ("redis", "jemalloc")
+    assert found.allocator_version == (5, 3, 0)
+    assert found.malloc_conf == "MALLOC_CONF"
+    assert str(found) == "Redis, jemalloc 5.3.0"
+
+
+@pytest.mark.parametrize("variable", ["MALLOC_CONF", "_RJEM_MALLOC_CONF", "JE_MALLOC_CONF"])
+def test_jemalloc_in_the_program_reads_the_variable_of_its_build(
+    tmp_path: Path, loader: str, variable: str
+) -> None:
+    content = b"\0MALLOC_CONFIG\0\0%b\0" % variable.encode() + JEMALLOC
+    found = detect(elf(tmp_path / "prog", content, loader=loader), [LIBC])
+    assert (found.allocator, found.malloc_conf) == ("jemalloc", variable)
+
+
+def test_what_debug_information_names_does_not_count(tmp_path: Path, loader: str) -> None:
+    program = elf(tmp_path / "prog", b"x", loader=loader, unmapped=JEMALLOC)
+    assert detect(program, [LIBC]).allocator == "glibc"
+
+
+@pytest.mark.parametrize(
+    ("options", "fact"),
+    [
+        (b"\0large_os_pages\0", "mimalloc-large-os-pages"),
+        (b"\0allow_large_os_pages\0", "mimalloc-allow-large-os-pages"),
+        (b"\0allow_large_os_pages\0allow_thp\0", "mimalloc-allow-thp"),
+    ],
+)
+def test_what_a_mimalloc_can_do_its_options_tell(
+    tmp_path: Path, loader: str, options: bytes, fact: str
+) -> None:
+    library = elf(tmp_path / "libmimalloc.so.2", options)
+    found = detect(elf(tmp_path / "prog", loader=loader), [LIBC, library])
+    assert found.allocator == "mimalloc"
+    assert fact in found.facts
+
+
+def test_python_holds_a_mimalloc_that_it_does_not_use(tmp_path: Path, loader: str) -> None:
+    program = elf(tmp_path / "python3.13", b"\0mimalloc: warning: \0", loader=loader)
+    found = detect(program, [LIBC])
+    assert (found.kind, found.version, found.allocator) == ("cpython", (3, 13), "glibc")
+
+
+def test_go_and_its_version(tmp_path: Path) -> None:
+    information = b"\xff Go buildinf:\x08\x02".ljust(32, b"\0") + b"\x06go1.26" + b"\x30path"
+    found = detect(elf(tmp_path / "server", information), [])
+    assert (found.kind, found.version, found.allocator) == ("go", (1, 26), "go")
+    old = b"\xff Go buildinf:\x08\x00".ljust(48, b"\0")
+    assert detect(elf(tmp_path / "old", old), []).version == ()
+
+
+def test_java_and_its_version(tmp_path: Path, loader: str) -> None:
+    (tmp_path / "lib/server").mkdir(parents=True)
+    (tmp_path / "release").write_text('IMPLEMENTOR="x"\nJAVA_VERSION="17.0.15"\n')
+    library = elf(tmp_path / "lib/server/libjvm.so")
+    found = detect(elf(tmp_path / "java", loader=loader), [LIBC, library])
+    assert (found.kind, found.version) == ("jvm", (17, 0, 15))
+    assert "zgc" in with_arguments(found, ["-XX:+UseZGC"]).facts
+
+
+def test_files_that_are_not_here_are_known_by_their_names() -> None:
+    found = detect("/far/away/prog", ["/far/libjemalloc.so.2", LIBC])
+    assert (found.allocator, found.malloc_conf) == ("jemalloc", "MALLOC_CONF")
+    assert detect("/far/away/prog", []).names[:2] == ("unknown", "unknown")
+    assert detect("/far/python3.9", []).version == (3, 9)
+
+
+@pytest.mark.parametrize("content", [b"", b"#!/bin/sh\n", b"\x7fELF\x02\x01\x01" + b"\xff" * 80])
+def test_what_is_no_program_is_unknown(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    assert detect(str(path), []).allocator == "unknown"
+
+
+def test_this_process_is_python() -> None:
+    for found in (runtime_of_process(os.getpid()), runtime_of_file(sys.executable)):
+        assert found.kind == "cpython"
+        assert found.version == sys.version_info[:2]
+
+
+def test_a_script_has_the_runtime_of_its_interpreter(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text(f"#!/usr/bin/env -S {sys.executable}\n")
+    assert runtime_of_file(script).kind == "cpython"
+
+
+def test_what_is_not_there_is_said() -> None:
+    with pytest.raises(CannotRun, match="no such program: `/no/such`"):
+        runtime_of_file("/no/such")
+    with pytest.raises(CannotRun, match="cannot look at process"):
+        runtime_of_process(2**22 + 1)
+
+
+# --- names of regions ----------------------------------------------------------------------------
+
+
+def named(runtime: Runtime, *regions: Any) -> list[str]:
+    made = process(0, regions=regions)
+    name_regions([made], {0: runtime})
+    return [region["name"] for region in made["regions"]]
+
+
+def anonymous(name: str, start: int, size: int = 8 * MIB, *, code: bool = False) -> Any:
+    return region(name, "anonymous", start=start, base=size, stream="fetch" if code else "data")
+
+
+def test_the_java_heap_and_the_code_cache() -> None:
+    java = Runtime("java", "jvm", allocator="glibc")
+    regions = (
+        anonymous("anon 512.0MiB #1", 0xE000_0000, 512 * MIB),
+        anonymous("anon 2.4MiB #2", 0x7FFF_0000_0000, code=True),
+        anonymous("anon 64.0MiB #3", 0x7FFF_0000_0000, 64 * MIB),
+        anonymous("anon (small)", 0x7FFF_1000_1000),
+    )
+    assert named(java, *regions) == [
+        "Java heap 512.0MiB #1",
+        "Java code cache 2.4MiB #2",
+        "malloc arena of a thread 64.0MiB #3",
+        "anon (small)",
+    ]
+
+
+def test_a_java_heap_that_is_not_low_is_the_largest_mapping() -> None:
+    java = Runtime("java", "jvm", allocator="unknown")
+    regions = (
+        anonymous("anon 380.0MiB #1", 0x7FF6_8740_0000, 380 * MIB),
+        anonymous("anon 9.0MiB #2", 0x7FFF_0000_1000, 9 * MIB),
+    )
+    assert named(java, *regions) == ["Java heap 380.0MiB #1", "anon 9.0MiB #2"]
+
+
+def test_names_by_runtime() -> None:
+    go = Runtime("x", "go", allocator="go")
+    assert named(
+        go, anonymous("anon 64.0MiB #1", 0xC0 << 32), anonymous("anon (small)", 0x7FFF_B160_0000)
+    ) == ["Go heap 64.0MiB #1", "Go runtime (small)"]
+    node = Runtime("x", "node", allocator="glibc")
+    assert named(node, anonymous("anon (small)", 4096)) == ["V8 heap (small)"]
+    python = Runtime("x", "cpython", (3, 11), allocator="glibc")
+    assert named(
+        python, anonymous("anon 1.0MiB #1", 4096, MIB), anonymous("anon (small)", 4096, MIB // 2)
+    ) == ["Python arena 1.0MiB #1", "anon (small)"]
+    redis = Runtime("x", "redis", allocator="jemalloc")
+    assert named(redis, region("heap"), anonymous("anon 8.0MiB #1", 4096)) == [
+        "heap",
+        "jemalloc arena 8.0MiB #1",
+    ]
+    postgres = Runtime("x", "postgres", allocator="glibc")
+    assert named(postgres, region("shared", "shared")) == ["shared buffers"]
+    native = Runtime("x", "native", allocator="glibc")
+    assert named(native, anonymous("anon 8.0MiB #1", 4096)) == ["anon 8.0MiB #1"]
+
+
+def test_the_runtime_of_each_process_is_told_from_what_it_maps(tmp_path: Path) -> None:
+    library = elf(tmp_path / "libjemalloc.so.2", b"\0MALLOC_CONF\0" + JEMALLOC)
+    made = [
+        process(0, program="/far/prog", regions=[region("libc text", "text", path=LIBC)]),
+        process(1, program="/far/prog", regions=[region("l text", "text", path=library)]),
+    ]
+    found = runtimes_of(made)
+    assert [found[0].allocator, found[1].allocator] == ["glibc", "jemalloc"]

@@ -1,0 +1,488 @@
+"""`octavo verify` as a user calls it, on small programs."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from octavo.cli import app
+from octavo.errors import CannotRun, UsageError
+from octavo.huge_pages import PMD_PAGE, read_huge_pages
+from octavo.stored_result import read_run
+from octavo.units import MIB
+from octavo.verification import api
+from octavo.verification.prediction import predicted_gain
+from octavo.verification.settings import (
+    AS_NOW,
+    Setting,
+    candidates,
+    select,
+    setting_of_words,
+)
+from schemas import first_error, validator_of
+from verify_tree import THP, chosen, make_tree
+
+PYTHON = sys.executable
+
+
+def verify(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [PYTHON, "-m", "octavo", "verify", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        **more,
+    )
+
+
+def document(*arguments: str, **more: Any) -> dict[str, Any]:
+    """The JSON document, which keeps to its schema."""
+    done = verify("--json", "-", "-q", *arguments, **more)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert first_error(validator_of("verify"), found) is None
+    return found
+
+
+def setting(found: dict[str, Any], name: str) -> dict[str, Any]:
+    (one,) = (one for one in found["settings"] if one["name"] == name)
+    record: dict[str, Any] = one
+    return record
+
+
+# --- programs that end ---------------------------------------------------------------------------
+
+COUNT = "import os, sys; print(os.environ.get('RATE', '5'), 'things per second', *sys.argv[1:])"
+RATE = ("--metric", "regex:([0-9]+) things per second")
+
+
+def test_numbers_of_the_output_decide(tmp_path: Path) -> None:
+    program = [PYTHON, "-S", "-c", COUNT]
+    found = document(
+        *("--repetitions", "6", *RATE, "--settings", "RATE=6", "--try", "RATE=6", "--", *program)
+    )
+    assert found["rounds"] == 6
+    assert [one["name"] for one in found["settings"]] == [AS_NOW, "RATE=6"]
+    assert setting(found, AS_NOW)["values"] == [5.0] * 6
+    assert setting(found, "RATE=6")["ratio"]["median"] == pytest.approx(1.2)
+    assert found["decision"]["best"] == "RATE=6"
+    assert found["decision"]["beyond_noise"]
+    assert "20.0% more" in found["decision"]["text"]
+
+
+def test_the_table_goes_to_standard_error_and_output_to_the_user() -> None:
+    arguments = ("--repetitions", "2", "--settings", "thp-disable", "--", "echo", "hello")
+    done = verify(*arguments)
+    assert done.returncode == 0, done.stderr
+    # Each setting is run once beforehand and in each round.
+    assert done.stdout == "hello\n" * 6
+    assert done.stderr.startswith("Too few rounds to tell noise from a difference: 2 counted")
+    assert "thp-disable" in done.stderr
+    assert "lower is better; 2 rounds of 2 settings" in done.stderr
+
+
+def test_text_and_json_go_to_files(tmp_path: Path) -> None:
+    text, file = tmp_path / "table", tmp_path / "json"
+    arguments = ("-o", str(text), "--json", str(file), "--repetitions", "1", "--", "true")
+    done = verify(*arguments)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert "Wall time in seconds, by setting" in text.read_text()
+    assert json.loads(file.read_text())["schema"] == "octavo/verify/1"
+    again = verify(*arguments)
+    assert again.returncode == 2
+    assert "exists; --force overwrites it." in again.stderr
+
+
+def test_a_file_at_standard_input_is_given_to_every_run(tmp_path: Path) -> None:
+    file = tmp_path / "words"
+    file.write_text("skipped\nword\n" * 20)
+    with file.open() as words:
+        os.lseek(words.fileno(), len("skipped\n"), os.SEEK_SET)
+        found = document(
+            *("--repetitions", "1", "--metric", "regex:([0-9]+)", "--better", "higher"),
+            *("--settings", "thp-disable", "--", "wc", "-c"),
+            stdin=words,
+        )
+    assert [one["values"] for one in found["settings"]] == [[13 * 20 - 8]] * 2
+
+
+TOUCH = """\
+import mmap, os, signal, sys
+size, advice, forks, mark = [*map(int, sys.argv[1:4]), sys.argv[4]]
+area = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+area.madvise(advice)
+if forks:
+    os.fork()
+for place in range(0, size, 4096):
+    area[place] = 1
+with open(mark, "a") as file:
+    file.write("x")
+signal.pause()
+"""
+
+
+def touching(size: int, advice: int, forks: int, mark: Path) -> dict[str, Any]:
+    """A server that holds memory, in one process or two, and is looked at when it holds all."""
+    ready = f"test $(wc -c < {mark} || echo 0) = {1 + forks} && rm {mark}"
+    mark.touch()
+    return document(
+        *("--repetitions", "1", "--metric", "time:true", "--ready", ready),
+        *("--settings", "thp-disable", "--"),
+        *(PYTHON, "-S", "-c", TOUCH, str(size), str(advice), str(forks), str(mark)),
+    )
+
+
+def test_memory_and_faults_of_all_processes_are_counted(tmp_path: Path) -> None:
+    size = 24 * MIB
+    found = touching(size, mmap.MADV_NOHUGEPAGE, 1, tmp_path / "mark")
+    now = setting(found, AS_NOW)
+    assert now["minor_faults"] >= 2 * size // 4096
+    assert 2 * size <= now["peak_resident_bytes"] <= 2 * size + 64 * MIB
+    assert sum(now["huge_bytes"].values()) == 0
+
+
+@pytest.mark.skipif(
+    read_huge_pages().thp_sizes.get(PMD_PAGE) not in ("madvise", "always"),
+    reason="this kernel gives no 2 MiB pages where they are asked for",
+)
+def test_huge_pages_are_those_that_a_setting_leaves(tmp_path: Path) -> None:
+    size = 64 * MIB
+    found = touching(size, mmap.MADV_HUGEPAGE, 0, tmp_path / "mark")
+    now, without = setting(found, AS_NOW), setting(found, "thp-disable")
+    assert 0 < now["huge_bytes"]["anonymous"] <= size + 2 * MIB
+    assert max(region["huge_bytes"] for region in now["regions"]) > 0
+    assert sum(without["huge_bytes"].values()) == 0
+    assert without["minor_faults"] > size // 4096
+
+
+def test_processor_time_is_of_the_program_alone() -> None:
+    busy = [PYTHON, "-S", "-c", "x = 0\nfor i in range(300_000): x += i"]
+    found = api.verify(busy, metric=["cpu"], repetitions=1, settings=["thp-disable"])
+    (value,) = found.document()["settings"][0]["values"]
+    assert 0 < value < 30
+
+
+def test_processes_left_behind_are_ended() -> None:
+    leaving = ["sh", "-c", "sleep 1000 & exit 0"]
+    found = api.verify(leaving, repetitions=1, settings=["thp-disable"])
+    assert "left processes behind; they were ended after each run." in " ".join(found.notes)
+
+
+def test_what_was_predicted_stands_beside(tmp_path: Path) -> None:
+    gain = {"low": 0.05, "expected": 0.12, "high": 0.2}
+    data = {"scope": "program", "stream": "data", "gain": gain, "gain_page_size": PMD_PAGE}
+    data |= {"page_size": PMD_PAGE, "usable_page_size": PMD_PAGE, "region_kind": None}
+    file = tmp_path / "result.json"
+    file.write_text(json.dumps({"schema": "octavo/run/1", "advice": [{"scope": "answer"}, data]}))
+    arguments = ("--repetitions", "1", "--settings", "X=1", "--try", "X=1", "--", "true")
+    found = document("--from", str(tmp_path), *arguments)
+    assert setting(found, AS_NOW)["predicted"] is None
+    assert setting(found, "X=1")["predicted"] == {"page_size": PMD_PAGE, **gain}
+    done = verify("--from", str(file), *arguments)
+    assert "12.0% (5.0% to 20.0%)" in done.stderr
+    assert predicted_gain({"advice": [{**data, "gain": None}]}) is None
+    file.write_text(json.dumps({"schema": "octavo/sim/1"}))
+    with pytest.raises(CannotRun, match="no result of `octavo run`"):
+        read_run(str(tmp_path))
+
+
+# --- programs that fail --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("metric", "script", "sentence"),
+    [
+        ("time", "exit 3", "cannot be measured as it is: it ended with status 3."),
+        (RATE[1], "echo too bad >&2; exit 3", "status 3 (its last line: too bad)"),
+        (RATE[1], "echo too bad", "is not in the output (its last line: too bad)"),
+        ("time", "kill -SEGV $$", "ended with signal SIGSEGV"),
+    ],
+)
+def test_a_program_that_fails_is_not_measured(metric: str, script: str, sentence: str) -> None:
+    with pytest.raises(CannotRun) as refused:
+        api.verify(["sh", "-c", script], metric=[metric])
+    assert sentence in str(refused.value)
+
+
+def test_a_setting_under_which_it_fails_is_left_out() -> None:
+    program = ("sh", "-c", "exit ${STATUS:-0}")
+    found = document("--repetitions", "1", "--try", "STATUS=4", "--", *program)
+    assert setting(found, "STATUS=4")["dropped"] == "it ended with status 4"
+    assert setting(found, "STATUS=4")["values"] == []
+
+
+def test_runs_that_fail_now_and_then_do_not_count(tmp_path: Path) -> None:
+    """The third run of all fails, which is the first timed one."""
+    script = f"echo x >> {tmp_path}/runs; test $(wc -l < {tmp_path}/runs) != 3"
+    arguments = ("--repetitions", "3", "--settings", "thp-disable", "--", "sh", "-c", script)
+    found = document(*arguments)
+    failures = [failure for one in found["settings"] for failure in one["failures"]]
+    assert failures == [{"reason": "it ended with status 1", "runs": 1}]
+    assert sum(one["values"].count(None) for one in found["settings"]) == 1
+    assert setting(found, "thp-disable")["ratio"]["values"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "sentence"),
+    [
+        (["--", "no-such-program-here"], 127, "no program `no-such-program-here` on PATH"),
+        (["--settings", "thp-for-al 2MiB", "--", "true"], 2, "unknown setting `thp-for-al 2MiB`"),
+        (["--settings", "thp-for-all 2MiB", "--", "true"], 2, "add --allow-system"),
+        (["--time", "soon", "--", "true"], 2, "`soon` is no span of time"),
+        (["--ready", "true", "--", "true"], 2, "--ready goes with a server"),
+        (["--ready", "port:x", "--metric", "time:x", "--", "true"], 2, "from 1 to 65535"),
+        (["--try", "", "--", "true"], 2, "--try is empty"),
+        (["--try", "'", "--", "true"], 2, "No closing quotation"),
+        (["--restore", "true"], 2, "--restore takes no PROGRAM"),
+        (["--from", "/no/such/dir", "--", "true"], 125, "cannot read `/no/such/dir`"),
+        (["--repetitions", "1"], 2, "no PROGRAM given"),
+    ],
+)
+def test_what_is_wrong_is_told(
+    arguments: list[str], status: int, sentence: str, tmp_path: Path
+) -> None:
+    words = ["verify", "--sysfs-root", str(make_tree(tmp_path)), *arguments]
+    done = CliRunner().invoke(app, words, prog_name="octavo")
+    assert done.exit_code == status, done.stderr
+    assert sentence in done.stderr
+
+
+# --- interrupts ----------------------------------------------------------------------------------
+
+INTERRUPT = """\
+import os, signal, sys, time
+runs = sys.argv[1]
+with open(runs, "a") as file:
+    file.write("x")
+if os.path.getsize(runs) == 7:
+    supervisor = open(f"/proc/{os.getppid()}/stat").read().rpartition(")")[2].split()
+    os.kill(int(supervisor[1]), signal.SIGINT)
+    time.sleep(1000)
+"""
+
+
+def test_an_interrupt_keeps_finished_rounds(tmp_path: Path) -> None:
+    """The seventh run is the first of the third round, the first two being beforehand."""
+    file = tmp_path / "result.json"
+    root = make_tree(tmp_path)
+    before = chosen(root)
+    arguments = ("--json", str(file), "--allow-system", "--sysfs-root", str(root), "--settings")
+    program = (PYTHON, "-S", "-c", INTERRUPT, str(tmp_path / "runs"))
+    done = verify(*arguments, "thp-for-all 2MiB", "--", *program)
+    assert done.returncode == 130, done.stderr
+    assert chosen(root) == before
+    assert not (root / "var/lib/octavo/saved-settings.json").exists()
+    assert done.stderr.startswith("INTERRUPTED: these are the rounds that were finished.")
+    found = json.loads(file.read_text())
+    assert first_error(validator_of("verify"), found) is None
+    assert (found["interrupted_by"], found["rounds"]) == (2, 2)
+    assert (tmp_path / "runs").stat().st_size == 7
+
+
+def test_the_program_is_ended_with_a_killed_octavo(tmp_path: Path) -> None:
+    """The program keeps a pipe open as long as it lives."""
+    script = (
+        "import os, signal, time\n"
+        "parent = open(f'/proc/{os.getppid()}/stat').read().rpartition(')')[2].split()[1]\n"
+        "os.kill(int(parent), signal.SIGKILL)\n"
+        "os.close(0); time.sleep(1000)\n"
+    )
+    done = verify("--", PYTHON, "-S", "-c", script)
+    # Both ends of its output are closed, or this would wait.
+    assert done.returncode == -9
+
+
+# --- servers -------------------------------------------------------------------------------------
+
+SERVE = """\
+import socket, sys
+server = socket.socket()
+server.bind(("127.0.0.1", 0))
+server.listen()
+open(sys.argv[1], "w").write(str(server.getsockname()[1]))
+while True:
+    with server.accept()[0] as client:
+        client.sendall(b"GET: 120.5 requests per second\\n")
+"""
+ASK = (
+    f'{PYTHON} -S -c \'import socket; port = int(open("PORT").read()); '
+    'client = socket.create_connection(("127.0.0.1", port)); '
+    "print(client.recv(99).decode())'"
+)
+
+
+def test_a_server_is_awaited_measured_and_ended(tmp_path: Path) -> None:
+    ask = ASK.replace("PORT", str(tmp_path / "port"))
+    prepared = tmp_path / "prepared"
+    found = document(
+        *("--repetitions", "1", "--metric", f"command:{ask}", "--prepare", f"echo >> {prepared}"),
+        *("--settings", "thp-disable", "--"),
+        *(PYTHON, "-S", "-c", SERVE, str(tmp_path / "port")),
+    )
+    assert [one["values"] for one in found["settings"]] == [[120.5], [120.5]]
+    assert found["metric"]["name"] == "requests per second"
+    assert found["metric"]["better"] == "higher"
+    assert setting(found, AS_NOW)["peak_resident_bytes"] > MIB
+    assert len(prepared.read_text()) == 4
+
+
+BUSY = """\
+import signal, sys
+def work(*_):
+    for _ in range(3_000_000):
+        pass
+    open(sys.argv[1], "w").write("done")
+signal.signal(signal.SIGUSR1, work)
+open(sys.argv[1] + ".pid", "w").write(str(__import__("os").getpid()))
+while True:
+    signal.pause()
+"""
+
+
+def test_processor_time_of_a_server_is_that_of_the_load(tmp_path: Path) -> None:
+    """The load makes the server work, and waits until it has."""
+    mark = tmp_path / "mark"
+    # Without its files the next server is not taken for this one.
+    load = f"kill -USR1 $(cat {mark}.pid) && until test -s {mark}; do sleep 0.01; done"
+    load += f" && rm {mark} {mark}.pid"
+    found = api.verify(
+        [PYTHON, "-S", "-c", BUSY, str(mark)],
+        metric=[f"cpu:{load}"],
+        ready=f"test -s {mark}.pid",
+        repetitions=1,
+        settings=["thp-disable"],
+    )
+    values = [value for one in found.summaries for value in one.measured.values]
+    assert len(values) == 2
+    assert all(value is not None and 0.01 <= value < 60 for value in values)
+
+
+def test_a_daemon_is_a_server_too(tmp_path: Path) -> None:
+    """Its first process ends at once, and its socket belongs to a grandchild in another session."""
+    daemon = "import os\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n"
+    found = document(
+        *("--repetitions", "1", "--metric", "time:true", "--ready", f"test -s {tmp_path}/port"),
+        *("--settings", "thp-disable", "--"),
+        *(PYTHON, "-S", "-c", daemon + SERVE, str(tmp_path / "port")),
+    )
+    assert setting(found, AS_NOW)["values"][0] > 0
+    assert setting(found, AS_NOW)["failures"] == []
+
+
+def test_a_daemon_that_ends_is_no_server() -> None:
+    """Its last process is an orphan, whose parent has ended."""
+    daemon = "import os\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n"
+    with pytest.raises(CannotRun, match="the server ended by itself"):
+        api.verify([PYTHON, "-S", "-c", daemon + "os._exit(7)"], metric=["time:true"])
+
+
+@pytest.mark.parametrize(
+    ("options", "program", "sentence"),
+    [
+        ({}, "exit 3", "the server ended by itself with status 3"),
+        ({"ready_seconds": 0.2}, "exec sleep 100", "the server did not listen within 0.2 s"),
+        ({"ready": "true", "metric": ["command:exit 5"]}, "exec sleep 100", "--metric ended with"),
+        (
+            {"ready": "true", "metric": ["time:sleep 1000"]},
+            "exit 3",
+            "ended by itself with status 3",
+        ),
+        ({"ready": "true", "prepare": "exit 5"}, "exec sleep 100", "--prepare ended with status 5"),
+        ({"ready": "true"}, "exec sleep 100", "no format that Octavo knows and is no number alone"),
+    ],
+)
+def test_a_server_that_fails_is_told(options: dict[str, Any], program: str, sentence: str) -> None:
+    with pytest.raises(CannotRun) as refused:
+        api.verify(["sh", "-c", program], **{"metric": ["command:echo nothing"], **options})
+    assert sentence in str(refused.value)
+
+
+# --- settings ------------------------------------------------------------------------------------
+
+
+def test_system_settings_hold_during_a_run_and_not_after(tmp_path: Path) -> None:
+    root = make_tree(tmp_path)
+    before = chosen(root)
+    names = [name for name in sorted(before) if name.startswith(THP)]
+    for name in names:
+        (root / name.lstrip("/")).write_text(f"{before[name]}\n")
+    files = " ".join(f"{root}{name}" for name in names)
+    log = tmp_path / "log"
+    done = verify(
+        *("--repetitions", "1", "--allow-system", "--sysfs-root", str(root)),
+        *("--settings", "thp-for-all 2MiB,thp-for-all 64KiB", "--"),
+        *("sh", "-c", f"cat {files} | tr '\\n' ' ' >> {log}; echo >> {log}"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert chosen(root) == before
+    # The general setting, that of 2 MiB and that of 64 KiB: twice as they were, twice each other.
+    seen = sorted(line.strip() for line in log.read_text().splitlines())
+    wanted = ["madvise inherit never", "madvise always never", "madvise inherit always"]
+    assert seen == sorted(2 * wanted)
+
+
+def test_what_was_left_is_restored(tmp_path: Path) -> None:
+    root = make_tree(tmp_path)
+    done = verify("--restore", "--sysfs-root", str(root))
+    assert (done.returncode, done.stderr.split(":")[0]) == (0, "Nothing to restore")
+
+
+def test_candidates_depend_on_the_machine(tmp_path: Path) -> None:
+    root = make_tree(tmp_path)
+    found, _ = candidates(["sort"], read_huge_pages(root, libc="glibc 2.36"))
+    names = [one.name for one in found]
+    assert names[0] == AS_NOW
+    assert {"glibc-thp 2MiB", "thp-disable", "thp-for-all 2MiB", "thp-for-all 64KiB"} <= {*names}
+    # Settings of the program alone come first.
+    assert [bool(one.system) for one in found] == sorted(bool(one.system) for one in found)
+    assert not any(one.prefix for one in found)
+    (root / f"{THP}/enabled".lstrip("/")).unlink()
+    found, notes = candidates(["sort"], read_huge_pages(root))
+    assert [one.name for one in found] == [AS_NOW]
+    assert "no transparent huge pages" in notes[0]
+
+
+def test_the_preloaded_library_is_tried_without_the_start_of_octavo(tmp_path: Path) -> None:
+    found, notes = candidates(["sort"], read_huge_pages(make_tree(tmp_path), kernel="6.18"))
+    preloaded = [one for one in found if one.name.startswith("preload")]
+    if not preloaded:
+        assert "not built" in notes[0]
+        return
+    assert preloaded[0].argv(["sort", "x"]) == ["sort", "x"]
+    assert preloaded[0].environment["LD_PRELOAD"].endswith(".so")
+
+
+def test_a_users_own_values_are_kept() -> None:
+    own = Setting("x", "", environment={"GLIBC_TUNABLES": "b=2", "OTHER": "new"})
+    joined = own.environment_over({"GLIBC_TUNABLES": "a=1", "OTHER": "old", "HOME": "/"})
+    assert joined == {"GLIBC_TUNABLES": "a=1:b=2", "OTHER": "new", "HOME": "/"}
+
+
+def test_words_of_try_are_variables_then_options() -> None:
+    found = setting_of_words("A=1 B='x y' -XX:+UseTransparentHugePages C=3")
+    assert found.environment == {"A": "1", "B": "x y"}
+    assert found.arguments == ("-XX:+UseTransparentHugePages", "C=3")
+    assert found.argv(["java", "Main"]) == [
+        "java",
+        "-XX:+UseTransparentHugePages",
+        "C=3",
+        "Main",
+    ]
+
+
+def test_settings_are_chosen_by_name() -> None:
+    known = [Setting(name, "") for name in (AS_NOW, "a", "b")]
+    assert [one.name for one in select(known, ["b"])] == [AS_NOW, "b"]
+    assert [one.name for one in select(known, None)] == [AS_NOW, "a", "b"]
+    with pytest.raises(UsageError, match="unknown setting `c`"):
+        select(known, ["b", "c"])

@@ -1,0 +1,244 @@
+"""System-wide settings are restored, however Octavo ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from octavo.errors import CannotRun
+from octavo.host import read_setting
+from octavo.verification.system_settings import (
+    SystemSettings,
+    check_nothing_left,
+    is_being_changed,
+    left_over,
+    restore_left_over,
+)
+from verify_tree import BEFORE, FILES, THP, chosen, make_tree
+
+ALWAYS = {f"{THP}/enabled": "always", f"{THP}/hugepages-64kB/enabled": "always"}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    return make_tree(tmp_path)
+
+
+def wait_for_watchdog(root: Path) -> None:
+    """The watchdog holds the lock until it is done."""
+    with (root / "var/lib/octavo/settings.lock").open("r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+
+def in_child(work: Callable[[], None]) -> int:
+    """Runs something in a process of its own; returns how that ended."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def is_clean(root: Path) -> bool:
+    """Whether all is as before, and nothing is left to restore."""
+    return chosen(root) == BEFORE and left_over(root) is None and not is_being_changed(root)
+
+
+def test_settings_are_changed_and_restored(tree: Path) -> None:
+    with SystemSettings(ALWAYS, tree) as system:
+        assert is_being_changed(tree)
+        assert chosen(tree) == BEFORE
+        with system.changed(ALWAYS):
+            assert chosen(tree) == {**BEFORE, **ALWAYS}
+        assert chosen(tree) == BEFORE
+        with pytest.raises(ZeroDivisionError), system.changed(ALWAYS):
+            raise ZeroDivisionError
+        assert chosen(tree) == BEFORE
+        with system.changed({}):
+            assert chosen(tree) == BEFORE
+    assert is_clean(tree)
+
+
+def test_nothing_is_touched_where_nothing_changes(tree: Path) -> None:
+    with SystemSettings([], tree) as system, system.changed({}):
+        assert not (tree / "var").exists()
+
+
+@pytest.mark.parametrize("when", ["entered", "changed", "restored"])
+def test_a_watchdog_restores_after_sigkill(tree: Path, when: str) -> None:
+    def die() -> None:
+        with SystemSettings(ALWAYS, tree) as system:
+            if when == "entered":
+                os.kill(os.getpid(), signal.SIGKILL)
+            with system.changed(ALWAYS):
+                if when == "changed":
+                    os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert in_child(die) == -signal.SIGKILL
+    wait_for_watchdog(tree)
+    assert is_clean(tree)
+
+
+def test_a_watchdog_outlives_the_signals_of_a_terminal(tree: Path) -> None:
+    def die() -> None:
+        os.setpgid(0, 0)
+        with SystemSettings(ALWAYS, tree) as system, system.changed(ALWAYS):
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                os.kill(system._watchdog, number)
+            os.killpg(0, signal.SIGKILL)
+
+    assert in_child(die) == -signal.SIGKILL
+    wait_for_watchdog(tree)
+    assert is_clean(tree)
+
+
+def leave_changed(root: Path) -> None:
+    """Octavo and its watchdog are killed while settings are changed."""
+
+    def die() -> None:
+        with SystemSettings(ALWAYS, root) as system, system.changed(ALWAYS):
+            os.kill(system._watchdog, signal.SIGKILL)
+            os.waitpid(system._watchdog, 0)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert in_child(die) == -signal.SIGKILL
+    assert chosen(root) == {**BEFORE, **ALWAYS}
+
+
+def test_what_both_left_is_noticed_and_repaired(tree: Path) -> None:
+    assert restore_left_over(tree) is None
+    leave_changed(tree)
+    with pytest.raises(CannotRun, match="octavo verify --restore"):
+        check_nothing_left(tree)
+    with pytest.raises(CannotRun, match="octavo verify --restore"):
+        SystemSettings(ALWAYS, tree).__enter__()
+    assert not is_being_changed(tree)
+    assert restore_left_over(tree) == {name: BEFORE[name] for name in ALWAYS}
+    assert is_clean(tree)
+    assert restore_left_over(tree) is None
+
+
+def test_what_an_earlier_boot_left_is_forgotten(tree: Path) -> None:
+    leave_changed(tree)
+    (tree / "proc/sys/kernel/random/boot_id").write_text("another\n")
+    check_nothing_left(tree)
+    assert restore_left_over(tree) is None
+    assert chosen(tree)[f"{THP}/enabled"] == "always"
+
+
+def test_a_damaged_state_is_told(tree: Path) -> None:
+    leave_changed(tree)
+    file = tree / "var/lib/octavo/saved-settings.json"
+    for text in ("", "[]", '{"boot": 1}', '{"boot": 1, "values": 3}'):
+        file.write_text(text)
+        with pytest.raises(CannotRun, match="cannot be read"):
+            check_nothing_left(tree)
+
+
+def test_two_do_not_change_settings_at_once(tree: Path) -> None:
+    with (
+        SystemSettings(ALWAYS, tree),
+        pytest.raises(CannotRun, match="another `octavo verify --allow-system`"),
+    ):
+        SystemSettings(ALWAYS, tree).__enter__()
+    assert is_clean(tree)
+
+
+def test_a_setting_that_does_not_follow_is_told(tree: Path) -> None:
+    file = tree / f"{THP}/enabled".lstrip("/")
+    with SystemSettings(ALWAYS, tree) as system:
+        # As `nr_hugepages`, where the kernel finds fewer free pages.
+        file.unlink()
+        file.symlink_to("/dev/null")
+        with pytest.raises(CannotRun, match="could not restore"):
+            system.changed(ALWAYS).__enter__()
+        file.unlink()
+        file.write_text("always [madvise] never\n")
+    assert is_clean(tree)
+
+
+def test_no_setting_is_changed_without_its_watchdog(tree: Path) -> None:
+    with SystemSettings(ALWAYS, tree) as system:
+        os.kill(system._watchdog, signal.SIGKILL)
+        os.waitid(os.P_PID, system._watchdog, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(CannotRun, match="watchdog that restores settings was killed"):
+            system.changed(ALWAYS).__enter__()
+        assert chosen(tree) == BEFORE
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write every file")
+def test_rights_are_checked_first(tree: Path) -> None:
+    (tree / f"{THP}/enabled".lstrip("/")).chmod(0o400)
+    with pytest.raises(CannotRun, match="needs root"):
+        SystemSettings(ALWAYS, tree).__enter__()
+
+
+def test_a_file_that_is_not_there_is_told(tree: Path) -> None:
+    with pytest.raises(CannotRun, match="hugepages-32kB"):
+        SystemSettings([f"{THP}/hugepages-32kB/enabled"], tree).__enter__()
+
+
+# --- the whole command, killed at random moments -------------------------------------------------
+
+
+def kill_at_random(root: Path, kills: int, longest_seconds: float) -> int:
+    """Kills `octavo verify` at random moments; returns how often a setting was changed then.
+
+    All settings are as before after each.
+    """
+    names = [name for name in FILES if name.startswith("/sys")]
+    before = {name: read_setting(root / name.lstrip("/")) for name in names}
+    command = [sys.executable, "-m", "octavo", "verify", "-q", "--allow-system", "--sysfs-root"]
+    command += [
+        str(root),
+        "--settings",
+        "thp-for-all 2MiB,thp-for-all 64KiB",
+        "--",
+        "sleep",
+        "0.02",
+    ]
+    moments = random.Random(7)
+    found_changed = 0
+    lock = root / "var/lib/octavo/settings.lock"
+    for _ in range(kills):
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        # Not before it is at work, which takes a second or two on a busy machine.
+        while process.poll() is None and not is_being_changed(root):
+            time.sleep(0.01)
+        time.sleep(moments.uniform(0, longest_seconds))
+        found_changed += before != {name: read_setting(root / name.lstrip("/")) for name in names}
+        process.kill()
+        process.wait()
+        if lock.exists():
+            wait_for_watchdog(root)
+        assert {name: read_setting(root / name.lstrip("/")) for name in names} == before
+        assert left_over(root) is None
+    return found_changed
+
+
+def test_settings_are_as_before_after_three_kills(tree: Path) -> None:
+    kill_at_random(tree, 3, 0.3)
+    assert chosen(tree) == BEFORE
+
+
+@pytest.mark.long
+@pytest.mark.skipif(
+    not os.access(f"{THP}/enabled", os.W_OK)
+    or not Path(f"{THP}/hugepages-64kB").exists()
+    or not Path(f"{THP}/hugepages-2048kB").exists(),
+    reason="the settings of this machine are not ours to change (no root, or no sizes in sysfs)",
+)
+def test_this_machine_is_as_before_after_fifty_kills() -> None:
+    assert kill_at_random(Path("/"), 50, 1.0) > 0

@@ -1,0 +1,179 @@
+"""Advice by page walks: gains as intervals, memory, and what walks cost."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fakes import MachineCurve, footprints, result
+from fakes import process as made_process
+from octavo._core import OctavoError
+from octavo.advice import Advice, Thresholds
+from octavo.calibration import Spread, processor
+from octavo.gain import Program, gain
+from octavo.modelled import given_machine, this_machine
+from octavo.rows import rows_of
+from octavo.tlb_levels import load_preset
+from octavo.units import GIB, KIB, MIB
+from octavo.walk_advice import advise_by_walks
+from octavo.walk_costs import WalkCosts, walk_costs
+
+LRU = load_preset("lru64")
+ZEN3 = given_machine("zen3")
+
+
+def costs() -> WalkCosts:
+    return replace(walk_costs(ZEN3), source="preset", measured={}, entry_bytes={}, is_nested=True)
+
+
+def advise(
+    walks: int,
+    walks_huge: int = 0,
+    *,
+    base: int = 64 * MIB,
+    growth: float = 0.0,
+    limits: Thresholds | None = None,
+    instructions: int = 10**9,
+) -> Advice:
+    """Advice on data that walk so often with 4 KiB pages and with 2 MiB pages."""
+    made = made_process(0, data_base=base, instructions=instructions)
+    grown = [0.0, *[growth] * 9]
+    made["footprints"] = [
+        *footprints("fetch", (0.0,) * 10, base=MIB),
+        *footprints("data", grown, base=base),
+        *footprints("all", grown, base=base + MIB, peak=base),
+    ]
+    for size, misses in ((4 * KIB, walks), (2 * MIB, walks_huge)):
+        for level, accesses, missed in ((1, 4 * 10**8, 10 * misses), (2, 10 * misses, misses)):
+            made["machine_curves"].append(
+                MachineCurve(
+                    stream="data",
+                    page_size=size,
+                    level=level,
+                    entries=64,
+                    ways=64,
+                    accesses=accesses,
+                    misses=missed,
+                )
+            )
+    advice = advise_by_walks(rows_of(result(made), LRU), LRU, costs(), limits)
+    return next(item for item in advice if item.case.stream == "data")
+
+
+def test_many_walks_are_worth_huge_pages() -> None:
+    advice = advise(50_000_000)
+    assert (advice.page_size, advice.reason, advice.basis) == (2 * MIB, "gain", "walks")
+    assert advice.gain is not None
+    assert 0.01 < advice.gain.low < advice.gain.expected < advice.gain.high < 1
+    record = advice.record()
+    assert record["walks_base"] == 50_000_000
+    assert record["walks"] == 0
+    assert record["gain_page_size"] == 2 * MIB
+    assert "Page walks fall from 50.000 per 1000 instructions to" in advice.text
+    assert "walk cost estimated" in advice.text
+
+
+def test_few_walks_are_no_gain_however_many_misses_a_small_tlb_has() -> None:
+    advice = advise(30_000)
+    assert (advice.page_size, advice.reason) == (4 * KIB, "no-gain")
+    assert "No gain expected: page walks are 0.030 per 1000 instructions" in advice.text
+    assert "no page walks" in advise(0).text
+
+
+def test_memory_refuses_and_max_growth_and_the_floor_allow() -> None:
+    refused = advise(50_000_000, growth=0.5)
+    assert (refused.page_size, refused.reason) == (4 * KIB, "memory")
+    assert "+32 MiB (+50.0%) is more than 25%" in refused.text
+    assert advise(50_000_000, growth=0.5, limits=Thresholds(max_growth=0.6)).changes
+    assert advise(50_000_000, growth=4.0, base=MIB).changes, "4 MiB are below the floor"
+    assert advise(50_000_000, growth=0.5, limits=Thresholds(memory_bytes=16 * GIB)).changes
+
+
+def test_sizes_that_the_machine_lacks_have_no_walks() -> None:
+    points = advise(50_000_000).case.points
+    assert [point.page_size for point in points if point.walks is not None] == [4 * KIB, 2 * MIB]
+
+
+@given(
+    st.integers(1, 10**10),
+    st.integers(0, 10**9),
+    st.integers(0, 10**9),
+    st.integers(1, 1 << 40),
+)
+def test_gains_are_shares_in_order(
+    instructions: int, walks: int, walks_huge: int, touched: int
+) -> None:
+    program = Program(instructions, walks, touched)
+    found = gain(program, costs(), 2 * MIB, walks, min(walks, walks_huge), touched)
+    assert 0 <= found.low <= found.expected <= found.high <= 1
+
+
+def test_walks_cost_more_where_the_page_table_is_large() -> None:
+    small, large = costs().walk(4 * KIB, 16 * MIB), costs().walk(4 * KIB, 64 * GIB)
+    assert small.median < large.median
+    assert small.low <= small.median <= small.high
+    assert costs().walk(2 * MIB, 64 * GIB).median < large.median
+
+
+def calibration(file: Path, more: str = "") -> WalkCosts:
+    """The costs that a file with some walks gives, of this processor."""
+    model, cpuid = processor()
+    file.write_text(
+        f"""format = 1
+cycles_per_second = 2.5e9
+tsc_per_second = 2.5e9
+notes = []
+[host]
+cpu_model = "{model}"
+cpu_id = "{cpuid}"
+measured_at = "2026-11-23T06:50:00Z"
+kernel = "6.12"
+octavo = "0.1.0"
+virtualised = true
+[walk_cycles]
+"4KiB" = {{low = 10.0, median = 20.5, high = 90.0}}
+{more}"""
+    )
+    return walk_costs(this_machine(), file)
+
+
+def test_calibrated_costs_are_those_of_this_processor(tmp_path: Path) -> None:
+    file = tmp_path / "calibration.toml"
+    measured = calibration(file)
+    assert (measured.source, measured.cycles_per_second) == ("calibration", 2.5e9)
+    assert measured.walk(4 * KIB, GIB) == Spread(10, 20.5, 90)
+    other = given_machine("skylake" if this_machine().name != "skylake" else "zen3")
+    assert walk_costs(other, file).source == "preset"
+    assert measured.walk(2 * MIB, GIB).median > 0, "estimated"
+    assert "octavo calibrate" in measured.label()
+
+
+def test_calibrated_costs_are_those_of_the_memory_in_use(tmp_path: Path) -> None:
+    file = tmp_path / "calibration.toml"
+    by_footprint = """
+[walk_cycles_by_footprint."4KiB"]
+"16MiB" = {low = 5.0, median = 12.0, high = 30.0}
+"512MiB" = {low = 9.0, median = 40.0, high = 90.0}
+"""
+    measured = calibration(file, by_footprint)
+    assert measured.walk(4 * KIB, 20 * MIB) == Spread(5, 12, 30)
+    assert measured.walk(4 * KIB, GIB) == Spread(9, 40, 90)
+
+
+def test_entries_smaller_than_pages_save_no_walks(tmp_path: Path) -> None:
+    file = tmp_path / "calibration.toml"
+    larger = '"2MiB" = {low = 10.0, median = 20.5, high = 90.0}\n'
+    program = Program(10**9, 10**7, GIB)
+    whole = gain(program, calibration(file, larger), 2 * MIB, 10**7, 0, GIB)
+    broken = calibration(file, larger + '[entry_bytes]\n"2MiB" = "4KiB"\n')
+    assert whole.expected > 0.01
+    assert gain(program, broken, 2 * MIB, 10**7, 0, GIB).high == 0
+
+
+def test_a_broken_calibration_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "calibration.toml"
+    file.write_text("walk_cycles = 3")
+    with pytest.raises(OctavoError):
+        walk_costs(this_machine(), file)

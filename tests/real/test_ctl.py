@@ -1,0 +1,361 @@
+"""A run that is controlled while it goes on: status, start, stop, snapshot, and what ends it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from octavo.control.client import ask
+from octavo.control.place import places
+from octavo.errors import CannotRun
+from schemas import first_error, validator_of
+
+from .conftest import OCTAVO, TIMEOUT_SECONDS, WORKLOADS, Octavo, Traced, natively, workload
+
+PAGE = 4096
+# Instructions and pages of a program's own start and of answering a line, generously.
+SMALL = 400
+
+
+class Server:
+    """`workloads/requests` under Octavo, with its standard input at hand."""
+
+    def __init__(self, place: Path, *options: str, verb: str = "run") -> None:
+        self.result = place / "final.json"
+        self._place = place
+        command = [OCTAVO, verb, "-q", "--json", self.result, *options, "--"]
+        self.octavo = subprocess.Popen(
+            [*command, WORKLOADS / "requests"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.pid = int(self.said().split()[1])
+
+    def said(self) -> str:
+        assert self.octavo.stdout is not None
+        return self.octavo.stdout.readline()
+
+    def ask(self, line: str) -> str:
+        """A line to the program, and its answer."""
+        assert self.octavo.stdin is not None
+        self.octavo.stdin.write(f"{line}\n")
+        self.octavo.stdin.flush()
+        return self.said()
+
+    def ctl(self, action: str, pid: int | None = None) -> dict[str, Any]:
+        """The answer of the run."""
+        return ask(pid or self.pid, action)
+
+    def status(self) -> dict[str, Any]:
+        return self.ctl("status")
+
+    def snapshot(self) -> Traced:
+        answer = Traced(0, b"", b"", self.ctl("snapshot"))
+        answer.check()
+        assert not answer.run["partial"]
+        assert answer.run["exit"]["reason"] == "running"
+        return answer
+
+    def end(self) -> Traced:
+        """At the end of input."""
+        stdout, stderr = self.octavo.communicate(timeout=TIMEOUT_SECONDS)
+        document = json.loads(self.result.read_text()) if self.result.exists() else None
+        status = self.octavo.returncode
+        return Traced(status, stdout.encode(), stderr.encode(), document)
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Any]:
+    servers: list[Server] = []
+
+    def start(*options: str, verb: str = "run") -> Server:
+        servers.append(Server(tmp_path, *options, verb=verb))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        if server.octavo.poll() is None:
+            server.octavo.terminate()
+            server.octavo.communicate(timeout=TIMEOUT_SECONDS)
+
+
+def memory(traced: Traced) -> int:
+    """Pages of data touched by the whole run."""
+    row = traced.row(component="memory", stream="data", page_size=PAGE)
+    return int(row["touched_bytes"]) // PAGE
+
+
+def pages(traced: Traced) -> int:
+    """Pages touched of the memory that requests store to."""
+    rows = traced.rows(component="memory", stream="data", page_size=PAGE, region="requests data")
+    return sum(int(row["touched_bytes"]) for row in rows) // PAGE
+
+
+def test_snapshots_grow_up_to_the_final_result(serve: Any) -> None:
+    server = serve()
+    seen = []
+    for count in (100, 300, 600):
+        assert server.ask(f"touch {count}") == f"touched {count}\n"
+        seen.append(server.snapshot())
+    # A few pages of the same file hold other data.
+    first, *later = map(pages, seen)
+    assert 100 <= first < 120
+    assert [count - first for count in later] == [200, 500]
+    for before, after in itertools.pairwise(seen):
+        assert before.count("references") < after.count("references")
+        old = {_key(row): row for row in before.document["rows"]}
+        new = {_key(row): row for row in after.document["rows"]}
+        assert old.keys() <= new.keys()
+        for key, row in old.items():
+            for name in ("accesses", "hits", "misses", "touched_bytes", "value"):
+                assert row.get(name, 0) <= new[key].get(name, 0), key
+    # Killed where it waits, the program has done nothing since.
+    os.kill(server.pid, signal.SIGKILL)
+    final = server.end()
+    assert final.document is not None
+    assert final.document["rows"] == seen[-1].document["rows"]
+    assert final.run["trace_hash"] == seen[-1].run["trace_hash"]
+    assert final.run["partial"], "it was killed"
+
+
+def _key(row: dict[str, Any]) -> str:
+    names = ("accesses", "hits", "misses", "touched_bytes", "peak_resident_bytes", "value")
+    derived = ("mpki", "miss_ratio", "growth", "rate", "bytes", "start")
+    identity = {
+        name: value
+        for name, value in row.items()
+        if name not in names and not isinstance(value, float) and name not in derived
+    }
+    return json.dumps(identity, sort_keys=True)
+
+
+def test_start_and_stop_bound_what_counts(serve: Any) -> None:
+    server = serve("--start-after", "ctl")
+    server.ask("touch 4000")
+    assert not server.status()["counting"]
+    with pytest.raises(CannotRun, match="nothing has been counted yet"):
+        server.ctl("snapshot")
+    server.ctl("start")
+    server.ask("touch 50")
+    assert not server.ctl("stop")["counting"]
+    server.ask("touch 8000")
+    first = server.snapshot()
+    assert 50 <= memory(first) < 50 + SMALL
+    # Exactly what was asked for: the stores of fifty pages, and no others of the eight thousand.
+    stopped = server.status()["references"]
+    server.ask("touch 8000")
+    assert server.status()["references"] == stopped
+    server.ctl("start")
+    server.ask("touch 1000")
+    server.ctl("stop")
+    last = server.snapshot()
+    assert 1000 <= memory(last) < 1000 + SMALL
+    final = server.end()
+    assert final.status == 0
+    assert not final.run["partial"]
+    assert _misses_and_memory(final) == _misses_and_memory(last)
+    assert final.count("references") == last.count("references")
+
+
+def _misses_and_memory(traced: Traced) -> list[dict[str, Any]]:
+    return [row for row in traced.document["rows"] if not row["component"].startswith("stream")]
+
+
+def test_children_that_have_ended_are_in_a_snapshot_too(serve: Any) -> None:
+    server = serve()
+    server.ask("fork 700")
+    server.ask("fork 900")
+    snapshot = server.snapshot()
+    assert [process["ended_by"] for process in snapshot.run["processes"]] == [
+        "running",
+        "exit",
+        "exit",
+    ]
+    assert memory(snapshot) > 1600
+    status = server.status()
+    assert (status["streams_live"], status["streams_total"]) == (1, 3)
+
+
+def test_a_daemon_is_followed_and_interrupted(serve: Any) -> None:
+    """Its first process has ended: what interrupts the run must reach the one that serves."""
+    server = serve()
+    daemon = int(server.ask("daemon").split()[1])
+    assert daemon != server.pid
+    server.ask("touch 500")
+    assert memory(server.snapshot()) >= 500
+    server.octavo.send_signal(signal.SIGTERM)
+    # Its input stays open, so that nothing but the signal ends it.
+    server.octavo.wait(TIMEOUT_SECONDS)
+    final = server.end()
+    assert final.status == 143
+    assert memory(final) >= 500
+    assert final.run["processes"][-1]["pid"] == daemon
+    assert final.run["processes"][-1]["ended_by"] == "signal"
+
+
+def socket_of(server: Server) -> Path:
+    (path,) = [place.path for place in places() if place.octavo_pid == server.octavo.pid]
+    return path
+
+
+def test_the_socket_is_for_its_owner_and_goes_with_the_run(serve: Any) -> None:
+    server = serve()
+    path = socket_of(server)
+    assert stat.S_IMODE(path.lstat().st_mode) == 0o600
+    assert server.ctl("status", server.octavo.pid)["pid"] == server.pid
+    # A connection that says nothing neither holds up others nor the end.
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.connect(str(path))
+        assert server.status()["pid"] == server.pid
+        assert server.end().status == 0
+    assert not path.exists()
+    with pytest.raises(CannotRun, match=f"there is no process {server.pid}"):
+        server.ctl("status")
+
+
+def test_a_socket_that_a_killed_run_left_is_removed(serve: Any) -> None:
+    server = serve()
+    path = socket_of(server)
+    server.octavo.kill()
+    server.end()
+    assert path.exists()
+    with pytest.raises(CannotRun):
+        server.ctl("status")
+    assert not path.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="needs setpriv")
+def test_nobody_else_is_answered(serve: Any) -> None:
+    server = serve()
+    path = socket_of(server)
+    # As if the file's mode had let them through.
+    path.chmod(0o666)
+    program = (
+        "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); "
+        's.sendall(b\'{"action": "status"}\\n\'); print(s.recv(100))'
+    )
+    argv = ["setpriv", "--reuid", "65534", "--clear-groups", "/usr/bin/python3", "-c", program]
+    done = subprocess.run(
+        [*argv, str(path)], capture_output=True, text=True, timeout=TIMEOUT_SECONDS
+    )
+    assert done.stdout in ("b''\n", ""), done.stderr
+    assert server.status()["pid"] == server.pid
+
+
+@pytest.mark.parametrize("verb", ["curves", "sim"])
+def test_other_engines_are_controlled_without_snapshots(verb: str, serve: Any) -> None:
+    server = serve(verb=verb)
+    server.ask("touch 100")
+    assert server.status()["counting"]
+    server.ctl("stop")
+    counted = server.status()["references"]
+    server.ask("touch 100")
+    assert server.status()["references"] == counted
+    with pytest.raises(CannotRun, match="a snapshot is of octavo run"):
+        server.ctl("snapshot")
+
+
+def test_the_command_writes_whole_results(serve: Any, tmp_path: Path) -> None:
+    server = serve()
+    server.ask("touch 500")
+    out, name = tmp_path / "now", str(server.pid)
+    said = natively([OCTAVO, "ctl", name, "status"])
+    assert said.status == 0
+    assert re.search(
+        rb"requests .*: counting\n.* references, .* 1 of 1 processes live", said.stdout
+    )
+    written = natively([OCTAVO, "ctl", name, "snapshot", "--out", str(out)])
+    assert written.status == 0
+    assert b"SNAPSHOT: the program goes on" in written.stdout
+    files = {"manifest.json", "result.json", "rows.parquet", "report.html"}
+    assert {path.name for path in out.iterdir()} == files
+    assert "SNAPSHOT" in (out / "report.html").read_text()
+    document = natively([OCTAVO, "ctl", name, "snapshot", "--json", "-"]).stdout
+    assert first_error(validator_of("run"), json.loads(document)) is None
+
+
+def test_what_is_no_run_gets_a_sentence() -> None:
+    for arguments, status, sentence in [
+        (["1", "snapshoot"], 2, "did you mean `snapshot`?"),
+        (["1", "status"], 125, "process 1 is none of a run of octavo"),
+        (["4194304", "status"], 125, "there is no process 4194304"),
+        (["1", "status", "-o", "x"], 2, "--out is for a snapshot"),
+    ]:
+        done = natively([OCTAVO, "ctl", *arguments])
+        assert done.status == status, done.stderr
+        assert sentence in done.stderr.decode()
+
+
+# --- a part of the run by time or instructions ----------------------------------------------------
+
+
+def test_a_duration_of_instructions_is_whole(octavo: Octavo) -> None:
+    traced = octavo(workload("signals", "spin"), "--start-after", "100k", "--duration", "1M")
+    assert traced.status == 0
+    assert not traced.run["partial"]
+    assert traced.run["exit"]["reason"] == "limit"
+    assert traced.run["exit"]["signal"] == signal.SIGINT
+    assert 10**6 <= traced.count("instructions") < 10**6 + 200
+    traced.check()
+
+
+def test_a_duration_ends_the_program_as_ctrl_c_does(serve: Any) -> None:
+    server = serve("--start-after", "ctl", "--duration", "300ms")
+    # The program is at work when counting begins, and ends with a word when it is interrupted.
+    server.ask("spin")
+    server.ctl("start")
+    server.octavo.wait(TIMEOUT_SECONDS)
+    final = server.end()
+    assert (final.status, final.stdout) == (0, b"bye\n")
+    assert (final.run["exit"]["reason"], final.run["exit"]["code"]) == ("limit", 0)
+    assert not final.run["partial"]
+    assert final.run["configuration"]["phase"] == {
+        "start_after_seconds": None,
+        "duration_seconds": 0.3,
+        "ends_by_instructions": False,
+    }
+
+
+def test_a_program_that_ends_before_it_counts_has_no_result(octavo: Octavo) -> None:
+    for value, what in [("1h", "3600 s of --start-after"), ("ctl", "octavo ctl PID start")]:
+        traced = octavo(workload("static_count"), "--start-after", value)
+        assert traced.status == 125
+        assert what in traced.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--start-after", "30"], "give a time with its unit"),
+        (["--duration", "30m"], "give a time with its unit"),
+        (["--duration", "0s"], "no span of time"),
+        (["--duration", "1s", "--max-instructions", "1M"], "exclude each other"),
+        (["--start-after", "1M", "--skip-instructions", "1M"], "mean the same"),
+    ],
+)
+def test_wrong_parts_get_a_sentence(options: list[str], sentence: str, octavo: Octavo) -> None:
+    traced = octavo(["true"], *options)
+    assert traced.status == 2
+    assert sentence in traced.stderr.decode()
+    assert re.match(r"octavo: .*\.\n\Z", traced.stderr.decode())
+
+
+def test_a_trace_has_no_phases() -> None:
+    done = natively([OCTAVO, "run", "--duration", "1s", "synth:gups?table=64KiB&updates=100"])
+    assert done.status == 2
+    assert b"of a trace" in done.stderr

@@ -1,0 +1,689 @@
+"""Actions on real programs: the lines that are printed are pasted, and what they promise is seen.
+
+They change settings of the system and restore them, and need root. What is not installed is
+skipped, and the reason names it.
+"""
+
+import fcntl
+import json
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.real.conftest import OCTAVO
+from tests.real.page_census import anonymous_bytes, rollup
+
+from octavo.actions.candidates import candidate_actions
+from octavo.actions.model import Action
+from octavo.actions.table import Subject, lines_for
+from octavo.huge_pages import read_huge_pages
+from octavo.runtimes.detect import Runtime, detect, runtime_of_file, runtime_of_process
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(os.geteuid() != 0, reason="settings of the system are changed by root only"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _alone() -> Iterator[None]:
+    """One test of this file at a time, on all workers: they share the system's settings."""
+    with (Path(tempfile.gettempdir()) / "octavo-test-settings.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+FILL = Path(__file__).parent / "fill"
+KIB, MIB = 1024, 1 << 20
+WAIT_SECONDS = 60
+JEMALLOC = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
+TCMALLOC = "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4"
+MIMALLOC = "/usr/lib/x86_64-linux-gnu/libmimalloc.so.2.0"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program that fills memory."""
+
+    command: str
+    executable: str
+    """The name of the file that runs, to find its process by."""
+    fill: Callable[[], None] | None = None
+    """The command that fills it; None where it fills itself and prints `ready`."""
+    user: str | None = None
+    preload: str = ""
+    settle_seconds: float = 0
+    """How long huge pages may take to come."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Memory of a process, in MiB."""
+
+    large: int
+    """Anonymous, in folios of the size that was promised and larger."""
+    larger: int
+    """Anonymous, in folios larger than was promised."""
+    anonymous: int
+    shared: int
+    """Shared, in huge pages of either kind."""
+    resident: int
+    described: str
+    """The runtime, as it is detected of the process."""
+
+
+def see(program: Program, block: str, size: int = 2 * MIB) -> Seen:
+    """Pastes a block into a shell and looks at the program that it started."""
+    settings, line = block.rsplit("\n", 1) if "\n" in block else ("", block)
+    if settings:
+        subprocess.run(["bash", "-euc", settings], check=True, stdout=subprocess.DEVNULL)
+    environment = {**os.environ, **({"LD_PRELOAD": program.preload} if program.preload else {})}
+    server = subprocess.Popen(
+        ["bash", "-uc", line],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if program.fill is None else subprocess.DEVNULL,
+        start_new_session=True,
+        env=environment,
+        user=program.user,
+        group=program.user,
+        extra_groups=[] if program.user else None,
+    )
+    try:
+        if program.fill is not None:
+            program.fill()
+        else:
+            assert server.stdout is not None
+            said = []
+            for output in server.stdout:
+                said.append(output)
+                if output.strip() == b"ready":
+                    break
+            else:
+                pytest.fail(f"`{line}` ended: {b''.join(said).decode()}")
+        end = time.monotonic() + program.settle_seconds
+        while True:
+            seen = _look(server.pid, program.executable, size)
+            if seen.large > 0.8 * seen.anonymous or time.monotonic() > end:
+                return seen
+            time.sleep(0.5)
+    finally:
+        _end(server)
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    """Asks a program to end, and kills what has not."""
+    pids = _pids_of(server.pid)
+    server.send_signal(signal.SIGINT)
+    with suppress(subprocess.TimeoutExpired):
+        server.wait(10)
+    for pid in pids:
+        if server.poll() is None or Path(f"/proc/{pid}").exists():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    server.wait()
+
+
+def _look(root: int, executable: str, size: int) -> Seen:
+    pids = [pid for pid in _pids_of(root) if _executable(pid) == executable]
+    assert pids, f"no process of {executable}"
+    # A server that forks has its memory in all of them; shared memory is mapped by each.
+    counts = [anonymous_bytes(pid) for pid in pids]
+    maps = [rollup(pid) for pid in pids]
+
+    def total(smallest: int) -> int:
+        return sum(
+            number for count in counts for folio, number in count.items() if folio >= smallest
+        )
+
+    return Seen(
+        large=total(size) // MIB,
+        larger=total(size + 1) // MIB,
+        anonymous=total(0) // MIB,
+        shared=max(
+            fields["ShmemPmdMapped"] + fields["Shared_Hugetlb"] + fields["Private_Hugetlb"]
+            for fields in maps
+        )
+        // MIB,
+        resident=max(fields["Rss"] for fields in maps) // MIB,
+        described=str(runtime_of_process(pids[0])),
+    )
+
+
+def _pids_of(root: int) -> list[int]:
+    """A process and all that descend from it, whatever sessions they have made."""
+    parents = {}
+    for path in Path("/proc").iterdir():
+        with suppress(ValueError, OSError):
+            stat = (path / "stat").read_text().rpartition(")")[2].split()
+            parents[int(path.name)] = int(stat[1])
+    found = [root]
+    for pid in found:
+        found += [child for child, parent in parents.items() if parent == pid]
+    return found
+
+
+def _executable(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/exe").readlink().name
+    except OSError:
+        return ""
+
+
+@contextmanager
+def restored(action: Action) -> Iterator[None]:
+    """Afterwards pastes the lines that undo an action, and checks that they did."""
+    before = read_huge_pages().settings
+    try:
+        yield
+    finally:
+        if action.undo:
+            subprocess.run(["bash", "-euc", action.undo], check=True, stdout=subprocess.DEVNULL)
+    assert read_huge_pages().settings == before
+
+
+def act(program: Program, name: str) -> Seen:
+    """Does what an action of this program says, and looks."""
+    words = shlex.split(program.command)
+    host = read_huge_pages()
+    runtime = runtime_of_file(words[0], words[1:])
+    if program.preload:
+        library = Path(program.preload)
+        if not library.exists():
+            pytest.skip(f"{library.name} is not installed")
+        runtime = _preloaded_runtime(program)
+    actions = {
+        action.name: action
+        for action in candidate_actions(runtime if program.preload else words[0], host, words[1:])
+    }
+    assert name in actions, sorted(actions)
+    action = actions[name].for_program(program.command)
+    with restored(action):
+        return see(program, action.command, action.page_size or 2 * MIB)
+
+
+def _preloaded_runtime(program: Program) -> Runtime:
+    words = shlex.split(program.command)
+    plain = runtime_of_file(words[0])
+    found = detect(words[0], ["/lib/x86_64-linux-gnu/libc.so.6", program.preload])
+    return replace(found, facts=found.facts | plain.facts)
+
+
+def needs(*names: str) -> None:
+    for name in names:
+        if shutil.which(name) is None:
+            pytest.skip(f"{name} is not installed")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("fill")
+    directory.chmod(0o755)
+    compile_c = ["gcc", "-O1", "-pthread", "-Wall", "-Wextra", str(FILL / "fill.c"), "-o"]
+    subprocess.run([*compile_c, str(directory / "fill")], check=True)
+    subprocess.run([*compile_c, str(directory / "fill-static"), "-static"], check=True)
+    return directory
+
+
+# --- C programs, under several allocators -------------------------------------------------------
+
+SMALL, LARGE, MIDDLE = "100 150 1", "1000000 150 1", "300000 150 1"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (SMALL, "glibc-thp 2MiB"),
+        (SMALL, "glibc-thp 64KiB"),
+        (SMALL, "glibc-thp-one-arena 2MiB"),
+        ("100 150 4", "glibc-thp-one-arena 2MiB"),
+        ("100 150 4", "glibc-thp-one-arena 64KiB"),
+        (LARGE, "glibc-thp-one-arena 2MiB"),
+        (MIDDLE, "glibc-thp-one-arena 2MiB"),
+    ],
+)
+@pytest.mark.parametrize("executable", ["fill", "fill-static"])
+def test_glibc(built: Path, executable: str, arguments: str, name: str) -> None:
+    program = Program(f"{built / executable} {arguments}", executable)
+    seen = act(program, name)
+    assert seen.large > 0.95 * seen.anonymous > 100
+    assert seen.larger == 0
+    assert seen.described == "glibc's malloc"
+
+
+@pytest.mark.parametrize("arguments", ["100 150 4", LARGE])
+def test_the_library_reaches_arenas_and_blocks(built: Path, arguments: str) -> None:
+    program = Program(f"{built / 'fill'} {arguments}", "fill", settle_seconds=15)
+    seen = act(program, "preload 2MiB")
+    assert seen.large > 0.8 * seen.anonymous > 100
+
+
+@pytest.mark.parametrize("arguments", ["100 150 4", LARGE])
+def test_what_the_tunable_alone_does_not_reach(built: Path, arguments: str) -> None:
+    """Why the other two tunables are there: arenas of threads, and blocks mapped one by one."""
+    seen = act(Program(f"{built / 'fill'} {arguments}", "fill"), "glibc-thp 2MiB")
+    assert seen.large < 0.05 * seen.anonymous
+
+
+@pytest.mark.parametrize(
+    ("library", "name", "share"),
+    [
+        (JEMALLOC, "jemalloc-thp 2MiB", 0.95),
+        (JEMALLOC, "jemalloc-thp 64KiB", 0.95),
+        (MIMALLOC, "mimalloc-large-os-pages 2MiB", 0.95),
+        (TCMALLOC, "tcmalloc-64k 64KiB", 0.9),
+    ],
+)
+def test_other_allocators(built: Path, library: str, name: str, share: float) -> None:
+    seen = act(Program(f"{built / 'fill'} {SMALL}", "fill", preload=library), name)
+    assert seen.large > share * seen.anonymous > 100
+    assert seen.larger == 0
+    assert name.split("-")[0] in seen.described
+
+
+@contextmanager
+def general_setting(word: str) -> Iterator[None]:
+    file = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    before = read_huge_pages().thp
+    file.write_text(word)
+    try:
+        yield
+    finally:
+        file.write_text(before or word)
+
+
+@pytest.mark.parametrize("name", ["glibc-top-pad 2MiB", "glibc-thp 2MiB"])
+def test_glibc_where_huge_pages_are_always_on(built: Path, name: str) -> None:
+    with general_setting("always"):
+        seen = act(Program(f"{built / 'fill'} {SMALL}", "fill"), name)
+    assert seen.large > 0.9 * seen.anonymous > 100
+
+
+@pytest.mark.parametrize("name", ["glibc-thp 2MiB", "glibc-thp 64KiB"])
+def test_glibc_where_huge_pages_are_off(built: Path, name: str) -> None:
+    with general_setting("never"):
+        seen = act(Program(f"{built / 'fill'} {SMALL}", "fill"), name)
+    assert seen.large > 0.9 * seen.anonymous > 100
+
+
+def test_jemalloc_at_64_kib_where_huge_pages_are_always_on(built: Path) -> None:
+    """It asks for nothing there, so that the general setting has to change, too."""
+    with general_setting("always"):
+        program = Program(f"{built / 'fill'} {SMALL}", "fill", preload=JEMALLOC)
+        seen = act(program, "jemalloc-thp 64KiB")
+    assert seen.large > 0.9 * seen.anonymous > 100
+    assert seen.larger == 0
+
+
+def test_huge_pages_that_come_unasked_are_kept_off(built: Path) -> None:
+    """prctl: jemalloc's memory gets them where they are always on, and asks for none there."""
+    with general_setting("always"):
+        program = Program(f"{built / 'fill'} {SMALL}", "fill", preload=JEMALLOC)
+        kept = act(program, "thp-disable")
+        plain = see(program, program.command)
+    assert plain.large > 0.9 * plain.anonymous > 100
+    assert kept.large == 0 < 100 < kept.anonymous
+
+
+# --- runtimes ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("size", "name"), [(2 * MIB, "jvm-thp 2MiB"), (64 * KIB, "jvm-thp 64KiB")])
+def test_java(tmp_path: Path, size: int, name: str) -> None:
+    needs("java", "javac")
+    subprocess.run(["javac", "-d", str(tmp_path), str(FILL / "Fill.java")], check=True)
+    seen = act(Program(f"java -cp {tmp_path} Fill", "java"), name)
+    assert seen.large > 0.85 * seen.anonymous > 100
+    assert seen.larger == 0
+    assert seen.described.startswith("Java virtual machine")
+
+
+def test_java_with_a_heap_in_shared_memory(tmp_path: Path) -> None:
+    needs("java", "javac")
+    subprocess.run(["javac", "-d", str(tmp_path), str(FILL / "Fill.java")], check=True)
+    seen = act(Program(f"java -XX:+UseZGC -cp {tmp_path} Fill", "java"), "jvm-zgc-thp 2MiB")
+    assert seen.shared > 100
+
+
+@pytest.mark.parametrize("name", ["go-thp-all 2MiB", "go-thp-all 64KiB"])
+def test_go(tmp_path: Path, name: str) -> None:
+    needs("go")
+    binary = tmp_path / "fillgo"
+    subprocess.run(["go", "build", "-o", str(binary), str(FILL / "fill.go")], check=True)
+    seen = act(Program(str(binary), "fillgo"), name)
+    assert seen.large > 0.9 * seen.anonymous > 100
+    assert seen.larger == 0
+    assert seen.described.startswith("Go 1.")
+
+
+def test_rust(tmp_path: Path) -> None:
+    needs("rustc")
+    binary = tmp_path / "fillrs"
+    subprocess.run(["rustc", "-O", "-o", str(binary), str(FILL / "fill.rs")], check=True)
+    seen = act(Program(str(binary), "fillrs"), "glibc-thp 2MiB")
+    assert seen.large > 0.9 * seen.anonymous > 100
+    assert seen.described == "glibc's malloc"
+
+
+def test_node() -> None:
+    needs("node")
+    program = Program(f"node --max-old-space-size=2000 {FILL / 'fill.js'}", "node")
+    seen = act(program, "node-64k 64KiB")
+    assert seen.large > 0.9 * seen.anonymous > 100
+    assert seen.larger == 0
+    assert seen.described.startswith("Node.js")
+    text = act(program, "node-text 2MiB")
+    assert text.large >= 20
+
+
+def file_pages(pid: int) -> int:
+    return rollup(pid).get("FilePmdMapped", 0)
+
+
+@pytest.mark.parametrize("aligned", [True, False])
+def test_the_text_of_a_program(tmp_path: Path, aligned: bool) -> None:
+    """Read in pieces of 2 MiB, and mapped so where the linker has aligned it."""
+    source = tmp_path / "text.c"
+    source.write_text(
+        "#include <stdio.h>\n#include <unistd.h>\n"
+        '__asm__(".text\\n.globl body\\nbody: .fill 8388608, 1, 0x90\\nret\\n");\n'
+        "void body(void);\n"
+        'int main(void) { body(); puts("ready"); fflush(stdout); pause(); return 0; }\n'
+    )
+    binary = tmp_path / "text"
+    options = ["-Wl,-z,max-page-size=0x200000"] if aligned else []
+    subprocess.run(["gcc", "-o", str(binary), str(source), *options], check=True)
+    os.sync()  # dirty pages stay as they are
+    actions = {a.name: a for a in candidate_actions(binary, read_huge_pages())}
+    if not aligned:
+        assert "text-of text" not in actions
+        return
+    if "text-of text" not in actions:
+        pytest.skip("this file system has no large folios")
+    line = actions["text-of text"].for_program(str(binary)).command
+    server = subprocess.Popen(["bash", "-uc", line], stdout=subprocess.PIPE)
+    try:
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"ready\n"
+        assert file_pages(server.pid) >= 6 * MIB
+    finally:
+        _end(server)
+
+
+def test_python() -> None:
+    needs("python3.11")
+    python = subprocess.run(
+        ["python3.11", "-c", "import sys; print(sys.executable)"],
+        capture_output=True,
+        check=True,
+        text=True,
+    ).stdout.strip()
+    program = Program(f"{python} {FILL / 'fill.py'}", Path(python).resolve().name)
+    small = act(program, "cpython-64k 64KiB")
+    assert small.large > 0.85 * small.anonymous > 100
+    assert small.larger == 0
+    huge = act(program, "cpython-malloc 2MiB")
+    assert huge.large > 0.85 * huge.anonymous > 100
+    assert huge.described.startswith("Python 3.11")
+
+
+def test_numpy(tmp_path: Path) -> None:
+    """Arrays below 4 MiB, for which it does not ask; its library among the mappings shows it."""
+    python = shutil.which("python3.11")
+    if python is None or subprocess.run([python, "-c", "import numpy"], check=False).returncode:
+        pytest.skip("python3.11 with numpy is not installed")
+    script = tmp_path / "fill.py"
+    script.write_text(
+        "import numpy, time\nkept = [numpy.ones(60_000) for _ in range(300)]\n"
+        "print('ready', flush=True)\ntime.sleep(600)\n"
+    )
+    plain = subprocess.Popen([python, str(script)], stdout=subprocess.PIPE)
+    try:
+        assert plain.stdout is not None
+        assert plain.stdout.readline() == b"ready\n"
+        runtime = runtime_of_process(plain.pid)
+    finally:
+        _end(plain)
+    program = Program(f"{python} {script}", Path(python).resolve().name)
+    actions = {a.name: a for a in candidate_actions(runtime, read_huge_pages(), [str(script)])}
+    action = actions["cpython-numpy 2MiB"].for_program(program.command)
+    with restored(action):
+        seen = see(program, action.command)
+    assert seen.large > 0.85 * seen.anonymous > 100
+
+
+# --- servers -----------------------------------------------------------------------------------
+
+
+def until(answers: Callable[[], bool]) -> None:
+    end = time.monotonic() + WAIT_SECONDS
+    while not answers():
+        assert time.monotonic() < end, "the server does not answer"
+        time.sleep(0.1)
+
+
+def ask(address: Path, text: bytes, end: bytes) -> bytes | None:
+    """The answer of a server on a local socket; None before it listens."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(WAIT_SECONDS)
+        try:
+            client.connect(str(address))
+        except OSError:
+            return None
+        client.sendall(text)
+        answer = b""
+        while not answer.endswith(end):
+            part = client.recv(1 << 16)
+            if not part:
+                break
+            answer += part
+        return answer
+
+
+@pytest.mark.parametrize("name", ["jemalloc-thp 2MiB", "jemalloc-thp 64KiB"])
+def test_redis(tmp_path: Path, name: str) -> None:
+    needs("redis-server")
+    address = tmp_path / "socket"
+    options = f"--port 0 --unixsocket {address} --save '' --enable-debug-command local"
+
+    def fill() -> None:
+        until(lambda: ask(address, b"PING\r\n", b"\r\n") == b"+PONG\r\n")
+        assert ask(address, b"DEBUG POPULATE 1000000 key 60\r\n", b"\r\n") == b"+OK\r\n"
+
+    program = Program(f"redis-server {options}", "redis-check-rdb", fill)
+    if Path(shutil.which("redis-server") or "").resolve().name == "redis-server":
+        program = replace(program, executable="redis-server")
+    seen = act(program, name)
+    assert seen.large > 0.85 * seen.anonymous > 80
+    assert seen.larger == 0
+    assert seen.described.startswith("Redis, jemalloc 5.")
+
+
+def test_memcached(tmp_path: Path) -> None:
+    needs("memcached")
+    address = tmp_path / "socket"
+
+    def fill() -> None:
+        value = b"v" * 1000
+        stored = b"".join(
+            b"set key%d 0 0 1000 noreply\r\n%b\r\n" % (at, value) for at in range(90_000)
+        )
+        until(lambda: address.exists())
+        assert ask(address, stored + b"get key89999\r\n", b"END\r\n")
+
+    program = Program(f"memcached -u root -m 128 -s {address}", "memcached", fill)
+    seen = act(program, "memcached-large-pages 2MiB")
+    assert seen.large > 0.8 * seen.anonymous > 80
+    assert seen.described.startswith("memcached")
+
+
+POSTGRES = Path("/usr/lib/postgresql/15/bin")
+AS_SERVER: dict[str, Any] = {
+    "user": "postgres",
+    "group": "postgres",
+    "extra_groups": [],
+    "stderr": subprocess.DEVNULL,
+}
+
+
+@pytest.fixture
+def open_place() -> Iterator[Path]:
+    """A directory that other users reach, as those of pytest are not."""
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+@pytest.mark.parametrize("name", ["postgres-huge-pages 2MiB", "postgres-shmem 2MiB"])
+def test_postgres(open_place: Path, name: str) -> None:
+    if not (POSTGRES / "postgres").exists():
+        pytest.skip("PostgreSQL 15 is not installed")
+    place = open_place
+    shutil.chown(place, "postgres", "postgres")
+    subprocess.run(
+        [POSTGRES / "initdb", "-D", place / "data"],
+        stdout=subprocess.DEVNULL,
+        check=True,
+        **AS_SERVER,
+    )
+
+    client = ["psql", "-q", "-t", "-h", str(place), "postgres"]
+    sessions: list[subprocess.Popen[bytes]] = []
+
+    def fill() -> None:
+        """From a session that stays, since shared memory counts where it is mapped."""
+        until(lambda: subprocess.run([*client, "-c", ""], **AS_SERVER).returncode == 0)
+        session = subprocess.Popen(
+            client, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **AS_SERVER
+        )
+        sessions.append(session)
+        assert session.stdin is not None
+        assert session.stdout is not None
+        # Unlike COPY, it fills all of the shared buffers.
+        session.stdin.write(b"create table t (n int);\n")
+        session.stdin.write(b"insert into t select generate_series(1, 2400000);\n")
+        session.stdin.write(b"\\echo filled\n")
+        session.stdin.flush()
+        assert session.stdout.readline() == b"filled\n"
+
+    program = Program(
+        f"{POSTGRES / 'postgres'} -D {place / 'data'} -k {place} -h '' -c shared_buffers=128MB",
+        "postgres",
+        fill,
+        user="postgres",
+    )
+    try:
+        seen = act(program, name)
+    finally:
+        for session in sessions:
+            session.communicate()
+    assert seen.shared >= 70
+    assert seen.described.startswith("PostgreSQL")
+
+
+def test_nginx_asks_for_nothing_unless_told(tmp_path: Path) -> None:
+    """A server that forks before it serves: its processes have the tunable all the same."""
+    needs("nginx")
+    runtime = runtime_of_file("nginx")
+    assert (runtime.kind, runtime.allocator) == ("native", "glibc")
+    actions = {action.name: action for action in candidate_actions("nginx", read_huge_pages())}
+    assert not actions["glibc-thp 2MiB"].system_wide
+
+
+def test_mariadb(open_place: Path) -> None:
+    needs("mariadbd", "mariadb-install-db")
+    place = open_place
+    shutil.chown(place, "mysql", "mysql")
+    subprocess.run(
+        ["mariadb-install-db", "--user=mysql", f"--datadir={place / 'data'}"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    address = place / "socket"
+    program = Program(
+        f"mariadbd --user=mysql --datadir={place / 'data'} --skip-networking "
+        f"--socket={address} --innodb-buffer-pool-size=128M",
+        "mariadbd",
+        lambda: until(address.exists),
+    )
+    subject = Subject(runtime_of_file("mariadbd"), pool_pages=100)
+    host = read_huge_pages()
+    (line,) = (
+        line for line in lines_for(subject, host, "heap") if line.name == "mariadb-large-pages"
+    )
+    action = line.action(subject, host, 2 * MIB)
+    assert action is not None
+    action = action.for_program(program.command)
+    with restored(action):
+        pool = Path("/sys/kernel/mm/hugepages/hugepages-2048kB")
+        used = []
+
+        def reserved() -> None:
+            until(address.exists)
+            free, kept = (
+                int((pool / f"{name}_hugepages").read_text()) for name in ("free", "resv")
+            )
+            used.append(100 - free + kept)
+
+        see(replace(program, fill=reserved), action.command)
+    # Most of the buffer pool of 128 MiB is taken from there; it fills by and by.
+    assert used[0] >= 48
+
+
+# --- from a run to what it promises --------------------------------------------------------------
+
+CHASE = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+struct node { struct node *next; char pad[104]; };
+int main(int argc, char **argv) {
+    enum { NODES = 600000, STEPS = 1500000 };
+    struct node **all = malloc(NODES * sizeof *all);
+    unsigned long random = 88172645463325252ul;
+    (void)argv;
+    for (int at = 0; at < NODES; at++)
+        all[at] = malloc(sizeof **all);
+    for (int at = 0; at < NODES; at++) {
+        random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+        all[at]->next = all[random % NODES];
+    }
+    struct node *here = all[0];
+    for (int step = 0; step < STEPS; step++) {
+        random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+        here = random % 16 ? here->next : all[random % NODES];
+    }
+    printf("%s\\n", here ? "ready" : "never");
+    fflush(stdout);
+    if (getenv("STAY"))
+        pause();
+    return argc > 9;
+}
+"""
+
+
+def test_the_block_that_a_run_prints_gives_what_it_promises(tmp_path: Path) -> None:
+    source, binary, document = tmp_path / "chase.c", tmp_path / "chase", tmp_path / "run.json"
+    source.write_text(CHASE)
+    subprocess.run(["gcc", "-O1", "-o", str(binary), str(source)], check=True)
+    run = [OCTAVO, "run", "-q", "--json", document, "--", binary]
+    subprocess.run(run, check=True, stdout=subprocess.DEVNULL)
+    items = json.loads(document.read_text())["advice"][1:]
+    (data,) = (item for item in items if item["scope"] == "program" and item["stream"] == "data")
+    assert data["page_size"] == 2 * MIB
+    action = next(action for action in data["means"] if action["command"])
+    assert action["kind"] == "malloc"
+    assert action["tried"].startswith("Tried: this kernel gives 2 MiB pages")
+    assert "undo" not in action
+    seen = see(Program(str(binary), "chase"), f"STAY=1 {action['command']}")
+    assert seen.large > 0.9 * seen.anonymous > 60
