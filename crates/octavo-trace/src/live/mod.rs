@@ -106,10 +106,7 @@ impl<C: Observer> Live<C> {
         let desk = Arc::new(Desk::new());
         let watch = Watch::start(options, shared.clone(), desk.clone(), observer)?;
         let root = watch.root();
-        let watcher = threads::start("watch", move || watch.run()).map_err(|why| {
-            root.signal(libc::SIGKILL);
-            LiveError::NoThread(why)
-        })?;
+        let watcher = threads::start("watch", move || watch.run()).map_err(LiveError::NoThread)?;
         Ok(Live { shared, desk, root, watcher, started: Instant::now() })
     }
 

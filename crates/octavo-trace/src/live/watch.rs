@@ -126,12 +126,24 @@ enum Source {
     Pipe(Option<OwnedFd>),
 }
 
+/// The program under the tracer. Killed and reaped where the run ends before it, since a process
+/// that is not waited for counts against the user's limit of processes.
+struct Traced(Child);
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        if let Ok(None) = self.0.try_wait() {
+            drop(self.0.kill().and_then(|()| self.0.wait()));
+        }
+    }
+}
+
 /// The watcher of one run.
 pub struct Watch<C, F> {
     options: LiveOptions,
     shared: Arc<Shared>,
     observer: F,
-    child: Child,
+    child: Traced,
     source: Source,
     desk: Arc<Desk<C>>,
     followers: Vec<JoinHandle<()>>,
@@ -166,6 +178,7 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
         };
         let followers = Vec::new();
         let no_thread = None;
+        let child = Traced(child);
         Ok(Watch { options, shared, observer, child, source, desk, followers, no_thread, started })
     }
 
@@ -175,7 +188,7 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
 
     /// The program's process.
     pub fn root(&self) -> Pid {
-        Pid(self.child.id())
+        Pid(self.child.0.id())
     }
 
     /// Watches until the program has ended and every stream is read.
@@ -187,7 +200,7 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
         loop {
             // In this order: a stream that began before the end is seen once the end is.
             if status.is_none() {
-                status = self.child.try_wait().ok().flatten();
+                status = self.child.0.try_wait().ok().flatten();
             }
             let ended = status.is_some();
             self.shared.root_ended.store(ended, Ordering::Relaxed);
