@@ -1,0 +1,250 @@
+"""The corpus: cases.toml says what is run, rows/ keeps the rows of each case, renames.toml says
+which of their names have changed since."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import shlex
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+from typer.testing import CliRunner
+
+from octavo.cli import app
+
+from . import inputs
+
+HERE = Path(__file__).parent
+ROWS = HERE / "rows"
+RENAMES = HERE / "renames.toml"
+
+Row = dict[str, Any]
+
+KEYS = {
+    *("process", "thread", "interval", "page_size", "small", "large", "threshold_blocks"),
+    *("policy_window_refs", "entries", "ways", "sets", "line_bytes", "cache_bytes", "larger"),
+    *("line", "window_refs", "start"),
+}
+"""Columns of numbers that say what a row is about, as all columns of words do."""
+
+PROSE = {"description", "means", "notes", "source", "text"}
+"""What is left out of nested documents wherever it is: sentences, which are no rows."""
+
+OF_TODAY = {"about", "bytes", "bytes_per_reference", "file", "trace", "usable_page_size"}
+"""What is left out at the top of them: it depends on this machine, or on versions of libraries."""
+
+
+@dataclass(frozen=True)
+class Cases:
+    """What cases.toml says."""
+
+    inputs: list[list[str]]
+    commands: dict[str, list[str]]
+
+    @classmethod
+    def read(cls) -> Cases:
+        said = tomllib.loads((HERE / "cases.toml").read_text())
+        made = [shlex.split(line) for line in said.pop("inputs")]
+        commands = {
+            f"{group}-{name}": [group, *shlex.split(line)]
+            for group, named in said.items()
+            for name, line in named.items()
+        }
+        return cls(made, commands)
+
+    def make_inputs(self, directory: Path) -> None:
+        """Makes all that the cases read. They are run there."""
+        inputs.make(directory)
+        for kept in (HERE / "traces").glob("*.oct"):
+            (directory / kept.name).write_bytes(kept.read_bytes())
+        for command in self.inputs:
+            _octavo([*command, "--quiet"])
+
+
+def run(command: list[str]) -> list[Row]:
+    """All rows that a command gives, in canonical order."""
+    document = json.loads(_octavo([*command, "--quiet", "--json", "-"]))
+    return sorted(_rows_of(document), key=_order)
+
+
+def _octavo(command: list[str]) -> str:
+    done = CliRunner().invoke(app, command, prog_name="octavo")
+    if done.exit_code:
+        raise AssertionError(
+            f"octavo {shlex.join(command)}: status {done.exit_code}\n{done.stderr}"
+        )
+    return done.stdout
+
+
+def _rows_of(document: Row) -> Iterator[Row]:
+    if "rows" not in document:
+        yield from _leaves("", _without_today(document))
+        return
+    yield from document["rows"]
+    about = document["run"]
+    yield from _leaves("run", {of: about[of] for of in ("trace_hash", "processes", "partial")})
+    for advice in document.get("advice", [])[1:]:  # the first one is prose
+        place = f"advice.{advice['scope']}.{advice.get('region')}.{advice.get('stream')}"
+        yield from _leaves(place, _without_today(advice))
+
+
+def _without_today(document: Row) -> Row:
+    return {name: of for name, of in document.items() if name not in OF_TODAY}
+
+
+def _leaves(path: str, value: Any) -> Iterator[Row]:
+    """Every number and word of a nested document, as a row with its place."""
+    if isinstance(value, dict):
+        for name, of in value.items():
+            if name not in PROSE:
+                yield from _leaves(f"{path}.{name}".lstrip("."), of)
+    elif isinstance(value, list):
+        for n, of in enumerate(value):
+            yield from _leaves(f"{path}[{n}]", of)
+    else:
+        yield {"path": path, "is": value}
+
+
+def _order(row: Row) -> tuple[str, str]:
+    key, values = split(row)
+    return json.dumps(key, sort_keys=True), json.dumps(values, sort_keys=True)
+
+
+def split(row: Row) -> tuple[Row, Row]:
+    """What a row is about, and what it says of that."""
+    key = {
+        name: of
+        for name, of in row.items()
+        if name != "is" and (name in KEYS or isinstance(of, str))
+    }
+    return key, {name: of for name, of in row.items() if name not in key}
+
+
+# --- kept rows -----------------------------------------------------------------------------------
+
+
+def keep(case: str, rows: list[Row]) -> None:
+    """Writes the rows of a case, the same bytes for the same rows."""
+    text = "".join(json.dumps(row, sort_keys=True, separators=(",", ":")) + "\n" for row in rows)
+    ROWS.mkdir(exist_ok=True)
+    kept_in(case).write_bytes(lzma.compress(text.encode(), preset=9))
+
+
+def kept(case: str) -> list[Row]:
+    text = lzma.decompress(kept_in(case).read_bytes()).decode()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def kept_in(case: str) -> Path:
+    return ROWS / f"{case}.jsonl.xz"
+
+
+# --- renames -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Renames:
+    """Names that have changed since the rows were kept."""
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    counters: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
+    """Those that were needed for any row."""
+
+    @classmethod
+    def read(cls, text: str) -> Renames:
+        said = tomllib.loads(text)
+        renames = cls(said.pop("columns", {}), said.pop("counters", {}), said.pop("values", {}))
+        if said:
+            raise ValueError(f"renames.toml: no table `{next(iter(said))}` is known")
+        return renames
+
+    def all(self) -> set[str]:
+        """A name for each rename."""
+        values = {f"values.{column}.{old}" for column, of in self.values.items() for old in of}
+        columns = {f"columns.{old}" for old in self.columns}
+        return values | columns | {f"counters.{old}" for old in self.counters}
+
+    def apply(self, row: Row) -> Row:
+        """The row as it would be kept today. Its words change first, then its columns."""
+        renamed = {column: self._value(column, of) for column, of in row.items()}
+        both = f"{row.get('component')} {row.get('counter')}"
+        if both in self.counters:
+            self.used.add(f"counters.{both}")
+            renamed["component"], renamed["counter"] = self.counters[both].split(" ")
+        return {self._column(column): of for column, of in renamed.items()}
+
+    def _value(self, column: str, value: Any) -> Any:
+        named = self.values.get(column, {})
+        if not isinstance(value, str) or value not in named:
+            return value
+        self.used.add(f"values.{column}.{value}")
+        return named[value]
+
+    def _column(self, column: str) -> str:
+        if column not in self.columns:
+            return column
+        self.used.add(f"columns.{column}")
+        return self.columns[column]
+
+
+# --- comparison ----------------------------------------------------------------------------------
+
+SHOWN = 12
+
+
+def differences(expected: Iterable[Row], found: Iterable[Row]) -> list[str]:
+    """What differs, a line each: what the rows are about, what was expected and what was found."""
+    wanted, given = _by_key(expected), _by_key(found)
+    lines = []
+    for key in sorted(wanted.keys() | given.keys()):
+        before, now = wanted.get(key, []), given.get(key, [])
+        if before != now:
+            about = " ".join(f"{name}={of}" for name, of in json.loads(key).items())
+            lines.append(f"{about}: {_said(before, now)}")
+    return lines
+
+
+def _by_key(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    by: dict[str, list[Row]] = defaultdict(list)
+    for row in sorted(rows, key=_order):
+        key, values = split(row)
+        by[json.dumps(key, sort_keys=True)].append(values)
+    return by
+
+
+def _said(expected: list[Row], found: list[Row]) -> str:
+    if not found:
+        return f"expected {_shown(expected)}, found no such row"
+    if not expected:
+        return f"expected no such row, found {_shown(found)}"
+    if len(expected) != len(found):
+        return f"expected {len(expected)} such rows, found {len(found)}"
+    pairs = [
+        f"{name} expected {old.get(name, 'nothing')}, found {new.get(name, 'nothing')}"
+        for old, new in zip(expected, found, strict=True)
+        for name in sorted(old.keys() | new.keys())
+        if (name in old, old.get(name)) != (name in new, new.get(name))
+    ]
+    return "; ".join(pairs)
+
+
+def _shown(rows: list[Row]) -> str:
+    return "; ".join(", ".join(f"{name} {of}" for name, of in row.items()) for row in rows)
+
+
+def report(case: str, lines: list[str]) -> str:
+    """A text for who reads a failed test."""
+    more = [f"… and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+    return "\n  ".join([f"{case}: {len(lines)} rows differ", *lines[:SHOWN], *more])

@@ -1,0 +1,39 @@
+"""Keeps the rows that cases give now, all or those named: `python -m tests.golden.record [CASE…]`.
+
+Only for a change that is meant to change rows; the commit says which, and why."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from . import corpus
+
+
+def main(names: list[str]) -> None:
+    cases = corpus.Cases.read()
+    unknown = [name for name in names if name not in cases.commands]
+    if unknown:
+        sys.exit(f"cases.toml has no case `{unknown[0]}`")
+    if corpus.Renames.read(corpus.RENAMES.read_text()).all():
+        # Rows kept before a rename and rows kept after it cannot be told apart.
+        if names:
+            sys.exit("renames.toml is not empty: record all cases, and empty it")
+        print("renames.toml is not needed any more: empty it", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as directory:
+        os.environ["XDG_CONFIG_HOME"] = directory  # no calibration of this machine
+        os.chdir(directory)
+        cases.make_inputs(Path(directory))
+        for name in names or cases.commands:
+            rows = corpus.run(cases.commands[name])
+            corpus.keep(name, rows)
+            print(f"{name}: {len(rows)} rows")
+    for path in corpus.ROWS.iterdir():
+        if path not in map(corpus.kept_in, cases.commands):
+            path.unlink()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,147 @@
+"""No case gives other rows than are kept, but for renames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from octavo import _core
+
+from . import corpus
+from .corpus import Cases, Renames, Row, differences
+
+CASES = Cases.read()
+
+
+@pytest.fixture(scope="session")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where all inputs are."""
+    made = tmp_path_factory.mktemp("golden")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(made)
+        CASES.make_inputs(made)
+    return made
+
+
+def renames() -> Renames:
+    return Renames.read(corpus.RENAMES.read_text())
+
+
+@pytest.mark.parametrize("case", CASES.commands)
+def test_rows_are_those_kept(case: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(directory)
+    lines = differences(map(renames().apply, corpus.kept(case)), corpus.run(CASES.commands[case]))
+    assert not lines, corpus.report(case, lines)
+
+
+def test_every_kept_file_is_of_a_case() -> None:
+    assert set(corpus.ROWS.iterdir()) == set(map(corpus.kept_in, CASES.commands))
+
+
+def test_every_rename_is_needed() -> None:
+    said = renames()
+    if said.all():
+        for case in CASES.commands:
+            for row in corpus.kept(case):
+                said.apply(row)
+    assert said.used == said.all()
+
+
+def words(group: str) -> Iterator[str]:
+    """The words of all command lines of a group, taken apart at commas, colons and pluses."""
+    for command in (*CASES.inputs, *CASES.commands.values()):
+        if command[0] in (group, "convert"):
+            for word in command:
+                yield from word.replace("+", ",").replace(":", ",").split(",")
+
+
+def test_every_machine_design_and_policy_has_a_case() -> None:
+    machines = set(_core.machine_presets())
+    named = {of[0] for of in (*_core.designs(), *_core.policies())}
+    assert (machines | named) - set(words("sim")) == set()
+    assert machines - set(words("machines")) == set()
+
+
+def test_every_trace_format_has_a_case() -> None:
+    read = " ".join(words("run"))
+    without = [
+        of["name"]
+        for of in _core.trace_formats()
+        if not any(f".{suffix}" in read for suffix in of["suffixes"])
+    ]
+    assert without == ["perf"], "samples are refused"
+
+
+# --- the comparison itself -----------------------------------------------------------------------
+
+KEPT: list[Row] = [
+    {"component": "tlb.l2", "counter": "misses", "design": "tps", "value": 5},
+    {"component": "os", "counter": "stale", "design": "tps", "value": 2},
+    {"component": "memory", "page_size": 4096, "growth": 0.5},
+]
+
+
+def test_the_same_rows_in_another_order_are_no_difference() -> None:
+    assert differences(KEPT, reversed(KEPT)) == []
+
+
+def test_a_difference_names_its_row_and_both_values() -> None:
+    found: list[Row] = [
+        {"component": "tlb.l2", "counter": "misses", "design": "tps", "value": 6},
+        {"component": "os", "counter": "new", "design": "tps", "value": 2},
+        {"component": "memory", "page_size": 4096, "growth": None},
+    ]
+    assert differences(KEPT, found) == [
+        "component=memory page_size=4096: growth expected 0.5, found None",
+        "component=os counter=new design=tps: expected no such row, found value 2",
+        "component=os counter=stale design=tps: expected value 2, found no such row",
+        "component=tlb.l2 counter=misses design=tps: value expected 5, found 6",
+    ]
+    assert differences(KEPT, [*KEPT, KEPT[0]]) == [
+        "component=tlb.l2 counter=misses design=tps: expected 1 such rows, found 2"
+    ]
+
+
+def test_a_report_is_short() -> None:
+    text = corpus.report("case", [str(n) for n in range(100)])
+    assert text.splitlines()[0] == "case: 100 rows differ"
+    assert text.splitlines()[-1] == "  … and 88 more"
+    assert len(text.splitlines()) == 14
+
+
+def test_renames_change_columns_words_and_counters() -> None:
+    said = Renames.read("""
+        [columns]
+        design = "hardware"
+        [counters]
+        "os stale" = "machine pending"
+        [values.component]
+        "tlb.l2" = "tlb.second"
+        os = "kernel"
+    """)
+    found = [
+        {"component": "tlb.second", "counter": "misses", "hardware": "tps", "value": 5},
+        {"component": "machine", "counter": "pending", "hardware": "tps", "value": 2},
+        {"component": "memory", "page_size": 4096, "growth": 0.5},
+    ]
+    assert differences(map(said.apply, KEPT), found) == []
+    assert said.used == said.all()
+
+
+def test_a_rename_that_no_row_needs_shows() -> None:
+    said = Renames.read('[values.counter]\nmises = "missed"\n')
+    assert [said.apply(row) for row in KEPT] == KEPT
+    assert said.used == set() != said.all()
+
+
+def test_a_table_of_renames_that_is_not_known_is_refused() -> None:
+    with pytest.raises(ValueError, match="no table `counter`"):
+        Renames.read('[counter]\na = "b"\n')
+
+
+def test_two_counters_do_not_become_one() -> None:
+    said = Renames.read('[values.counter]\nstale = "misses"\n[values.component]\nos = "tlb.l2"\n')
+    found = [KEPT[0], KEPT[2]]
+    assert len(differences(map(said.apply, KEPT), found)) == 1
