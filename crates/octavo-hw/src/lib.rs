@@ -24,7 +24,7 @@ pub use caches::{
     PrivateCounters, PteEntry, Served, ServedBy, SharedCache, SharedConfig, SideNumber,
 };
 pub use virtual_caches::{
-    Change, First, GlobalAddr, Line, Second, Swept, VirtualCacheConfig, VirtualCacheError,
+    Change, GlobalAddr, L1Lookup, L2Lookup, Line, Swept, VirtualCacheConfig, VirtualCacheError,
     VirtualCaches, WriteBack,
 };
 pub use walk_caches::{WalkCacheConfig, WalkCacheCounters, WalkCacheError, WalkCaches};

@@ -63,7 +63,7 @@ pub struct Lookups {
 
 impl Lookups {
     /// Adds `accesses`, `hits` and `misses` of a component.
-    pub fn tell(self, component: &str, counters: &mut Counters) {
+    pub fn report(self, component: &str, counters: &mut Counters) {
         counters.add(component, "accesses", self.hits + self.misses);
         counters.add(component, "hits", self.hits);
         counters.add(component, "misses", self.misses);

@@ -8,7 +8,7 @@ use octavo_types::{FrameNumber, PageNumber};
 use crate::counters::Counters;
 use crate::env::Env;
 use crate::front::{Filter, LineAccess};
-use crate::tlb::Held;
+use crate::tlb::Translation;
 
 /// Whose translations they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,12 +31,12 @@ pub trait Design: Send {
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber>;
 
     /// Forgets all translations of these base pages.
-    fn forget(&mut self, of: AddressSpace, pages: &Pages);
+    fn invalidate(&mut self, of: AddressSpace, pages: &Pages);
 
     /// All that has to be forgotten for now has been told: who has to see what pages are like since then
     /// does so here.
     #[inline(always)]
-    fn settle(&mut self, _env: &Env) {}
+    fn apply_invalidations(&mut self, _env: &Env) {}
 
     /// That the page of an access lies in `frame` is what the operating system says, too.
     ///
@@ -50,7 +50,7 @@ pub trait Design: Send {
     fn flush(&mut self);
 
     /// Adds what it counted.
-    fn tell(&self, counters: &mut Counters);
+    fn report(&self, counters: &mut Counters);
 
     /// A reference: here the page is translated before any cache is asked. Says what
     /// [`Design::translate`] does.
@@ -61,26 +61,31 @@ pub trait Design: Send {
     }
 
     /// [`Env::walk`]; what has become stale by it is forgotten here. The machine tells other cores.
-    fn walk(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Held> {
-        forgetting(self, env, |env| env.walk(page, access.kind()))
+    fn walk(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Translation> {
+        applying_invalidations(self, env, |env| env.walk(page, access.kind()))
     }
 
     /// [`Env::resolve`]; what has become stale by it is forgotten here.
-    fn resolve(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Held> {
-        forgetting(self, env, |env| env.resolve(page, access.kind()))
+    fn resolve(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+    ) -> Option<Translation> {
+        applying_invalidations(self, env, |env| env.resolve(page, access.kind()))
     }
 }
 
 /// Asks something of the rest of the machine; the design forgets what has become stale by that.
-pub(crate) fn forgetting<D: Design + ?Sized, T>(
+pub(crate) fn applying_invalidations<D: Design + ?Sized, T>(
     design: &mut D,
     env: &mut Env,
     ask: impl FnOnce(&mut Env) -> T,
 ) -> T {
-    let told = env.stale().len();
+    let told = env.pending_invalidations().len();
     let answer = ask(env);
-    for stale in &env.stale()[told..] {
-        design.forget(env.address_space(stale.process), &stale.pages);
+    for invalidation in &env.pending_invalidations()[told..] {
+        design.invalidate(env.address_space(invalidation.process), &invalidation.pages);
     }
     answer
 }

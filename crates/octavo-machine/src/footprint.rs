@@ -11,7 +11,7 @@ use octavo_types::host_memory::AvailableMemory;
 use octavo_types::values::size_text;
 
 use crate::config::ConfigError;
-use crate::designs::{Hardware, Need};
+use crate::designs::{Requirement, TranslationHardware};
 use crate::sim::SimConfig;
 
 /// The payload of an entry of a TLB, a walk cache or a virtual cache.
@@ -74,13 +74,13 @@ impl Footprint {
         Err(TooLarge(format!(
             "{self}, and {} is available ({limit}): give less of that, fewer designs (there are {}) or \
              fewer cores (core.count = {})",
-            about(*bytes),
+            size_with_unit(*bytes),
             self.designs,
             self.cores
         )))
     }
 
-    fn add_machine(&mut self, machine: &MachineConfig, hardware: &Hardware) {
+    fn add_machine(&mut self, machine: &MachineConfig, hardware: &TranslationHardware) {
         let cores = u64::from(machine.core.count);
         if hardware.has_virtual_caches() {
             let entries = machine.softvm.tlb.entries;
@@ -92,7 +92,7 @@ impl Footprint {
                 self.add_level(&format!("tlb.{name}"), level, cores);
             }
         }
-        if hardware.needs == Some(Need::GappedPages) {
+        if hardware.needs == Some(Requirement::GappedPages) {
             let GtsmHardware { bitmap_entries, walk_cache_entries } = machine.gtsm;
             let (of_bitmaps, of_walks) = ("gtsm.bitmap_entries", "gtsm.walk_cache_entries");
             self.add_entries(of_bitmaps, bitmap_entries, fully_associative(bitmap_entries), cores);
@@ -133,7 +133,7 @@ impl Footprint {
         self.add(format!("{key} = {entries}"), bytes * times);
     }
 
-    fn add_caches(&mut self, machine: &MachineConfig, hardware: &Hardware, cores: u64) {
+    fn add_caches(&mut self, machine: &MachineConfig, hardware: &TranslationHardware, cores: u64) {
         let caches = &machine.cache;
         let data: [(&str, &CacheLevel, u64); 4] = [
             ("l1i", &caches.l1i, cores),
@@ -180,7 +180,7 @@ impl fmt::Display for Footprint {
     /// takes 12.2 GiB`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all = self.bytes();
-        write!(f, "the simulated machines take up to {} of memory, of which", about(all))?;
+        write!(f, "the simulated machines take up to {} of memory, of which", size_with_unit(all))?;
         let mut parts: Vec<&Part> = self
             .parts
             .iter()
@@ -189,7 +189,7 @@ impl fmt::Display for Footprint {
         parts.sort_by_key(|part| std::cmp::Reverse(part.bytes));
         for (place, part) in parts.iter().enumerate() {
             let before = if place == 0 { "" } else { " and" };
-            write!(f, "{before} {} takes {}", part.setting, about(part.bytes))?;
+            write!(f, "{before} {} takes {}", part.setting, size_with_unit(part.bytes))?;
         }
         Ok(())
     }
@@ -200,7 +200,7 @@ fn fully_associative(entries: u64) -> Option<Geometry> {
 }
 
 /// Bytes with one decimal.
-fn about(bytes: u64) -> String {
+fn size_with_unit(bytes: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     let (shift, unit) =
         units.into_iter().find(|(shift, _)| bytes >> shift > 0).unwrap_or((10, "KiB"));

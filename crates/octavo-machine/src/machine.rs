@@ -8,14 +8,14 @@ use rustc_hash::FxHashMap;
 use crate::counters::Counters;
 use crate::design::Design;
 use crate::env::Env;
-use crate::front::{Batch, Filter, ImageId, LineAccess, Mark};
+use crate::front::{Batch, ControlEvent, Filter, ImageId, LineAccess};
 
 /// An interval keeps some 50 KB of counters: together at most half a gigabyte a machine.
 const MAX_INTERVALS: usize = 10_000;
 
 /// What a machine has when all is over.
 #[derive(Clone, Debug)]
-pub struct Played {
+pub struct Outcome {
     /// What it counted since its warm-up, and what there was at the end.
     pub counters: Counters,
     /// What it counted in each interval.
@@ -25,9 +25,9 @@ pub struct Played {
 }
 
 /// A machine of any design: one call a batch.
-pub trait Run: Send {
+pub trait AnyMachine: Send {
     /// Plays what comes next. After memory has run out it does nothing more.
-    fn take(&mut self, batch: &Batch);
+    fn play(&mut self, batch: &Batch);
 
     /// What it has counted since its warm-up (nothing where that is not over), and what there is
     /// now.
@@ -50,9 +50,9 @@ pub trait Run: Send {
     fn filter(&self) -> Filter;
 
     /// What it counted, and why it stopped if it did.
-    fn played(&self) -> Played {
+    fn outcome(&self) -> Outcome {
         let intervals = self.intervals().to_vec();
-        Played { counters: self.counters(), intervals, stopped: self.stopped() }
+        Outcome { counters: self.counters(), intervals, stopped: self.stopped() }
     }
 }
 
@@ -65,7 +65,7 @@ pub struct Machine<D> {
     processes: FxHashMap<ImageId, ProcessId>,
     instructions: Instructions,
     /// What the warm-up had, once it is over.
-    warm: Option<Counters>,
+    at_warm_up_end: Option<Counters>,
     interval: Counters,
     intervals: Vec<Counters>,
 }
@@ -78,31 +78,31 @@ impl<D: Design> Machine<D> {
             mmus,
             processes: FxHashMap::default(),
             instructions,
-            warm: None,
+            at_warm_up_end: None,
             interval: Counters::default(),
             intervals: Vec::new(),
         }
     }
 
-    fn told(&self) -> Counters {
+    fn collect_counters(&self) -> Counters {
         let mut counters = Counters::default();
-        self.env.tell(&mut counters);
-        self.mmus.iter().for_each(|mmu| mmu.tell(&mut counters));
+        self.env.report(&mut counters);
+        self.mmus.iter().for_each(|mmu| mmu.report(&mut counters));
         counters
     }
 
-    fn mark(&mut self, mark: &Mark) {
-        match mark {
-            Mark::Event(event) => {
+    fn handle(&mut self, handle: &ControlEvent) {
+        match handle {
+            ControlEvent::Memory(event) => {
                 let process = self.env.process();
                 self.env.with_os(|os| os.event(process, event));
             }
-            Mark::Run { core, image } => {
+            ControlEvent::Switch { core, image } => {
                 if self.env.run(*core, self.processes[image]) {
                     self.mmus[*core].flush();
                 }
             }
-            Mark::Begin { image, copy_of } => {
+            ControlEvent::Spawn { image, copy_of } => {
                 let parent = copy_of.map(|parent| self.processes[&parent]);
                 let began = self.env.with_os(|os| match parent {
                     Some(parent) => os.fork(parent),
@@ -112,92 +112,92 @@ impl<D: Design> Machine<D> {
                     self.processes.insert(*image, process);
                 }
             }
-            Mark::End(image) => {
+            ControlEvent::Exit(image) => {
                 if let Some(process) = self.processes.remove(image) {
                     self.env.end(process);
                 }
             }
-            Mark::Tick(instructions) => self.env.background(*instructions),
-            Mark::Warm => {
-                self.interval = self.told();
-                self.warm = Some(self.interval.clone());
+            ControlEvent::Tick(instructions) => self.env.background(*instructions),
+            ControlEvent::WarmUpEnd => {
+                self.interval = self.collect_counters();
+                self.at_warm_up_end = Some(self.interval.clone());
             }
-            Mark::Interval if self.intervals.len() == MAX_INTERVALS => {
+            ControlEvent::IntervalEnd if self.intervals.len() == MAX_INTERVALS => {
                 self.env.stop(format!(
                     "there are more than {MAX_INTERVALS} intervals: choose a longer one"
                 ));
             }
-            Mark::Interval => {
-                let told = self.told();
-                self.intervals.push(told.since(&self.interval));
-                self.interval = told;
+            ControlEvent::IntervalEnd => {
+                let collect_counters = self.collect_counters();
+                self.intervals.push(collect_counters.since(&self.interval));
+                self.interval = collect_counters;
             }
         }
-        self.tell_cores(None);
+        self.notify_cores(None);
     }
 
     /// All cores forget what is stale, but one that has done so.
-    fn tell_cores(&mut self, but: Option<usize>) {
-        for stale in self.env.stale() {
-            let of = self.env.address_space(stale.process);
+    fn notify_cores(&mut self, except: Option<usize>) {
+        for invalidation in self.env.pending_invalidations() {
+            let of = self.env.address_space(invalidation.process);
             for (core, mmu) in self.mmus.iter_mut().enumerate() {
-                if Some(core) != but {
-                    mmu.forget(of, &stale.pages);
+                if Some(core) != except {
+                    mmu.invalidate(of, &invalidation.pages);
                 }
             }
         }
-        self.mmus.iter_mut().for_each(|mmu| mmu.settle(&self.env));
-        self.env.clear_stale();
+        self.mmus.iter_mut().for_each(|mmu| mmu.apply_invalidations(&self.env));
+        self.env.clear_invalidations();
     }
 }
 
 /// The accesses between two marks.
-struct Part<'a, D> {
+struct AccessRun<'a, D> {
     machine: &'a mut Machine<D>,
     accesses: &'a [LineAccess],
 }
 
-impl<D: Design> Compiled for Part<'_, D> {
+impl<D: Design> Compiled for AccessRun<'_, D> {
     type Output = Option<()>;
 
     #[inline(always)]
     fn run(self) -> Option<()> {
-        let Part { machine, accesses } = self;
+        let AccessRun { machine, accesses } = self;
         let core = machine.env.core();
         for access in accesses {
             let frame = machine.mmus[core].access(&mut machine.env, *access)?;
-            if machine.env.is_watched() {
-                machine.env.note_store(*access, frame);
+            if machine.env.observes_accesses() {
+                machine.env.record_store(*access, frame);
                 if machine.env.is_checked() {
                     machine.mmus[core].check(&machine.env, *access, frame);
                 }
             }
-            if !machine.env.stale().is_empty() {
-                machine.tell_cores(machine.env.told_core());
+            if !machine.env.pending_invalidations().is_empty() {
+                machine.notify_cores(machine.env.current_core());
             }
         }
         Some(())
     }
 }
 
-impl<D: Design> Run for Machine<D> {
-    fn take(&mut self, batch: &Batch) {
-        for (accesses, mark) in batch.parts() {
+impl<D: Design> AnyMachine for Machine<D> {
+    fn play(&mut self, batch: &Batch) {
+        for (accesses, handle) in batch.parts() {
             if self.env.stopped().is_some() {
                 return;
             }
-            if self.instructions.run(Part { machine: self, accesses }).is_none() {
+            if self.instructions.run(AccessRun { machine: self, accesses }).is_none() {
                 return;
             }
-            if let Some(mark) = mark {
-                self.mark(mark);
+            if let Some(handle) = handle {
+                self.handle(handle);
             }
         }
     }
 
     fn counters(&self) -> Counters {
-        let told = self.told();
-        told.since(self.warm.as_ref().unwrap_or(&told))
+        let collect_counters = self.collect_counters();
+        collect_counters.since(self.at_warm_up_end.as_ref().unwrap_or(&collect_counters))
     }
 
     fn intervals(&self) -> &[Counters] {

@@ -11,7 +11,7 @@ pub mod vmas;
 
 pub use counters::Counters;
 pub use memory::{
-    Content, CopyOnWrite, Memory, PartsUsedBytes, Process, ProcessId, SamePages, Stale, around,
-    base_pages,
+    Content, CopyOnWrite, Invalidation, Memory, PartsUsedBytes, Process, ProcessId, SamePages,
+    around, base_pages,
 };
 pub use os::{Access, Os};

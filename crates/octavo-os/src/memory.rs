@@ -12,6 +12,7 @@ mod compaction;
 mod contents;
 mod gapped;
 mod grow;
+mod invalidations;
 mod merge;
 mod objects;
 mod parts;
@@ -22,14 +23,13 @@ mod references;
 mod run;
 mod same_pages;
 mod sharing;
-mod stale;
 
 pub use contents::Content;
+pub use invalidations::Invalidation;
 pub use parts_used::PartsUsedBytes;
 pub use same_pages::SamePages;
 pub use sharing::CopyOnWrite;
 pub(crate) use sharing::is_shared;
-pub use stale::Stale;
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 use rustc_hash::FxHashMap;
@@ -65,7 +65,7 @@ pub struct Memory {
     processes: Vec<Option<Process>>,
     references: References,
     objects: FxHashMap<ObjectId, Object>,
-    stale: Vec<Stale>,
+    stale: Vec<Invalidation>,
     /// Whether a page of 2 MiB is perforated where it would be split.
     pub punches: bool,
     /// Base pages whose bit in the bitmap of holes has changed, and which nobody has been told of yet.

@@ -11,7 +11,7 @@ use octavo_types::{Event, PageNumber, Protection};
 use rustc_hash::FxHashMap;
 
 use crate::frames::OutOfMemory;
-use crate::memory::{CopyOnWrite, Memory, ProcessId, SamePages, Stale, is_shared};
+use crate::memory::{CopyOnWrite, Invalidation, Memory, ProcessId, SamePages, is_shared};
 use crate::page_table::Leaf;
 use crate::policy::{Fault, Policy};
 use crate::vmas::{Advice, Backing, ObjectId, Pages, Vma, Vmas, backing_of, pages_of};
@@ -84,8 +84,8 @@ impl Os {
     }
 
     /// What has become stale since the last call.
-    pub fn take_stale(&mut self) -> Vec<Stale> {
-        self.memory.take_stale()
+    pub fn take_invalidations(&mut self) -> Vec<Invalidation> {
+        self.memory.take_invalidations()
     }
 
     /// What the operating system does beside the programs, after so many instructions in all.

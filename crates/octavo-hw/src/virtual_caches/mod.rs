@@ -38,24 +38,24 @@ use side::Side;
 
 /// What the first level says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum First {
+pub enum L1Lookup {
     /// It has the line, of this frame.
-    Hits(FrameNumber),
+    Hit(FrameNumber),
     /// It has the line, which may not be stored to.
-    Denies,
+    Denied,
     /// It has not: the second level is to be asked.
-    Misses,
+    Miss,
 }
 
 /// What the second level says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Second {
+pub enum L2Lookup {
     /// It has the line, of this frame; the first has it now, too.
-    Hits(FrameNumber),
+    Hit(FrameNumber),
     /// It has the line, which may not be stored to.
-    Denies,
+    Denied,
     /// It has not: the paper's CACHEMISS.
-    Misses,
+    Miss,
 }
 
 /// A dirty line on its way to memory.
@@ -138,7 +138,7 @@ impl VirtualCaches {
         addr: GlobalAddr,
         stores: bool,
         repeats: u32,
-    ) -> First {
+    ) -> L1Lookup {
         self.sides[side].first(addr, stores, repeats)
     }
 
@@ -150,7 +150,7 @@ impl VirtualCaches {
         addr: GlobalAddr,
         stores: bool,
         repeats: u32,
-    ) -> Second {
+    ) -> L2Lookup {
         self.sides[side].second(addr, stores, repeats)
     }
 

@@ -8,7 +8,7 @@ use super::addr::GlobalAddr;
 use super::config::VirtualCacheError;
 use super::level::Level;
 use super::line::Line;
-use super::{Change, First, Second, Swept, WriteBack};
+use super::{Change, L1Lookup, L2Lookup, Swept, WriteBack};
 use crate::caches::{CacheConfig, CacheCounters};
 
 /// The caches of instructions, or of data.
@@ -40,33 +40,33 @@ impl Side {
     }
 
     #[inline(always)]
-    pub fn first(&mut self, addr: GlobalAddr, stores: bool, repeats: u32) -> First {
-        let Some(line) = self.l1.look_up(addr) else { return First::Misses };
+    pub fn first(&mut self, addr: GlobalAddr, stores: bool, repeats: u32) -> L1Lookup {
+        let Some(line) = self.l1.look_up(addr) else { return L1Lookup::Miss };
         if stores {
             if !line.may_store() {
-                return First::Denies;
+                return L1Lookup::Denied;
             }
             *line = line.with_dirty(true);
         }
         let frame = line.frame();
         self.l1.counters.hits += 1 + u64::from(repeats);
-        First::Hits(frame)
+        L1Lookup::Hit(frame)
     }
 
-    pub fn second(&mut self, addr: GlobalAddr, stores: bool, repeats: u32) -> Second {
+    pub fn second(&mut self, addr: GlobalAddr, stores: bool, repeats: u32) -> L2Lookup {
         let Some(line) = self.l2.look_up(addr).copied() else {
             self.l1.counters.misses += 1;
             self.l2.counters.misses += 1;
-            return Second::Misses;
+            return L2Lookup::Miss;
         };
         if stores && !line.may_store() {
-            return Second::Denies;
+            return L2Lookup::Denied;
         }
         self.l1.counters.misses += 1;
         self.l1.counters.hits += u64::from(repeats);
         self.l2.counters.hits += 1;
         self.fill_first(addr, line.with_dirty(stores));
-        Second::Hits(line.frame())
+        L2Lookup::Hit(line.frame())
     }
 
     pub fn load_and_map(

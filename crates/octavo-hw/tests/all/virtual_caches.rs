@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::common::{naive, replacement};
 use octavo_hw::{
-    CacheConfig, Change, First, GlobalAddr, Replacement, Second, Swept, VirtualCacheConfig,
+    CacheConfig, Change, GlobalAddr, L1Lookup, L2Lookup, Replacement, Swept, VirtualCacheConfig,
     VirtualCacheError, VirtualCaches,
 };
 use octavo_oracle::{NaiveChange, NaiveFound, NaiveVirtualSide};
@@ -92,18 +92,18 @@ fn check(
                 }
                 let (found, data) = oracle.access(addr, store, (frame, may_store));
                 let fast = match caches.first(side, at, stores, 3) {
-                    First::Hits(of) => {
+                    L1Lookup::Hit(of) => {
                         prop_assert_eq!(of.raw(), frame);
-                        NaiveFound::First
+                        NaiveFound::L1Lookup
                     }
-                    First::Denies => NaiveFound::Denied,
-                    First::Misses => match caches.second(side, at, stores, 3) {
-                        Second::Hits(of) => {
+                    L1Lookup::Denied => NaiveFound::Denied,
+                    L1Lookup::Miss => match caches.second(side, at, stores, 3) {
+                        L2Lookup::Hit(of) => {
                             prop_assert_eq!(of.raw(), frame);
-                            NaiveFound::Second
+                            NaiveFound::L2Lookup
                         }
-                        Second::Denies => NaiveFound::Denied,
-                        Second::Misses => {
+                        L2Lookup::Denied => NaiveFound::Denied,
+                        L2Lookup::Miss => {
                             let page = (FrameNumber::new(frame), may_store);
                             caches.load_and_map(side, at, page, stores, 3);
                             NaiveFound::Memory

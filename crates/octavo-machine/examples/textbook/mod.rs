@@ -277,7 +277,7 @@ impl Textbook {
     }
 
     fn forget_stale(&mut self) {
-        for stale in self.os.take_stale() {
+        for stale in self.os.take_invalidations() {
             for array in [&mut self.l1i, &mut self.l1d, &mut self.l2] {
                 for entry in &mut array.entries {
                     if stale.pages.contains(&entry.tag) {

@@ -8,7 +8,7 @@ use octavo_os::policy::{OsConfig, Setting};
 use octavo_os::{Memory, Os};
 use octavo_types::PageSize;
 
-use super::{Hardware, Need, Setup, Sizes};
+use super::{Requirement, Setup, Sizes, TranslationHardware};
 use crate::config::ConfigError;
 use crate::env::Env;
 
@@ -22,12 +22,12 @@ pub fn env(
 ) -> Result<Env, ConfigError> {
     let format = Format { levels: config.page_table.levels, ..format };
     // Faults of memory are the machine's: in a guest no page has gaps.
-    let own = Format {
+    let machine_settings = Format {
         has_gapped: format.has_gapped && config.host.is_none(),
         vector_bits: vector_bits(config, format, system)?,
         ..format
     };
-    let os = os(&config.memory, &setup.start, (sizes, own), system)?;
+    let os = os(&config.memory, &setup.start, (sizes, machine_settings), system)?;
     let env = Env::new(config, os, setup.instructions)?.checked(setup.is_checked);
     let Some(host) = &config.host else { return Ok(env) };
     check_merging(system)?;
@@ -66,10 +66,10 @@ fn host_os(
     system: &OsConfig,
 ) -> Result<Os, ConfigError> {
     let format = Format { levels: host.page_table.levels, ..format };
-    let own = own_policy(host)?;
-    own.as_ref().map_or(Ok(()), check_merging)?;
+    let machine_settings = own_policy(host)?;
+    machine_settings.as_ref().map_or(Ok(()), check_merging)?;
     let start = setup.host_start.as_deref().unwrap_or(&Fragmentation::Empty);
-    os(&host.memory, start, (sizes, format), own.as_ref().unwrap_or(system))
+    os(&host.memory, start, (sizes, format), machine_settings.as_ref().unwrap_or(system))
 }
 
 /// An operating system with nothing but free memory, as it is at the start.
@@ -105,11 +105,11 @@ fn refused(host: &HostConfig, why: String) -> ConfigError {
     ConfigError::HostPolicy { policy: host.policy.clone(), why }
 }
 
-impl Hardware {
+impl TranslationHardware {
     /// Whether a guest's memory is such that its pages need not have gaps: its faults are the host's.
     pub(super) fn check_guest(&self, memory: &MemoryConfig) -> Result<(), ConfigError> {
         let has_faults = matches!(memory.fragmentation, FragmentationConfig::Faults { .. });
-        match self.needs == Some(Need::GappedPages) && has_faults {
+        match self.needs == Some(Requirement::GappedPages) && has_faults {
             true => Err(ConfigError::FaultsOfGuest { hardware: self.name }),
             false => Ok(()),
         }
@@ -120,16 +120,20 @@ impl Hardware {
         let name = self.name;
         let Some(OsConfig { policy, .. }) = own_policy(host)? else { return Ok(()) };
         // Tailored pages of a guest may lie in whatever pages the host has.
-        let need = self.needs.filter(|need| *need == Need::Ranges && !need.is_served(&policy));
-        if let Some(need) = need {
-            let (need, instead) = (need.name(), need.instead());
+        let requirement = self.needs.filter(|requirement| {
+            *requirement == Requirement::Ranges && !requirement.is_met_by(&policy)
+        });
+        if let Some(requirement) = requirement {
+            let (requirement, remedy) = (requirement.name(), requirement.remedy());
             return Err(refused(
                 host,
-                format!("{name} needs {need} of the host, too: give {instead}, or \"design\""),
+                format!(
+                    "{name} needs {requirement} of the host, too: give {remedy}, or \"design\""
+                ),
             ));
         }
-        let said = self.sizes.list();
-        match policy.needs().into_iter().find(|size| !said.contains(size)) {
+        let supported = self.sizes.list();
+        match policy.needs().into_iter().find(|size| !supported.contains(size)) {
             None => Ok(()),
             Some(size) => Err(refused(
                 host,

@@ -28,7 +28,7 @@ use octavo_os::page_table::PageTable;
 use octavo_types::{PageNumber, PageSize};
 
 use crate::env::Env;
-use crate::tlb::{Coalescing, Held, LongRuns};
+use crate::tlb::{Coalescing, LongRuns, Translation};
 
 /// The logarithm of the base pages of a group.
 const GROUP_LOG2: u8 = 2;
@@ -57,15 +57,19 @@ pub const ALL: Coalescing = Coalescing {
 
 /// A page that a walk has found, with those of its neighbours that the walk saw and that continue it: in a
 /// guest, those that both the guest's line and the host's show.
-pub(super) fn with_run(env: &Env, page: PageNumber, held: Held) -> Held {
-    if held.size > PageSize::BASE {
-        return held;
+pub(super) fn coalesced_with_neighbours(
+    env: &Env,
+    page: PageNumber,
+    translation: Translation,
+) -> Translation {
+    if translation.size > PageSize::BASE {
+        return translation;
     }
     let seen = SEEN.min(env.line_bytes() / ENTRY_BYTES) as usize;
     let runs = env.tables(page).map(|(table, page)| run_in(table, page, seen));
     let run = runs.reduce(|one, other| (one.0.min(other.0), one.1.min(other.1)));
     let (before, after) = run.unwrap_or((0, 0));
-    held.in_run(before, after)
+    translation.in_run(before, after)
 }
 
 /// How many pages before and after a base page that is mapped continue it, of those that the line of its

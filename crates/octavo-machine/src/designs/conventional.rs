@@ -11,21 +11,21 @@ use crate::counters::Counters;
 use crate::design::{AddressSpace, Design};
 use crate::env::Env;
 use crate::front::{Kind, LineAccess};
-use crate::tlb::{Coalescing, First, FirstTlb, Held, KnownParts, Tlb};
+use crate::tlb::{Coalescing, KnownPartBits, L1Tlb, Lookup, Tlb, Translation};
 
-use super::colt::with_run;
+use super::colt::coalesced_with_neighbours;
 
 /// The conventional design.
 pub struct Conventional {
-    l1: FirstTlb,
+    l1: L1Tlb,
     l2: Option<Tlb>,
     /// Whether a hit in the second level fills the whole page into the first, of which the second
     /// has a part.
-    fills_whole: bool,
+    fills_whole_pages: bool,
     /// Whether walks tell of the neighbours of a base page.
     coalesces: bool,
     /// What first-level entries know of accessed and dirty bits of parts, where there are such bits.
-    parts: Option<Box<KnownParts>>,
+    parts: Option<Box<KnownPartBits>>,
 }
 
 impl Conventional {
@@ -40,30 +40,42 @@ impl Conventional {
         coalescing: Coalescing,
         instructions: Instructions,
     ) -> Result<Self, ConfigError> {
-        let l1 = FirstTlb::new(&config.first, coalescing, instructions)?;
-        let behind = Coalescing { long_runs: None, ..coalescing };
-        let l2 = config.l2.as_ref().map(|config| Tlb::new(config, behind, instructions));
+        let l1 = L1Tlb::new(&config.first, coalescing, instructions)?;
+        let backing = Coalescing { long_runs: None, ..coalescing };
+        let l2 = config.l2.as_ref().map(|config| Tlb::new(config, backing, instructions));
         let l2 = l2.transpose().map_err(|error| ConfigError::Tlb { level: "l2", error })?;
         let coalesces = coalescing != Coalescing::default();
-        Ok(Conventional { l1, l2, fills_whole: false, coalesces, parts: None })
+        Ok(Conventional { l1, l2, fills_whole_pages: false, coalesces, parts: None })
     }
 
     /// The same; a hit in the second level fills whole pages into the first.
     pub fn filling_whole_pages(self) -> Self {
-        Conventional { fills_whole: true, ..self }
+        Conventional { fills_whole_pages: true, ..self }
     }
 
     /// The same; parts of tailored pages have accessed and dirty bits of their own, at most so many; 0 for none.
     pub fn with_vectors(self, vector_bits: u8) -> Self {
-        let parts = (vector_bits > 0).then(|| Box::new(KnownParts::new(vector_bits)));
+        let parts = (vector_bits > 0).then(|| Box::new(KnownPartBits::new(vector_bits)));
         Conventional { parts, ..self }
     }
 
     /// The first level has served a reference.
     #[inline(always)]
-    fn mark_part(&mut self, env: &mut Env, page: PageNumber, held: &Held, access: LineAccess) {
+    fn mark_part(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        translation: &Translation,
+        access: LineAccess,
+    ) {
         if let Some(parts) = &mut self.parts
-            && parts.is_new(self.l1.side(access), env.asid(), page, held, access.is_store())
+            && parts.record_use(
+                self.l1.side(access),
+                env.asid(),
+                page,
+                translation,
+                access.is_store(),
+            )
         {
             env.mark_part(page, access.is_store(), false);
         }
@@ -74,35 +86,40 @@ impl Conventional {
         &mut self,
         env: &mut Env,
         page: PageNumber,
-        held: Held,
+        translation: Translation,
         (access, has_walked): (LineAccess, bool),
     ) {
         let Some(parts) = &mut self.parts else { return };
         let (side, asid) = (self.l1.side(access), env.asid());
-        let is_new = match self.l1.entry_size(access, held.size) {
+        let record_use = match self.l1.entry_size(access, translation.size) {
             Some(size) => {
-                parts.forget_entry(side, asid, page, size);
-                parts.is_new(side, asid, page, &held.part(page, size), access.is_store())
+                parts.remove_entry(side, asid, page, size);
+                parts.record_use(side, asid, page, &translation.part(page, size), access.is_store())
             }
-            None => parts.has_parts(held.whole().size),
+            None => parts.has_parts(translation.whole().size),
         };
-        if is_new {
+        if record_use {
             env.mark_part(page, access.is_store(), has_walked);
         }
     }
 
     /// The first level has missed.
     #[inline(never)]
-    fn missed(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Held> {
+    fn missed(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+    ) -> Option<Translation> {
         let in_second = self.second(env, page, access);
-        if let First::Serves(held) = in_second {
-            self.mark_filled(env, page, held, (access, false));
-            return Some(held);
+        if let Lookup::Hit(translation) = in_second {
+            self.mark_filled(env, page, translation, (access, false));
+            return Some(translation);
         }
-        let held = self.walk_and_fill_second(env, page, access, in_second)?;
-        self.fill_first(env.asid(), page, held, access);
-        self.mark_filled(env, page, held, (access, true));
-        Some(held)
+        let translation = self.walk_and_fill_second(env, page, access, in_second)?;
+        self.fill_first(env.asid(), page, translation, access);
+        self.mark_filled(env, page, translation, (access, true));
+        Some(translation)
     }
 
     /// What the first level holds is not sufficient: it is replaced by what a walk finds.
@@ -112,12 +129,12 @@ impl Conventional {
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
-    ) -> Option<Held> {
+    ) -> Option<Translation> {
         // The second level may have it, too.
-        let held = self.walk_and_fill_second(env, page, access, First::Insufficient)?;
-        self.replace_first(env.asid(), page, held, access);
-        self.mark_filled(env, page, held, (access, true));
-        Some(held)
+        let translation = self.walk_and_fill_second(env, page, access, Lookup::PermissionMiss)?;
+        self.replace_first(env.asid(), page, translation, access);
+        self.mark_filled(env, page, translation, (access, true));
+        Some(translation)
     }
 
     fn walk_and_fill_second(
@@ -125,35 +142,39 @@ impl Conventional {
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
-        in_second: First,
-    ) -> Option<Held> {
-        let held = self.walk(env, page, access)?;
-        let held = if self.coalesces { with_run(env, page, held) } else { held };
-        self.fill_second(env.asid(), page, held, in_second);
-        Some(held)
+        in_second: Lookup,
+    ) -> Option<Translation> {
+        let translation = self.walk(env, page, access)?;
+        let translation = if self.coalesces {
+            coalesced_with_neighbours(env, page, translation)
+        } else {
+            translation
+        };
+        self.fill_second(env.asid(), page, translation, in_second);
+        Some(translation)
     }
 
     /// Looks a page up in the first level.
     #[inline(always)]
-    pub(super) fn first(&mut self, env: &Env, page: PageNumber, access: LineAccess) -> First {
+    pub(super) fn first(&mut self, env: &Env, page: PageNumber, access: LineAccess) -> Lookup {
         self.l1.look_up(env.asid(), page, access)
     }
 
     /// Looks a page up in the second level that the first has missed. Where that serves the reference,
     /// the page is in the first level then.
-    pub(super) fn second(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> First {
+    pub(super) fn second(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Lookup {
         let asid = env.asid();
-        let Some(l2) = &mut self.l2 else { return First::Misses };
-        let Some(held) = env.look_up_second(l2, page) else { return First::Misses };
-        if !held.value.serves(access.kind() == Kind::Store) {
-            return First::Insufficient;
+        let Some(l2) = &mut self.l2 else { return Lookup::Miss };
+        let Some(translation) = env.look_up_second(l2, page) else { return Lookup::Miss };
+        if !translation.entry.serves(access.kind() == Kind::Store) {
+            return Lookup::PermissionMiss;
         }
         if l2.holds_victims() {
-            l2.take(asid, page);
+            l2.remove(asid, page);
         }
-        let held = if self.fills_whole { held.whole() } else { held };
-        self.fill_first(asid, page, held, access);
-        First::Serves(held)
+        let translation = if self.fills_whole_pages { translation.whole() } else { translation };
+        self.fill_first(asid, page, translation, access);
+        Lookup::Hit(translation)
     }
 
     /// Latency of a look-up of the second level, beyond the first.
@@ -167,15 +188,15 @@ impl Conventional {
         &mut self,
         asid: Asid,
         page: PageNumber,
-        held: Held,
-        in_second: First,
+        translation: Translation,
+        in_second: Lookup,
     ) {
         if let Some(l2) = &mut self.l2 {
-            if !matches!(in_second, First::Misses) {
-                l2.take(asid, page);
+            if !matches!(in_second, Lookup::Miss) {
+                l2.remove(asid, page);
             }
             if !l2.holds_victims() {
-                l2.fill(asid, page, held, 1);
+                l2.fill(asid, page, translation, 1);
             }
         }
     }
@@ -185,10 +206,10 @@ impl Conventional {
         &mut self,
         asid: Asid,
         page: PageNumber,
-        held: Held,
+        translation: Translation,
         access: LineAccess,
     ) {
-        let evicted = self.l1.fill(asid, page, held, access);
+        let evicted = self.l1.fill(asid, page, translation, access);
         self.evicted(evicted, access);
     }
 
@@ -197,25 +218,25 @@ impl Conventional {
         &mut self,
         asid: Asid,
         page: PageNumber,
-        held: Held,
+        translation: Translation,
         access: LineAccess,
     ) {
         if let Some(parts) = &mut self.parts {
-            parts.forget_page(self.l1.side(access), asid, page);
+            parts.remove_page(self.l1.side(access), asid, page);
         }
-        let evicted = self.l1.replace(asid, page, held, access);
+        let evicted = self.l1.replace(asid, page, translation, access);
         self.evicted(evicted, access);
     }
 
     /// What the first level has evicted goes into the second, if that holds victims.
-    fn evicted(&mut self, evicted: Option<(Asid, PageNumber, Held)>, access: LineAccess) {
-        if let (Some(parts), Some((asid, page, held))) = (&mut self.parts, evicted) {
-            parts.forget_entry(self.l1.side(access), asid, page, held.size);
+    fn evicted(&mut self, evicted: Option<(Asid, PageNumber, Translation)>, access: LineAccess) {
+        if let (Some(parts), Some((asid, page, translation))) = (&mut self.parts, evicted) {
+            parts.remove_entry(self.l1.side(access), asid, page, translation.size);
         }
-        if let (Some(l2), Some((asid, page, held))) = (&mut self.l2, evicted)
+        if let (Some(l2), Some((asid, page, translation))) = (&mut self.l2, evicted)
             && l2.holds_victims()
         {
-            l2.fill(asid, page, held, 1);
+            l2.fill(asid, page, translation, 1);
         }
     }
 }
@@ -224,21 +245,21 @@ impl Design for Conventional {
     #[inline(always)]
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
         let page = env.page(access);
-        let held = match self.first(env, page, access) {
-            First::Serves(held) => {
-                self.mark_part(env, page, &held, access);
-                held
+        let translation = match self.first(env, page, access) {
+            Lookup::Hit(translation) => {
+                self.mark_part(env, page, &translation, access);
+                translation
             }
-            First::Insufficient => self.insufficient(env, page, access)?,
-            First::Misses => self.missed(env, page, access)?,
+            Lookup::PermissionMiss => self.insufficient(env, page, access)?,
+            Lookup::Miss => self.missed(env, page, access)?,
         };
-        Some(held.frame_of(page))
+        Some(translation.frame_of(page))
     }
 
-    fn forget(&mut self, of: AddressSpace, pages: &Pages) {
-        self.l1.forget(of.asid, pages);
+    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
+        self.l1.invalidate(of.asid, pages);
         if let Some(parts) = &mut self.parts {
-            parts.forget(of.asid, pages);
+            parts.invalidate(of.asid, pages);
         }
         if let Some(l2) = &mut self.l2 {
             l2.invalidate(of.asid, pages);
@@ -255,10 +276,10 @@ impl Design for Conventional {
         }
     }
 
-    fn tell(&self, counters: &mut Counters) {
-        self.l1.tell(counters);
+    fn report(&self, counters: &mut Counters) {
+        self.l1.report(counters);
         if let Some(l2) = &self.l2 {
-            l2.tell("tlb.l2", counters);
+            l2.report("tlb.l2", counters);
         }
     }
 }

@@ -76,22 +76,22 @@ impl DirectSegment {
     #[inline(always)]
     fn fetch(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
         let frame = self.paged.translate(env, access)?;
-        self.drop_what_is_stale(env);
+        self.apply_pending(env);
         Some(frame)
     }
 
     /// Segments of pages that a walk has made stale, of which it has told the TLBs alone.
     #[inline(always)]
-    fn drop_what_is_stale(&mut self, env: &Env) {
-        for stale in env.stale() {
-            self.drop_stale(env.asid_of(stale.process), &stale.pages);
+    fn apply_pending(&mut self, env: &Env) {
+        for invalidation in env.pending_invalidations() {
+            self.invalidate_segment(env.asid_of(invalidation.process), &invalidation.pages);
         }
     }
 
     /// A page has been walked.
     #[inline(never)]
     fn walked(&mut self, env: &Env, page: PageNumber) {
-        self.drop_what_is_stale(env);
+        self.apply_pending(env);
         let process = env.os().memory().process(env.process());
         let Some(range) = env.range(page) else { return };
         let Some((mapping, vma)) = process.vmas.find(page) else { return };
@@ -109,7 +109,7 @@ impl DirectSegment {
         }
     }
 
-    fn drop_stale(&mut self, asid: Asid, pages: &Pages) {
+    fn invalidate_segment(&mut self, asid: Asid, pages: &Pages) {
         if let Some(segment) = self.segments.get_mut(usize::from(asid.raw()))
             && segment.first < pages.end
             && pages.start < segment.first + segment.pages
@@ -144,9 +144,9 @@ impl Design for DirectSegment {
         Some(frame)
     }
 
-    fn forget(&mut self, of: AddressSpace, pages: &Pages) {
-        self.paged.forget(of, pages);
-        self.drop_stale(of.asid, pages);
+    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
+        self.paged.invalidate(of, pages);
+        self.invalidate_segment(of.asid, pages);
     }
 
     fn flush(&mut self) {
@@ -154,9 +154,9 @@ impl Design for DirectSegment {
         self.segments.clear();
     }
 
-    fn tell(&self, counters: &mut Counters) {
-        self.paged.tell(counters);
-        self.lookups.tell("segment", counters);
+    fn report(&self, counters: &mut Counters) {
+        self.paged.report(counters);
+        self.lookups.report("segment", counters);
         counters.add("segment", "set", self.set);
     }
 }

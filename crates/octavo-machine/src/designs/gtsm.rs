@@ -30,14 +30,14 @@ use crate::counters::{Counters, Lookups};
 use crate::design::{AddressSpace, Design};
 use crate::env::Env;
 use crate::front::{Kind, LineAccess};
-use crate::tlb::{Coalescing, First, FirstTlb, Held, Tlb};
+use crate::tlb::{Coalescing, L1Tlb, Lookup, Tlb, Translation};
 
 /// Base pages of a page with gaps.
 const PAGES: u64 = 512;
 
 /// Gap-Tolerant Sequential Mapping.
 pub struct Gtsm {
-    l1: FirstTlb,
+    l1: L1Tlb,
     l2: Option<Tlb>,
     /// By the number of the page.
     bitmaps: SetArray<SubBlocks>,
@@ -74,7 +74,7 @@ impl Gtsm {
         let geometry = Geometry::of_entries(gtsm.bitmap_entries, gtsm.bitmap_entries)
             .map_err(|error| ConfigError::Tlb { level: "gtsm", error })?;
         Ok(Gtsm {
-            l1: FirstTlb::new(&config.first, none, instructions)?,
+            l1: L1Tlb::new(&config.first, none, instructions)?,
             l2: l2.transpose().map_err(|error| ConfigError::Tlb { level: "l2", error })?,
             bitmaps: SetArray::new(geometry, Replacement::Lru, instructions),
             lookups: Lookups::default(),
@@ -84,26 +84,31 @@ impl Gtsm {
 
     /// The first level has missed.
     #[inline(never)]
-    fn missed(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Held> {
-        let held = match self.second(env, page, access) {
-            First::Serves(held) => held,
+    fn missed(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+    ) -> Option<Translation> {
+        let translation = match self.second(env, page, access) {
+            Lookup::Hit(translation) => translation,
             in_second => self.walk_and_fill(env, page, access, &in_second)?,
         };
-        self.l1.fill(env.asid(), page, held, access);
-        Some(held)
+        self.l1.fill(env.asid(), page, translation, access);
+        Some(translation)
     }
 
     /// Looks a page up in the second level.
-    fn second(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> First {
-        let Some(l2) = &mut self.l2 else { return First::Misses };
-        let Some(mut held) = env.look_up_second(l2, page) else { return First::Misses };
-        if held.is_gapped() {
+    fn second(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Lookup {
+        let Some(l2) = &mut self.l2 else { return Lookup::Miss };
+        let Some(mut translation) = env.look_up_second(l2, page) else { return Lookup::Miss };
+        if translation.is_gapped() {
             self.hits += 1;
-            held = self.part(env, page, &held, false);
+            translation = self.base_page_of(env, page, &translation, false);
         }
-        match held.value.serves(access.kind() == Kind::Store) {
-            true => First::Serves(held),
-            false => First::Insufficient,
+        match translation.entry.serves(access.kind() == Kind::Store) {
+            true => Lookup::Hit(translation),
+            false => Lookup::PermissionMiss,
         }
     }
 
@@ -113,29 +118,39 @@ impl Gtsm {
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
-        in_second: &First,
-    ) -> Option<Held> {
-        let held = self.walk(env, page, access)?;
-        let part = if held.is_gapped() { self.part(env, page, &held, true) } else { held };
+        in_second: &Lookup,
+    ) -> Option<Translation> {
+        let translation = self.walk(env, page, access)?;
+        let base_page_of = if translation.is_gapped() {
+            self.base_page_of(env, page, &translation, true)
+        } else {
+            translation
+        };
         if let Some(l2) = &mut self.l2 {
-            if !matches!(in_second, First::Misses) {
-                l2.take(env.asid(), page);
+            if !matches!(in_second, Lookup::Miss) {
+                l2.remove(env.asid(), page);
             }
-            let kept = if l2.holds_perforated() { held } else { part };
+            let kept = if l2.holds_perforated() { translation } else { base_page_of };
             l2.fill(env.asid(), page, kept, 1);
         }
-        Some(part)
+        Some(base_page_of)
     }
 
-    /// A base page of a page with gaps, by the bitmap of its chunk; `is_under_way` says whether a walk has
+    /// A base page of a page with gaps, by the bitmap of its chunk; `continues_walk` says whether a walk has
     /// just found the page.
-    fn part(&mut self, env: &mut Env, page: PageNumber, gapped: &Held, is_under_way: bool) -> Held {
+    fn base_page_of(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        gapped: &Translation,
+        continues_walk: bool,
+    ) -> Translation {
         let key = env.asid().tag(page.raw() / PAGES);
-        let known = self.bitmaps.look_up(0, key).copied();
-        self.lookups.hits += u64::from(known.is_some());
-        self.lookups.misses += u64::from(known.is_none());
-        let blocks = known.unwrap_or_else(|| {
-            let blocks = env.read_chunk_bitmap(gapped.chunk(), is_under_way);
+        let cached = self.bitmaps.look_up(0, key).copied();
+        self.lookups.hits += u64::from(cached.is_some());
+        self.lookups.misses += u64::from(cached.is_none());
+        let blocks = cached.unwrap_or_else(|| {
+            let blocks = env.read_chunk_bitmap(gapped.chunk(), continues_walk);
             self.bitmaps.insert_missed(0, key, blocks);
             blocks
         });
@@ -147,20 +162,20 @@ impl Design for Gtsm {
     #[inline(always)]
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
         let page = env.page(access);
-        let held = match self.l1.look_up(env.asid(), page, access) {
-            First::Serves(held) => held,
-            First::Insufficient => {
-                let held = self.walk_and_fill(env, page, access, &First::Insufficient)?;
-                self.l1.replace(env.asid(), page, held, access);
-                held
+        let translation = match self.l1.look_up(env.asid(), page, access) {
+            Lookup::Hit(translation) => translation,
+            Lookup::PermissionMiss => {
+                let translation = self.walk_and_fill(env, page, access, &Lookup::PermissionMiss)?;
+                self.l1.replace(env.asid(), page, translation, access);
+                translation
             }
-            First::Misses => self.missed(env, page, access)?,
+            Lookup::Miss => self.missed(env, page, access)?,
         };
-        Some(held.frame_of(page))
+        Some(translation.frame_of(page))
     }
 
-    fn forget(&mut self, of: AddressSpace, pages: &Pages) {
-        self.l1.forget(of.asid, pages);
+    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
+        self.l1.invalidate(of.asid, pages);
         if let Some(l2) = &mut self.l2 {
             l2.invalidate(of.asid, pages);
         }
@@ -176,11 +191,11 @@ impl Design for Gtsm {
         self.bitmaps.clear();
     }
 
-    fn tell(&self, counters: &mut Counters) {
-        self.l1.tell(counters);
-        self.lookups.tell("walker.cache.bitmap", counters);
+    fn report(&self, counters: &mut Counters) {
+        self.l1.report(counters);
+        self.lookups.report("walker.cache.bitmap", counters);
         if let Some(l2) = &self.l2 {
-            l2.tell("tlb.l2", counters);
+            l2.report("tlb.l2", counters);
             counters.add("tlb.l2.gapped", "hits", self.hits);
         }
     }

@@ -24,7 +24,7 @@ use octavo_types::{Instructions, PageSize};
 
 use crate::config::ConfigError;
 use crate::design::Design;
-use crate::machine::{Machine, Run};
+use crate::machine::{AnyMachine, Machine};
 use crate::tlb::Coalescing;
 
 pub use conventional::Conventional;
@@ -37,7 +37,7 @@ pub use softvm::{Physical, Softvm};
 pub use spec::{DesignSpec, SpecError};
 
 /// What translates.
-pub struct Hardware {
+pub struct TranslationHardware {
     /// Its name.
     pub name: &'static str,
     /// What it is, in one line.
@@ -46,10 +46,10 @@ pub struct Hardware {
     pub sizes: Sizes,
     /// What it needs of an operating system, and what the paper's name for that is; else it is
     /// nothing but a conventional one.
-    pub needs: Option<Need>,
+    pub needs: Option<Requirement>,
     /// Whether nobody can build it: others are compared with it, and it is no choice.
     pub is_bound: bool,
-    make: fn(&MachineConfig, &Setup, &OsConfig) -> Made,
+    make: fn(&MachineConfig, &Setup, &OsConfig) -> MachineResult,
 }
 
 /// The page sizes that page tables can say.
@@ -63,7 +63,7 @@ pub enum Sizes {
 
 /// What a design cannot do without.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Need {
+pub enum Requirement {
     /// Pages of sizes that x86-64 does not have.
     TailoredPages,
     /// Pages of 2 MiB with holes.
@@ -75,7 +75,7 @@ pub enum Need {
 }
 
 /// A machine, or why there can be none.
-type Made = Result<Box<dyn Run>, ConfigError>;
+type MachineResult = Result<Box<dyn AnyMachine>, ConfigError>;
 
 /// How machines are made.
 #[derive(Clone, Debug)]
@@ -91,7 +91,7 @@ pub struct Setup {
 }
 
 /// A design with a name of its own.
-pub struct Known {
+pub struct NamedDesign {
     /// Its name.
     pub name: &'static str,
     /// What translates.
@@ -104,59 +104,59 @@ pub struct Known {
 
 /// All that translates, a line each.
 #[rustfmt::skip]
-pub const HARDWARE: &[Hardware] = &[
-    Hardware { name: "conventional", about: "TLBs as the machine has them", sizes: Sizes::X86, needs: None, is_bound: false, make: make_conventional },
-    Hardware { name: "tps", about: "an any-size first-level TLB in place of those for larger pages", sizes: Sizes::All, needs: Some(Need::TailoredPages), is_bound: false, make: |config, setup, os| make_tps(config, setup, os, Format::default()) },
-    Hardware { name: "tps_copies", about: "the same, with page tables whose aliases are full copies", sizes: Sizes::All, needs: Some(Need::TailoredPages), is_bound: false, make: |config, setup, os| make_tps(config, setup, os, Format { aliases: Aliases::Copies, ..Format::default() }) },
-    Hardware { name: "tps_one_bit", about: "the same, with page tables that spend one bit on sizes", sizes: Sizes::All, needs: Some(Need::TailoredPages), is_bound: false, make: |config, setup, os| make_tps(config, setup, os, Format { encoding: SizeEncoding::OneBit, ..Format::default() }) },
-    Hardware { name: "granule", about: "arrays for 4 KiB pages that hold the policy's pages too, each in one entry", sizes: Sizes::All, needs: None, is_bound: false, make: make_granule },
-    Hardware { name: "colt", about: "TLBs that coalesce base pages side by side, in sets and in ranges", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, os| make_colt(config, setup, os, colt::ALL) },
-    Hardware { name: "colt_sa", about: "the same in sets alone", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, os| make_colt(config, setup, os, colt::SETS) },
-    Hardware { name: "colt_fa", about: "the same in a fully associative array of ranges alone", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, os| make_colt(config, setup, os, colt::FULLY_ASSOCIATIVE) },
-    Hardware { name: "rmm", about: "a range TLB beside the second level", sizes: Sizes::X86, needs: Some(Need::Ranges), is_bound: false, make: make_rmm },
-    Hardware { name: "direct_segment", about: "one segment beside the TLBs", sizes: Sizes::X86, needs: Some(Need::Ranges), is_bound: false, make: make_direct_segment },
-    Hardware { name: "perforated", about: "a second-level TLB that holds pages of 2 MiB with holes, and hole bitmaps where a filter does not answer", sizes: Sizes::X86, needs: Some(Need::PerforatedPages), is_bound: false, make: |config, setup, os| make_perforated(config, setup, os, Variant::Filtered) },
-    Hardware { name: "perforated_on_demand", about: "the same without a filter", sizes: Sizes::X86, needs: Some(Need::PerforatedPages), is_bound: false, make: |config, setup, os| make_perforated(config, setup, os, Variant::OnDemand) },
-    Hardware { name: "perforated_all", about: "the same, and all of a page's bitmap is filled at once", sizes: Sizes::X86, needs: Some(Need::PerforatedPages), is_bound: false, make: |config, setup, os| make_perforated(config, setup, os, Variant::AllAtOnce) },
-    Hardware { name: "gtsm", about: "a second-level TLB that holds pages of 2 MiB made of sub-blocks of 64 KiB, and bitmaps that say of which", sizes: Sizes::X86, needs: Some(Need::GappedPages), is_bound: false, make: make_gtsm },
-    Hardware { name: "softvm", about: "virtual caches, and a handler in software behind them", sizes: Sizes::X86, needs: None, is_bound: false, make: make_softvm },
-    Hardware { name: "spur", about: "virtual caches, and a state machine behind them that looks for page-table entries in them", sizes: Sizes::X86, needs: None, is_bound: false, make: make_spur },
-    Hardware { name: "mips_virtual", about: "virtual caches, and a TLB beside them that software refills", sizes: Sizes::X86, needs: None, is_bound: false, make: make_mips_virtual },
-    Hardware { name: "mips_physical", about: "the same caches by physical addresses, behind that TLB", sizes: Sizes::X86, needs: None, is_bound: false, make: make_mips_physical },
-    Hardware { name: "unfragmented", about: "TLBs as the machine has them, and a memory that is all free at the start", sizes: Sizes::X86, needs: None, is_bound: true, make: make_unfragmented },
-    Hardware { name: "softvm_free", about: "virtual caches whose misses are translated at no cost", sizes: Sizes::X86, needs: None, is_bound: true, make: make_softvm_free },
-    Hardware { name: "perfect_l1", about: "a first-level TLB that never misses", sizes: Sizes::X86, needs: None, is_bound: true, make: make_perfect_l1 },
-    Hardware { name: "perfect_l2", about: "a second-level TLB that never misses", sizes: Sizes::X86, needs: None, is_bound: true, make: make_perfect_l2 },
+pub const HARDWARE: &[TranslationHardware] = &[
+    TranslationHardware { name: "conventional", about: "TLBs as the machine has them", sizes: Sizes::X86, needs: None, is_bound: false, make: make_conventional },
+    TranslationHardware { name: "tps", about: "an any-size first-level TLB in place of those for larger pages", sizes: Sizes::All, needs: Some(Requirement::TailoredPages), is_bound: false, make: |config, setup, os| make_tps(config, setup, os, Format::default()) },
+    TranslationHardware { name: "tps_copies", about: "the same, with page tables whose aliases are full copies", sizes: Sizes::All, needs: Some(Requirement::TailoredPages), is_bound: false, make: |config, setup, os| make_tps(config, setup, os, Format { aliases: Aliases::Copies, ..Format::default() }) },
+    TranslationHardware { name: "tps_one_bit", about: "the same, with page tables that spend one bit on sizes", sizes: Sizes::All, needs: Some(Requirement::TailoredPages), is_bound: false, make: |config, setup, os| make_tps(config, setup, os, Format { encoding: SizeEncoding::OneBit, ..Format::default() }) },
+    TranslationHardware { name: "granule", about: "arrays for 4 KiB pages that hold the policy's pages too, each in one entry", sizes: Sizes::All, needs: None, is_bound: false, make: make_granule },
+    TranslationHardware { name: "colt", about: "TLBs that coalesce base pages side by side, in sets and in ranges", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, os| make_colt(config, setup, os, colt::ALL) },
+    TranslationHardware { name: "colt_sa", about: "the same in sets alone", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, os| make_colt(config, setup, os, colt::SETS) },
+    TranslationHardware { name: "colt_fa", about: "the same in a fully associative array of ranges alone", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, os| make_colt(config, setup, os, colt::FULLY_ASSOCIATIVE) },
+    TranslationHardware { name: "rmm", about: "a range TLB beside the second level", sizes: Sizes::X86, needs: Some(Requirement::Ranges), is_bound: false, make: make_rmm },
+    TranslationHardware { name: "direct_segment", about: "one segment beside the TLBs", sizes: Sizes::X86, needs: Some(Requirement::Ranges), is_bound: false, make: make_direct_segment },
+    TranslationHardware { name: "perforated", about: "a second-level TLB that holds pages of 2 MiB with holes, and hole bitmaps where a filter does not answer", sizes: Sizes::X86, needs: Some(Requirement::PerforatedPages), is_bound: false, make: |config, setup, os| make_perforated(config, setup, os, Variant::Filtered) },
+    TranslationHardware { name: "perforated_on_demand", about: "the same without a filter", sizes: Sizes::X86, needs: Some(Requirement::PerforatedPages), is_bound: false, make: |config, setup, os| make_perforated(config, setup, os, Variant::OnDemand) },
+    TranslationHardware { name: "perforated_all", about: "the same, and all of a page's bitmap is filled at once", sizes: Sizes::X86, needs: Some(Requirement::PerforatedPages), is_bound: false, make: |config, setup, os| make_perforated(config, setup, os, Variant::AllAtOnce) },
+    TranslationHardware { name: "gtsm", about: "a second-level TLB that holds pages of 2 MiB made of sub-blocks of 64 KiB, and bitmaps that say of which", sizes: Sizes::X86, needs: Some(Requirement::GappedPages), is_bound: false, make: make_gtsm },
+    TranslationHardware { name: "softvm", about: "virtual caches, and a handler in software behind them", sizes: Sizes::X86, needs: None, is_bound: false, make: make_softvm },
+    TranslationHardware { name: "spur", about: "virtual caches, and a state machine behind them that looks for page-table entries in them", sizes: Sizes::X86, needs: None, is_bound: false, make: make_spur },
+    TranslationHardware { name: "mips_virtual", about: "virtual caches, and a TLB beside them that software refills", sizes: Sizes::X86, needs: None, is_bound: false, make: make_mips_virtual },
+    TranslationHardware { name: "mips_physical", about: "the same caches by physical addresses, behind that TLB", sizes: Sizes::X86, needs: None, is_bound: false, make: make_mips_physical },
+    TranslationHardware { name: "unfragmented", about: "TLBs as the machine has them, and a memory that is all free at the start", sizes: Sizes::X86, needs: None, is_bound: true, make: make_ideal_memory },
+    TranslationHardware { name: "softvm_free", about: "virtual caches whose misses are translated at no cost", sizes: Sizes::X86, needs: None, is_bound: true, make: make_softvm_free },
+    TranslationHardware { name: "perfect_l1", about: "a first-level TLB that never misses", sizes: Sizes::X86, needs: None, is_bound: true, make: make_perfect_l1 },
+    TranslationHardware { name: "perfect_l2", about: "a second-level TLB that never misses", sizes: Sizes::X86, needs: None, is_bound: true, make: make_perfect_l2 },
 ];
 
 /// All designs with names of their own, in the order in which they are told of.
 #[rustfmt::skip]
-pub const DESIGNS: &[Known] = &[
-    Known { name: "base4k", hardware: "conventional", policy: "base", about: "4 KiB pages, as they are touched" },
-    Known { name: "thp", hardware: "conventional", policy: "thp", about: "Linux's transparent huge pages of 2 MiB" },
-    Known { name: "reserved_thp", hardware: "conventional", policy: "reserved_thp", about: "huge pages by reservation, as FreeBSD has them" },
-    Known { name: "base16k", hardware: "granule", policy: "fixed:size=16KiB", about: "a base page of 16 KiB for anonymous memory" },
-    Known { name: "base64k", hardware: "granule", policy: "fixed:size=64KiB", about: "a base page of 64 KiB for anonymous memory" },
-    Known { name: "first_touch", hardware: "granule", policy: "first_touch", about: "256 KiB at the first touch where the mapping holds it, 4 KiB elsewhere" },
-    Known { name: "tps", hardware: "tps", policy: "tps", about: "Tailored Page Sizes: pages of every power of two" },
-    Known { name: "tps_copies", hardware: "tps_copies", policy: "tps", about: "the same, with aliases that are full copies: walks are shorter, changes write more" },
-    Known { name: "colt", hardware: "colt", policy: "base", about: "CoLT: entries that hold several pages of 4 KiB side by side" },
-    Known { name: "colt_sa", hardware: "colt_sa", policy: "base", about: "the same in set-associative arrays alone" },
-    Known { name: "colt_fa", hardware: "colt_fa", policy: "base", about: "the same in a fully associative array alone" },
-    Known { name: "rmm", hardware: "rmm", policy: "eager", about: "Redundant Memory Mappings: ranges of any length beside the second level" },
-    Known { name: "direct_segment", hardware: "direct_segment", policy: "eager", about: "a direct segment for the longest range, pages for the rest" },
-    Known { name: "perforated", hardware: "perforated", policy: "perforated", about: "perforated pages: 2 MiB with holes of 4 KiB that lie elsewhere" },
-    Known { name: "perforated_on_demand", hardware: "perforated_on_demand", policy: "perforated", about: "the same without a filter of hole bitmaps" },
-    Known { name: "perforated_all", hardware: "perforated_all", policy: "perforated", about: "the same, and all of a page's hole bitmap comes at once" },
-    Known { name: "gtsm", hardware: "gtsm", policy: "gtsm", about: "Gap-Tolerant Sequential Mapping: pages of 2 MiB made of 32 of 64 sub-blocks" },
-    Known { name: "softvm", hardware: "softvm", policy: "base", about: "no TLB: virtual caches, and translation in software of what misses them" },
-    Known { name: "spur", hardware: "spur", policy: "base", about: "the same caches, and translation in hardware of what misses them: SPUR's" },
-    Known { name: "mips_virtual", hardware: "mips_virtual", policy: "base", about: "the same caches, and a TLB of 64 entries that software refills" },
-    Known { name: "mips_physical", hardware: "mips_physical", policy: "base", about: "that TLB before physical caches of the same sizes" },
-    Known { name: "ideal2m", hardware: "unfragmented", policy: "thp", about: "a bound: huge pages of 2 MiB as if no memory were fragmented" },
-    Known { name: "softvm_free", hardware: "softvm_free", policy: "base", about: "a bound: virtual caches whose misses are translated at no cost" },
-    Known { name: "perfect_l1", hardware: "perfect_l1", policy: "base", about: "a bound: first-level TLBs that never miss" },
-    Known { name: "perfect_l2", hardware: "perfect_l2", policy: "base", about: "a bound: a second-level TLB that never misses" },
+pub const DESIGNS: &[NamedDesign] = &[
+    NamedDesign { name: "base4k", hardware: "conventional", policy: "base", about: "4 KiB pages, as they are touched" },
+    NamedDesign { name: "thp", hardware: "conventional", policy: "thp", about: "Linux's transparent huge pages of 2 MiB" },
+    NamedDesign { name: "reserved_thp", hardware: "conventional", policy: "reserved_thp", about: "huge pages by reservation, as FreeBSD has them" },
+    NamedDesign { name: "base16k", hardware: "granule", policy: "fixed:size=16KiB", about: "a base page of 16 KiB for anonymous memory" },
+    NamedDesign { name: "base64k", hardware: "granule", policy: "fixed:size=64KiB", about: "a base page of 64 KiB for anonymous memory" },
+    NamedDesign { name: "first_touch", hardware: "granule", policy: "first_touch", about: "256 KiB at the first touch where the mapping holds it, 4 KiB elsewhere" },
+    NamedDesign { name: "tps", hardware: "tps", policy: "tps", about: "Tailored Page Sizes: pages of every power of two" },
+    NamedDesign { name: "tps_copies", hardware: "tps_copies", policy: "tps", about: "the same, with aliases that are full copies: walks are shorter, changes write more" },
+    NamedDesign { name: "colt", hardware: "colt", policy: "base", about: "CoLT: entries that hold several pages of 4 KiB side by side" },
+    NamedDesign { name: "colt_sa", hardware: "colt_sa", policy: "base", about: "the same in set-associative arrays alone" },
+    NamedDesign { name: "colt_fa", hardware: "colt_fa", policy: "base", about: "the same in a fully associative array alone" },
+    NamedDesign { name: "rmm", hardware: "rmm", policy: "eager", about: "Redundant Memory Mappings: ranges of any length beside the second level" },
+    NamedDesign { name: "direct_segment", hardware: "direct_segment", policy: "eager", about: "a direct segment for the longest range, pages for the rest" },
+    NamedDesign { name: "perforated", hardware: "perforated", policy: "perforated", about: "perforated pages: 2 MiB with holes of 4 KiB that lie elsewhere" },
+    NamedDesign { name: "perforated_on_demand", hardware: "perforated_on_demand", policy: "perforated", about: "the same without a filter of hole bitmaps" },
+    NamedDesign { name: "perforated_all", hardware: "perforated_all", policy: "perforated", about: "the same, and all of a page's hole bitmap comes at once" },
+    NamedDesign { name: "gtsm", hardware: "gtsm", policy: "gtsm", about: "Gap-Tolerant Sequential Mapping: pages of 2 MiB made of 32 of 64 sub-blocks" },
+    NamedDesign { name: "softvm", hardware: "softvm", policy: "base", about: "no TLB: virtual caches, and translation in software of what misses them" },
+    NamedDesign { name: "spur", hardware: "spur", policy: "base", about: "the same caches, and translation in hardware of what misses them: SPUR's" },
+    NamedDesign { name: "mips_virtual", hardware: "mips_virtual", policy: "base", about: "the same caches, and a TLB of 64 entries that software refills" },
+    NamedDesign { name: "mips_physical", hardware: "mips_physical", policy: "base", about: "that TLB before physical caches of the same sizes" },
+    NamedDesign { name: "ideal2m", hardware: "unfragmented", policy: "thp", about: "a bound: huge pages of 2 MiB as if no memory were fragmented" },
+    NamedDesign { name: "softvm_free", hardware: "softvm_free", policy: "base", about: "a bound: virtual caches whose misses are translated at no cost" },
+    NamedDesign { name: "perfect_l1", hardware: "perfect_l1", policy: "base", about: "a bound: first-level TLBs that never miss" },
+    NamedDesign { name: "perfect_l2", hardware: "perfect_l2", policy: "base", about: "a bound: a second-level TLB that never misses" },
 ];
 
 impl Sizes {
@@ -170,7 +170,7 @@ impl Sizes {
     }
 }
 
-impl Hardware {
+impl TranslationHardware {
     /// Whether it has the caches of `softvm.…` and none of the machine's TLBs.
     pub fn has_virtual_caches(&self) -> bool {
         let of = ["softvm", "softvm_free", "spur", "mips_virtual", "mips_physical"];
@@ -178,12 +178,12 @@ impl Hardware {
     }
 
     /// What has this name.
-    pub fn by_name(name: &str) -> Option<&'static Hardware> {
+    pub fn by_name(name: &str) -> Option<&'static TranslationHardware> {
         HARDWARE.iter().find(|hardware| hardware.name == name)
     }
 
     /// A machine with it and an operating system, however well the two fit. A host has to fit both.
-    pub fn make(&self, config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+    pub fn make(&self, config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
         if let Some(host) = &config.host {
             self.check_guest(&config.memory)?;
             self.check_host(host).map_err(|wrong| ConfigError::Host(Box::new(wrong)))?;
@@ -192,86 +192,96 @@ impl Hardware {
     }
 }
 
-fn make_conventional(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+fn make_conventional(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     machine(config, setup, Sizes::X86, os, || Conventional::new(&config.tlb, setup.instructions))
 }
 
-fn make_tps(config: &MachineConfig, setup: &Setup, os: &OsConfig, format: Format) -> Made {
+fn make_tps(config: &MachineConfig, setup: &Setup, os: &OsConfig, format: Format) -> MachineResult {
     let tlbs = tps::tlbs(&config.tlb);
-    machine_with(config, setup, (Sizes::All, format), os, || {
+    machine_with_format(config, setup, (Sizes::All, format), os, || {
         let tlbs = Conventional::new(&tlbs, setup.instructions)?.filling_whole_pages();
         Ok(tlbs.with_vectors(os.policy.vector_bits()))
     })
 }
 
-fn make_colt(config: &MachineConfig, setup: &Setup, os: &OsConfig, coalescing: Coalescing) -> Made {
+fn make_colt(
+    config: &MachineConfig,
+    setup: &Setup,
+    os: &OsConfig,
+    coalescing: Coalescing,
+) -> MachineResult {
     machine(config, setup, Sizes::X86, os, || {
         Conventional::coalescing(&config.tlb, coalescing, setup.instructions)
     })
 }
 
-fn make_rmm(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+fn make_rmm(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     machine(config, setup, Sizes::X86, os, || Rmm::new(&config.tlb, setup.instructions))
 }
 
-fn make_direct_segment(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+fn make_direct_segment(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     machine(config, setup, Sizes::X86, os, || DirectSegment::new(&config.tlb, setup.instructions))
 }
 
-fn make_softvm(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+fn make_softvm(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     machine(config, setup, Sizes::X86, os, || Softvm::new(config, setup.instructions))
 }
 
-fn make_spur(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+fn make_spur(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     machine(config, setup, Sizes::X86, os, || Softvm::in_cache(config, setup.instructions))
 }
 
-fn make_softvm_free(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+fn make_softvm_free(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     machine(config, setup, Sizes::X86, os, || Softvm::free(config, setup.instructions))
 }
 
-fn make_mips_virtual(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+fn make_mips_virtual(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     machine(config, setup, Sizes::X86, os, || Softvm::with_tlb(config, setup.instructions))
 }
 
-fn make_mips_physical(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+fn make_mips_physical(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     machine(config, setup, Sizes::X86, os, || Physical::new(config, setup.instructions))
 }
 
 /// Each entry of a larger page is whole, as those of contiguous entries are.
-fn make_granule(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+fn make_granule(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     let tlbs = granule::tlbs(&config.tlb, &os.policy.needs());
     let format = Format { aliases: Aliases::Copies, ..Format::default() };
-    machine_with(config, setup, (Sizes::All, format), os, || {
+    machine_with_format(config, setup, (Sizes::All, format), os, || {
         Conventional::new(&tlbs, setup.instructions)
     })
 }
 
-fn make_perforated(config: &MachineConfig, setup: &Setup, os: &OsConfig, variant: Variant) -> Made {
+fn make_perforated(
+    config: &MachineConfig,
+    setup: &Setup,
+    os: &OsConfig,
+    variant: Variant,
+) -> MachineResult {
     let format = Format { has_perforated: true, ..Format::default() };
-    machine_with(config, setup, (Sizes::X86, format), os, || {
+    machine_with_format(config, setup, (Sizes::X86, format), os, || {
         Perforated::new(&config.tlb, variant, setup.instructions)
     })
 }
 
-fn make_gtsm(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+fn make_gtsm(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     let config = gtsm::machine(config);
     let format = Format { has_gapped: true, ..Format::default() };
-    machine_with(&config, setup, (Sizes::X86, format), os, || {
+    machine_with_format(&config, setup, (Sizes::X86, format), os, || {
         Gtsm::new(&config.tlb, &config.gtsm, setup.instructions)
     })
 }
 
-fn make_unfragmented(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+fn make_ideal_memory(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     let setup = Setup { start: Arc::default(), host_start: None, ..setup.clone() };
     make_conventional(config, &setup, os)
 }
 
-fn make_perfect_l1(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+fn make_perfect_l1(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     machine(config, setup, Sizes::X86, os, || Ok(PerfectL1::default()))
 }
 
-fn make_perfect_l2(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Made {
+fn make_perfect_l2(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     machine(config, setup, Sizes::X86, os, || PerfectL2::new(&config.tlb, setup.instructions))
 }
 
@@ -282,18 +292,18 @@ fn machine<D: Design + 'static>(
     sizes: Sizes,
     os: &OsConfig,
     make: impl Fn() -> Result<D, ConfigError>,
-) -> Made {
-    machine_with(config, setup, (sizes, Format::default()), os, make)
+) -> MachineResult {
+    machine_with_format(config, setup, (sizes, Format::default()), os, make)
 }
 
 /// The same, with page tables of such a format, but for its levels, which are the machine's.
-fn machine_with<D: Design + 'static>(
+fn machine_with_format<D: Design + 'static>(
     config: &MachineConfig,
     setup: &Setup,
     (sizes, format): (Sizes, Format),
     os: &OsConfig,
     make: impl Fn() -> Result<D, ConfigError>,
-) -> Made {
+) -> MachineResult {
     let env = build::env(config, setup, (sizes, format), os)?;
     let mmus = (0..config.core.count).map(|_| make()).collect::<Result<_, _>>()?;
     Ok(Box::new(Machine::new(env, mmus, setup.instructions)))

@@ -12,13 +12,13 @@ use crate::counters::{Counters, Lookups};
 use crate::design::{AddressSpace, Design};
 use crate::env::Env;
 use crate::front::{Kind, LineAccess};
-use crate::tlb::{Coalescing, First, FirstTlb, Held};
+use crate::tlb::{Coalescing, L1Tlb, Lookup, Translation};
 
 /// Every reference hits the first level: translation costs nothing. Pages are still faulted in.
 #[derive(Default)]
 pub struct PerfectL1 {
     /// By base page, so that the page table is asked but once.
-    known: FxHashMap<u64, Held>,
+    known: FxHashMap<u64, Translation>,
     hits: u64,
 }
 
@@ -29,17 +29,17 @@ impl Design for PerfectL1 {
         self.hits += u64::from(access.lookups());
         let key = env.asid().tag(page.raw());
         let stores = access.kind() == Kind::Store;
-        if let Some(held) = self.known.get(&key)
-            && held.value.serves(stores)
+        if let Some(translation) = self.known.get(&key)
+            && translation.entry.serves(stores)
         {
-            return Some(held.frame_of(page));
+            return Some(translation.frame_of(page));
         }
-        let held = self.resolve(env, page, access)?;
-        self.known.insert(key, held);
-        Some(held.frame_of(page))
+        let translation = self.resolve(env, page, access)?;
+        self.known.insert(key, translation);
+        Some(translation.frame_of(page))
     }
 
-    fn forget(&mut self, of: AddressSpace, pages: &Pages) {
+    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
         self.known.retain(|key, _| {
             !(Asid::of(*key) == of.asid && pages.contains(&(key & Asid::ONLY.tag(u64::MAX))))
         });
@@ -49,14 +49,14 @@ impl Design for PerfectL1 {
         self.known.clear();
     }
 
-    fn tell(&self, counters: &mut Counters) {
-        Lookups { hits: self.hits, misses: 0 }.tell("tlb.l1", counters);
+    fn report(&self, counters: &mut Counters) {
+        Lookups { hits: self.hits, misses: 0 }.report("tlb.l1", counters);
     }
 }
 
 /// First-level TLBs as the machine has them, and behind them a second level that has every page.
 pub struct PerfectL2 {
-    l1: FirstTlb,
+    l1: L1Tlb,
     hit_latency_cycles: u32,
     hits: u64,
 }
@@ -65,7 +65,7 @@ impl PerfectL2 {
     /// One whose first level knows nothing.
     pub fn new(config: &TlbConfig, instructions: Instructions) -> Result<Self, ConfigError> {
         Ok(PerfectL2 {
-            l1: FirstTlb::new(&config.first, Coalescing::default(), instructions)?,
+            l1: L1Tlb::new(&config.first, Coalescing::default(), instructions)?,
             hit_latency_cycles: config.l2.as_ref().map_or(0, |l2: &TlbLevel| l2.hit_latency_cycles),
             hits: 0,
         })
@@ -76,34 +76,34 @@ impl Design for PerfectL2 {
     #[inline(always)]
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
         let (asid, page) = (env.asid(), env.page(access));
-        let held = match self.l1.look_up(asid, page, access) {
-            First::Serves(held) => held,
-            First::Insufficient => {
-                let held = self.resolve(env, page, access)?;
-                self.l1.replace(asid, page, held, access);
-                held
+        let translation = match self.l1.look_up(asid, page, access) {
+            Lookup::Hit(translation) => translation,
+            Lookup::PermissionMiss => {
+                let translation = self.resolve(env, page, access)?;
+                self.l1.replace(asid, page, translation, access);
+                translation
             }
-            First::Misses => {
+            Lookup::Miss => {
                 self.hits += 1;
                 env.add_lookup(self.hit_latency_cycles, true);
-                let held = self.resolve(env, page, access)?;
-                self.l1.fill(asid, page, held, access);
-                held
+                let translation = self.resolve(env, page, access)?;
+                self.l1.fill(asid, page, translation, access);
+                translation
             }
         };
-        Some(held.frame_of(page))
+        Some(translation.frame_of(page))
     }
 
-    fn forget(&mut self, of: AddressSpace, pages: &Pages) {
-        self.l1.forget(of.asid, pages);
+    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
+        self.l1.invalidate(of.asid, pages);
     }
 
     fn flush(&mut self) {
         self.l1.clear();
     }
 
-    fn tell(&self, counters: &mut Counters) {
-        self.l1.tell(counters);
-        Lookups { hits: self.hits, misses: 0 }.tell("tlb.l2", counters);
+    fn report(&self, counters: &mut Counters) {
+        self.l1.report(counters);
+        Lookups { hits: self.hits, misses: 0 }.report("tlb.l2", counters);
     }
 }

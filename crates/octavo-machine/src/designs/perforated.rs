@@ -27,10 +27,10 @@ use octavo_types::{FrameNumber, Instructions, PageNumber};
 
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
-use crate::design::{AddressSpace, Design, forgetting};
-use crate::env::{Answer, Env};
+use crate::design::{AddressSpace, Design, applying_invalidations};
+use crate::env::{Env, PartAccess};
 use crate::front::{Kind, LineAccess};
-use crate::tlb::{Coalescing, Content, First, FirstTlb, Held, Tlb, WORD_PAGES};
+use crate::tlb::{BITMAP_WORD_PAGES, Coalescing, EntryKinds, L1Tlb, Lookup, Tlb, Translation};
 
 /// Base pages of a perforated page.
 const PAGES: u64 = 512;
@@ -50,28 +50,28 @@ pub enum Variant {
 
 /// Perforated pages.
 pub struct Perforated {
-    l1: FirstTlb,
+    l1: L1Tlb,
     l2: Option<Tlb>,
     variant: Variant,
     bitmaps: Lookups,
-    counts: Counts,
+    counts: PerforatedCounts,
 }
 
 /// What the second level says of a page.
-enum Second {
+enum L2Lookup {
     /// It is this one.
-    Serves(Held),
+    Hit(Translation),
     /// It does not have it.
-    Misses,
+    Miss,
     /// It does not have enough of it.
-    Insufficient,
+    PermissionMiss,
     /// It does not have the bits that say whether it is a hole.
-    NoBits,
+    BitmapMiss,
 }
 
 /// What is counted beside look-ups.
 #[derive(Clone, Copy, Default)]
-struct Counts {
+struct PerforatedCounts {
     /// References that an entry of a perforated page was found for in the second level.
     hits: u64,
     /// Those, and walks, that the filter answered.
@@ -97,80 +97,88 @@ impl Perforated {
         });
         let l2 = l2.transpose().map_err(|error| ConfigError::Tlb { level: "l2", error })?;
         Ok(Perforated {
-            l1: FirstTlb::new(&config.first, none, instructions)?,
+            l1: L1Tlb::new(&config.first, none, instructions)?,
             l2,
             variant,
             bitmaps: Lookups::default(),
-            counts: Counts::default(),
+            counts: PerforatedCounts::default(),
         })
     }
 
     /// The first level has missed.
     #[inline(never)]
-    fn missed(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Held> {
-        let in_second = self.second(env, page, access)?;
-        let held = match in_second {
-            Second::Serves(held) => held,
-            _ => self.walk_all(env, page, access, in_second)?,
-        };
-        self.l1.fill(env.asid(), page, held, access);
-        Some(held)
-    }
-
-    /// Looks a page up in the second level (Figure 4). A hole of a page that is there is walked to.
-    fn second(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Second> {
-        let Some(l2) = &mut self.l2 else { return Some(Second::Misses) };
-        let Some(mut held) = env.look_up_second(l2, page) else { return Some(Second::Misses) };
-        if held.is_perforated() {
-            self.counts.hits += 1;
-            let is_hole = match self.known(env, page, &held) {
-                Some(is_hole) => is_hole,
-                None if env.is_guest() => return Some(Second::NoBits),
-                None => self.fetch(env, page, &held, false)?,
-            };
-            if is_hole {
-                let hole = self.walk_hole(env, page, access, false)?;
-                return Some(hole.map_or(Second::Insufficient, Second::Serves));
-            }
-            held = held.part_of_region(page);
-        }
-        let serves = held.value.serves(access.kind() == Kind::Store);
-        Some(if serves { Second::Serves(held) } else { Second::Insufficient })
-    }
-
-    /// Walks from the root, until the page may be used, and fills the second level.
-    fn walk_all(
+    fn missed(
         &mut self,
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
-        in_second: Second,
-    ) -> Option<Held> {
-        let mut has_no_bits = matches!(in_second, Second::NoBits);
-        loop {
-            let held = self.walk(env, page, access)?;
-            let asid = env.asid();
-            if !held.is_perforated() {
-                if let Some(l2) = &mut self.l2 {
-                    if !matches!(in_second, Second::Misses) {
-                        l2.take(asid, page);
-                    }
-                    l2.fill(asid, page, held, 1);
-                }
-                return Some(held);
-            }
-            let is_held = self.holds_perforated() && env.is_held(&held);
-            if is_held {
-                self.fill_second(asid, page, held);
-            }
-            let known = if has_no_bits { None } else { self.known(env, page, &held) };
-            has_no_bits = false;
-            let told = env.stale().len();
-            let is_hole = match known {
+    ) -> Option<Translation> {
+        let in_second = self.second(env, page, access)?;
+        let translation = match in_second {
+            L2Lookup::Hit(translation) => translation,
+            _ => self.walk_and_fill(env, page, access, in_second)?,
+        };
+        self.l1.fill(env.asid(), page, translation, access);
+        Some(translation)
+    }
+
+    /// Looks a page up in the second level (Figure 4). A hole of a page that is there is walked to.
+    fn second(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<L2Lookup> {
+        let Some(l2) = &mut self.l2 else { return Some(L2Lookup::Miss) };
+        let Some(mut translation) = env.look_up_second(l2, page) else {
+            return Some(L2Lookup::Miss);
+        };
+        if translation.is_perforated() {
+            self.counts.hits += 1;
+            let is_hole = match self.look_up_hole(env, page, &translation) {
                 Some(is_hole) => is_hole,
-                None => self.fetch(env, page, &held, true)?,
+                None if env.is_guest() => return Some(L2Lookup::BitmapMiss),
+                None => self.fetch_bitmap(env, page, &translation, false)?,
             };
-            if env.stale().len() > told {
+            if is_hole {
+                let hole = self.walk_hole(env, page, access, false)?;
+                return Some(hole.map_or(L2Lookup::PermissionMiss, L2Lookup::Hit));
+            }
+            translation = translation.part_of_region(page);
+        }
+        let serves = translation.entry.serves(access.kind() == Kind::Store);
+        Some(if serves { L2Lookup::Hit(translation) } else { L2Lookup::PermissionMiss })
+    }
+
+    /// Walks from the root, until the page may be used, and fills the second level.
+    fn walk_and_fill(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+        in_second: L2Lookup,
+    ) -> Option<Translation> {
+        let mut has_no_bits = matches!(in_second, L2Lookup::BitmapMiss);
+        loop {
+            let translation = self.walk(env, page, access)?;
+            let asid = env.asid();
+            if !translation.is_perforated() {
+                if let Some(l2) = &mut self.l2 {
+                    if !matches!(in_second, L2Lookup::Miss) {
+                        l2.remove(asid, page);
+                    }
+                    l2.fill(asid, page, translation, 1);
+                }
+                return Some(translation);
+            }
+            let is_cached = self.holds_perforated() && env.is_cached(&translation);
+            if is_cached {
+                self.fill_second(asid, page, translation);
+            }
+            let look_up_hole =
+                if has_no_bits { None } else { self.look_up_hole(env, page, &translation) };
+            has_no_bits = false;
+            let before = env.pending_invalidations().len();
+            let is_hole = match look_up_hole {
+                Some(is_hole) => is_hole,
+                None => self.fetch_bitmap(env, page, &translation, true)?,
+            };
+            if env.pending_invalidations().len() > before {
                 continue;
             }
             if is_hole {
@@ -179,12 +187,13 @@ impl Perforated {
                 }
                 continue;
             }
-            let answer = forgetting(self, env, |env| env.use_part(page, access.kind()))?;
-            if let Answer::Page(part) = answer {
-                if !is_held {
+            let answer =
+                applying_invalidations(self, env, |env| env.use_part(page, access.kind()))?;
+            if let PartAccess::Page(part) = answer {
+                if !is_cached {
                     self.fill_second(asid, page, part);
-                } else if part.value.is_dirty() && !held.value.is_dirty() {
-                    self.fill_second(asid, page, held.dirtied());
+                } else if part.entry.is_dirty() && !translation.entry.is_dirty() {
+                    self.fill_second(asid, page, translation.dirtied());
                 }
                 return Some(part);
             }
@@ -197,19 +206,26 @@ impl Perforated {
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
-        is_under_way: bool,
-    ) -> Option<Option<Held>> {
+        continues_walk: bool,
+    ) -> Option<Option<Translation>> {
         self.counts.hole_walks += 1;
-        let answer = forgetting(self, env, |env| env.walk_hole(page, access.kind(), is_under_way))?;
-        let Answer::Page(held) = answer else { return Some(None) };
-        self.fill_second(env.asid(), page, held);
-        Some(Some(held))
+        let answer = applying_invalidations(self, env, |env| {
+            env.walk_hole(page, access.kind(), continues_walk)
+        })?;
+        let PartAccess::Page(translation) = answer else { return Some(None) };
+        self.fill_second(env.asid(), page, translation);
+        Some(Some(translation))
     }
 
     /// Whether a base page of a perforated page is a hole; none where neither the filter nor the second
     /// level knows.
-    fn known(&mut self, env: &mut Env, page: PageNumber, held: &Held) -> Option<bool> {
-        if self.variant == Variant::Filtered && !held.may_be_hole(page) {
+    fn look_up_hole(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        translation: &Translation,
+    ) -> Option<bool> {
+        if self.variant == Variant::Filtered && !translation.may_be_hole(page) {
             self.counts.filtered += 1;
             return Some(false);
         }
@@ -222,29 +238,31 @@ impl Perforated {
         found.map(|word| bit(word, page))
     }
 
-    /// The same, by bits that are read and filled; `is_under_way` says whether a walk goes on so.
-    fn fetch(
+    /// The same, by bits that are read and filled; `continues_walk` says whether a walk goes on so.
+    fn fetch_bitmap(
         &mut self,
         env: &mut Env,
         page: PageNumber,
-        held: &Held,
-        is_under_way: bool,
+        translation: &Translation,
+        continues_walk: bool,
     ) -> Option<bool> {
-        let is_kept = forgetting(self, env, |env| env.read_bitmap(page, held, is_under_way))?;
+        let is_kept = applying_invalidations(self, env, |env| {
+            env.read_bitmap(page, translation, continues_walk)
+        })?;
         let asid = env.asid();
-        let own = page.raw() / WORD_PAGES * WORD_PAGES;
+        let own = page.raw() / BITMAP_WORD_PAGES * BITMAP_WORD_PAGES;
         let first = page.raw() / PAGES * PAGES;
         let filled = match self.variant {
             Variant::AllAtOnce => first..first + PAGES,
-            Variant::OnDemand | Variant::Filtered => own..own + WORD_PAGES,
+            Variant::OnDemand | Variant::Filtered => own..own + BITMAP_WORD_PAGES,
         };
-        for at in filled.step_by(WORD_PAGES as usize).map(PageNumber::new) {
-            let word = env.bitmap_word(at, held);
+        for at in filled.step_by(BITMAP_WORD_PAGES as usize).map(PageNumber::new) {
+            let word = env.bitmap_word(at, translation);
             if let Some(l2) = self.l2.as_mut().filter(|_| is_kept) {
                 l2.fill_bitmap(asid, at, word);
             }
         }
-        Some(bit(env.bitmap_word(page, held), page))
+        Some(bit(env.bitmap_word(page, translation), page))
     }
 
     fn holds_perforated(&self) -> bool {
@@ -252,47 +270,48 @@ impl Perforated {
     }
 
     /// The second level has a page from here on.
-    fn fill_second(&mut self, asid: Asid, page: PageNumber, held: Held) {
+    fn fill_second(&mut self, asid: Asid, page: PageNumber, translation: Translation) {
         if let Some(l2) = &mut self.l2 {
-            l2.fill(asid, page, held, 1);
+            l2.fill(asid, page, translation, 1);
         }
     }
 
     /// Takes out what covers any of these pages, and returns how many entries that were.
-    fn take_out(&mut self, asid: Asid, pages: &Pages) -> u64 {
+    fn remove_entries(&mut self, asid: Asid, pages: &Pages) -> u64 {
         let of_second = self.l2.as_mut().map_or(0, |l2| l2.invalidate(asid, pages));
-        (self.l1.forget(asid, pages) + of_second) as u64
+        (self.l1.invalidate(asid, pages) + of_second) as u64
     }
 }
 
 /// The bit of a base page.
 fn bit(word: u32, page: PageNumber) -> bool {
-    word >> (page.raw() % WORD_PAGES) & 1 != 0
+    word >> (page.raw() % BITMAP_WORD_PAGES) & 1 != 0
 }
 
 impl Design for Perforated {
     #[inline(always)]
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
         let page = env.page(access);
-        let held = match self.l1.look_up(env.asid(), page, access) {
-            First::Serves(held) => held,
-            First::Insufficient => {
-                let held = self.walk_all(env, page, access, Second::Insufficient)?;
-                self.l1.replace(env.asid(), page, held, access);
-                held
+        let translation = match self.l1.look_up(env.asid(), page, access) {
+            Lookup::Hit(translation) => translation,
+            Lookup::PermissionMiss => {
+                let translation =
+                    self.walk_and_fill(env, page, access, L2Lookup::PermissionMiss)?;
+                self.l1.replace(env.asid(), page, translation, access);
+                translation
             }
-            First::Misses => self.missed(env, page, access)?,
+            Lookup::Miss => self.missed(env, page, access)?,
         };
-        Some(held.frame_of(page))
+        Some(translation.frame_of(page))
     }
 
-    fn forget(&mut self, of: AddressSpace, pages: &Pages) {
+    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
         let is_whole = self.l2.as_ref().is_some_and(|l2| l2.has_perforated_in(of.asid, pages));
-        let targeted = self.take_out(of.asid, pages);
+        let targeted = self.remove_entries(of.asid, pages);
         if is_whole {
             self.counts.flushes += 1;
             self.counts.targeted += targeted;
-            self.counts.flushed += targeted + self.take_out(of.asid, &EVERYTHING);
+            self.counts.flushed += targeted + self.remove_entries(of.asid, &EVERYTHING);
         }
     }
 
@@ -303,19 +322,20 @@ impl Design for Perforated {
         }
     }
 
-    fn tell(&self, counters: &mut Counters) {
-        self.l1.tell(counters);
+    fn report(&self, counters: &mut Counters) {
+        self.l1.report(counters);
         let Some(l2) = &self.l2 else { return };
-        l2.tell("tlb.l2", counters);
-        self.bitmaps.tell("tlb.l2.bitmap", counters);
-        let Counts { hits, filtered, hole_walks, flushes, targeted, flushed } = self.counts;
+        l2.report("tlb.l2", counters);
+        self.bitmaps.report("tlb.l2.bitmap", counters);
+        let PerforatedCounts { hits, filtered, hole_walks, flushes, targeted, flushed } =
+            self.counts;
         counters.add("tlb.l2.perforated", "hits", hits);
         counters.add("tlb.l2.perforated", "filtered", filtered);
         counters.add("walker", "hole_walks", hole_walks);
         counters.add("tlb.flushes", "made", flushes);
         counters.add("tlb.flushes", "entries", flushed);
         counters.add("tlb.flushes", "entries_targeted", targeted);
-        let Content { base, huge, perforated, bitmap, larger } = l2.content();
+        let EntryKinds { base, huge, perforated, bitmap, larger } = l2.content();
         let kinds = [
             ("entries_4k", base),
             ("entries_2m", huge),

@@ -30,7 +30,7 @@ use crate::counters::{Counters, Lookups};
 use crate::design::{AddressSpace, Design};
 use crate::env::Env;
 use crate::front::{Kind, LineAccess};
-use crate::tlb::{First, Held, Ranges, Value};
+use crate::tlb::{Lookup, Ranges, TlbEntry, Translation};
 
 /// Entries of the range TLB.
 pub const ENTRIES: usize = 32;
@@ -61,20 +61,25 @@ impl Rmm {
 
     /// The first level has missed.
     #[inline(never)]
-    fn missed(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Held> {
+    fn missed(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+    ) -> Option<Translation> {
         // The two are looked up together, in the time of the second level.
         let in_second = self.paged.second(env, page, access);
         let is_in_range = self.look_up(env.asid(), page, access);
-        if let First::Serves(held) = in_second {
-            return Some(held);
+        if let Lookup::Hit(translation) = in_second {
+            return Some(translation);
         }
-        let held = if is_in_range {
+        let translation = if is_in_range {
             self.resolve(env, page, access)?
         } else {
             self.walk_both(env, page, access, in_second)?
         };
-        self.paged.fill_first(env.asid(), page, held, access);
-        Some(held)
+        self.paged.fill_first(env.asid(), page, translation, access);
+        Some(translation)
     }
 
     /// What the first level holds is not sufficient: it is replaced by what a range or a walk says.
@@ -84,24 +89,25 @@ impl Rmm {
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
-    ) -> Option<Held> {
+    ) -> Option<Translation> {
         let is_in_range = self.look_up(env.asid(), page, access);
         env.add_lookup(self.paged.second_latency_cycles(), is_in_range);
-        let held = if is_in_range {
+        let translation = if is_in_range {
             self.resolve(env, page, access)?
         } else {
-            self.walk_both(env, page, access, First::Insufficient)?
+            self.walk_both(env, page, access, Lookup::PermissionMiss)?
         };
-        self.paged.replace_first(env.asid(), page, held, access);
-        Some(held)
+        self.paged.replace_first(env.asid(), page, translation, access);
+        Some(translation)
     }
 
     /// Looks a page up in the range TLB, and says whether a range serves the reference.
     fn look_up(&mut self, asid: Asid, page: PageNumber, access: LineAccess) -> bool {
-        let held = self.ranges.look_up(asid, page);
-        self.lookups.hits += u64::from(held.is_some());
-        self.lookups.misses += u64::from(held.is_none());
-        held.is_some_and(|(held, _)| held.value.serves(access.kind() == Kind::Store))
+        let translation = self.ranges.look_up(asid, page);
+        self.lookups.hits += u64::from(translation.is_some());
+        self.lookups.misses += u64::from(translation.is_none());
+        translation
+            .is_some_and(|(translation, _)| translation.entry.serves(access.kind() == Kind::Store))
     }
 
     /// Walks the page table, and behind it the range table.
@@ -110,11 +116,11 @@ impl Rmm {
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
-        in_second: First,
-    ) -> Option<Held> {
-        let held = self.walk(env, page, access)?;
+        in_second: Lookup,
+    ) -> Option<Translation> {
+        let translation = self.walk(env, page, access)?;
         let asid = env.asid();
-        self.paged.fill_second(asid, page, held, in_second);
+        self.paged.fill_second(asid, page, translation, in_second);
         if let Some((ranges, of_host)) = env.ranges() {
             self.walks += 1;
             self.reads += references(ranges, of_host);
@@ -122,19 +128,19 @@ impl Rmm {
                 && range.pages.end - range.pages.start > 1
             {
                 let write = range.rights.write;
-                let first = Value::new(range.frame, PageSize::BASE, write, write);
+                let first = TlbEntry::new(range.frame, PageSize::BASE, write, write);
                 self.ranges.put(asid, range.pages, first);
             }
         }
-        Some(held)
+        Some(translation)
     }
 }
 
 /// Lines that a walk of the range table reads: in a guest, each of them, and the page at last, through the
 /// host's range table.
 fn references(ranges: u64, of_host: Option<u64>) -> u64 {
-    let behind = of_host.map_or(0, levels);
-    (levels(ranges) + 1) * (behind + 1) - 1
+    let backing = of_host.map_or(0, levels);
+    (levels(ranges) + 1) * (backing + 1) - 1
 }
 
 /// The levels of a tree that holds so many ranges.
@@ -150,16 +156,16 @@ impl Design for Rmm {
     #[inline(always)]
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
         let page = env.page(access);
-        let held = match self.paged.first(env, page, access) {
-            First::Serves(held) => held,
-            First::Insufficient => self.insufficient(env, page, access)?,
-            First::Misses => self.missed(env, page, access)?,
+        let translation = match self.paged.first(env, page, access) {
+            Lookup::Hit(translation) => translation,
+            Lookup::PermissionMiss => self.insufficient(env, page, access)?,
+            Lookup::Miss => self.missed(env, page, access)?,
         };
-        Some(held.frame_of(page))
+        Some(translation.frame_of(page))
     }
 
-    fn forget(&mut self, of: AddressSpace, pages: &Pages) {
-        self.paged.forget(of, pages);
+    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
+        self.paged.invalidate(of, pages);
         self.ranges.invalidate(of.asid, pages);
     }
 
@@ -168,9 +174,9 @@ impl Design for Rmm {
         self.ranges.clear();
     }
 
-    fn tell(&self, counters: &mut Counters) {
-        self.paged.tell(counters);
-        self.lookups.tell("tlb.range", counters);
+    fn report(&self, counters: &mut Counters) {
+        self.paged.report(counters);
+        self.lookups.report("tlb.range", counters);
         counters.add("range_walker", "walks", self.walks);
         counters.add("range_walker", "references", self.reads);
     }

@@ -5,19 +5,19 @@
 use octavo_os::policy::{OsConfig, PolicyConfig, PolicyError, SettingError};
 use octavo_types::spelling::{hint, quoted};
 
-use super::{DESIGNS, HARDWARE, Hardware, Need};
+use super::{DESIGNS, HARDWARE, Requirement, TranslationHardware};
 use crate::config::ConfigError;
 use octavo_config::MachineConfig;
 
 /// What keys of a machine begin with that a design may have for itself: nothing else but such designs ask
 /// for them.
-const OWN: [&str; 2] = ["softvm.", "gtsm."];
+const DESIGN_SETTING_PREFIXES: [&str; 2] = ["softvm.", "gtsm."];
 
 /// A design that was asked for, whose parts fit.
 #[derive(Clone)]
 pub struct DesignSpec {
     name: String,
-    hardware: &'static Hardware,
+    hardware: &'static TranslationHardware,
     os: OsConfig,
     /// Settings of its machine.
     settings: Vec<String>,
@@ -53,7 +53,7 @@ pub enum SpecError {
         "{design}: `{setting}`: all designs have the same machine, but for what begins with `softvm.` \
          or `gtsm.`: give it by --set"
     )]
-    Shared {
+    SharedMachineSetting {
         /// As asked for.
         design: String,
         /// The setting.
@@ -69,25 +69,25 @@ pub enum SpecError {
     },
     /// Hardware that needs what the policy does not do.
     #[error(
-        "{hardware}+{policy}: {hardware} needs {need}, and the policy `{policy}` makes none: give \
-         {hardware} with {instead}"
+        "{hardware}+{policy}: {hardware} needs {requirement}, and the policy `{policy}` makes none: give \
+         {hardware} with {remedy}"
     )]
-    Unserved {
+    UnmetRequirement {
         /// The hardware.
         hardware: &'static str,
         /// The policy.
         policy: String,
         /// What it needs.
-        need: &'static str,
+        requirement: &'static str,
         /// Which policies do that.
-        instead: &'static str,
+        remedy: &'static str,
     },
     /// A policy that makes pages which the hardware's page tables cannot say.
     #[error(
         "{hardware}+{policy}: the policy `{policy}` makes pages of {size}, which the page tables of \
          {hardware} cannot say: give the hardware tps"
     )]
-    Unsaid {
+    UnsupportedSize {
         /// The hardware.
         hardware: &'static str,
         /// The policy.
@@ -97,32 +97,32 @@ pub enum SpecError {
     },
 }
 
-impl Need {
+impl Requirement {
     /// Whether a policy does it.
-    pub(super) fn is_served(self, policy: &PolicyConfig) -> bool {
+    pub(super) fn is_met_by(self, policy: &PolicyConfig) -> bool {
         match self {
-            Need::TailoredPages => matches!(policy, PolicyConfig::Tps(_)),
-            Need::PerforatedPages => matches!(policy, PolicyConfig::Perforated(_)),
-            Need::GappedPages => matches!(policy, PolicyConfig::Gtsm(_)),
-            Need::Ranges => matches!(policy, PolicyConfig::Eager(_)),
+            Requirement::TailoredPages => matches!(policy, PolicyConfig::Tps(_)),
+            Requirement::PerforatedPages => matches!(policy, PolicyConfig::Perforated(_)),
+            Requirement::GappedPages => matches!(policy, PolicyConfig::Gtsm(_)),
+            Requirement::Ranges => matches!(policy, PolicyConfig::Eager(_)),
         }
     }
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            Need::TailoredPages => "pages of all sizes",
-            Need::PerforatedPages => "pages of 2 MiB with holes",
-            Need::GappedPages => "pages of 2 MiB with gaps",
-            Need::Ranges => "ranges that are backed when they are mapped",
+            Requirement::TailoredPages => "pages of all sizes",
+            Requirement::PerforatedPages => "pages of 2 MiB with holes",
+            Requirement::GappedPages => "pages of 2 MiB with gaps",
+            Requirement::Ranges => "ranges that are backed when they are mapped",
         }
     }
 
-    pub(super) fn instead(self) -> &'static str {
+    pub(super) fn remedy(self) -> &'static str {
         match self {
-            Need::TailoredPages => "the policy tps",
-            Need::PerforatedPages => "the policy perforated",
-            Need::GappedPages => "the policy gtsm",
-            Need::Ranges => "the policy eager",
+            Requirement::TailoredPages => "the policy tps",
+            Requirement::PerforatedPages => "the policy perforated",
+            Requirement::GappedPages => "the policy gtsm",
+            Requirement::Ranges => "the policy eager",
         }
     }
 }
@@ -157,52 +157,59 @@ impl DesignSpec {
         policy: &str,
         settings: impl Iterator<Item = &'a str>,
     ) -> Result<Self, SpecError> {
-        let Some(hardware) = Hardware::by_name(hardware) else {
+        let Some(hardware) = TranslationHardware::by_name(hardware) else {
             let names: Vec<&str> = HARDWARE.iter().map(|known| known.name).collect();
             return Err(unknown("hardware", hardware, &names));
         };
-        let mut own = Vec::new();
-        let mut of_policy = Vec::new();
+        let mut machine_settings = Vec::new();
+        let mut policy_settings = Vec::new();
         for setting in settings {
             match setting.split_once('=') {
-                Some((key, _)) if OWN.iter().any(|own| key.starts_with(own)) => {
-                    own.push(setting.to_owned())
+                Some((key, _))
+                    if DESIGN_SETTING_PREFIXES
+                        .iter()
+                        .any(|machine_settings| key.starts_with(machine_settings)) =>
+                {
+                    machine_settings.push(setting.to_owned())
                 }
                 Some((key, _)) if key.contains('.') => {
                     let (design, setting) = (quoted(name), quoted(setting));
-                    return Err(SpecError::Shared { design, setting });
+                    return Err(SpecError::SharedMachineSetting { design, setting });
                 }
-                _ => of_policy.push(setting),
+                _ => policy_settings.push(setting),
             }
         }
-        let os = OsConfig::named(policy, of_policy.into_iter()).map_err(|error| match error {
-            PolicyError::Unknown { name, allowed, meant } => {
-                SpecError::Unknown { what: "policy", name, allowed, meant }
-            }
-            PolicyError::NoValue { setting } => {
-                SpecError::NoValue { design: quoted(name), setting }
-            }
-            PolicyError::Setting { policy, error } => {
-                SpecError::Setting { design: quoted(name), policy, error: Box::new(error) }
-            }
-        })?;
-        if let Some(need) = hardware.needs.filter(|need| !need.is_served(&os.policy)) {
-            return Err(SpecError::Unserved {
+        let os =
+            OsConfig::named(policy, policy_settings.into_iter()).map_err(|error| match error {
+                PolicyError::Unknown { name, allowed, meant } => {
+                    SpecError::Unknown { what: "policy", name, allowed, meant }
+                }
+                PolicyError::NoValue { setting } => {
+                    SpecError::NoValue { design: quoted(name), setting }
+                }
+                PolicyError::Setting { policy, error } => {
+                    SpecError::Setting { design: quoted(name), policy, error: Box::new(error) }
+                }
+            })?;
+        if let Some(requirement) =
+            hardware.needs.filter(|requirement| !requirement.is_met_by(&os.policy))
+        {
+            return Err(SpecError::UnmetRequirement {
                 hardware: hardware.name,
                 policy: policy.to_owned(),
-                need: need.name(),
-                instead: need.instead(),
+                requirement: requirement.name(),
+                remedy: requirement.remedy(),
             });
         }
-        let said = hardware.sizes.list();
-        if let Some(size) = os.policy.needs().into_iter().find(|size| !said.contains(size)) {
-            return Err(SpecError::Unsaid {
+        let supported = hardware.sizes.list();
+        if let Some(size) = os.policy.needs().into_iter().find(|size| !supported.contains(size)) {
+            return Err(SpecError::UnsupportedSize {
                 hardware: hardware.name,
                 policy: policy.to_owned(),
                 size: size.to_string(),
             });
         }
-        Ok(DesignSpec { name: name.to_owned(), hardware, os, settings: own })
+        Ok(DesignSpec { name: name.to_owned(), hardware, os, settings: machine_settings })
     }
 
     /// As it was asked for.
@@ -211,7 +218,7 @@ impl DesignSpec {
     }
 
     /// What translates.
-    pub fn hardware(&self) -> &'static Hardware {
+    pub fn hardware(&self) -> &'static TranslationHardware {
         self.hardware
     }
 

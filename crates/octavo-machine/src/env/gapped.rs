@@ -32,12 +32,12 @@ impl Env {
     }
 
     /// Reads the bitmap of a chunk, told by its first frame, through the data caches: in a guest, of a chunk of
-    /// the host's, since no page of a guest has gaps. `is_under_way` says whether this goes on with a
+    /// the host's, since no page of a guest has gaps. `continues_walk` says whether this goes on with a
     /// [walk](Env::walk).
     pub(crate) fn read_chunk_bitmap(
         &mut self,
         chunk: FrameNumber,
-        is_under_way: bool,
+        continues_walk: bool,
     ) -> SubBlocks {
         let Env { os, host, walker, caches, lines, .. } = self;
         let (os, walker) = match host {
@@ -46,7 +46,7 @@ impl Env {
         };
         let port = (caches, *lines);
         let (blocks, latency_cycles) = read_chunk_bitmap(&os.memory().frames, chunk, walker, port);
-        self.add_part_of_walk_cycles(latency_cycles, is_under_way);
+        self.add_or_extend_walk(latency_cycles, continues_walk);
         blocks
     }
 }

@@ -2,28 +2,28 @@
 //! data caches.
 
 mod check;
+mod counters;
 mod gapped;
 mod nested;
 mod overlap;
 mod perforated;
-mod tell;
 mod vectors;
 mod walk;
 
 use octavo_config::{AddressSpaces, HostConfig, MachineConfig, WalkStart, WalkerConfig};
 use octavo_hw::{Asid, Caches, PrivateCaches, SharedCache, WalkCaches};
 use octavo_os::frames::OutOfMemory;
-use octavo_os::{Os, ProcessId, Stale};
+use octavo_os::{Invalidation, Os, ProcessId};
 use octavo_types::{AddrRange, FrameNumber, Instructions, PageNumber, PageSize, VirtAddr};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::config::{self, ConfigError};
 use crate::design::AddressSpace;
 use crate::front::{LineAccess, Lines};
-use crate::tlb::{Held, Tlb};
+use crate::tlb::{Tlb, Translation};
 use nested::Host;
 use overlap::Overlap;
-pub(crate) use perforated::Answer;
+pub(crate) use perforated::PartAccess;
 use vectors::VectorCounters;
 use walk::WalkerCounters;
 
@@ -41,12 +41,12 @@ pub struct Env {
     /// Cores that shootdowns interrupted, other than the one that made them.
     interrupted: u64,
     /// By core, the process that it ran last.
-    ran: Vec<ProcessId>,
+    last_process: Vec<ProcessId>,
     process: ProcessId,
     asid: Asid,
-    stale: Vec<Stale>,
+    pending_invalidations: Vec<Invalidation>,
     /// Whether the design of the core that runs knows of all that is stale.
-    is_core_told: bool,
+    core_is_current: bool,
     /// Why the machine cannot go on.
     stopped: Option<String>,
     walker: WalkerCounters,
@@ -67,7 +67,7 @@ pub struct Env {
     /// Whether the operating system has to be told of every store.
     follows_stores: bool,
     /// Whether TLBs may hold halves of translations.
-    keeps_halves: bool,
+    caches_halves: bool,
 }
 
 /// What belongs to a core that does not run.
@@ -118,11 +118,11 @@ impl Env {
             core: 0,
             holders: FxHashMap::default(),
             interrupted: 0,
-            ran: vec![ProcessId::default(); config.core.count as usize],
+            last_process: vec![ProcessId::default(); config.core.count as usize],
             process: ProcessId::default(),
             asid: Asid::ONLY,
-            stale: Vec::new(),
-            is_core_told: true,
+            pending_invalidations: Vec::new(),
+            core_is_current: true,
             stopped: None,
             walker: WalkerCounters::default(),
             vectors: VectorCounters::default(),
@@ -135,7 +135,7 @@ impl Env {
             host: None,
             is_checked: false,
             follows_stores,
-            keeps_halves: false,
+            caches_halves: false,
             l1_latency_cycles: [private.l1i.latency_cycles, private.l1d.latency_cycles],
         })
     }
@@ -147,7 +147,7 @@ impl Env {
 
     /// Whether somebody wants to know of every access.
     #[inline(always)]
-    pub(crate) fn is_watched(&self) -> bool {
+    pub(crate) fn observes_accesses(&self) -> bool {
         self.is_checked | self.follows_stores
     }
 
@@ -159,7 +159,7 @@ impl Env {
 
     /// The line of an access lies in `frame`: the operating system is told of a store, if it follows those.
     #[inline(always)]
-    pub(crate) fn note_store(&mut self, access: LineAccess, frame: FrameNumber) {
+    pub(crate) fn record_store(&mut self, access: LineAccess, frame: FrameNumber) {
         if self.follows_stores && access.is_store() {
             self.os.memory_mut().note_stored(frame);
         }
@@ -175,10 +175,10 @@ impl Env {
         instructions: Instructions,
     ) -> Result<Self, ConfigError> {
         let guest = (config.memory.bytes, config.core.count);
-        let (host, begun) = Host::new(host, os, guest, self.walk_start, instructions)?;
-        let keeps_halves = host.keeps_halves();
-        let mut env = Env { host: Some(Box::new(host)), keeps_halves, ..self };
-        begun.unwrap_or_else(|error| env.stop_for_host(error));
+        let (host, vm_mapped) = Host::new(host, os, guest, self.walk_start, instructions)?;
+        let caches_halves = host.caches_halves();
+        let mut env = Env { host: Some(Box::new(host)), caches_halves, ..self };
+        vm_mapped.unwrap_or_else(|error| env.stop_for_host(error));
         Ok(env)
     }
 
@@ -199,10 +199,10 @@ impl Env {
     }
 
     /// Looks a page up in the second-level TLB, for its latency whether it is there or not.
-    pub(crate) fn look_up_second(&mut self, l2: &mut Tlb, page: PageNumber) -> Option<Held> {
-        let held = l2.look_up_rarely(self.asid, page, 1);
-        self.add_lookup(l2.hit_latency_cycles(), held.is_some());
-        held
+    pub(crate) fn look_up_second(&mut self, l2: &mut Tlb, page: PageNumber) -> Option<Translation> {
+        let translation = l2.look_up_rarely(self.asid, page, 1);
+        self.add_lookup(l2.hit_latency_cycles(), translation.is_some());
+        translation
     }
 
     /// The second-level TLB, or what is looked up in its place, was looked up. After a miss comes
@@ -216,7 +216,7 @@ impl Env {
     /// it: the frame of the line, which of half a translation is the host's. None where memory has run out.
     #[inline(always)]
     pub fn access_line(&mut self, access: LineAccess, frame: FrameNumber) -> Option<FrameNumber> {
-        let frame = if self.keeps_halves { self.other_half(access, frame)? } else { frame };
+        let frame = if self.caches_halves { self.other_half(access, frame)? } else { frame };
         let line = self.lines.physical(access.line(), frame.raw());
         let side = access.side();
         if !self.caches.private.hits(side, line, access.is_store(), access.repeats()) {
@@ -241,17 +241,17 @@ impl Env {
     }
 
     /// A walk is over, or so was a part of one that is under way.
-    fn add_part_of_walk_cycles(&mut self, latency_cycles: u32, is_under_way: bool) {
-        match is_under_way {
-            true => self.add_to_walk_cycles(latency_cycles),
+    fn add_or_extend_walk(&mut self, latency_cycles: u32, continues_walk: bool) {
+        match continues_walk {
+            true => self.extend_walk(latency_cycles),
             false => self.add_walk_cycles(latency_cycles),
         }
     }
 
     /// What has been added of the last walk was not all of it.
-    fn add_to_walk_cycles(&mut self, latency_cycles: u32) {
+    fn extend_walk(&mut self, latency_cycles: u32) {
         self.cycles.walks += u64::from(latency_cycles);
-        self.overlaps[self.core].go_on(latency_cycles);
+        self.overlaps[self.core].extend(latency_cycles);
     }
 
     /// A walk is over.
@@ -277,19 +277,19 @@ impl Env {
 
     /// What whoever keeps translations has to forget, since the machine last told all cores.
     #[inline(always)]
-    pub fn stale(&self) -> &[Stale] {
-        &self.stale
+    pub fn pending_invalidations(&self) -> &[Invalidation] {
+        &self.pending_invalidations
     }
 
     /// All cores have been told.
-    pub(crate) fn clear_stale(&mut self) {
-        self.stale.clear();
-        self.is_core_told = true;
+    pub(crate) fn clear_invalidations(&mut self) {
+        self.pending_invalidations.clear();
+        self.core_is_current = true;
     }
 
     /// The core that knows already what is stale, if it does.
-    pub(crate) fn told_core(&self) -> Option<usize> {
-        self.is_core_told.then_some(self.core)
+    pub(crate) fn current_core(&self) -> Option<usize> {
+        self.core_is_current.then_some(self.core)
     }
 
     /// The identifier of a process' address space: the only one, where a switch empties all that
@@ -314,7 +314,7 @@ impl Env {
         work: impl FnOnce(&mut Os) -> Result<T, OutOfMemory>,
     ) -> Option<T> {
         let done = work(&mut self.os);
-        self.collect_stale();
+        self.collect_invalidations();
         done.map_err(|error| self.stopped = Some(error.to_string())).ok()
     }
 
@@ -331,7 +331,7 @@ impl Env {
             self.core = core;
         }
         (self.process, self.asid) = (process, self.asid_of(process));
-        let before = std::mem::replace(&mut self.ran[core], process);
+        let before = std::mem::replace(&mut self.last_process[core], process);
         let flushes = self.address_spaces == AddressSpaces::Flushed && before != process;
         if flushes {
             self.walk_caches.clear();
@@ -361,12 +361,12 @@ impl Env {
         self.core
     }
 
-    fn collect_stale(&mut self) {
-        for stale in self.os.take_stale() {
-            let asid = self.asid_of(stale.process);
-            let start = VirtAddr::new(stale.pages.start << PageSize::BASE.log2());
+    fn collect_invalidations(&mut self) {
+        for invalidation in self.os.take_invalidations() {
+            let asid = self.asid_of(invalidation.process);
+            let start = VirtAddr::new(invalidation.pages.start << PageSize::BASE.log2());
             // Less than all that 64 bits address, which no number of bytes says.
-            let pages = stale.pages.end.min((1 << 52) - 1) - stale.pages.start;
+            let pages = invalidation.pages.end.min((1 << 52) - 1) - invalidation.pages.start;
             let range = AddrRange::new(start, pages << PageSize::BASE.log2());
             let has_shadows = self.os.memory().frames.hole_bitmaps().are_there();
             let others = self.cores.iter_mut().flatten().map(|core| &mut core.walk_caches);
@@ -376,9 +376,9 @@ impl Env {
                     caches.invalidate(asid, perforated::of_shadow(range));
                 }
             }
-            let holders = self.holders.get(&stale.process).into_iter().flatten();
+            let holders = self.holders.get(&invalidation.process).into_iter().flatten();
             self.interrupted += holders.filter(|core| **core != self.core).count() as u64;
-            self.stale.push(stale);
+            self.pending_invalidations.push(invalidation);
         }
     }
 }

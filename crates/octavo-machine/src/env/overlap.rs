@@ -17,11 +17,11 @@ pub(super) struct Overlap {
     /// The walker that walked last.
     last: usize,
     /// Instructions that may still be under way, in order, and when each is over with all before it.
-    under_way: VecDeque<(u64, u64)>,
+    in_flight: VecDeque<(u64, u64)>,
     /// When the instructions that are out of the window were over.
-    begun_cycles: u64,
+    window_start_cycles: u64,
     /// When all are.
-    over_cycles: u64,
+    end_cycles: u64,
 }
 
 impl Overlap {
@@ -30,42 +30,42 @@ impl Overlap {
             window_instructions: u64::from(window_instructions),
             busy_until: vec![0; walkers as usize],
             last: 0,
-            under_way: VecDeque::new(),
-            begun_cycles: 0,
-            over_cycles: 0,
+            in_flight: VecDeque::new(),
+            window_start_cycles: 0,
+            end_cycles: 0,
         }
     }
 
     /// Instruction number `at` walks, or walks once more; numbers never fall.
     pub fn walk(&mut self, at: u64, latency_cycles: u32) {
-        while let Some((instruction, over_cycles)) = self.under_way.front().copied()
+        while let Some((instruction, end_cycles)) = self.in_flight.front().copied()
             && at - instruction >= self.window_instructions
         {
-            self.begun_cycles = over_cycles;
-            self.under_way.pop_front();
+            self.window_start_cycles = end_cycles;
+            self.in_flight.pop_front();
         }
         let walkers = self.busy_until.iter().enumerate();
         let (walker, busy_until) = walkers.min_by_key(|(_, until)| **until).expect("there is one");
-        (self.last, self.busy_until[walker]) = (walker, self.begun_cycles.max(*busy_until));
-        if self.under_way.back().is_none_or(|(instruction, _)| *instruction != at) {
-            self.under_way.push_back((at, 0));
+        (self.last, self.busy_until[walker]) = (walker, self.window_start_cycles.max(*busy_until));
+        if self.in_flight.back().is_none_or(|(instruction, _)| *instruction != at) {
+            self.in_flight.push_back((at, 0));
         }
-        self.go_on(latency_cycles);
+        self.extend(latency_cycles);
     }
 
     /// The last walk takes longer.
-    pub fn go_on(&mut self, latency_cycles: u32) {
+    pub fn extend(&mut self, latency_cycles: u32) {
         let busy_until = &mut self.busy_until[self.last];
         *busy_until += u64::from(latency_cycles);
-        self.over_cycles = self.over_cycles.max(*busy_until);
-        if let Some((_, over_cycles)) = self.under_way.back_mut() {
-            *over_cycles = self.over_cycles;
+        self.end_cycles = self.end_cycles.max(*busy_until);
+        if let Some((_, end_cycles)) = self.in_flight.back_mut() {
+            *end_cycles = self.end_cycles;
         }
     }
 
     /// What all walks took, from the first one's begin to the last one's end.
     pub fn cycles(&self) -> u64 {
-        self.over_cycles
+        self.end_cycles
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
             // Whether told at once or in parts.
             for (at, latency) in &walks {
                 overlap.walk(*at, latency / 3);
-                overlap.go_on(latency - latency / 3);
+                overlap.extend(latency - latency / 3);
             }
             let cycles = overlap.cycles();
             prop_assert_eq!(cycles, naive(walkers as usize, u64::from(window), &walks));
@@ -128,12 +128,12 @@ mod tests {
     #[test]
     fn four_walks_by_hand() {
         let mut overlap = Overlap::new(2, 10);
-        let mut told = Vec::new();
+        let mut before = Vec::new();
         for (at, latency) in [(0, 100), (1, 30), (2, 20), (12, 5)] {
             overlap.walk(at, latency);
-            told.push(overlap.cycles());
+            before.push(overlap.cycles());
         }
         // 0 to 100; 0 to 30; 30 to 50; 100 (all three are over) to 105.
-        assert_eq!(told, [100, 100, 100, 105]);
+        assert_eq!(before, [100, 100, 100, 105]);
     }
 }

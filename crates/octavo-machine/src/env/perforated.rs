@@ -7,7 +7,7 @@ use octavo_types::{AddrRange, PageNumber, PhysAddr, VirtAddr};
 use super::Env;
 use super::walk::{Found, start_of};
 use crate::front::Kind;
-use crate::tlb::Held;
+use crate::tlb::Translation;
 
 /// The level of perforated pages.
 const LEVEL: u8 = 2;
@@ -16,9 +16,9 @@ const SHADOW: u64 = 1 << 60;
 
 /// What became of a base page of a perforated page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum PartAccess {
     /// It may be used as asked.
-    Page(Held),
+    Page(Translation),
     /// It faulted, which has been served, or is no longer what it was: the walk begins anew.
     Faulted,
 }
@@ -55,37 +55,37 @@ pub(super) fn to_hole<'w>(
 impl Env {
     /// Reads the line of the bitmap that has the bits of the perforated page around a base page, through
     /// the data caches: in a guest, after a [walk](Env::walk), that of each table whose page is perforated.
-    /// `is_under_way` says whether this goes on with a walk that has found the page, as in a guest always.
+    /// `continues_walk` says whether this goes on with a walk that has found the page, as in a guest always.
     /// Whether the bits may be kept; none where memory has run out.
     pub(crate) fn read_bitmap(
         &mut self,
         page: PageNumber,
-        held: &Held,
-        is_under_way: bool,
+        translation: &Translation,
+        continues_walk: bool,
     ) -> Option<bool> {
         if self.host.is_some() {
             return self.read_bitmaps(page);
         }
-        let frame = held.region().value.frame();
+        let frame = translation.region().entry.frame();
         let at = self.os.memory().frames.hole_bitmaps().line_of(frame);
-        self.read_bitmap_at(at, is_under_way);
+        self.read_bitmap_at(at, continues_walk);
         Some(true)
     }
 
     /// Reads a line of a bitmap through the data caches.
-    pub(super) fn read_bitmap_at(&mut self, at: PhysAddr, is_under_way: bool) {
+    pub(super) fn read_bitmap_at(&mut self, at: PhysAddr, continues_walk: bool) {
         let Env { walker, caches, lines, .. } = self;
         let latency_cycles = walker.read_bitmap(caches, *lines, at);
-        self.add_part_of_walk_cycles(latency_cycles, is_under_way);
+        self.add_or_extend_walk(latency_cycles, continues_walk);
     }
 
     /// The 32 bits around that of a base page of a perforated page, which have been read: in a guest,
     /// those of both tables, by *or*.
-    pub(crate) fn bitmap_word(&self, page: PageNumber, held: &Held) -> u32 {
+    pub(crate) fn bitmap_word(&self, page: PageNumber, translation: &Translation) -> u32 {
         if self.host.is_some() {
             return self.bitmap_words(page);
         }
-        let frame = held.part_of_region(page).value.frame();
+        let frame = translation.part_of_region(page).entry.frame();
         self.os.memory().frames.hole_bitmaps().word(frame)
     }
 
@@ -96,22 +96,22 @@ impl Env {
 
     /// A base page of a perforated page that is no hole is used, after a [walk](Env::walk) has found the
     /// page. None where memory has run out.
-    pub(crate) fn use_part(&mut self, page: PageNumber, kind: Kind) -> Option<Answer> {
+    pub(crate) fn use_part(&mut self, page: PageNumber, kind: Kind) -> Option<PartAccess> {
         if self.host.is_some() {
             return self.use_part_nested(page, kind);
         }
         let walk = self.table_walk(page);
         if self.perforated(page).is_some_and(|of| !of.is_hole)
-            && let Some(Found { held, is_marked }) = self.found(&walk, page, kind)
+            && let Some(Found { translation, is_marked }) = self.found(&walk, page, kind)
         {
             let entry = walk.steps().last().expect("a walk reads the root's entry");
             self.write_if(is_marked, entry.at);
-            return Some(Answer::Page(held));
+            return Some(PartAccess::Page(translation));
         }
         self.faulted(page, kind)
     }
 
-    /// Walks to the page of a hole, through the entry in the shadow node. `is_under_way` says whether
+    /// Walks to the page of a hole, through the entry in the shadow node. `continues_walk` says whether
     /// this goes on with a [walk](Env::walk) that has read the page's entry, and so knows the node; else it
     /// is a walk of its own, which does not read that entry (but in a guest, where it tells whose hole that
     /// may be). None where memory has run out.
@@ -119,27 +119,27 @@ impl Env {
         &mut self,
         page: PageNumber,
         kind: Kind,
-        is_under_way: bool,
-    ) -> Option<Answer> {
+        continues_walk: bool,
+    ) -> Option<PartAccess> {
         if self.host.is_some() {
-            return self.walk_hole_nested(page, kind, is_under_way);
+            return self.walk_hole_nested(page, kind, continues_walk);
         }
         let walk = self.table_walk(page);
-        let Some(perforated) = self.perforated(page) else { return Some(Answer::Faulted) };
+        let Some(perforated) = self.perforated(page) else { return Some(PartAccess::Faulted) };
         let mut latency_cycles = 0;
-        let is_new = !is_under_way;
+        let is_new = !continues_walk;
         self.walker.walks += u64::from(is_new);
         latency_cycles += if is_new { self.walk_overhead_cycles } else { 0 };
         let (steps, at) = (perforated.hole_steps, (self.asid, page));
         for entry in to_hole(&walk, steps, &mut self.walk_caches, at, is_new) {
             latency_cycles += self.read_entry(entry);
         }
-        self.add_part_of_walk_cycles(latency_cycles, is_under_way);
+        self.add_or_extend_walk(latency_cycles, continues_walk);
         if perforated.is_hole
-            && let Some(Found { held, is_marked }) = self.found(&walk, page, kind)
+            && let Some(Found { translation, is_marked }) = self.found(&walk, page, kind)
         {
             self.write_if(is_marked, steps[1].at);
-            return Some(Answer::Page(held));
+            return Some(PartAccess::Page(translation));
         }
         self.faulted(page, kind)
     }
@@ -148,12 +148,12 @@ impl Env {
     pub(super) fn write_if(&mut self, is_marked: bool, at: PhysAddr) {
         let Env { walker, caches, lines, .. } = self;
         let latency_cycles = walker.write_if(is_marked, caches, *lines, at);
-        self.add_to_walk_cycles(latency_cycles);
+        self.extend_walk(latency_cycles);
     }
 
-    pub(super) fn faulted(&mut self, page: PageNumber, kind: Kind) -> Option<Answer> {
+    pub(super) fn faulted(&mut self, page: PageNumber, kind: Kind) -> Option<PartAccess> {
         self.walker.faulted += 1;
         self.fault(page, kind)?;
-        Some(Answer::Faulted)
+        Some(PartAccess::Faulted)
     }
 }

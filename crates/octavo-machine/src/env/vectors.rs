@@ -46,7 +46,7 @@ impl Env {
     }
 
     /// Adds what was counted of vectors, and what they say.
-    pub(super) fn tell_vectors(&self, counters: &mut Counters) {
+    pub(super) fn report_vectors(&self, counters: &mut Counters) {
         let memory = self.os.memory();
         if !memory.has_vectors() {
             return;

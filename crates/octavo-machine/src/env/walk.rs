@@ -8,7 +8,7 @@ use octavo_types::{PageNumber, PageSize, PhysAddr, VirtAddr};
 
 use super::Env;
 use crate::front::{Kind, Lines};
-use crate::tlb::Held;
+use crate::tlb::Translation;
 
 /// What page walkers counted.
 #[derive(Clone, Copy, Default)]
@@ -58,7 +58,7 @@ impl WalkerCounters {
 
 /// A page that may be used as asked.
 pub(super) struct Found {
-    pub held: Held,
+    pub translation: Translation,
     /// Whether its entry had to be written to say that it is used so.
     pub is_marked: bool,
 }
@@ -77,7 +77,7 @@ impl Env {
     /// What has become [stale](Env::stale) by that is to be forgotten before the page is filled
     /// anywhere.
     #[inline(never)]
-    pub fn walk(&mut self, page: PageNumber, kind: Kind) -> Option<Held> {
+    pub fn walk(&mut self, page: PageNumber, kind: Kind) -> Option<Translation> {
         if self.host.is_some() {
             return self.walk_nested(page, kind);
         }
@@ -88,14 +88,16 @@ impl Env {
             if walk.is_perforated {
                 let perforated = self.perforated(page).expect("the walk has found it");
                 self.add_walk_cycles(latency_cycles);
-                return Some(Held::perforated(&perforated, perforated.used.1));
+                return Some(Translation::perforated(&perforated, perforated.used.1));
             }
-            if let Some(Found { held, is_marked }) = self.found(&walk, page, kind) {
+            if let Some(Found { translation, is_marked }) = self.found(&walk, page, kind) {
                 let Env { walker, caches, lines, .. } = self;
                 latency_cycles += walker.write_if(is_marked, caches, *lines, at);
                 self.add_walk_cycles(latency_cycles);
                 let gapped = self.gapped(page);
-                return Some(gapped.map_or(held, |of| Held::gapped(&of, held.value.is_dirty())));
+                return Some(gapped.map_or(translation, |of| {
+                    Translation::gapped(&of, translation.entry.is_dirty())
+                }));
             }
             self.walker.faulted += 1;
             self.fault(page, kind)?;
@@ -104,15 +106,15 @@ impl Env {
 
     /// What the page table says of a base page, and the operating system where that does not
     /// suffice; but nothing is read for it, or counted of a walker. For bounds.
-    pub fn resolve(&mut self, page: PageNumber, kind: Kind) -> Option<Held> {
+    pub fn resolve(&mut self, page: PageNumber, kind: Kind) -> Option<Translation> {
         self.missed_lookup_cycles = 0;
         loop {
             let walk = self.table_walk(page);
-            if let Some(Found { held, .. }) = self.found(&walk, page, kind) {
+            if let Some(Found { translation, .. }) = self.found(&walk, page, kind) {
                 return if self.host.is_some() {
-                    self.resolve_nested(page, held, kind)
+                    self.resolve_nested(page, translation, kind)
                 } else {
-                    Some(held)
+                    Some(translation)
                 };
             }
             self.fault(page, kind)?;
@@ -184,7 +186,7 @@ pub(super) fn found(
     if is_marked {
         os.memory_mut().process_mut(process).table.mark(page, stores);
     }
-    Some(Found { held: Held::of(&leaf, stores || was_dirty), is_marked })
+    Some(Found { translation: Translation::of(&leaf, stores || was_dirty), is_marked })
 }
 
 /// The entries of a walk that a walk cache's deepest entry does not spare it, each with whether it

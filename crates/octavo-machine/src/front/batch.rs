@@ -165,32 +165,32 @@ pub struct ImageId(pub u32);
 
 /// Something between accesses.
 #[derive(Clone, Debug)]
-pub enum Mark {
+pub enum ControlEvent {
     /// The process that runs did something to its memory.
-    Event(Event),
+    Memory(Event),
     /// From here on this core runs this process.
-    Run {
+    Switch {
         /// The core, dense from 0.
         core: usize,
         /// The process.
         image: ImageId,
     },
     /// A process begins: a copy of another one, or empty.
-    Begin {
+    Spawn {
         /// The process.
         image: ImageId,
         /// Whose copy it is.
         copy_of: Option<ImageId>,
     },
     /// A process is over.
-    End(ImageId),
+    Exit(ImageId),
     /// So many instructions have been executed in all: the operating system may work behind the
     /// programs' backs.
     Tick(u64),
     /// The warm-up is over: whatever was counted so far does not count.
-    Warm,
+    WarmUpEnd,
     /// An interval is over.
-    Interval,
+    IntervalEnd,
 }
 
 /// Accesses and marks in order.
@@ -200,7 +200,7 @@ pub struct Batch {
     accesses: Vec<LineAccess>,
     len: usize,
     /// Each with the number of accesses before it.
-    marks: Vec<(u32, Mark)>,
+    marks: Vec<(u32, ControlEvent)>,
 }
 
 /// Room is made for so many accesses at least.
@@ -208,7 +208,7 @@ const ROOM: usize = 1 << 12;
 
 impl Batch {
     /// Runs of accesses, each with the mark behind it, if there is one.
-    pub fn parts(&self) -> impl Iterator<Item = (&[LineAccess], Option<&Mark>)> {
+    pub fn parts(&self) -> impl Iterator<Item = (&[LineAccess], Option<&ControlEvent>)> {
         let ends = self.marks.iter().map(|(at, mark)| (*at as usize, Some(mark)));
         let mut from = 0;
         ends.chain([(self.len, None)]).map(move |(to, mark)| {
@@ -255,7 +255,7 @@ impl Batch {
         self.len = len;
     }
 
-    pub(super) fn mark(&mut self, mark: Mark) {
+    pub(super) fn mark(&mut self, mark: ControlEvent) {
         self.marks.push((self.len as u32, mark));
     }
 }

@@ -22,7 +22,7 @@ use std::ops::Range;
 
 use octavo_types::{Event, PageSize, Segment, VirtAddr};
 
-pub use batch::{Batch, ImageId, Kind, LineAccess, Lines, Mark};
+pub use batch::{Batch, ControlEvent, ImageId, Kind, LineAccess, Lines};
 pub use image::Image;
 use image::Pages;
 use plan::Step;
@@ -114,8 +114,8 @@ impl Front {
     }
 
     /// What has come since it was taken last; `emptied` is filled next.
-    pub fn take(&mut self, emptied: Batch) -> Batch {
-        self.forget();
+    pub fn take_batch(&mut self, emptied: Batch) -> Batch {
+        self.end_repeats();
         self.sides.len = emptied.len();
         std::mem::replace(&mut self.batch, emptied)
     }
@@ -132,13 +132,13 @@ impl Front {
     }
 
     /// Whether an event comes, or something that is no reference; what follows repeats nothing.
-    pub fn mark(&mut self, mark: Mark) {
-        self.forget();
+    pub fn mark(&mut self, mark: ControlEvent) {
+        self.end_repeats();
         self.batch.mark(mark);
     }
 
     /// The next reference of either side is an access of its own.
-    fn forget(&mut self) {
+    fn end_repeats(&mut self) {
         self.sides.fetch = LineAccess::NOTHING;
         self.sides.data = LineAccess::NOTHING;
         self.fetched = [LineAccess::NOTHING; MAX_SETS];
@@ -191,13 +191,13 @@ impl Front {
     /// that do nothing to memory are left out.
     pub fn event(&mut self, image: &Image, event: &Event) {
         if let Some(event) = image.event(event) {
-            self.mark(Mark::Event(event));
+            self.mark(ControlEvent::Memory(event));
         }
     }
 
     /// From here on a core runs a process.
     pub fn run(&mut self, core: usize, image: ImageId) {
-        self.mark(Mark::Run { core, image });
+        self.mark(ControlEvent::Switch { core, image });
     }
 }
 
@@ -276,8 +276,8 @@ impl Sides {
         self.len += usize::from(!is_repeat);
         out[self.fetch_place] = self.fetch;
         // A walk may have read page tables through the cache of data.
-        let forgets = !is_in_page | (filter != Filter::BySide) & !is_repeat;
-        self.data = if forgets { LineAccess::NOTHING } else { self.data };
+        let ends_data_repeats = !is_in_page | (filter != Filter::BySide) & !is_repeat;
+        self.data = if ends_data_repeats { LineAccess::NOTHING } else { self.data };
     }
 
     /// Data are referenced in a line. What repeats a store may store, too, or load.

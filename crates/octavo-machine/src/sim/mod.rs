@@ -1,8 +1,8 @@
 //! The consumer of a stream that has machines of several designs side by side.
 
-mod players;
 mod process;
 mod schedule;
+mod workers;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use octavo_types::{
 
 use crate::config::{self, ConfigError};
 use crate::designs::{DesignSpec, Setup};
-use crate::front::{Batch, Filter, Front, Image, ImageId, Mark};
-use crate::machine::{Played, Run};
-use players::Players;
+use crate::front::{Batch, ControlEvent, Filter, Front, Image, ImageId};
+use crate::machine::{AnyMachine, Outcome};
 use process::{Placement, Process};
 use schedule::Schedule;
+use workers::Workers;
 
 /// Accesses of a batch, about.
 const BATCH_ACCESSES: usize = 1 << 14;
@@ -63,15 +63,15 @@ pub struct Sim {
     waiting: BTreeMap<u32, Process>,
     /// How many there have been.
     begun: u32,
-    machines: Players,
+    machines: Workers,
     /// What they had, once all is over.
-    played: Vec<Played>,
+    outcomes: Vec<Outcome>,
     /// What those had that are no more.
-    gone: Counts,
+    exited: Counts,
     schedule: Schedule,
     /// Whether anything was told of mappings.
     is_mapped: bool,
-    emptied: Batch,
+    empty_batch: Batch,
 }
 
 impl Sim {
@@ -99,12 +99,12 @@ impl Sim {
             stream: None,
             waiting: BTreeMap::new(),
             begun: 0,
-            machines: Players::new(machines),
-            played: Vec::new(),
-            gone: Counts::default(),
+            machines: Workers::new(machines),
+            outcomes: Vec::new(),
+            exited: Counts::default(),
             schedule: Schedule::new(config.warm_up_instructions, config.interval_instructions),
             is_mapped: false,
-            emptied: Batch::default(),
+            empty_batch: Batch::default(),
             config: config.clone(),
         };
         sim.running = sim.begin(None);
@@ -120,7 +120,7 @@ impl Sim {
     fn begin(&mut self, copy_of: Option<ImageId>) -> Process {
         let id = ImageId(self.begun);
         self.begun += 1;
-        self.front.mark(Mark::Begin { image: id, copy_of });
+        self.front.mark(ControlEvent::Spawn { image: id, copy_of });
         Process::new(id, self.config.machine.page_table.levels, copy_of.is_some())
     }
 
@@ -138,7 +138,7 @@ impl Sim {
     /// What there was of all streams so far.
     fn total(&self) -> Counts {
         let all = self.waiting.values().chain([&self.running]);
-        all.fold(self.gone.clone(), |sum, process| sum.plus(&process.counts))
+        all.fold(self.exited.clone(), |sum, process| sum.plus(&process.counts))
     }
 
     /// Whether any stream has told of a mapping. Else all addresses are taken to be one.
@@ -147,8 +147,8 @@ impl Sim {
     }
 
     /// The same with these machines instead, which have seen nothing.
-    pub fn with_machines(self, machines: Vec<Box<dyn Run>>) -> Self {
-        Sim { machines: Players::new(machines), ..self }
+    pub fn with_machines(self, machines: Vec<Box<dyn AnyMachine>>) -> Self {
+        Sim { machines: Workers::new(machines), ..self }
     }
 
     /// The designs.
@@ -157,21 +157,21 @@ impl Sim {
     }
 
     /// The machines, in the order of their designs, once [all is played](Sim::finish).
-    pub fn machines(&self) -> &[Box<dyn Run>] {
-        self.machines.home()
+    pub fn machines(&self) -> &[Box<dyn AnyMachine>] {
+        self.machines.machines()
     }
 
     /// What the machines have, in the order of their designs, once all is over.
-    pub fn played(&self) -> &[Played] {
-        &self.played
+    pub fn outcomes(&self) -> &[Outcome] {
+        &self.outcomes
     }
 
     /// All is over, and the machines go: there may be hundreds of processes.
-    fn close(&mut self) {
+    fn revoke_store(&mut self) {
         self.finish();
-        self.played = self.machines.all().drain(..).map(|machine| machine.played()).collect();
+        self.outcomes = self.machines.all().drain(..).map(|machine| machine.outcome()).collect();
         self.running.image = Image::new(self.config.machine.page_table.levels);
-        self.emptied = Batch::default();
+        self.empty_batch = Batch::default();
         self.front = config::front(&self.config.machine, Filter::Nothing);
     }
 
@@ -180,13 +180,13 @@ impl Sim {
         if self.schedule.is_due() {
             self.mark();
         }
-        self.hand_on();
+        self.submit_batch();
         self.machines.all();
     }
 
-    fn hand_on(&mut self) {
-        let batch = self.front.take(std::mem::take(&mut self.emptied));
-        self.emptied = self.machines.play(batch);
+    fn submit_batch(&mut self) {
+        let batch = self.front.take_batch(std::mem::take(&mut self.empty_batch));
+        self.empty_batch = self.machines.play(batch);
     }
 
     #[cold]
@@ -259,7 +259,7 @@ impl WordConsumer for Sim {
         self.schedule.executed(segment.instructions());
         self.front.execution(&mut process.image, words[0] as usize, segment, addresses);
         if self.front.len() >= BATCH_ACCESSES {
-            self.hand_on();
+            self.submit_batch();
         }
     }
 
@@ -272,14 +272,14 @@ impl WordConsumer for Sim {
 
 impl Observer for Sim {
     fn ended(&mut self, _: &StreamIdentity, _: &StreamEnd) {
-        self.close();
+        self.revoke_store();
     }
 
     fn progress(&self) -> StreamProgress {
         let all = self.waiting.values().chain([&self.running]);
         let references = all.map(|process| process.counts.references()).sum::<u64>();
         StreamProgress {
-            references: self.gone.references() + references,
+            references: self.exited.references() + references,
             instructions: self.schedule.instructions(),
             resident_bytes: 0,
         }
@@ -318,14 +318,14 @@ impl TurnConsumer for Sim {
 
     fn process_ended(&mut self, identity: &StreamIdentity, _: &StreamEnd) -> Counts {
         self.turn(identity.stream);
-        self.front.mark(Mark::End(self.running.id));
+        self.front.mark(ControlEvent::Exit(self.running.id));
         self.stream = None;
         let counts = std::mem::take(&mut self.running.counts);
-        self.gone = std::mem::take(&mut self.gone).plus(&counts);
+        self.exited = std::mem::take(&mut self.exited).plus(&counts);
         counts
     }
 
     fn all_ended(&mut self) {
-        self.close();
+        self.revoke_store();
     }
 }

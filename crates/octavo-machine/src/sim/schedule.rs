@@ -2,7 +2,7 @@
 
 use octavo_trace::Counts;
 
-use crate::front::Mark;
+use crate::front::ControlEvent;
 
 /// How many instructions there are between two calls of the operating systems' background work.
 const TICK_INSTRUCTIONS: u64 = 1 << 20;
@@ -53,20 +53,20 @@ impl Schedule {
     }
 
     /// Tells what is due; `total` is what there was so far.
-    pub fn due(&mut self, total: &Counts, mut mark: impl FnMut(Mark)) {
+    pub fn due(&mut self, total: &Counts, mut mark: impl FnMut(ControlEvent)) {
         let at = self.instructions;
         if self.warm.is_none() && at >= self.warm_up {
             self.warm = Some(total.clone());
-            mark(Mark::Warm);
+            mark(ControlEvent::WarmUpEnd);
         }
         if at >= self.next_tick {
-            mark(Mark::Tick(at));
+            mark(ControlEvent::Tick(at));
             self.next_tick = (at / TICK_INSTRUCTIONS + 1) * TICK_INSTRUCTIONS;
         }
         if let Some(every) = self.interval
             && at >= self.next_interval
         {
-            mark(Mark::Interval);
+            mark(ControlEvent::IntervalEnd);
             let over = (at - self.warm_up) / every + 1;
             self.next_interval = self.warm_up.saturating_add(over.saturating_mul(every));
         }

@@ -9,7 +9,7 @@ use octavo_types::{Instructions, PageNumber, PageSize};
 
 use super::groups::Groups;
 use super::ranges::Ranges;
-use super::{Held, LongRuns, Value, size_of};
+use super::{LongRuns, TlbEntry, Translation, size_of};
 
 /// An array and its name.
 pub struct Array {
@@ -24,9 +24,9 @@ enum Store {
     Sets {
         /// Smallest first.
         sizes: Vec<PageSize>,
-        sets: SetArray<Value>,
+        sets: SetArray<TlbEntry>,
     },
-    AnySize(AnySizeArray<Value>),
+    AnySize(AnySizeArray<TlbEntry>),
     Groups(Groups),
     Ranges {
         ranges: Ranges,
@@ -95,7 +95,7 @@ impl Array {
 
     /// The page that holds a base page, and where it is, if it is here, which is a use of it.
     #[inline(always)]
-    pub fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<(Held, Slot)> {
+    pub fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<(Translation, Slot)> {
         match &mut self.store {
             Store::Sets { sizes, sets } => {
                 if sets.is_empty() {
@@ -105,17 +105,17 @@ impl Array {
                     let order = size.base_shift();
                     let set = sets.geometry().set_of(page.raw() >> order);
                     let slot = sets.look_up_slot(set, key(asid, page, order))?;
-                    Some((Held { size, value: *sets.at(slot) }, slot))
+                    Some((Translation { size, entry: *sets.at(slot) }, slot))
                 })
             }
             Store::AnySize(array) => {
-                let (size, value, slot) = array.look_up_slot(asid, page)?;
-                Some((Held { size, value }, slot))
+                let (size, entry, slot) = array.look_up_slot(asid, page)?;
+                Some((Translation { size, entry }, slot))
             }
             Store::Groups(groups) => groups.look_up(asid, page),
             Store::Ranges { ranges, .. } => {
-                let (held, at) = ranges.look_up(asid, page)?;
-                Some((held, Slot::of_only_set(at as u32)))
+                let (translation, at) = ranges.look_up(asid, page)?;
+                Some((translation, Slot::of_only_set(at as u32)))
             }
         }
     }
@@ -137,35 +137,36 @@ impl Array {
         &mut self,
         asid: Asid,
         page: PageNumber,
-        held: Held,
-    ) -> Option<(Asid, PageNumber, Held)> {
-        let order = held.size.base_shift();
+        translation: Translation,
+    ) -> Option<(Asid, PageNumber, Translation)> {
+        let order = translation.size.base_shift();
         match &mut self.store {
             Store::Sets { sets, .. } => {
                 let set = sets.geometry().set_of(page.raw() >> order);
-                let (key, value) = sets.insert(set, key(asid, page, order), held.value)?;
+                let (key, entry) = sets.insert(set, key(asid, page, order), translation.entry)?;
                 let (first, order) = parts(key);
-                Some((Asid::of(key), first, Held { size: size_of(order), value }))
+                Some((Asid::of(key), first, Translation { size: size_of(order), entry }))
             }
             Store::AnySize(array) => {
                 let number = PageNumber::new(page.raw() >> order);
-                let (number, size, value) = array.insert(asid, number, held.size, held.value)?;
+                let (number, size, entry) =
+                    array.insert(asid, number, translation.size, translation.entry)?;
                 let first = PageNumber::new(number.raw() << size.base_shift());
-                Some((asid, first, Held { size, value }))
+                Some((asid, first, Translation { size, entry }))
             }
-            Store::Groups(groups) => groups.fill(asid, page, held),
+            Store::Groups(groups) => groups.fill(asid, page, translation),
             Store::Ranges { ranges, limit_pages } => {
-                let (before, first) = held.first_of_run();
-                let pages = first.value.run().1 + 1;
+                let (before, first) = translation.first_of_run();
+                let pages = first.entry.run().1 + 1;
                 let start = page.raw() - before;
-                ranges.merge(asid, start..start + pages, first.value, *limit_pages);
+                ranges.merge(asid, start..start + pages, first.entry, *limit_pages);
                 None
             }
         }
     }
 
     /// Takes out what covers a base page.
-    pub fn take(&mut self, asid: Asid, page: PageNumber) {
+    pub fn remove(&mut self, asid: Asid, page: PageNumber) {
         match &mut self.store {
             Store::Sets { sizes, sets } => {
                 for size in sizes.iter() {
@@ -177,7 +178,7 @@ impl Array {
             Store::AnySize(array) => {
                 array.invalidate(asid, page..PageNumber::new(page.raw() + 1));
             }
-            Store::Groups(groups) => groups.take(asid, page),
+            Store::Groups(groups) => groups.remove(asid, page),
             Store::Ranges { ranges, .. } => {
                 ranges.invalidate(asid, &(page.raw()..page.raw() + 1));
             }

@@ -6,7 +6,7 @@ use octavo_os::vmas::Pages;
 use octavo_types::{Instructions, PageNumber, PageSize};
 
 use super::array::{key, parts};
-use super::{Held, Value, size_of};
+use super::{TlbEntry, Translation, size_of};
 
 /// Sets that are chosen by the group of a base page. An entry has the key of its run's first page;
 /// no two runs of an address space overlap. Larger pages are as they are elsewhere.
@@ -14,7 +14,7 @@ pub struct Groups {
     /// Above 4 KiB, smallest first.
     larger: Vec<PageSize>,
     group_log2: u8,
-    sets: SetArray<Value>,
+    sets: SetArray<TlbEntry>,
     /// Whether what is put in may be here: what a level before evicts, but nothing that has just been
     /// missed.
     holds_victims: bool,
@@ -60,20 +60,20 @@ impl Groups {
 
     /// The page that holds a base page, and where it is, if it is here, which is a use of its entry.
     #[inline(always)]
-    pub fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<(Held, Slot)> {
+    pub fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<(Translation, Slot)> {
         if self.sets.is_empty() {
             return None;
         }
         if let Some((first, slot)) = self.find(asid, page) {
             self.sets.touch(slot);
-            let held = Held { size: PageSize::BASE, value: *self.sets.at(slot) };
-            return Some((held.following(page.raw() - first), slot));
+            let translation = Translation { size: PageSize::BASE, entry: *self.sets.at(slot) };
+            return Some((translation.following(page.raw() - first), slot));
         }
         self.larger.iter().find_map(|&size| {
             let order = size.base_shift();
             let set = self.sets.geometry().set_of(page.raw() >> order);
             let slot = self.sets.look_up_slot(set, key(asid, page, order))?;
-            Some((Held { size, value: *self.sets.at(slot) }, slot))
+            Some((Translation { size, entry: *self.sets.at(slot) }, slot))
         })
     }
 
@@ -89,16 +89,16 @@ impl Groups {
         &mut self,
         asid: Asid,
         page: PageNumber,
-        held: Held,
-    ) -> Option<(Asid, PageNumber, Held)> {
-        let order = held.size.base_shift();
+        translation: Translation,
+    ) -> Option<(Asid, PageNumber, Translation)> {
+        let order = translation.size.base_shift();
         let evicted = if order > 0 {
             let set = self.sets.geometry().set_of(page.raw() >> order);
-            self.sets.insert(set, key(asid, page, order), held.value)
+            self.sets.insert(set, key(asid, page, order), translation.entry)
         } else {
-            let (before, first) = held.first_of_run();
+            let (before, first) = translation.first_of_run();
             let (set, start) = (self.set_of(page), page.raw() - before);
-            let last = start + first.value.run().1;
+            let last = start + first.entry.run().1;
             // A page that was missed is in no run; its neighbours may be.
             let from = match start == last && !self.holds_victims {
                 true => start,
@@ -108,21 +108,21 @@ impl Groups {
                 let old_key = key(asid, PageNumber::new(old), 0);
                 // One that begins where this one does is replaced.
                 if old != start
-                    && let Some(value) = self.sets.probe(set, old_key)
-                    && old + value.run().1 >= start
+                    && let Some(entry) = self.sets.probe(set, old_key)
+                    && old + entry.run().1 >= start
                 {
                     self.sets.invalidate(set, old_key);
                 }
             }
-            self.sets.insert(set, key(asid, PageNumber::new(start), 0), first.value)
+            self.sets.insert(set, key(asid, PageNumber::new(start), 0), first.entry)
         };
-        let (key, value) = evicted?;
+        let (key, entry) = evicted?;
         let (first, order) = parts(key);
-        Some((Asid::of(key), first, Held { size: size_of(order), value }))
+        Some((Asid::of(key), first, Translation { size: size_of(order), entry }))
     }
 
     /// Takes out what covers a base page, all of its run.
-    pub fn take(&mut self, asid: Asid, page: PageNumber) {
+    pub fn remove(&mut self, asid: Asid, page: PageNumber) {
         if let Some((first, _)) = self.find(asid, page) {
             let set = self.set_of(page);
             self.sets.invalidate(set, key(asid, PageNumber::new(first), 0));
@@ -137,9 +137,9 @@ impl Groups {
     /// Takes out what covers any of these base pages, whole runs, and returns how many entries that
     /// were.
     pub fn invalidate(&mut self, asid: Asid, pages: &Pages) -> usize {
-        self.sets.invalidate_if(|key, value| {
+        self.sets.invalidate_if(|key, entry| {
             let (first, order) = parts(key);
-            let end = first.raw() + (1 << order) + value.run().1;
+            let end = first.raw() + (1 << order) + entry.run().1;
             Asid::of(key) == asid && first.raw() < pages.end && pages.start < end
         })
     }
@@ -168,21 +168,21 @@ mod tests {
         };
         let mut groups = Groups::new(&config, 2, false, Instructions::PORTABLE).unwrap();
         let page = PageNumber::new;
-        let held = |number: u64, before, after| {
-            let value = Value::new(FrameNumber::new(100 + number), PageSize::BASE, true, false);
-            Held { size: PageSize::BASE, value }.in_run(before, after)
+        let translation = |number: u64, before, after| {
+            let entry = TlbEntry::new(FrameNumber::new(100 + number), PageSize::BASE, true, false);
+            Translation { size: PageSize::BASE, entry }.in_run(before, after)
         };
         let frame = |groups: &mut Groups, number: u64| {
-            let (held, _) = groups.look_up(Asid::ONLY, page(number))?;
-            Some(held.frame_of(page(number)).raw())
+            let (translation, _) = groups.look_up(Asid::ONLY, page(number))?;
+            Some(translation.frame_of(page(number)).raw())
         };
-        groups.fill(Asid::ONLY, page(8), held(8, 0, 1));
+        groups.fill(Asid::ONLY, page(8), translation(8, 0, 1));
         assert_eq!([8, 9, 10].map(|at| frame(&mut groups, at)), [Some(108), Some(109), None]);
-        groups.fill(Asid::ONLY, page(10), held(10, 1, 1));
+        groups.fill(Asid::ONLY, page(10), translation(10, 1, 1));
         let all = [8, 9, 10, 11].map(|at| frame(&mut groups, at));
         assert_eq!(all, [None, Some(109), Some(110), Some(111)]);
-        groups.fill(Asid::ONLY, page(8), held(8, 0, 3));
-        groups.take(Asid::ONLY, page(11));
+        groups.fill(Asid::ONLY, page(8), translation(8, 0, 3));
+        groups.remove(Asid::ONLY, page(11));
         assert!(groups.sets.is_empty());
     }
 }

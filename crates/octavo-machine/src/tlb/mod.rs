@@ -2,9 +2,9 @@
 
 mod array;
 mod entry;
-mod first;
 mod groups;
-mod parts;
+mod l1;
+mod part_bits;
 mod perforated;
 mod ranges;
 mod recent;
@@ -18,10 +18,10 @@ use crate::counters::{Counters, Lookups};
 use array::Array;
 use recent::Recent;
 
-pub use entry::{Held, Value};
-pub use first::{First, FirstTlb};
-pub(crate) use parts::KnownParts;
-pub(crate) use perforated::{Content, WORD_PAGES};
+pub use entry::{TlbEntry, Translation};
+pub use l1::{L1Tlb, Lookup};
+pub(crate) use part_bits::KnownPartBits;
+pub(crate) use perforated::{BITMAP_WORD_PAGES, EntryKinds};
 pub use ranges::Ranges;
 
 /// Orders of page sizes, from 4 KiB up.
@@ -39,7 +39,7 @@ pub struct Tlb {
     places: [Option<(u8, PageSize)>; ORDERS],
     misses: u64,
     /// References that repeated one whose page no array can hold.
-    unheld: u64,
+    uncached: u64,
     recent: Recent,
     fill: Fill,
     hit_latency_cycles: u32,
@@ -110,7 +110,7 @@ impl Tlb {
             arrays,
             places,
             misses: 0,
-            unheld: 0,
+            uncached: 0,
             recent: Recent::new(),
             fill: config.fill,
             hit_latency_cycles: config.hit_latency_cycles,
@@ -138,15 +138,20 @@ impl Tlb {
     /// Looks a base page up for so many references, the first of which finds it or not; the others
     /// find it, once it has been filled.
     #[inline(always)]
-    pub fn look_up(&mut self, asid: Asid, page: PageNumber, references: u32) -> Option<Held> {
+    pub fn look_up(
+        &mut self,
+        asid: Asid,
+        page: PageNumber,
+        references: u32,
+    ) -> Option<Translation> {
         if let Some(found) = self.recent.find(asid, page) {
-            let held = found.held();
+            let translation = found.translation();
             self.hits[usize::from(found.array)] += u64::from(references);
-            if !self.recent.is_latest(page, found) {
+            if !self.recent.is_mru(page, found) {
                 let (array, slot) = (found.array, found.slot);
                 self.touch(page, array, slot);
             }
-            return Some(held);
+            return Some(translation);
         }
         self.search(asid, page, references)
     }
@@ -157,21 +162,21 @@ impl Tlb {
         let array = &mut self.arrays[usize::from(array)];
         array.touch(slot);
         if !array.retouch_changes {
-            self.recent.used(page);
+            self.recent.mark_mru(page);
         }
     }
 
     /// The same of a page that is not where it was before.
     #[inline(never)]
-    fn search(&mut self, asid: Asid, page: PageNumber, references: u32) -> Option<Held> {
-        let (number, held, slot) = self.find(asid, page, references)?;
-        self.recent.remember(asid, page, held, (number as u8, slot));
+    fn search(&mut self, asid: Asid, page: PageNumber, references: u32) -> Option<Translation> {
+        let (number, translation, slot) = self.find(asid, page, references)?;
+        self.recent.remember(asid, page, translation, (number as u8, slot));
         if self.arrays[number].retouch_changes {
-            self.recent.used_for_now(page);
+            self.recent.clear_mru(page);
         } else {
-            self.recent.used(page);
+            self.recent.mark_mru(page);
         }
-        Some(held)
+        Some(translation)
     }
 
     /// The same for a level that is rarely asked for the same page soon: where it was found is not
@@ -182,8 +187,8 @@ impl Tlb {
         asid: Asid,
         page: PageNumber,
         references: u32,
-    ) -> Option<Held> {
-        self.find(asid, page, references).map(|(_, held, _)| held)
+    ) -> Option<Translation> {
+        self.find(asid, page, references).map(|(_, translation, _)| translation)
     }
 
     /// The array in which a page is found, what it holds, and where.
@@ -193,11 +198,11 @@ impl Tlb {
         asid: Asid,
         page: PageNumber,
         references: u32,
-    ) -> Option<(usize, Held, Slot)> {
+    ) -> Option<(usize, Translation, Slot)> {
         for number in 0..self.arrays.len() {
-            if let Some((held, slot)) = self.arrays[number].look_up(asid, page) {
+            if let Some((translation, slot)) = self.arrays[number].look_up(asid, page) {
                 self.hits[number] += u64::from(references);
-                return Some((number, held, slot));
+                return Some((number, translation, slot));
             }
         }
         // The first of them misses; the others will find what is filled.
@@ -219,29 +224,30 @@ impl Tlb {
         &mut self,
         asid: Asid,
         page: PageNumber,
-        held: Held,
+        translation: Translation,
         references: u32,
-    ) -> Option<(Asid, PageNumber, Held)> {
+    ) -> Option<(Asid, PageNumber, Translation)> {
         if self.coalescing != Coalescing::default() {
-            return self.fill_coalescing(asid, page, held, references);
+            return self.fill_coalescing(asid, page, translation, references);
         }
-        let Some((number, size)) = self.places[usize::from(held.size.base_shift())] else {
-            self.unheld += u64::from(references.saturating_sub(1));
+        let Some((number, size)) = self.places[usize::from(translation.size.base_shift())] else {
+            self.uncached += u64::from(references.saturating_sub(1));
             return None;
         };
-        let held = if size < held.size { held.part(page, size) } else { held };
+        let translation =
+            if size < translation.size { translation.part(page, size) } else { translation };
         // It may come of a level that coalesces.
-        let held = held.in_group(page, 0);
+        let translation = translation.in_group(page, 0);
         let number = usize::from(number);
         self.hits[number] += u64::from(references.saturating_sub(1));
-        let evicted = self.arrays[number].fill(asid, page, held);
-        self.recent.used_elsewhere();
+        let evicted = self.arrays[number].fill(asid, page, translation);
+        self.recent.clear_all_mru();
         // What covers more than one base page may come before what was found, or go from under it.
-        self.recent.forget(page);
+        self.recent.remove(page);
         match evicted {
             None if size == PageSize::BASE => {}
             Some((_, gone, of)) if size == PageSize::BASE && of.size == size => {
-                self.recent.forget(gone);
+                self.recent.remove(gone);
             }
             _ => self.recent.clear(),
         }
@@ -253,37 +259,42 @@ impl Tlb {
         &mut self,
         asid: Asid,
         page: PageNumber,
-        held: Held,
+        translation: Translation,
         references: u32,
-    ) -> Option<(Asid, PageNumber, Held)> {
-        let (before, after) = held.value.run();
+    ) -> Option<(Asid, PageNumber, Translation)> {
+        let (before, after) = translation.entry.run();
         let group_log2 = self.coalescing.group_log2;
-        let (number, held, is_long) = match self.coalescing.long_runs {
+        let (number, translation, is_long) = match self.coalescing.long_runs {
             Some(runs) if before + 1 + after > runs.above_pages => {
-                (self.arrays.len() - 1, held, true)
+                (self.arrays.len() - 1, translation, true)
             }
             _ => {
-                let Some((number, size)) = self.places[usize::from(held.size.base_shift())] else {
-                    self.unheld += u64::from(references.saturating_sub(1));
+                let Some((number, size)) = self.places[usize::from(translation.size.base_shift())]
+                else {
+                    self.uncached += u64::from(references.saturating_sub(1));
                     return None;
                 };
-                let held = if size < held.size { held.part(page, size) } else { held };
-                (usize::from(number), held.in_group(page, group_log2), false)
+                let translation = if size < translation.size {
+                    translation.part(page, size)
+                } else {
+                    translation
+                };
+                (usize::from(number), translation.in_group(page, group_log2), false)
             }
         };
         self.hits[number] += u64::from(references.saturating_sub(1));
-        let evicted = self.arrays[number].fill(asid, page, held);
-        self.recent.used_elsewhere();
+        let evicted = self.arrays[number].fill(asid, page, translation);
+        self.recent.clear_all_mru();
         // What is put in may replace what overlaps it, in its group.
         match &evicted {
-            _ if is_long || held.size > PageSize::BASE => self.recent.clear(),
+            _ if is_long || translation.size > PageSize::BASE => self.recent.clear(),
             Some((_, _, gone)) if gone.size > PageSize::BASE => self.recent.clear(),
             evicted => {
                 let gone = evicted.as_ref().map(|(_, first, _)| *first);
                 for of in [Some(page), gone].into_iter().flatten() {
                     let first = of.raw() >> group_log2 << group_log2;
                     for page in first..first + (1 << group_log2) {
-                        self.recent.forget(PageNumber::new(page));
+                        self.recent.remove(PageNumber::new(page));
                     }
                 }
             }
@@ -298,9 +309,9 @@ impl Tlb {
     }
 
     /// Takes out whatever covers a base page.
-    pub fn take(&mut self, asid: Asid, page: PageNumber) {
+    pub fn remove(&mut self, asid: Asid, page: PageNumber) {
         self.recent.clear();
-        self.arrays.iter_mut().for_each(|array| array.take(asid, page));
+        self.arrays.iter_mut().for_each(|array| array.remove(asid, page));
     }
 
     /// Takes all out.
@@ -310,13 +321,13 @@ impl Tlb {
     }
 
     /// Adds what was counted: of the level by its name, of each array below it.
-    pub fn tell(&self, component: &str, counters: &mut Counters) {
-        let hits = self.unheld + self.hits.iter().sum::<u64>();
-        Lookups { hits, misses: self.misses }.tell(component, counters);
+    pub fn report(&self, component: &str, counters: &mut Counters) {
+        let hits = self.uncached + self.hits.iter().sum::<u64>();
+        Lookups { hits, misses: self.misses }.report(component, counters);
         let accesses = hits + self.misses;
         for (array, &hits) in self.arrays.iter().zip(&self.hits) {
             let lookups = Lookups { hits, misses: accesses - hits };
-            lookups.tell(&format!("{component}.{}", array.name), counters);
+            lookups.report(&format!("{component}.{}", array.name), counters);
         }
     }
 }

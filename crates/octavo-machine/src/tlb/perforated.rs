@@ -9,13 +9,13 @@ use octavo_types::{Instructions, PageNumber, PageSize};
 use super::{Coalescing, Tlb, array::Array};
 
 /// The order of what an entry has the bits of. In the keys of entries it says that they have bits.
-pub(super) const WORD_ORDER: u8 = 5;
+pub(super) const BITMAP_WORD_ORDER: u8 = 5;
 /// The base pages whose bits an entry has.
-pub(crate) const WORD_PAGES: u64 = 1 << WORD_ORDER;
+pub(crate) const BITMAP_WORD_PAGES: u64 = 1 << BITMAP_WORD_ORDER;
 
 /// Entries of a level by what they hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Content {
+pub(crate) struct EntryKinds {
     /// Base pages, those of holes among them.
     pub base: u64,
     /// Pages of 2 MiB without holes.
@@ -42,7 +42,7 @@ impl Tlb {
         let mut level = level.clone();
         for array in level.arrays.values_mut() {
             if let PageSizes::List(sizes) = &mut array.page_sizes {
-                sizes.retain(|size| size.base_shift() != WORD_ORDER);
+                sizes.retain(|size| size.base_shift() != BITMAP_WORD_ORDER);
             }
         }
         Tlb::new(&level, Coalescing::default(), instructions)
@@ -65,7 +65,7 @@ impl Tlb {
     /// The bits of the 32 base pages around one, if they are here.
     pub fn look_up_bitmap(&mut self, asid: Asid, page: PageNumber) -> Option<u32> {
         let bits = self.of_bitmaps()?.look_up_bitmap(asid, page);
-        self.recent.used_elsewhere();
+        self.recent.clear_all_mru();
         bits
     }
 
@@ -78,8 +78,8 @@ impl Tlb {
     }
 
     /// What its entries hold now.
-    pub(crate) fn content(&self) -> Content {
-        let mut content = Content::default();
+    pub(crate) fn content(&self) -> EntryKinds {
+        let mut content = EntryKinds::default();
         self.arrays.iter().for_each(|array| array.add_content(&mut content));
         content
     }

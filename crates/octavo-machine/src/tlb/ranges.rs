@@ -4,7 +4,7 @@ use octavo_hw::Asid;
 use octavo_os::vmas::Pages;
 use octavo_types::{FrameNumber, PageNumber, PageSize};
 
-use super::{Held, Value};
+use super::{TlbEntry, Translation};
 
 /// Ranges of base pages of any length that begin anywhere, each with what is known of its first page.
 /// No two of an address space overlap. The one that was used longest ago gives way.
@@ -14,7 +14,7 @@ pub struct Ranges {
     firsts: Vec<u64>,
     /// How many pages each has.
     pages: Vec<u64>,
-    values: Vec<Value>,
+    values: Vec<TlbEntry>,
     used_at: Vec<u64>,
     now: u64,
     entries: usize,
@@ -36,7 +36,7 @@ impl Ranges {
     /// The base page, and where its range is until any goes, if a range holds it, which is a use of
     /// that.
     #[inline]
-    pub fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<(Held, usize)> {
+    pub fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<(Translation, usize)> {
         let key = asid.tag(page.raw());
         let mut entries = self.firsts.iter().zip(&self.pages);
         let at = entries.position(|(first, pages)| key.wrapping_sub(*first) < *pages)?;
@@ -52,32 +52,32 @@ impl Ranges {
     }
 
     /// Puts in a range of which this is the first page; what overlaps it goes.
-    pub fn put(&mut self, asid: Asid, pages: Pages, first: Value) {
+    pub fn put(&mut self, asid: Asid, pages: Pages, first: TlbEntry) {
         self.merge(asid, pages, first, 0);
     }
 
     /// Puts in a range of which this is the first page; what overlaps it goes. Ranges that continue
     /// it, alike in what may be done with them, are merged with it, the lowest first, as long as the
     /// whole has at most `limit_pages`.
-    pub fn merge(&mut self, asid: Asid, pages: Pages, value: Value, limit_pages: u64) {
-        let (mut first, mut count, mut value) =
-            (asid.tag(pages.start), pages.end - pages.start, value.in_run(0, 0));
-        let continues = |this: &Self, at: usize, first: u64, count: u64, value: Value| {
+    pub fn merge(&mut self, asid: Asid, pages: Pages, entry: TlbEntry, limit_pages: u64) {
+        let (mut first, mut count, mut entry) =
+            (asid.tag(pages.start), pages.end - pages.start, entry.in_run(0, 0));
+        let continues = |this: &Self, at: usize, first: u64, count: u64, entry: TlbEntry| {
             let (other, others) = (this.firsts[at], this.pages[at]);
             let hull = (other + others).max(first + count) - other.min(first);
             let touches = other <= first + count && first <= other + others;
-            let frame = value.frame().raw().wrapping_add(other.wrapping_sub(first));
-            let is_alike = this.values[at] == value.at(FrameNumber::new(frame));
+            let frame = entry.frame().raw().wrapping_add(other.wrapping_sub(first));
+            let is_alike = this.values[at] == entry.at(FrameNumber::new(frame));
             touches && is_alike && hull <= limit_pages
         };
         loop {
             let fitting = (0..self.firsts.len())
-                .filter(|at| continues(self, *at, first, count, value))
+                .filter(|at| continues(self, *at, first, count, entry))
                 .min_by_key(|at| self.firsts[*at]);
             let Some(at) = fitting else { break };
             let end = (self.firsts[at] + self.pages[at]).max(first + count);
             if self.firsts[at] < first {
-                (first, value) = (self.firsts[at], self.values[at]);
+                (first, entry) = (self.firsts[at], self.values[at]);
             }
             count = end - first;
             self.remove(at);
@@ -90,7 +90,7 @@ impl Ranges {
         self.now += 1;
         self.firsts.push(first);
         self.pages.push(count);
-        self.values.push(value);
+        self.values.push(entry);
         self.used_at.push(self.now);
     }
 
@@ -125,7 +125,7 @@ impl Ranges {
 }
 
 /// The page that is so many further than the first one of a range.
-fn base_page(first: Value, number: u64) -> Held {
+fn base_page(first: TlbEntry, number: u64) -> Translation {
     let frame = FrameNumber::new(first.frame().raw() + number);
-    Held { size: PageSize::BASE, value: first.at(frame) }
+    Translation { size: PageSize::BASE, entry: first.at(frame) }
 }

@@ -3,7 +3,7 @@
 use octavo_hw::{Asid, Slot};
 use octavo_types::{PageNumber, PageSize};
 
-use super::{Held, Value};
+use super::{TlbEntry, Translation};
 
 /// How many base pages are remembered, as a logarithm.
 const PAGES_LOG2: u32 = 8;
@@ -12,7 +12,7 @@ const LOW: u64 = (1 << PAGES_LOG2) - 1;
 /// How many groups of sets are told apart.
 const GROUPS: usize = 64;
 /// No place of a page.
-const NOWHERE: u16 = u16::MAX;
+const NO_SLOT: u16 = u16::MAX;
 
 /// By the low bits of a base page, where it was found last; for as long as the same search would
 /// find it there.
@@ -21,7 +21,7 @@ pub struct Recent {
     /// Told apart from what was remembered before everything was forgotten.
     generation: u64,
     /// By group of sets, the place of the page whose entry was the last one there to be used.
-    latest: [u16; GROUPS],
+    mru: [u16; GROUPS],
 }
 
 /// Where a base page was found.
@@ -30,7 +30,7 @@ pub struct Recent {
 pub struct Found {
     /// The address space and the page, whose low bits are replaced by the generation.
     key: u64,
-    value: Value,
+    entry: TlbEntry,
     pub slot: Slot,
     size: PageSize,
     pub array: u8,
@@ -41,20 +41,20 @@ pub struct Found {
 impl Found {
     /// The page that holds it.
     #[inline(always)]
-    pub fn held(&self) -> Held {
-        Held { size: self.size, value: self.value }
+    pub fn translation(&self) -> Translation {
+        Translation { size: self.size, entry: self.entry }
     }
 }
 
 impl Recent {
     pub fn new() -> Self {
-        let Held { size, value } = Held::NOTHING;
+        let Translation { size, entry } = Translation::NOTHING;
         let slot = Slot::default();
-        let nothing = Found { key: u64::MAX, value, slot, size, array: 0, group: 0 };
+        let nothing = Found { key: u64::MAX, entry, slot, size, array: 0, group: 0 };
         Recent {
             found: Box::new([nothing; 1 << PAGES_LOG2]),
             generation: 0,
-            latest: [NOWHERE; GROUPS],
+            mru: [NO_SLOT; GROUPS],
         }
     }
 
@@ -78,22 +78,22 @@ impl Recent {
     /// Whether a page that was found has the entry of its set that was used last. (Nothing else of a
     /// whole group of sets has been used since.)
     #[inline(always)]
-    pub fn is_latest(&self, page: PageNumber, found: &Found) -> bool {
-        usize::from(self.latest[usize::from(found.group) % GROUPS]) == Self::place(page)
+    pub fn is_mru(&self, page: PageNumber, found: &Found) -> bool {
+        usize::from(self.mru[usize::from(found.group) % GROUPS]) == Self::place(page)
     }
 
     /// The entry in which a page was found is used.
     #[inline(always)]
-    pub fn used(&mut self, page: PageNumber) {
+    pub fn mark_mru(&mut self, page: PageNumber) {
         let place = Self::place(page);
-        self.latest[usize::from(self.found[place].group) % GROUPS] = place as u16;
+        self.mru[usize::from(self.found[place].group) % GROUPS] = place as u16;
     }
 
     /// The entry in which a page was found is used, by a policy that minds when it is used again: so
     /// none of its group is the latest.
     #[inline(always)]
-    pub fn used_for_now(&mut self, page: PageNumber) {
-        self.latest[usize::from(self.found[Self::place(page)].group) % GROUPS] = NOWHERE;
+    pub fn clear_mru(&mut self, page: PageNumber) {
+        self.mru[usize::from(self.found[Self::place(page)].group) % GROUPS] = NO_SLOT;
     }
 
     /// A page was found in an array, at a slot, whose entry is used by that.
@@ -102,25 +102,25 @@ impl Recent {
         &mut self,
         asid: Asid,
         page: PageNumber,
-        held: Held,
+        translation: Translation,
         (array, slot): (u8, Slot),
     ) {
         let key = self.key(asid, page);
-        let Held { size, value } = held;
+        let Translation { size, entry } = translation;
         // Sets of all arrays side by side, as far as there are groups.
         let group = array.wrapping_mul(19).wrapping_add(slot.set() as u8);
-        self.found[Self::place(page)] = Found { key, value, slot, size, array, group };
+        self.found[Self::place(page)] = Found { key, entry, slot, size, array, group };
     }
 
     /// Something else was used, nobody knows where.
     #[inline(always)]
-    pub fn used_elsewhere(&mut self) {
-        self.latest = [NOWHERE; GROUPS];
+    pub fn clear_all_mru(&mut self) {
+        self.mru = [NO_SLOT; GROUPS];
     }
 
     /// A base page is not there any more.
     #[inline(always)]
-    pub fn forget(&mut self, page: PageNumber) {
+    pub fn remove(&mut self, page: PageNumber) {
         self.found[(page.raw() & LOW) as usize].key = u64::MAX;
     }
 

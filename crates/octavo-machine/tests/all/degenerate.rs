@@ -5,8 +5,8 @@ use crate::common::{level, tiny};
 use octavo_config::{
     FirstLevel, FragmentationConfig, HostConfig, MachineConfig, MemoryConfig, TlbsHold, Ways,
 };
-use octavo_machine::designs::{Conventional, DESIGNS, Hardware, Need, Setup};
-use octavo_machine::{Counters, Env, Machine, Run};
+use octavo_machine::designs::{Conventional, DESIGNS, Requirement, Setup, TranslationHardware};
+use octavo_machine::{AnyMachine, Counters, Env, Machine};
 use octavo_oracle::strategies::{RandomStream, stream};
 use octavo_os::frames::{Frames, MemoryShape, Order};
 use octavo_os::page_table::Format;
@@ -16,20 +16,20 @@ use octavo_types::{Instructions, PageSize};
 use proptest::prelude::*;
 
 /// A machine, however well its parts fit.
-fn machine(config: &MachineConfig, hardware: &str, policy: &PolicyConfig) -> Box<dyn Run> {
+fn machine(config: &MachineConfig, hardware: &str, policy: &PolicyConfig) -> Box<dyn AnyMachine> {
     let start = config.memory.start().unwrap().into();
     let host = config.host.as_ref().map(|host| host.memory.start().unwrap().into());
     let instructions = Instructions::PORTABLE;
     let setup = Setup { instructions, is_checked: true, start, host_start: host };
-    Hardware::by_name(hardware)
+    TranslationHardware::by_name(hardware)
         .unwrap()
         .make(config, &setup, &OsConfig::new(policy.clone()))
         .unwrap()
 }
 
 /// What machines count of a stream.
-fn played(stream: &RandomStream, machines: Vec<Box<dyn Run>>) -> Vec<Counters> {
-    bounds::played(&tiny(), stream, machines)
+fn outcome(stream: &RandomStream, machines: Vec<Box<dyn AnyMachine>>) -> Vec<Counters> {
+    bounds::outcome(&tiny(), stream, machines)
 }
 
 /// What one machine has counted of components that another one has, too.
@@ -55,7 +55,7 @@ proptest! {
         let config = tiny();
         let usual = |name| (octavo_os::policy::by_name(name).unwrap().usual)();
         let small = TpsConfig { largest: PageSize::BASE, ..TpsConfig::default() };
-        let counted = played(&stream, vec![
+        let counted = outcome(&stream, vec![
             machine(&config, "conventional", &usual("base")),
             machine(&config, "tps", &usual("base")),
             machine(&config, "tps", &PolicyConfig::Tps(small)),
@@ -70,7 +70,7 @@ proptest! {
     fn bounds_have_the_same_pages(stream in stream(1..150)) {
         let config = tiny();
         let base = PolicyConfig::Base;
-        let counted = played(&stream, vec![
+        let counted = outcome(&stream, vec![
             machine(&config, "conventional", &base),
             machine(&config, "perfect_l1", &base),
             machine(&config, "perfect_l2", &base),
@@ -95,7 +95,7 @@ proptest! {
         config.cache.line_bytes = 8;
         let usual = |name| (octavo_os::policy::by_name(name).unwrap().usual)();
         for policy in ["base", "thp", "eager"] {
-            let counted = bounds::played(&config, &stream, vec![
+            let counted = bounds::outcome(&config, &stream, vec![
                 machine(&config, "conventional", &usual(policy)),
                 machine(&config, "colt_fa", &usual(policy)),
             ]);
@@ -105,7 +105,7 @@ proptest! {
             for level in [l1i, l1d, config.tlb.l2.as_mut().unwrap()] {
                 level.arrays.values_mut().for_each(|array| array.ways = Ways::Full);
             }
-            let counted = bounds::played(&config, &stream, vec![
+            let counted = bounds::outcome(&config, &stream, vec![
                 machine(&config, "conventional", &usual(policy)),
                 machine(&config, "colt", &usual(policy)),
                 machine(&config, "colt_sa", &usual(policy)),
@@ -122,7 +122,7 @@ proptest! {
         let config = tiny();
         for policy in ["base", "thp"] {
             let policy = (octavo_os::policy::by_name(policy).unwrap().usual)();
-            let counted = played(&stream, vec![
+            let counted = outcome(&stream, vec![
                 machine(&config, "conventional", &policy),
                 machine(&config, "rmm", &policy),
                 machine(&config, "direct_segment", &policy),
@@ -168,8 +168,8 @@ proptest! {
             MachineConfig { host: Some(host), ..alone.clone() }
         };
         for known in DESIGNS {
-            let guest = guest(match Hardware::by_name(known.hardware).unwrap().needs {
-                Some(Need::Ranges) => "eager:largest=1GiB",
+            let guest = guest(match TranslationHardware::by_name(known.hardware).unwrap().needs {
+                Some(Requirement::Ranges) => "eager:largest=1GiB",
                 _ => "hugetlb:all_anonymous=1GiB:nr_gigantic_pages=2",
             });
             let policy = OsConfig::parse(known.policy).unwrap().policy;
@@ -215,7 +215,7 @@ proptest! {
         let start = config.memory.start().unwrap().into();
         let instructions = Instructions::PORTABLE;
         let setup = Setup { instructions, is_checked: true, start, host_start: None };
-        let small_blocks = |policy: &PolicyConfig| -> Box<dyn Run> {
+        let small_blocks = |policy: &PolicyConfig| -> Box<dyn AnyMachine> {
             let largest = Order::of(PageSize::from_bytes(1 << 20).unwrap());
             let shape = MemoryShape::new(config.memory.bytes >> 12, largest).unwrap();
             let format = Format { levels: config.page_table.levels, ..Format::default() };
@@ -225,7 +225,7 @@ proptest! {
             Box::new(Machine::new(env.checked(setup.is_checked), vec![mmu], setup.instructions))
         };
         let thp = (octavo_os::policy::by_name("thp").unwrap().usual)();
-        let mut counted = played(&stream, vec![small_blocks(&PolicyConfig::Base), small_blocks(&thp)]);
+        let mut counted = outcome(&stream, vec![small_blocks(&PolicyConfig::Base), small_blocks(&thp)]);
         let thp = counted.pop().unwrap();
         // That huge pages were tried is all that is told apart.
         let tried = ["fallbacks", "compactions", "frames_compacted"];

@@ -23,8 +23,8 @@ proptest! {
         machine.memory.bytes = 1 << memory_log2;
         machine.memory.largest_block = PageSize::from_bytes(4 << 20).unwrap();
         let has_little = memory_log2 < 30 || host.is_some_and(|(log2, _)| log2 < 31);
-        if let Some((host_memory_log2, keeps_halves)) = host {
-            machine = hosted(machine, host_memory_log2, keeps_halves);
+        if let Some((host_memory_log2, caches_halves)) = host {
+            machine = hosted(machine, host_memory_log2, caches_halves);
         }
         let names: Vec<&str> = DESIGNS.iter().map(|design| design.name).collect();
         let mut sim = Sim::new(&config(machine, &names)).unwrap();

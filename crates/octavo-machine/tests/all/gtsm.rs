@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use crate::common::bounds::{conventional, listed, machine, os, played, touches, with_small_first};
+use crate::common::bounds::{
+    conventional, listed, machine, os, outcome, touches, with_small_first,
+};
 use crate::common::{cache, check_laws, config, hosted, play, tiny};
 use octavo_config::{FragmentationConfig, GtsmHardware, MachineConfig, TlbConfig};
 use octavo_machine::designs::{DesignSpec, Gtsm, Setup};
-use octavo_machine::{Counters, Design, Env, Machine, Run, Sim};
+use octavo_machine::{AnyMachine, Counters, Design, Env, Machine, Sim};
 use octavo_oracle::strategies::{loads, stream};
 use octavo_os::frames::fragmentation::HoleLayout;
 use octavo_os::frames::{Holder, Order, OutOfMemory, SubBlocks};
@@ -60,7 +62,7 @@ fn in_guest<D: Design + 'static>(
     config: &MachineConfig,
     policies: [&str; 2],
     mmu: D,
-) -> Box<dyn Run> {
+) -> Box<dyn AnyMachine> {
     let host = config.host.as_ref().unwrap();
     let [own, behind] = policies.map(|policy| OsConfig::parse(policy).unwrap().policy.build());
     let own = os(config.memory.bytes, config.page_table.levels, Format::default(), own);
@@ -112,7 +114,7 @@ proptest! {
         let kind = tiny();
         for policy in ["base", "thp"] {
             let policy = || (by_name(policy).unwrap().usual)().build();
-            let counted = played(&kind, &stream, vec![
+            let counted = outcome(&kind, &stream, vec![
                 machine(&kind, format(), policy(), conventional(&kind)),
                 machine(&kind, format(), policy(), gtsm(&kind.tlb, 2)),
             ]);
@@ -125,11 +127,11 @@ proptest! {
     #[test]
     fn without_such_pages_all_are_the_same_in_a_guest(
         stream in stream(1..150),
-        keeps_halves in any::<bool>(),
+        caches_halves in any::<bool>(),
     ) {
-        let kind = hosted(tiny(), 33, keeps_halves);
+        let kind = hosted(tiny(), 33, caches_halves);
         for policies in [["thp", "thp"], ["thp", "base"], ["base", "thp"], ["gtsm", "gtsm"]] {
-            let counted = played(&kind, &stream, vec![
+            let counted = outcome(&kind, &stream, vec![
                 in_guest(&kind, policies, conventional(&kind)),
                 in_guest(&kind, policies, gtsm(&kind.tlb, 2)),
             ]);
@@ -168,9 +170,9 @@ proptest! {
         stream in stream(1..200),
         cores in 1u32..3,
         portion in prop_oneof![0.0..=0.05, Just(0.2)],
-        keeps_halves in any::<bool>(),
+        caches_halves in any::<bool>(),
     ) {
-        let mut kind = hosted(tiny(), 28, keeps_halves);
+        let mut kind = hosted(tiny(), 28, caches_halves);
         kind.core.count = cores;
         let layout = HoleLayout::Dispersed;
         let host = kind.host.as_mut().unwrap();
@@ -199,7 +201,7 @@ proptest! {
         let mut kind = with_small_first();
         // Nothing gives way.
         kind.cache.l1d = cache(1 << 14, 1 << 14, 4);
-        let counted = played(&kind, &loads(&touches), vec![
+        let counted = outcome(&kind, &loads(&touches), vec![
             machine(&kind, format(), Box::new(Makes::NoGaps), gtsm(&kind.tlb, bitmap_entries)),
             machine(&kind, format(), Box::new(Makes::Huge), conventional(&kind)),
         ]);
@@ -210,8 +212,8 @@ proptest! {
         };
         let of = |component, counter| gaps.get(component, counter).unwrap();
         let read = of("walker", "bitmap_references");
-        let looked_up = of("walker.cache.bitmap", "accesses");
-        prop_assert_eq!(looked_up, of("tlb.l2.gapped", "hits") + of("tlb.l2", "misses"));
+        let tlb_access = of("walker.cache.bitmap", "accesses");
+        prop_assert_eq!(tlb_access, of("tlb.l2.gapped", "hits") + of("tlb.l2", "misses"));
         prop_assert_eq!(more("cache.l1d", "accesses"), read);
         // Eight chunks a line; the code's page is one, and data begin at page 0x100.
         let pages = touches.iter().map(|(page, ..)| (0x100 + page) / 512).chain([0x400 / 512]);

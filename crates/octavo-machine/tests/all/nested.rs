@@ -10,7 +10,9 @@ use crate::common::{check_laws, config, has_run_out, translation_cycles};
 use machines::{Kind, Translates, kind, kind_with_gaps, kind_with_holes, machine};
 use octavo_config::{MachineConfig, TlbsHold};
 use octavo_machine::designs::{Variant, colt};
-use octavo_machine::{Batch, Counters, FetchSets, Filter, Front, Image, ImageId, Lines, Mark, Sim};
+use octavo_machine::{
+    Batch, ControlEvent, Counters, FetchSets, Filter, Front, Image, ImageId, Lines, Sim,
+};
 use octavo_oracle::strategies::{RandomStream, Step, stream};
 use octavo_types::{Consumer, Instructions};
 use play::{Aside, Asides, asides, play, play_naively};
@@ -234,18 +236,18 @@ fn an_invept_reaches_all_cores() {
     let mut load = |front: &mut Front| {
         front.execution(&mut image, *number, &stream.segments[*number], addresses);
     };
-    front.mark(Mark::Begin { image: ImageId(0), copy_of: None });
+    front.mark(ControlEvent::Spawn { image: ImageId(0), copy_of: None });
     for core in [0, 1] {
         front.run(core, ImageId(0));
         load(&mut front);
     }
-    front.mark(Mark::Warm);
-    front.mark(Mark::Tick(1));
+    front.mark(ControlEvent::WarmUpEnd);
+    front.mark(ControlEvent::Tick(1));
     for core in [1, 0] {
         front.run(core, ImageId(0));
         load(&mut front);
     }
-    machine.take(&front.take(Batch::default()));
+    machine.play(&front.take_batch(Batch::default()));
     assert_eq!(machine.check(), Ok(()));
     let counters = machine.counters();
     let get = |component, counter| counters.get(component, counter).unwrap();

@@ -5,7 +5,7 @@ mod machines;
 
 use std::collections::BTreeSet;
 
-use crate::common::bounds::{conventional, listed, played, touches, with_small_first};
+use crate::common::bounds::{conventional, listed, outcome, touches, with_small_first};
 use crate::common::{check_laws, config, hosted, identity, level, play, tiny};
 use machines::{Makes, guest, machine, perforated};
 use octavo_config::FragmentationConfig;
@@ -60,7 +60,7 @@ proptest! {
             for variant in [Variant::Filtered, Variant::OnDemand, Variant::AllAtOnce] {
                 machines.push(machine(&kind, policy(), perforated(&kind, variant)));
             }
-            let counted = played(&kind, &stream, machines);
+            let counted = outcome(&kind, &stream, machines);
             for other in &counted[1..] {
                 prop_assert_eq!(told(other), told(&counted[0]));
                 prop_assert_eq!(other.get("tlb.l2.bitmap", "accesses"), Some(0));
@@ -97,9 +97,9 @@ proptest! {
             "perforated_all:max_filter_bits=8:min_parts=0",
             "conventional+perforated",
         ];
-        if let Some(keeps_halves) = halves {
+        if let Some(caches_halves) = halves {
             // Its memory is as the guest's.
-            kind = hosted(kind, 29, keeps_halves);
+            kind = hosted(kind, 29, caches_halves);
         }
         let mut sim = Sim::new(&config(kind, &designs)).unwrap();
         play(&mut sim, &stream);
@@ -138,7 +138,7 @@ proptest! {
     #[test]
     fn a_page_without_holes_is_a_huge_page(touches in touches()) {
         let kind = with_small_first();
-        let counted = played(&kind, &loads(&touches), vec![
+        let counted = outcome(&kind, &loads(&touches), vec![
             machine(&kind, Box::new(Makes::NoHoles), perforated(&kind, Variant::Filtered)),
             machine(&kind, Box::new(Makes::Huge), conventional(&kind)),
         ]);
@@ -150,7 +150,7 @@ proptest! {
     #[test]
     fn in_a_guest_too(touches in touches(), halves in any::<bool>()) {
         let kind = hosted(with_small_first(), 33, halves);
-        let counted = played(&kind, &loads(&touches), vec![
+        let counted = outcome(&kind, &loads(&touches), vec![
             guest(&kind, Makes::NoHoles, perforated(&kind, Variant::Filtered)),
             guest(&kind, Makes::Huge, conventional(&kind)),
         ]);
@@ -166,7 +166,7 @@ proptest! {
         let mut kind = hosted(tiny(), 33, false);
         kind.walker.caches.clear();
         kind.tlb.l2 = Some(level(9, &[("main", 8192, 64, &[PageSize::BASE, PageSize::HUGE])]));
-        let counted = played(&kind, &loads(&touches), vec![
+        let counted = outcome(&kind, &loads(&touches), vec![
             guest(&kind, Makes::AllHoles, perforated(&kind, Variant::Filtered)),
             guest(&kind, Makes::Base, conventional(&kind)),
         ]);
@@ -204,7 +204,7 @@ proptest! {
         let mut kind = tiny();
         kind.walker.caches.clear();
         kind.tlb.l2 = Some(level(9, &[("main", 8192, 64, &[PageSize::BASE, PageSize::HUGE])]));
-        let counted = played(&kind, &loads(&touches), vec![
+        let counted = outcome(&kind, &loads(&touches), vec![
             machine(&kind, Box::new(Makes::AllHoles), perforated(&kind, Variant::Filtered)),
             machine(&kind, Box::new(Makes::Base), conventional(&kind)),
         ]);

@@ -4,8 +4,8 @@ use crate::common::bounds;
 use crate::common::{cache, config, hosted, level, play, tiny, translation_cycles};
 use octavo_config::{FirstLevel, MachineConfig, WalkStart, Ways};
 use octavo_hw::PteEntry;
-use octavo_machine::designs::{DESIGNS, Hardware, Setup};
-use octavo_machine::{Counters, Run, Sim};
+use octavo_machine::designs::{DESIGNS, Setup, TranslationHardware};
+use octavo_machine::{AnyMachine, Counters, Sim};
 use octavo_oracle::strategies::{RandomStream, few_pages, stream};
 use octavo_os::policy::OsConfig;
 use octavo_types::{Instructions, PageSize};
@@ -19,49 +19,49 @@ const BOUNDS_AND_OTHERS: [&str; 6] =
 const POLICIES: [&str; 3] = ["base", "thp", "eager"];
 
 /// A machine with this hardware, however well it fits the policy.
-fn machine(config: &MachineConfig, hardware: &str, policy: &str) -> Box<dyn Run> {
+fn machine(config: &MachineConfig, hardware: &str, policy: &str) -> Box<dyn AnyMachine> {
     let start = config.memory.start().unwrap().into();
     let host_start = config.host.as_ref().map(|host| host.memory.start().unwrap().into());
     let instructions = Instructions::PORTABLE;
     let setup = Setup { instructions, is_checked: false, start, host_start };
     let policy = OsConfig::parse(policy).unwrap();
-    Hardware::by_name(hardware).unwrap().make(config, &setup, &policy).unwrap()
+    TranslationHardware::by_name(hardware).unwrap().make(config, &setup, &policy).unwrap()
 }
 
 /// A stream, and how many of its instructions are not counted.
 #[derive(Clone, Debug)]
-struct Played {
+struct Outcome {
     stream: RandomStream,
     warm_up_instructions: u64,
 }
 
 /// Streams of all kinds, and loads of few pages in a second pass, where walks find in the caches what they
 /// read: they may be shorter than look-ups then.
-fn streams() -> impl Strategy<Value = Played> {
-    let cold = stream(1..120).prop_map(|stream| Played { stream, warm_up_instructions: 0 });
+fn streams() -> impl Strategy<Value = Outcome> {
+    let cold = stream(1..120).prop_map(|stream| Outcome { stream, warm_up_instructions: 0 });
     let warm = few_pages(60, 100..300).prop_map(in_two_passes);
     prop_oneof![cold, warm]
 }
 
 /// A stream each of whose steps is an instruction.
-fn in_two_passes(stream: RandomStream) -> Played {
+fn in_two_passes(stream: RandomStream) -> Outcome {
     let warm_up_instructions = stream.steps.len() as u64;
     let steps = [&stream.steps[..], &stream.steps[..]].concat();
-    Played { stream: RandomStream { steps, ..stream }, warm_up_instructions }
+    Outcome { stream: RandomStream { steps, ..stream }, warm_up_instructions }
 }
 
 /// The counters of machines, each named by its hardware; none where one has run out of memory.
 fn counted(
     config: &MachineConfig,
-    played: &Played,
+    outcome: &Outcome,
     hardware: &[&str],
     policy: &str,
 ) -> Option<Vec<Counters>> {
     let machines = hardware.iter().map(|name| machine(config, name, policy)).collect();
     let mut setup = crate::common::config(config.clone(), &[]);
-    setup.warm_up_instructions = played.warm_up_instructions;
+    setup.warm_up_instructions = outcome.warm_up_instructions;
     let mut sim = Sim::new(&setup).unwrap().with_machines(machines);
-    play(&mut sim, &played.stream);
+    play(&mut sim, &outcome.stream);
     let has_all = sim.machines().iter().all(|machine| machine.stopped().is_none());
     has_all.then(|| sim.machines().iter().map(|machine| machine.counters()).collect())
 }
@@ -118,10 +118,10 @@ proptest! {
     #[test]
     fn perfect_levels_bound_what_translation_costs(
         machine in machines(),
-        played in streams(),
+        outcome in streams(),
         policy in prop::sample::select(&POLICIES[..]),
     ) {
-        let counted = counted(&machine, &played, &BOUNDS_AND_OTHERS, policy);
+        let counted = counted(&machine, &outcome, &BOUNDS_AND_OTHERS, policy);
         prop_assume!(counted.is_some());
         let cycles: Vec<u64> = counted.unwrap().iter().map(translation_cycles).collect();
         prop_assert_eq!(cycles[0], 0);
@@ -134,7 +134,7 @@ proptest! {
     #[test]
     fn perfect_levels_bound_all_cycles(
         machine in machines(),
-        played in streams(),
+        outcome in streams(),
         policy in prop::sample::select(&POLICIES[..]),
     ) {
         let mut machine = machine;
@@ -143,7 +143,7 @@ proptest! {
             *level = cache(1 << 14, 1, latency_cycles);
             level.ways = Ways::Full;
         }
-        let counted = counted(&machine, &played, &BOUNDS_AND_OTHERS, policy);
+        let counted = counted(&machine, &outcome, &BOUNDS_AND_OTHERS, policy);
         prop_assume!(counted.is_some());
         let cycles: Vec<u64> = counted.unwrap().iter().map(all_cycles).collect();
         prop_assert!(cycles[0] <= cycles[1], "{cycles:?}");
@@ -155,7 +155,7 @@ proptest! {
     #[test]
     fn no_second_level_is_never_cheaper_than_a_perfect_one(
         machine in machines(),
-        played in streams(),
+        outcome in streams(),
         policy in prop::sample::select(&POLICIES[..]),
     ) {
         let mut machine = machine;
@@ -163,8 +163,8 @@ proptest! {
         without.tlb.l2 = None;
         let l2 = machine.tlb.l2.as_mut().unwrap();
         l2.hit_latency_cycles = l2.hit_latency_cycles.min(shortest_walk(&without));
-        let perfect = counted(&machine, &played, &["perfect_l2"], policy);
-        let none = counted(&without, &played, &["conventional"], policy);
+        let perfect = counted(&machine, &outcome, &["perfect_l2"], policy);
+        let none = counted(&without, &outcome, &["conventional"], policy);
         prop_assume!(perfect.is_some() && none.is_some());
         let cycles = [perfect, none].map(|of| translation_cycles(&of.unwrap()[0]));
         prop_assert!(cycles[0] <= cycles[1], "{cycles:?}");
@@ -184,8 +184,8 @@ proptest! {
         without.tlb.l2 = None;
         let l2 = with.tlb.l2.as_mut().unwrap();
         l2.hit_latency_cycles = l2.hit_latency_cycles.min(shortest_walk(&without));
-        let played = in_two_passes(stream);
-        let second_pass = |machine| counted(&machine, &played, &["conventional"], "base").unwrap();
+        let outcome = in_two_passes(stream);
+        let second_pass = |machine| counted(&machine, &outcome, &["conventional"], "base").unwrap();
         let (hits, none) = (&second_pass(with)[0], &second_pass(without)[0]);
         prop_assert_eq!(hits.get("tlb.l2", "misses"), Some(0));
         prop_assert_eq!(hits.get("walker", "walks"), Some(0));
@@ -196,10 +196,10 @@ proptest! {
     #[test]
     fn walks_that_start_with_the_lookup_never_cost_more(
         machine in machines(),
-        keeps_halves in any::<bool>(),
+        caches_halves in any::<bool>(),
         stream in stream(1..80),
     ) {
-        let is_guest = machine.host.is_some() && keeps_halves;
+        let is_guest = machine.host.is_some() && caches_halves;
         let machine = if is_guest { hosted(machine, 31, true) } else { machine };
         let names: Vec<&str> = DESIGNS.iter().map(|design| design.name).collect();
         let counted = |start| {

@@ -99,6 +99,6 @@ impl Memory {
         let frames = &mut self.frames;
         let written = of.table.map_used(page, PageSize::BASE, to, rights, used, frames);
         self.counters.entries_written += written.expect("its tables are there").entries;
-        self.forget(process, page.raw()..page.raw() + 1);
+        self.invalidate(process, page.raw()..page.raw() + 1);
     }
 }

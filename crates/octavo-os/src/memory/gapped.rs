@@ -77,7 +77,7 @@ impl Memory {
             self.counters.entries_written += base_pages(PageSize::HUGE);
             let pages = around(page, PageSize::HUGE);
             if !contains(forgotten, &pages) {
-                self.forget(process, pages);
+                self.invalidate(process, pages);
             }
         }
     }

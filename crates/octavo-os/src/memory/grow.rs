@@ -37,7 +37,7 @@ impl Memory {
             self.counters.grown_by_order[Order::of(size).index()] += 1;
         }
         if parts.iter().any(|part| level_of(part.size) < level_of(size)) {
-            self.forget(process, pages);
+            self.invalidate(process, pages);
         }
         Ok(())
     }

@@ -105,7 +105,7 @@ impl Memory {
         old.iter().for_each(|leaf| self.drop_frames(leaf));
         if had_any {
             self.counters.promotions += 1;
-            self.forget(process, pages);
+            self.invalidate(process, pages);
         }
     }
 
@@ -190,7 +190,7 @@ impl Memory {
         let one = page.raw()..page.raw() + 1;
         let is_patched = self.patch_holes(process, &one) > 0;
         if is_patched || leaf.frame != place {
-            self.forget(process, one);
+            self.invalidate(process, one);
         }
         is_patched
     }
@@ -202,7 +202,7 @@ impl Memory {
         if is_whole {
             self.counters.entries_written += 1;
             self.counters.promotions += 1;
-            self.forget(process, around(page, PageSize::HUGE));
+            self.invalidate(process, around(page, PageSize::HUGE));
         }
         is_whole
     }
@@ -213,7 +213,7 @@ impl Memory {
         if of.table.split_perforated(page, &mut self.frames) {
             self.counters.splits += 1;
             self.counters.entries_written += 1 + base_pages(PageSize::HUGE);
-            self.forget(process, around(page, PageSize::HUGE));
+            self.invalidate(process, around(page, PageSize::HUGE));
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use octavo_types::{PageNumber, PageSize, Protection};
 
+use super::invalidations::InvalidationGatherer;
 use super::sharing::is_shared;
-use super::stale::Gather;
 use super::{Memory, ProcessId, around, base_pages};
 use crate::frames::{Holder, Order, OutOfMemory};
 use crate::page_table::{Leaf, Used};
@@ -52,7 +52,7 @@ impl Memory {
         }
         self.counters.promotions += 1;
         if !old.is_empty() {
-            self.forget(process, pages);
+            self.invalidate(process, pages);
         }
         Ok(())
     }
@@ -103,7 +103,7 @@ impl Memory {
         self.ensure_movable(process, from, to)?;
         let from = fitting(from, to);
         let moved = to.start.wrapping_sub(from.start);
-        let mut changed = Gather::default();
+        let mut changed = InvalidationGatherer::default();
         self.move_parted(process, &from, moved, &mut changed);
         for leaf in self.leaves(process, &from) {
             let parts = self.moved_parts(&leaf, moved);
@@ -171,7 +171,7 @@ impl Memory {
         for (pages, _) in parts {
             self.split_at_ends(process, pages)?;
         }
-        let mut changed = Gather::default();
+        let mut changed = InvalidationGatherer::default();
         for (pages, vma) in parts {
             let done = self.protect_parted(process, pages, vma, &mut changed);
             for leaf in self.leaves(process, pages) {
@@ -202,7 +202,7 @@ impl Memory {
     /// all is mapped as it was then.
     pub fn release(&mut self, process: ProcessId, pages: &Pages) -> Result<(), OutOfMemory> {
         self.ensure_releasable(process, pages)?;
-        let mut changed = Gather::default();
+        let mut changed = InvalidationGatherer::default();
         self.release_parted(process, pages, &mut changed);
         // What lies inside goes first: its frames can serve as the nodes.
         let is_inside = |leaf: &Leaf| contains(pages, &around(leaf.page, leaf.size));
@@ -278,7 +278,7 @@ impl Memory {
         let written = of.table.replace(leaf.page, parts, &mut self.frames)?;
         self.counters.entries_written += written.entries;
         self.counters.splits += 1;
-        self.forget(process, around(leaf.page, leaf.size));
+        self.invalidate(process, around(leaf.page, leaf.size));
         Ok(())
     }
 

@@ -48,7 +48,7 @@ impl Memory {
     pub fn take_away(&mut self, process: ProcessId, leaf: &Leaf) {
         let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
         of.table.unmap(leaf.page, &mut self.frames);
-        self.forget(process, around(leaf.page, leaf.size));
+        self.invalidate(process, around(leaf.page, leaf.size));
     }
 
     /// The parts of a range at which nothing is mapped.

@@ -128,7 +128,7 @@ impl Memory {
         self.references.add(zeros);
         self.drop_frames(&leaf);
         self.counters.pages_merged += 1;
-        self.forget(process, page.raw()..page.raw() + 1);
+        self.invalidate(process, page.raw()..page.raw() + 1);
         Some(())
     }
 

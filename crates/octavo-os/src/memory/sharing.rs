@@ -2,7 +2,7 @@
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 
-use super::stale::Gather;
+use super::invalidations::InvalidationGatherer;
 use super::{EVERYTHING, Memory, Process, ProcessId, around, base_pages, frames_of};
 use crate::frames::{Holder, Order, OutOfMemory};
 use crate::page_table::Leaf;
@@ -37,7 +37,7 @@ impl Memory {
         self.frames.ensure_free(nodes)?;
         let child = self.spawn()?;
         self.process_mut(child).vmas = self.process(parent).vmas.clone();
-        let mut changed = Gather::default();
+        let mut changed = InvalidationGatherer::default();
         let parted = self.parted_in(parent, &EVERYTHING);
         for (region, holes) in &parted {
             self.share_parted(parent, region, holes, &mut changed);
@@ -134,7 +134,7 @@ impl Memory {
         if is_in_place {
             self.patch_holes(process, &pages);
         }
-        self.forget(process, pages);
+        self.invalidate(process, pages);
     }
 
     /// The base frame that would be copied if a process stored to a base page now.

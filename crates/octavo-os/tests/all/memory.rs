@@ -5,7 +5,7 @@ use octavo_os::frames::{Holder, Order};
 use octavo_os::page_table::Leaf;
 use octavo_os::policy::{BasePages, Thp, ThpConfig};
 use octavo_os::vmas::Pages;
-use octavo_os::{Access, CopyOnWrite, Memory, Os, ProcessId, Stale};
+use octavo_os::{Access, CopyOnWrite, Invalidation, Memory, Os, ProcessId};
 use octavo_types::{AddrRange, Event, MapSource, PageSize, VirtAddr};
 
 fn mark(memory: &mut Memory, process: ProcessId, at: u64, written: bool) {
@@ -22,8 +22,8 @@ fn runs(memory: &Memory, process: ProcessId, pages: &Pages) -> Vec<(PageSize, us
     sizes.chunk_by(PartialEq::eq).map(|run| (run[0], run.len())).collect()
 }
 
-fn stale(process: ProcessId, pages: Pages) -> Vec<Stale> {
-    vec![Stale { process, pages }]
+fn stale(process: ProcessId, pages: Pages) -> Vec<Invalidation> {
+    vec![Invalidation { process, pages }]
 }
 
 #[test]
@@ -32,28 +32,28 @@ fn an_operation_on_a_range_is_one_shootdown() {
     for at in (512..612).chain(700..710) {
         place(&mut memory, process, at, PageSize::BASE);
     }
-    assert_eq!(memory.take_stale(), [], "new pages are in no TLB");
+    assert_eq!(memory.take_invalidations(), [], "new pages are in no TLB");
     memory.protect(process, &(512..1024), &vma_of(R)).unwrap();
-    assert_eq!(memory.take_stale(), stale(process, 512..710));
+    assert_eq!(memory.take_invalidations(), stale(process, 512..710));
     memory.protect(process, &(512..1024), &vma_of(R)).unwrap();
-    assert_eq!(memory.take_stale(), [], "nothing has changed");
+    assert_eq!(memory.take_invalidations(), [], "nothing has changed");
     memory.protect(process, &(520..530), &vma_of(RW)).unwrap();
-    assert_eq!(memory.take_stale(), stale(process, 520..530));
+    assert_eq!(memory.take_invalidations(), stale(process, 520..530));
     let child = memory.fork(process).unwrap();
-    assert_eq!(memory.take_stale(), stale(process, 520..530), "others had no stores");
+    assert_eq!(memory.take_invalidations(), stale(process, 520..530), "others had no stores");
     memory.release(process, &(600..705)).unwrap();
-    assert_eq!(memory.take_stale(), stale(process, 600..705));
+    assert_eq!(memory.take_invalidations(), stale(process, 600..705));
     memory.move_pages(process, &(512..600), &(2048..2136)).unwrap();
-    assert_eq!(memory.take_stale(), stale(process, 512..600));
+    assert_eq!(memory.take_invalidations(), stale(process, 512..600));
     memory.end(child);
-    assert_eq!(memory.take_stale(), stale(child, 512..710));
+    assert_eq!(memory.take_invalidations(), stale(child, 512..710));
     memory.collapse(process, page(2048), PageSize::HUGE, RW).unwrap();
-    assert_eq!(memory.take_stale(), stale(process, 2048..2560));
+    assert_eq!(memory.take_invalidations(), stale(process, 2048..2560));
     assert_eq!(memory.counters.shootdowns, 7);
     assert_eq!(memory.counters.bytes_copied, 88 << 12);
     // A split is one of its own.
     memory.release(process, &(2048..2050)).unwrap();
-    assert_eq!(memory.take_stale(), stale(process, 2048..2560));
+    assert_eq!(memory.take_invalidations(), stale(process, 2048..2560));
     assert_eq!(memory.counters.splits, 1);
     assert_eq!(memory.check(), Ok(()));
 }
@@ -127,10 +127,14 @@ fn a_store_copies_a_base_page_or_all() {
         let (mut memory, process) = memory(1 << 13);
         place(&mut memory, process, 512, PageSize::HUGE);
         let child = memory.fork(process).unwrap();
-        memory.take_stale();
+        memory.take_invalidations();
         memory.copy_on_write(process, page(522), RW, how).unwrap();
-        let forgotten = memory.take_stale();
-        assert_eq!(forgotten[0], Stale { process, pages: 512..1024 }, "all translations of it");
+        let forgotten = memory.take_invalidations();
+        assert_eq!(
+            forgotten[0],
+            Invalidation { process, pages: 512..1024 },
+            "all translations of it"
+        );
         assert_eq!(forgotten.len(), shootdowns, "a split is one of its own");
         assert_eq!(memory.counters.bytes_copied, copied);
         assert_eq!(memory.counters.copy_on_write_faults, 1);
@@ -203,7 +207,7 @@ fn khugepaged_gets_everywhere() {
         os.background(10 * (scans + 1));
     }
     assert_eq!(runs(os.memory(), process, &(1024..3072)), [(PageSize::HUGE, 4)]);
-    assert_eq!(os.take_stale().len(), 4);
+    assert_eq!(os.take_invalidations().len(), 4);
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn what_cannot_be_done_changes_nothing() {
     let whole = leaf(&memory, process, 512);
     let child = memory.fork(process).unwrap();
     leave(&mut memory, 0);
-    let (counters, stale) = (memory.counters, memory.take_stale());
+    let (counters, stale) = (memory.counters, memory.take_invalidations());
     assert_eq!(stale.len(), 1);
     let everything = |memory: &Memory| {
         let all = 0..u64::MAX;
@@ -67,7 +67,7 @@ fn what_cannot_be_done_changes_nothing() {
         assert!(memory.copy_on_write(process, page(512), RW, how).is_err());
     }
     assert_eq!(everything(&memory), before);
-    assert_eq!((memory.counters, memory.take_stale()), (counters, vec![]));
+    assert_eq!((memory.counters, memory.take_invalidations()), (counters, vec![]));
     assert_eq!(memory.check(), Ok(()));
 }
 

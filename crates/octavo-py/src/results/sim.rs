@@ -46,16 +46,16 @@ impl SharedEngine for Sim {
 /// What each design's machine has counted.
 fn machines<'py>(py: Python<'py>, sim: &Sim) -> PyResult<Bound<'py, PyList>> {
     let machines = PyList::empty(py);
-    for (design, played) in sim.designs().iter().zip(sim.played()) {
+    for (design, outcome) in sim.designs().iter().zip(sim.outcomes()) {
         let intervals = PyList::empty(py);
-        for interval in &played.intervals {
+        for interval in &outcome.intervals {
             intervals.append(counters(py, interval)?)?;
         }
         machines.append(dict!(py,
             design: design.name(),
-            counters: counters(py, &played.counters)?,
+            counters: counters(py, &outcome.counters)?,
             intervals: intervals,
-            stopped: played.stopped.as_deref(),
+            stopped: outcome.stopped.as_deref(),
             bound: design.hardware().is_bound,
         ))?;
     }

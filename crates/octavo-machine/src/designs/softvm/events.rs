@@ -48,7 +48,7 @@ impl Events {
     }
 
     /// Adds the rows to a component.
-    pub fn tell(&self, component: &str, counters: &mut Counters) {
+    pub fn report(&self, component: &str, counters: &mut Counters) {
         for (name, times, _) in self.rows(&SoftvmCycles::default(), false) {
             counters.add(component, name, times);
         }

@@ -7,12 +7,12 @@
 //! they are long, as PowerPC's exception vectors do. What they load is put down in lines of frames that
 //! are nobody's.
 
-use octavo_hw::{First, GlobalAddr, Second, VirtualCaches};
+use octavo_hw::{GlobalAddr, L1Lookup, L2Lookup, VirtualCaches};
 use octavo_types::{FrameNumber, PhysAddr};
 
 use super::DATA;
+use super::address_map;
 use super::events::Events;
-use super::outside;
 
 /// Bytes of an instruction.
 const INSTRUCTION_BYTES: u64 = 4;
@@ -22,7 +22,7 @@ const VECTOR: u64 = 1 << 42 | 0x1000;
 const VECTOR_BYTES: u64 = 0x100;
 
 /// The frame of lines of page tables and routines, which are never stored to.
-const NOBODYS: FrameNumber = FrameNumber::new(0);
+const UNUSED_FRAME: FrameNumber = FrameNumber::new(0);
 
 const FETCHES: usize = 0;
 
@@ -50,11 +50,11 @@ impl Handler {
 
     /// The global address of the UPTE of an address.
     pub fn user_entry(&self, addr: GlobalAddr) -> GlobalAddr {
-        outside::user_entry(addr, self.page_log2)
+        address_map::user_entry(addr, self.page_log2)
     }
 
     fn root_entry(&self, addr: GlobalAddr) -> GlobalAddr {
-        outside::physical(outside::root_entry(addr, self.page_log2))
+        address_map::physical(address_map::root_entry(addr, self.page_log2))
     }
 
     /// Translates an address: the UPTE is loaded by its virtual address. Where it is in no cache, the
@@ -62,7 +62,7 @@ impl Handler {
     pub fn translate(&self, caches: &mut VirtualCaches, events: &mut Events, addr: GlobalAddr) {
         fetch(&self.of_programs, caches, events);
         let entry = self.user_entry(addr);
-        if load(caches, events, entry) == Second::Misses {
+        if load(caches, events, entry) == L2Lookup::Miss {
             events.data_misses += 1;
             fetch(&self.of_handlers, caches, events);
             load_physical(caches, events, self.root_entry(addr));
@@ -80,7 +80,7 @@ impl Handler {
     ) {
         fetch(&self.of_programs, caches, events);
         for entry in entries {
-            load_physical(caches, events, outside::physical(entry));
+            load_physical(caches, events, address_map::physical(entry));
         }
     }
 
@@ -88,7 +88,7 @@ impl Handler {
     /// (section 3.4).
     pub fn search(&self, caches: &mut VirtualCaches, events: &mut Events, addr: GlobalAddr) {
         let entry = self.user_entry(addr);
-        if load(caches, events, entry) == Second::Misses {
+        if load(caches, events, entry) == L2Lookup::Miss {
             events.data_misses += 1;
             events.handler_l2d_misses += 1;
             events.entry_loads += 1;
@@ -117,7 +117,7 @@ impl Handler {
 
 /// A load of the handler that memory serves where no cache does.
 fn load_physical(caches: &mut VirtualCaches, events: &mut Events, addr: GlobalAddr) {
-    if load(caches, events, addr) == Second::Misses {
+    if load(caches, events, addr) == L2Lookup::Miss {
         events.handler_l2d_misses += 1;
         fill(caches, DATA, addr);
     }
@@ -127,7 +127,7 @@ fn lines(at: u64, instructions: u32, line_log2: u32) -> Routine {
     let mut lines: Vec<(GlobalAddr, u32)> = Vec::new();
     for number in 0..u64::from(instructions) {
         let line = (at + number * INSTRUCTION_BYTES) >> line_log2 << line_log2;
-        let line = outside::physical(PhysAddr::new(line));
+        let line = address_map::physical(PhysAddr::new(line));
         match lines.last_mut() {
             Some((before, repeats)) if *before == line => *repeats += 1,
             _ => lines.push((line, 0)),
@@ -138,9 +138,9 @@ fn lines(at: u64, instructions: u32, line_log2: u32) -> Routine {
 
 fn fetch(routine: &Routine, caches: &mut VirtualCaches, events: &mut Events) {
     for (line, repeats) in routine {
-        if caches.first(FETCHES, *line, false, *repeats) == First::Misses {
+        if caches.first(FETCHES, *line, false, *repeats) == L1Lookup::Miss {
             events.handler_l1i_misses += 1;
-            if caches.second(FETCHES, *line, false, *repeats) == Second::Misses {
+            if caches.second(FETCHES, *line, false, *repeats) == L2Lookup::Miss {
                 events.handler_l2i_misses += 1;
                 fill(caches, FETCHES, *line);
                 caches.repeat(FETCHES, *repeats);
@@ -150,11 +150,11 @@ fn fetch(routine: &Routine, caches: &mut VirtualCaches, events: &mut Events) {
 }
 
 /// A load of the handler: a miss of the second level is not served yet.
-fn load(caches: &mut VirtualCaches, events: &mut Events, addr: GlobalAddr) -> Second {
+fn load(caches: &mut VirtualCaches, events: &mut Events, addr: GlobalAddr) -> L2Lookup {
     match caches.first(DATA, addr, false, 0) {
-        First::Hits(frame) => Second::Hits(frame),
-        First::Denies => unreachable!("it loads"),
-        First::Misses => {
+        L1Lookup::Hit(frame) => L2Lookup::Hit(frame),
+        L1Lookup::Denied => unreachable!("it loads"),
+        L1Lookup::Miss => {
             events.handler_l1d_misses += 1;
             caches.second(DATA, addr, false, 0)
         }
@@ -163,7 +163,7 @@ fn load(caches: &mut VirtualCaches, events: &mut Events, addr: GlobalAddr) -> Se
 
 /// What the handler has missed comes into the caches.
 fn fill(caches: &mut VirtualCaches, side: usize, addr: GlobalAddr) {
-    caches.load_and_map(side, addr, (NOBODYS, false), false, 0);
+    caches.load_and_map(side, addr, (UNUSED_FRAME, false), false, 0);
 }
 
 #[cfg(test)]
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn ten_instructions_are_in_three_lines_of_16_bytes() {
         let handler = Handler::new(10, 4, 12);
-        let at = |addr: u64| outside::physical(PhysAddr::new(1 << 42 | addr));
+        let at = |addr: u64| address_map::physical(PhysAddr::new(1 << 42 | addr));
         assert_eq!(*handler.of_programs, [(at(0x1000), 3), (at(0x1010), 3), (at(0x1020), 1)]);
         assert_eq!(handler.of_handlers[0], (at(0x1100), 3));
         assert_eq!(Handler::new(65, 6, 12).of_handlers[0].0, at(0x1200));

@@ -23,24 +23,24 @@
 //! the host's. Keeping them costs nothing, as all work of operating systems. What the host changes is swept for
 //! as what the guest changes is, once its tables say something else of a page that has lines.
 
+mod address_map;
+mod build;
+mod counters;
+mod event_injection;
 mod events;
 mod handler;
-mod looked_up;
-mod make;
-mod outside;
 mod pages;
 mod physical;
-mod rated;
-mod rows;
 mod space;
 mod sweeps;
+mod table1;
 mod tables;
-mod tell;
 mod tlb;
+mod tlb_access;
 mod translator;
 
 use octavo_config::{IncreasedRights, SoftvmConfig, WriteBackTranslation};
-use octavo_hw::{First, GlobalAddr, Line, Second, VirtualCaches};
+use octavo_hw::{GlobalAddr, L1Lookup, L2Lookup, Line, VirtualCaches};
 use octavo_os::{ProcessId, vmas};
 use octavo_types::{FrameNumber, PageSize};
 
@@ -48,13 +48,13 @@ use crate::counters::Counters;
 use crate::design::{AddressSpace, Design};
 use crate::env::Env;
 use crate::front::{Filter, LineAccess};
+use event_injection::{EventInjector, InjectedEvent};
 use events::Events;
 use handler::Handler;
-use pages::{PageOf, Pages, Refused};
+use pages::{PageOf, Pages, SynonymRefused};
 pub use physical::Physical;
-use rated::{Rare, Rated};
-use rows::Rows;
 use space::Space;
+use table1::Table1;
 use tables::Tables;
 use tlb::Entry;
 use translator::Translator;
@@ -71,13 +71,13 @@ pub struct Softvm<T> {
     handler: Handler,
     tables: Tables,
     pages: Pages,
-    rated: Rated,
+    event_injection: EventInjector,
     /// What has become stale since the caches were swept last.
-    stale: Vec<(ProcessId, vmas::Pages)>,
+    pending_invalidations: Vec<(ProcessId, vmas::Pages)>,
     /// Whether a line of the first level holds several of those that accesses are to.
     has_wider_lines: bool,
     /// Whether anything happens at a rate.
-    is_rated: bool,
+    injects_events: bool,
     config: SoftvmConfig,
     counts: Counts,
 }
@@ -98,7 +98,7 @@ struct Counts {
     /// Accesses whose line had left the first level again before the program went on.
     restarts: u64,
     /// What an access found at each level whose page the TLB had not.
-    of_tlb_misses: Rows,
+    table1: Table1,
 }
 
 impl<T: Translator> Softvm<T> {
@@ -109,26 +109,26 @@ impl<T: Translator> Softvm<T> {
         env: &mut Env,
         access: LineAccess,
         addr: GlobalAddr,
-        mut first: First,
+        mut first: L1Lookup,
     ) -> Option<FrameNumber> {
         let (side, stores, repeats) = (access.side(), access.is_store(), access.repeats());
         loop {
             let second = match first {
-                First::Hits(frame) => return Some(frame),
-                First::Denies => Second::Denies,
-                First::Misses => self.caches.second(side, addr, stores, 0),
+                L1Lookup::Hit(frame) => return Some(frame),
+                L1Lookup::Denied => L2Lookup::Denied,
+                L1Lookup::Miss => self.caches.second(side, addr, stores, 0),
             };
             match second {
-                Second::Hits(_) => self.counts.missed[side][0] += 1,
-                Second::Denies => self.denied(env, access, addr)?,
-                Second::Misses => {
+                L2Lookup::Hit(_) => self.counts.missed[side][0] += 1,
+                L2Lookup::Denied => self.denied(env, access, addr)?,
+                L2Lookup::Miss => {
                     self.counts.missed[side][0] += 1;
                     self.counts.missed[side][1] += 1;
                     self.cache_miss(env, access, addr)?;
                 }
             }
             self.write_back(env);
-            if second != Second::Denies {
+            if second != L2Lookup::Denied {
                 // The program goes on, where the handler of write-backs has left its line.
                 if let Some(line) = self.caches.probe(side, addr) {
                     // Handlers may have used other lines of its set since.
@@ -161,7 +161,7 @@ impl<T: Translator> Softvm<T> {
         let (page, frame, may_store) = self.resolve_page(env, access)?;
         self.claim(env, page, (frame, may_store), (access.side(), true))?;
         let is_lazy = self.config.kernel.increase == IncreasedRights::Lazy;
-        self.pages.allow(&mut self.caches, addr, is_lazy);
+        self.pages.grant_store(&mut self.caches, addr, is_lazy);
         Some(())
     }
 
@@ -174,14 +174,18 @@ impl<T: Translator> Softvm<T> {
     ) -> Option<((PageOf, GlobalAddr), FrameNumber, bool)> {
         let (process, page) = (env.process(), env.page(access));
         if let Some(frame) = access.is_store().then(|| env.source_of_copy(page)).flatten() {
-            self.pages.clean(&mut self.caches, frame);
-            self.write_swept();
+            self.pages.write_back_frame(&mut self.caches, frame);
+            self.drain_swept();
         }
-        let held = self.resolve(env, page, access)?;
+        let translation = self.resolve(env, page, access)?;
         // A fault maps and unmaps pages, and changes no mapping: regions are what they were.
-        self.sweep_stale(env);
+        self.sweep_invalidated(env);
         let at = self.space.of_page(env.os().memory(), process, page);
-        Some(((PageOf { process, page }, at), held.frame_of(page), held.value.is_writable()))
+        Some((
+            (PageOf { process, page }, at),
+            translation.frame_of(page),
+            translation.entry.is_writable(),
+        ))
     }
 
     /// As [`Pages::claim`]; where that is refused, the machine stops.
@@ -194,10 +198,10 @@ impl<T: Translator> Softvm<T> {
     ) -> Option<bool> {
         let aliases = self.config.kernel.aliases;
         let claimed = self.pages.claim(&mut self.caches, page, leaf, how, aliases);
-        self.write_swept();
+        self.drain_swept();
         match claimed {
             Ok(may_store) => Some(may_store),
-            Err(Refused) => {
+            Err(SynonymRefused) => {
                 let addr = page.0.page.raw() << PageSize::BASE.log2();
                 env.stop(format!(
                     "the page at {addr:#x} is mapped at another address, too, and is stored to: give \
@@ -223,7 +227,7 @@ impl<T: Translator> Softvm<T> {
     }
 
     /// What a sweep writes back needs no translation: whoever sweeps for a page knows where it lies.
-    fn write_swept(&mut self) {
+    fn drain_swept(&mut self) {
         while self.caches.next_write_back(DATA).is_some() {}
     }
 
@@ -231,31 +235,36 @@ impl<T: Translator> Softvm<T> {
     #[inline(never)]
     fn count_instructions(&mut self, access: LineAccess) {
         if access.side() != DATA {
-            self.rated.execute(access.lookups());
+            self.event_injection.execute(access.lookups());
             return;
         }
-        while let Some((what, chance)) = self.rated.next() {
+        while let Some((what, chance)) = self.event_injection.next() {
             let Some(line) = self.pages.line_in_use(&self.caches, chance) else { continue };
             match what {
-                Rare::Protection => self.pages.close(&mut self.caches, line),
-                Rare::Dma => self.pages.flush(&mut self.caches, line),
+                InjectedEvent::Protection => self.pages.revoke_store(&mut self.caches, line),
+                InjectedEvent::Dma => self.pages.flush(&mut self.caches, line),
             }
-            self.write_swept();
+            self.drain_swept();
         }
     }
 
     /// The lines of pages that have changed are made what the page table says now.
-    fn sweep_stale(&mut self, env: &Env) {
-        if self.stale.is_empty() {
+    fn sweep_invalidated(&mut self, env: &Env) {
+        if self.pending_invalidations.is_empty() {
             return;
         }
         let is_lazy = self.config.kernel.increase == IncreasedRights::Lazy;
-        for (process, range) in std::mem::take(&mut self.stale) {
-            let held = |page: PageOf| env.held(page.process, page.page);
-            self.translator.forget(process, &range);
-            self.pages.settle(&mut self.caches, (process, &range), held, is_lazy);
+        for (process, range) in std::mem::take(&mut self.pending_invalidations) {
+            let translation = |page: PageOf| env.translation(page.process, page.page);
+            self.translator.invalidate(process, &range);
+            self.pages.apply_invalidations(
+                &mut self.caches,
+                (process, &range),
+                translation,
+                is_lazy,
+            );
         }
-        self.write_swept();
+        self.drain_swept();
     }
 
     /// An access whose page needs no look-up, or has had it.
@@ -273,7 +282,7 @@ impl<T: Translator> Softvm<T> {
             return Some(line.frame());
         }
         match self.caches.first(side, addr, access.is_store(), access.repeats()) {
-            First::Hits(frame) => Some(frame),
+            L1Lookup::Hit(frame) => Some(frame),
             first => self.beyond_first(env, access, addr, first),
         }
     }
@@ -305,22 +314,22 @@ impl<T: Translator> Design for Softvm<T> {
     #[inline(always)]
     fn access(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
         let addr = self.space.of_access(env, access);
-        if self.is_rated {
+        if self.injects_events {
             self.count_instructions(access);
         }
         if T::LOOKS_UP {
-            return self.access_looked_up(env, access, addr);
+            return self.access_with_tlb(env, access, addr);
         }
         self.access_caches(env, access, addr)
     }
 
-    fn forget(&mut self, of: AddressSpace, pages: &vmas::Pages) {
-        self.stale.push((of.process, pages.clone()));
+    fn invalidate(&mut self, of: AddressSpace, pages: &vmas::Pages) {
+        self.pending_invalidations.push((of.process, pages.clone()));
     }
 
-    fn settle(&mut self, env: &Env) {
-        self.space.forget();
-        self.sweep_stale(env);
+    fn apply_invalidations(&mut self, env: &Env) {
+        self.space.clear_regions();
+        self.sweep_invalidated(env);
     }
 
     fn check(&self, env: &Env, access: LineAccess, frame: FrameNumber) {
@@ -330,7 +339,7 @@ impl<T: Translator> Design for Softvm<T> {
     /// Segments tell processes apart: lines stay.
     fn flush(&mut self) {}
 
-    fn tell(&self, counters: &mut Counters) {
-        self.tell_all(counters);
+    fn report(&self, counters: &mut Counters) {
+        self.report_all(counters);
     }
 }

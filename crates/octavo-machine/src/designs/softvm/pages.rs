@@ -22,11 +22,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::DATA;
 use super::sweeps::{AllSweeps, Kind};
-use crate::tlb::Held;
+use crate::tlb::Translation;
 
 /// Lines may be stored to, and lines may not.
-const OPEN: Change = Change::Rights { may_store: true };
-const CLOSED: Change = Change::Rights { may_store: false };
+const WRITABLE: Change = Change::Rights { may_store: true };
+const READ_ONLY: Change = Change::Rights { may_store: false };
 
 /// A base page of a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -39,7 +39,7 @@ pub struct PageOf {
 
 /// What the lines of a page of the global space are like.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Kept {
+struct CachedPage {
     frame: FrameNumber,
     /// Whether any of its lines may be stored to; where not, none is dirty.
     may_store: bool,
@@ -54,7 +54,7 @@ struct Kept {
 pub struct Pages {
     /// How many bytes are protected alike: a page, or less.
     protection_bytes: u64,
-    kept: FxHashMap<GlobalAddr, Kept>,
+    kept: FxHashMap<GlobalAddr, CachedPage>,
     /// By frame, the pages above.
     by_frame: FxHashMap<FrameNumber, Vec<GlobalAddr>>,
     /// By user, the page.
@@ -65,7 +65,7 @@ pub struct Pages {
 
 /// A use of an alias that is [refused](Aliasing::Refuse).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Refused;
+pub struct SynonymRefused;
 
 impl Pages {
     /// None. So many bytes are protected alike.
@@ -89,19 +89,19 @@ impl Pages {
         (frame, may_store): (FrameNumber, bool),
         (side, stores): (usize, bool),
         aliases: Aliasing,
-    ) -> Result<bool, Refused> {
-        let others: Vec<(GlobalAddr, Change)> = self
-            .others(frame, at)
+    ) -> Result<bool, SynonymRefused> {
+        let synonyms: Vec<(GlobalAddr, Change)> = self
+            .synonyms(frame, at)
             .filter_map(|other| match stores {
                 true => Some((other, Change::Drop)),
-                false => self.kept[&other].may_store.then_some((other, CLOSED)),
+                false => self.kept[&other].may_store.then_some((other, READ_ONLY)),
             })
             .collect();
-        if aliases == Aliasing::Refuse && !others.is_empty() {
-            return Err(Refused);
+        if aliases == Aliasing::Refuse && !synonyms.is_empty() {
+            return Err(SynonymRefused);
         }
-        self.enter(page, at, frame);
-        for (other, change) in others {
+        self.add_user(page, at, frame);
+        for (other, change) in synonyms {
             self.change(caches, other, change, Kind::Synonym);
         }
         let may_store = may_store && (stores || self.by_frame[&frame].len() == 1);
@@ -114,12 +114,12 @@ impl Pages {
 
     /// The operating system is about to read a frame by an address of its own: what its lines have that
     /// memory has not is written back.
-    pub fn clean(&mut self, caches: &mut VirtualCaches, frame: FrameNumber) {
+    pub fn write_back_frame(&mut self, caches: &mut VirtualCaches, frame: FrameNumber) {
         let pages = self.by_frame.get(&frame).into_iter().flatten();
         let open: Vec<GlobalAddr> =
             pages.copied().filter(|page| self.kept[page].may_store).collect();
         for page in open {
-            self.change(caches, page, CLOSED, Kind::Synonym);
+            self.change(caches, page, READ_ONLY, Kind::Synonym);
         }
     }
 
@@ -129,35 +129,39 @@ impl Pages {
     }
 
     /// The other addresses of a frame that have lines.
-    fn others(&self, frame: FrameNumber, at: GlobalAddr) -> impl Iterator<Item = GlobalAddr> + '_ {
+    fn synonyms(
+        &self,
+        frame: FrameNumber,
+        at: GlobalAddr,
+    ) -> impl Iterator<Item = GlobalAddr> + '_ {
         let pages = self.by_frame.get(&frame).into_iter().flatten().copied();
         pages.filter(move |page| *page != at)
     }
 
     /// A page of a process uses a page of the global space.
-    fn enter(&mut self, user: PageOf, at: GlobalAddr, frame: FrameNumber) {
+    fn add_user(&mut self, user: PageOf, at: GlobalAddr, frame: FrameNumber) {
         let Entry::Vacant(vacant) = self.by_user.entry(user) else { return };
         vacant.insert(at);
         let kept = self.kept.entry(at).or_insert_with(|| {
             self.by_frame.entry(frame).or_default().push(at);
-            Kept { frame, may_store: false, sides: [false; 2], users: Vec::new() }
+            CachedPage { frame, may_store: false, sides: [false; 2], users: Vec::new() }
         });
         kept.users.push(user);
     }
 
     /// A page was [claimed](Self::claim) to be stored to. The line gets that right, or at once all lines
     /// do that are protected alike.
-    pub fn allow(&mut self, caches: &mut VirtualCaches, line: GlobalAddr, is_lazy: bool) {
+    pub fn grant_store(&mut self, caches: &mut VirtualCaches, line: GlobalAddr, is_lazy: bool) {
         if is_lazy {
-            self.sweeps.add(Kind::Lazy, caches.sweep(DATA, line, 1, OPEN));
+            self.sweeps.add(Kind::Lazy, caches.sweep(DATA, line, 1, WRITABLE));
         } else {
-            self.protect(caches, line, OPEN);
+            self.protect(caches, line, WRITABLE);
         }
     }
 
     /// What is protected as a line is loses the right to be stored to. Who stores to it asks again.
-    pub fn close(&mut self, caches: &mut VirtualCaches, line: GlobalAddr) {
-        self.protect(caches, line, CLOSED);
+    pub fn revoke_store(&mut self, caches: &mut VirtualCaches, line: GlobalAddr) {
+        self.protect(caches, line, READ_ONLY);
     }
 
     /// A device is about to transfer the page of a line: the caches are flushed of it, as it sees nothing
@@ -190,20 +194,22 @@ impl Pages {
         places.find_map(|set| caches.second_level_set(DATA, set).filter(is_here).min())
     }
 
-    /// Something has changed about a range of pages of a process: their lines are made what `held`
+    /// Something has changed about a range of pages of a process: their lines are made what `translation`
     /// says of each page, which is none where it is mapped no more.
-    pub fn settle(
+    pub fn apply_invalidations(
         &mut self,
         caches: &mut VirtualCaches,
-        stale: (ProcessId, &vmas::Pages),
-        held: impl Fn(PageOf) -> Option<Held>,
+        invalidation: (ProcessId, &vmas::Pages),
+        translation: impl Fn(PageOf) -> Option<Translation>,
         is_lazy: bool,
     ) {
         let (mut touched, mut is_touched) = (Vec::new(), FxHashSet::default());
-        for user in self.within(stale) {
+        for user in self.pages_in(invalidation) {
             let at = self.by_user[&user];
             let kept = self.kept.get_mut(&at).expect("it has a user");
-            if held(user).is_none_or(|held| held.frame_of(user.page) != kept.frame) {
+            if translation(user)
+                .is_none_or(|translation| translation.frame_of(user.page) != kept.frame)
+            {
                 kept.users.retain(|other| *other != user);
                 self.by_user.remove(&user);
             }
@@ -213,16 +219,18 @@ impl Pages {
         }
         let (mut unmapped, mut protected) = (Vec::new(), Vec::new());
         for at in touched {
-            let Kept { frame, may_store, users, .. } = &self.kept[&at];
-            let allows = |user: &PageOf| held(*user).is_some_and(|held| held.value.is_writable());
+            let CachedPage { frame, may_store, users, .. } = &self.kept[&at];
+            let allows = |user: &PageOf| {
+                translation(*user).is_some_and(|translation| translation.entry.is_writable())
+            };
             let allowed = users.iter().any(allows);
             let is_alone = self.by_frame[frame].len() == 1;
             if users.is_empty() {
                 unmapped.push((at, Change::Drop));
             } else if *may_store && !allowed {
-                protected.push((at, CLOSED));
+                protected.push((at, READ_ONLY));
             } else if !may_store && allowed && is_alone && !is_lazy {
-                protected.push((at, OPEN));
+                protected.push((at, WRITABLE));
             }
         }
         self.change_all(caches, &unmapped, Kind::Unmapped);
@@ -230,7 +238,7 @@ impl Pages {
     }
 
     /// The pages here of a range of a process, in order.
-    fn within(&self, (process, range): (ProcessId, &vmas::Pages)) -> Vec<PageOf> {
+    fn pages_in(&self, (process, range): (ProcessId, &vmas::Pages)) -> Vec<PageOf> {
         let asked = range.end - range.start;
         let mut found: Vec<PageOf> = if asked > self.by_user.len() as u64 {
             let is_in = |of: &PageOf| of.process == process && range.contains(&of.page.raw());
@@ -291,7 +299,7 @@ impl Pages {
                 self.kept.get_mut(&at).expect("it has lines").may_store = may_store;
             }
             Change::Drop => {
-                let Kept { frame, users, .. } = self.kept.remove(&at).expect("it has lines");
+                let CachedPage { frame, users, .. } = self.kept.remove(&at).expect("it has lines");
                 for user in users {
                     self.by_user.remove(&user);
                 }

@@ -6,17 +6,17 @@
 //! their own.
 
 use octavo_config::{MachineConfig, SoftvmConfig};
-use octavo_hw::{First, GlobalAddr, Second, VirtualCaches};
+use octavo_hw::{GlobalAddr, L1Lookup, L2Lookup, VirtualCaches};
 use octavo_os::{ProcessId, vmas};
 use octavo_types::{FrameNumber, Instructions, PageSize, PhysAddr};
 
+use super::address_map;
+use super::counters::report_caches;
 use super::events::Events;
 use super::handler::Handler;
-use super::outside;
 use super::pages::PageOf;
-use super::rows::Rows;
 use super::space::Space;
-use super::tell::tell_caches;
+use super::table1::Table1;
 use super::tlb::{Entry, SoftTlb};
 use super::{DATA, rest_of_line};
 use crate::config::ConfigError;
@@ -31,13 +31,13 @@ pub struct Physical {
     caches: VirtualCaches,
     space: Space,
     handler: Handler,
-    stale: Vec<(ProcessId, vmas::Pages)>,
+    pending_invalidations: Vec<(ProcessId, vmas::Pages)>,
     line_log2: u32,
     config: SoftvmConfig,
     events: Events,
     missed: [[u64; 2]; 2],
     lines_written: u64,
-    of_tlb_misses: Rows,
+    table1: Table1,
 }
 
 impl Physical {
@@ -55,13 +55,13 @@ impl Physical {
                 u32::from(PageSize::BASE.log2()),
             ),
             caches,
-            stale: Vec::new(),
+            pending_invalidations: Vec::new(),
             line_log2: line_bytes.trailing_zeros(),
             config,
             events: Events::default(),
             missed: [[0; 2]; 2],
             lines_written: 0,
-            of_tlb_misses: Rows::default(),
+            table1: Table1::default(),
         })
     }
 
@@ -69,20 +69,20 @@ impl Physical {
     #[inline(never)]
     fn refill(&mut self, env: &mut Env, access: LineAccess, addr: GlobalAddr) -> Option<Entry> {
         let page = env.page(access);
-        let held = self.resolve(env, page, access)?;
+        let translation = self.resolve(env, page, access)?;
         // A fault changes no mapping: regions are what they were.
-        self.forget_stale();
+        self.apply_pending();
         let of = PageOf { process: env.process(), page };
-        let entry = Entry::new(of, held.frame_of(page), held.value.is_writable());
+        let entry = Entry::new(of, translation.frame_of(page), translation.entry.is_writable());
         let parts = (&mut self.caches, &self.handler, &mut self.events);
         self.tlb.refill(parts, access.side(), addr, entry);
         self.write_back();
         Some(entry)
     }
 
-    fn forget_stale(&mut self) {
-        for (process, range) in std::mem::take(&mut self.stale) {
-            self.tlb.forget(process, &range);
+    fn apply_pending(&mut self) {
+        for (process, range) in std::mem::take(&mut self.pending_invalidations) {
+            self.tlb.invalidate(process, &range);
         }
     }
 
@@ -91,12 +91,12 @@ impl Physical {
     fn access_caches(&mut self, access: LineAccess, addr: GlobalAddr, frame: FrameNumber) {
         let (side, stores, repeats) = (access.side(), access.is_store(), access.repeats());
         let offset = addr.raw() & (PageSize::BASE.bytes() - 1);
-        let line = outside::physical(PhysAddr::new(frame.start().raw() | offset));
+        let line = address_map::physical(PhysAddr::new(frame.start().raw() | offset));
         let has_wider_lines = self.caches.line_log2(side) > self.line_log2;
         if has_wider_lines && rest_of_line(&mut self.caches, line, access).is_some() {
             return;
         }
-        if self.caches.first(side, line, stores, repeats) == First::Misses {
+        if self.caches.first(side, line, stores, repeats) == L1Lookup::Miss {
             self.beyond_first(access, line, frame);
         }
     }
@@ -105,7 +105,7 @@ impl Physical {
     fn beyond_first(&mut self, access: LineAccess, line: GlobalAddr, frame: FrameNumber) {
         let (side, stores, repeats) = (access.side(), access.is_store(), access.repeats());
         self.missed[side][0] += 1;
-        if self.caches.second(side, line, stores, repeats) == Second::Misses {
+        if self.caches.second(side, line, stores, repeats) == L2Lookup::Miss {
             self.missed[side][1] += 1;
             self.caches.load_and_map(side, line, (frame, true), stores, repeats);
         }
@@ -136,25 +136,25 @@ impl Design for Physical {
                 self.access_caches(access, addr, entry.frame);
                 Some(entry.frame)
             }
-            held => {
+            translation => {
                 let entry = self.refill(env, access, addr)?;
                 let before = self.missed[side];
                 self.access_caches(access, addr, entry.frame);
-                if held.is_none() {
-                    self.of_tlb_misses.add(side, before, self.missed[side]);
+                if translation.is_none() {
+                    self.table1.add(side, before, self.missed[side]);
                 }
                 Some(entry.frame)
             }
         }
     }
 
-    fn forget(&mut self, of: AddressSpace, pages: &vmas::Pages) {
-        self.stale.push((of.process, pages.clone()));
+    fn invalidate(&mut self, of: AddressSpace, pages: &vmas::Pages) {
+        self.pending_invalidations.push((of.process, pages.clone()));
     }
 
-    fn settle(&mut self, _env: &Env) {
-        self.space.forget();
-        self.forget_stale();
+    fn apply_invalidations(&mut self, _env: &Env) {
+        self.space.clear_regions();
+        self.apply_pending();
     }
 
     fn check(&self, env: &Env, access: LineAccess, frame: FrameNumber) {
@@ -164,14 +164,14 @@ impl Design for Physical {
     /// Segments tell processes apart: entries stay.
     fn flush(&mut self) {}
 
-    fn tell(&self, counters: &mut Counters) {
+    fn report(&self, counters: &mut Counters) {
         let cycles = &self.config.cycles;
-        self.events.tell("softvm", counters);
+        self.events.report("softvm", counters);
         counters.add("softvm.write_back", "lines", self.lines_written);
-        self.tlb.tell(counters);
+        self.tlb.report(counters);
         let lookups = [0, 1].map(|side| self.tlb.lookups(side));
-        self.of_tlb_misses.tell(self.missed, lookups, counters);
+        self.table1.report(self.missed, lookups, counters);
         counters.add("core", "cycles_handler", self.events.cycles(cycles, false));
-        tell_caches(&self.caches, self.missed, cycles, counters);
+        report_caches(&self.caches, self.missed, cycles, counters);
     }
 }

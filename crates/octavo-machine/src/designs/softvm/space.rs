@@ -1,4 +1,4 @@
-//! The global address space: segments. What lies outside them is in [`super::outside`].
+//! The global address space: segments. What lies outside them is in [`super::address_map`].
 //!
 //! The paper's machine extends an effective address of 32 bits to a global one of 52: its top four
 //! bits choose one of sixteen segment registers, whose 24 bits take their place (section 3.2,
@@ -138,7 +138,7 @@ impl Space {
     }
 
     /// Which process runs, or what it has mapped, may be another from here on.
-    pub fn forget(&mut self) {
+    pub fn clear_regions(&mut self) {
         self.recent = [NOTHING; BLOCKS];
         self.regions.clear();
     }
@@ -264,7 +264,7 @@ mod tests {
 
     /// As [`Space::of_access`] finds the address of a line of 16 bytes.
     fn of(space: &mut Space, os: &Os, process: ProcessId, addr: u64) -> u64 {
-        space.forget();
+        space.clear_regions();
         let region = space.find(os.memory(), process, addr >> 4);
         space.load(&region);
         addr.wrapping_add(region.offset)

@@ -79,7 +79,7 @@ impl AllSweeps {
     }
 
     /// Adds each kind to its component.
-    pub fn tell(&self, counters: &mut Counters) {
+    pub fn report(&self, counters: &mut Counters) {
         for (kind, component) in KINDS {
             let Sweeps { pages, whole, swept } = self.0[kind as usize];
             let Swept { checked, changed, written_back } = swept;

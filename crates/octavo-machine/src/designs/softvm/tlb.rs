@@ -116,16 +116,16 @@ impl SoftTlb {
     }
 
     /// Forgets pages of a program.
-    pub fn forget(&mut self, process: ProcessId, pages: &vmas::Pages) {
+    pub fn invalidate(&mut self, process: ProcessId, pages: &vmas::Pages) {
         self.programs.invalidate_if(|_, entry| entry.is_of(process, pages));
         self.recent = [None; 2];
     }
 
     /// Adds what it counted: look-ups of programs by side, and those of handlers.
-    pub fn tell(&self, counters: &mut Counters) {
-        self.lookups[0].tell("tlb.l1i", counters);
-        self.lookups[1].tell("tlb.l1d", counters);
-        self.of_tables.tell("tlb.tables", counters);
+    pub fn report(&self, counters: &mut Counters) {
+        self.lookups[0].report("tlb.l1i", counters);
+        self.lookups[1].report("tlb.l1d", counters);
+        self.of_tables.report("tlb.tables", counters);
     }
 
     /// Look-ups of a side.

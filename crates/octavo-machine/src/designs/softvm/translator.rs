@@ -46,7 +46,7 @@ pub trait Translator: Send {
     }
 
     /// Forgets pages of a process.
-    fn forget(&mut self, _process: ProcessId, _pages: &vmas::Pages) {}
+    fn invalidate(&mut self, _process: ProcessId, _pages: &vmas::Pages) {}
 
     /// The TLB, if there is one.
     fn tlb(&self) -> Option<&SoftTlb> {
@@ -54,9 +54,9 @@ pub trait Translator: Send {
     }
 
     /// Adds what it counted.
-    fn tell(&self, counters: &mut Counters) {
+    fn report(&self, counters: &mut Counters) {
         if let Some(tlb) = self.tlb() {
-            tlb.tell(counters);
+            tlb.report(counters);
         }
     }
 }
@@ -137,8 +137,8 @@ impl Translator for Tlb {
         }
     }
 
-    fn forget(&mut self, process: ProcessId, pages: &vmas::Pages) {
-        self.0.forget(process, pages);
+    fn invalidate(&mut self, process: ProcessId, pages: &vmas::Pages) {
+        self.0.invalidate(process, pages);
     }
 
     fn tlb(&self) -> Option<&SoftTlb> {

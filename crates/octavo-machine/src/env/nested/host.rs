@@ -1,7 +1,7 @@
 //! The host: its operating system, whose one process is the virtual machine, and the hardware that
 //! translates guest-physical pages.
 
-mod parted;
+mod composite_pages;
 
 use octavo_config::{HostConfig, TlbsHold, WalkStart};
 use octavo_hw::{Asid, Caches, WalkCaches};
@@ -17,7 +17,7 @@ use super::super::walk::{Found, WalkerCounters, found, overlap, read_entry, star
 use crate::config::ConfigError;
 use crate::counters::Lookups;
 use crate::front::Lines;
-use crate::tlb::{Coalescing, Held, Tlb};
+use crate::tlb::{Coalescing, Tlb, Translation};
 
 /// The host of one virtual machine.
 pub struct Host {
@@ -28,11 +28,11 @@ pub struct Host {
     pub(in crate::env) walker: WalkerCounters,
     walk_start: WalkStart,
     /// Whether TLBs hold the guest's half of a translation where the guest's page is the larger one.
-    keeps_halves: bool,
+    caches_halves: bool,
     /// Ranges of guest-physical memory that were changed, each an invalidation of all (INVEPT).
     pub(in crate::env) invepts: u64,
     /// Those that nobody else was told of yet.
-    untold: u64,
+    undelivered: u64,
     /// Cores that those interrupted, other than the one that made them.
     pub(in crate::env) interrupted: u64,
     /// Walks of the host's table alone, for references that half a translation served.
@@ -51,7 +51,7 @@ pub(in crate::env) struct Nested {
     pub(in crate::env) walk_caches: WalkCaches<()>,
     /// The register that says where the guest's bitmap of holes lies: the page of the host that was asked
     /// for last, and a guest-physical page in it.
-    bitmap: Option<(PageNumber, Held)>,
+    bitmap: Option<(PageNumber, Translation)>,
 }
 
 /// Through what a core's walker reads memory.
@@ -63,19 +63,19 @@ pub(super) struct Port<'e> {
 
 /// What the host has behind a guest-physical page.
 #[derive(Clone, Copy)]
-pub(super) enum Behind {
+pub(super) enum Backing {
     /// A page, or a part of one.
-    Page(Held),
+    Page(Translation),
     /// A page of 2 MiB whose parts lie elsewhere: a perforated page, whose bitmap says whether the page is a
     /// hole of it, if its filter does not; or a page with gaps, of whose chunk the bitmap says where the page is.
-    Parted(Held),
+    Composite(Translation),
     /// Nothing, for who does not ask for it.
-    Nothing,
+    Absent,
 }
 
 /// How a guest-physical page is used.
 #[derive(Clone, Copy)]
-pub(super) struct Use {
+pub(super) struct GuestAccess {
     pub stores: bool,
     /// Whether it is certain that it is: else it is looked at, and the host need not give a page.
     pub is_certain: bool,
@@ -110,23 +110,23 @@ impl Host {
             })
         };
         let cores = (0..cores).map(|_| nested()).collect::<Result<_, _>>()?;
-        let begun = begin(&mut os, guest_bytes);
+        let vm_mapped = map_guest_memory(&mut os, guest_bytes);
         let host = Host {
             os,
             vm: ProcessId::default(),
             cores,
             walker: WalkerCounters::default(),
             walk_start,
-            keeps_halves: config.tlbs_hold == TlbsHold::Halves,
+            caches_halves: config.tlbs_hold == TlbsHold::Halves,
             invepts: 0,
-            untold: 0,
+            undelivered: 0,
             interrupted: 0,
             lone_walks: 0,
             splintered: 0,
             hole_walks: 0,
             register: Lookups::default(),
         };
-        Ok((host, begun))
+        Ok((host, vm_mapped))
     }
 
     /// The table that translates guest-physical pages.
@@ -142,88 +142,89 @@ impl Host {
         stores: bool,
         references: u32,
         port: &mut Port<'_>,
-    ) -> Result<(Held, u32), OutOfMemory> {
+    ) -> Result<(Translation, u32), OutOfMemory> {
         let mut latency_cycles = 0;
-        let usage = Use { stores, is_certain: true };
-        let (mut behind, mut is_new) =
-            self.look_or_walk(page, usage, references, port, &mut latency_cycles)?;
+        let usage = GuestAccess { stores, is_certain: true };
+        let (mut backing, mut is_new) =
+            self.look_up_or_walk(page, usage, references, port, &mut latency_cycles)?;
         loop {
-            let held = match behind {
-                Behind::Page(held) => return Ok((held, latency_cycles)),
-                Behind::Nothing => unreachable!("the host gives what is used"),
-                Behind::Parted(held) => held,
+            let translation = match backing {
+                Backing::Page(translation) => return Ok((translation, latency_cycles)),
+                Backing::Absent => unreachable!("the host gives what is used"),
+                Backing::Composite(translation) => translation,
             };
-            let inside = self.inside(page, &held, stores, is_new, port, &mut latency_cycles)?;
-            if let Some((part, is_told_apart)) = inside {
-                if is_told_apart || !self.holds_perforated(port.core) {
-                    self.keep_base(page, part, references, port.core);
+            let resolve_part =
+                self.resolve_part(page, &translation, stores, is_new, port, &mut latency_cycles)?;
+            if let Some((part, used_bitmap)) = resolve_part {
+                if used_bitmap || !self.holds_perforated(port.core) {
+                    self.fill_base_page(page, part, references, port.core);
                 }
                 return Ok((part, latency_cycles));
             }
-            behind = self.walk(page, usage, port, &mut latency_cycles)?;
-            self.keep(page, behind, references, port.core);
+            backing = self.walk(page, usage, port, &mut latency_cycles)?;
+            self.fill_tlb(page, backing, references, port.core);
             is_new = false;
         }
     }
 
     /// The same, but of a page whose parts lie elsewhere its entry alone: what takes a bitmap is left open.
-    pub(super) fn reach(
+    pub(super) fn backing_entry(
         &mut self,
         page: PageNumber,
-        usage: Use,
+        usage: GuestAccess,
         port: &mut Port<'_>,
-    ) -> Result<(Behind, u32), OutOfMemory> {
+    ) -> Result<(Backing, u32), OutOfMemory> {
         let mut latency_cycles = 0;
-        let (behind, _) = self.look_or_walk(page, usage, 1, port, &mut latency_cycles)?;
-        Ok((behind, latency_cycles))
+        let (backing, _) = self.look_up_or_walk(page, usage, 1, port, &mut latency_cycles)?;
+        Ok((backing, latency_cycles))
     }
 
     /// What the nested TLB has of a page; else what a walk finds, which the TLB has from then on. And
     /// whether there was no walk.
-    fn look_or_walk(
+    fn look_up_or_walk(
         &mut self,
         page: PageNumber,
-        usage: Use,
+        usage: GuestAccess,
         references: u32,
         port: &mut Port<'_>,
         latency_cycles: &mut u32,
-    ) -> Result<(Behind, bool), OutOfMemory> {
+    ) -> Result<(Backing, bool), OutOfMemory> {
         let mut missed_lookup_cycles = 0;
         if let Some(tlb) = &mut self.cores[port.core].tlb {
-            let held = tlb.look_up(Asid::ONLY, page, references);
+            let translation = tlb.look_up(Asid::ONLY, page, references);
             *latency_cycles += tlb.hit_latency_cycles();
-            if let Some(held) = held {
-                let serves = held.value.serves(usage.stores);
-                if !serves || held.needs_bitmap(page) {
+            if let Some(translation) = translation {
+                let serves = translation.entry.serves(usage.stores);
+                if !serves || translation.needs_bitmap(page) {
                     tlb.retract(Asid::ONLY, page, references);
                 }
                 if serves {
-                    return Ok((Behind::of(held), true));
+                    return Ok((Backing::of(translation), true));
                 }
             } else {
                 missed_lookup_cycles = tlb.hit_latency_cycles();
             }
         }
         let mut walk_cycles = 0;
-        let behind = self.walk(page, usage, port, &mut walk_cycles)?;
+        let backing = self.walk(page, usage, port, &mut walk_cycles)?;
         *latency_cycles +=
             walk_cycles - overlap(self.walk_start, missed_lookup_cycles, walk_cycles);
-        self.keep(page, behind, references, port.core);
-        Ok((behind, false))
+        self.fill_tlb(page, backing, references, port.core);
+        Ok((backing, false))
     }
 
     /// The nested TLB has what a walk has found for so many references: it may have it already, and not
     /// say enough of it.
-    fn keep(&mut self, page: PageNumber, behind: Behind, references: u32, core: usize) {
-        match (behind, &mut self.cores[core].tlb) {
-            (Behind::Page(held), Some(tlb)) => {
-                tlb.take(Asid::ONLY, page);
-                tlb.fill(Asid::ONLY, page, held, references);
+    fn fill_tlb(&mut self, page: PageNumber, backing: Backing, references: u32, core: usize) {
+        match (backing, &mut self.cores[core].tlb) {
+            (Backing::Page(translation), Some(tlb)) => {
+                tlb.remove(Asid::ONLY, page);
+                tlb.fill(Asid::ONLY, page, translation, references);
             }
-            (Behind::Parted(held), Some(tlb)) if tlb.holds_perforated() => {
+            (Backing::Composite(translation), Some(tlb)) if tlb.holds_perforated() => {
                 // Those that repeat it will find what is told apart.
-                let references = if held.needs_bitmap(page) { 1 } else { references };
-                tlb.fill(Asid::ONLY, page, held, references);
+                let references = if translation.needs_bitmap(page) { 1 } else { references };
+                tlb.fill(Asid::ONLY, page, translation, references);
             }
             _ => {}
         }
@@ -233,12 +234,12 @@ impl Host {
     fn walk(
         &mut self,
         page: PageNumber,
-        usage: Use,
+        usage: GuestAccess,
         port: &mut Port<'_>,
         latency_cycles: &mut u32,
-    ) -> Result<Behind, OutOfMemory> {
+    ) -> Result<Backing, OutOfMemory> {
         let addr = start_of(page);
-        let Use { stores, is_certain } = usage;
+        let GuestAccess { stores, is_certain } = usage;
         // What is only looked at is not stored to.
         let stores = stores && is_certain;
         loop {
@@ -252,19 +253,23 @@ impl Host {
                     caches.fill(Asid::ONLY, addr, step.level, ());
                 }
             }
-            let perforated = walk.is_perforated.then(|| self.held_parted(page)).flatten();
-            if let Some(held) = perforated.filter(|held| held.may_be_hole(page)) {
-                return Ok(Behind::Parted(held));
+            let perforated = walk.is_perforated.then(|| self.composite_page(page)).flatten();
+            if let Some(translation) =
+                perforated.filter(|translation| translation.may_be_hole(page))
+            {
+                return Ok(Backing::Composite(translation));
             }
-            if let Some(Found { held, is_marked }) =
+            if let Some(Found { translation, is_marked }) =
                 found(&mut self.os, self.vm, &walk, page, stores)
             {
                 let at = walk.steps().last().expect("a walk reads the root's entry").at;
                 *latency_cycles += self.walker.write_if(is_marked, port.caches, port.lines, at);
-                return Ok(self.held_parted(page).map_or(Behind::Page(held), Behind::Parted));
+                return Ok(self
+                    .composite_page(page)
+                    .map_or(Backing::Page(translation), Backing::Composite));
             }
             if !is_certain {
-                return Ok(Behind::Nothing);
+                return Ok(Backing::Absent);
             }
             self.walker.faulted += 1;
             self.fault(page, stores)?;
@@ -273,11 +278,15 @@ impl Host {
 
     /// What holds a guest-physical page, and is used so; nothing is read for that, or counted of a
     /// walker.
-    pub(super) fn resolve(&mut self, page: PageNumber, stores: bool) -> Result<Held, OutOfMemory> {
+    pub(super) fn resolve(
+        &mut self,
+        page: PageNumber,
+        stores: bool,
+    ) -> Result<Translation, OutOfMemory> {
         loop {
             let walk = self.table().walk(page);
             if let Some(found) = found(&mut self.os, self.vm, &walk, page, stores) {
-                return Ok(found.held);
+                return Ok(found.translation);
             }
             self.fault(page, stores)?;
         }
@@ -287,24 +296,24 @@ impl Host {
     fn fault(&mut self, page: PageNumber, stores: bool) -> Result<(), OutOfMemory> {
         let access = if stores { Access::Store } else { Access::Load };
         let served = self.os.fault(self.vm, page, access);
-        self.forget_stale();
+        self.apply_invalidations();
         served
     }
 
     /// What the host does beside its guest, after so many instructions in all.
     pub(super) fn background(&mut self, instructions: u64) {
         self.os.background(instructions);
-        self.forget_stale();
+        self.apply_invalidations();
     }
 
     /// What was kept of a table that has changed is dropped, all of it: so INVEPT does.
-    fn forget_stale(&mut self) {
-        let changed = self.os.take_stale().len() as u64;
+    fn apply_invalidations(&mut self) {
+        let changed = self.os.take_invalidations().len() as u64;
         if changed == 0 {
             return;
         }
         self.invepts += changed;
-        self.untold += changed;
+        self.undelivered += changed;
         for nested in &mut self.cores {
             nested.tlb.iter_mut().for_each(Tlb::clear);
             nested.walk_caches.clear();
@@ -313,8 +322,8 @@ impl Host {
     }
 
     /// Whether TLBs hold halves of translations.
-    pub fn keeps_halves(&self) -> bool {
-        self.keeps_halves
+    pub fn caches_halves(&self) -> bool {
+        self.caches_halves
     }
 
     /// Whether no frame of its memory was lost; else what is wrong.
@@ -323,13 +332,13 @@ impl Host {
     }
 
     /// How many changes there were since this was asked last.
-    pub(super) fn take_untold(&mut self) -> u64 {
-        std::mem::take(&mut self.untold)
+    pub(super) fn take_undelivered(&mut self) -> u64 {
+        std::mem::take(&mut self.undelivered)
     }
 }
 
 /// The virtual machine begins: all its memory is one anonymous mapping of its process.
-fn begin(os: &mut Os, guest_bytes: u64) -> Result<(), OutOfMemory> {
+fn map_guest_memory(os: &mut Os, guest_bytes: u64) -> Result<(), OutOfMemory> {
     let bytes = guest_bytes.next_multiple_of(PageSize::BASE.bytes());
     let vm = os.spawn()?;
     let map = Event::Map {
@@ -340,6 +349,6 @@ fn begin(os: &mut Os, guest_bytes: u64) -> Result<(), OutOfMemory> {
     };
     os.event(vm, &map)?;
     // Nobody has kept anything yet.
-    os.take_stale();
+    os.take_invalidations();
     Ok(())
 }

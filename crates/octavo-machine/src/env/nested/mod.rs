@@ -37,62 +37,63 @@ mod perforated;
 mod tables;
 
 use octavo_hw::Caches;
-use octavo_os::Stale;
+use octavo_os::Invalidation;
 use octavo_os::frames::OutOfMemory;
 use octavo_os::page_table::Walk;
 use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr};
 
 pub(crate) use host::Host;
-use host::{Behind, Port, Use, guest_page};
+use host::{Backing, GuestAccess, Port, guest_page};
 
 use super::Env;
 use super::walk::{Found, read_entry, to_read};
 use crate::front::{Kind, LineAccess};
-use crate::tlb::{Held, Value};
+use crate::tlb::{TlbEntry, Translation};
 
 /// A frame of the guest in a TLB's entry stands above all frames of the host: there the half of a
 /// translation ends.
 const GUEST_FRAMES: u64 = 1 << 40;
 
 /// Whether TLBs keep the half of a translation that ends in a frame of the guest.
-fn is_half(held: &Held) -> bool {
-    held.value.frame().raw() >= GUEST_FRAMES
+fn is_half(translation: &Translation) -> bool {
+    translation.entry.frame().raw() >= GUEST_FRAMES
 }
 
 impl Env {
     /// [`Env::walk`] in a guest.
-    pub(super) fn walk_nested(&mut self, page: PageNumber, kind: Kind) -> Option<Held> {
+    pub(super) fn walk_nested(&mut self, page: PageNumber, kind: Kind) -> Option<Translation> {
         let mut latency_cycles = 0;
         loop {
             let walk = self.table_walk(page);
             let at = self.read_nested(&walk, page, &mut latency_cycles)?;
             let perforated = walk.is_perforated.then(|| self.perforated(page)).flatten();
-            let perforated = perforated.map(|of| Held::perforated(&of, of.used.1));
+            let perforated = perforated.map(|of| Translation::perforated(&of, of.used.1));
             if let Some(own) = perforated.filter(|own| own.may_be_hole(page)) {
-                let held = self.looked_at(page, own, kind, &mut latency_cycles)?;
+                let translation =
+                    self.compose_possible_hole(page, own, kind, &mut latency_cycles)?;
                 self.add_walk_cycles(latency_cycles);
-                return Some(held);
+                return Some(translation);
             }
-            if let Some(Found { held, is_marked }) = self.found(&walk, page, kind) {
+            if let Some(Found { translation, is_marked }) = self.found(&walk, page, kind) {
                 let Env { walker, caches, lines, .. } = self;
                 latency_cycles += walker.write_if(is_marked, caches, *lines, at);
                 let own = match perforated {
-                    Some(own) if held.value.is_dirty() => own.dirtied(),
+                    Some(own) if translation.entry.is_dirty() => own.dirtied(),
                     Some(own) => own,
-                    None => held,
+                    None => translation,
                 };
-                let (frame, stores) = (held.frame_of(page), kind == Kind::Store);
-                let (behind, cost) = match own.size >= PageSize::HUGE {
-                    true => self.reach(frame, Use { stores, is_certain: true })?,
+                let (frame, stores) = (translation.frame_of(page), kind == Kind::Store);
+                let (backing, cost) = match own.size >= PageSize::HUGE {
+                    true => self.backing_entry(frame, GuestAccess { stores, is_certain: true })?,
                     false => {
-                        let (behind, cost) = self.behind(frame, stores, 1)?;
-                        (Behind::Page(behind), cost)
+                        let (backing, cost) = self.backing(frame, stores, 1)?;
+                        (Backing::Page(backing), cost)
                     }
                 };
                 latency_cycles += cost;
                 self.add_walk_cycles(latency_cycles);
-                let held = self.kept(page, own, behind);
-                return Some(held);
+                let translation = self.compose_for_tlb(page, own, backing);
+                return Some(translation);
             }
             self.walker.faulted += 1;
             self.fault(page, kind)?;
@@ -123,8 +124,8 @@ impl Env {
     /// Reads an entry of the guest's table; returns where in the host's memory it lies.
     fn read_guest_entry(&mut self, entry: PhysAddr, latency_cycles: &mut u32) -> Option<PhysAddr> {
         let frame = entry.frame();
-        let (behind, cost) = self.behind(frame, true, 1)?;
-        let start = behind.frame_of(guest_page(frame)).start().raw();
+        let (backing, cost) = self.backing(frame, true, 1)?;
+        let start = backing.frame_of(guest_page(frame)).start().raw();
         let at = PhysAddr::new(start + (entry.raw() - frame.start().raw()));
         *latency_cycles += cost;
         *latency_cycles += read_entry(&mut self.caches, self.lines, at, &mut self.walker);
@@ -135,16 +136,21 @@ impl Env {
     pub(super) fn resolve_nested(
         &mut self,
         page: PageNumber,
-        held: Held,
+        translation: Translation,
         kind: Kind,
-    ) -> Option<Held> {
-        let (frame, stores) = (guest_page(held.frame_of(page)), kind == Kind::Store);
-        let behind = self.with_host(|host, _| host.resolve(frame, stores))?;
-        Some(composed(page, held, behind))
+    ) -> Option<Translation> {
+        let (frame, stores) = (guest_page(translation.frame_of(page)), kind == Kind::Store);
+        let backing = self.with_host(|host, _| host.resolve(frame, stores))?;
+        Some(composed(page, translation, backing))
     }
 
     /// What holds a frame of the guest, for so many references, and what that cost in cycles.
-    fn behind(&mut self, frame: FrameNumber, stores: bool, references: u32) -> Option<(Held, u32)> {
+    fn backing(
+        &mut self,
+        frame: FrameNumber,
+        stores: bool,
+        references: u32,
+    ) -> Option<(Translation, u32)> {
         let (core, lines) = (self.core, self.lines);
         self.with_host(|host, caches| {
             let mut port = Port { core, caches, lines };
@@ -153,25 +159,30 @@ impl Env {
     }
 
     /// What a TLB keeps of a page of the guest and of the host's behind it.
-    fn kept(&mut self, page: PageNumber, guest: Held, behind: Behind) -> Held {
+    fn compose_for_tlb(
+        &mut self,
+        page: PageNumber,
+        guest: Translation,
+        backing: Backing,
+    ) -> Translation {
         let host = self.host.as_mut().expect("a guest has a host");
-        let (Behind::Page(behind) | Behind::Parted(behind)) = behind else {
+        let (Backing::Page(backing) | Backing::Composite(backing)) = backing else {
             return half(guest);
         };
-        if guest.size > behind.size {
+        if guest.size > backing.size {
             host.splintered += 1;
-            if host.keeps_halves() {
+            if host.caches_halves() {
                 return half(guest);
             }
         }
-        composed(page, guest, behind)
+        composed(page, guest, backing)
     }
 
-    /// As [`Env::behind`], but of a page of the host whose parts lie elsewhere its entry alone.
-    fn reach(&mut self, frame: FrameNumber, usage: Use) -> Option<(Behind, u32)> {
+    /// As [`Env::backing`], but of a page of the host whose parts lie elsewhere its entry alone.
+    fn backing_entry(&mut self, frame: FrameNumber, usage: GuestAccess) -> Option<(Backing, u32)> {
         let (core, lines) = (self.core, self.lines);
         self.with_host(|host, caches| {
-            host.reach(guest_page(frame), usage, &mut Port { core, caches, lines })
+            host.backing_entry(guest_page(frame), usage, &mut Port { core, caches, lines })
         })
     }
 
@@ -186,7 +197,7 @@ impl Env {
             return Some(frame);
         };
         let walks = self.host.as_ref().map(|host| host.walker.walks);
-        let (behind, cost) = self.behind(frame, access.is_store(), access.lookups())?;
+        let (backing, cost) = self.backing(frame, access.is_store(), access.lookups())?;
         let host = self.host.as_mut().expect("a guest has a host");
         let tlb = host.cores[self.core].tlb.as_ref().expect("halves need a nested TLB");
         let hit_cycles = u64::from(tlb.hit_latency_cycles());
@@ -201,9 +212,9 @@ impl Env {
             self.add_walk_cycles(cost);
             // Those that repeat it hit.
             self.cycles.tlb_nested += hit_cycles * u64::from(access.repeats());
-            self.is_core_told = self.stale.is_empty();
+            self.core_is_current = self.pending_invalidations.is_empty();
         }
-        Some(behind.frame_of(guest_page(frame)))
+        Some(backing.frame_of(guest_page(frame)))
     }
 
     /// Does something with the host; what has changed in its table is told.
@@ -213,7 +224,7 @@ impl Env {
     ) -> Option<T> {
         let host = self.host.as_mut().expect("a guest has a host");
         let done = work(host, &mut self.caches);
-        let changes = host.take_untold();
+        let changes = host.take_undelivered();
         if changes > 0 {
             self.invalidate_all(changes);
         }
@@ -230,8 +241,9 @@ impl Env {
         let others = self.holders.values().flatten().filter(|core| **core != self.core);
         let others = others.collect::<rustc_hash::FxHashSet<_>>().len() as u64;
         self.host.as_mut().expect("a guest has a host").interrupted += changes * others;
-        let all = self.os.memory().live().map(|process| Stale { process, pages: 0..u64::MAX });
-        self.stale.extend(all);
+        let all =
+            self.os.memory().live().map(|process| Invalidation { process, pages: 0..u64::MAX });
+        self.pending_invalidations.extend(all);
     }
 
     /// What operating systems do beside the programs, after so many instructions in all.
@@ -250,29 +262,30 @@ impl Env {
 }
 
 /// The half of a translation that ends in the guest's frames.
-fn half(guest: Held) -> Held {
-    let Held { size, value } = guest.region();
-    let frame = value.frame().plus(GUEST_FRAMES);
-    let value = Value::new(frame, size, value.is_writable(), value.is_dirty());
-    let half = Held { size, value };
+fn half(guest: Translation) -> Translation {
+    let Translation { size, entry } = guest.region();
+    let frame = entry.frame().plus(GUEST_FRAMES);
+    let entry = TlbEntry::new(frame, size, entry.is_writable(), entry.is_dirty());
+    let half = Translation { size, entry };
     if guest.is_perforated() { half.with_holes(guest.filter()) } else { half }
 }
 
 /// A page of the guest in the frames of the host: as large as the smaller of both, to be used as both
 /// allow. If that is no smaller than perforated pages are, and any of both is one, so is it, with the
 /// holes of both; and so it is a page with gaps, of the host's chunk, if the host's is.
-fn composed(page: PageNumber, guest: Held, behind: Held) -> Held {
-    let (own, host) = (guest.region(), behind.region());
+fn composed(page: PageNumber, guest: Translation, backing: Translation) -> Translation {
+    let (own, host) = (guest.region(), backing.region());
     let size = own.size.min(host.size);
-    let first = own.part(page, size).value.frame();
+    let first = own.part(page, size).entry.frame();
     let frame = host.frame_of(guest_page(first));
-    let is_writable = own.value.is_writable() && host.value.is_writable();
-    let is_dirty = own.value.is_dirty() && host.value.is_dirty();
-    let held = Held { size, value: Value::new(frame, size, is_writable, is_dirty) };
-    let is_perforated = guest.is_perforated() || behind.is_perforated();
+    let is_writable = own.entry.is_writable() && host.entry.is_writable();
+    let is_dirty = own.entry.is_dirty() && host.entry.is_dirty();
+    let translation =
+        Translation { size, entry: TlbEntry::new(frame, size, is_writable, is_dirty) };
+    let is_perforated = guest.is_perforated() || backing.is_perforated();
     match size == PageSize::HUGE {
-        true if is_perforated => held.with_holes(guest.filter() | behind.filter()),
-        true if behind.is_gapped() => held.with_gaps(),
-        _ => held,
+        true if is_perforated => translation.with_holes(guest.filter() | backing.filter()),
+        true if backing.is_gapped() => translation.with_gaps(),
+        _ => translation,
     }
 }

@@ -19,12 +19,12 @@
 
 use octavo_types::{PageNumber, PageSize, PhysAddr};
 
-use super::super::perforated::{Answer, to_hole};
+use super::super::perforated::{PartAccess, to_hole};
 use super::super::walk::Found;
-use super::host::{Behind, Port, Use, guest_page};
+use super::host::{Backing, GuestAccess, Port, guest_page};
 use super::{Env, composed, half, is_half};
 use crate::front::Kind;
-use crate::tlb::Held;
+use crate::tlb::Translation;
 
 impl Env {
     /// Whether programs run in a guest.
@@ -34,25 +34,27 @@ impl Env {
 
     /// Whether TLBs hold a perforated page that a walk has found: not where it is splintered, but for
     /// halves of translations.
-    pub(crate) fn is_held(&self, held: &Held) -> bool {
-        self.keeps_halves || !is_half(&held.region())
+    pub(crate) fn is_cached(&self, translation: &Translation) -> bool {
+        self.caches_halves || !is_half(&translation.region())
     }
 
     /// What a walk finds of a perforated page of the guest that may have a hole at a base page.
-    pub(super) fn looked_at(
+    pub(super) fn compose_possible_hole(
         &mut self,
         page: PageNumber,
-        own: Held,
+        own: Translation,
         kind: Kind,
         latency_cycles: &mut u32,
-    ) -> Option<Held> {
-        let frame = own.part_of_region(page).value.frame();
-        let usage = Use { stores: kind == Kind::Store, is_certain: false };
-        let (behind, cost) = self.reach(frame, usage)?;
+    ) -> Option<Translation> {
+        let frame = own.part_of_region(page).entry.frame();
+        let usage = GuestAccess { stores: kind == Kind::Store, is_certain: false };
+        let (backing, cost) = self.backing_entry(frame, usage)?;
         *latency_cycles += cost;
-        Some(match behind {
-            Behind::Page(held) | Behind::Parted(held) if held.size >= PageSize::HUGE => {
-                composed(page, own, held)
+        Some(match backing {
+            Backing::Page(translation) | Backing::Composite(translation)
+                if translation.size >= PageSize::HUGE =>
+            {
+                composed(page, own, translation)
             }
             _ => half(own),
         })
@@ -78,27 +80,27 @@ impl Env {
             let at = PhysAddr::new(start.raw() + (at.raw() - at.frame().start().raw()));
             let Env { walker, caches, .. } = self;
             let latency_cycles = cost + walker.read_bitmap(caches, lines, at);
-            self.add_to_walk_cycles(latency_cycles);
+            self.extend_walk(latency_cycles);
         }
-        let behind = self.region_page(page)?;
+        let backing = self.region_page(page)?;
         let (core, lines) = (self.core, self.lines);
         let cost = self.with_host(|host, caches| {
             let port = &mut Port { core, caches, lines };
-            Ok(host.region(behind).map_or(0, |region| host.read_bitmap(region, port)))
+            Ok(host.region(backing).map_or(0, |region| host.read_bitmap(region, port)))
         })?;
-        self.add_to_walk_cycles(cost);
+        self.extend_walk(cost);
         let host = self.host.as_ref().expect("a guest has a host");
-        Some(host.region(behind).is_some() || host.frame_behind(behind).is_some())
+        Some(host.region(backing).is_some() || host.backing_frame(backing).is_some())
     }
 
     /// [`Env::bitmap_word`] in a guest.
     pub(in crate::env) fn bitmap_words(&self, page: PageNumber) -> u32 {
-        let Some(behind) = self.region_page(page) else { return 0 };
+        let Some(backing) = self.region_page(page) else { return 0 };
         let own = self
             .perforated(page)
             .map_or(0, |of| self.os.memory().frames.hole_bitmaps().word(of.region.frame_of(page)));
         let host = self.host.as_ref().expect("a guest has a host");
-        own | host.bitmap_word(behind)
+        own | host.bitmap_word(backing)
     }
 
     /// [`Env::use_part`] in a guest.
@@ -106,46 +108,46 @@ impl Env {
         &mut self,
         page: PageNumber,
         kind: Kind,
-    ) -> Option<Answer> {
+    ) -> Option<PartAccess> {
         if self.perforated(page).is_some_and(|of| of.is_hole) {
-            return Some(Answer::Faulted);
+            return Some(PartAccess::Faulted);
         }
-        let told = self.stale.len();
+        let before = self.pending_invalidations.len();
         let walk = self.table_walk(page);
-        let Some(Found { held: own, is_marked }) = self.found(&walk, page, kind) else {
+        let Some(Found { translation: own, is_marked }) = self.found(&walk, page, kind) else {
             return self.faulted(page, kind);
         };
         let entry = walk.steps().last().expect("a walk reads the root's entry").at;
         self.write_guest_entry_if(is_marked, entry);
         let (frame, stores) = (own.frame_of(page), kind == Kind::Store);
         let host = self.host.as_ref().expect("a guest has a host");
-        let is_in_region = host.is_in_region(guest_page(frame));
-        let behind = if is_in_region {
+        let is_in_large_page = host.is_in_large_page(guest_page(frame));
+        let backing = if is_in_large_page {
             let (core, lines) = (self.core, self.lines);
             let mut latency_cycles = 0;
             let used = self.with_host(|host, caches| {
                 let port = &mut Port { core, caches, lines };
                 host.use_part(guest_page(frame), stores, port, &mut latency_cycles)
             })?;
-            self.add_to_walk_cycles(latency_cycles);
+            self.extend_walk(latency_cycles);
             used
         } else {
-            let (behind, cost) = self.behind(frame, stores, 1)?;
-            self.add_to_walk_cycles(cost);
-            Some(behind)
+            let (backing, cost) = self.backing(frame, stores, 1)?;
+            self.extend_walk(cost);
+            Some(backing)
         };
-        let Some(behind) = behind.filter(|_| self.stale.len() == told) else {
-            return Some(Answer::Faulted);
+        let Some(backing) = backing.filter(|_| self.pending_invalidations.len() == before) else {
+            return Some(PartAccess::Faulted);
         };
         let part = own.part(page, PageSize::BASE);
-        if !is_in_region && behind.size < PageSize::HUGE {
+        if !is_in_large_page && backing.size < PageSize::HUGE {
             let host = self.host.as_mut().expect("a guest has a host");
             host.splintered += 1;
-            if self.keeps_halves {
-                return Some(Answer::Page(half(part)));
+            if self.caches_halves {
+                return Some(PartAccess::Page(half(part)));
             }
         }
-        Some(Answer::Page(composed(page, part, behind)))
+        Some(PartAccess::Page(composed(page, part, backing)))
     }
 
     /// [`Env::walk_hole`] in a guest.
@@ -153,16 +155,16 @@ impl Env {
         &mut self,
         page: PageNumber,
         kind: Kind,
-        is_under_way: bool,
-    ) -> Option<Answer> {
+        continues_walk: bool,
+    ) -> Option<PartAccess> {
         let mut latency_cycles = 0;
         let walk = self.table_walk(page);
-        if !is_under_way {
+        if !continues_walk {
             self.read_nested(&walk, page, &mut latency_cycles)?;
         }
         let mut entry = walk.steps().last().expect("a walk reads the root's entry").at;
         let own = self.perforated(page);
-        if let Some(of) = own.filter(|of| Held::perforated(of, false).may_be_hole(page)) {
+        if let Some(of) = own.filter(|of| Translation::perforated(of, false).may_be_hole(page)) {
             let at = (self.asid, page);
             for step in to_hole(&walk, of.hole_steps, &mut self.walk_caches, at, false) {
                 self.read_guest_entry(step, &mut latency_cycles)?;
@@ -171,23 +173,23 @@ impl Env {
                 entry = of.hole_steps[1].at;
             }
         }
-        self.add_part_of_walk_cycles(latency_cycles, is_under_way);
-        let Some(Found { held, is_marked }) = self.found(&walk, page, kind) else {
+        self.add_or_extend_walk(latency_cycles, continues_walk);
+        let Some(Found { translation, is_marked }) = self.found(&walk, page, kind) else {
             return self.faulted(page, kind);
         };
         self.write_guest_entry_if(is_marked, entry);
-        let (behind, cost) = self.behind(held.frame_of(page), kind == Kind::Store, 1)?;
-        self.add_to_walk_cycles(cost);
-        let part = held.part(page, PageSize::BASE);
-        Some(Answer::Page(composed(page, part, behind)))
+        let (backing, cost) = self.backing(translation.frame_of(page), kind == Kind::Store, 1)?;
+        self.extend_walk(cost);
+        let part = translation.part(page, PageSize::BASE);
+        Some(PartAccess::Page(composed(page, part, backing)))
     }
 
     /// Writes an entry of the guest's table that was marked as used, and has been read.
     fn write_guest_entry_if(&mut self, is_marked: bool, entry: PhysAddr) {
         let host = self.host.as_ref().expect("a guest has a host");
         let frame = entry.frame();
-        let behind = host.frame_behind(guest_page(frame));
-        let start = behind.expect("the walk has read it").start().raw();
+        let backing = host.backing_frame(guest_page(frame));
+        let start = backing.expect("the walk has read it").start().raw();
         self.write_if(is_marked, PhysAddr::new(start + (entry.raw() - frame.start().raw())));
     }
 }

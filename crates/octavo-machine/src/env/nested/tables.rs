@@ -6,31 +6,31 @@ use octavo_os::page_table::{PageTable, Range};
 use octavo_types::{FrameNumber, PageNumber};
 
 use super::{Env, composed, guest_page};
-use crate::tlb::Held;
+use crate::tlb::Translation;
 
 impl Env {
     /// The tables that translate a base page that is mapped, each with the page that it translates: the
     /// process' own; in a guest the host's with the guest-physical page, too, once it is mapped.
     pub fn tables(&self, page: PageNumber) -> impl Iterator<Item = (&PageTable, PageNumber)> {
         let own = &self.os.memory().process(self.process).table;
-        let behind = self.host.as_ref().and_then(|host| {
+        let backing = self.host.as_ref().and_then(|host| {
             let leaf = own.leaf(page)?;
             Some((host.table(), guest_page(leaf.frame_of(page))))
         });
-        [(own, page)].into_iter().chain(behind)
+        [(own, page)].into_iter().chain(backing)
     }
 
     /// What the tables hold of a base page of a process, which need not run, nor live any more: in a guest
     /// what its own and the host's have in common. None where it is not mapped.
-    pub(crate) fn held(&self, process: ProcessId, page: PageNumber) -> Option<Held> {
+    pub(crate) fn translation(&self, process: ProcessId, page: PageNumber) -> Option<Translation> {
         let memory = self.os.memory();
         if !memory.live().any(|lives| lives == process) {
             return None;
         }
-        let own = Held::of(&memory.process(process).table.leaf(page)?, false);
+        let own = Translation::of(&memory.process(process).table.leaf(page)?, false);
         let Some(host) = &self.host else { return Some(own) };
-        let behind = host.table().leaf(guest_page(own.frame_of(page)))?;
-        Some(composed(page, own, Held::of(&behind, false)))
+        let backing = host.table().leaf(guest_page(own.frame_of(page)))?;
+        Some(composed(page, own, Translation::of(&backing, false)))
     }
 
     /// The base frame that would be copied if the process that runs stored to a base page now.
@@ -43,7 +43,7 @@ impl Env {
     /// host has behind it, if it has.
     pub(in crate::env) fn machine_frame(&self, frame: FrameNumber) -> Option<FrameNumber> {
         match &self.host {
-            Some(host) => host.frame_behind(guest_page(frame)),
+            Some(host) => host.backing_frame(guest_page(frame)),
             None => Some(frame),
         }
     }
@@ -60,12 +60,12 @@ impl Env {
         let (mut before, mut after, own) = ranges.next()??;
         let (mut frame, mut rights) = (own.frame.plus(before), own.rights);
         if self.host.is_some() {
-            let (behind_before, behind_after, behind) = ranges.next()??;
-            frame = behind.frame.plus(behind_before);
-            before = before.min(behind_before);
-            after = after.min(behind_after);
-            rights.write &= behind.rights.write;
-            rights.execute &= behind.rights.execute;
+            let (backing_before, backing_after, backing) = ranges.next()??;
+            frame = backing.frame.plus(backing_before);
+            before = before.min(backing_before);
+            after = after.min(backing_after);
+            rights.write &= backing.rights.write;
+            rights.execute &= backing.rights.execute;
         }
         let pages = page.raw() - before..page.raw() + after;
         let frame = octavo_types::FrameNumber::new(frame.raw() - before);
@@ -76,7 +76,7 @@ impl Env {
     /// operating system keeps no ranges.
     pub fn ranges(&self) -> Option<(u64, Option<u64>)> {
         let own = self.os.memory().process(self.process).table.ranges()?;
-        let behind = self.host.as_ref().and_then(|host| host.table().ranges());
-        Some((own.len() as u64, behind.map(|ranges| ranges.len() as u64)))
+        let backing = self.host.as_ref().and_then(|host| host.table().ranges());
+        Some((own.len() as u64, backing.map(|ranges| ranges.len() as u64)))
     }
 }

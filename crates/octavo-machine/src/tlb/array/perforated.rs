@@ -4,8 +4,8 @@ use octavo_hw::Asid;
 use octavo_os::vmas::Pages;
 use octavo_types::{PageNumber, PageSize};
 
-use super::super::perforated::{Content, WORD_ORDER};
-use super::super::{Held, Value, size_of};
+use super::super::perforated::{BITMAP_WORD_ORDER, EntryKinds};
+use super::super::{TlbEntry, Translation, size_of};
 use super::{Array, Store, key, parts};
 
 impl Array {
@@ -17,26 +17,26 @@ impl Array {
     /// The bits of the 32 base pages around one, if they are here, which is a use of them.
     pub fn look_up_bitmap(&mut self, asid: Asid, page: PageNumber) -> Option<u32> {
         let Store::Sets { sets, .. } = &mut self.store else { return None };
-        let set = sets.geometry().set_of(page.raw() >> WORD_ORDER);
-        sets.look_up(set, key(asid, page, WORD_ORDER)).map(|value| value.bits())
+        let set = sets.geometry().set_of(page.raw() >> BITMAP_WORD_ORDER);
+        sets.look_up(set, key(asid, page, BITMAP_WORD_ORDER)).map(|entry| entry.bits())
     }
 
     /// Puts the bits of the 32 base pages around one in.
     pub fn fill_bitmap(&mut self, asid: Asid, page: PageNumber, bits: u32) {
         if let Store::Sets { sets, .. } = &mut self.store {
-            let set = sets.geometry().set_of(page.raw() >> WORD_ORDER);
-            sets.insert(set, key(asid, page, WORD_ORDER), Value::of_bits(bits));
+            let set = sets.geometry().set_of(page.raw() >> BITMAP_WORD_ORDER);
+            sets.insert(set, key(asid, page, BITMAP_WORD_ORDER), TlbEntry::of_bits(bits));
         }
     }
 
     /// Counts its entries by kind.
-    pub fn add_content(&self, content: &mut Content) {
+    pub fn add_content(&self, content: &mut EntryKinds) {
         let Store::Sets { sets, .. } = &self.store else { return };
-        for (_, key, value) in sets.iter() {
+        for (_, key, entry) in sets.iter() {
             let order = parts(key).1;
             match order {
-                WORD_ORDER => content.bitmap += 1,
-                _ if Held { size: size_of(order), value: *value }.is_perforated() => {
+                BITMAP_WORD_ORDER => content.bitmap += 1,
+                _ if Translation { size: size_of(order), entry: *entry }.is_perforated() => {
                     content.perforated += 1;
                 }
                 0 => content.base += 1,
@@ -49,14 +49,14 @@ impl Array {
     /// Whether it has a perforated page all of which lies in a range.
     pub fn has_perforated_in(&self, asid: Asid, pages: &Pages) -> bool {
         let Store::Sets { sets, .. } = &self.store else { return false };
-        sets.iter().any(|(_, key, value)| {
+        sets.iter().any(|(_, key, entry)| {
             let (first, order) = parts(key);
             let end = first.raw() + (1 << order);
             Asid::of(key) == asid
                 && pages.start <= first.raw()
                 && end <= pages.end
-                && order != WORD_ORDER
-                && Held { size: size_of(order), value: *value }.is_perforated()
+                && order != BITMAP_WORD_ORDER
+                && Translation { size: size_of(order), entry: *entry }.is_perforated()
         })
     }
 }

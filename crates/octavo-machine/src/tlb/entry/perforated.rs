@@ -4,7 +4,7 @@
 use octavo_os::page_table::Perforated;
 use octavo_types::{PageNumber, PageSize};
 
-use super::{FRAME_SHIFT, Held, ORDER_SHIFT, Value};
+use super::{FRAME_SHIFT, ORDER_SHIFT, TlbEntry, Translation};
 
 /// In the field of the order, which needs but four of its bits for a page of 2 MiB.
 const PERFORATED: u64 = 16 << ORDER_SHIFT;
@@ -12,36 +12,38 @@ const FILTER_MASK: u64 = 0xff << FRAME_SHIFT;
 /// The logarithm of the base pages of one bit of a filter.
 const FILTERED_LOG2: u32 = 6;
 
-impl Held {
+impl Translation {
     /// A perforated page of a page table.
     pub fn perforated(page: &Perforated, is_dirty: bool) -> Self {
-        Held::of(&page.region, is_dirty).with_holes(page.filter)
+        Translation::of(&page.region, is_dirty).with_holes(page.filter)
     }
 
     /// A page of 2 MiB as a perforated page with this filter.
     pub fn with_holes(&self, filter: u8) -> Self {
-        let value = Value(self.value.0 | PERFORATED | u64::from(filter) << FRAME_SHIFT);
-        Held { size: PageSize::HUGE, value }
+        let entry = TlbEntry(self.entry.0 | PERFORATED | u64::from(filter) << FRAME_SHIFT);
+        Translation { size: PageSize::HUGE, entry }
     }
 
     /// Whether it is a perforated page: its frame and parts are then asked for by
-    /// [`Held::part_of_region`] alone.
+    /// [`Translation::part_of_region`] alone.
     pub fn is_perforated(&self) -> bool {
         // A part of a page of 256 MiB or more has that page's order.
         const ORDER: u64 = super::ORDER_MASK << ORDER_SHIFT;
         const HOLES: u64 = (PageSize::HUGE.base_shift() as u64) << ORDER_SHIFT | PERFORATED;
-        self.size == PageSize::HUGE && self.value.0 & ORDER == HOLES
+        self.size == PageSize::HUGE && self.entry.0 & ORDER == HOLES
     }
 
     /// The filter of a perforated page; of any other, 0.
     pub fn filter(&self) -> u8 {
-        if self.is_perforated() { (self.value.0 >> FRAME_SHIFT) as u8 } else { 0 }
+        if self.is_perforated() { (self.entry.0 >> FRAME_SHIFT) as u8 } else { 0 }
     }
 
     /// The region of a perforated page as a page of 2 MiB; of any other, itself.
-    pub fn region(&self) -> Held {
+    pub fn region(&self) -> Translation {
         match self.is_perforated() {
-            true => Held { value: Value(self.value.0 & !(PERFORATED | FILTER_MASK)), ..*self },
+            true => {
+                Translation { entry: TlbEntry(self.entry.0 & !(PERFORATED | FILTER_MASK)), ..*self }
+            }
             false => *self,
         }
     }
@@ -52,18 +54,18 @@ impl Held {
     }
 
     /// A base page of a perforated page, where it is no hole.
-    pub fn part_of_region(&self, page: PageNumber) -> Held {
+    pub fn part_of_region(&self, page: PageNumber) -> Translation {
         let frame = self.region().frame_of(page);
-        let (is_writable, is_dirty) = (self.value.is_writable(), self.value.is_dirty());
-        Held {
+        let (is_writable, is_dirty) = (self.entry.is_writable(), self.entry.is_dirty());
+        Translation {
             size: PageSize::BASE,
-            value: Value::new(frame, PageSize::BASE, is_writable, is_dirty),
+            entry: TlbEntry::new(frame, PageSize::BASE, is_writable, is_dirty),
         }
     }
 
     /// The same perforated page, which the page table knows to have been stored to.
-    pub fn dirtied(&self) -> Held {
-        Held { value: Value(self.value.0 | super::DIRTY), ..*self }
+    pub fn dirtied(&self) -> Translation {
+        Translation { entry: TlbEntry(self.entry.0 | super::DIRTY), ..*self }
     }
 }
 
@@ -86,18 +88,18 @@ mod tests {
             hole_steps: [step; 2],
             is_hole: false,
         };
-        let held = Held::perforated(&of, true);
+        let translation = Translation::perforated(&of, true);
         let other = PageNumber::new(page.raw() + 70);
-        assert!(held.is_perforated() && !Held::of(&region, true).is_perforated());
-        let part_of_1gib = Held::of(&Leaf { size: PageSize::LARGEST, ..region }, true);
+        assert!(translation.is_perforated() && !Translation::of(&region, true).is_perforated());
+        let part_of_1gib = Translation::of(&Leaf { size: PageSize::LARGEST, ..region }, true);
         assert!(!part_of_1gib.part(page, PageSize::HUGE).is_perforated());
-        let may =
-            [0, 63, 64, 127, 128, 511].map(|at| held.may_be_hole(PageNumber::new(page.raw() + at)));
+        let may = [0, 63, 64, 127, 128, 511]
+            .map(|at| translation.may_be_hole(PageNumber::new(page.raw() + at)));
         assert_eq!(may, [false, false, true, true, false, true]);
-        let part = held.part_of_region(other);
-        assert_eq!((part.size, part.value.frame()), (PageSize::BASE, frame.plus(70)));
-        assert!(part.value.serves(true) && !part.is_perforated());
-        let clean = Held::perforated(&of, false);
-        assert!(!clean.value.serves(true) && clean.dirtied() == held);
+        let part = translation.part_of_region(other);
+        assert_eq!((part.size, part.entry.frame()), (PageSize::BASE, frame.plus(70)));
+        assert!(part.entry.serves(true) && !part.is_perforated());
+        let clean = Translation::perforated(&of, false);
+        assert!(!clean.entry.serves(true) && clean.dirtied() == translation);
     }
 }

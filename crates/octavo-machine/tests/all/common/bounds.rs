@@ -2,7 +2,7 @@
 
 use octavo_config::{FirstLevel, MachineConfig};
 use octavo_machine::designs::{Conventional, Sizes};
-use octavo_machine::{Counters, Design, Env, Machine, Run, Sim};
+use octavo_machine::{AnyMachine, Counters, Design, Env, Machine, Sim};
 use octavo_oracle::strategies::RandomStream;
 use octavo_os::frames::{Frames, MemoryShape, Order};
 use octavo_os::page_table::Format;
@@ -26,7 +26,7 @@ pub fn machine<D: Design + 'static>(
     format: Format,
     policy: Box<dyn Policy>,
     mmu: D,
-) -> Box<dyn Run> {
+) -> Box<dyn AnyMachine> {
     let os = os(config.memory.bytes, config.page_table.levels, format, policy);
     let env = Env::new(config, os, Instructions::PORTABLE).unwrap();
     Box::new(Machine::new(env.checked(true), vec![mmu], Instructions::PORTABLE))
@@ -38,10 +38,10 @@ pub fn conventional(config: &MachineConfig) -> Conventional {
 }
 
 /// What machines count of a stream, checked.
-pub fn played(
+pub fn outcome(
     kind: &MachineConfig,
     stream: &RandomStream,
-    machines: Vec<Box<dyn Run>>,
+    machines: Vec<Box<dyn AnyMachine>>,
 ) -> Vec<Counters> {
     let sim = after(kind, stream, machines);
     sim.machines().iter().for_each(|machine| assert_eq!(machine.check(), Ok(())));
@@ -52,13 +52,13 @@ pub fn played(
 pub fn played_unchecked(
     kind: &MachineConfig,
     stream: &RandomStream,
-    machines: Vec<Box<dyn Run>>,
+    machines: Vec<Box<dyn AnyMachine>>,
 ) -> Vec<Counters> {
     let sim = after(kind, stream, machines);
     sim.machines().iter().map(|machine| machine.counters()).collect()
 }
 
-fn after(kind: &MachineConfig, stream: &RandomStream, machines: Vec<Box<dyn Run>>) -> Sim {
+fn after(kind: &MachineConfig, stream: &RandomStream, machines: Vec<Box<dyn AnyMachine>>) -> Sim {
     let mut sim = Sim::new(&config(kind.clone(), &[])).unwrap().with_machines(machines);
     play(&mut sim, stream);
     sim

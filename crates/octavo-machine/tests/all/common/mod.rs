@@ -11,7 +11,7 @@ use octavo_config::{
 };
 use octavo_hw::{PteEntry, Replacement};
 use octavo_machine::designs::DesignSpec;
-use octavo_machine::{Counters, Run, Sim, SimConfig};
+use octavo_machine::{AnyMachine, Counters, Sim, SimConfig};
 use octavo_oracle::strategies::{RandomStream, Step};
 use octavo_trace::{Began, StreamIdentity, WordConsumer};
 use octavo_types::{Consumer, Instructions, PageSize, VirtAddr};
@@ -97,11 +97,11 @@ pub fn virtual_cache(lines: u64, ways: u64) -> VirtualCacheLevel {
 }
 
 /// The same machine as a guest of a small host with so much memory, under the policy of each design.
-pub fn hosted(machine: MachineConfig, memory_log2: u8, keeps_halves: bool) -> MachineConfig {
+pub fn hosted(machine: MachineConfig, memory_log2: u8, caches_halves: bool) -> MachineConfig {
     let sizes = [PageSize::BASE, PageSize::HUGE];
     let host = HostConfig {
         policy: HostConfig::OF_DESIGN.to_owned(),
-        tlbs_hold: if keeps_halves { TlbsHold::Halves } else { TlbsHold::Final },
+        tlbs_hold: if caches_halves { TlbsHold::Halves } else { TlbsHold::Final },
         memory: MemoryConfig { bytes: 1 << memory_log2, ..machine.memory.clone() },
         page_table: machine.page_table,
         tlb: Some(level(1, &[("main", 6, 3, &sizes)])),
@@ -179,7 +179,7 @@ pub fn identity(stream: u32, parent: Option<u32>) -> StreamIdentity {
 
 /// Whether a machine has stopped because all of its memory, or of its host's, is used: a naive one has
 /// nothing to count then.
-pub fn has_run_out(machine: &dyn Run) -> bool {
+pub fn has_run_out(machine: &dyn AnyMachine) -> bool {
     let Some(why) = machine.stopped() else { return false };
     let whose = if why.starts_with("the host") { "host.os" } else { "os" };
     assert_eq!(machine.counters().get(whose, "free_bytes"), Some(0), "{why}");

@@ -8,7 +8,7 @@ use octavo_hw::Replacement;
 use octavo_machine::designs::{
     Conventional, DirectSegment, Gtsm, Perforated, Physical, Rmm, Sizes, Softvm, Variant,
 };
-use octavo_machine::{Coalescing, ConfigError, Design, Env, Machine, Run};
+use octavo_machine::{AnyMachine, Coalescing, ConfigError, Design, Env, Machine};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
 use octavo_os::page_table::Format;
 use octavo_os::policy::{OsConfig, Policy, PolicyConfig};
@@ -220,7 +220,7 @@ impl Translates {
         config: &MachineConfig,
         policy: HostPolicy,
         instructions: Instructions,
-    ) -> Box<dyn Run> {
+    ) -> Box<dyn AnyMachine> {
         let (guest, host_os) = self.systems(config, policy);
         let host = config.host.as_ref().unwrap();
         let env = Env::new(config, guest, instructions).unwrap();
@@ -230,7 +230,7 @@ impl Translates {
             (env, cores): (Env, u32),
             instructions: Instructions,
             make: impl Fn() -> Result<D, ConfigError>,
-        ) -> Box<dyn Run> {
+        ) -> Box<dyn AnyMachine> {
             let mmus = (0..cores).map(|_| make().unwrap()).collect();
             Box::new(Machine::new(env, mmus, instructions))
         }

@@ -1,7 +1,9 @@
 //! A stream, and what happens beside it.
 
 use octavo_config::{FirstLevel, MachineConfig, TlbsHold};
-use octavo_machine::{Batch, FetchSets, Filter, Front, Image, ImageId, Lines, Mark, Run};
+use octavo_machine::{
+    AnyMachine, Batch, ControlEvent, FetchSets, Filter, Front, Image, ImageId, Lines,
+};
 use octavo_oracle::strategies::{RandomStream, Step};
 use octavo_types::Consumer;
 use proptest::prelude::*;
@@ -28,7 +30,7 @@ pub fn asides() -> impl Strategy<Value = Asides> {
 
 /// Plays it on a machine.
 pub fn play(
-    machine: &mut dyn Run,
+    machine: &mut dyn AnyMachine,
     (config, policy): (&MachineConfig, HostPolicy),
     stream: &RandomStream,
     asides: &Asides,
@@ -51,20 +53,20 @@ pub fn play(
     let sets = FetchSets::new(sets / l1i.ways.of(sets), lines);
     let mut front = Front::new(lines, filter, sets);
     let mut image = Image::new(config.page_table.levels);
-    front.mark(Mark::Begin { image: ImageId(0), copy_of: None });
+    front.mark(ControlEvent::Spawn { image: ImageId(0), copy_of: None });
     front.run(0, ImageId(0));
-    front.mark(Mark::Warm);
+    front.mark(ControlEvent::WarmUpEnd);
     front.event(&image, &octavo_machine::everything());
     let mut copies = 0u32;
     for (number, step) in stream.steps.iter().enumerate() {
         for (_, aside) in asides.iter().filter(|(at, _)| at.index(stream.steps.len()) == number) {
             match aside {
-                Aside::Tick => front.mark(Mark::Tick(number as u64 + 1)),
+                Aside::Tick => front.mark(ControlEvent::Tick(number as u64 + 1)),
                 Aside::Copy => {
                     let copy = ImageId(1 + copies / 2);
                     front.mark(match copies % 2 {
-                        0 => Mark::Begin { image: copy, copy_of: Some(ImageId(0)) },
-                        _ => Mark::End(copy),
+                        0 => ControlEvent::Spawn { image: copy, copy_of: Some(ImageId(0)) },
+                        _ => ControlEvent::Exit(copy),
                     });
                     copies += 1;
                 }
@@ -77,7 +79,7 @@ pub fn play(
             Step::Event(event) => front.event(&image, event),
         }
     }
-    machine.take(&front.take(Batch::default()));
+    machine.play(&front.take_batch(Batch::default()));
 }
 
 /// Plays it on a naive one.

@@ -2,7 +2,7 @@
 
 use octavo_config::MachineConfig;
 use octavo_machine::designs::{Perforated, Variant};
-use octavo_machine::{Design, Env, Machine, Run};
+use octavo_machine::{AnyMachine, Design, Env, Machine};
 use octavo_os::frames::{Holder, Order, OutOfMemory};
 use octavo_os::page_table::{Format, Holes};
 use octavo_os::policy::{Fault, Policy};
@@ -68,12 +68,16 @@ pub fn machine<D: Design + 'static>(
     config: &MachineConfig,
     policy: Box<dyn Policy>,
     mmu: D,
-) -> Box<dyn Run> {
+) -> Box<dyn AnyMachine> {
     bounds::machine(config, format(), policy, mmu)
 }
 
 /// The same in a guest, whose operating system makes of its pages what the host's does.
-pub fn guest<D: Design + 'static>(config: &MachineConfig, makes: Makes, mmu: D) -> Box<dyn Run> {
+pub fn guest<D: Design + 'static>(
+    config: &MachineConfig,
+    makes: Makes,
+    mmu: D,
+) -> Box<dyn AnyMachine> {
     let (host, on) = (config.host.as_ref().unwrap(), Instructions::PORTABLE);
     let own = bounds::os(config.memory.bytes, config.page_table.levels, format(), Box::new(makes));
     let behind = bounds::os(host.memory.bytes, host.page_table.levels, format(), Box::new(makes));

@@ -37,7 +37,7 @@ impl Memory {
         for run in changed.chunk_by(follows) {
             self.counters.hole_shootdowns += 1;
             let (process, first) = run[0];
-            self.forget(process, first.raw()..first.raw() + run.len() as u64);
+            self.invalidate(process, first.raw()..first.raw() + run.len() as u64);
         }
     }
 

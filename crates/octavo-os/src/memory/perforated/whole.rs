@@ -6,8 +6,8 @@ use rustc_hash::FxHashSet;
 
 use super::table_used;
 use crate::frames::OutOfMemory;
+use crate::memory::invalidations::InvalidationGatherer;
 use crate::memory::ranges::contains;
-use crate::memory::stale::Gather;
 use crate::memory::{Memory, ProcessId, around, base_pages};
 use crate::page_table::{Holes, Leaf, Used};
 use crate::vmas::{Pages, Vma};
@@ -59,7 +59,7 @@ impl Memory {
         process: ProcessId,
         pages: &Pages,
         vma: &Vma,
-        changed: &mut Gather,
+        changed: &mut InvalidationGatherer,
     ) -> Done {
         let mut done = Done::default();
         for (region, _) in self.parted_in(process, pages) {
@@ -84,7 +84,7 @@ impl Memory {
         &mut self,
         process: ProcessId,
         pages: &Pages,
-        changed: &mut Gather,
+        changed: &mut InvalidationGatherer,
     ) {
         for (region, _) in self.parted_in(process, pages) {
             let inside = around(region.page, PageSize::HUGE);
@@ -105,7 +105,7 @@ impl Memory {
         process: ProcessId,
         from: &Pages,
         moved: u64,
-        changed: &mut Gather,
+        changed: &mut InvalidationGatherer,
     ) {
         if !moved.is_multiple_of(base_pages(PageSize::HUGE)) {
             return;
@@ -145,7 +145,7 @@ impl Memory {
         parent: ProcessId,
         region: &Leaf,
         holes: &Holes,
-        changed: &mut Gather,
+        changed: &mut InvalidationGatherer,
     ) {
         if region.rights.write {
             let rights = Protection { write: false, ..region.rights };

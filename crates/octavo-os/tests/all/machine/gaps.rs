@@ -22,7 +22,7 @@ impl KeptGaps {
     }
 
     /// What these pages had is stale.
-    pub fn forget(&mut self, process: ProcessId, pages: &Pages) {
+    pub fn invalidate(&mut self, process: ProcessId, pages: &Pages) {
         self.pages.retain(|(of, region), _| {
             *of != process || region * 512 >= pages.end || pages.start >= (region + 1) * 512
         });

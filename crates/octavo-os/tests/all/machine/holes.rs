@@ -35,7 +35,7 @@ impl KeptHoles {
     }
 
     /// What these pages had is stale.
-    pub fn forget(&mut self, process: ProcessId, pages: &Pages) {
+    pub fn invalidate(&mut self, process: ProcessId, pages: &Pages) {
         let overlaps = |of: ProcessId, number: u64, log2: u32| {
             let (start, end) = (number << log2, (number + 1) << log2);
             of == process && start < pages.end && pages.start < end
@@ -47,7 +47,7 @@ impl KeptHoles {
 
     /// A process is over.
     pub fn end(&mut self, process: ProcessId) {
-        self.forget(process, &(0..u64::MAX));
+        self.invalidate(process, &(0..u64::MAX));
     }
 
     /// Whatever is no hole by what is kept is mapped in its place.

@@ -169,7 +169,7 @@ impl Machine {
         assert!(!self.tlb.keys().any(|(of, _)| *of == process), "all of it is stale");
         self.walk_caches.retain(|(of, _, _), _| *of != process);
         self.holes.end(process);
-        self.gaps.forget(process, &(0..u64::MAX));
+        self.gaps.invalidate(process, &(0..u64::MAX));
     }
 
     fn event(&mut self, process: ProcessId, event: &Event) {
@@ -250,11 +250,11 @@ impl Machine {
                 }
             }
         }
-        for stale in self.os.take_stale() {
+        for stale in self.os.take_invalidations() {
             let (of, pages) = (stale.process, stale.pages);
             drop_from(&mut self.tlb, (of, pages.start)..(of, pages.end));
-            self.holes.forget(of, &pages);
-            self.gaps.forget(of, &pages);
+            self.holes.invalidate(of, &pages);
+            self.gaps.invalidate(of, &pages);
             for level in 1..=5 {
                 let region = |page: u64| (of, level, page >> (9 * level));
                 let (first, end) = (region(pages.start), (of, level, region(pages.end - 1).2 + 1));

@@ -31,7 +31,7 @@ fn started(faulty: impl IntoIterator<Item = u64>, config: GtsmConfig) -> (Os, Pr
     let (protection, source) = (Protection::from_bits(3), MapSource::Anonymous);
     let range = pages(0, 8 * 512);
     os.event(process, &Event::Map { range, protection, source, flags: 2 }).unwrap();
-    os.take_stale();
+    os.take_invalidations();
     (os, process)
 }
 
@@ -99,13 +99,13 @@ fn what_is_done_to_a_part_splits_a_page() {
     ] {
         let (mut os, process) = started(every_second(), GtsmConfig::default());
         touch(&mut os, process, 512);
-        os.take_stale();
+        os.take_invalidations();
         os.event(process, &event).unwrap();
-        let stale = os.take_stale();
+        let stale = os.take_invalidations();
         assert!(!stale.is_empty());
         assert_eq!(os.memory().check(), Ok(()));
         assert_eq!(os.memory().counters.splits, u64::from(is_split), "{event:?}");
-        let covers = |stale: &octavo_os::Stale| stale.pages == (512..1024);
+        let covers = |stale: &octavo_os::Invalidation| stale.pages == (512..1024);
         assert!(stale.iter().any(covers), "{event:?}: {stale:?}");
         let is_there = !is_split && !matches!(event, Event::Unmap { .. });
         assert_eq!(os.memory().gapped_pages(), u64::from(is_there), "{event:?}");
@@ -169,9 +169,9 @@ fn a_split_needs_no_memory() {
 fn a_split_is_always_told() {
     let (mut os, process) = started(every_second(), GtsmConfig::default());
     touch(&mut os, process, 512);
-    os.take_stale();
+    os.take_invalidations();
     os.fault(process, page(600), Access::Fetch).unwrap();
-    let stale = os.take_stale();
+    let stale = os.take_invalidations();
     assert_eq!((stale.len(), stale[0].pages.clone()), (1, 512..1024));
     assert_eq!(os.memory().counters.splits, 1);
     assert_eq!((os.memory().gapped_pages(), os.memory().check()), (0, Ok(())));
@@ -197,10 +197,10 @@ fn a_split_takes_the_shootdowns_of_a_plain_huge_page() {
             let has_gaps = !faulty.is_empty();
             let (mut os, process) = started(faulty, GtsmConfig::default());
             assert_eq!(touch(&mut os, process, 512).is_some(), has_gaps);
-            os.take_stale();
+            os.take_invalidations();
             let before = os.memory().counters.shootdowns;
             os.event(process, &event).unwrap();
-            assert_eq!(os.take_stale().len(), shootdowns, "{event:?}, gaps: {has_gaps}");
+            assert_eq!(os.take_invalidations().len(), shootdowns, "{event:?}, gaps: {has_gaps}");
             let counted = os.memory().counters.shootdowns - before;
             assert_eq!(counted, shootdowns as u64, "{event:?}, gaps: {has_gaps}");
             assert_eq!(os.memory().check(), Ok(()));

@@ -137,7 +137,7 @@ impl Machine {
             _ => {}
         }
         self.os.event(process, event).unwrap();
-        self.forget();
+        self.invalidate();
     }
 
     fn give_back(&mut self, process: ProcessId, pages: Pages) -> Vec<u64> {
@@ -191,13 +191,13 @@ impl Machine {
                 let pages = self.present.range((process, 0)..(process, u64::MAX));
                 let copied: Vec<_> = pages.map(|(_, page)| (child, *page)).collect();
                 self.present.extend(copied);
-                self.forget();
+                self.invalidate();
             }
             Op::End if self.live.len() > 1 => self.end(process),
             Op::Background => {
                 self.instructions += 1;
                 self.os.background(self.instructions);
-                self.forget();
+                self.invalidate();
             }
             Op::Fork | Op::End => {}
         }
@@ -206,7 +206,7 @@ impl Machine {
     pub fn end(&mut self, process: ProcessId) {
         self.live.retain(|of| *of != process);
         self.os.end(process);
-        self.forget();
+        self.invalidate();
         self.kept.retain(|(of, _), _| *of != process);
         self.give_back(process, 0..u64::MAX);
     }
@@ -219,7 +219,7 @@ impl Machine {
         };
         if served(&self.os).is_none() {
             self.os.fault(process, PageNumber::new(page), access).unwrap();
-            self.forget();
+            self.invalidate();
         }
         let leaf = served(&self.os).expect("a fault maps the page");
         self.os.memory_mut().process_mut(process).table.mark(PageNumber::new(page), store);
@@ -233,8 +233,8 @@ impl Machine {
         of.1 |= leaf.rights.write;
     }
 
-    fn forget(&mut self) {
-        for stale in self.os.take_stale() {
+    fn invalidate(&mut self) {
+        for stale in self.os.take_invalidations() {
             if stale.pages.end - stale.pages.start > self.kept.len() as u64 {
                 self.kept.retain(|(process, page), _| {
                     *process != stale.process || !stale.pages.contains(page)

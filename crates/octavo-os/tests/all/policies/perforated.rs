@@ -93,11 +93,11 @@ fn holes_get_their_pages_at_once_or_when_they_are_touched() {
         let (mut os, process) = fragmented(&held, config);
         assert_eq!(touch(&mut os, process, 512 + 9), Some(8));
         assert_eq!(os.memory().leaves(process, &(512..1024)).len(), mapped);
-        os.take_stale();
+        os.take_invalidations();
         if hole_pages == ReserveWhen::Touched {
             assert_eq!(touch(&mut os, process, 512 + 3), Some(8));
         }
-        assert_eq!(os.take_stale(), [], "no bit has changed");
+        assert_eq!(os.take_invalidations(), [], "no bit has changed");
         let table = &os.memory().process(process).table;
         let (region, _) = table.perforation(page(512)).unwrap();
         let leaf = table.leaf(page(512 + 3)).unwrap();
@@ -111,11 +111,11 @@ fn holes_get_their_pages_at_once_or_when_they_are_touched() {
 fn untouched_pages_are_holes_that_are_patched_when_they_are_touched() {
     let (mut os, process) = with_unused_holes();
     assert_eq!(touch(&mut os, process, 512), Some(511));
-    os.take_stale();
+    os.take_invalidations();
     for at in 1..512 {
         let data = os.memory().frames.used_frames(Holder::Data);
         assert_eq!((data, touch(&mut os, process, 512 + at)), (at, Some(511 - at as u32)));
-        assert_eq!(os.take_stale().len(), 1);
+        assert_eq!(os.take_invalidations().len(), 1);
     }
     assert_eq!(os.memory().frames.used_frames(Holder::Reserved), 0);
     os.background(1);

@@ -52,7 +52,7 @@ fn merged(policy: &str) -> (Os, ProcessId) {
     let (mut os, process) = started(policy);
     (512..1024).for_each(|at| touch(&mut os, process, at, false));
     [600, 601, 1023].into_iter().for_each(|at| touch(&mut os, process, at, true));
-    os.take_stale();
+    os.take_invalidations();
     os.background(9);
     assert_eq!(os.memory().merged_pages(), 0, "not yet");
     os.background(10);
@@ -79,10 +79,10 @@ fn parts_become_holes_where_a_huge_page_would_be_split() {
 fn a_store_patches_the_hole() {
     let (mut os, process) = merged("perforated:same_pages=all");
     let region = os.memory().process(process).table.perforation(page(512)).unwrap().0;
-    os.take_stale();
+    os.take_invalidations();
     let before = os.memory().counters;
     touch(&mut os, process, 700, true);
-    assert_eq!(os.take_stale().len(), 1, "one shootdown, of the page and its bit");
+    assert_eq!(os.take_invalidations().len(), 1, "one shootdown, of the page and its bit");
     let counters = os.memory().counters;
     assert_eq!(counters.patches - before.patches, 1);
     assert_eq!((counters.pages_unmerged, counters.bytes_copied - before.bytes_copied), (1, 4096));

@@ -39,8 +39,8 @@ impl Prefix {
 
     /// Its first digits, and the one behind them.
     fn split(self, digits: u32) -> (Prefix, u64) {
-        let behind = (self.0 - digits - 1) * DIGIT_LOG2;
-        let with_next = self.1 >> behind;
+        let backing = (self.0 - digits - 1) * DIGIT_LOG2;
+        let with_next = self.1 >> backing;
         (Prefix(digits, with_next >> DIGIT_LOG2), with_next & ((1 << DIGIT_LOG2) - 1))
     }
 

@@ -62,8 +62,8 @@ impl Tables {
             }
             Tables::Inverted(table) => Some(table.loads(addr, frame)),
             Tables::Guarded(table) => {
-                let held = env.held(page.process, page.page);
-                Some(table.loads(addr, held.expect("it is mapped").size))
+                let translation = env.translation(page.process, page.page);
+                Some(table.loads(addr, translation.expect("it is mapped").size))
             }
         }
     }

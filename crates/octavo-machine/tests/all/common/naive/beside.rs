@@ -9,7 +9,7 @@ use super::pages::Range;
 /// the walker of the range table.
 #[derive(Default)]
 pub struct RangeTlb {
-    entries: Vec<Held>,
+    entries: Vec<Translation>,
     pub hits: u64,
     pub misses: u64,
     pub walks: u64,
@@ -17,7 +17,7 @@ pub struct RangeTlb {
 }
 
 #[derive(Clone, Copy)]
-struct Held {
+struct Translation {
     start: u64,
     end: u64,
     write: bool,
@@ -42,15 +42,15 @@ impl RangeTlb {
         self.walks += 1;
         self.reads += lines;
         if end - start > 1 {
-            self.forget(start, end);
+            self.invalidate(start, end);
             if self.entries.len() == 32 {
                 self.entries.remove(0);
             }
-            self.entries.push(Held { start, end, write });
+            self.entries.push(Translation { start, end, write });
         }
     }
 
-    pub fn forget(&mut self, start: u64, end: u64) {
+    pub fn invalidate(&mut self, start: u64, end: u64) {
         self.entries.retain(|range| range.end <= start || end <= range.start);
     }
 }
@@ -92,7 +92,7 @@ impl SegmentRegisters {
         }
     }
 
-    pub fn forget(&mut self, start: u64, end: u64) {
+    pub fn invalidate(&mut self, start: u64, end: u64) {
         self.segment = self.segment.filter(|segment| segment.1 <= start || end <= segment.0);
     }
 }

@@ -43,7 +43,7 @@ impl Cycles {
     }
 
     /// The second level was looked up, or what takes its time.
-    pub fn looked_up(&mut self, is_hit: bool) {
+    pub fn tlb_access(&mut self, is_hit: bool) {
         self.all += self.second;
         self.missed = (!is_hit).then_some((self.second, self.all));
     }
@@ -88,7 +88,7 @@ impl NaiveMachine {
 
     pub fn look_up_second(&mut self, page: u64) -> Option<Page> {
         let found = self.l2.as_mut()?.look_up(page);
-        self.cycles.looked_up(found.is_some());
+        self.cycles.tlb_access(found.is_some());
         found
     }
 

@@ -7,7 +7,7 @@ use octavo_oracle::{NaiveArray, NaiveReplacement};
 use octavo_types::{ItemKind, PageSize};
 
 use super::NaiveMachine;
-use super::tlb::{Page, tell};
+use super::tlb::{Page, report};
 
 /// What such a machine has and counts.
 pub struct Gapped {
@@ -26,15 +26,15 @@ impl Gapped {
         Gapped { bitmaps, bitmap_hits: 0, bitmap_misses: 0, bitmap_reads: 0, hits: 0 }
     }
 
-    pub fn tell(&self, has_l2: bool, counters: &mut Counters) {
-        tell("walker.cache.bitmap", self.bitmap_hits, self.bitmap_misses, counters);
+    pub fn report(&self, has_l2: bool, counters: &mut Counters) {
+        report("walker.cache.bitmap", self.bitmap_hits, self.bitmap_misses, counters);
         counters.add("walker", "bitmap_references", self.bitmap_reads);
         if has_l2 {
             counters.add("tlb.l2.gapped", "hits", self.hits);
         }
     }
 
-    pub fn forget(&mut self, start: u64, end: u64) {
+    pub fn invalidate(&mut self, start: u64, end: u64) {
         self.bitmaps.invalidate_if(|number, _| number * 512 < end && start < (number + 1) * 512);
     }
 }
@@ -58,7 +58,7 @@ impl NaiveMachine {
             Some(found) => found,
             None => self.walk_gapped(kind, page),
         };
-        self.l1(kind).forget(page, page + 1);
+        self.l1(kind).invalidate(page, page + 1);
         self.l1(kind).fill(page, found);
         found
     }
@@ -80,7 +80,7 @@ impl NaiveMachine {
             false => entry,
         };
         if let Some(l2) = &mut self.l2 {
-            l2.forget(page, page + 1);
+            l2.invalidate(page, page + 1);
             l2.fill(page, if l2.holds_perforated() { entry } else { found });
         }
         found

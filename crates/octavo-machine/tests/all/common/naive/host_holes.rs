@@ -6,7 +6,7 @@ use octavo_types::{PageNumber, PageSize, VirtAddr};
 
 use super::NaiveMachine;
 use super::perforated::{SHADOW, line_of_holes};
-use super::tlb::{Page, tell};
+use super::tlb::{Page, report};
 
 const VM: ProcessId = ProcessId(0);
 
@@ -22,11 +22,11 @@ pub struct HostHoles {
 }
 
 impl HostHoles {
-    pub fn forget(&mut self) {
+    pub fn invalidate(&mut self) {
         self.register = None;
     }
 
-    pub fn tell(&self, machine: &NaiveMachine, counters: &mut Counters) {
+    pub fn report(&self, machine: &NaiveMachine, counters: &mut Counters) {
         if machine.perforated.is_none() && machine.gapped.is_none() {
             return;
         }
@@ -39,7 +39,7 @@ impl HostHoles {
         }
         counters.add("walker.host", "hole_walks", self.walks);
         let (hits, misses) = (self.register_hits, self.register_misses);
-        tell("walker.bitmap_register", hits, misses, counters);
+        report("walker.bitmap_register", hits, misses, counters);
     }
 }
 
@@ -107,7 +107,7 @@ impl NaiveMachine {
     }
 
     /// Through the shadow entry of the host's table.
-    fn walk_hole_of_host(&mut self, page: u64, stores: bool, is_under_way: bool) -> Option<Page> {
+    fn walk_hole_of_host(&mut self, page: u64, stores: bool, continues_walk: bool) -> Option<Page> {
         let (number, addr) = (PageNumber::new(page), VirtAddr::new(page << 12));
         let host = self.host();
         host.holes.walks += 1;
@@ -115,7 +115,7 @@ impl NaiveMachine {
         let of = host.table().perforated(number).unwrap();
         let mut places = Vec::new();
         if host.walk_caches.at(SHADOW, addr, 2).is_none() {
-            if !is_under_way {
+            if !continues_walk {
                 let known = host.walk_caches.deepest_from(0, addr, 3);
                 let known = known.map_or(host.levels + 1, |(level, ())| level);
                 for step in walk.steps().iter().filter(|step| (3..known).contains(&step.level)) {
@@ -127,7 +127,7 @@ impl NaiveMachine {
             host.walk_caches.fill(SHADOW, addr, 2, ());
         }
         places.push(of.hole_steps[1].at);
-        host.walks += u64::from(!is_under_way);
+        host.walks += u64::from(!continues_walk);
         host.reads += places.len() as u64;
         for place in places {
             self.access_for_walk(place.raw() / self.line_bytes, false);

@@ -26,7 +26,7 @@ use cycles::Cycles;
 use gapped::Gapped;
 use nested::NaiveHost;
 use perforated::Perforated;
-use tlb::{Page, Tlb, replacement, tell, ways};
+use tlb::{Page, Tlb, replacement, report, ways};
 use vectors::Vectors;
 
 const PROCESS: ProcessId = ProcessId(0);
@@ -62,7 +62,7 @@ pub struct NaiveMachine {
     marked: u64,
     coalesces: bool,
     /// Whether a hit in the second level fills the whole page into the first.
-    fills_whole: bool,
+    fills_whole_pages: bool,
     ranges: Option<RangeTlb>,
     segment: Option<SegmentRegisters>,
     perforated: Option<Perforated>,
@@ -141,7 +141,7 @@ impl NaiveMachine {
                 Beside::Tailored(bits) => Vectors::new(bits),
                 _ => Vectors::default(),
             },
-            fills_whole: matches!(beside, Beside::Tailored(_)),
+            fills_whole_pages: matches!(beside, Beside::Tailored(_)),
         }
     }
 
@@ -161,22 +161,27 @@ impl NaiveMachine {
     pub fn counters(&self) -> Counters {
         let mut counters = Counters::default();
         for level in [Some(&self.l1i), self.l1d.as_ref(), self.l2.as_ref()].into_iter().flatten() {
-            level.tell(&mut counters);
+            level.report(&mut counters);
         }
         if let Some(ranges) = &self.ranges {
-            tell("tlb.range", ranges.hits, ranges.misses, &mut counters);
+            report("tlb.range", ranges.hits, ranges.misses, &mut counters);
         }
         if let Some(perforated) = self.perforated.as_ref().filter(|_| self.l2.is_some()) {
-            tell("tlb.l2.bitmap", perforated.bitmap_hits, perforated.bitmap_misses, &mut counters);
+            report(
+                "tlb.l2.bitmap",
+                perforated.bitmap_hits,
+                perforated.bitmap_misses,
+                &mut counters,
+            );
         }
         if let Some(segment) = &self.segment {
-            tell("segment", segment.hits, segment.misses, &mut counters);
+            report("segment", segment.hits, segment.misses, &mut counters);
         }
         for (number, name) in
             ["cache.llc", "cache.l2", "cache.l1d", "cache.l1i"].into_iter().enumerate()
         {
             let counts = self.caches.counts(number);
-            tell(name, counts.hits, counts.accesses - counts.hits, &mut counters);
+            report(name, counts.hits, counts.accesses - counts.hits, &mut counters);
         }
         counters.add("walker", "walks", self.walks);
         counters.add("walker", "references", self.reads);
@@ -187,7 +192,7 @@ impl NaiveMachine {
             counters.add("range_walker", "references", ranges.reads);
         }
         if let (Some(perforated), Some(l2)) = (&self.perforated, &self.l2) {
-            perforated.tell(l2, &mut counters);
+            perforated.report(l2, &mut counters);
         }
         if let Some(perforated) = &self.perforated {
             counters.add("walker", "bitmap_references", perforated.fetches);
@@ -196,14 +201,14 @@ impl NaiveMachine {
             counters.add("segment", "set", segment.set);
         }
         if let Some(gapped) = &self.gapped {
-            gapped.tell(self.l2.is_some(), &mut counters);
+            gapped.report(self.l2.is_some(), &mut counters);
         }
-        self.vectors.tell(&mut counters);
+        self.vectors.report(&mut counters);
         counters.add("memory", "reads", self.caches.memory_reads);
         counters.add("memory", "writes", self.caches.memory_writes);
-        tell_walk_caches("walker.cache", &self.walk_caches, &mut counters);
+        report_walk_caches("walker.cache", &self.walk_caches, &mut counters);
         if let Some(host) = &self.host {
-            host.tell(self, &mut counters);
+            host.report(self, &mut counters);
         }
         counters
     }
@@ -211,19 +216,19 @@ impl NaiveMachine {
     fn reference(&mut self, kind: ItemKind, addr: VirtAddr, bytes: u16) {
         let first = addr.raw();
         let last = addr.wrapping_add(u64::from(bytes) - 1).raw();
-        let mut looked_up = None;
+        let mut tlb_access = None;
         let mut line = first / self.line_bytes;
         let invepts = self.invepts();
         loop {
             let page = (line * self.line_bytes) >> 12;
-            let frame = match looked_up {
+            let frame = match tlb_access {
                 Some((before, frame)) if before == page => {
                     self.note_torn(invepts);
                     frame
                 }
                 _ => self.translate(kind, page & self.page_mask),
             };
-            looked_up = Some((page, frame));
+            tlb_access = Some((page, frame));
             let physical = (frame << 12 | ((line * self.line_bytes) & 4095)) / self.line_bytes;
             let level = if kind == ItemKind::Fetch { L1I } else { L1D };
             self.caches.access(level, physical, kind == ItemKind::Store);
@@ -268,14 +273,14 @@ impl NaiveMachine {
         let in_range = self.ranges.as_mut().is_some_and(|ranges| ranges.serves(page, stores));
         if self.ranges.is_some() && in_l1.is_some() {
             // The range TLB is looked up alone.
-            self.cycles.looked_up(in_range);
+            self.cycles.tlb_access(in_range);
         }
         if let Some(found) = in_l2.filter(|found| found.serves(stores)) {
             let l2 = self.l2.as_mut().unwrap();
             if l2.victims {
-                l2.forget(page, page + 1);
+                l2.invalidate(page, page + 1);
             }
-            let found = if self.fills_whole { found.whole() } else { found };
+            let found = if self.fills_whole_pages { found.whole() } else { found };
             self.fill_first(kind, page, found);
             self.mark_part(kind, page, false);
             return found;
@@ -288,14 +293,14 @@ impl NaiveMachine {
         } else {
             let found = self.walk(kind, page);
             if let Some(l2) = &mut self.l2 {
-                l2.forget(page, page + 1);
+                l2.invalidate(page, page + 1);
                 if !l2.victims {
                     l2.fill(page, found);
                 }
             }
             found
         };
-        self.l1(kind).forget(page, page + 1);
+        self.l1(kind).invalidate(page, page + 1);
         self.fill_first(kind, page, found);
         self.mark_part(kind, page, true);
         if !in_range {
@@ -378,10 +383,10 @@ impl NaiveMachine {
     }
 
     fn forget_stale(&mut self) {
-        for stale in self.os.take_stale() {
+        for stale in self.os.take_invalidations() {
             let (start, end) = (stale.pages.start, stale.pages.end.min(1 << 52));
             self.flush_perforated(start, end);
-            self.forget(start, end);
+            self.invalidate(start, end);
             let range = AddrRange::new(VirtAddr::new(start << 12), (end - start) << 12);
             self.walk_caches.invalidate(0, range);
             self.walk_caches.invalidate(perforated::SHADOW, range);
@@ -389,28 +394,28 @@ impl NaiveMachine {
     }
 
     /// All that translates forgets these pages.
-    fn forget(&mut self, start: u64, end: u64) {
+    fn invalidate(&mut self, start: u64, end: u64) {
         for level in
             [Some(&mut self.l1i), self.l1d.as_mut(), self.l2.as_mut()].into_iter().flatten()
         {
-            level.forget(start, end);
+            level.invalidate(start, end);
         }
         if let Some(ranges) = &mut self.ranges {
-            ranges.forget(start, end);
+            ranges.invalidate(start, end);
         }
         if let Some(gapped) = &mut self.gapped {
-            gapped.forget(start, end);
+            gapped.invalidate(start, end);
         }
         if let Some(segment) = &mut self.segment {
-            segment.forget(start, end);
+            segment.invalidate(start, end);
         }
     }
 }
 
 /// Look-ups of walk caches, by level.
-fn tell_walk_caches(component: &str, caches: &NaiveWalkCaches<()>, counters: &mut Counters) {
+fn report_walk_caches(component: &str, caches: &NaiveWalkCaches<()>, counters: &mut Counters) {
     for cache in &caches.0 {
         let component = format!("{component}.l{}", cache.level());
-        tell(&component, cache.hits, cache.accesses - cache.hits, counters);
+        report(&component, cache.hits, cache.accesses - cache.hits, counters);
     }
 }

@@ -44,7 +44,7 @@ impl NaiveHost {
             flags: 0,
         };
         os.event(VM, &memory).unwrap();
-        os.take_stale();
+        os.take_invalidations();
         let walk_caches = config.walk_caches.values().map(|of| {
             let ways = ways(of.ways, of.entries);
             let sets = (of.entries / ways) as usize;
@@ -79,7 +79,7 @@ impl NaiveHost {
     }
 
     /// Beside what both tables' walks have in common.
-    pub fn tell(&self, machine: &NaiveMachine, counters: &mut Counters) {
+    pub fn report(&self, machine: &NaiveMachine, counters: &mut Counters) {
         counters.add("walker", "walks", self.lone_walks);
         counters.add("walker", "references", self.reads);
         counters.add("walker", "marked", self.marked);
@@ -90,7 +90,7 @@ impl NaiveHost {
         counters.add("walker.host", "faulted", self.faulted);
         counters.add("walker.host", "references", self.reads);
         counters.add("walker.host", "marked", self.marked);
-        self.holes.tell(machine, counters);
+        self.holes.report(machine, counters);
         counters.add("host.os", "invepts", self.invepts);
         let of = self.os.memory().counters;
         counters.add("host.os", "faults", of.faults);
@@ -102,9 +102,9 @@ impl NaiveHost {
             counters.add("host.os", "gapped", of.gapped);
         }
         if let Some(tlb) = &self.tlb {
-            tlb.tell(counters);
+            tlb.report(counters);
         }
-        super::tell_walk_caches("walker.host.cache", &self.walk_caches, counters);
+        super::report_walk_caches("walker.host.cache", &self.walk_caches, counters);
     }
 }
 
@@ -178,15 +178,16 @@ impl NaiveMachine {
                     self.mark_in_host(page, stores, last_line);
                 }
                 let host = self.host();
-                let parted = Page::of_perforated(host.table(), page);
-                let parted = parted.or_else(|| Page::of_gapped(host.table(), page));
-                let found = parted.unwrap_or_else(|| host.page(page));
+                let composite_pages = Page::of_perforated(host.table(), page);
+                let composite_pages =
+                    composite_pages.or_else(|| Page::of_gapped(host.table(), page));
+                let found = composite_pages.unwrap_or_else(|| host.page(page));
                 if let Some(tlb) = &mut host.tlb {
-                    match parted {
+                    match composite_pages {
                         Some(_) if !tlb.holds_perforated() => {}
                         Some(_) => drop(tlb.fill(page, found)),
                         None => {
-                            tlb.forget(page, page + 1);
+                            tlb.invalidate(page, page + 1);
                             tlb.fill(page, found);
                         }
                     }
@@ -221,18 +222,18 @@ impl NaiveMachine {
     /// INVEPT.
     fn host_has_changed(&mut self) {
         let Some(host) = &mut self.host else { return };
-        let changes = host.os.take_stale().len() as u64;
+        let changes = host.os.take_invalidations().len() as u64;
         if changes == 0 {
             return;
         }
         host.invepts += changes;
         if let Some(tlb) = &mut host.tlb {
-            tlb.forget(0, u64::MAX);
+            tlb.invalidate(0, u64::MAX);
         }
         host.walk_caches.clear();
-        host.holes.forget();
+        host.holes.invalidate();
         self.flush_perforated(0, 1 << 52);
-        self.forget(0, u64::MAX);
+        self.invalidate(0, u64::MAX);
     }
 
     /// After so many instructions in all.

@@ -159,12 +159,12 @@ impl NaiveMachine {
         &mut self,
         kind: ItemKind,
         page: u64,
-        is_under_way: bool,
+        continues_walk: bool,
     ) -> Option<Page> {
         let stores = kind == ItemKind::Store;
         let (number, addr) = (PageNumber::new(page), VirtAddr::new(page << 12));
         self.perforated().hole_walks += 1;
-        if !is_under_way {
+        if !continues_walk {
             self.read_walk(page);
         }
         let walk = self.os.memory().process(PROCESS).table.walk(number);

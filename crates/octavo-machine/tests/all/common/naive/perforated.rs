@@ -40,7 +40,7 @@ impl Perforated {
         }
     }
 
-    pub fn tell(&self, l2: &Tlb, counters: &mut Counters) {
+    pub fn report(&self, l2: &Tlb, counters: &mut Counters) {
         counters.add("tlb.l2.perforated", "hits", self.hits);
         counters.add("tlb.l2.perforated", "filtered", self.filtered);
         counters.add("walker", "hole_walks", self.hole_walks);
@@ -101,7 +101,7 @@ impl NaiveMachine {
             None if self.host.is_some() => self.walk_perforated_nested(kind, page, no_bits),
             None => self.walk_perforated(kind, page),
         };
-        self.l1(kind).forget(page, page + 1);
+        self.l1(kind).invalidate(page, page + 1);
         self.l1(kind).fill(page, found);
         found
     }
@@ -122,7 +122,7 @@ impl NaiveMachine {
             return Some(false);
         }
         if let Some(l2) = &mut self.l2 {
-            self.cycles.looked_up(true);
+            self.cycles.tlb_access(true);
             let array = l2.arrays.iter_mut().find(|array| array.sizes.contains(&PageSize::BASE));
             let array = array.unwrap();
             let (set, key) = ((page / 32 % array.sets) as usize, (WORD_LOG2, page / 32));
@@ -182,7 +182,7 @@ impl NaiveMachine {
                     self.cycles.walked();
                     let found = self.page(page);
                     if let Some(l2) = &mut self.l2 {
-                        l2.forget(page, page + 1);
+                        l2.invalidate(page, page + 1);
                         l2.fill(page, found);
                     }
                     return found;
@@ -231,21 +231,21 @@ impl NaiveMachine {
     }
 
     /// Through the shadow entry; none where it faulted.
-    fn walk_hole(&mut self, kind: ItemKind, page: u64, is_under_way: bool) -> Option<Page> {
+    fn walk_hole(&mut self, kind: ItemKind, page: u64, continues_walk: bool) -> Option<Page> {
         if self.host.is_some() {
-            return self.walk_hole_nested(kind, page, is_under_way);
+            return self.walk_hole_nested(kind, page, continues_walk);
         }
         let addr = VirtAddr::new(page << 12);
         self.perforated().hole_walks += 1;
         let walk = self.os.memory().process(PROCESS).table.walk(PageNumber::new(page));
         let of = self.os.memory().process(PROCESS).table.perforated(PageNumber::new(page)).unwrap();
         let mut lines = Vec::new();
-        if !is_under_way {
+        if !continues_walk {
             self.walks += 1;
             self.cycles.start_walk();
         }
         if self.walk_caches.at(SHADOW, addr, 2).is_none() {
-            if !is_under_way {
+            if !continues_walk {
                 let known = self.walk_caches.deepest_from(0, addr, 3);
                 let known = known.map_or(self.levels + 1, |(level, ())| level);
                 for step in walk.steps().iter().filter(|step| (3..known).contains(&step.level)) {
@@ -285,10 +285,10 @@ impl NaiveMachine {
         };
         if entries.into_iter().any(|(_, _, page)| is_whole(&page)) {
             perforated.flushes += 1;
-            l2.forget(0, 1 << 52);
-            self.l1i.forget(0, 1 << 52);
+            l2.invalidate(0, 1 << 52);
+            self.l1i.invalidate(0, 1 << 52);
             if let Some(l1d) = &mut self.l1d {
-                l1d.forget(0, 1 << 52);
+                l1d.invalidate(0, 1 << 52);
             }
         }
     }

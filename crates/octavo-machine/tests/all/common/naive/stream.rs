@@ -49,7 +49,7 @@ impl NaiveMachine {
     /// The copy is over.
     pub fn end_copy(&mut self) {
         self.os.end(ProcessId(1));
-        self.os.take_stale();
+        self.os.take_invalidations();
     }
 }
 

@@ -234,11 +234,11 @@ impl Tlb {
     }
 
     /// Adds what it counted.
-    pub fn tell(&self, counters: &mut Counters) {
-        tell(self.name, self.hits, self.misses, counters);
+    pub fn report(&self, counters: &mut Counters) {
+        report(self.name, self.hits, self.misses, counters);
         for (name, hits) in self.arrays() {
             let misses = self.hits + self.misses - hits;
-            tell(&format!("{}.{name}", self.name), hits, misses, counters);
+            report(&format!("{}.{name}", self.name), hits, misses, counters);
         }
     }
 
@@ -291,7 +291,7 @@ impl Tlb {
         })
     }
 
-    pub fn forget(&mut self, start: u64, end: u64) {
+    pub fn invalidate(&mut self, start: u64, end: u64) {
         for array in &mut self.arrays {
             array.entries.invalidate_if(|_, held| held.overlaps(start, end));
         }
@@ -319,7 +319,7 @@ pub fn replacement(of: octavo_hw::Replacement) -> NaiveReplacement {
 }
 
 /// Adds look-ups.
-pub fn tell(component: &str, hits: u64, misses: u64, counters: &mut Counters) {
+pub fn report(component: &str, hits: u64, misses: u64, counters: &mut Counters) {
     counters.add(component, "accesses", hits + misses);
     counters.add(component, "hits", hits);
     counters.add(component, "misses", misses);

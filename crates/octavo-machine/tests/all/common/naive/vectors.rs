@@ -19,7 +19,7 @@ impl Vectors {
         Vectors { bits: u64::from(bits), ..Vectors::default() }
     }
 
-    pub fn tell(&self, counters: &mut Counters) {
+    pub fn report(&self, counters: &mut Counters) {
         if self.bits > 0 {
             counters.add("walker.vectors", "stores", self.stores);
             counters.add("walker.vectors", "marked", self.marked);

@@ -23,7 +23,7 @@ type Page = (ProcessId, u64);
 
 /// A page of the global space that may have lines.
 #[derive(Clone)]
-struct Kept {
+struct CachedPage {
     frame: u64,
     may_store: bool,
     sides: [bool; 2],
@@ -87,7 +87,7 @@ pub struct Naive {
     segments: Vec<Segment>,
     registers: [Option<Segment>; 16],
     /// By global address, in the order in which they were first missed.
-    kept: Vec<(u64, Kept)>,
+    kept: Vec<(u64, CachedPage)>,
     /// By frame and line, what was stored last.
     truth: HashMap<(u64, u64), u64>,
     stores: u64,
@@ -328,7 +328,7 @@ impl Naive {
             self.seen += 1;
             self.count("softvm.write_back", "lines", 1);
             // The address says the same frame as when the line came.
-            let (_, Kept { users, .. }) =
+            let (_, CachedPage { users, .. }) =
                 self.kept.iter().find(|(global, _)| *global == addr >> 12 << 12).unwrap();
             let user = users[0];
             assert_eq!(self.frame(user.0, user.1), frame, "a line goes where its page was");

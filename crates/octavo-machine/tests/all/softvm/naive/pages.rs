@@ -5,13 +5,13 @@ use octavo_oracle::NaiveChange;
 use octavo_os::Content;
 use octavo_types::PageNumber;
 
-use super::{Kept, Naive, Page};
+use super::{CachedPage, Naive, Page};
 
 impl Naive {
     /// What the operating system changed: pages, whose lines are made what the page tables say, and
     /// contents of memory, which it reads and writes without the caches.
     pub fn os_has_run(&mut self) {
-        self.sweep_stale();
+        self.sweep_invalidated();
         self.change_contents();
     }
 
@@ -39,10 +39,10 @@ impl Naive {
         }
     }
 
-    fn sweep_stale(&mut self) {
-        for stale in self.os.take_stale() {
+    fn sweep_invalidated(&mut self) {
+        for stale in self.os.take_invalidations() {
             if let Some(tlb) = &mut self.tlb {
-                tlb.forget(&stale);
+                tlb.invalidate(&stale);
             }
             let is_stale = |page: &Page| page.0 == stale.process && stale.pages.contains(&page.1);
             let mut touched: Vec<(Page, u64)> = Vec::new();
@@ -92,11 +92,11 @@ impl Naive {
         Some((leaf.frame_of(number).raw(), leaf.rights.write))
     }
 
-    fn kept(&self, global: u64) -> &Kept {
+    fn kept(&self, global: u64) -> &CachedPage {
         &self.kept.iter().find(|(at, _)| *at == global).expect("it has lines").1
     }
 
-    fn kept_mut(&mut self, global: u64) -> &mut Kept {
+    fn kept_mut(&mut self, global: u64) -> &mut CachedPage {
         &mut self.kept.iter_mut().find(|(at, _)| *at == global).expect("it has lines").1
     }
 
@@ -258,7 +258,7 @@ impl Naive {
             self.change(other, change, "softvm.synonyms");
         }
         if !self.kept.iter().any(|(at, _)| *at == global) {
-            let new = Kept { frame, may_store: false, sides: [false; 2], users: Vec::new() };
+            let new = CachedPage { frame, may_store: false, sides: [false; 2], users: Vec::new() };
             self.kept.push((global, new));
         }
         let alone = self.kept.iter().filter(|(_, kept)| kept.frame == frame).count() == 1;

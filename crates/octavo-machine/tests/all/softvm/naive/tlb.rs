@@ -2,7 +2,7 @@
 
 use octavo_config::SoftTlbConfig;
 use octavo_oracle::{NaiveArray, NaiveFound, NaiveReplacement};
-use octavo_os::Stale;
+use octavo_os::Invalidation;
 
 use super::handler::PHYSICAL;
 use super::{Kind, Naive, Page, Piece};
@@ -24,7 +24,7 @@ impl Tlb {
         }
     }
 
-    pub fn forget(&mut self, stale: &Stale) {
+    pub fn invalidate(&mut self, stale: &Invalidation) {
         self.programs.invalidate_if(|_, ((process, page), ..)| {
             *process == stale.process && stale.pages.contains(page)
         });

@@ -10,7 +10,7 @@ use crate::vmas::Pages;
 /// last, whatever lies between (`mmu_gather` of Linux): so the range of a fork is most of the
 /// address space.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Stale {
+pub struct Invalidation {
     /// Whose.
     pub process: ProcessId,
     /// Which.
@@ -19,9 +19,9 @@ pub struct Stale {
 
 /// What one operation has changed so far.
 #[derive(Default)]
-pub(super) struct Gather(Option<Pages>);
+pub(super) struct InvalidationGatherer(Option<Pages>);
 
-impl Gather {
+impl InvalidationGatherer {
     /// These pages, too.
     pub fn add(&mut self, pages: Pages) {
         self.0 = Some(match self.0.take() {
@@ -33,25 +33,25 @@ impl Gather {
 
 impl Memory {
     /// What has become stale since the last call.
-    pub fn take_stale(&mut self) -> Vec<Stale> {
+    pub fn take_invalidations(&mut self) -> Vec<Invalidation> {
         self.forget_changed_holes();
         self.collect_all_gapped_splits();
         std::mem::take(&mut self.stale)
     }
 
     /// Notes that translations of these pages are no longer right: one shootdown.
-    pub fn forget(&mut self, process: ProcessId, pages: Pages) {
+    pub fn invalidate(&mut self, process: ProcessId, pages: Pages) {
         self.collect_gapped_splits(process, &pages);
         self.counters.shootdowns += 1;
         self.collect_changed_holes(process);
         self.holes_changed.retain(|(of, page)| *of != process || !pages.contains(&page.raw()));
-        self.stale.push(Stale { process, pages });
+        self.stale.push(Invalidation { process, pages });
     }
 
     /// The end of an operation: one shootdown, if it changed anything.
-    pub(super) fn forget_all(&mut self, process: ProcessId, changed: Gather) {
+    pub(super) fn forget_all(&mut self, process: ProcessId, changed: InvalidationGatherer) {
         if let Some(pages) = changed.0 {
-            self.forget(process, pages);
+            self.invalidate(process, pages);
         }
     }
 }

@@ -22,9 +22,9 @@ impl Env {
     }
 
     /// Adds what was counted.
-    pub(crate) fn tell(&self, counters: &mut Counters) {
-        self.tell_walker(counters);
-        self.tell_caches(counters);
+    pub(crate) fn report(&self, counters: &mut Counters) {
+        self.report_walker(counters);
+        self.report_caches(counters);
         let Cycles { tlb_l2, tlb_nested, walks, beyond_l1: [fetches, data] } = self.cycles;
         counters.add("core", "cycles_tlb_l2", tlb_l2);
         counters.add("core", "cycles_walks", walks);
@@ -34,38 +34,38 @@ impl Env {
         counters.add("core", "cycles_fetches", fetches);
         counters.add("core", "cycles_data", data);
         counters.add("os", "cores_interrupted", self.interrupted);
-        tell_os("os", &self.os, counters);
-        self.tell_vectors(counters);
+        report_os("os", &self.os, counters);
+        self.report_vectors(counters);
         if let Some(host) = &self.host {
             counters.add("core", "cycles_tlb_nested", tlb_nested);
-            host.tell(counters);
+            host.report(counters);
         }
     }
 
-    fn tell_walker(&self, counters: &mut Counters) {
+    fn report_walker(&self, counters: &mut Counters) {
         let own = self.walker;
         let WalkerCounters { walks, faulted, .. } = own;
         counters.add("walker", "walks", walks);
         counters.add("walker", "faulted", faulted);
-        own.tell_entries("walker", counters);
+        own.report_entries("walker", counters);
         let of_host = self.host.as_ref().map(|host| &host.os);
         let has_bitmaps = |os: &Os| {
             let frames = &os.memory().frames;
             frames.hole_bitmaps().are_there() || frames.chunk_bitmaps().are_there()
         };
         if has_bitmaps(&self.os) || of_host.is_some_and(has_bitmaps) {
-            self.tell_bitmaps(counters);
+            self.report_bitmaps(counters);
         }
         if let Some(host) = &self.host {
-            own.tell_entries("walker.guest", counters);
-            host.walker.tell_entries("walker", counters);
+            own.report_entries("walker.guest", counters);
+            host.walker.report_entries("walker", counters);
         }
         let others = self.cores.iter().flatten().map(|core| &core.walk_caches);
-        tell_walk_caches("walker.cache", others.chain([&self.walk_caches]), counters);
+        report_walk_caches("walker.cache", others.chain([&self.walk_caches]), counters);
     }
 
     /// What only pages with bitmaps need.
-    fn tell_bitmaps(&self, counters: &mut Counters) {
+    fn report_bitmaps(&self, counters: &mut Counters) {
         let has_holes = self.os.memory().frames.hole_bitmaps().are_there();
         counters.add("walker", "bitmap_references", self.walker.bitmap_reads);
         if let Some(host) = &self.host {
@@ -75,22 +75,22 @@ impl Env {
         }
         if let Some(host) = self.host.as_ref().filter(|_| has_holes) {
             counters.add("walker.host", "hole_walks", host.hole_walks);
-            host.register.tell("walker.bitmap_register", counters);
+            host.register.report("walker.bitmap_register", counters);
         }
     }
 
-    fn tell_caches(&self, counters: &mut Counters) {
+    fn report_caches(&self, counters: &mut Counters) {
         let others = self.cores.iter().flatten().map(|core| &core.caches);
         for caches in others.chain([&self.caches.private]) {
             let of = caches.counters();
             for (name, level) in [("l1i", of.l1i), ("l1d", of.l1d), ("l2", of.l2)] {
                 let component = format!("cache.{name}");
-                Lookups { hits: level.hits, misses: level.misses }.tell(&component, counters);
+                Lookups { hits: level.hits, misses: level.misses }.report(&component, counters);
                 counters.add(&component, "write_backs", level.write_backs);
             }
         }
         let llc = self.caches.shared.llc();
-        Lookups { hits: llc.hits, misses: llc.misses }.tell("cache.llc", counters);
+        Lookups { hits: llc.hits, misses: llc.misses }.report("cache.llc", counters);
         counters.add("cache.llc", "write_backs", llc.write_backs);
         let memory = self.caches.shared.memory();
         counters.add("memory", "reads", memory.reads);
@@ -100,7 +100,7 @@ impl Env {
 
 impl WalkerCounters {
     /// Adds what was done with entries.
-    fn tell_entries(&self, component: &str, counters: &mut Counters) {
+    fn report_entries(&self, component: &str, counters: &mut Counters) {
         counters.add(component, "references", self.reads);
         counters.add(component, "marked", self.marked);
         let places = ["references_l1", "references_l2", "references_llc", "references_memory"];
@@ -111,24 +111,24 @@ impl WalkerCounters {
 }
 
 impl Host {
-    fn tell(&self, counters: &mut Counters) {
+    fn report(&self, counters: &mut Counters) {
         counters.add("walker", "walks", self.lone_walks);
         counters.add("walker", "splintered", self.splintered);
         counters.add("walker.host", "walks", self.walker.walks);
         counters.add("walker.host", "faulted", self.walker.faulted);
-        self.walker.tell_entries("walker.host", counters);
+        self.walker.report_entries("walker.host", counters);
         let caches = self.cores.iter().map(|core| &core.walk_caches);
-        tell_walk_caches("walker.host.cache", caches, counters);
+        report_walk_caches("walker.host.cache", caches, counters);
         for tlb in self.cores.iter().filter_map(|core| core.tlb.as_ref()) {
-            tlb.tell("tlb.nested", counters);
+            tlb.report("tlb.nested", counters);
         }
         counters.add("host.os", "invepts", self.invepts);
         counters.add("host.os", "cores_interrupted", self.interrupted);
-        tell_os("host.os", &self.os, counters);
+        report_os("host.os", &self.os, counters);
     }
 }
 
-fn tell_walk_caches<'c>(
+fn report_walk_caches<'c>(
     component: &str,
     of_cores: impl Iterator<Item = &'c WalkCaches<()>>,
     counters: &mut Counters,
@@ -142,11 +142,11 @@ fn tell_walk_caches<'c>(
         }
     }
     for (level, lookups) in levels {
-        lookups.tell(&format!("{component}.l{level}"), counters);
+        lookups.report(&format!("{component}.l{level}"), counters);
     }
 }
 
-fn tell_os(component: &str, os: &Os, counters: &mut Counters) {
+fn report_os(component: &str, os: &Os, counters: &mut Counters) {
     let memory = os.memory();
     // Every counter has to be told: a new one does not compile until it is.
     let octavo_os::Counters {

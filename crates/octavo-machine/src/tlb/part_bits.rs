@@ -11,22 +11,22 @@ use octavo_os::vmas::Pages;
 use octavo_types::{PageNumber, PageSize};
 use rustc_hash::FxHashMap;
 
-use super::Held;
+use super::Translation;
 
 /// An entry: its side, its address space, its first base page and its order.
 type Entry = (u8, u64, u64, u8);
 
 /// The bits that entries know to be set: accessed below, dirty in the upper half.
 #[derive(Clone, Debug)]
-pub struct KnownParts {
+pub struct KnownPartBits {
     vector_bits: u8,
     of_entries: FxHashMap<Entry, u32>,
 }
 
-impl KnownParts {
+impl KnownPartBits {
     /// Of entries that have vectors of at most so many bits.
     pub fn new(vector_bits: u8) -> Self {
-        KnownParts { vector_bits, of_entries: FxHashMap::default() }
+        KnownPartBits { vector_bits, of_entries: FxHashMap::default() }
     }
 
     fn entry(side: usize, asid: Asid, page: PageNumber, size: PageSize) -> Entry {
@@ -45,19 +45,22 @@ impl KnownParts {
     /// An entry of a side has served a reference. Returns whether it did not know yet that the bits for that are
     /// set.
     #[inline]
-    pub fn is_new(
+    pub fn record_use(
         &mut self,
         side: usize,
         asid: Asid,
         page: PageNumber,
-        held: &Held,
+        translation: &Translation,
         stores: bool,
     ) -> bool {
-        let Some(needed) = self.needed(page, held.whole().size, stores) else { return false };
-        let known = self.of_entries.entry(Self::entry(side, asid, page, held.size)).or_default();
-        let is_new = *known & needed != needed;
+        let Some(needed) = self.needed(page, translation.whole().size, stores) else {
+            return false;
+        };
+        let known =
+            self.of_entries.entry(Self::entry(side, asid, page, translation.size)).or_default();
+        let record_use = *known & needed != needed;
         *known |= needed;
-        is_new
+        record_use
     }
 
     /// Whether a page has parts.
@@ -66,20 +69,20 @@ impl KnownParts {
     }
 
     /// An entry has gone.
-    pub fn forget_entry(&mut self, side: usize, asid: Asid, page: PageNumber, size: PageSize) {
+    pub fn remove_entry(&mut self, side: usize, asid: Asid, page: PageNumber, size: PageSize) {
         self.of_entries.remove(&Self::entry(side, asid, page, size));
     }
 
     /// All entries of a side have gone that hold a base page.
-    pub fn forget_page(&mut self, side: usize, asid: Asid, page: PageNumber) {
+    pub fn remove_page(&mut self, side: usize, asid: Asid, page: PageNumber) {
         for order in 0..=PageSize::LARGEST.base_shift() {
             let size = PageSize::from_log2(PageSize::BASE.log2() + order).expect("an order");
-            self.forget_entry(side, asid, page, size);
+            self.remove_entry(side, asid, page, size);
         }
     }
 
     /// All entries have gone that hold any of some pages.
-    pub fn forget(&mut self, asid: Asid, pages: &Pages) {
+    pub fn invalidate(&mut self, asid: Asid, pages: &Pages) {
         self.of_entries.retain(|(_, of, first, order), _| {
             *of != asid.tag(0) || first + (1 << order) <= pages.start || pages.end <= *first
         });

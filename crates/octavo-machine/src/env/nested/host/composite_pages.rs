@@ -14,17 +14,17 @@ use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr};
 use super::super::super::gapped::read_chunk_bitmap;
 use super::super::super::perforated::to_hole;
 use super::super::super::walk::{Found, found};
-use super::{Behind, Host, Port, read_entry};
+use super::{Backing, Host, Port, read_entry};
 use crate::counters::Lookups;
-use crate::tlb::{Held, Tlb};
+use crate::tlb::{Tlb, Translation};
 
-impl Behind {
+impl Backing {
     /// What the nested TLB holds.
-    pub(super) fn of(held: Held) -> Self {
-        match held.is_perforated() || held.is_gapped() {
-            true => Behind::Parted(held),
+    pub(super) fn of(translation: Translation) -> Self {
+        match translation.is_perforated() || translation.is_gapped() {
+            true => Backing::Composite(translation),
             // Where the TLB has no room for a whole page it knows of what it holds a part.
-            false => Behind::Page(held.whole()),
+            false => Backing::Page(translation.whole()),
         }
     }
 }
@@ -36,9 +36,9 @@ impl Host {
     }
 
     /// The page that holds a guest-physical page, as a TLB holds it, if that is perforated or has gaps.
-    pub(super) fn held_parted(&self, page: PageNumber) -> Option<Held> {
-        let perforated = self.perforated(page).map(|of| Held::perforated(&of, of.used.1));
-        let gapped = || self.table().gapped(page).map(|of| Held::gapped(&of, of.used.1));
+    pub(super) fn composite_page(&self, page: PageNumber) -> Option<Translation> {
+        let perforated = self.perforated(page).map(|of| Translation::perforated(&of, of.used.1));
+        let gapped = || self.table().gapped(page).map(|of| Translation::gapped(&of, of.used.1));
         perforated.or_else(gapped)
     }
 
@@ -47,38 +47,45 @@ impl Host {
     }
 
     /// The nested TLB has a base page of a page whose parts lie elsewhere.
-    pub(super) fn keep_base(&mut self, page: PageNumber, held: Held, references: u32, core: usize) {
+    pub(super) fn fill_base_page(
+        &mut self,
+        page: PageNumber,
+        translation: Translation,
+        references: u32,
+        core: usize,
+    ) {
         if let Some(tlb) = &mut self.cores[core].tlb {
-            tlb.fill(Asid::ONLY, page, held, references);
+            tlb.fill(Asid::ONLY, page, translation, references);
         }
     }
 
     /// The base page that a perforated page, or one with gaps, has for a guest-physical page, and whether a
     /// bitmap was asked for it. `is_new` says whether there was no walk yet. None where the page faulted: the
     /// host is walked again.
-    pub(super) fn inside(
+    pub(super) fn resolve_part(
         &mut self,
         page: PageNumber,
-        held: &Held,
+        translation: &Translation,
         stores: bool,
         is_new: bool,
         port: &mut Port<'_>,
         latency_cycles: &mut u32,
-    ) -> Result<Option<(Held, bool)>, OutOfMemory> {
-        if held.is_gapped() {
+    ) -> Result<Option<(Translation, bool)>, OutOfMemory> {
+        if translation.is_gapped() {
             let (frames, to) = (&self.os.memory().frames, (&mut *port.caches, port.lines));
-            let (blocks, cost) = read_chunk_bitmap(frames, held.chunk(), &mut self.walker, to);
+            let (blocks, cost) =
+                read_chunk_bitmap(frames, translation.chunk(), &mut self.walker, to);
             *latency_cycles += cost;
-            return Ok(Some((held.part_of_chunk(page, blocks), true)));
+            return Ok(Some((translation.part_of_chunk(page, blocks), true)));
         }
-        if !held.needs_bitmap(page) {
-            return Ok(Some((held.part_of_region(page), false)));
+        if !translation.needs_bitmap(page) {
+            return Ok(Some((translation.part_of_region(page), false)));
         }
-        *latency_cycles += self.read_bitmap(held.region().value.frame().start(), port);
-        let frame = held.part_of_region(page).value.frame();
+        *latency_cycles += self.read_bitmap(translation.region().entry.frame().start(), port);
+        let frame = translation.part_of_region(page).entry.frame();
         let part = match self.os.memory().frames.hole_bitmaps().is_hole(frame) {
             true => self.walk_hole(page, stores, is_new, port, latency_cycles)?,
-            false if is_new => Some(held.part_of_region(page)),
+            false if is_new => Some(translation.part_of_region(page)),
             false => self.use_part(page, stores, port, latency_cycles)?,
         };
         Ok(part.map(|part| (part, true)))
@@ -102,7 +109,7 @@ impl Host {
         is_new: bool,
         port: &mut Port<'_>,
         latency_cycles: &mut u32,
-    ) -> Result<Option<Held>, OutOfMemory> {
+    ) -> Result<Option<Translation>, OutOfMemory> {
         self.hole_walks += 1;
         self.walker.walks += u64::from(is_new);
         let walk = self.table().walk(page);
@@ -122,10 +129,11 @@ impl Host {
         stores: bool,
         port: &mut Port<'_>,
         latency_cycles: &mut u32,
-    ) -> Result<Option<Held>, OutOfMemory> {
+    ) -> Result<Option<Translation>, OutOfMemory> {
         let walk = self.table().walk(page);
         let hole = self.perforated(page).filter(|of| of.is_hole);
-        let Some(Found { held, is_marked }) = found(&mut self.os, self.vm, &walk, page, stores)
+        let Some(Found { translation, is_marked }) =
+            found(&mut self.os, self.vm, &walk, page, stores)
         else {
             self.walker.faulted += 1;
             self.fault(page, stores)?;
@@ -134,12 +142,12 @@ impl Host {
         let entry = walk.steps().last().expect("a walk reads the root's entry");
         let at = hole.map_or(entry.at, |of| of.hole_steps[1].at);
         *latency_cycles += self.walker.write_if(is_marked, port.caches, port.lines, at);
-        Ok(Some(held))
+        Ok(Some(translation))
     }
 
     /// Whether a guest-physical page lies in 2 MiB or more that the host has whole or perforated, and is no
     /// hole of it.
-    pub(in crate::env::nested) fn is_in_region(&self, page: PageNumber) -> bool {
+    pub(in crate::env::nested) fn is_in_large_page(&self, page: PageNumber) -> bool {
         match self.perforated(page) {
             Some(of) => !of.is_hole,
             None => self.table().leaf(page).is_some_and(|leaf| leaf.size >= PageSize::HUGE),
@@ -159,7 +167,7 @@ impl Host {
     }
 
     /// The frame in which a guest-physical page lies, if it does.
-    pub(in crate::env::nested) fn frame_behind(&self, page: PageNumber) -> Option<FrameNumber> {
+    pub(in crate::env::nested) fn backing_frame(&self, page: PageNumber) -> Option<FrameNumber> {
         self.table().leaf(page).map(|leaf| leaf.frame_of(page))
     }
 
@@ -170,23 +178,23 @@ impl Host {
         page: PageNumber,
         port: &mut Port<'_>,
     ) -> Result<(PhysAddr, u32), OutOfMemory> {
-        let known = self.cores[port.core].bitmap.filter(|(of, held)| {
-            let shift = held.size.base_shift();
+        let known = self.cores[port.core].bitmap.filter(|(of, translation)| {
+            let shift = translation.size.base_shift();
             of.raw() >> shift == page.raw() >> shift
         });
         let Lookups { hits, misses } = &mut self.register;
-        let (held, cost) = match known {
-            Some((_, held)) => {
+        let (translation, cost) = match known {
+            Some((_, translation)) => {
                 *hits += 1;
-                (held, 0)
+                (translation, 0)
             }
             None => {
                 *misses += 1;
-                let (held, cost) = self.translate(page, false, 1, port)?;
-                self.cores[port.core].bitmap = Some((page, held));
-                (held, cost)
+                let (translation, cost) = self.translate(page, false, 1, port)?;
+                self.cores[port.core].bitmap = Some((page, translation));
+                (translation, cost)
             }
         };
-        Ok((held.frame_of(page).start(), cost))
+        Ok((translation.frame_of(page).start(), cost))
     }
 }

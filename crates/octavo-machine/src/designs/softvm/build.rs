@@ -4,9 +4,9 @@ use octavo_config::{MachineConfig, TableKind};
 use octavo_hw::VirtualCaches;
 use octavo_types::{Instructions, PageSize};
 
+use super::event_injection::EventInjector;
 use super::handler::Handler;
 use super::pages::Pages;
-use super::rated::Rated;
 use super::space::Space;
 use super::tables::Tables;
 use super::tlb::SoftTlb;
@@ -64,7 +64,7 @@ impl<T: Translator> Softvm<T> {
         let of_tlb = PageSize::BASE.bytes();
         let entry_bytes = if T::LOOKS_UP { of_tlb } else { config.kernel.protection_bytes };
         let table = if T::READS_TABLES { config.kernel.table } else { TableKind::TwoTier };
-        let rated = Rated::new(config.rates);
+        let event_injection = EventInjector::new(config.rates);
         Ok(Softvm {
             translator,
             space: Space::new(line_bytes, config.kernel.sharing),
@@ -75,9 +75,9 @@ impl<T: Translator> Softvm<T> {
             ),
             tables: Tables::new(table, machine.memory.bytes / PageSize::BASE.bytes()),
             pages: Pages::new(entry_bytes),
-            stale: Vec::new(),
-            is_rated: rated.is_on(),
-            rated,
+            pending_invalidations: Vec::new(),
+            injects_events: event_injection.is_enabled(),
+            event_injection,
             has_wider_lines: virtual_caches.l1[0].line_bytes > line_bytes,
             config,
             counts: Counts::default(),

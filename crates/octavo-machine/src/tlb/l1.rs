@@ -5,13 +5,13 @@ use octavo_hw::Asid;
 use octavo_os::vmas::Pages;
 use octavo_types::{Instructions, PageNumber, PageSize};
 
-use super::{Coalescing, Held, Tlb};
+use super::{Coalescing, Tlb, Translation};
 use crate::config::ConfigError;
 use crate::counters::Counters;
 use crate::front::{Kind, LineAccess};
 
 /// The first level.
-pub struct FirstTlb {
+pub struct L1Tlb {
     /// For instructions and for data, or one for both.
     tlbs: Box<[Tlb]>,
     /// Which of them is that of data.
@@ -19,17 +19,17 @@ pub struct FirstTlb {
 }
 
 /// What a level says of a reference.
-pub enum First {
+pub enum Lookup {
     /// It may go on.
-    Serves(Held),
+    Hit(Translation),
     /// It is there, and was counted as a hit; but the page table has to be asked for more: the page
     /// is not to be stored to, or nobody knows yet that it was.
-    Insufficient,
+    PermissionMiss,
     /// It is not there.
-    Misses,
+    Miss,
 }
 
-impl FirstTlb {
+impl L1Tlb {
     /// An empty one. The array of long runs, if there is one, is for data.
     pub fn new(
         config: &FirstLevel,
@@ -42,12 +42,12 @@ impl FirstTlb {
         };
         let of_fetches = Coalescing { long_runs: None, ..coalescing };
         Ok(match config {
-            FirstLevel::Split { l1i, l1d } => FirstTlb {
+            FirstLevel::Split { l1i, l1d } => L1Tlb {
                 tlbs: [new("l1i", l1i, of_fetches)?, new("l1d", l1d, coalescing)?].into(),
                 data: 1,
             },
             FirstLevel::Unified { l1 } => {
-                FirstTlb { tlbs: [new("l1", l1, coalescing)?].into(), data: 0 }
+                L1Tlb { tlbs: [new("l1", l1, coalescing)?].into(), data: 0 }
             }
         })
     }
@@ -76,15 +76,17 @@ impl FirstTlb {
 
     /// Looks up the page of a reference and of those that repeat it.
     #[inline(always)]
-    pub fn look_up(&mut self, asid: Asid, page: PageNumber, access: LineAccess) -> First {
+    pub fn look_up(&mut self, asid: Asid, page: PageNumber, access: LineAccess) -> Lookup {
         let side = self.side(access);
         match self.tlbs[side].look_up(asid, page, access.lookups()) {
-            Some(held) if held.value.serves(access.is_store()) => First::Serves(held),
+            Some(translation) if translation.entry.serves(access.is_store()) => {
+                Lookup::Hit(translation)
+            }
             Some(_) => {
                 self.tlbs[side].retract(asid, page, access.lookups());
-                First::Insufficient
+                Lookup::PermissionMiss
             }
-            None => First::Misses,
+            None => Lookup::Miss,
         }
     }
 
@@ -93,10 +95,10 @@ impl FirstTlb {
         &mut self,
         asid: Asid,
         page: PageNumber,
-        held: Held,
+        translation: Translation,
         access: LineAccess,
-    ) -> Option<(Asid, PageNumber, Held)> {
-        self.of(access.kind()).fill(asid, page, held, access.lookups())
+    ) -> Option<(Asid, PageNumber, Translation)> {
+        self.of(access.kind()).fill(asid, page, translation, access.lookups())
     }
 
     /// Replaces what was not sufficient, and returns what gave way to it.
@@ -104,16 +106,16 @@ impl FirstTlb {
         &mut self,
         asid: Asid,
         page: PageNumber,
-        held: Held,
+        translation: Translation,
         access: LineAccess,
-    ) -> Option<(Asid, PageNumber, Held)> {
+    ) -> Option<(Asid, PageNumber, Translation)> {
         let tlb = self.of(access.kind());
-        tlb.take(asid, page);
-        tlb.fill(asid, page, held, access.lookups())
+        tlb.remove(asid, page);
+        tlb.fill(asid, page, translation, access.lookups())
     }
 
     /// Takes out all entries that cover any of these base pages, and returns how many.
-    pub fn forget(&mut self, asid: Asid, pages: &Pages) -> usize {
+    pub fn invalidate(&mut self, asid: Asid, pages: &Pages) -> usize {
         self.tlbs.iter_mut().map(|tlb| tlb.invalidate(asid, pages)).sum()
     }
 
@@ -123,10 +125,10 @@ impl FirstTlb {
     }
 
     /// Adds what was counted.
-    pub fn tell(&self, counters: &mut Counters) {
+    pub fn report(&self, counters: &mut Counters) {
         let names: &[&str] = if self.data == 0 { &["tlb.l1"] } else { &["tlb.l1i", "tlb.l1d"] };
         for (tlb, name) in self.tlbs.iter().zip(names) {
-            tlb.tell(name, counters);
+            tlb.report(name, counters);
         }
     }
 }

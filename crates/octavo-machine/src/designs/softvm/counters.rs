@@ -9,23 +9,23 @@ use crate::counters::{Counters, Lookups};
 
 impl<T: Translator> Softvm<T> {
     /// Adds all of it.
-    pub(super) fn tell_all(&self, counters: &mut Counters) {
-        let Counts { events, write_backs, lines_written, missed, denied, restarts, of_tlb_misses } =
+    pub(super) fn report_all(&self, counters: &mut Counters) {
+        let Counts { events, write_backs, lines_written, missed, denied, restarts, table1 } =
             &self.counts;
         let cycles = &self.config.cycles;
-        events.tell("softvm", counters);
+        events.report("softvm", counters);
         counters.add("softvm", "denied", *denied);
         counters.add("softvm", "restarts", *restarts);
-        write_backs.tell("softvm.write_back", counters);
+        write_backs.report("softvm.write_back", counters);
         counters.add("softvm.write_back", "lines", *lines_written);
-        self.pages.sweeps.tell(counters);
-        self.translator.tell(counters);
+        self.pages.sweeps.report(counters);
+        self.translator.report(counters);
         if let Some(tlb) = self.translator.tlb() {
-            of_tlb_misses.tell(*missed, [0, 1].map(|side| tlb.lookups(side)), counters);
+            table1.report(*missed, [0, 1].map(|side| tlb.lookups(side)), counters);
         }
         counters.add("softvm.segments", "reloads", self.space.reloads());
         counters.add_level("softvm.segments", "used", self.space.segments());
-        tell_caches(&self.caches, *missed, cycles, counters);
+        report_caches(&self.caches, *missed, cycles, counters);
         for (name, value) in [
             ("cycles_handler", events.cycles(cycles, T::IS_HARDWARE)),
             ("cycles_write_backs", write_backs.cycles(cycles, T::IS_HARDWARE)),
@@ -37,7 +37,7 @@ impl<T: Translator> Softvm<T> {
 }
 
 /// Adds what the caches counted, and the cycles of accesses that missed the first level, and the second.
-pub fn tell_caches(
+pub fn report_caches(
     caches: &VirtualCaches,
     missed: [[u64; 2]; 2],
     cycles: &SoftvmCycles,
@@ -46,7 +46,7 @@ pub fn tell_caches(
     let names = [["vcache.l1i", "vcache.l2i"], ["vcache.l1d", "vcache.l2d"]];
     for (side, names) in names.into_iter().enumerate() {
         for (name, level) in names.into_iter().zip(caches.counters(side)) {
-            Lookups { hits: level.hits, misses: level.misses }.tell(name, counters);
+            Lookups { hits: level.hits, misses: level.misses }.report(name, counters);
             counters.add(name, "write_backs", level.write_backs);
         }
     }

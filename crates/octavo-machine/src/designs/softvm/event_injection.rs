@@ -9,7 +9,7 @@ use octavo_config::SoftvmRates;
 
 /// What happens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Rare {
+pub enum InjectedEvent {
     /// Something loses the right to be stored to.
     Protection,
     /// A device transfers a page.
@@ -17,20 +17,20 @@ pub enum Rare {
 }
 
 /// What is due.
-pub struct Rated {
-    per_billion: [(Rare, u64); 2],
+pub struct EventInjector {
+    per_billion: [(InjectedEvent, u64); 2],
     instructions: u64,
     done: [u64; 2],
 }
 
-impl Rated {
+impl EventInjector {
     /// Nothing has happened yet.
     pub fn new(rates: SoftvmRates) -> Self {
         let SoftvmRates { protections_per_billion, dma_pages_per_billion } = rates;
-        Rated {
+        EventInjector {
             per_billion: [
-                (Rare::Protection, u64::from(protections_per_billion)),
-                (Rare::Dma, u64::from(dma_pages_per_billion)),
+                (InjectedEvent::Protection, u64::from(protections_per_billion)),
+                (InjectedEvent::Dma, u64::from(dma_pages_per_billion)),
             ],
             instructions: 0,
             done: [0; 2],
@@ -38,7 +38,7 @@ impl Rated {
     }
 
     /// Whether anything happens ever.
-    pub fn is_on(&self) -> bool {
+    pub fn is_enabled(&self) -> bool {
         self.per_billion.iter().any(|(_, rate)| *rate > 0)
     }
 
@@ -48,7 +48,7 @@ impl Rated {
     }
 
     /// The next thing that is due, with a number by chance.
-    pub fn next(&mut self) -> Option<(Rare, u64)> {
+    pub fn next(&mut self) -> Option<(InjectedEvent, u64)> {
         for ((what, rate), done) in self.per_billion.iter().zip(&mut self.done) {
             let due = u128::from(self.instructions) * u128::from(*rate) / 1_000_000_000;
             if u128::from(*done) < due {

@@ -4,9 +4,9 @@ use crate::counters::{Counters, Lookups};
 
 /// Of accesses whose page the TLB had not: those that hit the first level, the second, none; by side.
 #[derive(Default)]
-pub struct Rows([[u64; 3]; 2]);
+pub struct Table1([[u64; 3]; 2]);
 
-impl Rows {
+impl Table1 {
     /// One more: how many accesses of the side had missed each level before it, and after it.
     pub fn add(&mut self, side: usize, before: [u64; 2], after: [u64; 2]) {
         let row = if after[1] > before[1] {
@@ -21,7 +21,7 @@ impl Rows {
 
     /// Adds all six rows of each side; `missed` are its accesses that missed each level, `lookups` those
     /// of the TLB.
-    pub fn tell(&self, missed: [[u64; 2]; 2], lookups: [Lookups; 2], counters: &mut Counters) {
+    pub fn report(&self, missed: [[u64; 2]; 2], lookups: [Lookups; 2], counters: &mut Counters) {
         for (side, component) in ["softvm.table1.i", "softvm.table1.d"].into_iter().enumerate() {
             let [l1, l2, memory] = self.0[side];
             let [l1_misses, l2_misses] = missed[side];
@@ -32,9 +32,9 @@ impl Rows {
                 ("l2_hit_tlb_miss", l2),
                 ("memory_tlb_miss", memory),
             ];
-            let others: u64 = all.iter().map(|(_, times)| times).sum();
+            let synonyms: u64 = all.iter().map(|(_, times)| times).sum();
             let Lookups { hits, misses } = lookups[side];
-            counters.add(component, "l1_hit_tlb_hit", (hits + misses).saturating_sub(others));
+            counters.add(component, "l1_hit_tlb_hit", (hits + misses).saturating_sub(synonyms));
             for (name, times) in all {
                 counters.add(component, name, times);
             }

@@ -13,7 +13,7 @@ impl<T: Translator> Softvm<T> {
     /// An access whose page is looked up, and those that repeat it. What one of these changes the next one
     /// sees.
     #[inline(always)]
-    pub(super) fn access_looked_up(
+    pub(super) fn access_with_tlb(
         &mut self,
         env: &mut Env,
         mut access: LineAccess,
@@ -58,7 +58,7 @@ impl<T: Translator> Softvm<T> {
         let before = self.counts.missed[side];
         let frame = self.access_caches(env, access, addr)?;
         let after = self.counts.missed[side];
-        self.counts.of_tlb_misses.add(side, before, after);
+        self.counts.table1.add(side, before, after);
         Some(frame)
     }
 

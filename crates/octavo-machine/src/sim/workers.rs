@@ -7,28 +7,28 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use rayon::prelude::*;
 
 use crate::front::Batch;
-use crate::machine::Run;
+use crate::machine::AnyMachine;
 
-type Machines = Vec<Box<dyn Run>>;
+type Machines = Vec<Box<dyn AnyMachine>>;
 /// What comes back when a batch has been played; or what a machine panicked with.
 type Back = Result<(Machines, Batch), Box<dyn Any + Send>>;
 
 /// Machines that play batches one after the other, each batch at the same time. While they do, they
 /// are away, and whoever hands on batches may go on.
-pub struct Players {
+pub struct Workers {
     machines: Machines,
-    away: Option<Receiver<Back>>,
+    in_flight: Option<Receiver<Back>>,
 }
 
-impl Players {
+impl Workers {
     /// Machines that have played nothing.
     pub fn new(machines: Machines) -> Self {
-        Players { machines, away: None }
+        Workers { machines, in_flight: None }
     }
 
     /// Plays a batch, once the one before has been played. Returns one that is empty.
     pub fn play(&mut self, mut batch: Batch) -> Batch {
-        let emptied = self.wait();
+        let empty_batch = self.wait();
         // A thread of the pool that waited for the pool might wait for itself.
         if rayon::current_thread_index().is_some() {
             play(&mut self.machines, &mut batch);
@@ -36,16 +36,16 @@ impl Players {
         }
         let mut machines = std::mem::take(&mut self.machines);
         let (send, receive) = sync_channel(1);
-        self.away = Some(receive);
+        self.in_flight = Some(receive);
         rayon::spawn(move || {
-            let played = catch_unwind(AssertUnwindSafe(|| {
+            let outcome = catch_unwind(AssertUnwindSafe(|| {
                 play(&mut machines, &mut batch);
                 (machines, batch)
             }));
             // Nobody may want to know any more.
-            let _ = send.send(played);
+            let _ = send.send(outcome);
         });
-        emptied
+        empty_batch
     }
 
     /// All has been played.
@@ -55,15 +55,15 @@ impl Players {
     }
 
     /// The same, for who knows it.
-    pub fn home(&self) -> &[Box<dyn Run>] {
-        assert!(self.away.is_none(), "a batch is being played");
+    pub fn machines(&self) -> &[Box<dyn AnyMachine>] {
+        assert!(self.in_flight.is_none(), "a batch is being played");
         &self.machines
     }
 
     /// The batch under way has been played; it is empty now.
     fn wait(&mut self) -> Batch {
-        let Some(away) = self.away.take() else { return Batch::default() };
-        match away.recv().expect("a batch is played to its end") {
+        let Some(in_flight) = self.in_flight.take() else { return Batch::default() };
+        match in_flight.recv().expect("a batch is played to its end") {
             Ok((machines, batch)) => {
                 self.machines = machines;
                 batch
@@ -74,6 +74,6 @@ impl Players {
 }
 
 fn play(machines: &mut Machines, batch: &mut Batch) {
-    machines.par_iter_mut().for_each(|machine| machine.take(batch));
+    machines.par_iter_mut().for_each(|machine| machine.play(batch));
     batch.clear();
 }
