@@ -98,13 +98,13 @@ def test_options_make_settings() -> None:
         (
             ["--host-policy", "tps", "--design", "thp"],
             "host.policy = tps: it makes pages of 8KiB, which the page tables of conventional "
-            "cannot say",
+            "do not support",
         ),
         (["--set", "host.memory.bytes=5"], "host.memory.bytes"),
         (
             ["--virtualised", "--design", "gtsm", "--set", f"memory.fragmentation={FAULTS}"],
-            "memory.fragmentation = faults: under gtsm a guest's memory has none, but its host's "
-            "may: give host.memory.fragmentation instead",
+            "memory.fragmentation = faults: with gtsm only host memory may have "
+            "faults: give host.memory.fragmentation instead",
         ),
     ],
 )

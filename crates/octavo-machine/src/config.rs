@@ -1,4 +1,4 @@
-//! What the engine makes of a machine's description.
+//! Derives front settings from a machine description, and the errors of machine construction.
 
 use octavo_config::{FirstLevel, MachineConfig, MachineError, SoftvmConfig, TlbConfig, TlbsHold};
 use octavo_hw::{CacheError, GeometryError, VirtualCacheError, WalkCacheError};
@@ -7,100 +7,100 @@ use octavo_os::frames::fragmentation::FragmentationError;
 
 use crate::front::{FetchSets, Filter, Front, Lines};
 
-/// A machine that cannot be.
+/// A machine description that no machine can be built from.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ConfigError {
-    /// A cache.
+    /// An invalid cache.
     #[error("cache.{0}")]
     Cache(#[from] CacheError),
-    /// A setting that a design has for itself.
+    /// An invalid setting of one design.
     #[error("{design}: {error}")]
     Setting {
-        /// As asked for.
+        /// As given by the user.
         design: String,
-        /// What is wrong.
+        /// The error.
         error: MachineError,
     },
-    /// A virtual cache.
+    /// An invalid virtual cache.
     #[error("softvm: {0}")]
     VirtualCache(#[from] VirtualCacheError),
-    /// A TLB.
+    /// An invalid TLB array.
     #[error("tlb.{level}: {error}")]
     Tlb {
         /// `l1`, `l1i`, `l1d` or `l2`.
         level: &'static str,
-        /// What is wrong.
+        /// The error.
         error: GeometryError,
     },
-    /// The nested TLB.
+    /// An invalid nested TLB.
     #[error("host.tlb: {0}")]
     NestedTlb(GeometryError),
-    /// A host that cannot be, or a policy of it.
+    /// An invalid host or host policy.
     #[error("host.{0}")]
     Host(Box<ConfigError>),
-    /// Faults of a guest's memory, under hardware that has them in the host's.
+    /// Faulty frames in guest memory. This hardware tolerates faults in host memory only.
     #[error(
-        "memory.fragmentation = faults: under {hardware} a guest's memory has none, but its host's may: \
+        "memory.fragmentation = faults: with {hardware} only host memory may have faults: \
          give host.memory.fragmentation instead"
     )]
     FaultsOfGuest {
-        /// Its name.
+        /// The hardware.
         hardware: &'static str,
     },
-    /// Stores of programs in a guest, of which nobody is told.
+    /// Merging of identical pages in a guest, where the operating system does not observe stores.
     #[error(
-        "same_pages = {given}: pages are merged on machines without a guest alone: leave it, or \
-         --virtualised and host.…, out"
+        "same_pages = {given}: only machines without a guest merge pages: omit it, or \
+         --virtualised and host.…"
     )]
     NoMerging {
-        /// As asked for.
+        /// As given by the user.
         given: String,
     },
-    /// Accessed and dirty bits of parts, where there can be none.
+    /// Accessed and dirty vectors where page tables cannot hold them.
     #[error("vector_bits = {bits}: give 0: {why}")]
     NoVectors {
-        /// As asked for.
+        /// As given by the user.
         bits: u8,
-        /// What is wrong.
+        /// The error.
         why: &'static str,
     },
-    /// A policy of the host that the design cannot have.
+    /// A host policy that the design does not support.
     #[error("policy = {policy}: {why}")]
     HostPolicy {
-        /// As asked for.
+        /// As given by the user.
         policy: String,
-        /// What is wrong, and what to give instead.
+        /// The error and the remedy.
         why: String,
     },
-    /// A walk cache.
+    /// An invalid walk cache.
     #[error("walker: {0}")]
     WalkCache(#[from] WalkCacheError),
-    /// The memory.
+    /// An invalid memory size.
     #[error("memory: {0}")]
     Memory(#[from] MemorySizeError),
-    /// What memory is like at the start.
+    /// An invalid initial state of memory.
     #[error("memory.fragmentation: {0}")]
     Fragmentation(#[from] FragmentationError),
 }
 
-/// Where lines lie.
+/// The line geometry of the caches.
 pub fn lines(config: &MachineConfig) -> Lines {
     Lines::of_bytes(config.cache.line_bytes)
 }
 
-/// The front of such a machine.
+/// The front for a machine.
 pub fn front(config: &MachineConfig, filter: Filter) -> Front {
     Front::new(lines(config), filter, fetch_sets(config))
 }
 
-/// How it sorts fetched lines.
+/// The sets by which the front sorts fetched lines.
 fn fetch_sets(config: &MachineConfig) -> FetchSets {
     let l1i = &config.cache.l1i;
     let lines = l1i.bytes / config.cache.line_bytes;
     FetchSets::new((lines / l1i.ways.of(lines)).max(1), self::lines(config))
 }
 
-/// Which repeats the front may leave out for such a machine.
+/// The strongest filter of repeats that keeps the counts of this machine exact.
 pub fn filter(config: &MachineConfig) -> Filter {
     let TlbConfig { first, .. } = &config.tlb;
     let levels = [config.tlb.fetch(), config.tlb.data()];
@@ -108,7 +108,7 @@ pub fn filter(config: &MachineConfig) -> Filter {
     let SoftvmConfig { l1: virtual_l1, .. } = config.softvm;
     let caches =
         [config.cache.l1i.replacement, config.cache.l1d.replacement, virtual_l1.replacement];
-    // Halves of translations are looked up for every reference of either side.
+    // Where TLBs hold guest halves of translations, every reference of either side looks up the nested TLB.
     let halves = config.host.as_ref().filter(|host| host.tlbs_hold == TlbsHold::Halves);
     let nested = halves.iter().filter_map(|host| host.tlb.as_ref());
     let nested = nested.flat_map(|level| level.arrays.values());

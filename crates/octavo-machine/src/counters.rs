@@ -1,9 +1,9 @@
-//! Counters by name: what a machine tells of itself.
+//! Counters by component and name, as a machine reports them.
 
 use std::collections::BTreeMap;
 
-/// Counts by component (a dotted path such as `tlb.l1d.4k`) and counter (a plain noun such as
-/// `misses`), in order. Most only grow; *levels* (memory in use) go up and down.
+/// Values by component (a dotted path such as `tlb.l1d.4k`) and counter (a noun such as `misses`), in order.
+/// Most counters only grow; *levels*, such as memory in use, rise and fall.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Counters(BTreeMap<(String, &'static str), Counter>);
 
@@ -14,33 +14,33 @@ struct Counter {
 }
 
 impl Counters {
-    /// Adds to a counter, which is 0 if it was not there.
+    /// Adds to a counter, which starts at 0.
     pub fn add(&mut self, component: &str, counter: &'static str, value: u64) {
         self.0.entry((component.to_owned(), counter)).or_default().value += value;
     }
 
-    /// Says how much there is of something now.
+    /// Sets a level to its current value.
     pub fn level(&mut self, component: &str, counter: &'static str, value: u64) {
         self.0.insert((component.to_owned(), counter), Counter { value, is_level: true });
     }
 
-    /// The same of one of several, such as a core, where all are told of together.
+    /// Adds one core's share to a level that is summed over cores.
     pub fn add_level(&mut self, component: &str, counter: &'static str, value: u64) {
         let of_all = self.0.entry((component.to_owned(), counter)).or_default();
         *of_all = Counter { value: of_all.value + value, is_level: true };
     }
 
-    /// A counter, if it is there.
+    /// The value of a counter, if it was reported.
     pub fn get(&self, component: &str, counter: &'static str) -> Option<u64> {
         self.0.get(&(component.to_owned(), counter)).map(|counter| counter.value)
     }
 
-    /// All of them.
+    /// All counters, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &'static str, u64)> {
         self.0.iter().map(|((component, name), of)| (component.as_str(), *name, of.value))
     }
 
-    /// What was counted since `before`, and levels as they are.
+    /// The difference of counters since `before`; levels keep their current value.
     pub fn since(&self, before: &Counters) -> Counters {
         let mut since = self.clone();
         for (key, counter) in &mut since.0 {
@@ -52,12 +52,12 @@ impl Counters {
     }
 }
 
-/// Look-ups that found what they looked for, and such that did not.
+/// Hits and misses of look-ups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lookups {
-    /// Those that did.
+    /// Look-ups that hit.
     pub hits: u64,
-    /// Those that did not.
+    /// Look-ups that missed.
     pub misses: u64,
 }
 

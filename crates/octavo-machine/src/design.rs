@@ -1,4 +1,4 @@
-//! What a translation design is.
+//! The interface of a translation design.
 
 use octavo_hw::Asid;
 use octavo_os::ProcessId;
@@ -10,62 +10,64 @@ use crate::env::Env;
 use crate::front::{Filter, LineAccess};
 use crate::tlb::Translation;
 
-/// Whose translations they are.
+/// The address space that translations belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AddressSpace {
-    /// As the operating system knows it: what has tables in software, too.
+    /// The process, for designs with page tables in software.
     pub process: ProcessId,
-    /// As entries have it: the same for all where they are flushed at a switch.
+    /// The tag of TLB entries. All processes have the same one where a context switch flushes.
     pub asid: Asid,
 }
 
-/// The memory-management unit of one core: how a reference finds where its page lies. It reaches
-/// page walks, the operating system and the caches only through its [`Env`].
+/// The memory-management unit of one core: finds the frame of each reference's page. It reaches page walks,
+/// the operating system and the caches only through its [`Env`].
 pub trait Design: Send {
-    /// Which repeats may be left out for it at most. Where what one side misses may change what the other
-    /// finds, only those right behind what they repeat.
+    /// The strongest filter of repeated references under which the counts of this design stay exact. A design
+    /// in which a miss on one side (fetches or data) may change the outcome of the other side's references
+    /// tolerates only [`Filter::Adjacent`] or less.
     const FILTER: Filter = Filter::BySide;
 
-    /// Translates a reference and [those that repeat it](LineAccess::lookups): the base frame in
-    /// which its base page lies, or none where memory has run out.
+    /// Translates a reference and [its repeats](LineAccess::lookups). Returns the base frame of its base
+    /// page, or `None` when memory has run out.
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber>;
 
-    /// Forgets all translations of these base pages.
+    /// Drops all translations of these base pages.
     fn invalidate(&mut self, of: AddressSpace, pages: &Pages);
 
-    /// All that has to be forgotten for now has been told: who has to see what pages are like since then
-    /// does so here.
+    /// Called when every core has received all pending invalidations. A design that reads the new mappings in
+    /// order to apply an invalidation does so here.
     #[inline(always)]
     fn apply_invalidations(&mut self, _env: &Env) {}
 
-    /// That the page of an access lies in `frame` is what the operating system says, too.
+    /// Checks that `frame` is the frame that the page tables give for the page of an access.
     ///
     /// # Panics
-    /// Where it does not.
+    /// If it is not.
     fn check(&self, env: &Env, access: LineAccess, frame: FrameNumber) {
         env.check(access, frame);
     }
 
-    /// Forgets all translations.
+    /// Drops all translations.
     fn flush(&mut self);
 
-    /// Adds what it counted.
+    /// Adds the counters of this core's unit to `counters`.
     fn report(&self, counters: &mut Counters);
 
-    /// A reference: here the page is translated before any cache is asked. Says what
-    /// [`Design::translate`] does.
+    /// Plays one reference: translates its page, then accesses the caches by the physical line. Returns the
+    /// result of [`Design::translate`]. Designs with virtual caches override it.
     #[inline(always)]
     fn access(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
         let frame = self.translate(env, access)?;
         env.access_line(access, frame)
     }
 
-    /// [`Env::walk`]; what has become stale by it is forgotten here. The machine tells other cores.
+    /// Calls [`Env::walk`] and applies the invalidations that the walk causes to this design. The machine
+    /// notifies the other cores.
     fn walk(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Translation> {
         applying_invalidations(self, env, |env| env.walk(page, access.kind()))
     }
 
-    /// [`Env::resolve`]; what has become stale by it is forgotten here.
+    /// Calls [`Env::resolve`] and applies the invalidations that it causes to this design.
     fn resolve(
         &mut self,
         env: &mut Env,
@@ -76,15 +78,15 @@ pub trait Design: Send {
     }
 }
 
-/// Asks something of the rest of the machine; the design forgets what has become stale by that.
+/// Calls `ask` and applies the invalidations that it causes to `design`.
 pub(crate) fn applying_invalidations<D: Design + ?Sized, T>(
     design: &mut D,
     env: &mut Env,
     ask: impl FnOnce(&mut Env) -> T,
 ) -> T {
-    let told = env.pending_invalidations().len();
+    let delivered = env.pending_invalidations().len();
     let answer = ask(env);
-    for invalidation in &env.pending_invalidations()[told..] {
+    for invalidation in &env.pending_invalidations()[delivered..] {
         design.invalidate(env.address_space(invalidation.process), &invalidation.pages);
     }
     answer

@@ -1,4 +1,5 @@
-//! The memory of this machine that the state of simulated machines takes, before any of it is allocated.
+//! Estimates the memory of this computer that the state of the simulated machines needs, before any of it is
+//! allocated.
 
 use std::fmt;
 
@@ -16,12 +17,12 @@ use crate::sim::SimConfig;
 
 /// The payload of an entry of a TLB, a walk cache or a virtual cache.
 type Payload = u64;
-/// The same of the TLB over virtual caches.
+/// The payload of an entry of the software-refilled TLB.
 type SoftTlbPayload = [u64; 4];
-/// Settings that take less than this share of the whole are not named.
+/// Settings with a smaller share of the total are not named in errors.
 const LEAST_NAMED: f64 = 0.1;
 
-/// The state that one setting sizes, in all designs and on all cores.
+/// The bytes of state whose size one setting determines, over all designs and cores.
 #[derive(Clone, PartialEq, Debug)]
 struct Part {
     /// The setting: `tlb.l2.main.entries = 1536`.
@@ -29,7 +30,7 @@ struct Part {
     bytes: u64,
 }
 
-/// The most that the state of some machines takes, by the settings that size it.
+/// An upper bound on the state of the machines, by the settings that determine it.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Footprint {
     parts: Vec<Part>,
@@ -37,13 +38,13 @@ pub struct Footprint {
     cores: u32,
 }
 
-/// Machines that do not fit into this machine's memory.
+/// The machines need more memory than is available.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct TooLarge(String);
 
 impl Footprint {
-    /// That of all designs of a simulation.
+    /// The footprint of all designs of a simulation.
     ///
     /// # Errors
     ///
@@ -58,14 +59,14 @@ impl Footprint {
         Ok(all)
     }
 
-    /// Bytes of the whole.
+    /// The total in bytes.
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.bytes).sum()
     }
 
     /// # Errors
     ///
-    /// Where it is more than there is: one sentence that names the settings.
+    /// If the total exceeds the available memory: one sentence that names the largest settings.
     pub fn check(&self, available: &AvailableMemory) -> Result<(), TooLarge> {
         let AvailableMemory { bytes, limit } = available;
         if self.bytes() <= *bytes {
@@ -96,7 +97,7 @@ impl Footprint {
             let GtsmHardware { bitmap_entries, walk_cache_entries } = machine.gtsm;
             let (of_bitmaps, of_walks) = ("gtsm.bitmap_entries", "gtsm.walk_cache_entries");
             self.add_entries(of_bitmaps, bitmap_entries, fully_associative(bitmap_entries), cores);
-            // Two levels of the guest's table, and two of the host's.
+            // Two levels of walk caches each for the guest's and the host's table.
             let walks = fully_associative(walk_cache_entries);
             self.add_entries(of_walks, walk_cache_entries, walks, 4 * cores);
         }
@@ -158,8 +159,8 @@ impl Footprint {
         }
     }
 
-    /// Whatever memory does not begin free in is written for each frame: its owner, and two bits of the
-    /// allocator for each frame of all orders together. Of free memory nothing is, until it is used.
+    /// Memory with an initial occupation stores an owner per frame and, over all orders of the allocator, two
+    /// bits per frame. Initially free memory stores nothing until it is used.
     fn add_memory(&mut self, key: &str, memory: &MemoryConfig) {
         if memory.fragmentation != FragmentationConfig::Empty {
             let frames = memory.bytes / PageSize::BASE.bytes();
@@ -199,7 +200,7 @@ fn fully_associative(entries: u64) -> Option<Geometry> {
     Geometry::of_entries(entries, entries).ok()
 }
 
-/// Bytes with one decimal.
+/// A size in the largest fitting unit, with one decimal.
 fn size_with_unit(bytes: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     let (shift, unit) =

@@ -1,9 +1,9 @@
-//! Machines: each a translation design with its own operating system, memory and caches, all fed by
-//! one stream.
+//! Simulated machines: each combines a translation design with an operating system, memory and caches of its
+//! own; all machines of a run consume one reference stream.
 //!
-//! A [`Front`] makes [`Batch`]es of the stream, once for all. A [`Machine`] plays them: its
-//! [`Design`] says how each reference is translated, and reaches page walks, the operating system
-//! and the data caches through an [`Env`]. [`Sim`] is the consumer that has them all.
+//! A [`Front`] turns the stream into [`Batch`]es once for all machines. A [`Machine`] plays each batch: its
+//! [`Design`] translates the references and reaches page walks, the operating system and the data caches
+//! through an [`Env`]. [`Sim`] is the stream consumer that owns the front and the machines.
 
 mod config;
 mod counters;

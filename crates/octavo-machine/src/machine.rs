@@ -1,4 +1,4 @@
-//! A design with an operating system, memory and caches of its own, playing a stream.
+//! A machine: a design with an operating system, memory and caches of its own, which plays a stream.
 
 use octavo_os::ProcessId;
 use octavo_os::page_table::Leaf;
@@ -10,68 +10,67 @@ use crate::design::Design;
 use crate::env::Env;
 use crate::front::{Batch, ControlEvent, Filter, ImageId, LineAccess};
 
-/// An interval keeps some 50 KB of counters: together at most half a gigabyte a machine.
+/// Each interval keeps about 50 KB of counters, so that this limit bounds a machine at half a gigabyte.
 const MAX_INTERVALS: usize = 10_000;
 
-/// What a machine has when all is over.
+/// The result of one machine at the end of the stream.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What it counted since its warm-up, and what there was at the end.
+    /// Counters since the end of the warm-up; levels, such as memory in use, as of the end.
     pub counters: Counters,
-    /// What it counted in each interval.
+    /// Counters of each interval.
     pub intervals: Vec<Counters>,
-    /// Why it could not go on, if it could not.
+    /// The reason why the machine stopped early, such as exhausted memory.
     pub stopped: Option<String>,
 }
 
-/// A machine of any design: one call a batch.
+/// A machine of any design, behind one virtual call per batch.
 pub trait AnyMachine: Send {
-    /// Plays what comes next. After memory has run out it does nothing more.
+    /// Plays a batch. A stopped machine ignores it.
     fn play(&mut self, batch: &Batch);
 
-    /// What it has counted since its warm-up (nothing where that is not over), and what there is
-    /// now.
+    /// Counters since the end of the warm-up (zero before that), and levels as of now.
     fn counters(&self) -> Counters;
 
-    /// What it counted in each interval that is over.
+    /// Counters of each completed interval.
     fn intervals(&self) -> &[Counters];
 
-    /// The page of the running process that holds a base page, as its page table has it: in a guest, at
-    /// a frame of the guest's.
+    /// The page-table entry of the running process that maps a base page. In a guest its frame is
+    /// guest-physical.
     fn leaf(&self, page: PageNumber) -> Option<Leaf>;
 
-    /// Whether no frame was lost, and every page table says what memory holds; else what is wrong.
+    /// Checks that no frame is lost and that every page table agrees with the allocated frames.
     fn check(&self) -> Result<(), String>;
 
-    /// Why it could not go on, if it could not.
+    /// The reason why the machine stopped early, such as exhausted memory.
     fn stopped(&self) -> Option<String>;
 
-    /// As [`Design::FILTER`].
+    /// [`Design::FILTER`] of its design.
     fn filter(&self) -> Filter;
 
-    /// What it counted, and why it stopped if it did.
+    /// Collects the result.
     fn outcome(&self) -> Outcome {
         let intervals = self.intervals().to_vec();
         Outcome { counters: self.counters(), intervals, stopped: self.stopped() }
     }
 }
 
-/// A machine.
+/// A machine of design `D`.
 pub struct Machine<D> {
     env: Env,
-    /// By core.
+    /// The memory-management units, by core.
     mmus: Vec<D>,
-    /// Those that live.
+    /// Live processes.
     processes: FxHashMap<ImageId, ProcessId>,
     instructions: Instructions,
-    /// What the warm-up had, once it is over.
+    /// All counters as of the end of the warm-up, once it has ended.
     at_warm_up_end: Option<Counters>,
     interval: Counters,
     intervals: Vec<Counters>,
 }
 
 impl<D: Design> Machine<D> {
-    /// A machine whose cores have these units, one each.
+    /// A machine with one core for each of `mmus`.
     pub fn new(env: Env, mmus: Vec<D>, instructions: Instructions) -> Self {
         Machine {
             env,
@@ -98,7 +97,7 @@ impl<D: Design> Machine<D> {
                 self.env.with_os(|os| os.event(process, event));
             }
             ControlEvent::Switch { core, image } => {
-                if self.env.run(*core, self.processes[image]) {
+                if self.env.switch_to(*core, self.processes[image]) {
                     self.mmus[*core].flush();
                 }
             }
@@ -114,7 +113,7 @@ impl<D: Design> Machine<D> {
             }
             ControlEvent::Exit(image) => {
                 if let Some(process) = self.processes.remove(image) {
-                    self.env.end(process);
+                    self.env.exit(process);
                 }
             }
             ControlEvent::Tick(instructions) => self.env.background(*instructions),
@@ -136,7 +135,7 @@ impl<D: Design> Machine<D> {
         self.notify_cores(None);
     }
 
-    /// All cores forget what is stale, but one that has done so.
+    /// Delivers the pending invalidations to every core but `except`, which has applied them already.
     fn notify_cores(&mut self, except: Option<usize>) {
         for invalidation in self.env.pending_invalidations() {
             let of = self.env.address_space(invalidation.process);
@@ -151,7 +150,7 @@ impl<D: Design> Machine<D> {
     }
 }
 
-/// The accesses between two marks.
+/// The accesses between two control events.
 struct AccessRun<'a, D> {
     machine: &'a mut Machine<D>,
     accesses: &'a [LineAccess],

@@ -8,9 +8,9 @@ use crate::{NaiveArray, NaiveCounts, NaiveReplacement};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NaiveFound {
     /// In the first level.
-    First,
+    L1,
     /// In the second.
-    Second,
+    L2,
     /// In neither: it came from memory.
     Memory,
     /// In either, and it may not be stored to: nothing has changed.
@@ -109,7 +109,7 @@ impl NaiveVirtualSide {
             }
             let data = line.data[0];
             self.count(0, true);
-            return (NaiveFound::First, data);
+            return (NaiveFound::L1, data);
         }
         let second = self.levels[1].place(addr);
         let in_second = self.levels[1].lines.look_up(second.0, &second.1).cloned();
@@ -121,7 +121,7 @@ impl NaiveVirtualSide {
         }
         self.count(0, false);
         self.count(1, in_second.is_some());
-        let found = if in_second.is_some() { NaiveFound::Second } else { NaiveFound::Memory };
+        let found = if in_second.is_some() { NaiveFound::L2 } else { NaiveFound::Memory };
         let behind = in_second.unwrap_or_else(|| {
             let line = self.read_memory(addr, page);
             if let Some((line_number, old)) =
@@ -225,14 +225,14 @@ mod tests {
         let mut side = NaiveVirtualSide::new([level(16), level(32)]);
         let page = (7, true);
         assert_eq!(side.access(0x1000, Some(1), page), (NaiveFound::Memory, 1));
-        assert_eq!(side.access(0x1010, None, page), (NaiveFound::Second, 0));
+        assert_eq!(side.access(0x1010, None, page), (NaiveFound::L2, 0));
         assert_eq!(side.lines(1), [(0x1000, true, true, 7)], "1 is behind");
-        assert_eq!(side.access(0x1010, Some(2), page), (NaiveFound::First, 2));
+        assert_eq!(side.access(0x1010, Some(2), page), (NaiveFound::L1, 2));
         assert_eq!(side.access(0x1020, None, page), (NaiveFound::Memory, 0));
         // The second level's line with 1, then, around it, the first's with 2.
         assert_eq!(side.written, [(0x1000, 32, 7), (0x1010, 16, 7)]);
         assert_eq!(side.access(0x1010, None, page), (NaiveFound::Memory, 2));
-        assert_eq!(side.access(0x1000, None, page), (NaiveFound::Second, 1));
+        assert_eq!(side.access(0x1000, None, page), (NaiveFound::L2, 1));
         assert_eq!(
             side.sweep(0x1000, 4096, NaiveChange::MayStore(false)),
             [[256, 1, 0], [128, 1, 0]]

@@ -132,26 +132,26 @@ impl VirtualCaches {
     /// An access, and so many that repeat it, in the first level. A hit is counted, with its repeats;
     /// else whoever asked goes on, and counts the repeats with what ends the access.
     #[inline(always)]
-    pub fn first(
+    pub fn look_up_l1(
         &mut self,
         side: SideNumber,
         addr: GlobalAddr,
         stores: bool,
         repeats: u32,
     ) -> L1Lookup {
-        self.sides[side].first(addr, stores, repeats)
+        self.sides[side].look_up_l1(addr, stores, repeats)
     }
 
     /// The access that the first level has missed, in the second. A miss is counted at both levels; a
     /// hit, too, with its repeats, which hit the first.
-    pub fn second(
+    pub fn look_up_l2(
         &mut self,
         side: SideNumber,
         addr: GlobalAddr,
         stores: bool,
         repeats: u32,
     ) -> L2Lookup {
-        self.sides[side].second(addr, stores, repeats)
+        self.sides[side].look_up_l2(addr, stores, repeats)
     }
 
     /// The line of an address, which neither level has, comes into both: SPECIFYVTAG and LOAD&MAP

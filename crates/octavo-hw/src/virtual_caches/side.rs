@@ -40,7 +40,7 @@ impl Side {
     }
 
     #[inline(always)]
-    pub fn first(&mut self, addr: GlobalAddr, stores: bool, repeats: u32) -> L1Lookup {
+    pub fn look_up_l1(&mut self, addr: GlobalAddr, stores: bool, repeats: u32) -> L1Lookup {
         let Some(line) = self.l1.look_up(addr) else { return L1Lookup::Miss };
         if stores {
             if !line.may_store() {
@@ -53,7 +53,7 @@ impl Side {
         L1Lookup::Hit(frame)
     }
 
-    pub fn second(&mut self, addr: GlobalAddr, stores: bool, repeats: u32) -> L2Lookup {
+    pub fn look_up_l2(&mut self, addr: GlobalAddr, stores: bool, repeats: u32) -> L2Lookup {
         let Some(line) = self.l2.look_up(addr).copied() else {
             self.l1.counters.misses += 1;
             self.l2.counters.misses += 1;

@@ -91,16 +91,16 @@ fn check(
                     continue;
                 }
                 let (found, data) = oracle.access(addr, store, (frame, may_store));
-                let fast = match caches.first(side, at, stores, 3) {
+                let fast = match caches.look_up_l1(side, at, stores, 3) {
                     L1Lookup::Hit(of) => {
                         prop_assert_eq!(of.raw(), frame);
-                        NaiveFound::L1Lookup
+                        NaiveFound::L1
                     }
                     L1Lookup::Denied => NaiveFound::Denied,
-                    L1Lookup::Miss => match caches.second(side, at, stores, 3) {
+                    L1Lookup::Miss => match caches.look_up_l2(side, at, stores, 3) {
                         L2Lookup::Hit(of) => {
                             prop_assert_eq!(of.raw(), frame);
-                            NaiveFound::L2Lookup
+                            NaiveFound::L2
                         }
                         L2Lookup::Denied => NaiveFound::Denied,
                         L2Lookup::Miss => {

@@ -1,4 +1,4 @@
-//! What machines have beside their designs: operating systems, and a host where there is one.
+//! Builds the parts of machines outside their designs: operating systems, and a host if configured.
 
 use octavo_config::{FragmentationConfig, HostConfig, MachineConfig, MemoryConfig};
 use octavo_os::frames::fragmentation::Fragmentation;
@@ -12,8 +12,8 @@ use super::{Requirement, Setup, Sizes, TranslationHardware};
 use crate::config::ConfigError;
 use crate::env::Env;
 
-/// All of a machine but its designs. Page tables say these sizes in such a format, but for their levels,
-/// which are the machine's.
+/// All parts of a machine except its design. The page tables support `sizes` in this format; the number of
+/// levels is the machine's.
 pub fn env(
     config: &MachineConfig,
     setup: &Setup,
@@ -21,7 +21,7 @@ pub fn env(
     system: &OsConfig,
 ) -> Result<Env, ConfigError> {
     let format = Format { levels: config.page_table.levels, ..format };
-    // Faults of memory are the machine's: in a guest no page has gaps.
+    // Faulty frames belong to machine memory: in a guest, only host pages have gaps.
     let machine_settings = Format {
         has_gapped: format.has_gapped && config.host.is_none(),
         vector_bits: vector_bits(config, format, system)?,
@@ -36,8 +36,8 @@ pub fn env(
     env.in_guest(config, host, host_os, setup.instructions)
 }
 
-/// How many parts of a page have bits of their own. Aliases that are copies have no room for these, and in a guest
-/// two tables would have to say them.
+/// The number of parts of a page with accessed and dirty bits of their own. Aliases that are full copies have
+/// no room for vectors, and in a guest two tables would need them.
 fn vector_bits(
     config: &MachineConfig,
     format: Format,
@@ -47,13 +47,13 @@ fn vector_bits(
     if bits > 0 && format.aliases == Aliases::Copies {
         return Err(ConfigError::NoVectors {
             bits,
-            why: "aliases that are copies have no room for them",
+            why: "aliases that are full copies have no room for them",
         });
     }
     if bits > 0 && config.host.is_some() {
         return Err(ConfigError::NoVectors {
             bits,
-            why: "they are kept on machines without a guest alone",
+            why: "only machines without a guest support them",
         });
     }
     Ok(bits)
@@ -72,7 +72,7 @@ fn host_os(
     os(&host.memory, start, (sizes, format), machine_settings.as_ref().unwrap_or(system))
 }
 
-/// An operating system with nothing but free memory, as it is at the start.
+/// An operating system whose memory is in its initial state.
 fn os(
     memory: &MemoryConfig,
     start: &Fragmentation,
@@ -83,12 +83,12 @@ fn os(
     let needed = system.policy.needs().into_iter().max().map_or(Order::BASE, Order::of);
     let frames = memory.bytes / PageSize::BASE.bytes();
     let shape = MemoryShape::new(frames, configured.max(needed))?;
-    // The same frames are free whatever the largest block is, and so for all designs.
+    // The initially free frames do not depend on the largest block, so that all designs start equal.
     let frames = start.build(shape, memory.seed())?;
     Ok(system.build(Memory::new(frames, &sizes.list(), format)))
 }
 
-/// What has to be told of every store is not in a guest, nor a host.
+/// Policies that observe stores are supported neither in guests nor in hosts.
 fn check_merging(system: &OsConfig) -> Result<(), ConfigError> {
     match system.merges_pages() {
         true => Err(ConfigError::NoMerging { given: system.same_pages.text() }),
@@ -106,7 +106,8 @@ fn refused(host: &HostConfig, why: String) -> ConfigError {
 }
 
 impl TranslationHardware {
-    /// Whether a guest's memory is such that its pages need not have gaps: its faults are the host's.
+    /// Rejects faulty frames in guest memory for hardware with gapped pages, whose faults belong to host
+    /// memory.
     pub(super) fn check_guest(&self, memory: &MemoryConfig) -> Result<(), ConfigError> {
         let has_faults = matches!(memory.fragmentation, FragmentationConfig::Faults { .. });
         match self.needs == Some(Requirement::GappedPages) && has_faults {
@@ -115,11 +116,11 @@ impl TranslationHardware {
         }
     }
 
-    /// Whether it can translate what a host with a policy of its own makes.
+    /// Rejects a host policy whose pages this hardware cannot translate.
     pub(super) fn check_host(&self, host: &HostConfig) -> Result<(), ConfigError> {
         let name = self.name;
         let Some(OsConfig { policy, .. }) = own_policy(host)? else { return Ok(()) };
-        // Tailored pages of a guest may lie in whatever pages the host has.
+        // Tailored guest pages may be backed by any host pages.
         let requirement = self.needs.filter(|requirement| {
             *requirement == Requirement::Ranges && !requirement.is_met_by(&policy)
         });
@@ -138,7 +139,7 @@ impl TranslationHardware {
             Some(size) => Err(refused(
                 host,
                 format!(
-                    "it makes pages of {size}, which the page tables of {name} cannot say: give \
+                    "it makes pages of {size}, which the page tables of {name} do not support: give \
                      another policy, or the hardware tps"
                 ),
             )),

@@ -1,28 +1,27 @@
-//! CoLT, coalesced large-reach TLBs (Pham, Vaidyanathan, Jaleel and Bhattacharjee, MICRO 2012), as
-//! Tailored Page Sizes tells of it (sections IV-B and V): base pages that lie in memory as they lie in
-//! the address space share an entry.
+//! CoLT, coalesced large-reach TLBs (Pham, Vaidyanathan, Jaleel and Bhattacharjee, MICRO 2012), as described
+//! by Guvenilir and Patt (ISCA 2020, sections IV-B and V): base pages that are contiguous in memory as in the
+//! address space share a TLB entry.
 //!
-//! - What is coalesced is what a walk shows for nothing: beside the entry that it reads, the others of
-//!   an aligned group of eight, 64 bytes. Those that continue it without a gap belong to its run, if they
-//!   are present, lie side by side, have the same rights, were accessed (no TLB may hold what was not)
-//!   and are as dirty as it is.
+//! - A walk sees, at no cost, the aligned group of eight entries (64 bytes) around the entry that it reads.
+//!   Neighbours that continue the page without a gap belong to its run if they are present, contiguous in
+//!   memory, accessed (no TLB may hold a page that was not), have the same permissions and the same dirty
+//!   bit.
 //! - *Set-associative* (`colt_sa`): an entry of base pages, in both levels and on both sides, holds a run
-//!   inside an aligned group of [`GROUP_PAGES`], and groups choose the set. So pages side by side share a
-//!   set even where nothing is coalesced.
-//! - *Fully associative* (`colt_fa`): a run goes to a further first-level array of [`RANGE_ENTRIES`]
-//!   entries for data, merged with a resident one that it continues, up to [`RANGE_PAGES`]. The second
-//!   level gets the page alone that was asked for, so that something is left when the range gives way.
-//! - *All* (`colt`): longer runs than a group go to the ranges, others to the sets; the second level gets
-//!   what lies in the group.
+//!   inside an aligned group of [`GROUP_PAGES`], and the group selects the set. Adjacent pages therefore
+//!   share a set even where nothing is coalesced.
+//! - *Fully associative* (`colt_fa`): a run is filled into an additional first-level data array of
+//!   [`RANGE_ENTRIES`] entries and merged with a resident run that it continues, up to [`RANGE_PAGES`]. The
+//!   second level receives only the requested page, which survives an eviction of the run.
+//! - *All* (`colt`): runs longer than a group go to the array of ranges, others to the sets; the second level
+//!   receives the part of the run in its group.
 //!
-//! One dirty bit says it of all pages of an entry. So a store to a clean run is not served by it: it goes
-//! to the page table, and drops the run. Whatever becomes stale drops the whole entries that it is in,
-//! which are not split.
+//! An entry has one dirty bit for all its pages. A store to a clean run therefore walks the page table and
+//! drops the run. An invalidation drops every overlapping entry whole.
 //!
-//! What is assumed: the paper on CoLT has the ranges in the fully associative array of the larger pages.
-//! Today's machines have sets for those; here they keep them, and the ranges have an array of their own, so
-//! that what CoLT gains or loses comes from coalescing alone. Sixteen entries are at the upper end of what
-//! such arrays have; sixteen pages are those that Tailored Page Sizes names as usual in section V.
+//! Assumptions: CoLT's paper puts the ranges into the fully associative array of larger pages. Current
+//! machines have set-associative arrays for those; here they keep them, and the ranges have an array of their
+//! own, so that coalescing is the only difference. Sixteen entries are at the upper end of such arrays;
+//! sixteen pages are the usual range of Guvenilir and Patt (section V).
 
 use octavo_os::page_table::PageTable;
 use octavo_types::{PageNumber, PageSize};
@@ -30,33 +29,33 @@ use octavo_types::{PageNumber, PageSize};
 use crate::env::Env;
 use crate::tlb::{Coalescing, LongRuns, Translation};
 
-/// The logarithm of the base pages of a group.
+/// log2 of the base pages of a group.
 const GROUP_LOG2: u8 = 2;
 /// Base pages of a group.
 pub const GROUP_PAGES: u64 = 1 << GROUP_LOG2;
 /// Entries of the array of ranges.
 pub const RANGE_ENTRIES: usize = 16;
-/// The most pages of a range.
+/// Maximum pages of a range.
 pub const RANGE_PAGES: u64 = 16;
-/// Page-table entries of a group that a walk sees, and their bytes.
+/// Page-table entries that a walk sees at once, and their size.
 const SEEN: u64 = 8;
 const ENTRY_BYTES: u64 = 8;
 
 const RANGES: LongRuns =
     LongRuns { name: "ranges", entries: RANGE_ENTRIES, above_pages: 1, limit_pages: RANGE_PAGES };
 
-/// Runs in the sets.
+/// `colt_sa`: runs in set-associative arrays.
 pub const SETS: Coalescing = Coalescing { group_log2: GROUP_LOG2, long_runs: None };
-/// Runs in an array of their own.
+/// `colt_fa`: runs in an array of their own.
 pub const FULLY_ASSOCIATIVE: Coalescing = Coalescing { group_log2: 0, long_runs: Some(RANGES) };
-/// Both.
+/// `colt`: both.
 pub const ALL: Coalescing = Coalescing {
     group_log2: GROUP_LOG2,
     long_runs: Some(LongRuns { above_pages: GROUP_PAGES, ..RANGES }),
 };
 
-/// A page that a walk has found, with those of its neighbours that the walk saw and that continue it: in a
-/// guest, those that both the guest's line and the host's show.
+/// Adds the run of neighbours that the walk has seen to a walked page; in a guest, the neighbours that both
+/// the guest's line and the host's show.
 pub(super) fn coalesced_with_neighbours(
     env: &Env,
     page: PageNumber,
@@ -72,8 +71,8 @@ pub(super) fn coalesced_with_neighbours(
     translation.in_run(before, after)
 }
 
-/// How many pages before and after a base page that is mapped continue it, of those that the line of its
-/// entry shows; all others where it is part of a larger page.
+/// The number of neighbours before and after a mapped base page that continue it, among those in the line of
+/// its entry; for a part of a larger page, the rest of that page.
 fn run_in(table: &PageTable, page: PageNumber, seen: usize) -> (u64, u64) {
     let at = page.raw() as usize % seen;
     let Some(entries) = table.beside(page, seen) else {

@@ -1,5 +1,5 @@
-//! What machines have: first-level TLBs for instructions and for data, each an array for each page
-//! size or so, a second level behind both, and a walk behind that.
+//! The conventional design: first-level TLBs for instructions and data, with arrays per page size; a unified
+//! second-level TLB; and a page walk on a miss of both.
 
 use octavo_config::TlbConfig;
 use octavo_hw::Asid;
@@ -19,22 +19,22 @@ use super::colt::coalesced_with_neighbours;
 pub struct Conventional {
     l1: L1Tlb,
     l2: Option<Tlb>,
-    /// Whether a hit in the second level fills the whole page into the first, of which the second
-    /// has a part.
+    /// Whether a second-level hit fills the whole page into the first level, of which the second holds a
+    /// part.
     fills_whole_pages: bool,
-    /// Whether walks tell of the neighbours of a base page.
+    /// Whether walks report neighbours of a base page for coalescing.
     coalesces: bool,
-    /// What first-level entries know of accessed and dirty bits of parts, where there are such bits.
+    /// Vector bits known to first-level entries, if pages have parts with bits of their own.
     parts: Option<Box<KnownPartBits>>,
 }
 
 impl Conventional {
-    /// One that knows nothing.
+    /// A unit with empty TLBs.
     pub fn new(config: &TlbConfig, instructions: Instructions) -> Result<Self, ConfigError> {
         Self::coalescing(config, Coalescing::default(), instructions)
     }
 
-    /// One that knows nothing, and coalesces. The array of long runs is in the first level.
+    /// A unit with empty TLBs that coalesce. The array of long runs is in the first level.
     pub fn coalescing(
         config: &TlbConfig,
         coalescing: Coalescing,
@@ -48,18 +48,19 @@ impl Conventional {
         Ok(Conventional { l1, l2, fills_whole_pages: false, coalesces, parts: None })
     }
 
-    /// The same; a hit in the second level fills whole pages into the first.
+    /// Makes second-level hits fill whole pages into the first level.
     pub fn filling_whole_pages(self) -> Self {
         Conventional { fills_whole_pages: true, ..self }
     }
 
-    /// The same; parts of tailored pages have accessed and dirty bits of their own, at most so many; 0 for none.
+    /// Gives parts of tailored pages accessed and dirty bits of their own, at most `vector_bits` each; 0 for
+    /// none.
     pub fn with_vectors(self, vector_bits: u8) -> Self {
         let parts = (vector_bits > 0).then(|| Box::new(KnownPartBits::new(vector_bits)));
         Conventional { parts, ..self }
     }
 
-    /// The first level has served a reference.
+    /// Updates the vectors after a first-level hit.
     #[inline(always)]
     fn mark_part(
         &mut self,
@@ -81,7 +82,7 @@ impl Conventional {
         }
     }
 
-    /// A reference has filled a page into the first level.
+    /// Updates the vectors after a fill of the first level.
     fn mark_filled(
         &mut self,
         env: &mut Env,
@@ -103,41 +104,41 @@ impl Conventional {
         }
     }
 
-    /// The first level has missed.
+    /// Serves a first-level miss.
     #[inline(never)]
-    fn missed(
+    fn serve_l1_miss(
         &mut self,
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
     ) -> Option<Translation> {
-        let in_second = self.second(env, page, access);
+        let in_second = self.look_up_l2(env, page, access);
         if let Lookup::Hit(translation) = in_second {
             self.mark_filled(env, page, translation, (access, false));
             return Some(translation);
         }
-        let translation = self.walk_and_fill_second(env, page, access, in_second)?;
-        self.fill_first(env.asid(), page, translation, access);
+        let translation = self.walk_and_fill_l2(env, page, access, in_second)?;
+        self.fill_l1(env.asid(), page, translation, access);
         self.mark_filled(env, page, translation, (access, true));
         Some(translation)
     }
 
-    /// What the first level holds is not sufficient: it is replaced by what a walk finds.
+    /// Replaces a first-level entry that does not permit the access by the result of a walk.
     #[inline(never)]
-    fn insufficient(
+    fn serve_permission_miss(
         &mut self,
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
     ) -> Option<Translation> {
-        // The second level may have it, too.
-        let translation = self.walk_and_fill_second(env, page, access, Lookup::PermissionMiss)?;
-        self.replace_first(env.asid(), page, translation, access);
+        // The second level may hold the page, too.
+        let translation = self.walk_and_fill_l2(env, page, access, Lookup::PermissionMiss)?;
+        self.replace_l1(env.asid(), page, translation, access);
         self.mark_filled(env, page, translation, (access, true));
         Some(translation)
     }
 
-    fn walk_and_fill_second(
+    fn walk_and_fill_l2(
         &mut self,
         env: &mut Env,
         page: PageNumber,
@@ -150,41 +151,45 @@ impl Conventional {
         } else {
             translation
         };
-        self.fill_second(env.asid(), page, translation, in_second);
+        self.fill_l2(env.asid(), page, translation, in_second);
         Some(translation)
     }
 
     /// Looks a page up in the first level.
     #[inline(always)]
-    pub(super) fn first(&mut self, env: &Env, page: PageNumber, access: LineAccess) -> Lookup {
+    pub(super) fn look_up_l1(&mut self, env: &Env, page: PageNumber, access: LineAccess) -> Lookup {
         self.l1.look_up(env.asid(), page, access)
     }
 
-    /// Looks a page up in the second level that the first has missed. Where that serves the reference,
-    /// the page is in the first level then.
-    pub(super) fn second(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Lookup {
+    /// Looks a page up in the second level after a first-level miss. A hit fills the first level.
+    pub(super) fn look_up_l2(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+    ) -> Lookup {
         let asid = env.asid();
         let Some(l2) = &mut self.l2 else { return Lookup::Miss };
-        let Some(translation) = env.look_up_second(l2, page) else { return Lookup::Miss };
-        if !translation.entry.serves(access.kind() == Kind::Store) {
+        let Some(translation) = env.look_up_l2(l2, page) else { return Lookup::Miss };
+        if !translation.entry.permits(access.kind() == Kind::Store) {
             return Lookup::PermissionMiss;
         }
         if l2.holds_victims() {
             l2.remove(asid, page);
         }
         let translation = if self.fills_whole_pages { translation.whole() } else { translation };
-        self.fill_first(asid, page, translation, access);
+        self.fill_l1(asid, page, translation, access);
         Lookup::Hit(translation)
     }
 
-    /// Latency of a look-up of the second level, beyond the first.
-    pub(super) fn second_latency_cycles(&self) -> u32 {
+    /// Latency of a second-level look-up, in addition to the first.
+    pub(super) fn l2_latency_cycles(&self) -> u32 {
         self.l2.as_ref().map_or(0, Tlb::hit_latency_cycles)
     }
 
-    /// A walk has found a page: the second level, which was found to have it or not, has it from now
-    /// on, unless it holds victims.
-    pub(super) fn fill_second(
+    /// Fills a walked page into the second level, unless that holds victims; an entry that did not permit the
+    /// access is removed.
+    pub(super) fn fill_l2(
         &mut self,
         asid: Asid,
         page: PageNumber,
@@ -201,8 +206,8 @@ impl Conventional {
         }
     }
 
-    /// A page goes to the first level, which has missed it.
-    pub(super) fn fill_first(
+    /// Fills a page into the first level after a miss.
+    pub(super) fn fill_l1(
         &mut self,
         asid: Asid,
         page: PageNumber,
@@ -210,11 +215,11 @@ impl Conventional {
         access: LineAccess,
     ) {
         let evicted = self.l1.fill(asid, page, translation, access);
-        self.evicted(evicted, access);
+        self.handle_eviction(evicted, access);
     }
 
-    /// A page goes to the first level in place of what was not sufficient.
-    pub(super) fn replace_first(
+    /// Replaces a first-level entry that did not permit the access.
+    pub(super) fn replace_l1(
         &mut self,
         asid: Asid,
         page: PageNumber,
@@ -225,11 +230,15 @@ impl Conventional {
             parts.remove_page(self.l1.side(access), asid, page);
         }
         let evicted = self.l1.replace(asid, page, translation, access);
-        self.evicted(evicted, access);
+        self.handle_eviction(evicted, access);
     }
 
-    /// What the first level has evicted goes into the second, if that holds victims.
-    fn evicted(&mut self, evicted: Option<(Asid, PageNumber, Translation)>, access: LineAccess) {
+    /// Fills an evicted first-level page into a victim second level.
+    fn handle_eviction(
+        &mut self,
+        evicted: Option<(Asid, PageNumber, Translation)>,
+        access: LineAccess,
+    ) {
         if let (Some(parts), Some((asid, page, translation))) = (&mut self.parts, evicted) {
             parts.remove_entry(self.l1.side(access), asid, page, translation.size);
         }
@@ -245,13 +254,13 @@ impl Design for Conventional {
     #[inline(always)]
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
         let page = env.page(access);
-        let translation = match self.first(env, page, access) {
+        let translation = match self.look_up_l1(env, page, access) {
             Lookup::Hit(translation) => {
                 self.mark_part(env, page, &translation, access);
                 translation
             }
-            Lookup::PermissionMiss => self.insufficient(env, page, access)?,
-            Lookup::Miss => self.missed(env, page, access)?,
+            Lookup::PermissionMiss => self.serve_permission_miss(env, page, access)?,
+            Lookup::Miss => self.serve_l1_miss(env, page, access)?,
         };
         Some(translation.frame_of(page))
     }

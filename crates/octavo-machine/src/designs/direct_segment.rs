@@ -1,20 +1,19 @@
-//! Direct segments (Basu et al., ISCA 2013), as Tailored Page Sizes tells of them (section V): a base, a
-//! limit and an offset translate one range of an address space, and cost nothing; pages and TLBs
-//! translate the rest, as the machine has them.
+//! Direct segments (Basu et al., ISCA 2013), as described by Guvenilir and Patt (ISCA 2020, section V): base,
+//! limit and offset registers translate one range of an address space at no cost; TLBs and page walks
+//! translate the rest.
 //!
-//! What is assumed: in that paper a program says at its start which memory is to be its segment. Here
-//! nobody has to be told: whenever a page walk has found a page in a longer range of anonymous memory
-//! than the segment of its address space is, the operating system makes that range the segment. (Its
-//! pages are mapped all the same, and stay in TLBs until they age out.) So it is the longest range that
-//! has been touched, after one walk in it. The ranges are those of eager paging, each inside one
-//! mapping.
+//! Assumption: in that paper the program declares at its start which memory forms its segment. Here the
+//! operating system chooses: when a page walk finds a page in a range of anonymous memory longer than the
+//! current segment of its address space, that range becomes the segment. (Its pages stay mapped, and their
+//! TLB entries age out.) The segment is thus the longest range touched so far, after one walk in it. Ranges
+//! come from eager paging, each inside one mapping.
 //!
-//! Loads and stores go through the segment; instructions do not, and no walk of theirs makes one.
+//! Loads and stores use the segment; fetches do not, and their walks create none.
 //!
-//! A segment has the rights of its range: a store that they do not allow goes to the pages. It has no
-//! accessed and dirty bits, and what goes through it sets none. Where any of its pages becomes stale
-//! there is no segment any more, until a walk makes one. What switches processes without identifiers of
-//! address spaces empties it as it does the TLBs.
+//! A segment has the permissions of its range: a store that they do not allow uses the pages. Accesses
+//! through the segment set no accessed or dirty bits. An invalidation of any of its pages removes the segment
+//! until a walk creates another. A context switch without address-space identifiers clears it as it flushes
+//! the TLBs.
 
 use octavo_config::TlbConfig;
 use octavo_hw::Asid;
@@ -28,17 +27,17 @@ use crate::design::{AddressSpace, Design};
 use crate::env::Env;
 use crate::front::{Kind, LineAccess};
 
-/// A machine's TLBs, and a direct segment beside them.
+/// A conventional design with a direct segment.
 pub struct DirectSegment {
-    paged: Conventional,
-    /// By address space; those that are not there have none.
+    conventional: Conventional,
+    /// The segment of each address space, by identifier; empty if absent.
     segments: Vec<Segment>,
     lookups: Lookups,
-    /// How often there was a new segment.
+    /// Number of segments created.
     set: u64,
 }
 
-/// Pages that are translated at once; none, where there is no segment.
+/// A range of pages with its first frame; empty if there is no segment.
 #[derive(Clone, Copy, Default)]
 struct Segment {
     first: u64,
@@ -48,7 +47,7 @@ struct Segment {
 }
 
 impl Segment {
-    /// Where a page lies, if it is in the segment and may be used so.
+    /// The frame of a page, if the segment holds it and permits the access.
     #[inline(always)]
     fn look_up(&self, page: PageNumber, stores: bool) -> Option<FrameNumber> {
         let number = page.raw().wrapping_sub(self.first);
@@ -58,10 +57,15 @@ impl Segment {
 }
 
 impl DirectSegment {
-    /// One that knows nothing.
+    /// A unit with empty TLBs and no segment.
     pub fn new(config: &TlbConfig, instructions: Instructions) -> Result<Self, ConfigError> {
-        let paged = Conventional::new(config, instructions)?;
-        Ok(DirectSegment { paged, segments: Vec::new(), lookups: Lookups::default(), set: 0 })
+        let conventional = Conventional::new(config, instructions)?;
+        Ok(DirectSegment {
+            conventional,
+            segments: Vec::new(),
+            lookups: Lookups::default(),
+            set: 0,
+        })
     }
 
     #[inline(always)]
@@ -72,15 +76,15 @@ impl DirectSegment {
         Some(frame)
     }
 
-    /// The TLBs translate a fetch.
+    /// Translates a fetch by the TLBs.
     #[inline(always)]
     fn fetch(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
-        let frame = self.paged.translate(env, access)?;
+        let frame = self.conventional.translate(env, access)?;
         self.apply_pending(env);
         Some(frame)
     }
 
-    /// Segments of pages that a walk has made stale, of which it has told the TLBs alone.
+    /// Applies pending invalidations to the segments; a walk has applied them to the TLBs only.
     #[inline(always)]
     fn apply_pending(&mut self, env: &Env) {
         for invalidation in env.pending_invalidations() {
@@ -88,9 +92,9 @@ impl DirectSegment {
         }
     }
 
-    /// A page has been walked.
+    /// Considers the range of a walked page as a new segment.
     #[inline(never)]
-    fn walked(&mut self, env: &Env, page: PageNumber) {
+    fn consider_range(&mut self, env: &Env, page: PageNumber) {
         self.apply_pending(env);
         let process = env.os().memory().process(env.process());
         let Some(range) = env.range(page) else { return };
@@ -129,33 +133,33 @@ impl Design for DirectSegment {
         if let Some(frame) = self.look_up(asid, page, access) {
             return Some(frame);
         }
-        // What repeats the reference may be served by the segment that its walk makes.
+        // The walk may create a segment that serves the repeats.
         let walks = env.walks();
         let (first, others) = access.split();
-        let frame = self.paged.translate(env, first)?;
+        let frame = self.conventional.translate(env, first)?;
         self.lookups.misses += u64::from(first.lookups());
         if env.walks() != walks {
-            self.walked(env, page);
+            self.consider_range(env, page);
         }
         if access.repeats() > 0 && self.look_up(asid, page, others).is_none() {
             self.lookups.misses += u64::from(others.lookups());
-            self.paged.translate(env, others)?;
+            self.conventional.translate(env, others)?;
         }
         Some(frame)
     }
 
     fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
-        self.paged.invalidate(of, pages);
+        self.conventional.invalidate(of, pages);
         self.invalidate_segment(of.asid, pages);
     }
 
     fn flush(&mut self) {
-        self.paged.flush();
+        self.conventional.flush();
         self.segments.clear();
     }
 
     fn report(&self, counters: &mut Counters) {
-        self.paged.report(counters);
+        self.conventional.report(counters);
         self.lookups.report("segment", counters);
         counters.add("segment", "set", self.set);
     }

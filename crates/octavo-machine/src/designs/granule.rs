@@ -1,10 +1,10 @@
-//! Machines with another base page beside 4 KiB, as arm64 has with contiguous entries, and RISC-V with
-//! Svnapot: the arrays for 4 KiB pages hold pages of that size, too, one entry each.
+//! Machines with a further page size in their base-page arrays, such as arm64's contiguous entries and
+//! RISC-V's Svnapot: the arrays for 4 KiB pages also hold pages of that size, one entry each.
 
 use octavo_config::{FirstLevel, PageSizes, TlbConfig, TlbLevel};
 use octavo_types::PageSize;
 
-/// The TLBs of a machine, whose arrays for 4 KiB pages hold these sizes, too.
+/// The TLBs of a machine with `sizes` added to its arrays for 4 KiB pages.
 pub fn tlbs(machine: &TlbConfig, sizes: &[PageSize]) -> TlbConfig {
     let mut tlbs = machine.clone();
     match &mut tlbs.first {

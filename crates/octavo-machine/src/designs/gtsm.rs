@@ -1,23 +1,22 @@
-//! Gap-Tolerant Sequential Mapping (Du et al., "Supporting Superpages in Non-Contiguous Physical Memory", HPCA
-//! 2015), as Perforated Page tells of it (ISCA 2020, paper 004, Section VII-D): pages of 2 MiB made of any 32
-//! sub-blocks of 64 KiB of a chunk of 4 MiB, in order.
+//! Gap-Tolerant Sequential Mapping (Du et al., "Supporting Superpages in Non-Contiguous Physical Memory",
+//! HPCA 2015), as described by Park et al. (ISCA 2020, Section VII-D). A *gapped page* is a 2 MiB page made
+//! of any 32 of the 64 sub-blocks of 64 KiB of a 4 MiB chunk, in order.
 //!
-//! - The first level is as the machine has it, and holds no page with gaps: a reference to one fills a base page.
-//! - The second level holds them in entries as those of pages of 2 MiB, with the frame of their chunk. Where a
-//!   base page lies in that, the chunk's bitmap says: the sub-block of number *n* of the page is the one with the
-//!   *n*-th bit that is set.
-//! - Bitmaps lie in memory, eight bytes a chunk. The walker keeps some ([`GtsmHardware`]), found by the page;
-//!   another one is read through the data caches. So both walks and hits of the second level may read one.
+//! - The first-level TLBs hold no gapped pages: a reference to one fills a base page.
+//! - The second level holds gapped pages in entries of 2 MiB pages, with the frame of their chunk. The
+//!   chunk's bitmap locates a base page: sub-block number *n* of the page is the one with the *n*-th bit set.
+//! - Bitmaps lie in memory, eight bytes per chunk. The walker caches some ([`GtsmHardware`]), indexed by
+//!   page; others are read through the data caches, both on walks and on second-level hits.
 //! - The walk caches of levels 2 and 3 have 32 entries.
 //!
-//! In a guest the host has the pages with gaps: faults of memory are the machine's. The guest has huge pages of
-//! guest-physical memory, which has no faults. Where its page has 2 MiB or more, and the host a page with gaps
-//! behind it, the second level holds a page with gaps: the guest's page in the host's chunk, whose bitmap the
-//! walker keeps as without a guest ([`env`](crate::env)'s nested walks say what is behind base pages).
+//! In a guest, the host has the gapped pages, since faulty frames belong to machine memory; the guest uses
+//! huge pages of fault-free guest-physical memory. A guest page of 2 MiB or more backed by a gapped page is
+//! held as a gapped page in the host's chunk, and the walker caches its bitmap as without a guest. For base
+//! pages see the nested walks of [`env`](crate::env).
 //!
-//! What the paper leaves open: that bitmaps are kept in the walker and not in the TLB's entries (64 bits more
-//! for each would be twice the entry), and that a bitmap which is there, and counting its bits, costs nothing. A
-//! level that is filled with victims elsewhere is filled by walks here.
+//! Decisions that the paper leaves open: bitmaps are cached in the walker, not in TLB entries (64 more bits
+//! would double an entry); use of a cached bitmap, and counting its bits, costs nothing. A second level that
+//! is a victim level in other designs is filled by walks here.
 
 use octavo_config::{Fill, GtsmHardware, MachineConfig, TlbConfig, Ways};
 use octavo_hw::{Asid, Geometry, Replacement, SetArray};
@@ -32,21 +31,21 @@ use crate::env::Env;
 use crate::front::{Kind, LineAccess};
 use crate::tlb::{Coalescing, L1Tlb, Lookup, Tlb, Translation};
 
-/// Base pages of a page with gaps.
+/// Base pages of a gapped page.
 const PAGES: u64 = 512;
 
 /// Gap-Tolerant Sequential Mapping.
 pub struct Gtsm {
     l1: L1Tlb,
     l2: Option<Tlb>,
-    /// By the number of the page.
+    /// Cached bitmaps, by number of the 2 MiB page.
     bitmaps: SetArray<SubBlocks>,
     lookups: Lookups,
-    /// References that an entry of a page with gaps was found for in the second level.
+    /// Second-level hits of gapped pages.
     hits: u64,
 }
 
-/// The machine, with the walk caches that such a design has: those of a host's table, too.
+/// The machine with the walk caches of GTSM, for the host's table, too.
 pub fn machine(config: &MachineConfig) -> MachineConfig {
     let mut machine = config.clone();
     let entries = config.gtsm.walk_cache_entries;
@@ -59,7 +58,7 @@ pub fn machine(config: &MachineConfig) -> MachineConfig {
 }
 
 impl Gtsm {
-    /// One that knows nothing.
+    /// A unit with empty TLBs and caches.
     pub fn new(
         config: &TlbConfig,
         gtsm: &GtsmHardware,
@@ -82,15 +81,15 @@ impl Gtsm {
         })
     }
 
-    /// The first level has missed.
+    /// Serves a first-level miss.
     #[inline(never)]
-    fn missed(
+    fn serve_l1_miss(
         &mut self,
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
     ) -> Option<Translation> {
-        let translation = match self.second(env, page, access) {
+        let translation = match self.look_up_l2(env, page, access) {
             Lookup::Hit(translation) => translation,
             in_second => self.walk_and_fill(env, page, access, &in_second)?,
         };
@@ -99,14 +98,14 @@ impl Gtsm {
     }
 
     /// Looks a page up in the second level.
-    fn second(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Lookup {
+    fn look_up_l2(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Lookup {
         let Some(l2) = &mut self.l2 else { return Lookup::Miss };
-        let Some(mut translation) = env.look_up_second(l2, page) else { return Lookup::Miss };
+        let Some(mut translation) = env.look_up_l2(l2, page) else { return Lookup::Miss };
         if translation.is_gapped() {
             self.hits += 1;
             translation = self.base_page_of(env, page, &translation, false);
         }
-        match translation.entry.serves(access.kind() == Kind::Store) {
+        match translation.entry.permits(access.kind() == Kind::Store) {
             true => Lookup::Hit(translation),
             false => Lookup::PermissionMiss,
         }
@@ -136,8 +135,8 @@ impl Gtsm {
         Some(base_page_of)
     }
 
-    /// A base page of a page with gaps, by the bitmap of its chunk; `continues_walk` says whether a walk has
-    /// just found the page.
+    /// The base page of a gapped page, by the bitmap of its chunk. With `continues_walk`, a walk has just
+    /// found the page.
     fn base_page_of(
         &mut self,
         env: &mut Env,
@@ -169,7 +168,7 @@ impl Design for Gtsm {
                 self.l1.replace(env.asid(), page, translation, access);
                 translation
             }
-            Lookup::Miss => self.missed(env, page, access)?,
+            Lookup::Miss => self.serve_l1_miss(env, page, access)?,
         };
         Some(translation.frame_of(page))
     }
@@ -206,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn walk_caches_of_two_levels_are_those_of_the_paper() {
+    fn walk_caches_of_levels_2_and_3_have_the_papers_size() {
         let walk_caches = |setting| {
             let config = octavo_config::resolve("skylake", &["host=usual", setting]);
             let config = config.unwrap().into_config();

@@ -1,5 +1,5 @@
-//! All designs, a file each: [`HARDWARE`] says what a machine can be made of, and [`DESIGNS`] which
-//! operating system each usually has.
+//! The translation designs, one file each. [`HARDWARE`] lists the translation hardware, and [`DESIGNS`] the
+//! named combinations of hardware and page-size policy.
 
 mod build;
 pub mod colt;
@@ -36,124 +36,123 @@ pub use rmm::Rmm;
 pub use softvm::{Physical, Softvm};
 pub use spec::{DesignSpec, SpecError};
 
-/// What translates.
+/// Translation hardware.
 pub struct TranslationHardware {
     /// Its name.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// A description of one line.
     pub about: &'static str,
-    /// The page sizes that its page tables can say.
+    /// The page sizes that its page tables support.
     pub sizes: Sizes,
-    /// What it needs of an operating system, and what the paper's name for that is; else it is
-    /// nothing but a conventional one.
+    /// The requirement on the page-size policy, if any.
     pub needs: Option<Requirement>,
-    /// Whether nobody can build it: others are compared with it, and it is no choice.
+    /// An ideal bound: shown for comparison, never recommended.
     pub is_bound: bool,
     make: fn(&MachineConfig, &Setup, &OsConfig) -> MachineResult,
 }
 
-/// The page sizes that page tables can say.
+/// The page sizes that page tables support.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sizes {
-    /// Those of x86-64: 4 KiB, 2 MiB, 1 GiB.
+    /// The sizes of x86-64: 4 KiB, 2 MiB, 1 GiB.
     X86,
     /// All powers of two from 4 KiB to 1 GiB.
     All,
 }
 
-/// What a design cannot do without.
+/// A requirement of hardware on the page-size policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Requirement {
     /// Pages of sizes that x86-64 does not have.
     TailoredPages,
-    /// Pages of 2 MiB with holes.
+    /// Perforated pages: 2 MiB with holes.
     PerforatedPages,
-    /// Pages of 2 MiB with gaps.
+    /// Gapped pages: 2 MiB with gaps.
     GappedPages,
-    /// Ranges of pages that lie side by side in memory, known from when they are mapped.
+    /// Contiguous ranges of pages, backed when they are mapped.
     Ranges,
 }
 
-/// A machine, or why there can be none.
+/// A machine, or the reason why it cannot be built.
 type MachineResult = Result<Box<dyn AnyMachine>, ConfigError>;
 
-/// How machines are made.
+/// Settings for building machines.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// What kernels are compiled for.
+    /// The instruction set that kernels are compiled for.
     pub instructions: Instructions,
-    /// Whether each translation is compared with what the page table says.
+    /// Whether each translation is checked against the page table.
     pub is_checked: bool,
-    /// What memory is like at the start: [`octavo_config::MemoryConfig::start`], read once for all.
+    /// The initial state of memory: [`octavo_config::MemoryConfig::start`], built once for all designs.
     pub start: Arc<Fragmentation>,
-    /// The same of the host's memory, if there is a host.
+    /// The initial state of the host's memory, if there is a host.
     pub host_start: Option<Arc<Fragmentation>>,
 }
 
-/// A design with a name of its own.
+/// A named combination of hardware and page-size policy.
 pub struct NamedDesign {
     /// Its name.
     pub name: &'static str,
-    /// What translates.
+    /// Name of the translation hardware.
     pub hardware: &'static str,
-    /// The policy of the operating system, by name, and settings of it.
+    /// Name and settings of the page-size policy.
     pub policy: &'static str,
-    /// What it is, in one line.
+    /// A description of one line.
     pub about: &'static str,
 }
 
-/// All that translates, a line each.
+/// All translation hardware.
 #[rustfmt::skip]
 pub const HARDWARE: &[TranslationHardware] = &[
     TranslationHardware { name: "conventional", about: "TLBs as the machine has them", sizes: Sizes::X86, needs: None, is_bound: false, make: make_conventional },
     TranslationHardware { name: "tps", about: "an any-size first-level TLB in place of those for larger pages", sizes: Sizes::All, needs: Some(Requirement::TailoredPages), is_bound: false, make: |config, setup, os| make_tps(config, setup, os, Format::default()) },
-    TranslationHardware { name: "tps_copies", about: "the same, with page tables whose aliases are full copies", sizes: Sizes::All, needs: Some(Requirement::TailoredPages), is_bound: false, make: |config, setup, os| make_tps(config, setup, os, Format { aliases: Aliases::Copies, ..Format::default() }) },
-    TranslationHardware { name: "tps_one_bit", about: "the same, with page tables that spend one bit on sizes", sizes: Sizes::All, needs: Some(Requirement::TailoredPages), is_bound: false, make: |config, setup, os| make_tps(config, setup, os, Format { encoding: SizeEncoding::OneBit, ..Format::default() }) },
-    TranslationHardware { name: "granule", about: "arrays for 4 KiB pages that hold the policy's pages too, each in one entry", sizes: Sizes::All, needs: None, is_bound: false, make: make_granule },
-    TranslationHardware { name: "colt", about: "TLBs that coalesce base pages side by side, in sets and in ranges", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, os| make_colt(config, setup, os, colt::ALL) },
-    TranslationHardware { name: "colt_sa", about: "the same in sets alone", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, os| make_colt(config, setup, os, colt::SETS) },
-    TranslationHardware { name: "colt_fa", about: "the same in a fully associative array of ranges alone", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, os| make_colt(config, setup, os, colt::FULLY_ASSOCIATIVE) },
+    TranslationHardware { name: "tps_copies", about: "tps with page tables whose aliases are full copies", sizes: Sizes::All, needs: Some(Requirement::TailoredPages), is_bound: false, make: |config, setup, os| make_tps(config, setup, os, Format { aliases: Aliases::Copies, ..Format::default() }) },
+    TranslationHardware { name: "tps_one_bit", about: "tps with page tables that encode sizes in one bit", sizes: Sizes::All, needs: Some(Requirement::TailoredPages), is_bound: false, make: |config, setup, os| make_tps(config, setup, os, Format { encoding: SizeEncoding::OneBit, ..Format::default() }) },
+    TranslationHardware { name: "granule", about: "arrays for 4 KiB pages that also hold the policy's page size, one entry each", sizes: Sizes::All, needs: None, is_bound: false, make: make_granule },
+    TranslationHardware { name: "colt", about: "TLBs that coalesce contiguous base pages, in sets and in ranges", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, os| make_colt(config, setup, os, colt::ALL) },
+    TranslationHardware { name: "colt_sa", about: "CoLT in set-associative arrays only", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, os| make_colt(config, setup, os, colt::SETS) },
+    TranslationHardware { name: "colt_fa", about: "CoLT in a fully associative array of ranges only", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, os| make_colt(config, setup, os, colt::FULLY_ASSOCIATIVE) },
     TranslationHardware { name: "rmm", about: "a range TLB beside the second level", sizes: Sizes::X86, needs: Some(Requirement::Ranges), is_bound: false, make: make_rmm },
     TranslationHardware { name: "direct_segment", about: "one segment beside the TLBs", sizes: Sizes::X86, needs: Some(Requirement::Ranges), is_bound: false, make: make_direct_segment },
-    TranslationHardware { name: "perforated", about: "a second-level TLB that holds pages of 2 MiB with holes, and hole bitmaps where a filter does not answer", sizes: Sizes::X86, needs: Some(Requirement::PerforatedPages), is_bound: false, make: |config, setup, os| make_perforated(config, setup, os, Variant::Filtered) },
-    TranslationHardware { name: "perforated_on_demand", about: "the same without a filter", sizes: Sizes::X86, needs: Some(Requirement::PerforatedPages), is_bound: false, make: |config, setup, os| make_perforated(config, setup, os, Variant::OnDemand) },
-    TranslationHardware { name: "perforated_all", about: "the same, and all of a page's bitmap is filled at once", sizes: Sizes::X86, needs: Some(Requirement::PerforatedPages), is_bound: false, make: |config, setup, os| make_perforated(config, setup, os, Variant::AllAtOnce) },
-    TranslationHardware { name: "gtsm", about: "a second-level TLB that holds pages of 2 MiB made of sub-blocks of 64 KiB, and bitmaps that say of which", sizes: Sizes::X86, needs: Some(Requirement::GappedPages), is_bound: false, make: make_gtsm },
-    TranslationHardware { name: "softvm", about: "virtual caches, and a handler in software behind them", sizes: Sizes::X86, needs: None, is_bound: false, make: make_softvm },
-    TranslationHardware { name: "spur", about: "virtual caches, and a state machine behind them that looks for page-table entries in them", sizes: Sizes::X86, needs: None, is_bound: false, make: make_spur },
-    TranslationHardware { name: "mips_virtual", about: "virtual caches, and a TLB beside them that software refills", sizes: Sizes::X86, needs: None, is_bound: false, make: make_mips_virtual },
-    TranslationHardware { name: "mips_physical", about: "the same caches by physical addresses, behind that TLB", sizes: Sizes::X86, needs: None, is_bound: false, make: make_mips_physical },
-    TranslationHardware { name: "unfragmented", about: "TLBs as the machine has them, and a memory that is all free at the start", sizes: Sizes::X86, needs: None, is_bound: true, make: make_ideal_memory },
+    TranslationHardware { name: "perforated", about: "a second-level TLB of 2 MiB pages with holes, a filter per entry, and hole bitmaps", sizes: Sizes::X86, needs: Some(Requirement::PerforatedPages), is_bound: false, make: |config, setup, os| make_perforated(config, setup, os, Variant::Filtered) },
+    TranslationHardware { name: "perforated_on_demand", about: "perforated without filters", sizes: Sizes::X86, needs: Some(Requirement::PerforatedPages), is_bound: false, make: |config, setup, os| make_perforated(config, setup, os, Variant::OnDemand) },
+    TranslationHardware { name: "perforated_all", about: "perforated without filters; a page's whole bitmap is filled at once", sizes: Sizes::X86, needs: Some(Requirement::PerforatedPages), is_bound: false, make: |config, setup, os| make_perforated(config, setup, os, Variant::AllAtOnce) },
+    TranslationHardware { name: "gtsm", about: "a second-level TLB of 2 MiB pages made of 64 KiB sub-blocks, with bitmaps that select them", sizes: Sizes::X86, needs: Some(Requirement::GappedPages), is_bound: false, make: make_gtsm },
+    TranslationHardware { name: "softvm", about: "virtual caches with a software handler for misses", sizes: Sizes::X86, needs: None, is_bound: false, make: make_softvm },
+    TranslationHardware { name: "spur", about: "virtual caches with in-cache translation of misses by hardware", sizes: Sizes::X86, needs: None, is_bound: false, make: make_spur },
+    TranslationHardware { name: "mips_virtual", about: "virtual caches with a software-refilled TLB", sizes: Sizes::X86, needs: None, is_bound: false, make: make_mips_virtual },
+    TranslationHardware { name: "mips_physical", about: "physical caches behind a software-refilled TLB", sizes: Sizes::X86, needs: None, is_bound: false, make: make_mips_physical },
+    TranslationHardware { name: "unfragmented", about: "TLBs as the machine has them, with unfragmented memory", sizes: Sizes::X86, needs: None, is_bound: true, make: make_ideal_memory },
     TranslationHardware { name: "softvm_free", about: "virtual caches whose misses are translated at no cost", sizes: Sizes::X86, needs: None, is_bound: true, make: make_softvm_free },
     TranslationHardware { name: "perfect_l1", about: "a first-level TLB that never misses", sizes: Sizes::X86, needs: None, is_bound: true, make: make_perfect_l1 },
     TranslationHardware { name: "perfect_l2", about: "a second-level TLB that never misses", sizes: Sizes::X86, needs: None, is_bound: true, make: make_perfect_l2 },
 ];
 
-/// All designs with names of their own, in the order in which they are told of.
+/// All named designs, in the order of reports.
 #[rustfmt::skip]
 pub const DESIGNS: &[NamedDesign] = &[
-    NamedDesign { name: "base4k", hardware: "conventional", policy: "base", about: "4 KiB pages, as they are touched" },
+    NamedDesign { name: "base4k", hardware: "conventional", policy: "base", about: "4 KiB pages on demand" },
     NamedDesign { name: "thp", hardware: "conventional", policy: "thp", about: "Linux's transparent huge pages of 2 MiB" },
     NamedDesign { name: "reserved_thp", hardware: "conventional", policy: "reserved_thp", about: "huge pages by reservation, as FreeBSD has them" },
     NamedDesign { name: "base16k", hardware: "granule", policy: "fixed:size=16KiB", about: "a base page of 16 KiB for anonymous memory" },
     NamedDesign { name: "base64k", hardware: "granule", policy: "fixed:size=64KiB", about: "a base page of 64 KiB for anonymous memory" },
-    NamedDesign { name: "first_touch", hardware: "granule", policy: "first_touch", about: "256 KiB at the first touch where the mapping holds it, 4 KiB elsewhere" },
+    NamedDesign { name: "first_touch", hardware: "granule", policy: "first_touch", about: "256 KiB at the first touch where the mapping has room, 4 KiB elsewhere" },
     NamedDesign { name: "tps", hardware: "tps", policy: "tps", about: "Tailored Page Sizes: pages of every power of two" },
-    NamedDesign { name: "tps_copies", hardware: "tps_copies", policy: "tps", about: "the same, with aliases that are full copies: walks are shorter, changes write more" },
-    NamedDesign { name: "colt", hardware: "colt", policy: "base", about: "CoLT: entries that hold several pages of 4 KiB side by side" },
-    NamedDesign { name: "colt_sa", hardware: "colt_sa", policy: "base", about: "the same in set-associative arrays alone" },
-    NamedDesign { name: "colt_fa", hardware: "colt_fa", policy: "base", about: "the same in a fully associative array alone" },
-    NamedDesign { name: "rmm", hardware: "rmm", policy: "eager", about: "Redundant Memory Mappings: ranges of any length beside the second level" },
+    NamedDesign { name: "tps_copies", hardware: "tps_copies", policy: "tps", about: "tps with aliases that are full copies: shorter walks, more writes on changes" },
+    NamedDesign { name: "colt", hardware: "colt", policy: "base", about: "CoLT: entries that hold several contiguous 4 KiB pages" },
+    NamedDesign { name: "colt_sa", hardware: "colt_sa", policy: "base", about: "CoLT in set-associative arrays only" },
+    NamedDesign { name: "colt_fa", hardware: "colt_fa", policy: "base", about: "CoLT in a fully associative array only" },
+    NamedDesign { name: "rmm", hardware: "rmm", policy: "eager", about: "Redundant Memory Mappings: a range TLB beside the second level" },
     NamedDesign { name: "direct_segment", hardware: "direct_segment", policy: "eager", about: "a direct segment for the longest range, pages for the rest" },
-    NamedDesign { name: "perforated", hardware: "perforated", policy: "perforated", about: "perforated pages: 2 MiB with holes of 4 KiB that lie elsewhere" },
-    NamedDesign { name: "perforated_on_demand", hardware: "perforated_on_demand", policy: "perforated", about: "the same without a filter of hole bitmaps" },
-    NamedDesign { name: "perforated_all", hardware: "perforated_all", policy: "perforated", about: "the same, and all of a page's hole bitmap comes at once" },
-    NamedDesign { name: "gtsm", hardware: "gtsm", policy: "gtsm", about: "Gap-Tolerant Sequential Mapping: pages of 2 MiB made of 32 of 64 sub-blocks" },
-    NamedDesign { name: "softvm", hardware: "softvm", policy: "base", about: "no TLB: virtual caches, and translation in software of what misses them" },
-    NamedDesign { name: "spur", hardware: "spur", policy: "base", about: "the same caches, and translation in hardware of what misses them: SPUR's" },
-    NamedDesign { name: "mips_virtual", hardware: "mips_virtual", policy: "base", about: "the same caches, and a TLB of 64 entries that software refills" },
-    NamedDesign { name: "mips_physical", hardware: "mips_physical", policy: "base", about: "that TLB before physical caches of the same sizes" },
-    NamedDesign { name: "ideal2m", hardware: "unfragmented", policy: "thp", about: "a bound: huge pages of 2 MiB as if no memory were fragmented" },
+    NamedDesign { name: "perforated", hardware: "perforated", policy: "perforated", about: "perforated pages: 2 MiB pages with 4 KiB holes" },
+    NamedDesign { name: "perforated_on_demand", hardware: "perforated_on_demand", policy: "perforated", about: "perforated pages without hole filters" },
+    NamedDesign { name: "perforated_all", hardware: "perforated_all", policy: "perforated", about: "perforated pages without hole filters; whole bitmaps are filled at once" },
+    NamedDesign { name: "gtsm", hardware: "gtsm", policy: "gtsm", about: "Gap-Tolerant Sequential Mapping: 2 MiB pages made of 32 of 64 sub-blocks" },
+    NamedDesign { name: "softvm", hardware: "softvm", policy: "base", about: "no TLB: virtual caches, and translation of their misses in software" },
+    NamedDesign { name: "spur", hardware: "spur", policy: "base", about: "SPUR: virtual caches, and in-cache translation of their misses by hardware" },
+    NamedDesign { name: "mips_virtual", hardware: "mips_virtual", policy: "base", about: "virtual caches with a software-refilled TLB of 64 entries" },
+    NamedDesign { name: "mips_physical", hardware: "mips_physical", policy: "base", about: "physical caches behind a software-refilled TLB of 64 entries" },
+    NamedDesign { name: "ideal2m", hardware: "unfragmented", policy: "thp", about: "a bound: huge pages of 2 MiB in unfragmented memory" },
     NamedDesign { name: "softvm_free", hardware: "softvm_free", policy: "base", about: "a bound: virtual caches whose misses are translated at no cost" },
     NamedDesign { name: "perfect_l1", hardware: "perfect_l1", policy: "base", about: "a bound: first-level TLBs that never miss" },
     NamedDesign { name: "perfect_l2", hardware: "perfect_l2", policy: "base", about: "a bound: a second-level TLB that never misses" },
@@ -177,12 +176,13 @@ impl TranslationHardware {
         of.contains(&self.name)
     }
 
-    /// What has this name.
+    /// The hardware of this name.
     pub fn by_name(name: &str) -> Option<&'static TranslationHardware> {
         HARDWARE.iter().find(|hardware| hardware.name == name)
     }
 
-    /// A machine with it and an operating system, however well the two fit. A host has to fit both.
+    /// Builds a machine with this hardware and operating system, without checking their fit; a host is
+    /// checked against both.
     pub fn make(&self, config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
         if let Some(host) = &config.host {
             self.check_guest(&config.memory)?;
@@ -243,7 +243,7 @@ fn make_mips_physical(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> M
     machine(config, setup, Sizes::X86, os, || Physical::new(config, setup.instructions))
 }
 
-/// Each entry of a larger page is whole, as those of contiguous entries are.
+/// Each entry of a larger page is a full copy, like arm64's contiguous entries.
 fn make_granule(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     let tlbs = granule::tlbs(&config.tlb, &os.policy.needs());
     let format = Format { aliases: Aliases::Copies, ..Format::default() };
@@ -285,7 +285,7 @@ fn make_perfect_l2(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Mach
     machine(config, setup, Sizes::X86, os, || PerfectL2::new(&config.tlb, setup.instructions))
 }
 
-/// A machine whose page tables can say these sizes.
+/// A machine whose page tables support these sizes, in the default format.
 fn machine<D: Design + 'static>(
     config: &MachineConfig,
     setup: &Setup,
@@ -296,7 +296,7 @@ fn machine<D: Design + 'static>(
     machine_with_format(config, setup, (sizes, Format::default()), os, make)
 }
 
-/// The same, with page tables of such a format, but for its levels, which are the machine's.
+/// A machine with page tables of this format; the number of levels is the machine's.
 fn machine_with_format<D: Design + 'static>(
     config: &MachineConfig,
     setup: &Setup,

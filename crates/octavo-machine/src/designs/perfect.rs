@@ -1,5 +1,5 @@
-//! Bounds: machines whose first-level TLBs, or whose second-level one, never miss (Tailored Page
-//! Sizes, figures 2 and 3, compares the two).
+//! Ideal bounds: machines whose first-level or second-level TLBs never miss (compared by Guvenilir and Patt,
+//! ISCA 2020, figures 2 and 3).
 
 use octavo_config::{TlbConfig, TlbLevel};
 use octavo_hw::Asid;
@@ -14,10 +14,10 @@ use crate::env::Env;
 use crate::front::{Kind, LineAccess};
 use crate::tlb::{Coalescing, L1Tlb, Lookup, Translation};
 
-/// Every reference hits the first level: translation costs nothing. Pages are still faulted in.
+/// Every reference hits the first level: translation is free. Page faults still happen.
 #[derive(Default)]
 pub struct PerfectL1 {
-    /// By base page, so that the page table is asked but once.
+    /// Translations by tagged base page, so that each is resolved once.
     known: FxHashMap<u64, Translation>,
     hits: u64,
 }
@@ -30,7 +30,7 @@ impl Design for PerfectL1 {
         let key = env.asid().tag(page.raw());
         let stores = access.kind() == Kind::Store;
         if let Some(translation) = self.known.get(&key)
-            && translation.entry.serves(stores)
+            && translation.entry.permits(stores)
         {
             return Some(translation.frame_of(page));
         }
@@ -54,7 +54,7 @@ impl Design for PerfectL1 {
     }
 }
 
-/// First-level TLBs as the machine has them, and behind them a second level that has every page.
+/// First-level TLBs of the machine, with a second level that holds every page.
 pub struct PerfectL2 {
     l1: L1Tlb,
     hit_latency_cycles: u32,
@@ -62,7 +62,7 @@ pub struct PerfectL2 {
 }
 
 impl PerfectL2 {
-    /// One whose first level knows nothing.
+    /// A unit with empty first-level TLBs.
     pub fn new(config: &TlbConfig, instructions: Instructions) -> Result<Self, ConfigError> {
         Ok(PerfectL2 {
             l1: L1Tlb::new(&config.first, Coalescing::default(), instructions)?,
@@ -85,7 +85,7 @@ impl Design for PerfectL2 {
             }
             Lookup::Miss => {
                 self.hits += 1;
-                env.add_lookup(self.hit_latency_cycles, true);
+                env.charge_l2_lookup(self.hit_latency_cycles, true);
                 let translation = self.resolve(env, page, access)?;
                 self.l1.fill(asid, page, translation, access);
                 translation

@@ -1,24 +1,25 @@
-//! Perforated pages (Park, Kim, Choi, Kim and Black-Schaffer, "Perforated Page: Supporting Fragmented
-//! Memory Allocation for Large Pages", ISCA 2020; paper 004): pages of 2 MiB with holes of 4 KiB.
+//! Perforated pages (Park, Kim, Choi, Kim and Black-Schaffer, "Perforated Page: Supporting Fragmented Memory
+//! Allocation for Large Pages", ISCA 2020): 2 MiB pages with holes of 4 KiB.
 //!
-//! - The first level is as the machine has it, and holds no perforated page: a reference to one fills a
-//!   base page there, of a hole or of the region.
-//! - The second level holds perforated pages, with a filter of eight bits, beside base pages (those of
-//!   holes among them) and pages of 2 MiB, and hole bitmaps by 32 bits an entry. What the filter says has
-//!   no hole near is served at once; else the bits are looked up, which takes the second level's latency
-//!   again; what is not there is read from memory, through the data caches, and filled.
-//! - A hole is walked to through the entry of the shadow node; its base page is filled into both levels.
+//! - The first-level TLBs hold no perforated pages: a reference to one fills a base page, of a hole or of the
+//!   region.
+//! - The second level holds perforated pages with a filter of eight bits, besides base pages (including
+//!   holes), 2 MiB pages, and hole bitmaps in words of 32 bits per entry. If the filter rules out a hole, the
+//!   entry serves the reference. Otherwise the bitmap word is looked up, at the second level's latency again;
+//!   a missing word is read from memory through the data caches, and filled.
+//! - A walk to a hole passes through the entry of the shadow node; the hole's base page is filled into both
+//!   levels.
 //!
-//! Three variants (Figure 3): [`Variant`].
+//! [`Variant`] lists the three variants of Figure 3.
 //!
-//! What the paper leaves open: bits are looked up behind a miss of the second level, too, before they
-//! are read. A level that is filled with victims elsewhere is filled by walks here. Of a shootdown that
-//! covers a whole perforated page, everything of its address space is taken out, as the paper says that
-//! Linux does; here, if the second level has the page's entry. A single hole that is punched or patched
-//! takes out what overlaps that page: entries of the page, of its perforated page and of the 32 bits.
+//! Decisions that the paper leaves open: bitmap words are also looked up after a second-level miss, before
+//! they are read. A second level that is a victim level in other designs is filled by walks here. A shootdown
+//! that covers a whole perforated page flushes its address space, as the paper describes for Linux; here only
+//! if the second level holds the page's entry. Punching or patching a single hole removes the entries that
+//! overlap its page: of the page, of its perforated page and of the bitmap word.
 //!
-//! In a guest, entries are of what guest and host have together ([`Env::walk`]), and so are the bits, for
-//! which the second level's entry does not suffice: where they are not there, a walk comes before them.
+//! In a guest, entries and bitmap words compose guest and host ([`Env::walk`]). The second level's entry does
+//! not suffice to read the words, so that a walk precedes their read.
 
 use octavo_config::{Fill, TlbConfig};
 use octavo_hw::Asid;
@@ -37,18 +38,18 @@ const PAGES: u64 = 512;
 /// All base pages of an address space.
 const EVERYTHING: Pages = 0..1 << 52;
 
-/// Which bits of bitmaps are filled, and looked up.
+/// The bitmap words that are filled and looked up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Variant {
-    /// All of a page at once: 16 entries.
+    /// All words of a page at once: 16 entries.
     AllAtOnce,
-    /// Those that are looked up.
+    /// The word of each reference.
     OnDemand,
-    /// Those that the filter does not answer for.
+    /// The word of each reference whose hole the filter does not rule out.
     Filtered,
 }
 
-/// Perforated pages.
+/// The design with perforated pages.
 pub struct Perforated {
     l1: L1Tlb,
     l2: Option<Tlb>,
@@ -57,24 +58,24 @@ pub struct Perforated {
     counts: PerforatedCounts,
 }
 
-/// What the second level says of a page.
+/// The outcome of a second-level look-up.
 enum L2Lookup {
-    /// It is this one.
+    /// The translation permits the access.
     Hit(Translation),
-    /// It does not have it.
+    /// No entry covers the page.
     Miss,
-    /// It does not have enough of it.
+    /// The entry does not permit the access.
     PermissionMiss,
-    /// It does not have the bits that say whether it is a hole.
+    /// The page is perforated, and the bitmap word is missing.
     BitmapMiss,
 }
 
-/// What is counted beside look-ups.
+/// Further counters.
 #[derive(Clone, Copy, Default)]
 struct PerforatedCounts {
-    /// References that an entry of a perforated page was found for in the second level.
+    /// Second-level hits of perforated pages.
     hits: u64,
-    /// Those, and walks, that the filter answered.
+    /// Such hits, and walks, that the filter decided.
     filtered: u64,
     hole_walks: u64,
     flushes: u64,
@@ -83,7 +84,7 @@ struct PerforatedCounts {
 }
 
 impl Perforated {
-    /// One that knows nothing.
+    /// A unit with empty TLBs.
     pub fn new(
         config: &TlbConfig,
         variant: Variant,
@@ -105,15 +106,15 @@ impl Perforated {
         })
     }
 
-    /// The first level has missed.
+    /// Serves a first-level miss.
     #[inline(never)]
-    fn missed(
+    fn serve_l1_miss(
         &mut self,
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
     ) -> Option<Translation> {
-        let in_second = self.second(env, page, access)?;
+        let in_second = self.look_up_l2(env, page, access)?;
         let translation = match in_second {
             L2Lookup::Hit(translation) => translation,
             _ => self.walk_and_fill(env, page, access, in_second)?,
@@ -122,10 +123,15 @@ impl Perforated {
         Some(translation)
     }
 
-    /// Looks a page up in the second level (Figure 4). A hole of a page that is there is walked to.
-    fn second(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<L2Lookup> {
+    /// Looks a page up in the second level (Figure 4), and walks to a hole of a perforated page found there.
+    fn look_up_l2(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+    ) -> Option<L2Lookup> {
         let Some(l2) = &mut self.l2 else { return Some(L2Lookup::Miss) };
-        let Some(mut translation) = env.look_up_second(l2, page) else {
+        let Some(mut translation) = env.look_up_l2(l2, page) else {
             return Some(L2Lookup::Miss);
         };
         if translation.is_perforated() {
@@ -141,11 +147,11 @@ impl Perforated {
             }
             translation = translation.part_of_region(page);
         }
-        let serves = translation.entry.serves(access.kind() == Kind::Store);
+        let serves = translation.entry.permits(access.kind() == Kind::Store);
         Some(if serves { L2Lookup::Hit(translation) } else { L2Lookup::PermissionMiss })
     }
 
-    /// Walks from the root, until the page may be used, and fills the second level.
+    /// Walks from the root until the page permits the access, and fills the second level.
     fn walk_and_fill(
         &mut self,
         env: &mut Env,
@@ -168,7 +174,7 @@ impl Perforated {
             }
             let is_cached = self.holds_perforated() && env.is_cached(&translation);
             if is_cached {
-                self.fill_second(asid, page, translation);
+                self.fill_l2(asid, page, translation);
             }
             let look_up_hole =
                 if has_no_bits { None } else { self.look_up_hole(env, page, &translation) };
@@ -191,16 +197,16 @@ impl Perforated {
                 applying_invalidations(self, env, |env| env.use_part(page, access.kind()))?;
             if let PartAccess::Page(part) = answer {
                 if !is_cached {
-                    self.fill_second(asid, page, part);
+                    self.fill_l2(asid, page, part);
                 } else if part.entry.is_dirty() && !translation.entry.is_dirty() {
-                    self.fill_second(asid, page, translation.dirtied());
+                    self.fill_l2(asid, page, translation.with_dirty());
                 }
                 return Some(part);
             }
         }
     }
 
-    /// Walks to a hole and fills its page; none where it faulted.
+    /// Walks to a hole and fills its page; inner `None` after a page fault.
     fn walk_hole(
         &mut self,
         env: &mut Env,
@@ -213,12 +219,12 @@ impl Perforated {
             env.walk_hole(page, access.kind(), continues_walk)
         })?;
         let PartAccess::Page(translation) = answer else { return Some(None) };
-        self.fill_second(env.asid(), page, translation);
+        self.fill_l2(env.asid(), page, translation);
         Some(Some(translation))
     }
 
-    /// Whether a base page of a perforated page is a hole; none where neither the filter nor the second
-    /// level knows.
+    /// Whether a base page of a perforated page is a hole; `None` if neither the filter nor the second level
+    /// knows.
     fn look_up_hole(
         &mut self,
         env: &mut Env,
@@ -230,15 +236,16 @@ impl Perforated {
             return Some(false);
         }
         let l2 = self.l2.as_mut()?;
-        // No walk starts with it: one has found the page, or an entry has.
-        env.add_lookup(l2.hit_latency_cycles(), true);
+        // No walk overlaps this look-up: a walk or an entry has found the page before.
+        env.charge_l2_lookup(l2.hit_latency_cycles(), true);
         let found = l2.look_up_bitmap(env.asid(), page);
         self.bitmaps.hits += u64::from(found.is_some());
         self.bitmaps.misses += u64::from(found.is_none());
         found.map(|word| bit(word, page))
     }
 
-    /// The same, by bits that are read and filled; `continues_walk` says whether a walk goes on so.
+    /// Reads and fills bitmap words, and returns whether a base page is a hole. With `continues_walk` the
+    /// read is part of a walk.
     fn fetch_bitmap(
         &mut self,
         env: &mut Env,
@@ -269,21 +276,21 @@ impl Perforated {
         self.l2.as_ref().is_some_and(Tlb::holds_perforated)
     }
 
-    /// The second level has a page from here on.
-    fn fill_second(&mut self, asid: Asid, page: PageNumber, translation: Translation) {
+    /// Fills a page into the second level.
+    fn fill_l2(&mut self, asid: Asid, page: PageNumber, translation: Translation) {
         if let Some(l2) = &mut self.l2 {
             l2.fill(asid, page, translation, 1);
         }
     }
 
-    /// Takes out what covers any of these pages, and returns how many entries that were.
+    /// Removes the entries that overlap any of these pages, and returns their number.
     fn remove_entries(&mut self, asid: Asid, pages: &Pages) -> u64 {
         let of_second = self.l2.as_mut().map_or(0, |l2| l2.invalidate(asid, pages));
         (self.l1.invalidate(asid, pages) + of_second) as u64
     }
 }
 
-/// The bit of a base page.
+/// The bit of a base page in its bitmap word.
 fn bit(word: u32, page: PageNumber) -> bool {
     word >> (page.raw() % BITMAP_WORD_PAGES) & 1 != 0
 }
@@ -300,7 +307,7 @@ impl Design for Perforated {
                 self.l1.replace(env.asid(), page, translation, access);
                 translation
             }
-            Lookup::Miss => self.missed(env, page, access)?,
+            Lookup::Miss => self.serve_l1_miss(env, page, access)?,
         };
         Some(translation.frame_of(page))
     }

@@ -1,23 +1,22 @@
-//! Redundant Memory Mappings (Karakostas et al., ISCA 2015), as Tailored Page Sizes tells of it (sections
-//! IV-B and V): beside its page table an address space has a table of ranges, pages of any number that
-//! lie in memory as they lie in the address space; a *range TLB* beside the second level holds some of
-//! them.
+//! Redundant Memory Mappings (Karakostas et al., ISCA 2015), as described by Guvenilir and Patt (ISCA 2020,
+//! sections IV-B and V): beside its page table an address space has a table of ranges, each a number of pages
+//! that are contiguous in memory as in the address space. A *range TLB* beside the second-level TLB caches
+//! ranges.
 //!
-//! - What misses the first level looks up the second level and the range TLB at once. A hit in a range
-//!   makes the page's entry, of the size that the page table has (so that the first level misses no more
-//!   often than the machine without ranges does), for the first level; not for the second, which need not
-//!   hold what the range TLB beside it does. A look-up of the range TLB, hit or miss, takes the time of the
-//!   second level's, and with that no further time.
-//! - Where neither serves, a page walk does. The range table is walked behind it, off the critical path:
-//!   that fills the range TLB and costs no time. A range of a single page is not kept.
-//! - What becomes stale drops the ranges that it is in, whole.
+//! - A first-level miss looks up the second level and the range TLB in parallel. A range hit creates an entry
+//!   of the page size of the page table for the first level (so that the first level misses no more often
+//!   than without ranges), and none for the second. A look-up of the range TLB, hit or miss, takes as long as
+//!   the second level's, in parallel with it.
+//! - If both miss, the page table is walked. The walk of the range table follows off the critical path: it
+//!   fills the range TLB and costs no time. Ranges of a single page are not cached.
+//! - An invalidation drops every overlapping range whole.
 //!
-//! What is assumed: the range TLB has [`ENTRIES`] entries, fully associative, LRU. The range table is a
-//! B-tree whose nodes, of 4 KiB, have [`FAN_OUT`] ranges (32 bytes: base, limit, offset with rights, and a
-//! way down); a walk reads one line of each level, and does not pass the data caches. Ranges have no
-//! accessed and dirty bits: what is served by one sets the page's own, at no cost. The operating system is
-//! to make ranges that are worth it, by eager paging. In a guest the host does so, too, has a range table
-//! of its own, and what the range TLB holds is what a range of each have in common.
+//! Assumptions: the range TLB has [`ENTRIES`] entries, fully associative, LRU. The range table is a B-tree of
+//! 4 KiB nodes with [`FAN_OUT`] ranges each (32 bytes: base, limit, offset with permissions, child pointer);
+//! a walk reads one line per level and bypasses the data caches. Ranges have no accessed and dirty bits: an
+//! access through a range sets the page's bits at no cost. Eager paging creates the ranges. In a guest the
+//! host does the same with a range table of its own, and the range TLB holds intersections of guest and host
+//! ranges.
 
 use octavo_config::TlbConfig;
 use octavo_hw::Asid;
@@ -39,19 +38,19 @@ pub const FAN_OUT: u64 = 128;
 
 /// Redundant Memory Mappings.
 pub struct Rmm {
-    paged: Conventional,
+    conventional: Conventional,
     ranges: Ranges,
     lookups: Lookups,
     walks: u64,
-    /// Lines of the range table.
+    /// Lines of the range table read.
     reads: u64,
 }
 
 impl Rmm {
-    /// One that knows nothing.
+    /// A unit with empty TLBs.
     pub fn new(config: &TlbConfig, instructions: Instructions) -> Result<Self, ConfigError> {
         Ok(Rmm {
-            paged: Conventional::new(config, instructions)?,
+            conventional: Conventional::new(config, instructions)?,
             ranges: Ranges::new(ENTRIES),
             lookups: Lookups::default(),
             walks: 0,
@@ -59,16 +58,16 @@ impl Rmm {
         })
     }
 
-    /// The first level has missed.
+    /// Serves a first-level miss.
     #[inline(never)]
-    fn missed(
+    fn serve_l1_miss(
         &mut self,
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
     ) -> Option<Translation> {
-        // The two are looked up together, in the time of the second level.
-        let in_second = self.paged.second(env, page, access);
+        // Both are looked up in parallel; the second level's latency covers both.
+        let in_second = self.conventional.look_up_l2(env, page, access);
         let is_in_range = self.look_up(env.asid(), page, access);
         if let Lookup::Hit(translation) = in_second {
             return Some(translation);
@@ -76,42 +75,42 @@ impl Rmm {
         let translation = if is_in_range {
             self.resolve(env, page, access)?
         } else {
-            self.walk_both(env, page, access, in_second)?
+            self.walk_page_and_range_tables(env, page, access, in_second)?
         };
-        self.paged.fill_first(env.asid(), page, translation, access);
+        self.conventional.fill_l1(env.asid(), page, translation, access);
         Some(translation)
     }
 
-    /// What the first level holds is not sufficient: it is replaced by what a range or a walk says.
+    /// Replaces a first-level entry that does not permit the access, by a range or a walk.
     #[inline(never)]
-    fn insufficient(
+    fn serve_permission_miss(
         &mut self,
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
     ) -> Option<Translation> {
         let is_in_range = self.look_up(env.asid(), page, access);
-        env.add_lookup(self.paged.second_latency_cycles(), is_in_range);
+        env.charge_l2_lookup(self.conventional.l2_latency_cycles(), is_in_range);
         let translation = if is_in_range {
             self.resolve(env, page, access)?
         } else {
-            self.walk_both(env, page, access, Lookup::PermissionMiss)?
+            self.walk_page_and_range_tables(env, page, access, Lookup::PermissionMiss)?
         };
-        self.paged.replace_first(env.asid(), page, translation, access);
+        self.conventional.replace_l1(env.asid(), page, translation, access);
         Some(translation)
     }
 
-    /// Looks a page up in the range TLB, and says whether a range serves the reference.
+    /// Looks a page up in the range TLB. Returns whether a range permits the access.
     fn look_up(&mut self, asid: Asid, page: PageNumber, access: LineAccess) -> bool {
         let translation = self.ranges.look_up(asid, page);
         self.lookups.hits += u64::from(translation.is_some());
         self.lookups.misses += u64::from(translation.is_none());
         translation
-            .is_some_and(|(translation, _)| translation.entry.serves(access.kind() == Kind::Store))
+            .is_some_and(|(translation, _)| translation.entry.permits(access.kind() == Kind::Store))
     }
 
-    /// Walks the page table, and behind it the range table.
-    fn walk_both(
+    /// Walks the page table and then the range table.
+    fn walk_page_and_range_tables(
         &mut self,
         env: &mut Env,
         page: PageNumber,
@@ -120,7 +119,7 @@ impl Rmm {
     ) -> Option<Translation> {
         let translation = self.walk(env, page, access)?;
         let asid = env.asid();
-        self.paged.fill_second(asid, page, translation, in_second);
+        self.conventional.fill_l2(asid, page, translation, in_second);
         if let Some((ranges, of_host)) = env.ranges() {
             self.walks += 1;
             self.reads += references(ranges, of_host);
@@ -136,14 +135,14 @@ impl Rmm {
     }
 }
 
-/// Lines that a walk of the range table reads: in a guest, each of them, and the page at last, through the
-/// host's range table.
+/// Lines that a walk of the range table reads. In a guest each of them, and finally the page, is translated
+/// through the host's range table.
 fn references(ranges: u64, of_host: Option<u64>) -> u64 {
     let backing = of_host.map_or(0, levels);
     (levels(ranges) + 1) * (backing + 1) - 1
 }
 
-/// The levels of a tree that holds so many ranges.
+/// The levels of a B-tree of `ranges` ranges.
 fn levels(ranges: u64) -> u64 {
     let mut levels = 1;
     while FAN_OUT.saturating_pow(levels) < ranges {
@@ -156,26 +155,26 @@ impl Design for Rmm {
     #[inline(always)]
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
         let page = env.page(access);
-        let translation = match self.paged.first(env, page, access) {
+        let translation = match self.conventional.look_up_l1(env, page, access) {
             Lookup::Hit(translation) => translation,
-            Lookup::PermissionMiss => self.insufficient(env, page, access)?,
-            Lookup::Miss => self.missed(env, page, access)?,
+            Lookup::PermissionMiss => self.serve_permission_miss(env, page, access)?,
+            Lookup::Miss => self.serve_l1_miss(env, page, access)?,
         };
         Some(translation.frame_of(page))
     }
 
     fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
-        self.paged.invalidate(of, pages);
+        self.conventional.invalidate(of, pages);
         self.ranges.invalidate(of.asid, pages);
     }
 
     fn flush(&mut self) {
-        self.paged.flush();
+        self.conventional.flush();
         self.ranges.clear();
     }
 
     fn report(&self, counters: &mut Counters) {
-        self.paged.report(counters);
+        self.conventional.report(counters);
         self.lookups.report("tlb.range", counters);
         counters.add("range_walker", "walks", self.walks);
         counters.add("range_walker", "references", self.reads);
@@ -187,13 +186,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tree_has_the_levels_that_its_ranges_need() {
+    fn range_table_has_minimal_levels() {
         let ranges = [0, 1, 128, 129, 128 * 128, 128 * 128 + 1];
         assert_eq!(ranges.map(levels), [1, 1, 1, 2, 2, 3]);
     }
 
     #[test]
-    fn ranges_of_a_guest_are_found_through_those_of_its_host() {
+    fn nested_range_walk_reads_each_level_through_the_host() {
         let of = [(1, None), (129, None), (1, Some(1)), (129, Some(1)), (129, Some(129))];
         assert_eq!(of.map(|(own, host)| references(own, host)), [1, 2, 3, 5, 8]);
     }

@@ -1,6 +1,6 @@
-//! Designs as users name them: one that has a name of its own, or `HARDWARE+POLICY`; and behind it
-//! settings of the policy, as in `tps:promotion_threshold_percent=50:span=round-up`, and of the machine that
-//! it alone has, as in `softvm:softvm.l1.bytes=16KiB`.
+//! Parses designs as users write them: a named design or `HARDWARE+POLICY`, followed by settings of the
+//! policy, as in `tps:promotion_threshold_percent=50:span=round-up`, or of the parts of the machine that only
+//! this design has, as in `softvm:softvm.l1.bytes=16KiB`.
 
 use octavo_os::policy::{OsConfig, PolicyConfig, PolicyError, SettingError};
 use octavo_types::spelling::{hint, quoted};
@@ -9,52 +9,51 @@ use super::{DESIGNS, HARDWARE, Requirement, TranslationHardware};
 use crate::config::ConfigError;
 use octavo_config::MachineConfig;
 
-/// What keys of a machine begin with that a design may have for itself: nothing else but such designs ask
-/// for them.
+/// Prefixes of machine settings that a design may set for itself, since only such designs use them.
 const DESIGN_SETTING_PREFIXES: [&str; 2] = ["softvm.", "gtsm."];
 
-/// A design that was asked for, whose parts fit.
+/// A validated design.
 #[derive(Clone)]
 pub struct DesignSpec {
     name: String,
     hardware: &'static TranslationHardware,
     os: OsConfig,
-    /// Settings of its machine.
+    /// Machine settings of this design.
     settings: Vec<String>,
 }
 
-/// What is no design.
+/// An invalid design.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
-    /// A name that nobody knows.
-    #[error("no {what} `{name}`: give one of {allowed}{meant}")]
+    /// An unknown name.
+    #[error("no {kind} `{name}`: give one of {allowed}{meant}")]
     Unknown {
         /// `design`, `hardware` or `policy`.
-        what: &'static str,
-        /// As asked for.
+        kind: &'static str,
+        /// As given by the user.
         name: String,
-        /// All there are.
+        /// The allowed names.
         allowed: String,
-        /// What was probably meant, or nothing.
+        /// A suggestion, or nothing.
         meant: String,
     },
-    /// A setting that the policy does not have, or not so.
+    /// An unknown or invalid policy setting.
     #[error("{design}: policy {policy}: {error}")]
     Setting {
-        /// As asked for.
+        /// As given by the user.
         design: String,
         /// The policy.
         policy: String,
-        /// What is wrong.
+        /// The error.
         error: Box<SettingError>,
     },
-    /// A setting of the machine that all designs share.
+    /// A setting of the machine part that all designs share.
     #[error(
-        "{design}: `{setting}`: all designs have the same machine, but for what begins with `softvm.` \
+        "{design}: `{setting}`: all designs share one machine, except for settings that begin with `softvm.` \
          or `gtsm.`: give it by --set"
     )]
     SharedMachineSetting {
-        /// As asked for.
+        /// As given by the user.
         design: String,
         /// The setting.
         setting: String,
@@ -62,14 +61,14 @@ pub enum SpecError {
     /// A setting without a value.
     #[error("{design}: `{setting}`: give KEY=VALUE")]
     NoValue {
-        /// As asked for.
+        /// As given by the user.
         design: String,
-        /// What stands for a setting.
+        /// The text in place of a setting.
         setting: String,
     },
-    /// Hardware that needs what the policy does not do.
+    /// A policy that does not meet the requirement of the hardware.
     #[error(
-        "{hardware}+{policy}: {hardware} needs {requirement}, and the policy `{policy}` makes none: give \
+        "{hardware}+{policy}: {hardware} needs {requirement}, which the policy `{policy}` does not make: give \
          {hardware} with {remedy}"
     )]
     UnmetRequirement {
@@ -77,15 +76,15 @@ pub enum SpecError {
         hardware: &'static str,
         /// The policy.
         policy: String,
-        /// What it needs.
+        /// The requirement.
         requirement: &'static str,
-        /// Which policies do that.
+        /// The policies that meet it.
         remedy: &'static str,
     },
-    /// A policy that makes pages which the hardware's page tables cannot say.
+    /// A policy with pages of a size that the hardware's page tables do not support.
     #[error(
         "{hardware}+{policy}: the policy `{policy}` makes pages of {size}, which the page tables of \
-         {hardware} cannot say: give the hardware tps"
+         {hardware} do not support: give the hardware tps"
     )]
     UnsupportedSize {
         /// The hardware.
@@ -98,7 +97,7 @@ pub enum SpecError {
 }
 
 impl Requirement {
-    /// Whether a policy does it.
+    /// Whether a policy meets it.
     pub(super) fn is_met_by(self, policy: &PolicyConfig) -> bool {
         match self {
             Requirement::TailoredPages => matches!(policy, PolicyConfig::Tps(_)),
@@ -128,7 +127,7 @@ impl Requirement {
 }
 
 impl DesignSpec {
-    /// The design of a name.
+    /// Parses a design.
     pub fn parse(text: &str) -> Result<Self, SpecError> {
         let (name, settings) = text.split_once(':').unwrap_or((text, ""));
         let (hardware, policy) = Self::parts(name)?;
@@ -137,7 +136,7 @@ impl DesignSpec {
         Self::of(text, hardware, policy, all)
     }
 
-    /// The hardware and the policy of a design without settings.
+    /// The names of hardware and policy of a design without settings.
     fn parts(text: &str) -> Result<(&str, &str), SpecError> {
         if let Some(known) = DESIGNS.iter().find(|known| known.name == text) {
             return Ok((known.hardware, known.policy));
@@ -182,7 +181,7 @@ impl DesignSpec {
         let os =
             OsConfig::named(policy, policy_settings.into_iter()).map_err(|error| match error {
                 PolicyError::Unknown { name, allowed, meant } => {
-                    SpecError::Unknown { what: "policy", name, allowed, meant }
+                    SpecError::Unknown { kind: "policy", name, allowed, meant }
                 }
                 PolicyError::NoValue { setting } => {
                     SpecError::NoValue { design: quoted(name), setting }
@@ -212,17 +211,17 @@ impl DesignSpec {
         Ok(DesignSpec { name: name.to_owned(), hardware, os, settings: machine_settings })
     }
 
-    /// As it was asked for.
+    /// The name as given by the user.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What translates.
+    /// The translation hardware.
     pub fn hardware(&self) -> &'static TranslationHardware {
         self.hardware
     }
 
-    /// What it is built on: the machine, but for settings of its own.
+    /// The machine with this design's settings applied.
     pub fn machine(&self, machine: &MachineConfig) -> Result<MachineConfig, ConfigError> {
         if self.settings.is_empty() {
             return Ok(machine.clone());
@@ -244,9 +243,9 @@ impl std::fmt::Debug for DesignSpec {
     }
 }
 
-fn unknown(what: &'static str, name: &str, allowed: &[&str]) -> SpecError {
+fn unknown(kind: &'static str, name: &str, allowed: &[&str]) -> SpecError {
     SpecError::Unknown {
-        what,
+        kind,
         name: quoted(name),
         allowed: allowed.join(", "),
         meant: hint(name, allowed),
@@ -260,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn designs_have_parts_that_fit() {
+    fn named_designs_parse_to_matching_parts() {
         for known in DESIGNS {
             assert_eq!(DesignSpec::parse(known.name).unwrap().name(), known.name);
         }
@@ -286,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_in_one_sentence() {
+    fn invalid_designs_are_rejected_with_one_sentence() {
         let sentence = |text| DesignSpec::parse(text).unwrap_err().to_string();
         assert!(sentence("tp").ends_with("; did you mean `tps`?"), "{}", sentence("tp"));
         assert!(sentence("tps+bse").starts_with("no policy `bse`: give one of base, thp, "));
@@ -296,19 +295,19 @@ mod tests {
         );
         assert_eq!(
             sentence("softvm:cache.line_bytes=32"),
-            "softvm:cache.line_bytes=32: `cache.line_bytes=32`: all designs have the same machine, but \
-             for what begins with `softvm.` or `gtsm.`: give it by --set"
+            "softvm:cache.line_bytes=32: `cache.line_bytes=32`: all designs share one machine, except \
+             for settings that begin with `softvm.` or `gtsm.`: give it by --set"
         );
         assert_eq!(sentence("tps:span"), "tps:span: `span`: give KEY=VALUE");
         assert_eq!(
             sentence("tps+base"),
-            "tps+base: tps needs pages of all sizes, and the policy `base` makes none: give tps with \
+            "tps+base: tps needs pages of all sizes, which the policy `base` does not make: give tps with \
              the policy tps"
         );
         assert_eq!(
             sentence("conventional+tps"),
             "conventional+tps: the policy `tps` makes pages of 8KiB, which the page tables of \
-             conventional cannot say: give the hardware tps"
+             conventional do not support: give the hardware tps"
         );
     }
 }

@@ -1,26 +1,25 @@
-//! Tailored Page Sizes (Guvenilir and Patt, ISCA 2020, section III.A.2): entries of first-level data
-//! TLBs have a mask each, so that they hold pages of any size.
+//! Tailored Page Sizes (Guvenilir and Patt, ISCA 2020, section III.A.2): entries of first-level data TLBs
+//! have a mask each, so that they hold pages of any size.
 //!
-//! - In the paper's machine, whose first level has an array for each page size, a fully associative
-//!   array with masks takes the place of those for larger pages. The array for base pages stays.
-//! - A fully associative array that holds base pages beside larger ones compares whole page numbers
-//!   already (the paper's example is AMD's Zen). It keeps its entries, each of which gets a mask; arrays
-//!   for larger pages beside it go, and no other array is added.
-//! - Sets are chosen by bits of the page number, which differ with the page size: no entry of a
-//!   set-associative array can have a mask. One that holds base pages beside larger ones stays as it
-//!   is, and the array with masks stands beside it.
+//! - In the paper's machine, whose first level has an array per page size, a fully associative array with
+//!   masks replaces the arrays of larger pages. The array of base pages stays.
+//! - A fully associative array that holds base pages beside larger ones already compares whole page numbers
+//!   (the paper's example is AMD's Zen). It keeps its entries, which get masks; other arrays of larger pages
+//!   are removed, and no array is added.
+//! - The set index consists of bits of the page number, which depend on the page size, so that entries of
+//!   set-associative arrays cannot have masks. A set-associative array that holds base pages beside larger
+//!   ones stays unchanged, and the array with masks is added.
 //!
-//! The second level stays as it is, as the paper has it: a tailored page goes in there by parts of a
-//! size that it holds. What the paper does not say: such a part knows the page that it is of, so
-//! that a hit there fills the whole page into the first level. (Else a page that has left the
-//! first level would come back in pieces of 4 KiB until all of them are gone.) The instruction side
-//! stays as it is, too.
+//! The second level is unchanged, as in the paper: a tailored page is filled there in parts of a supported
+//! size. Beyond the paper, such a part records the page that it belongs to, so that a second-level hit fills
+//! the whole page into the first level. (Otherwise a page evicted from the first level would return in 4 KiB
+//! pieces.) The instruction side is unchanged, too.
 
 use octavo_config::{FirstLevel, PageSizes, TlbArray, TlbConfig, Ways};
 use octavo_hw::Replacement;
 use octavo_types::PageSize;
 
-/// Entries of the array that is added (section III.A.2).
+/// Entries of the added array (section III.A.2).
 const ENTRIES: u64 = 32;
 /// Its name.
 const NAME: &str = "tps";
@@ -44,7 +43,7 @@ pub fn tlbs(machine: &TlbConfig) -> TlbConfig {
     tlbs
 }
 
-/// Whether an array is fully associative and holds larger pages, too.
+/// Whether an array is fully associative and also holds larger pages.
 fn can_have_masks(array: &TlbArray) -> bool {
     let holds_larger = array.page_sizes != PageSizes::List(vec![PageSize::BASE]);
     array.ways.of(array.entries) == array.entries && holds_larger

@@ -1,4 +1,4 @@
-//! That designs translate as page tables do.
+//! Checks of translations against the page tables.
 
 use octavo_types::FrameNumber;
 
@@ -6,17 +6,17 @@ use super::Env;
 use crate::front::LineAccess;
 
 impl Env {
-    /// That the page of an access lies in `frame` is what the page table says, too; in a guest, its
-    /// own and the host's.
+    /// Checks that the page of an access lies in `frame` and permits it, by the page table; in a guest, by
+    /// the guest's and the host's.
     ///
     /// # Panics
-    /// Where it is not.
+    /// If it does not.
     #[inline(never)]
     pub(crate) fn check(&self, access: LineAccess, frame: FrameNumber) {
         let page = self.page(access);
         let mut lies_in = None;
         for (table, of) in self.tables(page) {
-            let leaf = table.leaf(of).expect("what was translated is mapped");
+            let leaf = table.leaf(of).expect("a translated page is mapped");
             let may_store = leaf.rights.write || !access.is_store();
             assert!(may_store, "page {:#x} is not to be stored to", page.raw());
             lies_in = Some(leaf.frame_of(of));
@@ -24,12 +24,12 @@ impl Env {
         assert_eq!(Some(frame), lies_in, "page {:#x} lies elsewhere", page.raw());
     }
 
-    /// That the page of an access, which a mapping of the process that runs shares with others, lies in
-    /// `frame` is what the operating system says of that memory, and in a guest the host; the process' own
-    /// table may not have it, and who may store to it is not asked.
+    /// Checks that the page of an access to shared memory lies in `frame`, by the operating system's record
+    /// of the shared object and, in a guest, the host's table. The process' own table may not hold the page,
+    /// and store permission is not checked.
     ///
     /// # Panics
-    /// Where it does not.
+    /// If it does not.
     pub(crate) fn check_shared(&self, access: LineAccess, frame: FrameNumber) {
         let (page, memory) = (self.page(access), self.os.memory());
         let mapping = memory.process(self.process).vmas.find(page);

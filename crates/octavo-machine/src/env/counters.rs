@@ -1,4 +1,4 @@
-//! What a machine counted beside its design.
+//! Reports the counters of the parts of a machine outside its design.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use super::{Cycles, Env, Host, Overlap, WalkerCounters};
 use crate::counters::{Counters, Lookups};
 
 impl Env {
-    /// Why the machine cannot go on, if it cannot.
+    /// The reason why the machine stopped, if it did.
     pub fn stopped(&self) -> Option<&str> {
         self.stopped.as_deref()
     }
 
-    /// The machine cannot go on, for this reason.
+    /// Stops the machine for this reason.
     pub(crate) fn stop(&mut self, why: String) {
         self.stopped = Some(why);
     }
 
-    /// Adds what was counted.
+    /// Adds all counters.
     pub(crate) fn report(&self, counters: &mut Counters) {
         self.report_walker(counters);
         self.report_caches(counters);
@@ -29,7 +29,7 @@ impl Env {
         counters.add("core", "cycles_tlb_l2", tlb_l2);
         counters.add("core", "cycles_walks", walks);
         let overlapped: u64 = self.overlaps.iter().map(Overlap::cycles).sum();
-        // Not one of the core's, which add up.
+        // Not under `core`, whose cycle counters add up.
         counters.add("walker", "cycles_overlapped", overlapped);
         counters.add("core", "cycles_fetches", fetches);
         counters.add("core", "cycles_data", data);
@@ -64,7 +64,7 @@ impl Env {
         report_walk_caches("walker.cache", others.chain([&self.walk_caches]), counters);
     }
 
-    /// What only pages with bitmaps need.
+    /// Counters of pages with bitmaps.
     fn report_bitmaps(&self, counters: &mut Counters) {
         let has_holes = self.os.memory().frames.hole_bitmaps().are_there();
         counters.add("walker", "bitmap_references", self.walker.bitmap_reads);
@@ -99,7 +99,7 @@ impl Env {
 }
 
 impl WalkerCounters {
-    /// Adds what was done with entries.
+    /// Adds the counters of page-table entries read and written.
     fn report_entries(&self, component: &str, counters: &mut Counters) {
         counters.add(component, "references", self.reads);
         counters.add(component, "marked", self.marked);
@@ -148,7 +148,7 @@ fn report_walk_caches<'c>(
 
 fn report_os(component: &str, os: &Os, counters: &mut Counters) {
     let memory = os.memory();
-    // Every counter has to be told: a new one does not compile until it is.
+    // Exhaustive, so that a new counter does not compile until it is reported.
     let octavo_os::Counters {
         faults,
         faults_unmapped,
@@ -197,7 +197,7 @@ fn report_os(component: &str, os: &Os, counters: &mut Counters) {
         ("patches", patches),
         ("hole_shootdowns", hole_shootdowns),
     ];
-    // What only perforated pages have, only machines with them tell.
+    // Counters of optional page kinds appear only on machines that have them.
     let has_gaps = memory.frames.chunk_bitmaps().are_there();
     let of_same = [("pages_merged", pages_merged), ("pages_unmerged", pages_unmerged)];
     let of_same = of_same.into_iter().filter(|_| memory.follows_stores());

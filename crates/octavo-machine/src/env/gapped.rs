@@ -1,4 +1,5 @@
-//! What walkers read beyond the entry of a page with gaps (paper 004, Section VII-D): the bitmap of its chunk.
+//! Walks to gapped pages (GTSM): walkers read the bitmap of the chunk after the page's entry (Park et al.,
+//! ISCA 2020, Section VII-D).
 
 use octavo_hw::Caches;
 use octavo_os::frames::{Frames, SubBlocks};
@@ -9,8 +10,8 @@ use super::Env;
 use super::walk::WalkerCounters;
 use crate::front::Lines;
 
-/// Reads the bitmap of a chunk of this memory, told by its first frame, through the data caches; and what that
-/// cost, in cycles.
+/// Reads the bitmap of the chunk with this first frame through the data caches. Returns its sub-blocks and
+/// the latency in cycles.
 pub(super) fn read_chunk_bitmap(
     frames: &Frames,
     chunk: FrameNumber,
@@ -20,20 +21,19 @@ pub(super) fn read_chunk_bitmap(
     let bitmaps = frames.chunk_bitmaps();
     let latency_cycles = walker.read_bitmap(caches, lines, bitmaps.place_of(chunk));
     let blocks = bitmaps.of(chunk);
-    let blocks =
-        blocks.expect("what a TLB knows of a chunk without a page is stale, and forgotten");
+    let blocks = blocks.expect("a TLB holds no page of an unused chunk");
     (blocks, latency_cycles)
 }
 
 impl Env {
-    /// The page with gaps of the process that runs which holds a base page, if one does.
+    /// The gapped page of the running process that holds a base page, if any.
     pub(super) fn gapped(&self, page: PageNumber) -> Option<Gapped> {
         self.os.memory().process(self.process).table.gapped(page)
     }
 
-    /// Reads the bitmap of a chunk, told by its first frame, through the data caches: in a guest, of a chunk of
-    /// the host's, since no page of a guest has gaps. `continues_walk` says whether this goes on with a
-    /// [walk](Env::walk).
+    /// Reads the bitmap of the chunk with this first frame through the data caches; in a guest, of a chunk of
+    /// host memory, since guest pages have no gaps. With `continues_walk` the read is part of the
+    /// [walk](Env::walk) just made.
     pub(crate) fn read_chunk_bitmap(
         &mut self,
         chunk: FrameNumber,
@@ -46,7 +46,7 @@ impl Env {
         };
         let port = (caches, *lines);
         let (blocks, latency_cycles) = read_chunk_bitmap(&os.memory().frames, chunk, walker, port);
-        self.add_or_extend_walk(latency_cycles, continues_walk);
+        self.charge_walk_part(latency_cycles, continues_walk);
         blocks
     }
 }

@@ -1,5 +1,4 @@
-//! What a design reaches the rest of its machine through: page walks, the operating system, the
-//! data caches.
+//! The environment of a design: page walks, the operating system and the data caches.
 
 mod check;
 mod counters;
@@ -27,27 +26,28 @@ pub(crate) use perforated::PartAccess;
 use vectors::VectorCounters;
 use walk::WalkerCounters;
 
-/// What a machine has beside its design: one for each design that is simulated.
+/// All parts of a machine except its design.
 pub struct Env {
     os: Os,
     caches: Caches,
     lines: Lines,
-    /// By core, what only the running one has at hand.
+    /// Private parts of each core; `None` for the running core, whose parts are in `caches` and
+    /// `walk_caches`.
     cores: Vec<Option<CoreParts>>,
     walk_caches: WalkCaches<()>,
     core: usize,
-    /// By process, the cores that may hold translations of it.
+    /// Cores that may hold translations of a process.
     holders: FxHashMap<ProcessId, FxHashSet<usize>>,
-    /// Cores that shootdowns interrupted, other than the one that made them.
+    /// Number of cores interrupted by shootdowns, excluding the initiator.
     interrupted: u64,
-    /// By core, the process that it ran last.
+    /// The process that each core ran last.
     last_process: Vec<ProcessId>,
     process: ProcessId,
     asid: Asid,
     pending_invalidations: Vec<Invalidation>,
-    /// Whether the design of the core that runs knows of all that is stale.
+    /// Whether the running core's design has applied all pending invalidations.
     core_is_current: bool,
-    /// Why the machine cannot go on.
+    /// The reason why the machine stopped.
     stopped: Option<String>,
     walker: WalkerCounters,
     vectors: VectorCounters,
@@ -55,41 +55,41 @@ pub struct Env {
     overlaps: Vec<Overlap>,
     cycles: Cycles,
     l1_latency_cycles: [u32; 2],
-    /// What a walk costs beside its reads.
+    /// Fixed cost of a walk, in addition to its reads.
     walk_overhead_cycles: u32,
     walk_start: WalkStart,
-    /// Cycles of a look-up that has missed, until the walk that follows it.
+    /// Latency of the last second-level look-up if it missed; the walk that follows may overlap it.
     missed_lookup_cycles: u32,
     address_spaces: AddressSpaces,
-    /// Where programs run in a guest.
+    /// The host, if programs run in a guest.
     host: Option<Box<Host>>,
     is_checked: bool,
-    /// Whether the operating system has to be told of every store.
+    /// Whether the operating system observes every store (for merging of identical pages).
     follows_stores: bool,
-    /// Whether TLBs may hold halves of translations.
+    /// Whether TLBs may hold guest halves of translations.
     caches_halves: bool,
 }
 
-/// What belongs to a core that does not run.
+/// The private parts of a core that is not running.
 struct CoreParts {
     caches: PrivateCaches,
     walk_caches: WalkCaches<()>,
 }
 
-/// Cycles beyond those of a machine whose TLBs and first-level caches always hit, added up.
+/// Cycles beyond those of a machine whose TLBs and first-level caches always hit.
 #[derive(Clone, Copy, Default)]
 struct Cycles {
-    /// Of look-ups of the second level, but for what walks that started with them hide.
+    /// Second-level TLB look-ups, without the part that concurrent walks hide.
     tlb_l2: u64,
-    /// Of references that half a translation served.
+    /// Nested TLB look-ups of references that hit a guest half of a translation.
     tlb_nested: u64,
     walks: u64,
-    /// Of fetches, of data.
+    /// Line accesses beyond the first-level caches: fetches, data.
     beyond_l1: [u64; 2],
 }
 
 impl Env {
-    /// With one process, which runs on core 0.
+    /// A machine with one process, running on core 0.
     pub fn new(
         config: &MachineConfig,
         os: Os,
@@ -140,24 +140,24 @@ impl Env {
         })
     }
 
-    /// The same; whether each translation is compared with what the page table says.
+    /// Sets whether each translation is checked against the page table.
     pub fn checked(self, is_checked: bool) -> Self {
         Env { is_checked, ..self }
     }
 
-    /// Whether somebody wants to know of every access.
+    /// Whether every access must be observed: for checks, or by an operating system that follows stores.
     #[inline(always)]
     pub(crate) fn observes_accesses(&self) -> bool {
         self.is_checked | self.follows_stores
     }
 
-    /// Whether each translation is compared with what the page table says.
+    /// Whether each translation is checked against the page table.
     #[inline(always)]
     pub(crate) fn is_checked(&self) -> bool {
         self.is_checked
     }
 
-    /// The line of an access lies in `frame`: the operating system is told of a store, if it follows those.
+    /// Reports a store to the operating system, if it follows stores.
     #[inline(always)]
     pub(crate) fn record_store(&mut self, access: LineAccess, frame: FrameNumber) {
         if self.follows_stores && access.is_store() {
@@ -165,8 +165,8 @@ impl Env {
         }
     }
 
-    /// The same; programs run in a guest of such a host, whose operating system is `os`. The one that
-    /// is there already is the guest's.
+    /// Places the machine in a guest of a host whose operating system is `os`. The current operating system
+    /// becomes the guest's.
     pub fn in_guest(
         self,
         config: &MachineConfig,
@@ -182,52 +182,52 @@ impl Env {
         Ok(env)
     }
 
-    /// The operating system: of a guest, the guest's.
+    /// The operating system; in a guest, the guest's.
     pub fn os(&self) -> &Os {
         &self.os
     }
 
-    /// The address space that runs.
+    /// The running address space.
     #[inline(always)]
     pub fn asid(&self) -> Asid {
         self.asid
     }
 
-    /// The process that runs.
+    /// The running process.
     pub fn process(&self) -> ProcessId {
         self.process
     }
 
-    /// Looks a page up in the second-level TLB, for its latency whether it is there or not.
-    pub(crate) fn look_up_second(&mut self, l2: &mut Tlb, page: PageNumber) -> Option<Translation> {
+    /// Looks a page up in the second-level TLB and charges its latency, on hit and on miss.
+    pub(crate) fn look_up_l2(&mut self, l2: &mut Tlb, page: PageNumber) -> Option<Translation> {
         let translation = l2.look_up_rarely(self.asid, page, 1);
-        self.add_lookup(l2.hit_latency_cycles(), translation.is_some());
+        self.charge_l2_lookup(l2.hit_latency_cycles(), translation.is_some());
         translation
     }
 
-    /// The second-level TLB, or what is looked up in its place, was looked up. After a miss comes
-    /// either [`Env::walk`], which may have started with the look-up, or [`Env::resolve`].
-    pub(crate) fn add_lookup(&mut self, latency_cycles: u32, is_hit: bool) {
+    /// Charges a look-up of the second-level TLB or its substitute. A miss is followed by [`Env::walk`],
+    /// which may overlap the look-up, or by [`Env::resolve`].
+    pub(crate) fn charge_l2_lookup(&mut self, latency_cycles: u32, is_hit: bool) {
         self.cycles.tlb_l2 += u64::from(latency_cycles);
         self.missed_lookup_cycles = if is_hit { 0 } else { latency_cycles };
     }
 
-    /// The line of an access is read or written, its page being in `frame`, and its repeats after
-    /// it: the frame of the line, which of half a translation is the host's. None where memory has run out.
+    /// Accesses a line and its repeats in the caches, its page being in `frame`. Returns the frame of the
+    /// line, which for a guest half of a translation is the host's, or `None` when memory has run out.
     #[inline(always)]
     pub fn access_line(&mut self, access: LineAccess, frame: FrameNumber) -> Option<FrameNumber> {
-        let frame = if self.caches_halves { self.other_half(access, frame)? } else { frame };
+        let frame = if self.caches_halves { self.host_half(access, frame)? } else { frame };
         let line = self.lines.physical(access.line(), frame.raw());
         let side = access.side();
         if !self.caches.private.hits(side, line, access.is_store(), access.repeats()) {
-            self.missed_line(access, line);
+            self.serve_cache_miss(access, line);
         }
         Some(frame)
     }
 
-    /// The first-level cache has missed.
+    /// Serves a first-level cache miss.
     #[inline(never)]
-    fn missed_line(&mut self, access: LineAccess, line: u64) {
+    fn serve_cache_miss(&mut self, access: LineAccess, line: u64) {
         let side = access.side();
         let served = self.caches.missed(side, line, access.is_store());
         self.cycles.beyond_l1[side] +=
@@ -240,60 +240,59 @@ impl Env {
         self.lines.page(access.line())
     }
 
-    /// A walk is over, or so was a part of one that is under way.
-    fn add_or_extend_walk(&mut self, latency_cycles: u32, continues_walk: bool) {
+    /// Charges a new walk, or a further part of the last one if `continues_walk`.
+    fn charge_walk_part(&mut self, latency_cycles: u32, continues_walk: bool) {
         match continues_walk {
             true => self.extend_walk(latency_cycles),
-            false => self.add_walk_cycles(latency_cycles),
+            false => self.charge_walk(latency_cycles),
         }
     }
 
-    /// What has been added of the last walk was not all of it.
+    /// Charges a further part of the last walk.
     fn extend_walk(&mut self, latency_cycles: u32) {
         self.cycles.walks += u64::from(latency_cycles);
         self.overlaps[self.core].extend(latency_cycles);
     }
 
-    /// A walk is over.
-    fn add_walk_cycles(&mut self, latency_cycles: u32) {
+    /// Charges a new walk.
+    fn charge_walk(&mut self, latency_cycles: u32) {
         let lookup_cycles = std::mem::take(&mut self.missed_lookup_cycles);
-        let hidden_cycles = walk::overlap(self.walk_start, lookup_cycles, latency_cycles);
+        let hidden_cycles = walk::overlap_cycles(self.walk_start, lookup_cycles, latency_cycles);
         self.cycles.tlb_l2 -= u64::from(hidden_cycles);
         self.cycles.walks += u64::from(latency_cycles);
         let l1i = self.caches.private.counters().l1i;
         self.overlaps[self.core].walk(l1i.hits + l1i.misses, latency_cycles);
     }
 
-    /// How many walks there were.
+    /// Number of walks so far.
     #[inline(always)]
     pub fn walks(&self) -> u64 {
         self.walker.walks
     }
 
-    /// Bytes of a line of the caches.
+    /// Bytes of a cache line.
     pub fn line_bytes(&self) -> u64 {
         1 << self.lines.log2()
     }
 
-    /// What whoever keeps translations has to forget, since the machine last told all cores.
+    /// Invalidations not yet delivered to every core.
     #[inline(always)]
     pub fn pending_invalidations(&self) -> &[Invalidation] {
         &self.pending_invalidations
     }
 
-    /// All cores have been told.
+    /// Discards the pending invalidations after delivery to every core.
     pub(crate) fn clear_invalidations(&mut self) {
         self.pending_invalidations.clear();
         self.core_is_current = true;
     }
 
-    /// The core that knows already what is stale, if it does.
+    /// The core that has applied the pending invalidations already, if any.
     pub(crate) fn current_core(&self) -> Option<usize> {
         self.core_is_current.then_some(self.core)
     }
 
-    /// The identifier of a process' address space: the only one, where a switch empties all that
-    /// would carry it.
+    /// The address-space identifier of a process. All processes share one where a context switch flushes.
     pub fn asid_of(&self, process: ProcessId) -> Asid {
         match self.address_spaces {
             AddressSpaces::Flushed => Asid::ONLY,
@@ -303,12 +302,13 @@ impl Env {
         }
     }
 
-    /// The same, with what it is to the operating system.
+    /// The address space of a process.
     pub(crate) fn address_space(&self, process: ProcessId) -> AddressSpace {
         AddressSpace { process, asid: self.asid_of(process) }
     }
 
-    /// Does something with the operating system; what becomes stale is collected.
+    /// Runs `work` on the operating system and collects the invalidations that it causes. `None` when memory
+    /// has run out.
     pub(crate) fn with_os<T>(
         &mut self,
         work: impl FnOnce(&mut Os) -> Result<T, OutOfMemory>,
@@ -318,9 +318,9 @@ impl Env {
         done.map_err(|error| self.stopped = Some(error.to_string())).ok()
     }
 
-    /// From here on a core runs a process. Returns whether the core's translations belong to
-    /// another process that is not told apart from it.
-    pub(crate) fn run(&mut self, core: usize, process: ProcessId) -> bool {
+    /// Switches a core to a process. Returns whether the core's translations must be flushed, because they
+    /// belong to another process with the same identifier.
+    pub(crate) fn switch_to(&mut self, core: usize, process: ProcessId) -> bool {
         if core != self.core {
             let next = self.cores[core].take().expect("a core that does not run");
             let before = CoreParts {
@@ -341,8 +341,8 @@ impl Env {
         flushes
     }
 
-    /// A process is over.
-    pub(crate) fn end(&mut self, process: ProcessId) {
+    /// Ends a process.
+    pub(crate) fn exit(&mut self, process: ProcessId) {
         self.with_os(|os| {
             os.end(process);
             Ok(())
@@ -350,13 +350,13 @@ impl Env {
         self.holders.remove(&process);
     }
 
-    /// Whether no frame was lost, and every page table says what memory holds; else what is wrong.
+    /// Checks that no frame is lost and that every page table agrees with the allocated frames.
     pub(crate) fn check_memory(&self) -> Result<(), String> {
         let host = self.host.as_ref().map_or(Ok(()), |host| host.check());
         self.os.memory().check().and(host)
     }
 
-    /// The core that runs.
+    /// The running core.
     pub(crate) fn core(&self) -> usize {
         self.core
     }
@@ -365,7 +365,7 @@ impl Env {
         for invalidation in self.os.take_invalidations() {
             let asid = self.asid_of(invalidation.process);
             let start = VirtAddr::new(invalidation.pages.start << PageSize::BASE.log2());
-            // Less than all that 64 bits address, which no number of bytes says.
+            // One page less than the 64-bit space, whose size in bytes 64 bits cannot represent.
             let pages = invalidation.pages.end.min((1 << 52) - 1) - invalidation.pages.start;
             let range = AddrRange::new(start, pages << PageSize::BASE.log2());
             let has_shadows = self.os.memory().frames.hole_bitmaps().are_there();
@@ -373,7 +373,7 @@ impl Env {
             for caches in others.chain([&mut self.walk_caches]) {
                 caches.invalidate(asid, range);
                 if has_shadows {
-                    caches.invalidate(asid, perforated::of_shadow(range));
+                    caches.invalidate(asid, perforated::shadow_range(range));
                 }
             }
             let holders = self.holders.get(&invalidation.process).into_iter().flatten();

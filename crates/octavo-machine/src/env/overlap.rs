@@ -1,26 +1,27 @@
-//! Walks that are under way at once, where a core has several walkers.
+//! Bounds on the time of walks that overlap on several walkers.
 //!
-//! The stream has no clock, so that two bounds are told of what walks cost. Above: one walk after the
-//! other, each waited for (`core.cycles_walks`). Below, here: nothing takes time but walks, and none needs
-//! what another one brings. Then a walk begins as soon as a walker is free and its instruction is under
-//! way: at most a window of instructions from the oldest one whose walk is not over, as in a reorder
-//! buffer, which instructions leave in order.
+//! The stream has no clock, so that two bounds are reported. The upper bound serializes all walks
+//! (`core.cycles_walks`). The lower bound, computed here, assumes that only walks take time and that they are
+//! independent: a walk starts as soon as a walker is free and its instruction is in flight. As in a reorder
+//! buffer with in-order retirement, an instruction is in flight at most a window of instructions after the
+//! oldest one whose walk is unfinished.
 
 use std::collections::VecDeque;
 
-/// The walkers of a core, in cycles of their own.
+/// The walkers of one core, with a clock of their own.
 #[derive(Clone, Debug)]
 pub(super) struct Overlap {
     window_instructions: u64,
-    /// By walker, until when it is busy.
+    /// End of the last walk of each walker, in cycles.
     busy_until: Vec<u64>,
-    /// The walker that walked last.
+    /// The walker of the last walk.
     last: usize,
-    /// Instructions that may still be under way, in order, and when each is over with all before it.
+    /// Instructions that may be in flight, in order, each with the time when it and all before it have
+    /// finished.
     in_flight: VecDeque<(u64, u64)>,
-    /// When the instructions that are out of the window were over.
+    /// Time when all instructions before the window had finished.
     window_start_cycles: u64,
-    /// When all are.
+    /// Time when all walks have finished.
     end_cycles: u64,
 }
 
@@ -36,7 +37,7 @@ impl Overlap {
         }
     }
 
-    /// Instruction number `at` walks, or walks once more; numbers never fall.
+    /// Starts a walk of instruction number `at`; numbers never decrease.
     pub fn walk(&mut self, at: u64, latency_cycles: u32) {
         while let Some((instruction, end_cycles)) = self.in_flight.front().copied()
             && at - instruction >= self.window_instructions
@@ -45,7 +46,8 @@ impl Overlap {
             self.in_flight.pop_front();
         }
         let walkers = self.busy_until.iter().enumerate();
-        let (walker, busy_until) = walkers.min_by_key(|(_, until)| **until).expect("there is one");
+        let (walker, busy_until) =
+            walkers.min_by_key(|(_, until)| **until).expect("a core has a walker");
         (self.last, self.busy_until[walker]) = (walker, self.window_start_cycles.max(*busy_until));
         if self.in_flight.back().is_none_or(|(instruction, _)| *instruction != at) {
             self.in_flight.push_back((at, 0));
@@ -53,7 +55,7 @@ impl Overlap {
         self.extend(latency_cycles);
     }
 
-    /// The last walk takes longer.
+    /// Extends the last walk.
     pub fn extend(&mut self, latency_cycles: u32) {
         let busy_until = &mut self.busy_until[self.last];
         *busy_until += u64::from(latency_cycles);
@@ -63,7 +65,7 @@ impl Overlap {
         }
     }
 
-    /// What all walks took, from the first one's begin to the last one's end.
+    /// Time from the start of the first walk to the end of the last, in cycles.
     pub fn cycles(&self) -> u64 {
         self.end_cycles
     }
@@ -74,7 +76,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The definition, each walk by itself: (its instruction, when it is over with all before it).
+    /// The definition, computed walk by walk: (instruction, time when it and all before it have finished).
     fn naive(walkers: usize, window: u64, walks: &[(u64, u32)]) -> u64 {
         let mut busy = vec![0; walkers];
         let mut done: Vec<(u64, u64)> = Vec::new();
@@ -90,7 +92,7 @@ mod tests {
         done.last().map_or(0, |(_, over)| *over)
     }
 
-    /// Walks of instructions so many apart.
+    /// Walks at increasing instruction numbers.
     fn walks() -> impl Strategy<Value = Vec<(u64, u32)>> {
         prop::collection::vec((0u64..40, 1u32..300), 0..200).prop_map(|steps| {
             let mut at = 0;
@@ -106,11 +108,11 @@ mod tests {
         #![proptest_config(octavo_oracle::cases(256))]
 
         #[test]
-        fn walks_overlap_as_the_definition_says(
+        fn overlap_equals_its_definition(
             walks in walks(), walkers in 1u32..6, window in 1u32..200,
         ) {
             let mut overlap = Overlap::new(walkers, window);
-            // Whether told at once or in parts.
+            // Extending a walk equals a longer walk.
             for (at, latency) in &walks {
                 overlap.walk(*at, latency / 3);
                 overlap.extend(latency - latency / 3);
@@ -123,10 +125,10 @@ mod tests {
         }
     }
 
-    /// Two walkers and a window of ten: the third walk waits for the first one's walker, the fourth for
-    /// the third, whose instruction has to be out of the way.
+    /// Two walkers and a window of ten: the third walk waits for the walker of the second, the fourth for the
+    /// first walk, whose instruction must leave the window.
     #[test]
-    fn four_walks_by_hand() {
+    fn overlap_of_four_walks_by_hand() {
         let mut overlap = Overlap::new(2, 10);
         let mut before = Vec::new();
         for (at, latency) in [(0, 100), (1, 30), (2, 20), (12, 5)] {

@@ -1,43 +1,44 @@
-//! What walkers do beyond the entry of a perforated page (paper 004, Sections IV-B and IV-D).
+//! Walks to perforated pages: work of the walker after the page's entry (Park et al., ISCA 2020, Sections
+//! IV-B and IV-D).
 
 use octavo_hw::{Asid, WalkCaches};
 use octavo_os::page_table::{Perforated, Step, Walk};
 use octavo_types::{AddrRange, PageNumber, PhysAddr, VirtAddr};
 
 use super::Env;
-use super::walk::{Found, start_of};
+use super::walk::{WalkedPage, page_start};
 use crate::front::Kind;
 use crate::tlb::Translation;
 
-/// The level of perforated pages.
+/// The page-table level of perforated pages.
 const LEVEL: u8 = 2;
-/// Walk caches know shadow nodes by addresses of their own, which no program has.
+/// Walk caches tag shadow nodes with addresses that no program uses.
 const SHADOW: u64 = 1 << 60;
 
-/// What became of a base page of a perforated page.
+/// The outcome of an access to a base page of a perforated page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PartAccess {
-    /// It may be used as asked.
+    /// The access is permitted.
     Page(Translation),
-    /// It faulted, which has been served, or is no longer what it was: the walk begins anew.
+    /// A page fault was served, or the mapping changed: the walk must be repeated.
     Faulted,
 }
 
-/// The addresses by which walk caches know the shadow nodes of a range.
-pub(super) fn of_shadow(range: AddrRange) -> AddrRange {
+/// The walk-cache tags of the shadow nodes of a range.
+pub(super) fn shadow_range(range: AddrRange) -> AddrRange {
     AddrRange::new(VirtAddr::new(range.start().raw() | SHADOW), range.bytes())
 }
 
-/// The entries that the walk for a hole reads, which walk caches know then. `is_new` says whether it is a
-/// walk of its own, which does not read the page's entry; else it goes on behind that.
-pub(super) fn to_hole<'w>(
+/// The entries that a walk to a hole reads; also fills the walk caches. `is_new` marks a walk of its own,
+/// which does not read the page's entry; otherwise the walk continues after that entry.
+pub(super) fn hole_entries<'w>(
     walk: &'w Walk,
     [shadow, last]: [Step; 2],
     caches: &mut WalkCaches<()>,
     (asid, page): (Asid, PageNumber),
     is_new: bool,
 ) -> impl Iterator<Item = PhysAddr> + use<'w> {
-    let addr = start_of(page);
+    let addr = page_start(page);
     let by_shadow = VirtAddr::new(addr.raw() | SHADOW);
     let knows = caches.at(asid, by_shadow, LEVEL).is_some();
     let from = match is_new && !knows {
@@ -53,10 +54,10 @@ pub(super) fn to_hole<'w>(
 }
 
 impl Env {
-    /// Reads the line of the bitmap that has the bits of the perforated page around a base page, through
-    /// the data caches: in a guest, after a [walk](Env::walk), that of each table whose page is perforated.
-    /// `continues_walk` says whether this goes on with a walk that has found the page, as in a guest always.
-    /// Whether the bits may be kept; none where memory has run out.
+    /// Reads the line of the hole bitmap with the bits of the perforated page around a base page through the
+    /// data caches. In a guest this follows a [walk](Env::walk) and reads the line of each table whose page
+    /// is perforated. With `continues_walk` the read is part of a walk that has found the page (always, in a
+    /// guest). Returns whether the bits may be cached; `None` when memory has run out.
     pub(crate) fn read_bitmap(
         &mut self,
         page: PageNumber,
@@ -64,7 +65,7 @@ impl Env {
         continues_walk: bool,
     ) -> Option<bool> {
         if self.host.is_some() {
-            return self.read_bitmaps(page);
+            return self.read_bitmaps_nested(page);
         }
         let frame = translation.region().entry.frame();
         let at = self.os.memory().frames.hole_bitmaps().line_of(frame);
@@ -76,33 +77,33 @@ impl Env {
     pub(super) fn read_bitmap_at(&mut self, at: PhysAddr, continues_walk: bool) {
         let Env { walker, caches, lines, .. } = self;
         let latency_cycles = walker.read_bitmap(caches, *lines, at);
-        self.add_or_extend_walk(latency_cycles, continues_walk);
+        self.charge_walk_part(latency_cycles, continues_walk);
     }
 
-    /// The 32 bits around that of a base page of a perforated page, which have been read: in a guest,
-    /// those of both tables, by *or*.
+    /// The bitmap word of the 32 aligned base pages around `page`, after its line has been read; in a guest,
+    /// the *or* of both tables' words.
     pub(crate) fn bitmap_word(&self, page: PageNumber, translation: &Translation) -> u32 {
         if self.host.is_some() {
-            return self.bitmap_words(page);
+            return self.composed_bitmap_word(page);
         }
         let frame = translation.part_of_region(page).entry.frame();
         self.os.memory().frames.hole_bitmaps().word(frame)
     }
 
-    /// What there is to the perforated page that holds a base page, if one does.
+    /// The perforated page of the running process that holds a base page, if any.
     pub(super) fn perforated(&self, page: PageNumber) -> Option<Perforated> {
         self.os.memory().process(self.process).table.perforated(page)
     }
 
-    /// A base page of a perforated page that is no hole is used, after a [walk](Env::walk) has found the
-    /// page. None where memory has run out.
+    /// Uses a base page of a perforated page that is not a hole, after a [walk](Env::walk) has found the
+    /// page. `None` when memory has run out.
     pub(crate) fn use_part(&mut self, page: PageNumber, kind: Kind) -> Option<PartAccess> {
         if self.host.is_some() {
             return self.use_part_nested(page, kind);
         }
         let walk = self.table_walk(page);
         if self.perforated(page).is_some_and(|of| !of.is_hole)
-            && let Some(Found { translation, is_marked }) = self.found(&walk, page, kind)
+            && let Some(WalkedPage { translation, is_marked }) = self.finish_walk(&walk, page, kind)
         {
             let entry = walk.steps().last().expect("a walk reads the root's entry");
             self.write_if(is_marked, entry.at);
@@ -111,10 +112,10 @@ impl Env {
         self.faulted(page, kind)
     }
 
-    /// Walks to the page of a hole, through the entry in the shadow node. `continues_walk` says whether
-    /// this goes on with a [walk](Env::walk) that has read the page's entry, and so knows the node; else it
-    /// is a walk of its own, which does not read that entry (but in a guest, where it tells whose hole that
-    /// may be). None where memory has run out.
+    /// Walks to a hole through its entry in the shadow node. With `continues_walk`, a [walk](Env::walk) has
+    /// read the page's entry and so knows the node; otherwise this is a walk of its own, which does not read
+    /// that entry (except in a guest, where the entry shows whose hole it may be). `None` when memory has run
+    /// out.
     pub(crate) fn walk_hole(
         &mut self,
         page: PageNumber,
@@ -131,12 +132,12 @@ impl Env {
         self.walker.walks += u64::from(is_new);
         latency_cycles += if is_new { self.walk_overhead_cycles } else { 0 };
         let (steps, at) = (perforated.hole_steps, (self.asid, page));
-        for entry in to_hole(&walk, steps, &mut self.walk_caches, at, is_new) {
+        for entry in hole_entries(&walk, steps, &mut self.walk_caches, at, is_new) {
             latency_cycles += self.read_entry(entry);
         }
-        self.add_or_extend_walk(latency_cycles, continues_walk);
+        self.charge_walk_part(latency_cycles, continues_walk);
         if perforated.is_hole
-            && let Some(Found { translation, is_marked }) = self.found(&walk, page, kind)
+            && let Some(WalkedPage { translation, is_marked }) = self.finish_walk(&walk, page, kind)
         {
             self.write_if(is_marked, steps[1].at);
             return Some(PartAccess::Page(translation));
@@ -144,7 +145,7 @@ impl Env {
         self.faulted(page, kind)
     }
 
-    /// Writes an entry that was marked as used.
+    /// Writes an entry whose accessed or dirty bit was set.
     pub(super) fn write_if(&mut self, is_marked: bool, at: PhysAddr) {
         let Env { walker, caches, lines, .. } = self;
         let latency_cycles = walker.write_if(is_marked, caches, *lines, at);

@@ -1,34 +1,35 @@
-//! Hardware sets the accessed and dirty bits of the parts of tailored pages (Guvenilir and Patt, ISCA 2020,
+//! Accessed and dirty bits of parts of tailored pages, set by hardware (Guvenilir and Patt, ISCA 2020,
 //! section III.C.1; [`octavo_os::page_table::Vectors`]).
 
 use octavo_types::PageNumber;
 
 use super::Env;
-use super::walk::{line_of, to_read};
+use super::walk::{entries_to_read, line_of};
 use crate::counters::Counters;
 
-/// What setting bits of parts took.
+/// Counters of vector updates.
 #[derive(Clone, Copy, Default)]
 pub(super) struct VectorCounters {
     /// Vectors stored.
     stores: u64,
-    /// Of those, such that changed a bit: in the others it was set already.
+    /// Stores that changed a bit; the others found it set.
     marked: u64,
     /// Entries read to find the vectors.
     reads: u64,
 }
 
 impl Env {
-    /// A reference uses, and perhaps stores to, a part of a tailored page of which the TLB does not know that the
-    /// bits are set: they are stored to the page's first alias, "using the same mechanism already used by the
-    /// existing modify bit update operation": a walk to the entry, unless one has just been there. This does "not
-    /// block forward progress": it is counted, goes through the caches, and takes no cycles of the program.
+    /// Sets the accessed bit, and for a store the dirty bit, of a part of a tailored page, where the TLB
+    /// entry does not know them to be set. They are written to the page's first alias, "using the same
+    /// mechanism already used by the existing modify bit update operation": a walk to the entry, unless one
+    /// has just been made. The update does "not block forward progress": it is counted and goes through the
+    /// caches, but costs the program no cycles.
     #[cold]
     pub(crate) fn mark_part(&mut self, page: PageNumber, stores: bool, has_walked: bool) {
         if !has_walked {
             let walk = self.table_walk(page);
-            let (asid, addr, known) = self.known_of(page);
-            for (step, leads_on) in to_read(&walk, known) {
+            let (asid, addr, known) = self.deepest_cached(page);
+            for (step, leads_on) in entries_to_read(&walk, known) {
                 self.vectors.reads += 1;
                 self.caches.read_pte(line_of(step.at, self.lines));
                 if leads_on {
@@ -38,14 +39,14 @@ impl Env {
         }
         let process = self.process;
         let table = &mut self.os.memory_mut().process_mut(process).table;
-        // A page that has grown to one of the processor's own sizes has no alias any more.
+        // A page promoted to a conventional size has no alias any more.
         let Some((at, has_changed)) = table.mark_part(page, stores) else { return };
         self.vectors.stores += 1;
         self.vectors.marked += u64::from(has_changed);
         self.caches.write_pte(line_of(at, self.lines));
     }
 
-    /// Adds what was counted of vectors, and what they say.
+    /// Reports the updates of vectors, and the bytes that they mark.
     pub(super) fn report_vectors(&self, counters: &mut Counters) {
         let memory = self.os.memory();
         if !memory.has_vectors() {

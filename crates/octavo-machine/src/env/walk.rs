@@ -1,4 +1,4 @@
-//! Page walks, and the faults that they end in.
+//! Page walks, and the page faults that end them.
 
 use octavo_config::WalkStart;
 use octavo_hw::{Asid, Caches, Served, ServedBy};
@@ -10,37 +10,36 @@ use super::Env;
 use crate::front::{Kind, Lines};
 use crate::tlb::Translation;
 
-/// What page walkers counted.
+/// Counters of a page walker.
 #[derive(Clone, Copy, Default)]
 pub(super) struct WalkerCounters {
-    /// Walks, those that ended in a fault among them.
+    /// Walks, including those that ended in a page fault.
     pub walks: u64,
-    /// Of those, such that ended in a fault.
+    /// Walks that ended in a page fault.
     pub faulted: u64,
-    /// Entries read, by where they were.
+    /// Entries read.
     pub reads: u64,
     pub reads_by: [u64; 4],
     /// Entries whose accessed or dirty bit was set.
     pub marked: u64,
-    /// Lines of hole bitmaps read.
+    /// Bitmap lines read.
     pub bitmap_reads: u64,
 }
 
 impl WalkerCounters {
-    /// An entry was read.
+    /// Counts an entry read.
     pub fn read(&mut self, served: Served) {
         self.reads += 1;
         self.reads_by[place(served.by)] += 1;
     }
 
-    /// Reads a line of a hole bitmap, which lies in the host's memory, or in that of a machine without
-    /// guests; what it cost, in cycles.
+    /// Reads a bitmap line at a host-physical address. Returns the latency in cycles.
     pub fn read_bitmap(&mut self, caches: &mut Caches, lines: Lines, at: PhysAddr) -> u32 {
         self.bitmap_reads += 1;
         caches.read_pte(line_of(at, lines)).latency_cycles
     }
 
-    /// Writes an entry, if it was marked as used; what it cost, in cycles.
+    /// Writes an entry if its accessed or dirty bit was set. Returns the latency in cycles.
     pub fn write_if(
         &mut self,
         is_marked: bool,
@@ -56,25 +55,25 @@ impl WalkerCounters {
     }
 }
 
-/// A page that may be used as asked.
-pub(super) struct Found {
+/// A walked page that permits the access.
+pub(super) struct WalkedPage {
     pub translation: Translation,
-    /// Whether its entry had to be written to say that it is used so.
+    /// Whether its accessed or dirty bit had to be set.
     pub is_marked: bool,
 }
 
 impl Env {
-    /// Walks the page table for a base page that runs, until it may be used as asked: a page that
-    /// is not there, or may not be stored to, faults, and is walked again. None where memory has
-    /// run out: the machine stops then. In a guest the host's table is walked, too.
+    /// Walks the page table for a base page of the running process until the page permits the access: a
+    /// missing or read-only page faults and is walked again. `None` when memory has run out, which stops the
+    /// machine. In a guest, walks the host's table as well.
     ///
-    /// Of a perforated page, the walk ends at the page's entry: whether the base page is a hole, and may
-    /// be used so, is asked for then ([`Env::use_part`], [`Env::walk_hole`]). In a guest, what is found
-    /// is perforated where the guest's page or the host's behind it is. Of a page with gaps (in a guest, of the
-    /// host's), what is found is that page: where the base page lies in it, the bitmap of its chunk says
+    /// For a perforated page the walk ends at the page's entry; [`Env::use_part`] and [`Env::walk_hole`] then
+    /// decide whether the base page is a hole and permits the access. In a guest the result is perforated if
+    /// the guest's page or the host's page that backs it is. For a gapped page (in a guest, the host's) the
+    /// result is that page; the bitmap of its chunk gives the frame of the base page
     /// (`Env::read_chunk_bitmap`).
     ///
-    /// What has become [stale](Env::stale) by that is to be forgotten before the page is filled
+    /// The caller must apply the [pending invalidations](Env::pending_invalidations) before it fills the page
     /// anywhere.
     #[inline(never)]
     pub fn walk(&mut self, page: PageNumber, kind: Kind) -> Option<Translation> {
@@ -87,13 +86,14 @@ impl Env {
             let at = self.read(&walk, page, &mut latency_cycles);
             if walk.is_perforated {
                 let perforated = self.perforated(page).expect("the walk has found it");
-                self.add_walk_cycles(latency_cycles);
+                self.charge_walk(latency_cycles);
                 return Some(Translation::perforated(&perforated, perforated.used.1));
             }
-            if let Some(Found { translation, is_marked }) = self.found(&walk, page, kind) {
+            if let Some(WalkedPage { translation, is_marked }) = self.finish_walk(&walk, page, kind)
+            {
                 let Env { walker, caches, lines, .. } = self;
                 latency_cycles += walker.write_if(is_marked, caches, *lines, at);
-                self.add_walk_cycles(latency_cycles);
+                self.charge_walk(latency_cycles);
                 let gapped = self.gapped(page);
                 return Some(gapped.map_or(translation, |of| {
                     Translation::gapped(&of, translation.entry.is_dirty())
@@ -104,13 +104,13 @@ impl Env {
         }
     }
 
-    /// What the page table says of a base page, and the operating system where that does not
-    /// suffice; but nothing is read for it, or counted of a walker. For bounds.
+    /// Translates a base page by page table and operating system, without memory reads or walker counters.
+    /// For ideal bounds.
     pub fn resolve(&mut self, page: PageNumber, kind: Kind) -> Option<Translation> {
         self.missed_lookup_cycles = 0;
         loop {
             let walk = self.table_walk(page);
-            if let Some(Found { translation, .. }) = self.found(&walk, page, kind) {
+            if let Some(WalkedPage { translation, .. }) = self.finish_walk(&walk, page, kind) {
                 return if self.host.is_some() {
                     self.resolve_nested(page, translation, kind)
                 } else {
@@ -121,17 +121,22 @@ impl Env {
         }
     }
 
-    /// All that a walk without walk caches reads.
+    /// The walk of a base page, without walk caches.
     pub(super) fn table_walk(&self, page: PageNumber) -> Walk {
         self.os.memory().process(self.process).table.walk(page)
     }
 
-    /// The page that a walk has found, if it may be used as asked; it is marked as used so.
-    pub(super) fn found(&mut self, walk: &Walk, page: PageNumber, kind: Kind) -> Option<Found> {
-        found(&mut self.os, self.process, walk, page, kind == Kind::Store)
+    /// The page that a walk has found, if it permits the access; sets its accessed and dirty bits.
+    pub(super) fn finish_walk(
+        &mut self,
+        walk: &Walk,
+        page: PageNumber,
+        kind: Kind,
+    ) -> Option<WalkedPage> {
+        finish_walk(&mut self.os, self.process, walk, page, kind == Kind::Store)
     }
 
-    /// The operating system maps a page, or lets it be stored to; none where memory has run out.
+    /// Serves a page fault. `None` when memory has run out.
     pub(super) fn fault(&mut self, page: PageNumber, kind: Kind) -> Option<()> {
         let access = match kind {
             Kind::Fetch => Access::Fetch,
@@ -142,13 +147,13 @@ impl Env {
         self.with_os(|os| os.fault(process, page, access))
     }
 
-    /// Reads what a walk reads beyond what walk caches know; returns where the last entry lies.
+    /// Reads the entries of a walk that the walk caches do not skip. Returns the address of the last entry.
     fn read(&mut self, walk: &Walk, page: PageNumber, latency_cycles: &mut u32) -> PhysAddr {
         *latency_cycles += self.walk_overhead_cycles;
         self.walker.walks += 1;
-        let addr = start_of(page);
+        let addr = page_start(page);
         let known = self.walk_caches.deepest(self.asid, addr);
-        for (step, leads_on) in to_read(walk, known) {
+        for (step, leads_on) in entries_to_read(walk, known) {
             *latency_cycles += self.read_entry(step.at);
             if leads_on {
                 self.walk_caches.fill(self.asid, addr, step.level, ());
@@ -157,27 +162,30 @@ impl Env {
         walk.steps().last().expect("a walk reads the root's entry").at
     }
 
-    /// Reads an entry of a page table; returns what that costs.
+    /// Reads a page-table entry. Returns the latency in cycles.
     pub(super) fn read_entry(&mut self, at: PhysAddr) -> u32 {
         read_entry(&mut self.caches, self.lines, at, &mut self.walker)
     }
 
-    /// The caches of walks of an address space.
-    pub(super) fn known_of(&mut self, page: PageNumber) -> (Asid, VirtAddr, Option<(u8, ())>) {
-        let addr = start_of(page);
+    /// The deepest walk-cache entry of a page, with its address space and address.
+    pub(super) fn deepest_cached(
+        &mut self,
+        page: PageNumber,
+    ) -> (Asid, VirtAddr, Option<(u8, ())>) {
+        let addr = page_start(page);
         (self.asid, addr, self.walk_caches.deepest(self.asid, addr))
     }
 }
 
-/// The page that a walk of a process' table has found, if it may be used as asked; it is marked as
-/// used so.
-pub(super) fn found(
+/// The page that a walk of a process' table has found, if it permits the access; sets its accessed and dirty
+/// bits.
+pub(super) fn finish_walk(
     os: &mut Os,
     process: ProcessId,
     walk: &Walk,
     page: PageNumber,
     stores: bool,
-) -> Option<Found> {
+) -> Option<WalkedPage> {
     let (leaf, (was_used, was_dirty)) = (walk.leaf?, walk.used);
     if stores && !leaf.rights.write {
         return None;
@@ -186,12 +194,12 @@ pub(super) fn found(
     if is_marked {
         os.memory_mut().process_mut(process).table.mark(page, stores);
     }
-    Some(Found { translation: Translation::of(&leaf, stores || was_dirty), is_marked })
+    Some(WalkedPage { translation: Translation::of(&leaf, stores || was_dirty), is_marked })
 }
 
-/// The entries of a walk that a walk cache's deepest entry does not spare it, each with whether it
-/// leads to a node of the next level.
-pub(super) fn to_read(
+/// The entries of a walk below the deepest walk-cache hit, each with whether it points to a node of the next
+/// level.
+pub(super) fn entries_to_read(
     walk: &Walk,
     known: Option<(u8, ())>,
 ) -> impl Iterator<Item = (Step, bool)> + '_ {
@@ -205,8 +213,7 @@ pub(super) fn to_read(
     })
 }
 
-/// A walker reads an entry that lies in the host's memory, or in that of a machine without guests;
-/// what it cost, in cycles.
+/// Reads a page-table entry at a host-physical address. Returns the latency in cycles.
 pub(super) fn read_entry(
     caches: &mut Caches,
     lines: Lines,
@@ -218,8 +225,8 @@ pub(super) fn read_entry(
     served.latency_cycles
 }
 
-/// Cycles in which a look-up that misses and the walk that follows it are both under way.
-pub(super) fn overlap(start: WalkStart, lookup_cycles: u32, walk_cycles: u32) -> u32 {
+/// Cycles by which a missed look-up and the walk that follows it overlap.
+pub(super) fn overlap_cycles(start: WalkStart, lookup_cycles: u32, walk_cycles: u32) -> u32 {
     match start {
         WalkStart::AfterLookup => 0,
         WalkStart::WithLookup => lookup_cycles.min(walk_cycles),
@@ -227,7 +234,7 @@ pub(super) fn overlap(start: WalkStart, lookup_cycles: u32, walk_cycles: u32) ->
 }
 
 /// The first address of a base page.
-pub(super) fn start_of(page: PageNumber) -> VirtAddr {
+pub(super) fn page_start(page: PageNumber) -> VirtAddr {
     VirtAddr::new(page.raw() << PageSize::BASE.log2())
 }
 

@@ -1,10 +1,10 @@
-//! What machines consume: accesses to lines, and between them whatever else happens.
+//! Batches: line accesses and the control events between them.
 
 use std::ops::Range;
 
 use octavo_types::{Event, PageNumber, PageSize};
 
-/// What a reference does.
+/// The kind of a reference.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
     /// An instruction fetch.
@@ -15,19 +15,18 @@ pub enum Kind {
     Store,
 }
 
-/// An access to one line, and how many more of its [side](Kind::is_fetch) follow that nothing can
-/// tell from it.
+/// An access to one line, and the number of following references of its [side](Kind::is_fetch) that every
+/// design serves exactly alike.
 ///
-/// A *repeat* is a reference to the line that the reference before it on its side went to; it is
-/// served as that one was, by the first-level TLB entry and the first-level cache. A store that
-/// only loads precede there is none, since it makes the line and its page dirty; nor is a data
-/// reference before which the page of the code changed, since a walk may have read entries of page
-/// tables through the data cache.
+/// A *repeat* is a reference to the line of the previous reference of its side; the same first-level TLB
+/// entry and first-level cache line serve it. Two exceptions count as accesses of their own: a store after
+/// loads only, since it makes the line and its page dirty; and a data reference after the code page has
+/// changed, since a page walk may have read page-table entries through the data cache in between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LineAccess(
-    /// From the top: how many repeat it; the virtual line's number; one bit that says that it is the
-    /// second half of a reference whose first half is in the same page; two bits of kind. Eight bytes:
-    /// batches pass through the host's caches once for each machine.
+    /// From the top: number of repeats; virtual line number; one bit for the second half of a reference whose
+    /// first half lies in the same page; two bits of kind. Eight bytes, since batches pass through the caches
+    /// of the computer once for each machine.
     u64,
 );
 
@@ -39,12 +38,12 @@ const REPEATS_SHIFT: u32 = 57;
 const REPEATS_BITS: u32 = u64::BITS - REPEATS_SHIFT;
 
 impl LineAccess {
-    /// The most repeats that an access counts. More of them are an access of their own, which nobody
-    /// can tell from them either.
+    /// The maximum number of repeats of an access. Further repeats form an access of their own, with the same
+    /// result.
     pub const MAX_REPEATS: u32 = (1 << REPEATS_BITS) - 1;
 
-    /// An access to line number `line`, with up to [`LineAccess::MAX_REPEATS`]; `is_half` says that
-    /// the reference has looked its page up already.
+    /// An access to line number `line`, with up to [`LineAccess::MAX_REPEATS`] repeats. `is_half` events the
+    /// second half of a reference that has looked up its page already.
     #[inline(always)]
     pub fn new(line: u64, kind: Kind, is_half: bool, repeats: u32) -> Self {
         debug_assert!(repeats <= Self::MAX_REPEATS && line >> (REPEATS_SHIFT - LINE_SHIFT) == 0);
@@ -58,7 +57,7 @@ impl LineAccess {
         self.0 << REPEATS_BITS >> (REPEATS_BITS + LINE_SHIFT)
     }
 
-    /// What the reference does.
+    /// The kind of the reference.
     #[inline(always)]
     pub fn kind(self) -> Kind {
         match self.0 & (HALF - 1) {
@@ -68,38 +67,38 @@ impl LineAccess {
         }
     }
 
-    /// 0 for a fetch, 1 for data; no branch.
+    /// 0 for a fetch, 1 for data. Branch-free.
     #[inline(always)]
     pub(crate) fn side(self) -> usize {
         usize::from(self.0 & (HALF - 1) != Kind::Fetch as u64)
     }
 
-    /// Whether it stores; no branch.
+    /// Whether it is a store. Branch-free.
     #[inline(always)]
     pub(crate) fn is_store(self) -> bool {
         self.0 & Kind::Store as u64 != 0
     }
 
-    /// How many references follow that nothing can tell from it.
+    /// The number of repeats.
     #[inline(always)]
     pub fn repeats(self) -> u32 {
         (self.0 >> REPEATS_SHIFT) as u32
     }
 
-    /// How many times the page is looked up: once for each reference.
+    /// The number of page look-ups: one per reference.
     #[inline(always)]
     pub fn lookups(self) -> u32 {
         self.repeats() + u32::from(self.0 & HALF == 0)
     }
 
-    /// The access without its repeats, and those, which have looked up nothing yet.
+    /// Splits it into the access without repeats, and its repeats, which have looked up nothing yet.
     #[inline(always)]
     pub fn split(self) -> (LineAccess, LineAccess) {
         let first = LineAccess(self.0 & ((1 << REPEATS_SHIFT) - 1));
         (first, LineAccess(self.0 | HALF))
     }
 
-    /// The first of those that repeat it, with the others; there is one.
+    /// The first repeat, with the remaining repeats as its own. There must be one.
     #[inline(always)]
     pub fn repeat(self) -> LineAccess {
         debug_assert!(self.repeats() > 0);
@@ -111,19 +110,19 @@ impl LineAccess {
         self.0
     }
 
-    /// What [`LineAccess::bits`] are of.
+    /// The access of [`LineAccess::bits`].
     #[inline(always)]
     pub(super) const fn from_bits(bits: u64) -> Self {
         LineAccess(bits)
     }
 
-    /// An access that nothing repeats, of a kind by its number.
+    /// An access without repeats, by the number of its kind.
     #[inline(always)]
     pub(super) const fn of_kind(line: u64, kind: u64) -> Self {
         LineAccess(line << LINE_SHIFT | kind)
     }
 
-    /// None, which nothing repeats.
+    /// No access; no access repeats it.
     pub(super) const NOTHING: Self = LineAccess(u64::MAX);
 
     /// Whether both are to the same line.
@@ -132,19 +131,19 @@ impl LineAccess {
         (self.0 ^ other.0) << REPEATS_BITS >> (REPEATS_BITS + LINE_SHIFT) == 0
     }
 
-    /// Whether it looks its page up itself.
+    /// Whether it looks up its page itself.
     #[inline(always)]
     pub(super) fn is_whole(self) -> bool {
         self.0 & HALF == 0
     }
 
-    /// Whether so many more can be counted with it.
+    /// Whether its repeat count has room for `repeats` more.
     #[inline(always)]
     pub(super) fn has_room(self, repeats: u32) -> bool {
         self.repeats() + repeats <= Self::MAX_REPEATS
     }
 
-    /// The same, and so many more follow.
+    /// The access with `times` more repeats.
     #[inline(always)]
     pub(super) fn repeated(self, times: u32) -> Self {
         LineAccess(self.0.wrapping_add(u64::from(times) << REPEATS_SHIFT))
@@ -152,64 +151,64 @@ impl LineAccess {
 }
 
 impl Kind {
-    /// Whether it is of the side of instructions, which has TLBs and a cache of its own.
+    /// Whether it belongs to the instruction side, which has TLBs and a cache of its own.
     #[inline(always)]
     pub fn is_fetch(self) -> bool {
         self == Kind::Fetch
     }
 }
 
-/// A process image, dense from 0 in the order in which they begin.
+/// A process image. Numbers are dense from 0, in order of creation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ImageId(pub u32);
 
-/// Something between accesses.
+/// An event between accesses that the machine, not the design, handles.
 #[derive(Clone, Debug)]
 pub enum ControlEvent {
-    /// The process that runs did something to its memory.
+    /// The running process changed its memory mappings.
     Memory(Event),
-    /// From here on this core runs this process.
+    /// A context switch: this core runs this process from here on.
     Switch {
         /// The core, dense from 0.
         core: usize,
         /// The process.
         image: ImageId,
     },
-    /// A process begins: a copy of another one, or empty.
+    /// A process begins, empty or as a copy of another (fork).
     Spawn {
         /// The process.
         image: ImageId,
-        /// Whose copy it is.
+        /// The parent of a copy.
         copy_of: Option<ImageId>,
     },
-    /// A process is over.
+    /// A process exits.
     Exit(ImageId),
-    /// So many instructions have been executed in all: the operating system may work behind the
-    /// programs' backs.
+    /// The number of instructions executed so far, by all processes: the operating system may do background
+    /// work.
     Tick(u64),
-    /// The warm-up is over: whatever was counted so far does not count.
+    /// The warm-up ends: earlier counts are discarded.
     WarmUpEnd,
-    /// An interval is over.
+    /// An interval ends.
     IntervalEnd,
 }
 
-/// Accesses and marks in order.
+/// Accesses and control events, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// As many as there are, and room for more.
+    /// `len` valid accesses, then spare room.
     accesses: Vec<LineAccess>,
     len: usize,
-    /// Each with the number of accesses before it.
-    marks: Vec<(u32, ControlEvent)>,
+    /// Control events, each with the number of accesses before it.
+    events: Vec<(u32, ControlEvent)>,
 }
 
-/// Room is made for so many accesses at least.
+/// Minimum number of accesses by which a batch grows.
 const ROOM: usize = 1 << 12;
 
 impl Batch {
-    /// Runs of accesses, each with the mark behind it, if there is one.
+    /// The accesses between control events, each run with the event that ends it, if there is one.
     pub fn parts(&self) -> impl Iterator<Item = (&[LineAccess], Option<&ControlEvent>)> {
-        let ends = self.marks.iter().map(|(at, mark)| (*at as usize, Some(mark)));
+        let ends = self.events.iter().map(|(at, mark)| (*at as usize, Some(mark)));
         let mut from = 0;
         ends.chain([(self.len, None)]).map(move |(to, mark)| {
             let part = Range { start: from, end: to };
@@ -218,23 +217,23 @@ impl Batch {
         })
     }
 
-    /// How many accesses there are.
+    /// The number of accesses.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is nothing in it.
+    /// Whether it has neither accesses nor control events.
     pub fn is_empty(&self) -> bool {
-        self.len == 0 && self.marks.is_empty()
+        self.len == 0 && self.events.is_empty()
     }
 
     /// Empties it.
     pub fn clear(&mut self) {
         self.len = 0;
-        self.marks.clear();
+        self.events.clear();
     }
 
-    /// All accesses, and room for so many more.
+    /// All accesses, with room for at least `more` behind them.
     #[inline(always)]
     pub(super) fn room(&mut self, more: usize) -> &mut [LineAccess] {
         if self.accesses.len() - self.len < more {
@@ -249,32 +248,32 @@ impl Batch {
         self.accesses.resize(room, LineAccess::NOTHING);
     }
 
-    /// So many accesses are there now.
+    /// Sets the number of valid accesses.
     #[inline(always)]
     pub(super) fn set_len(&mut self, len: usize) {
         self.len = len;
     }
 
-    pub(super) fn mark(&mut self, mark: ControlEvent) {
-        self.marks.push((self.len as u32, mark));
+    pub(super) fn push_event(&mut self, mark: ControlEvent) {
+        self.events.push((self.len as u32, mark));
     }
 }
 
-/// Where lines lie in pages.
+/// The geometry of cache lines in pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lines {
-    /// The logarithm of a line's bytes.
+    /// log2 of the bytes of a line.
     log2: u8,
 }
 
 impl Lines {
-    /// Those of 64 bytes.
+    /// Lines of 64 bytes.
     pub(super) const USUAL: Lines = Lines { log2: 6 };
 
     /// Lines of a power of two of bytes, 8 to 4096.
     ///
     /// # Panics
-    /// Where it is none of those.
+    /// If `bytes` is not such a size.
     pub fn of_bytes(bytes: u64) -> Self {
         assert!(
             bytes.is_power_of_two() && (8..=4096).contains(&bytes),
@@ -283,7 +282,7 @@ impl Lines {
         Lines { log2: bytes.ilog2() as u8 }
     }
 
-    /// The logarithm of a line's bytes.
+    /// log2 of the bytes of a line.
     #[inline(always)]
     pub fn log2(self) -> u8 {
         self.log2
@@ -302,13 +301,13 @@ impl Lines {
         (one.0 ^ other.0) << REPEATS_BITS >> (REPEATS_BITS + shift) == 0
     }
 
-    /// How many lines so many base pages have.
+    /// The number of lines of `pages` base pages.
     #[inline(always)]
     pub(super) fn in_pages(self, pages: u64) -> u64 {
         pages << (PageSize::BASE.log2() - self.log2)
     }
 
-    /// A virtual line's physical one, its base page being in base frame number `frame`.
+    /// The physical line of a virtual line whose base page lies in base frame number `frame`.
     #[inline(always)]
     pub fn physical(self, line: u64, frame: u64) -> u64 {
         let shift = PageSize::BASE.log2() - self.log2;

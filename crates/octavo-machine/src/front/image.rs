@@ -1,4 +1,4 @@
-//! What is known of a process image: its segments as steps, and where its addresses are to lie.
+//! Per-process state of the front: segments as steps, and relocation of addresses.
 
 use std::ops::Range;
 
@@ -9,31 +9,31 @@ use super::Filter;
 use super::batch::Lines;
 use super::plan::{self, Step};
 
-/// How many pages are relocated without a search.
+/// Size of the table of recently relocated pages.
 const RECENT: usize = 1 << 12;
 
 /// A process image.
 pub struct Image {
     pages: Pages,
-    /// All segments' steps, one after another.
+    /// The steps of all segments, concatenated.
     steps: Vec<Step>,
-    /// By segment, where its steps are; empty where nobody has asked yet.
+    /// The step range of each segment; empty before the segment's first execution.
     ranges: Vec<(u32, u32)>,
 }
 
-/// Where pages are to lie.
+/// Relocation of base pages.
 pub struct Pages {
     relocation: Relocation,
-    /// Bits of a virtual base page's number; what lies above is cut off.
+    /// Mask of the valid bits of a base page number; higher bits are cut off.
     page_mask: u64,
-    /// By a page's low bits: a page as traced, and where it is to lie.
+    /// Recent relocations, indexed by the low bits of the traced page: (traced page, relocated page).
     recent: Box<[(u64, u64)]>,
-    /// Whether all pages lie where they were traced.
+    /// Whether no relocation applies.
     is_in_place: bool,
 }
 
 impl Image {
-    /// An image of which nothing is known, translated by page tables of so many levels.
+    /// An image without segments, translated by page tables of `page_table_levels` levels.
     pub fn new(page_table_levels: u8) -> Self {
         let pages = Pages {
             relocation: Relocation::default(),
@@ -44,7 +44,7 @@ impl Image {
         Image { pages, steps: Vec::new(), ranges: Vec::new() }
     }
 
-    /// Addresses lie where `relocation` moves them.
+    /// Relocates all addresses by `relocation` from here on.
     pub fn relocate(&mut self, relocation: Relocation) {
         self.pages.relocation = relocation;
         self.pages.is_in_place = false;
@@ -53,7 +53,7 @@ impl Image {
         self.ranges.clear();
     }
 
-    /// Where the steps of a segment are.
+    /// The step range of a segment, planned at its first execution.
     #[inline(always)]
     pub(super) fn plan(
         &mut self,
@@ -88,14 +88,13 @@ impl Image {
         start..end
     }
 
-    /// Steps, and where pages are to lie.
+    /// The steps of a range, and the page relocation.
     #[inline(always)]
     pub(super) fn parts(&mut self, steps: Range<usize>) -> (&[Step], &mut Pages) {
         (&self.steps[steps], &mut self.pages)
     }
 
-    /// An event as it is seen from where addresses are to lie; none for one that does nothing to
-    /// memory.
+    /// A memory event at relocated addresses; `None` for an event that does not concern memory.
     pub(super) fn event(&self, event: &Event) -> Option<Event> {
         let moved = |range: &AddrRange| {
             let at = self.pages.relocation.range(*range);
@@ -124,7 +123,7 @@ impl Image {
 }
 
 impl Pages {
-    /// Where a line is to lie.
+    /// The relocated line of a traced line.
     #[inline(always)]
     pub(super) fn line(&mut self, traced: u64, lines: Lines) -> u64 {
         if self.is_in_place {

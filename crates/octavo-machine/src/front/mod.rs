@@ -1,17 +1,16 @@
-//! The front that all machines share: it decodes the stream once, and leaves out what no design can
-//! tell apart.
+//! The front that all machines share: decodes the stream once and filters out references that no design
+//! distinguishes.
 //!
-//! From each execution of a segment come accesses to lines. References that repeat the one before
-//! on their side are [counted with it](LineAccess): they are served by the first-level TLB entry and
-//! the first-level line that served it, whatever the design is. That is exact for every policy of
-//! replacement that does not mind if its most recent entry is used again, as long as nobody takes
-//! that entry away between the two; if somebody does (another core's shootdown), the core goes on
-//! with what it holds until it leaves the line. What the machine is like says how much may be left
-//! out: see [`Filter`].
+//! Each execution of a segment yields accesses to lines. A reference that repeats the previous one of its
+//! side is [counted with it](LineAccess): the same first-level TLB entry and the same first-level line serve
+//! it in every design. That is exact for every replacement policy that ignores a repeated use of its most
+//! recent entry, as long as no other agent removes the entry in between. After a removal by another core's
+//! shootdown, the core continues with the entry until it leaves the line. [`Filter`] names how much a machine
+//! allows to be filtered out.
 //!
-//! A fetch repeats the one before it, too, where both are in one page and nothing else of its set of
-//! the instruction cache has been fetched since its line was: loops of several lines. (Data do not:
-//! between two uses of a line a walk may have read page tables through the data cache.)
+//! A fetch also repeats the previous fetch if both lie in one page and no other line of its set of the
+//! instruction cache has been fetched since its line was: loops over several lines. Data references do not
+//! repeat this way, since a walk may have read page tables through the data cache between two uses of a line.
 
 mod batch;
 mod image;
@@ -27,32 +26,32 @@ pub use image::Image;
 use image::Pages;
 use plan::Step;
 
-/// Which repeats are left out; what leaves out less comes first.
+/// The repeats that the front filters out, weakest filter first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Filter {
-    /// None: there is a policy to which a second use of the same entry means something.
+    /// No repeats: some replacement policy reacts to a second use of its most recent entry.
     Nothing,
-    /// Those right behind what they repeat that do the same: what one changes may make the next one an
-    /// access of its own, and then it matters whether that stores.
+    /// Adjacent repeats of the same kind: one reference may change state such that the next becomes an access
+    /// of its own, and then its kind matters.
     Alike,
-    /// Those right behind what they repeat: instructions and data share a first-level TLB.
+    /// Adjacent repeats: instructions and data share a first-level TLB.
     Adjacent,
-    /// Those of the line that its side was at, whatever the other side did.
+    /// Repeats of the line that its side accessed last, whatever the other side did in between.
     BySide,
 }
 
-/// Into how many sets the front sorts fetched lines, at most.
+/// Maximum number of sets by which the front sorts fetched lines.
 const MAX_SETS: usize = 64;
 
-/// How fetched lines are sorted into sets: so that each of them has only lines of whole sets of the
-/// instruction cache, whatever the frames are that their pages lie in.
+/// Sorts fetched lines into sets such that each holds only lines of whole sets of the instruction cache,
+/// whatever frames the pages lie in.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FetchSets {
     mask: u64,
 }
 
 impl FetchSets {
-    /// For an instruction cache of so many sets.
+    /// The sets for an instruction cache of `cache_sets` sets.
     pub fn new(cache_sets: u64, lines: Lines) -> Self {
         let in_page = 1 << (PageSize::BASE.log2() - lines.log2());
         let shared = 1 << cache_sets.trailing_zeros();
@@ -65,37 +64,36 @@ impl FetchSets {
     }
 }
 
-/// What both sides did last. Few words, so that they stay in registers as long as executions are
-/// played.
+/// The last access of each side. Few words, so that they stay in registers while segments are played.
 #[derive(Clone, Copy)]
 struct Sides {
-    /// By side, the access that the last reference is counted with, or [`LineAccess::NOTHING`] where
-    /// the next one repeats nothing; and that one's place in the batch.
+    /// The access that counts the last fetch, or [`LineAccess::NOTHING`] if the next fetch repeats nothing;
+    /// then its index in the batch; then the same for data.
     fetch: LineAccess,
     fetch_place: usize,
     data: LineAccess,
     data_place: usize,
-    /// The accesses of the batch.
+    /// Number of accesses in the batch.
     len: usize,
 }
 
-/// Makes batches of what a core does.
+/// Builds batches from the references of a core.
 ///
-/// Whether a reference is a repeat, hardly any processor can foretell: so that is not branched on. A
-/// repeat writes the access that it is counted with once more, with another number; what is none writes
-/// behind all others.
+/// Whether a reference is a repeat is unpredictable for most processors, so that the code does not branch on
+/// it. A repeat rewrites the access that counts it with a higher repeat count; any other reference appends an
+/// access.
 pub struct Front {
     lines: Lines,
     filter: Filter,
     batch: Batch,
     sides: Sides,
-    /// By the low bits of a line's number, the one that was fetched last.
+    /// The line fetched last in each set.
     fetched: [LineAccess; MAX_SETS],
     sets: FetchSets,
 }
 
 impl Front {
-    /// One that has seen nothing.
+    /// A front with an empty batch.
     pub fn new(lines: Lines, filter: Filter, sets: FetchSets) -> Self {
         Front {
             lines,
@@ -113,38 +111,38 @@ impl Front {
         }
     }
 
-    /// What has come since it was taken last; `emptied` is filled next.
+    /// Returns the current batch; `emptied` is filled next.
     pub fn take_batch(&mut self, emptied: Batch) -> Batch {
         self.end_repeats();
         self.sides.len = emptied.len();
         std::mem::replace(&mut self.batch, emptied)
     }
 
-    /// How many accesses there are to take.
+    /// The number of accesses in the current batch.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.batch.len()
     }
 
-    /// Whether there is nothing to take.
+    /// Whether the current batch is empty.
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty()
     }
 
-    /// Whether an event comes, or something that is no reference; what follows repeats nothing.
-    pub fn mark(&mut self, mark: ControlEvent) {
+    /// Appends a control event. The references after it repeat no earlier one.
+    pub fn push_event(&mut self, mark: ControlEvent) {
         self.end_repeats();
-        self.batch.mark(mark);
+        self.batch.push_event(mark);
     }
 
-    /// The next reference of either side is an access of its own.
+    /// Makes the next reference of either side an access of its own.
     fn end_repeats(&mut self) {
         self.sides.fetch = LineAccess::NOTHING;
         self.sides.data = LineAccess::NOTHING;
         self.fetched = [LineAccess::NOTHING; MAX_SETS];
     }
 
-    /// An execution of a segment of a process image: its number in the stream, and its addresses.
+    /// Plays an execution of a segment: its number in the stream, and its data addresses.
     #[inline(always)]
     pub fn execution(
         &mut self,
@@ -156,7 +154,7 @@ impl Front {
         let steps = image.plan(number, segment, self.lines, self.filter);
         let play = Play { front: self, image, steps, segment, addresses };
         if play.front.lines == Lines::USUAL && play.front.filter == Filter::BySide {
-            // The same, compiled for what nearly all machines are like.
+            // Compiled separately for the configuration of nearly all machines.
             play.run(Lines::USUAL, Filter::BySide);
         } else {
             let (lines, filter) = (play.front.lines, play.front.filter);
@@ -164,7 +162,7 @@ impl Front {
         }
     }
 
-    /// A data item that reaches into the next line, or further.
+    /// Plays a data item that spans lines.
     #[cold]
     #[inline(never)]
     fn spanning(&mut self, pages: &mut Pages, addr: VirtAddr, step: Step) {
@@ -187,21 +185,20 @@ impl Front {
         }
     }
 
-    /// The process that runs did something: its addresses are moved where they are to lie. Events
-    /// that do nothing to memory are left out.
+    /// Appends a memory event of the running process at relocated addresses. Other events are dropped.
     pub fn event(&mut self, image: &Image, event: &Event) {
         if let Some(event) = image.event(event) {
-            self.mark(ControlEvent::Memory(event));
+            self.push_event(ControlEvent::Memory(event));
         }
     }
 
-    /// From here on a core runs a process.
-    pub fn run(&mut self, core: usize, image: ImageId) {
-        self.mark(ControlEvent::Switch { core, image });
+    /// Appends a context switch.
+    pub fn switch(&mut self, core: usize, image: ImageId) {
+        self.push_event(ControlEvent::Switch { core, image });
     }
 }
 
-/// An execution.
+/// An execution of a segment.
 struct Play<'a> {
     front: &'a mut Front,
     image: &'a mut Image,
@@ -251,7 +248,7 @@ impl Play<'_> {
 }
 
 impl Sides {
-    /// Instructions are fetched from a line; `fetched` is the one of its set that was fetched last.
+    /// Adds a fetch; `fetched` is the line of its set that was fetched last.
     #[inline(always)]
     fn fetch(
         &mut self,
@@ -267,7 +264,7 @@ impl Sides {
             & match filter {
                 Filter::Nothing => false,
                 Filter::Alike | Filter::Adjacent => access.same_line(last),
-                // What is the latest of its set is there still, and is the latest of its TLB's.
+                // The latest line of its set is still cached, and its page is the most recent one of its TLB.
                 Filter::BySide => is_in_page & access.same_line(*fetched) & access.is_whole(),
             };
         *fetched = access;
@@ -275,12 +272,12 @@ impl Sides {
         self.fetch_place = select_unpredictable(is_repeat, self.fetch_place, self.len);
         self.len += usize::from(!is_repeat);
         out[self.fetch_place] = self.fetch;
-        // A walk may have read page tables through the cache of data.
+        // A walk may have read page tables through the data cache.
         let ends_data_repeats = !is_in_page | (filter != Filter::BySide) & !is_repeat;
         self.data = if ends_data_repeats { LineAccess::NOTHING } else { self.data };
     }
 
-    /// Data are referenced in a line. What repeats a store may store, too, or load.
+    /// Adds a data reference. A repeat of a store may be a load or a store.
     #[inline(always)]
     fn data(&mut self, out: &mut [LineAccess], access: LineAccess, filter: Filter) {
         let last = self.data;

@@ -1,19 +1,19 @@
-//! A segment as the lines that it fetches and the data items between.
+//! Segments compiled to steps: the lines they fetch and the data items in between.
 
 use octavo_types::{Item, ItemKind, PageSize, Segment};
 
 use super::Filter;
 use super::batch::{Kind, LineAccess, Lines};
 
-/// The most repeats of a step: as much again has room in an access.
+/// Maximum repeats of a step: half of the maximum of an access, so that a repeated step still fits.
 const MAX_REPEATS: u32 = LineAccess::MAX_REPEATS / 2;
 
-/// One thing that an execution of a segment does: instructions are fetched from a line, or the next
-/// data item is referenced. A fetch is the access that it makes, where its line is to lie.
+/// One step of an execution: a fetch from a line, or the next data item. A fetch step is the access that it
+/// makes, at its relocated line.
 ///
-/// A data item has, from the bottom, its kind (two bits, and if it loads and then stores, that it
-/// stores), whether it loads and then stores, how many bytes it touches, and the highest offset in a
-/// line from which it does not reach into the next one, or -1 (16 bits each, from 16 and 32 up).
+/// A data step holds, from the bottom: its kind (two bits; of a modify, the store), whether it is a modify
+/// (one bit), its size in bytes (16 bits, from bit 16), and the highest offset in a line from which it does
+/// not reach into the next line, or -1 (from bit 32).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step(u64);
 
@@ -30,31 +30,31 @@ impl Step {
         Step(place | u64::from(item.size_bytes) << SIZE_SHIFT | modifies | kind as u64)
     }
 
-    /// Whether it fetches.
+    /// Whether it is a fetch.
     #[inline(always)]
     pub fn is_fetch(self) -> bool {
         self.0 & 3 == Kind::Fetch as u64
     }
 
-    /// The access that a fetch makes.
+    /// The access of a fetch.
     #[inline(always)]
     pub fn fetch(self) -> LineAccess {
         LineAccess::from_bits(self.0)
     }
 
-    /// The last access that a data item makes to a line.
+    /// The last access of a data item to a line.
     #[inline(always)]
     pub fn data(self, line: u64) -> LineAccess {
         LineAccess::of_kind(line, self.0 & 3)
     }
 
-    /// Whether a data item reaches beyond its line from an offset.
+    /// Whether a data item at this offset in a line reaches into the next line.
     #[inline(always)]
     pub fn spans(self, offset: u64) -> bool {
         offset as i64 > self.0 as i64 >> OFFSET_SHIFT
     }
 
-    /// How many bytes a data item touches.
+    /// The size of a data item in bytes.
     #[inline(always)]
     pub fn size_bytes(self) -> u64 {
         self.0 >> SIZE_SHIFT & 0xffff
@@ -66,13 +66,13 @@ impl Step {
         self.0 & MODIFIES != 0
     }
 
-    /// What a data item does, or does last.
+    /// The kind of a data item; of a modify, the store.
     pub fn kind(self) -> Kind {
         if self.0 & 3 == Kind::Load as u64 { Kind::Load } else { Kind::Store }
     }
 }
 
-/// The steps of a segment; `native` says where a line is to lie.
+/// The steps of a segment; `native` relocates a line.
 pub fn steps(
     segment: &Segment,
     lines: Lines,
@@ -80,7 +80,7 @@ pub fn steps(
     mut native: impl FnMut(u64) -> u64,
 ) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
-    // The last fetch among them, with its line as traced.
+    // The last fetch step, with its line as traced.
     let mut fetch: Option<(usize, u64)> = None;
     for item in segment.items() {
         if item.kind != ItemKind::Fetch {
@@ -91,7 +91,7 @@ pub fn steps(
             continue;
         }
         let first = item.addr.raw() >> lines.log2();
-        // Counted, so that it ends even where line numbers wrap around.
+        // Iterates by count, so that it terminates where line numbers wrap around.
         let offset = item.addr.raw() & ((1 << lines.log2()) - 1);
         let others = (offset + u64::from(item.size_bytes) - 1) >> lines.log2();
         for line in (0..=others).map(|by| first.wrapping_add(by)) {

@@ -1,4 +1,4 @@
-//! The consumer of a stream that has machines of several designs side by side.
+//! The stream consumer that drives machines of several designs side by side.
 
 mod process;
 mod schedule;
@@ -26,56 +26,56 @@ use process::{Placement, Process};
 use schedule::Schedule;
 use workers::Workers;
 
-/// Accesses of a batch, about.
+/// Approximate number of accesses per batch.
 const BATCH_ACCESSES: usize = 1 << 14;
 
-/// What is simulated.
+/// The configuration of a simulation.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
-    /// The machine, the same for all designs.
+    /// The machine that all designs share.
     pub machine: MachineConfig,
-    /// What its memory is like at the start: [`octavo_config::MemoryConfig::start`].
+    /// The initial state of its memory: [`octavo_config::MemoryConfig::start`].
     pub start: Arc<Fragmentation>,
-    /// The same of the host's memory, if the machine has a host.
+    /// The initial state of the host's memory, if the machine has a host.
     pub host_start: Option<Arc<Fragmentation>>,
     /// The designs.
     pub designs: Vec<DesignSpec>,
     /// Whether addresses are moved to where Linux would have put them.
     pub native_layout: bool,
-    /// Instructions that are simulated and not counted.
+    /// Instructions that are simulated before counting starts.
     pub warm_up_instructions: u64,
-    /// Instructions between two intervals, if there are any.
+    /// Length of an interval in instructions, if intervals are reported.
     pub interval_instructions: Option<u64>,
-    /// Whether each translation is compared with what the page table says.
+    /// Whether each translation is checked against the page table.
     pub is_checked: bool,
-    /// What kernels are compiled for.
+    /// The instruction set that kernels are compiled for.
     pub instructions: Instructions,
 }
 
-/// Machines of several designs, playing one process image, or several that take turns.
+/// Machines of several designs that play one process, or several time-sliced processes.
 pub struct Sim {
     config: SimConfig,
     front: Front,
     placement: Placement,
     running: Process,
-    /// The stream that has its turn, if there are several.
+    /// The stream of the running process, where the input has several streams.
     stream: Option<u32>,
     waiting: BTreeMap<u32, Process>,
-    /// How many there have been.
+    /// Number of processes begun so far.
     begun: u32,
     machines: Workers,
-    /// What they had, once all is over.
+    /// Results of the machines, once the stream has ended.
     outcomes: Vec<Outcome>,
-    /// What those had that are no more.
+    /// Totals of processes that have exited.
     exited: Counts,
     schedule: Schedule,
-    /// Whether anything was told of mappings.
+    /// Whether any stream has recorded a mapping.
     is_mapped: bool,
     empty_batch: Batch,
 }
 
 impl Sim {
-    /// Machines that have seen nothing.
+    /// Creates the machines in their initial state.
     pub fn new(config: &SimConfig) -> Result<Self, ConfigError> {
         let SimConfig { machine, designs, .. } = config;
         let setup = Setup {
@@ -108,45 +108,45 @@ impl Sim {
             config: config.clone(),
         };
         sim.running = sim.begin(None);
-        sim.run();
+        sim.switch_to_running();
         if sim.schedule.is_due() {
-            // Without a warm-up what comes before the first instruction counts, too.
-            sim.mark();
+            // Without a warm-up, events before the first instruction count, too.
+            sim.push_due_events();
         }
         Ok(sim)
     }
 
-    /// A process image begins, empty or a copy of another.
+    /// Begins a process, empty or as a copy of another.
     fn begin(&mut self, copy_of: Option<ImageId>) -> Process {
         let id = ImageId(self.begun);
         self.begun += 1;
-        self.front.mark(ControlEvent::Spawn { image: id, copy_of });
+        self.front.push_event(ControlEvent::Spawn { image: id, copy_of });
         Process::new(id, self.config.machine.page_table.levels, copy_of.is_some())
     }
 
-    /// The process that has its turn runs, where its thread is placed.
-    fn run(&mut self) {
+    /// Switches to the running process on the core of its current thread.
+    fn switch_to_running(&mut self) {
         let core = self.placement.core_of(&mut self.running);
-        self.front.run(core, self.running.id);
+        self.front.switch(core, self.running.id);
     }
 
-    /// What was counted of the stream, the warm-up left out; of all streams that took turns.
+    /// Reference counts of all streams, without the warm-up.
     pub fn counts(&self) -> Counts {
         self.schedule.counted(&self.total())
     }
 
-    /// What there was of all streams so far.
+    /// Reference counts of all streams so far.
     fn total(&self) -> Counts {
         let all = self.waiting.values().chain([&self.running]);
         all.fold(self.exited.clone(), |sum, process| sum.plus(&process.counts))
     }
 
-    /// Whether any stream has told of a mapping. Else all addresses are taken to be one.
+    /// Whether any stream has recorded a mapping. If none has, all addresses count as mapped.
     pub fn is_mapped(&self) -> bool {
         self.is_mapped
     }
 
-    /// The same with these machines instead, which have seen nothing.
+    /// Replaces the machines by these, which must be in their initial state.
     pub fn with_machines(self, machines: Vec<Box<dyn AnyMachine>>) -> Self {
         Sim { machines: Workers::new(machines), ..self }
     }
@@ -156,17 +156,18 @@ impl Sim {
         &self.config.designs
     }
 
-    /// The machines, in the order of their designs, once [all is played](Sim::finish).
+    /// The machines, in the order of their designs, once [all batches are played](Sim::finish).
     pub fn machines(&self) -> &[Box<dyn AnyMachine>] {
         self.machines.machines()
     }
 
-    /// What the machines have, in the order of their designs, once all is over.
+    /// The results of the machines, in the order of their designs, once the stream has ended.
     pub fn outcomes(&self) -> &[Outcome] {
         &self.outcomes
     }
 
-    /// All is over, and the machines go: there may be hundreds of processes.
+    /// Collects the results and drops the machines: there may be hundreds of processes with a simulation
+    /// each.
     fn revoke_store(&mut self) {
         self.finish();
         self.outcomes = self.machines.all().drain(..).map(|machine| machine.outcome()).collect();
@@ -175,10 +176,10 @@ impl Sim {
         self.front = config::front(&self.config.machine, Filter::Nothing);
     }
 
-    /// Whatever came has been played.
+    /// Plays everything received so far and waits for it.
     pub fn finish(&mut self) {
         if self.schedule.is_due() {
-            self.mark();
+            self.push_due_events();
         }
         self.submit_batch();
         self.machines.all();
@@ -190,15 +191,15 @@ impl Sim {
     }
 
     #[cold]
-    fn mark(&mut self) {
+    fn push_due_events(&mut self) {
         let total = self.total();
-        self.schedule.due(&total, |mark| self.front.mark(mark));
+        self.schedule.emit_due(&total, |event| self.front.push_event(event));
     }
 
-    /// The first instruction of a process. Where nothing is known of mappings, all is one: memory
-    /// that may have pages of any size.
+    /// Prepares the first instruction of a process. Where the trace records no mappings, the whole address
+    /// space is mapped as anonymous memory.
     #[cold]
-    fn first(&mut self) {
+    fn begin_execution(&mut self) {
         self.running.has_begun = true;
         if !self.running.is_mapped {
             self.front.event(&self.running.image, &everything());
@@ -206,7 +207,7 @@ impl Sim {
     }
 }
 
-/// What is mapped where a trace tells of no mapping: all, as anonymous memory.
+/// The mapping of a process whose trace records none: the whole address space, anonymous.
 pub fn everything() -> Event {
     Event::Map {
         range: AddrRange::new(VirtAddr::NULL, u64::MAX),
@@ -228,7 +229,7 @@ impl Consumer for Sim {
             && process.thread != *thread
         {
             process.thread = *thread;
-            self.run();
+            self.switch_to_running();
             return;
         }
         let maps = matches!(event, Event::Map { .. });
@@ -248,10 +249,10 @@ impl WordConsumer for Sim {
     #[inline(always)]
     fn execution(&mut self, segment: &Segment, words: &[u64]) {
         if self.schedule.is_due() {
-            self.mark();
+            self.push_due_events();
         }
         if !self.running.has_begun {
-            self.first();
+            self.begin_execution();
         }
         let addresses = VirtAddr::slice_from_raw(&words[1..]);
         let process = &mut self.running;
@@ -290,7 +291,7 @@ impl TurnConsumer for Sim {
     type Process = Counts;
 
     fn begun(&mut self, identity: &StreamIdentity) {
-        // The one that is there from the start is the first.
+        // The process created at construction is the first to begin.
         if self.begun == 1 && self.stream.is_none() && !self.running.has_begun {
             self.stream = Some(identity.stream);
             return;
@@ -313,12 +314,12 @@ impl TurnConsumer for Sim {
         if let Some(before_stream) = self.stream.replace(stream) {
             self.waiting.insert(before_stream, before);
         }
-        self.run();
+        self.switch_to_running();
     }
 
     fn process_ended(&mut self, identity: &StreamIdentity, _: &StreamEnd) -> Counts {
         self.turn(identity.stream);
-        self.front.mark(ControlEvent::Exit(self.running.id));
+        self.front.push_event(ControlEvent::Exit(self.running.id));
         self.stream = None;
         let counts = std::mem::take(&mut self.running.counts);
         self.exited = std::mem::take(&mut self.exited).plus(&counts);

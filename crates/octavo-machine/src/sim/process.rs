@@ -1,28 +1,28 @@
-//! A process image, as a simulation knows it.
+//! Simulation state of a process.
 
 use octavo_trace::Counts;
 use rustc_hash::FxHashMap;
 
 use crate::front::{Image, ImageId};
 
-/// The thread that runs where nobody has said so.
+/// The running thread before the trace names one.
 pub const FIRST_THREAD: u32 = 1;
 
-/// A process image.
+/// A process.
 pub struct Process {
     pub id: ImageId,
     pub image: Image,
     pub counts: Counts,
-    /// The thread that runs, or will.
+    /// The current thread.
     pub thread: u32,
-    /// By thread, the core that it was placed on.
+    /// The core of each thread, assigned when the thread first runs.
     cores: FxHashMap<u32, usize>,
-    /// Whether it has executed anything.
+    /// Whether it has executed an instruction.
     pub has_begun: bool,
-    /// Whether anything was mapped.
+    /// Whether a mapping was recorded for it.
     pub is_mapped: bool,
-    /// Whether it has all that its parent had: what its stream tells of mappings before the first
-    /// instruction is known.
+    /// Whether it is a fork. Its stream repeats the parent's mappings before the first instruction; these are
+    /// skipped.
     pub is_copy: bool,
 }
 
@@ -41,7 +41,7 @@ impl Process {
     }
 }
 
-/// Where threads run: each on the next core when it is first seen, so that they are spread.
+/// Assigns threads to cores, round-robin in the order of first execution.
 pub struct Placement {
     cores: usize,
     next: usize,
@@ -52,7 +52,7 @@ impl Placement {
         Placement { cores, next: 0 }
     }
 
-    /// The core of the thread that runs.
+    /// The core of the current thread.
     pub fn core_of(&mut self, process: &mut Process) -> usize {
         *process.cores.entry(process.thread).or_insert_with(|| {
             let core = self.next;

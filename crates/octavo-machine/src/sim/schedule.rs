@@ -1,22 +1,22 @@
-//! What happens after so many instructions: warm-up, intervals, background work.
+//! Schedules control events by instruction count: end of warm-up, intervals, background work.
 
 use octavo_trace::Counts;
 
 use crate::front::ControlEvent;
 
-/// How many instructions there are between two calls of the operating systems' background work.
+/// Instructions between two calls of the operating systems' background work.
 const TICK_INSTRUCTIONS: u64 = 1 << 20;
 
-/// When what is due, in instructions of all processes.
+/// Next due events, in instructions of all processes together.
 pub struct Schedule {
     instructions: u64,
     warm_up: u64,
     interval: Option<u64>,
-    /// The soonest of all.
+    /// The earliest due event.
     next: u64,
     next_tick: u64,
     next_interval: u64,
-    /// What the warm-up had, once it is over.
+    /// Reference counts as of the end of the warm-up, once it has ended.
     warm: Option<Counts>,
 }
 
@@ -35,45 +35,45 @@ impl Schedule {
         schedule
     }
 
-    /// So many instructions have been executed, in all.
+    /// Instructions executed by all processes so far.
     pub fn instructions(&self) -> u64 {
         self.instructions
     }
 
-    /// More are executed.
+    /// Counts executed instructions.
     #[inline(always)]
     pub fn executed(&mut self, instructions: u32) {
         self.instructions += u64::from(instructions);
     }
 
-    /// Whether anything is due before the next instruction.
+    /// Whether an event is due before the next instruction.
     #[inline(always)]
     pub fn is_due(&self) -> bool {
         self.instructions >= self.next
     }
 
-    /// Tells what is due; `total` is what there was so far.
-    pub fn due(&mut self, total: &Counts, mut mark: impl FnMut(ControlEvent)) {
+    /// Emits the due events through `emit`; `total` holds the reference counts so far.
+    pub fn emit_due(&mut self, total: &Counts, mut emit: impl FnMut(ControlEvent)) {
         let at = self.instructions;
         if self.warm.is_none() && at >= self.warm_up {
             self.warm = Some(total.clone());
-            mark(ControlEvent::WarmUpEnd);
+            emit(ControlEvent::WarmUpEnd);
         }
         if at >= self.next_tick {
-            mark(ControlEvent::Tick(at));
+            emit(ControlEvent::Tick(at));
             self.next_tick = (at / TICK_INSTRUCTIONS + 1) * TICK_INSTRUCTIONS;
         }
         if let Some(every) = self.interval
             && at >= self.next_interval
         {
-            mark(ControlEvent::IntervalEnd);
+            emit(ControlEvent::IntervalEnd);
             let over = (at - self.warm_up) / every + 1;
             self.next_interval = self.warm_up.saturating_add(over.saturating_mul(every));
         }
         self.plan();
     }
 
-    /// What counts of `total`: all but the warm-up. Nothing where that is not over.
+    /// The part of `total` after the warm-up; zero before the warm-up has ended.
     pub fn counted(&self, total: &Counts) -> Counts {
         match &self.warm {
             Some(warm) => total.since(warm),

@@ -1,4 +1,4 @@
-//! The machines, playing what came while the front makes what comes next.
+//! Plays batches on worker threads while the front fills the next batch.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -10,26 +10,26 @@ use crate::front::Batch;
 use crate::machine::AnyMachine;
 
 type Machines = Vec<Box<dyn AnyMachine>>;
-/// What comes back when a batch has been played; or what a machine panicked with.
+/// The machines and the emptied batch after a batch was played, or the panic of a machine.
 type Back = Result<(Machines, Batch), Box<dyn Any + Send>>;
 
-/// Machines that play batches one after the other, each batch at the same time. While they do, they
-/// are away, and whoever hands on batches may go on.
+/// Plays each batch on all machines in parallel, one batch at a time. While a batch is in flight the machines
+/// belong to the worker, and the caller may fill the next batch.
 pub struct Workers {
     machines: Machines,
     in_flight: Option<Receiver<Back>>,
 }
 
 impl Workers {
-    /// Machines that have played nothing.
+    /// Takes over machines in their initial state.
     pub fn new(machines: Machines) -> Self {
         Workers { machines, in_flight: None }
     }
 
-    /// Plays a batch, once the one before has been played. Returns one that is empty.
+    /// Starts to play a batch once the previous one is finished. Returns an empty batch.
     pub fn play(&mut self, mut batch: Batch) -> Batch {
         let empty_batch = self.wait();
-        // A thread of the pool that waited for the pool might wait for itself.
+        // A pool thread that waited for the pool could wait for itself.
         if rayon::current_thread_index().is_some() {
             play(&mut self.machines, &mut batch);
             return batch;
@@ -42,25 +42,25 @@ impl Workers {
                 play(&mut machines, &mut batch);
                 (machines, batch)
             }));
-            // Nobody may want to know any more.
+            // The receiver may have been dropped.
             let _ = send.send(outcome);
         });
         empty_batch
     }
 
-    /// All has been played.
+    /// Waits for the batch in flight, and returns the machines.
     pub fn all(&mut self) -> &mut Machines {
         self.wait();
         &mut self.machines
     }
 
-    /// The same, for who knows it.
+    /// The machines; no batch may be in flight.
     pub fn machines(&self) -> &[Box<dyn AnyMachine>] {
         assert!(self.in_flight.is_none(), "a batch is being played");
         &self.machines
     }
 
-    /// The batch under way has been played; it is empty now.
+    /// Waits for the batch in flight, and returns it emptied.
     fn wait(&mut self) -> Batch {
         let Some(in_flight) = self.in_flight.take() else { return Batch::default() };
         match in_flight.recv().expect("a batch is played to its end") {

@@ -14,15 +14,15 @@ use super::{LongRuns, TlbEntry, Translation, size_of};
 /// An array and its name.
 pub struct Array {
     pub name: String,
-    /// Whether it changes anything to use again what was used last in its set.
+    /// Whether its replacement policy reacts to a repeated use of the most recent entry of a set.
     pub retouch_changes: bool,
     store: Store,
 }
 
 enum Store {
-    /// Sets, which a page is looked up in at each size.
+    /// A set-associative array, looked up once per page size.
     Sets {
-        /// Smallest first.
+        /// Smallest size first.
         sizes: Vec<PageSize>,
         sets: SetArray<TlbEntry>,
     },
@@ -30,21 +30,21 @@ enum Store {
     Groups(Groups),
     Ranges {
         ranges: Ranges,
-        /// The longest that neighbours are merged to.
+        /// Maximum length to which neighbours are merged, in pages.
         limit_pages: u64,
     },
 }
 
-/// Bits of a key that say the size.
+/// Bits of a key for the page-size order.
 const ORDER_BITS: u32 = 5;
 
-/// The key of the page of an order that holds a base page.
+/// The key of the page of 2^`order` base pages that holds a base page.
 #[inline(always)]
 pub fn key(asid: Asid, page: PageNumber, order: u8) -> u64 {
     asid.tag(page.raw() >> order << ORDER_BITS | u64::from(order))
 }
 
-/// The first base page and the order in a key.
+/// The first base page and the order of a key.
 pub fn parts(key: u64) -> (PageNumber, u8) {
     let order = (key % (1 << ORDER_BITS)) as u8;
     (PageNumber::new((key & (Asid::ONLY.tag(u64::MAX))) >> ORDER_BITS << order), order)
@@ -72,8 +72,8 @@ impl Array {
         Ok(Array { name: name.to_owned(), retouch_changes, store })
     }
 
-    /// An array that has an entry for a run of base pages inside an aligned group of 2^`group_log2`,
-    /// whose sets are those of groups. It holds victims or what was missed.
+    /// An array whose entries each hold a run of base pages inside an aligned group of 2^`group_log2`,
+    /// indexed by group. `holds_victims` is set for an array that is filled by evictions instead of misses.
     pub fn of_groups(
         name: &str,
         config: &TlbArray,
@@ -86,14 +86,14 @@ impl Array {
         Ok(Array { name: name.to_owned(), retouch_changes, store })
     }
 
-    /// An array of runs of any length, which are merged as they continue one another.
+    /// An array of runs of any length, merged with runs that they continue.
     pub fn of_ranges(config: &LongRuns) -> Self {
         let LongRuns { name, entries, limit_pages, .. } = *config;
         let store = Store::Ranges { ranges: Ranges::new(entries), limit_pages };
         Array { name: name.to_owned(), retouch_changes: false, store }
     }
 
-    /// The page that holds a base page, and where it is, if it is here, which is a use of it.
+    /// Looks a base page up: its translation and slot, if present. A hit uses the entry.
     #[inline(always)]
     pub fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<(Translation, Slot)> {
         match &mut self.store {
@@ -120,7 +120,7 @@ impl Array {
         }
     }
 
-    /// Uses again what a look-up found at a slot; it must still be there.
+    /// Uses the entry of an earlier look-up again; it must still be at `slot`.
     #[inline(always)]
     pub fn touch(&mut self, slot: Slot) {
         match &mut self.store {
@@ -131,8 +131,8 @@ impl Array {
         }
     }
 
-    /// Puts a page in that holds a base page, and returns what gave way. (A range that gives way is
-    /// gone: no other array could take it.)
+    /// Fills the page that holds a base page, and returns the evicted entry. (An evicted range is lost: no
+    /// other array could hold it.)
     pub fn fill(
         &mut self,
         asid: Asid,
@@ -165,7 +165,7 @@ impl Array {
         }
     }
 
-    /// Takes out what covers a base page.
+    /// Removes the entries that cover a base page.
     pub fn remove(&mut self, asid: Asid, page: PageNumber) {
         match &mut self.store {
             Store::Sets { sizes, sets } => {
@@ -185,7 +185,7 @@ impl Array {
         }
     }
 
-    /// Takes out what covers any of these base pages, and returns how many entries that were.
+    /// Removes the entries that overlap any of these base pages, and returns their number.
     pub fn invalidate(&mut self, asid: Asid, pages: &Pages) -> usize {
         match &mut self.store {
             Store::Sets { sets, .. } => sets.invalidate_if(|key, _| {
@@ -201,7 +201,7 @@ impl Array {
         }
     }
 
-    /// Takes all out.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         match &mut self.store {
             Store::Sets { sets, .. } => sets.clear(),

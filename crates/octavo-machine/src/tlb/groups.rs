@@ -1,4 +1,4 @@
-//! Sets whose entries each hold a run of base pages inside an aligned group.
+//! A set-associative array whose entries each hold a run of base pages inside an aligned group.
 
 use octavo_config::{PageSizes, TlbArray};
 use octavo_hw::{Asid, GeometryError, SetArray, Slot};
@@ -8,23 +8,22 @@ use octavo_types::{Instructions, PageNumber, PageSize};
 use super::array::{key, parts};
 use super::{TlbEntry, Translation, size_of};
 
-/// Sets that are chosen by the group of a base page. An entry has the key of its run's first page;
-/// no two runs of an address space overlap. Larger pages are as they are elsewhere.
+/// Indexed by the group of a base page. The key of an entry is the first page of its run; no two runs of an
+/// address space overlap. Larger pages are stored as in other arrays.
 pub struct Groups {
-    /// Above 4 KiB, smallest first.
+    /// Page sizes above 4 KiB, smallest first.
     larger: Vec<PageSize>,
     group_log2: u8,
     sets: SetArray<TlbEntry>,
-    /// Whether what is put in may be here: what a level before evicts, but nothing that has just been
-    /// missed.
+    /// Whether it is a victim array. A victim may overlap entries of the array; a page that missed may not.
     holds_victims: bool,
 }
 
 impl Groups {
-    /// Empty sets of groups of 2^`group_log2` base pages, 8 at most.
+    /// An empty array of groups of 2^`group_log2` base pages, at most 8.
     ///
     /// # Panics
-    /// Where the array holds any size: it has no sets.
+    /// If the array holds pages of any size: it has no sets.
     pub fn new(
         config: &TlbArray,
         group_log2: u8,
@@ -45,12 +44,12 @@ impl Groups {
         self.sets.geometry().set_of(page.raw() >> self.group_log2)
     }
 
-    /// The first page of the run that holds a base page, and where it is.
+    /// The first page of the run that holds a base page, and its slot.
     #[inline(always)]
     fn find(&self, asid: Asid, page: PageNumber) -> Option<(u64, Slot)> {
         let set = self.set_of(page);
         let group = page.raw() >> self.group_log2 << self.group_log2;
-        // Whole groups are the most frequent, then single pages.
+        // Whole groups are most frequent, then single pages.
         let others = (group + 1..page.raw() + 1).rev();
         std::iter::once(group).chain(others).find_map(|first| {
             let slot = self.sets.probe_slot(set, key(asid, PageNumber::new(first), 0))?;
@@ -58,7 +57,7 @@ impl Groups {
         })
     }
 
-    /// The page that holds a base page, and where it is, if it is here, which is a use of its entry.
+    /// Looks a base page up: its translation and slot, if present. A hit uses the entry.
     #[inline(always)]
     pub fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<(Translation, Slot)> {
         if self.sets.is_empty() {
@@ -77,14 +76,14 @@ impl Groups {
         })
     }
 
-    /// Uses again what a look-up found at a slot; it must still be there.
+    /// Uses the entry of an earlier look-up again; it must still be at `slot`.
     #[inline(always)]
     pub fn touch(&mut self, slot: Slot) {
         self.sets.touch(slot);
     }
 
-    /// Puts in a larger page, or a run in the group of its base page, and returns what gave way.
-    /// What overlaps the run goes.
+    /// Fills a larger page, or a run in the group of its base page, and returns the evicted entry. Runs that
+    /// overlap the new one are removed.
     pub fn fill(
         &mut self,
         asid: Asid,
@@ -99,14 +98,14 @@ impl Groups {
             let (before, first) = translation.first_of_run();
             let (set, start) = (self.set_of(page), page.raw() - before);
             let last = start + first.entry.run().1;
-            // A page that was missed is in no run; its neighbours may be.
+            // A page that missed is in no run; its neighbours may be.
             let from = match start == last && !self.holds_victims {
                 true => start,
                 false => start >> self.group_log2 << self.group_log2,
             };
             for old in from..=last {
                 let old_key = key(asid, PageNumber::new(old), 0);
-                // One that begins where this one does is replaced.
+                // A run with the same first page is replaced in place.
                 if old != start
                     && let Some(entry) = self.sets.probe(set, old_key)
                     && old + entry.run().1 >= start
@@ -121,7 +120,7 @@ impl Groups {
         Some((Asid::of(key), first, Translation { size: size_of(order), entry }))
     }
 
-    /// Takes out what covers a base page, all of its run.
+    /// Removes the entry that covers a base page, with its whole run.
     pub fn remove(&mut self, asid: Asid, page: PageNumber) {
         if let Some((first, _)) = self.find(asid, page) {
             let set = self.set_of(page);
@@ -134,8 +133,8 @@ impl Groups {
         }
     }
 
-    /// Takes out what covers any of these base pages, whole runs, and returns how many entries that
-    /// were.
+    /// Removes the entries that overlap any of these base pages, with their whole runs, and returns their
+    /// number.
     pub fn invalidate(&mut self, asid: Asid, pages: &Pages) -> usize {
         self.sets.invalidate_if(|key, entry| {
             let (first, order) = parts(key);
@@ -144,7 +143,7 @@ impl Groups {
         })
     }
 
-    /// Takes all out.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         self.sets.clear();
     }
@@ -157,9 +156,9 @@ mod tests {
     use octavo_hw::Replacement;
     use octavo_types::FrameNumber;
 
-    /// What a TLB for code keeps of a run, of which a store has changed one page since.
+    /// An instruction TLB still holds a run of which a store has changed one page since.
     #[test]
-    fn runs_never_overlap() {
+    fn fill_removes_overlapping_runs() {
         let config = TlbArray {
             entries: 8,
             ways: Ways::Of(4),

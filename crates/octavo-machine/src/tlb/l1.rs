@@ -1,4 +1,4 @@
-//! The first level of TLBs: one for instructions and one for data, or one for both.
+//! The first TLB level: split for instructions and data, or unified.
 
 use octavo_config::{FirstLevel, TlbLevel};
 use octavo_hw::Asid;
@@ -10,27 +10,27 @@ use crate::config::ConfigError;
 use crate::counters::Counters;
 use crate::front::{Kind, LineAccess};
 
-/// The first level.
+/// The first TLB level.
 pub struct L1Tlb {
-    /// For instructions and for data, or one for both.
+    /// The instruction and data TLBs, or the unified one.
     tlbs: Box<[Tlb]>,
-    /// Which of them is that of data.
+    /// Index of the data TLB.
     data: usize,
 }
 
-/// What a level says of a reference.
+/// The outcome of a TLB look-up.
 pub enum Lookup {
-    /// It may go on.
+    /// The entry is present and permits the access.
     Hit(Translation),
-    /// It is there, and was counted as a hit; but the page table has to be asked for more: the page
-    /// is not to be stored to, or nobody knows yet that it was.
+    /// The entry is present, and was counted as a hit, but the page table must be walked: the page is not
+    /// writable, or its dirty bit may not be set yet.
     PermissionMiss,
-    /// It is not there.
+    /// No entry covers the page.
     Miss,
 }
 
 impl L1Tlb {
-    /// An empty one. The array of long runs, if there is one, is for data.
+    /// An empty level. The array of long runs, if there is one, belongs to the data TLB.
     pub fn new(
         config: &FirstLevel,
         coalescing: Coalescing,
@@ -52,7 +52,7 @@ impl L1Tlb {
         })
     }
 
-    /// The one that a reference looks up.
+    /// The TLB of a reference.
     #[inline(always)]
     fn of(&mut self, kind: Kind) -> &mut Tlb {
         &mut self.tlbs[self.side_of(kind)]
@@ -63,23 +63,23 @@ impl L1Tlb {
         if kind.is_fetch() { 0 } else { self.data }
     }
 
-    /// Which TLB an access asks: 0 where there is one for both.
+    /// Index of the TLB that an access looks up; 0 if unified.
     #[inline(always)]
     pub(crate) fn side(&self, access: LineAccess) -> usize {
         access.side() & self.data
     }
 
-    /// The size of the entry that a page of some size is filled into by an access, if any array holds it.
+    /// The size of the entry that a page of this size is filled into by an access, if any array holds it.
     pub(crate) fn entry_size(&self, access: LineAccess, size: PageSize) -> Option<PageSize> {
         self.tlbs[self.side(access)].entry_size(size)
     }
 
-    /// Looks up the page of a reference and of those that repeat it.
+    /// Looks up the page of a reference and its repeats.
     #[inline(always)]
     pub fn look_up(&mut self, asid: Asid, page: PageNumber, access: LineAccess) -> Lookup {
         let side = self.side(access);
         match self.tlbs[side].look_up(asid, page, access.lookups()) {
-            Some(translation) if translation.entry.serves(access.is_store()) => {
+            Some(translation) if translation.entry.permits(access.is_store()) => {
                 Lookup::Hit(translation)
             }
             Some(_) => {
@@ -90,7 +90,7 @@ impl L1Tlb {
         }
     }
 
-    /// Fills a page after a miss, and returns what gave way to it.
+    /// Fills a page after a miss, and returns the evicted page.
     pub fn fill(
         &mut self,
         asid: Asid,
@@ -101,7 +101,7 @@ impl L1Tlb {
         self.of(access.kind()).fill(asid, page, translation, access.lookups())
     }
 
-    /// Replaces what was not sufficient, and returns what gave way to it.
+    /// Replaces an entry that did not permit the access, and returns the evicted page.
     pub fn replace(
         &mut self,
         asid: Asid,
@@ -114,17 +114,17 @@ impl L1Tlb {
         tlb.fill(asid, page, translation, access.lookups())
     }
 
-    /// Takes out all entries that cover any of these base pages, and returns how many.
+    /// Removes all entries that overlap any of these base pages, and returns their number.
     pub fn invalidate(&mut self, asid: Asid, pages: &Pages) -> usize {
         self.tlbs.iter_mut().map(|tlb| tlb.invalidate(asid, pages)).sum()
     }
 
-    /// Takes all out.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         self.tlbs.iter_mut().for_each(Tlb::clear);
     }
 
-    /// Adds what was counted.
+    /// Reports its counters.
     pub fn report(&self, counters: &mut Counters) {
         let names: &[&str] = if self.data == 0 { &["tlb.l1"] } else { &["tlb.l1i", "tlb.l1d"] };
         for (tlb, name) in self.tlbs.iter().zip(names) {

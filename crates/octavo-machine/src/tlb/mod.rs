@@ -1,4 +1,4 @@
-//! A level of a TLB: arrays that are asked together, each for pages of some sizes.
+//! A TLB level: arrays that are looked up together, each for pages of some sizes.
 
 mod array;
 mod entry;
@@ -24,21 +24,21 @@ pub(crate) use part_bits::KnownPartBits;
 pub(crate) use perforated::{BITMAP_WORD_PAGES, EntryKinds};
 pub use ranges::Ranges;
 
-/// Orders of page sizes, from 4 KiB up.
+/// Number of page-size orders, from 4 KiB up.
 const ORDERS: usize = (PageSize::LARGEST.base_shift() + 1) as usize;
 
-/// A level of a TLB.
+/// A TLB level.
 ///
-/// A page goes to the array that holds the largest size up to its own; where that is smaller, only
-/// the part goes in that was asked for.
+/// A page is filled into the array that holds the largest size up to its own. If that size is smaller, only
+/// the part with the requested base page is filled.
 pub struct Tlb {
     arrays: Vec<Array>,
-    /// By array, the references that it served.
+    /// Hits, by array.
     hits: Box<[u64]>,
-    /// By the order of a page's size, the array it goes to and the size that it has there.
+    /// By the order of a page's size: the array it is filled into, and the size of its entry there.
     places: [Option<(u8, PageSize)>; ORDERS],
     misses: u64,
-    /// References that repeated one whose page no array can hold.
+    /// Repeats of references whose page no array can hold. They count as hits.
     uncached: u64,
     recent: Recent,
     fill: Fill,
@@ -46,13 +46,13 @@ pub struct Tlb {
     coalescing: Coalescing,
 }
 
-/// How a level coalesces: nothing, unless told so.
+/// Coalescing settings of a TLB level; off by default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Coalescing {
-    /// The logarithm of the base pages of an aligned group, 3 at most: arrays of base pages that have
-    /// sets hold runs inside such groups, and the sets are those of groups. 0: they hold single pages.
+    /// log2 of the base pages of an aligned group, at most 3. Set-associative arrays of base pages hold runs
+    /// inside such groups and are indexed by group. 0: they hold single pages.
     pub group_log2: u8,
-    /// A further array, if there is one, for longer runs.
+    /// An additional array for longer runs.
     pub long_runs: Option<LongRuns>,
 }
 
@@ -61,11 +61,11 @@ pub struct Coalescing {
 pub struct LongRuns {
     /// Its name.
     pub name: &'static str,
-    /// How many runs it holds.
+    /// Number of runs it holds.
     pub entries: usize,
-    /// Runs that have more pages than this go there, and to no other array of the level.
+    /// Longer runs than this many pages go there, and to no other array of the level.
     pub above_pages: u64,
-    /// The longest that runs are merged to.
+    /// Maximum length to which runs are merged, in pages.
     pub limit_pages: u64,
 }
 
@@ -103,7 +103,7 @@ impl Tlb {
             Array::new(name, config, instructions)
         };
         let long_runs = coalescing.long_runs.as_ref().map(|runs| Ok(Array::of_ranges(runs)));
-        // The array of long runs is the last.
+        // The array of long runs comes last.
         let arrays = arrays.iter().map(array).chain(long_runs).collect::<Result<Vec<_>, _>>()?;
         Ok(Tlb {
             hits: vec![0; arrays.len()].into(),
@@ -118,25 +118,25 @@ impl Tlb {
         })
     }
 
-    /// Latency of a look-up, hit or miss, beyond the level before.
+    /// Latency of a look-up, hit or miss, in addition to the previous level.
     #[inline(always)]
     pub fn hit_latency_cycles(&self) -> u32 {
         self.hit_latency_cycles
     }
 
-    /// The size of the entry that a page of some size is filled into, if any array holds it.
+    /// The size of the entry that a page of this size is filled into, if any array holds it.
     pub fn entry_size(&self, size: PageSize) -> Option<PageSize> {
         self.places[usize::from(size.base_shift())].map(|(_, size)| size)
     }
 
-    /// Whether it is filled by what the level before evicts, and by nothing else.
+    /// Whether it is a victim level: filled by evictions of the previous level only.
     #[inline(always)]
     pub fn holds_victims(&self) -> bool {
         self.fill == Fill::Victim
     }
 
-    /// Looks a base page up for so many references, the first of which finds it or not; the others
-    /// find it, once it has been filled.
+    /// Looks a base page up for `references` references. The first hits or misses; the others hit, at the
+    /// latest after the fill.
     #[inline(always)]
     pub fn look_up(
         &mut self,
@@ -156,7 +156,7 @@ impl Tlb {
         self.search(asid, page, references)
     }
 
-    /// Uses the entry of a page that was found again where it was before.
+    /// Uses the remembered entry of a page.
     #[inline(always)]
     fn touch(&mut self, page: PageNumber, array: u8, slot: Slot) {
         let array = &mut self.arrays[usize::from(array)];
@@ -166,7 +166,7 @@ impl Tlb {
         }
     }
 
-    /// The same of a page that is not where it was before.
+    /// Searches a page that is not remembered, and remembers its entry.
     #[inline(never)]
     fn search(&mut self, asid: Asid, page: PageNumber, references: u32) -> Option<Translation> {
         let (number, translation, slot) = self.find(asid, page, references)?;
@@ -179,8 +179,8 @@ impl Tlb {
         Some(translation)
     }
 
-    /// The same for a level that is rarely asked for the same page soon: where it was found is not
-    /// remembered.
+    /// Looks a base page up without remembering its entry: for levels that rarely see the same page again
+    /// soon.
     #[inline(never)]
     pub fn look_up_rarely(
         &mut self,
@@ -191,7 +191,7 @@ impl Tlb {
         self.find(asid, page, references).map(|(_, translation, _)| translation)
     }
 
-    /// The array in which a page is found, what it holds, and where.
+    /// Searches the arrays in order: array number, translation and slot of the first hit.
     #[inline(always)]
     fn find(
         &mut self,
@@ -205,21 +205,21 @@ impl Tlb {
                 return Some((number, translation, slot));
             }
         }
-        // The first of them misses; the others will find what is filled.
+        // The first reference misses; its repeats will hit after the fill.
         self.misses += u64::from(references.min(1));
         None
     }
 
-    /// The entry that was just found for so many references is not sufficient for the first of them;
-    /// the others will be served by what is filled, maybe in another array.
+    /// Takes back the hits of all but the first of `references` references to the entry just found, because
+    /// it does not permit the access. The fill that follows counts them, possibly in another array.
     pub fn retract(&mut self, asid: Asid, page: PageNumber, references: u32) {
         if let Some(found) = self.recent.find(asid, page) {
             self.hits[usize::from(found.array)] -= u64::from(references.max(1) - 1);
         }
     }
 
-    /// Fills a page in which a base page lies, after a look-up of so many references has not sufficed.
-    /// Returns what gave way to it, if anything did: a base page of it, and the page.
+    /// Fills the page that holds a base page, after a look-up for `references` references has not sufficed.
+    /// Returns the evicted page, if any: address space, a base page of it, and its translation.
     pub fn fill(
         &mut self,
         asid: Asid,
@@ -236,13 +236,13 @@ impl Tlb {
         };
         let translation =
             if size < translation.size { translation.part(page, size) } else { translation };
-        // It may come of a level that coalesces.
+        // It may come from a level that coalesces.
         let translation = translation.in_group(page, 0);
         let number = usize::from(number);
         self.hits[number] += u64::from(references.saturating_sub(1));
         let evicted = self.arrays[number].fill(asid, page, translation);
         self.recent.clear_all_mru();
-        // What covers more than one base page may come before what was found, or go from under it.
+        // The new entry may precede a remembered entry in the search, or may have replaced it.
         self.recent.remove(page);
         match evicted {
             None if size == PageSize::BASE => {}
@@ -254,7 +254,7 @@ impl Tlb {
         evicted
     }
 
-    /// The same of a level that coalesces.
+    /// [`Tlb::fill`] of a level that coalesces.
     fn fill_coalescing(
         &mut self,
         asid: Asid,
@@ -285,7 +285,7 @@ impl Tlb {
         self.hits[number] += u64::from(references.saturating_sub(1));
         let evicted = self.arrays[number].fill(asid, page, translation);
         self.recent.clear_all_mru();
-        // What is put in may replace what overlaps it, in its group.
+        // The new entry may replace overlapping entries of its group.
         match &evicted {
             _ if is_long || translation.size > PageSize::BASE => self.recent.clear(),
             Some((_, _, gone)) if gone.size > PageSize::BASE => self.recent.clear(),
@@ -302,25 +302,25 @@ impl Tlb {
         evicted
     }
 
-    /// Takes out all entries that cover any of these base pages, and returns how many.
+    /// Removes all entries that overlap any of these base pages, and returns their number.
     pub fn invalidate(&mut self, asid: Asid, pages: &Pages) -> usize {
         self.recent.clear();
         self.arrays.iter_mut().map(|array| array.invalidate(asid, pages)).sum()
     }
 
-    /// Takes out whatever covers a base page.
+    /// Removes all entries that cover a base page.
     pub fn remove(&mut self, asid: Asid, page: PageNumber) {
         self.recent.clear();
         self.arrays.iter_mut().for_each(|array| array.remove(asid, page));
     }
 
-    /// Takes all out.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         self.recent.clear();
         self.arrays.iter_mut().for_each(Array::clear);
     }
 
-    /// Adds what was counted: of the level by its name, of each array below it.
+    /// Reports accesses, hits and misses of the level as `component`, and of each array as `component.NAME`.
     pub fn report(&self, component: &str, counters: &mut Counters) {
         let hits = self.uncached + self.hits.iter().sum::<u64>();
         Lookups { hits, misses: self.misses }.report(component, counters);
@@ -332,12 +332,12 @@ impl Tlb {
     }
 }
 
-/// Whether an array has sets and holds base pages.
+/// Whether an array is set-associative and holds base pages.
 fn holds_base_pages(config: &TlbArray) -> bool {
     matches!(&config.page_sizes, PageSizes::List(sizes) if sizes.contains(&PageSize::BASE))
 }
 
-/// The size that is 2^`order` base pages.
+/// The page size of 2^`order` base pages.
 #[inline(always)]
 fn size_of(order: u8) -> PageSize {
     PageSize::from_log2(order + PageSize::BASE.log2()).expect("an order of a size")

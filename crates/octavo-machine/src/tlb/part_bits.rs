@@ -1,9 +1,9 @@
-//! What the entries of a first level know of the accessed and dirty bits of the parts of tailored pages
+//! The accessed and dirty bits of parts of tailored pages that first-level TLB entries know to be set
 //! (Guvenilir and Patt, ISCA 2020, section III.C.1).
 //!
-//! "The vector can be cached with the TLBs and does not actually need to be loaded on a page walk": an entry
-//! begins with no bit, and a bit is set once it has been stored. An entry of the second level has none; what
-//! comes back from there begins anew.
+//! "The vector can be cached with the TLBs and does not actually need to be loaded on a page walk": a new
+//! entry knows no bit, and learns each bit when it is stored. Second-level entries know none, so that a
+//! refill from there starts anew.
 
 use octavo_hw::Asid;
 use octavo_os::page_table::parts_of;
@@ -13,10 +13,10 @@ use rustc_hash::FxHashMap;
 
 use super::Translation;
 
-/// An entry: its side, its address space, its first base page and its order.
+/// A first-level entry: side, address space, first base page and order.
 type Entry = (u8, u64, u64, u8);
 
-/// The bits that entries know to be set: accessed below, dirty in the upper half.
+/// Per entry, the bits known to be set: accessed bits in the lower half, dirty bits in the upper.
 #[derive(Clone, Debug)]
 pub struct KnownPartBits {
     vector_bits: u8,
@@ -24,7 +24,7 @@ pub struct KnownPartBits {
 }
 
 impl KnownPartBits {
-    /// Of entries that have vectors of at most so many bits.
+    /// Tracks vectors of at most `vector_bits` bits.
     pub fn new(vector_bits: u8) -> Self {
         KnownPartBits { vector_bits, of_entries: FxHashMap::default() }
     }
@@ -34,7 +34,7 @@ impl KnownPartBits {
         (side as u8, asid.tag(0), page.raw() >> order << order, order)
     }
 
-    /// The bits that a reference to a base page of a page of some size needs, if it has parts.
+    /// The bits that a reference to a base page sets, if pages of size `whole` have parts.
     fn needed(&self, page: PageNumber, whole: PageSize, stores: bool) -> Option<u32> {
         let parts = parts_of(whole, self.vector_bits)?;
         let within = page.raw() & ((1 << whole.base_shift()) - 1);
@@ -42,8 +42,8 @@ impl KnownPartBits {
         Some((1 | u32::from(stores) << 16) << part)
     }
 
-    /// An entry of a side has served a reference. Returns whether it did not know yet that the bits for that are
-    /// set.
+    /// Records that an entry has served a reference. Returns whether the entry did not know the bits of that
+    /// reference to be set.
     #[inline]
     pub fn record_use(
         &mut self,
@@ -63,17 +63,17 @@ impl KnownPartBits {
         record_use
     }
 
-    /// Whether a page has parts.
+    /// Whether pages of this size have parts with bits of their own.
     pub fn has_parts(&self, whole: PageSize) -> bool {
         parts_of(whole, self.vector_bits).is_some()
     }
 
-    /// An entry has gone.
+    /// An entry was evicted.
     pub fn remove_entry(&mut self, side: usize, asid: Asid, page: PageNumber, size: PageSize) {
         self.of_entries.remove(&Self::entry(side, asid, page, size));
     }
 
-    /// All entries of a side have gone that hold a base page.
+    /// All entries of a side that cover a base page were removed.
     pub fn remove_page(&mut self, side: usize, asid: Asid, page: PageNumber) {
         for order in 0..=PageSize::LARGEST.base_shift() {
             let size = PageSize::from_log2(PageSize::BASE.log2() + order).expect("an order");
@@ -81,14 +81,14 @@ impl KnownPartBits {
         }
     }
 
-    /// All entries have gone that hold any of some pages.
+    /// All entries that overlap any of these pages were removed.
     pub fn invalidate(&mut self, asid: Asid, pages: &Pages) {
         self.of_entries.retain(|(_, of, first, order), _| {
             *of != asid.tag(0) || first + (1 << order) <= pages.start || pages.end <= *first
         });
     }
 
-    /// All entries have gone.
+    /// All entries were removed.
     pub fn clear(&mut self) {
         self.of_entries.clear();
     }

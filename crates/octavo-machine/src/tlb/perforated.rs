@@ -1,5 +1,5 @@
-//! A level whose entries hold perforated pages and their bitmaps, too (paper 004, Section IV-C): a
-//! perforated page where pages of 2 MiB are, 32 bits of a bitmap where base pages are.
+//! Second-level TLB entries of perforated pages and hole bitmaps (Park et al., ISCA 2020, Section IV-C): a
+//! perforated page takes the place of a 2 MiB page, 32 bits of a bitmap that of a base page.
 
 use octavo_config::{PageSizes, TlbLevel};
 use octavo_hw::{Asid, GeometryError};
@@ -8,33 +8,33 @@ use octavo_types::{Instructions, PageNumber, PageSize};
 
 use super::{Coalescing, Tlb, array::Array};
 
-/// The order of what an entry has the bits of. In the keys of entries it says that they have bits.
+/// log2 of the base pages per bitmap word. In keys it marks entries that hold bitmap words.
 pub(super) const BITMAP_WORD_ORDER: u8 = 5;
-/// The base pages whose bits an entry has.
+/// Base pages per bitmap word.
 pub(crate) const BITMAP_WORD_PAGES: u64 = 1 << BITMAP_WORD_ORDER;
 
-/// Entries of a level by what they hold.
+/// Number of entries of a level, by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct EntryKinds {
-    /// Base pages, those of holes among them.
+    /// Base pages, including holes.
     pub base: u64,
-    /// Pages of 2 MiB without holes.
+    /// 2 MiB pages without holes.
     pub huge: u64,
     /// Perforated pages.
     pub perforated: u64,
-    /// Bits of bitmaps.
+    /// Bitmap words.
     pub bitmap: u64,
     /// Pages above 2 MiB.
     pub larger: u64,
 }
 
 impl Tlb {
-    /// An empty level that holds bitmaps, too. In its sets no page is of their order: it goes in by parts of
-    /// the next smaller size.
+    /// An empty level that also holds bitmap words. Its set-associative arrays hold no pages of the order of
+    /// a bitmap word (128 KiB); such a page is filled in parts of the next smaller size.
     ///
     /// # Errors
     ///
-    /// Where an array's entries and ways do not fit.
+    /// If an array's entries and ways do not fit.
     pub fn with_bitmaps(
         level: &TlbLevel,
         instructions: Instructions,
@@ -48,7 +48,7 @@ impl Tlb {
         Tlb::new(&level, Coalescing::default(), instructions)
     }
 
-    /// Whether it has a place for perforated pages.
+    /// Whether it can hold perforated pages.
     pub fn holds_perforated(&self) -> bool {
         let place = self.places[usize::from(PageSize::HUGE.base_shift())];
         place.is_some_and(|(number, size)| {
@@ -56,20 +56,20 @@ impl Tlb {
         })
     }
 
-    /// The array that base pages go to, if it can hold bitmaps.
+    /// The array of base pages, if it can hold bitmap words.
     fn of_bitmaps(&mut self) -> Option<&mut Array> {
         let (number, _) = self.places[0]?;
         Some(&mut self.arrays[usize::from(number)]).filter(|array| array.has_sets())
     }
 
-    /// The bits of the 32 base pages around one, if they are here.
+    /// Looks up the bitmap word of the 32 aligned base pages around `page`.
     pub fn look_up_bitmap(&mut self, asid: Asid, page: PageNumber) -> Option<u32> {
         let bits = self.of_bitmaps()?.look_up_bitmap(asid, page);
         self.recent.clear_all_mru();
         bits
     }
 
-    /// Puts the bits of the 32 base pages around one in.
+    /// Fills the bitmap word of the 32 aligned base pages around `page`.
     pub fn fill_bitmap(&mut self, asid: Asid, page: PageNumber, bits: u32) {
         self.recent.clear();
         if let Some(array) = self.of_bitmaps() {
@@ -77,14 +77,14 @@ impl Tlb {
         }
     }
 
-    /// What its entries hold now.
+    /// The current number of entries, by kind.
     pub(crate) fn content(&self) -> EntryKinds {
         let mut content = EntryKinds::default();
         self.arrays.iter().for_each(|array| array.add_content(&mut content));
         content
     }
 
-    /// Whether it has a perforated page all of which lies in a range.
+    /// Whether it holds a perforated page that lies entirely in a range.
     pub fn has_perforated_in(&self, asid: Asid, pages: &Pages) -> bool {
         let huge = 1 << PageSize::HUGE.base_shift();
         pages.end - pages.start >= huge

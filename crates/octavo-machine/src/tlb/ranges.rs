@@ -6,13 +6,13 @@ use octavo_types::{FrameNumber, PageNumber, PageSize};
 
 use super::{TlbEntry, Translation};
 
-/// Ranges of base pages of any length that begin anywhere, each with what is known of its first page.
-/// No two of an address space overlap. The one that was used longest ago gives way.
+/// Ranges of base pages of any length and alignment, each with the entry of its first page. No two of an
+/// address space overlap. Replacement is LRU.
 #[derive(Clone, Debug)]
 pub struct Ranges {
-    /// The first page of each entry under its address space.
+    /// First page of each range, tagged with its address space.
     firsts: Vec<u64>,
-    /// How many pages each has.
+    /// Length of each range, in pages.
     pages: Vec<u64>,
     values: Vec<TlbEntry>,
     used_at: Vec<u64>,
@@ -21,7 +21,7 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// Room for so many, and none there.
+    /// An empty array of `entries` ranges.
     pub fn new(entries: usize) -> Self {
         Ranges {
             firsts: Vec::with_capacity(entries),
@@ -33,8 +33,8 @@ impl Ranges {
         }
     }
 
-    /// The base page, and where its range is until any goes, if a range holds it, which is a use of
-    /// that.
+    /// Looks a base page up: its translation, and the index of its range until the next removal. A hit uses
+    /// the range.
     #[inline]
     pub fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<(Translation, usize)> {
         let key = asid.tag(page.raw());
@@ -44,21 +44,20 @@ impl Ranges {
         Some((base_page(self.values[at], key - self.firsts[at]), at))
     }
 
-    /// Uses a range again.
+    /// Uses a range.
     #[inline(always)]
     pub fn touch(&mut self, at: usize) {
         self.now += 1;
         self.used_at[at] = self.now;
     }
 
-    /// Puts in a range of which this is the first page; what overlaps it goes.
+    /// Fills a range, given the entry of its first page. Overlapping ranges are removed.
     pub fn put(&mut self, asid: Asid, pages: Pages, first: TlbEntry) {
         self.merge(asid, pages, first, 0);
     }
 
-    /// Puts in a range of which this is the first page; what overlaps it goes. Ranges that continue
-    /// it, alike in what may be done with them, are merged with it, the lowest first, as long as the
-    /// whole has at most `limit_pages`.
+    /// Fills a range, given the entry of its first page. Ranges that continue it with equal permissions are
+    /// merged with it, lowest first, up to `limit_pages` in total; other overlapping ranges are removed.
     pub fn merge(&mut self, asid: Asid, pages: Pages, entry: TlbEntry, limit_pages: u64) {
         let (mut first, mut count, mut entry) =
             (asid.tag(pages.start), pages.end - pages.start, entry.in_run(0, 0));
@@ -94,14 +93,14 @@ impl Ranges {
         self.used_at.push(self.now);
     }
 
-    /// Takes out what covers any of these base pages, whole ranges, and returns how many.
+    /// Removes the ranges that overlap any of these base pages, whole, and returns their number.
     pub fn invalidate(&mut self, asid: Asid, pages: &Pages) -> usize {
         let last = Asid::ONLY.tag(u64::MAX);
         let (start, end) = (pages.start.min(last), pages.end.min(last));
         self.drop_overlapping(asid.tag(start), asid.tag(end))
     }
 
-    /// Takes all out.
+    /// Removes all ranges.
     pub fn clear(&mut self) {
         self.drop_overlapping(0, u64::MAX);
     }
@@ -124,7 +123,7 @@ impl Ranges {
     }
 }
 
-/// The page that is so many further than the first one of a range.
+/// The page at position `number` of a range with this first page.
 fn base_page(first: TlbEntry, number: u64) -> Translation {
     let frame = FrameNumber::new(first.frame().raw() + number);
     Translation { size: PageSize::BASE, entry: first.at(frame) }

@@ -1,45 +1,45 @@
-//! Which entry of a TLB a base page was found in last: most look-ups are answered here.
+//! Remembers the TLB entry in which a base page was found last: answers most look-ups without a search.
 
 use octavo_hw::{Asid, Slot};
 use octavo_types::{PageNumber, PageSize};
 
 use super::{TlbEntry, Translation};
 
-/// How many base pages are remembered, as a logarithm.
+/// log2 of the number of remembered base pages.
 const PAGES_LOG2: u32 = 8;
 const LOW: u64 = (1 << PAGES_LOG2) - 1;
 
-/// How many groups of sets are told apart.
+/// Number of groups of sets.
 const GROUPS: usize = 64;
-/// No place of a page.
+/// No remembered page.
 const NO_SLOT: u16 = u16::MAX;
 
-/// By the low bits of a base page, where it was found last; for as long as the same search would
-/// find it there.
+/// Direct-mapped by the low bits of the base page: the entry found last, for as long as the same search would
+/// find it again.
 pub struct Recent {
     found: Box<[Found; 1 << PAGES_LOG2]>,
-    /// Told apart from what was remembered before everything was forgotten.
+    /// Part of each key; a new generation invalidates all remembered pages at once.
     generation: u64,
-    /// By group of sets, the place of the page whose entry was the last one there to be used.
+    /// The most recently used page of each group of sets: index of its remembered entry.
     mru: [u16; GROUPS],
 }
 
-/// Where a base page was found.
+/// The entry in which a base page was found.
 #[derive(Clone, Copy)]
 #[repr(align(32))]
 pub struct Found {
-    /// The address space and the page, whose low bits are replaced by the generation.
+    /// Address space and page number, whose low bits are replaced by the generation.
     key: u64,
     entry: TlbEntry,
     pub slot: Slot,
     size: PageSize,
     pub array: u8,
-    /// That of its set, and maybe of others.
+    /// The group of its set.
     group: u8,
 }
 
 impl Found {
-    /// The page that holds it.
+    /// The translation of the page.
     #[inline(always)]
     pub fn translation(&self) -> Translation {
         Translation { size: self.size, entry: self.entry }
@@ -68,35 +68,35 @@ impl Recent {
         (page.raw() & LOW) as usize
     }
 
-    /// Where a page is, if that is known.
+    /// The remembered entry of a page, if there is one.
     #[inline(always)]
     pub fn find(&self, asid: Asid, page: PageNumber) -> Option<&Found> {
         let found = &self.found[Self::place(page)];
         (found.key == self.key(asid, page)).then_some(found)
     }
 
-    /// Whether a page that was found has the entry of its set that was used last. (Nothing else of a
-    /// whole group of sets has been used since.)
+    /// Whether the entry of a remembered page is the most recently used one of its set. It is if no other
+    /// entry of the whole group of sets has been used since.
     #[inline(always)]
     pub fn is_mru(&self, page: PageNumber, found: &Found) -> bool {
         usize::from(self.mru[usize::from(found.group) % GROUPS]) == Self::place(page)
     }
 
-    /// The entry in which a page was found is used.
+    /// Marks the entry of a remembered page as most recently used.
     #[inline(always)]
     pub fn mark_mru(&mut self, page: PageNumber) {
         let place = Self::place(page);
         self.mru[usize::from(self.found[place].group) % GROUPS] = place as u16;
     }
 
-    /// The entry in which a page was found is used, by a policy that minds when it is used again: so
-    /// none of its group is the latest.
+    /// Clears the MRU marker of the page's group: its replacement policy reacts to a repeated use, so that
+    /// the next use must reach the array.
     #[inline(always)]
     pub fn clear_mru(&mut self, page: PageNumber) {
         self.mru[usize::from(self.found[Self::place(page)].group) % GROUPS] = NO_SLOT;
     }
 
-    /// A page was found in an array, at a slot, whose entry is used by that.
+    /// Remembers the entry of a page that a search has found and used.
     #[inline(always)]
     pub fn remember(
         &mut self,
@@ -107,24 +107,24 @@ impl Recent {
     ) {
         let key = self.key(asid, page);
         let Translation { size, entry } = translation;
-        // Sets of all arrays side by side, as far as there are groups.
+        // Spreads the sets of all arrays over the groups.
         let group = array.wrapping_mul(19).wrapping_add(slot.set() as u8);
         self.found[Self::place(page)] = Found { key, entry, slot, size, array, group };
     }
 
-    /// Something else was used, nobody knows where.
+    /// An unknown entry was used: clears the MRU markers.
     #[inline(always)]
     pub fn clear_all_mru(&mut self) {
         self.mru = [NO_SLOT; GROUPS];
     }
 
-    /// A base page is not there any more.
+    /// Drops a page: its entry may have gone.
     #[inline(always)]
     pub fn remove(&mut self, page: PageNumber) {
         self.found[(page.raw() & LOW) as usize].key = u64::MAX;
     }
 
-    /// Nobody knows what is where any more.
+    /// Drops all pages.
     #[inline]
     pub fn clear(&mut self) {
         self.generation = (self.generation + 1) & LOW;

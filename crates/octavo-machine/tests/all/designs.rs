@@ -62,18 +62,18 @@ proptest! {
 }
 
 #[test]
-fn vectors_are_refused_where_they_cannot_be() {
+fn unsupported_vectors_are_rejected() {
     let sentence = |machine, design| {
         let error = Sim::new(&config(machine, &[design])).err().expect("a refusal");
         error.to_string()
     };
     assert_eq!(
         sentence(tiny(), "tps_copies:vector_bits=16"),
-        "vector_bits = 16: give 0: aliases that are copies have no room for them"
+        "vector_bits = 16: give 0: aliases that are full copies have no room for them"
     );
     assert_eq!(
         sentence(hosted(tiny(), 32, false), "tps:vector_bits=2"),
-        "vector_bits = 2: give 0: they are kept on machines without a guest alone"
+        "vector_bits = 2: give 0: only machines without a guest support them"
     );
     let unknown = octavo_machine::designs::DesignSpec::parse("tps:vector_bits=3");
     assert_eq!(

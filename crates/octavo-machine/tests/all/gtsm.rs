@@ -285,18 +285,21 @@ fn what_does_not_fit_is_refused() {
         Setup { instructions: Instructions::PORTABLE, is_checked: true, start, host_start: None };
     assert_eq!(
         DesignSpec::parse("gtsm+thp").unwrap_err().to_string(),
-        "gtsm+thp: gtsm needs pages of 2 MiB with gaps, and the policy `thp` makes none: give gtsm with the \
-         policy gtsm"
+        "gtsm+thp: gtsm needs pages of 2 MiB with gaps, which the policy `thp` does not make: give gtsm with \
+         the policy gtsm"
     );
     let merging = DesignSpec::parse("thp:same_pages=all").unwrap();
     let error = merging.hardware().make(&machine, &setup, merging.os()).err().unwrap().to_string();
-    assert!(error.starts_with("same_pages = all: pages are merged on machines without"), "{error}");
+    assert!(
+        error.starts_with("same_pages = all: only machines without a guest merge pages"),
+        "{error}"
+    );
     assert!(DesignSpec::parse("gtsm:gtsm.bitmap_entries=8").is_ok());
     // Faults of memory are the machine's, and so the host's.
     let of_guest = with_faults(machine, 0.02, HoleLayout::Dispersed);
     assert_eq!(
         Sim::new(&config(of_guest.clone(), &["thp", "gtsm"])).err().unwrap().to_string(),
-        "memory.fragmentation = faults: under gtsm a guest's memory has none, but its host's may: give \
+        "memory.fragmentation = faults: with gtsm only host memory may have faults: give \
          host.memory.fragmentation instead"
     );
     assert!(Sim::new(&config(of_guest, &["thp", "perforated"])).is_ok());

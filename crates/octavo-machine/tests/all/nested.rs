@@ -236,15 +236,15 @@ fn an_invept_reaches_all_cores() {
     let mut load = |front: &mut Front| {
         front.execution(&mut image, *number, &stream.segments[*number], addresses);
     };
-    front.mark(ControlEvent::Spawn { image: ImageId(0), copy_of: None });
+    front.push_event(ControlEvent::Spawn { image: ImageId(0), copy_of: None });
     for core in [0, 1] {
-        front.run(core, ImageId(0));
+        front.switch(core, ImageId(0));
         load(&mut front);
     }
-    front.mark(ControlEvent::WarmUpEnd);
-    front.mark(ControlEvent::Tick(1));
+    front.push_event(ControlEvent::WarmUpEnd);
+    front.push_event(ControlEvent::Tick(1));
     for core in [1, 0] {
-        front.run(core, ImageId(0));
+        front.switch(core, ImageId(0));
         load(&mut front);
     }
     machine.play(&front.take_batch(Batch::default()));
@@ -320,7 +320,7 @@ fn what_is_compared_happens() {
     makes(kind(HostPolicy::Snapshots, false, TlbsHold::Final), &stream, &asides, &copied);
     makes(kind(HostPolicy::HugeSnapshots, true, TlbsHold::Halves), &stream, &asides, &copied);
     let translates = Translates::Perforated("perforated:max_filter_bits=8", Variant::Filtered);
-    let with_holes = |policy| Kind {
+    let as_perforated = |policy| Kind {
         movable: false,
         is_guest_fragmented: true,
         ..kind(policy, true, TlbsHold::Final)
@@ -334,10 +334,10 @@ fn what_is_compared_happens() {
         ("tlb.l2.bitmap", "hits"),
         ("tlb.l2.content", "entries_perforated"),
     ];
-    makes_of(translates, with_holes(HostPolicy::Perforated), &stream, &asides, &of_both);
+    makes_of(translates, as_perforated(HostPolicy::Perforated), &stream, &asides, &of_both);
     let patched = [("host.os", "invepts"), ("tlb.flushes", "made")];
-    let reserving = Kind { is_fragmented: false, ..with_holes(HostPolicy::Reserving) };
+    let reserving = Kind { is_fragmented: false, ..as_perforated(HostPolicy::Reserving) };
     makes_of(translates, reserving, &stream, &asides, &patched);
     let splintered = [("walker", "splintered"), ("walker", "hole_walks")];
-    makes_of(translates, with_holes(HostPolicy::Base), &stream, &asides, &splintered);
+    makes_of(translates, as_perforated(HostPolicy::Base), &stream, &asides, &splintered);
 }

@@ -1,4 +1,4 @@
-//! Machines with virtual caches are made.
+//! Constructors of machines with virtual caches.
 
 use octavo_config::{MachineConfig, TableKind};
 use octavo_hw::VirtualCaches;
@@ -15,21 +15,21 @@ use super::{Counts, Free, InCache, Softvm, Software, Tlb};
 use crate::config::ConfigError;
 
 impl Softvm<Software> {
-    /// The paper's.
+    /// The paper's machine: a software handler.
     pub fn new(machine: &MachineConfig, instructions: Instructions) -> Result<Self, ConfigError> {
         Self::with(Software, machine, instructions)
     }
 }
 
 impl Softvm<Free> {
-    /// The caches alone.
+    /// Virtual caches with free translation, an ideal bound.
     pub fn free(machine: &MachineConfig, instructions: Instructions) -> Result<Self, ConfigError> {
         Self::with(Free, machine, instructions)
     }
 }
 
 impl Softvm<InCache> {
-    /// SPUR's.
+    /// SPUR's in-cache translation.
     pub fn in_cache(
         machine: &MachineConfig,
         instructions: Instructions,
@@ -39,7 +39,7 @@ impl Softvm<InCache> {
 }
 
 impl Softvm<Tlb> {
-    /// With a TLB beside virtual caches.
+    /// Virtual caches with a software-refilled TLB.
     pub fn with_tlb(
         machine: &MachineConfig,
         instructions: Instructions,
@@ -50,7 +50,7 @@ impl Softvm<Tlb> {
 }
 
 impl<T: Translator> Softvm<T> {
-    /// One whose caches are empty.
+    /// A machine with empty caches.
     fn with(
         translator: T,
         machine: &MachineConfig,
@@ -60,7 +60,7 @@ impl<T: Translator> Softvm<T> {
         let caches = VirtualCaches::new(&virtual_caches, instructions)?;
         let config = machine.softvm;
         let line_bytes = machine.cache.line_bytes;
-        // A TLB knows of pages.
+        // A TLB translates whole pages.
         let of_tlb = PageSize::BASE.bytes();
         let entry_bytes = if T::LOOKS_UP { of_tlb } else { config.kernel.protection_bytes };
         let table = if T::READS_TABLES { config.kernel.table } else { TableKind::TwoTier };

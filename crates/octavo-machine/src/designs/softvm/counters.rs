@@ -1,4 +1,4 @@
-//! What machines with virtual caches counted.
+//! Reports the counters of machines with virtual caches.
 
 use octavo_config::SoftvmCycles;
 use octavo_hw::VirtualCaches;
@@ -8,7 +8,7 @@ use super::{Counts, Softvm};
 use crate::counters::{Counters, Lookups};
 
 impl<T: Translator> Softvm<T> {
-    /// Adds all of it.
+    /// Adds all counters.
     pub(super) fn report_all(&self, counters: &mut Counters) {
         let Counts { events, write_backs, lines_written, missed, denied, restarts, table1 } =
             &self.counts;
@@ -36,7 +36,7 @@ impl<T: Translator> Softvm<T> {
     }
 }
 
-/// Adds what the caches counted, and the cycles of accesses that missed the first level, and the second.
+/// Adds the counters of the caches, and the cycles of accesses that missed the first level, and the second.
 pub fn report_caches(
     caches: &VirtualCaches,
     missed: [[u64; 2]; 2],

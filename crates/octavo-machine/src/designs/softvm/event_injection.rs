@@ -1,22 +1,22 @@
-//! What happens at a rate to pages that a program uses, as its trace does not tell it: changes of protection
-//! (section 5.4: "page-protection modifications", in copies on writing above all), and transfers of devices,
-//! before which the caches are flushed of their pages (section 4.3, direct memory access).
+//! Injects events that traces do not contain, at configured rates: changes of protection (section 5.4:
+//! "page-protection modifications", mainly copy-on-write), and device transfers, before which the caches are
+//! flushed of their pages (section 4.3, direct memory access).
 //!
-//! Each is spread evenly over the instructions, and each befalls a line of data that is in the second level:
-//! one by chance, the same each time a program runs.
+//! Events are spread evenly over the instructions. Each affects a pseudo-random data line in the second
+//! level; the choice is the same in every run.
 
 use octavo_config::SoftvmRates;
 
-/// What happens.
+/// An injected event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InjectedEvent {
-    /// Something loses the right to be stored to.
+    /// A page loses store permission.
     Protection,
     /// A device transfers a page.
     Dma,
 }
 
-/// What is due.
+/// The schedule of injected events.
 pub struct EventInjector {
     per_billion: [(InjectedEvent, u64); 2],
     instructions: u64,
@@ -24,7 +24,7 @@ pub struct EventInjector {
 }
 
 impl EventInjector {
-    /// Nothing has happened yet.
+    /// A schedule without past events.
     pub fn new(rates: SoftvmRates) -> Self {
         let SoftvmRates { protections_per_billion, dma_pages_per_billion } = rates;
         EventInjector {
@@ -37,23 +37,23 @@ impl EventInjector {
         }
     }
 
-    /// Whether anything happens ever.
+    /// Whether any rate is above 0.
     pub fn is_enabled(&self) -> bool {
         self.per_billion.iter().any(|(_, rate)| *rate > 0)
     }
 
-    /// So many instructions more are executed. (One that spans two pages is told twice.)
+    /// Counts executed instructions. (One that spans two pages counts twice.)
     pub fn execute(&mut self, instructions: u32) {
         self.instructions += u64::from(instructions);
     }
 
-    /// The next thing that is due, with a number by chance.
+    /// The next due event, with a pseudo-random number.
     pub fn next(&mut self) -> Option<(InjectedEvent, u64)> {
         for ((what, rate), done) in self.per_billion.iter().zip(&mut self.done) {
             let due = u128::from(self.instructions) * u128::from(*rate) / 1_000_000_000;
             if u128::from(*done) < due {
                 *done += 1;
-                // The golden ratio: numbers one after the other come to lie far apart.
+                // The golden ratio spreads consecutive numbers far apart.
                 return Some((*what, done.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32));
             }
         }

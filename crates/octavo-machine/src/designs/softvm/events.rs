@@ -1,32 +1,32 @@
-//! What translation costs: a function of how often each thing happens (section 5.2, Table 4).
+//! The cost of translation as a function of event counts (section 5.2, Table 4).
 
 use octavo_config::SoftvmCycles;
 
 use crate::counters::Counters;
 
-/// How often each row of Table 4 happens.
+/// Counts of the events of Table 4.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Events {
-    /// Loads and stores that miss the second level, the handler's own of page-table entries at virtual
-    /// addresses among them: each runs a handler.
+    /// Loads and stores that miss the second level, including the handler's own loads of page-table entries
+    /// at virtual addresses: each runs a handler.
     pub data_misses: u64,
-    /// Fetches that miss the second level: the same.
+    /// Fetches that miss the second level: each runs a handler.
     pub fetch_misses: u64,
-    /// Loads of the handler that miss the first level.
+    /// Handler loads that miss the first level.
     pub handler_l1d_misses: u64,
-    /// Loads of the handler by physical addresses that miss the second level, too.
+    /// Handler loads by physical address that also miss the second level.
     pub handler_l2d_misses: u64,
-    /// Page-table entries that were loaded from memory on behalf of a handler that missed them.
+    /// Page-table entries loaded from memory for a handler that missed them.
     pub entry_loads: u64,
-    /// Fetches of the handler that miss the first level.
+    /// Handler fetches that miss the first level.
     pub handler_l1i_misses: u64,
-    /// Fetches of the handler that miss the second level, too.
+    /// Handler fetches that also miss the second level.
     pub handler_l2i_misses: u64,
 }
 
 impl Events {
-    /// The rows in the paper's order, each with its cycles; a run costs what hardware needs for a step, or
-    /// the handler.
+    /// Name, count and cycles per event of each row, in the paper's order. Running the handler costs
+    /// `handler_cycles`, or `step_cycles` in hardware.
     pub fn rows(&self, cycles: &SoftvmCycles, is_hardware: bool) -> [(&'static str, u64, u64); 7] {
         let SoftvmCycles { l2_cycles, memory_cycles, handler_cycles, step_cycles, .. } = *cycles;
         let run = if is_hardware { step_cycles } else { handler_cycles };
@@ -42,7 +42,7 @@ impl Events {
         ]
     }
 
-    /// What all that costs.
+    /// The total in cycles.
     pub fn cycles(&self, cycles: &SoftvmCycles, is_hardware: bool) -> u64 {
         self.rows(cycles, is_hardware).iter().map(|(_, times, cycles)| times * cycles).sum()
     }
@@ -59,9 +59,9 @@ impl Events {
 mod tests {
     use super::*;
 
-    /// Table 4: of a million instructions of gcc.
+    /// Table 4, for a million instructions of gcc.
     #[test]
-    fn gcc_costs_what_table_4_says() {
+    fn costs_of_gcc_match_table_4() {
         let events = Events {
             data_misses: 697,
             fetch_misses: 4756,

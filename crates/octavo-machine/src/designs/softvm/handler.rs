@@ -1,11 +1,10 @@
-//! The handler of misses: instructions that are fetched from the simulated caches, and loads of
-//! page-table entries that go through them (sections 4.2 and 5.2).
+//! The miss handler: instructions fetched through the simulated caches, and loads of page-table entries that
+//! pass through them (sections 4.2 and 5.2).
 //!
-//! It runs at physical addresses, which may be cached: so its own misses raise nothing. Each run fetches
-//! all of its instructions in order and then does its loads. There are two routines, one for misses of
-//! programs and one for misses of the first (step 2 of Figure 7); they lie 256 bytes apart, or as far as
-//! they are long, as PowerPC's exception vectors do. What they load is put down in lines of frames that
-//! are nobody's.
+//! It runs at cacheable physical addresses, so that its own misses raise no exception. Each run fetches all
+//! of its instructions in order and then loads. There are two routines, one for program misses and one for
+//! misses of the first routine (step 2 of Figure 7); like PowerPC's exception vectors they are 256 bytes
+//! apart, or further if they are longer. The lines that they load belong to a frame that nothing else uses.
 
 use octavo_hw::{GlobalAddr, L1Lookup, L2Lookup, VirtualCaches};
 use octavo_types::{FrameNumber, PhysAddr};
@@ -16,31 +15,30 @@ use super::events::Events;
 
 /// Bytes of an instruction.
 const INSTRUCTION_BYTES: u64 = 4;
-/// Where the first routine lies in physical memory: above all frames, so that it is nobody else's.
+/// Physical address of the first routine, above all frames.
 const VECTOR: u64 = 1 << 42 | 0x1000;
-/// How far the routines are apart at least.
+/// Minimum distance between the routines, in bytes.
 const VECTOR_BYTES: u64 = 0x100;
 
-/// The frame of lines of page tables and routines, which are never stored to.
+/// The frame recorded for lines of page tables and routines, which are never stored to.
 const UNUSED_FRAME: FrameNumber = FrameNumber::new(0);
 
 const FETCHES: usize = 0;
 
-/// Lines of the first level that a routine is in, with how many of its instructions follow the first in
-/// each.
+/// The first-level lines of a routine, each with the number of its instructions after the first in that line.
 type Routine = Box<[(GlobalAddr, u32)]>;
 
-/// The routines of a handler.
+/// The handler's routines.
 pub struct Handler {
     of_programs: Routine,
     of_handlers: Routine,
-    /// The logarithm of the bytes that have an entry in the page table.
+    /// log2 of the bytes per page-table entry.
     page_log2: u32,
 }
 
 impl Handler {
-    /// Routines of so many instructions each, fetched by lines of 2^`line_log2` bytes.
-    /// Each 2^`page_log2` bytes have an entry in the global page table.
+    /// Routines of `instructions` each, fetched by lines of 2^`line_log2` bytes. Each 2^`page_log2` bytes
+    /// have an entry in the global page table.
     pub fn new(instructions: u32, line_log2: u32, page_log2: u32) -> Self {
         let bytes = u64::from(instructions) * INSTRUCTION_BYTES;
         let apart = bytes.next_multiple_of(VECTOR_BYTES);
@@ -57,8 +55,8 @@ impl Handler {
         address_map::physical(address_map::root_entry(addr, self.page_log2))
     }
 
-    /// Translates an address: the UPTE is loaded by its virtual address. Where it is in no cache, the
-    /// second routine loads the root's entry and with that the UPTE, and the first goes on (Figure 7).
+    /// Translates an address: loads the UPTE by its virtual address. If it misses all caches, the second
+    /// routine loads the root's entry and through it the UPTE, and the first routine goes on (Figure 7).
     pub fn translate(&self, caches: &mut VirtualCaches, events: &mut Events, addr: GlobalAddr) {
         fetch(&self.of_programs, caches, events);
         let entry = self.user_entry(addr);
@@ -71,7 +69,7 @@ impl Handler {
         }
     }
 
-    /// The same where the entries that are loaded have physical addresses.
+    /// Translates by loading entries at physical addresses.
     pub fn load_all(
         &self,
         caches: &mut VirtualCaches,
@@ -84,8 +82,8 @@ impl Handler {
         }
     }
 
-    /// The same by hardware, which fetches nothing: the root's entry is read from memory, and not cached
-    /// (section 3.4).
+    /// Translates in hardware, without instruction fetches: the root's entry is read from memory and not
+    /// cached (section 3.4).
     pub fn search(&self, caches: &mut VirtualCaches, events: &mut Events, addr: GlobalAddr) {
         let entry = self.user_entry(addr);
         if load(caches, events, entry) == L2Lookup::Miss {
@@ -96,8 +94,9 @@ impl Handler {
         }
     }
 
-    /// The handler of a TLB: it loads the UPTE, whose own page the TLB has, or gets by the second routine
-    /// first. What is in no cache comes from memory and raises nothing more.
+    /// Refills a TLB: loads the UPTE. If the TLB does not map the UPTE's page (`is_mapped`), the second
+    /// routine loads the root's entry first. Entries missing from all caches come from memory without further
+    /// exceptions.
     pub fn refill(
         &self,
         caches: &mut VirtualCaches,
@@ -115,7 +114,7 @@ impl Handler {
     }
 }
 
-/// A load of the handler that memory serves where no cache does.
+/// A handler load, served by memory if it misses all caches.
 fn load_physical(caches: &mut VirtualCaches, events: &mut Events, addr: GlobalAddr) {
     if load(caches, events, addr) == L2Lookup::Miss {
         events.handler_l2d_misses += 1;
@@ -138,9 +137,9 @@ fn lines(at: u64, instructions: u32, line_log2: u32) -> Routine {
 
 fn fetch(routine: &Routine, caches: &mut VirtualCaches, events: &mut Events) {
     for (line, repeats) in routine {
-        if caches.first(FETCHES, *line, false, *repeats) == L1Lookup::Miss {
+        if caches.look_up_l1(FETCHES, *line, false, *repeats) == L1Lookup::Miss {
             events.handler_l1i_misses += 1;
-            if caches.second(FETCHES, *line, false, *repeats) == L2Lookup::Miss {
+            if caches.look_up_l2(FETCHES, *line, false, *repeats) == L2Lookup::Miss {
                 events.handler_l2i_misses += 1;
                 fill(caches, FETCHES, *line);
                 caches.repeat(FETCHES, *repeats);
@@ -149,19 +148,19 @@ fn fetch(routine: &Routine, caches: &mut VirtualCaches, events: &mut Events) {
     }
 }
 
-/// A load of the handler: a miss of the second level is not served yet.
+/// A handler load; a second-level miss is left to the caller.
 fn load(caches: &mut VirtualCaches, events: &mut Events, addr: GlobalAddr) -> L2Lookup {
-    match caches.first(DATA, addr, false, 0) {
+    match caches.look_up_l1(DATA, addr, false, 0) {
         L1Lookup::Hit(frame) => L2Lookup::Hit(frame),
         L1Lookup::Denied => unreachable!("it loads"),
         L1Lookup::Miss => {
             events.handler_l1d_misses += 1;
-            caches.second(DATA, addr, false, 0)
+            caches.look_up_l2(DATA, addr, false, 0)
         }
     }
 }
 
-/// What the handler has missed comes into the caches.
+/// Fills a line that the handler missed.
 fn fill(caches: &mut VirtualCaches, side: usize, addr: GlobalAddr) {
     caches.load_and_map(side, addr, (UNUSED_FRAME, false), false, 0);
 }
@@ -171,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ten_instructions_are_in_three_lines_of_16_bytes() {
+    fn routine_of_ten_instructions_spans_three_lines() {
         let handler = Handler::new(10, 4, 12);
         let at = |addr: u64| address_map::physical(PhysAddr::new(1 << 42 | addr));
         assert_eq!(*handler.of_programs, [(at(0x1000), 3), (at(0x1010), 3), (at(0x1020), 1)]);

@@ -1,27 +1,27 @@
-//! Software-managed address translation (Jacob and Mudge, HPCA 1997): no TLB and no walker, but virtual
-//! caches, and a handler in software for what misses the last of them.
+//! Software-managed address translation (Jacob and Mudge, HPCA 1997): virtual caches without TLB or walker,
+//! and a software handler for misses of the last cache level.
 //!
-//! - An address is made global by its segment ([`space`]), and looked up in virtual caches: a first and a
-//!   second level, each split. What is found there needs no translation.
-//! - What both levels miss raises CACHEMISS: the [`handler`] loads the page-table entry through the same
-//!   caches, and then the line, which gets the rights of the entry.
-//! - A dirty line that leaves the caches is written back to memory. Where the machine keeps no translation
-//!   with it, the handler translates its address again, from a buffer of such lines, before the program
-//!   goes on. That may take the program's line out of the caches: then it misses once more (`restarts`).
-//! - A store to a line that does not have that right asks the operating system, which may copy the page;
-//!   then the line is changed, or, where protection is not lazy, all lines of the page.
-//! - Whatever else changes pages sweeps the caches for their lines ([`pages`], [`sweeps`]).
+//! - A segment maps an address to a global one ([`space`]), which is looked up in virtual caches: two levels,
+//!   each split for instructions and data. Cache hits need no translation.
+//! - A miss of both levels raises CACHEMISS: the [`handler`] loads the page-table entry through the same
+//!   caches, and then the line, which receives the permissions of the entry.
+//! - An evicted dirty line is written back to memory. If the machine keeps no translation with cache lines,
+//!   the handler translates its address again, from a write-back buffer, before the program goes on. That may
+//!   evict the program's line, which then misses once more (`restarts`).
+//! - A store to a line without store permission asks the operating system, which may copy the page; then the
+//!   line is changed or, unless protection is lazy, all lines of the page.
+//! - Any other change of a page sweeps the caches for its lines ([`pages`], [`sweeps`]).
 //!
-//! The data of a miss come from memory at a cost that every machine has; it is counted as cycles of
-//! fetches and of data, as the second level's hits are. The handler's own misses, sweeps and write-backs
-//! have counters of their own. Bits of the page table's entries (accessed, dirty) are set by misses and by
-//! stores that ask, not by hits. A machine with several cores has caches for each, which do not see each
-//! other. A switch of processes empties nothing: segments tell them apart.
+//! The memory access of a miss has the same cost on every machine; like second-level hits, it counts as
+//! cycles of fetches and data. The handler's own misses, sweeps and write-backs have counters of their own.
+//! Accessed and dirty bits of the page table are set by misses and by stores that ask for permission, not by
+//! hits. Each core has caches of its own, without coherence. A context switch flushes nothing: segments
+//! distinguish processes.
 //!
-//! In a guest, global addresses are those of the guest's processes, and the tables that are read are the
-//! host's software's: they say where pages lie in the machine's memory, as shadows of the guest's tables and of
-//! the host's. Keeping them costs nothing, as all work of operating systems. What the host changes is swept for
-//! as what the guest changes is, once its tables say something else of a page that has lines.
+//! In a guest, global addresses belong to the guest's processes, and the handler reads shadow tables: they
+//! map to machine memory, composed of the guest's and the host's tables. Maintaining them is free, as all
+//! work of operating systems. A change by the host is swept for like a change by the guest, if it changes the
+//! translation of a page with cached lines.
 
 mod address_map;
 mod build;
@@ -60,10 +60,10 @@ use tlb::Entry;
 use translator::Translator;
 pub use translator::{Free, InCache, Software, Tlb};
 
-/// The side of data.
+/// The data side.
 const DATA: usize = 1;
 
-/// Virtual caches, and what translates for them.
+/// Virtual caches with a translator for their misses.
 pub struct Softvm<T> {
     translator: T,
     caches: VirtualCaches,
@@ -72,39 +72,39 @@ pub struct Softvm<T> {
     tables: Tables,
     pages: Pages,
     event_injection: EventInjector,
-    /// What has become stale since the caches were swept last.
+    /// Invalidations since the last sweep.
     pending_invalidations: Vec<(ProcessId, vmas::Pages)>,
-    /// Whether a line of the first level holds several of those that accesses are to.
+    /// Whether a first-level line holds several lines of the stream's accesses.
     has_wider_lines: bool,
-    /// Whether anything happens at a rate.
+    /// Whether events are injected.
     injects_events: bool,
     config: SoftvmConfig,
     counts: Counts,
 }
 
-/// What is counted beside the caches and the sweeps.
+/// Counters beside those of caches and sweeps.
 #[derive(Default)]
 struct Counts {
-    /// Of misses.
+    /// Handler events of misses.
     events: Events,
-    /// Of write-backs that are translated.
+    /// Handler events of translated write-backs.
     write_backs: Events,
-    /// Lines written to memory that gave way in the caches.
+    /// Evicted dirty lines written to memory.
     lines_written: u64,
-    /// Accesses of programs that missed the first level, and the second: by side.
+    /// Program accesses that missed the first level, and the second: by side.
     missed: [[u64; 2]; 2],
-    /// Stores that a line did not allow.
+    /// Stores to lines without store permission.
     denied: u64,
-    /// Accesses whose line had left the first level again before the program went on.
+    /// Accesses whose line was evicted from the first level before the program went on.
     restarts: u64,
-    /// What an access found at each level whose page the TLB had not.
+    /// Cache outcomes of accesses that missed the TLB.
     table1: Table1,
 }
 
 impl<T: Translator> Softvm<T> {
-    /// The first level does not serve an access.
+    /// Serves an access that the first level did not.
     #[inline(never)]
-    fn beyond_first(
+    fn serve_l1_miss(
         &mut self,
         env: &mut Env,
         access: LineAccess,
@@ -116,11 +116,11 @@ impl<T: Translator> Softvm<T> {
             let second = match first {
                 L1Lookup::Hit(frame) => return Some(frame),
                 L1Lookup::Denied => L2Lookup::Denied,
-                L1Lookup::Miss => self.caches.second(side, addr, stores, 0),
+                L1Lookup::Miss => self.caches.look_up_l2(side, addr, stores, 0),
             };
             match second {
                 L2Lookup::Hit(_) => self.counts.missed[side][0] += 1,
-                L2Lookup::Denied => self.denied(env, access, addr)?,
+                L2Lookup::Denied => self.serve_denied_store(env, access, addr)?,
                 L2Lookup::Miss => {
                     self.counts.missed[side][0] += 1;
                     self.counts.missed[side][1] += 1;
@@ -129,34 +129,39 @@ impl<T: Translator> Softvm<T> {
             }
             self.write_back(env);
             if second != L2Lookup::Denied {
-                // The program goes on, where the handler of write-backs has left its line.
+                // The program goes on if the write-back handler has not evicted its line.
                 if let Some(line) = self.caches.probe(side, addr) {
                     // Handlers may have used other lines of its set since.
                     if repeats > 0 {
-                        self.caches.first(side, addr, false, repeats - 1);
+                        self.caches.look_up_l1(side, addr, false, repeats - 1);
                     }
                     return Some(line.frame());
                 }
                 self.counts.restarts += 1;
             }
-            first = self.caches.first(side, addr, stores, repeats);
+            first = self.caches.look_up_l1(side, addr, stores, repeats);
         }
     }
 
-    /// CACHEMISS (section 4.1): the line of an access comes into the caches.
+    /// CACHEMISS (section 4.1): loads the line of an access into the caches.
     fn cache_miss(&mut self, env: &mut Env, access: LineAccess, addr: GlobalAddr) -> Option<()> {
         let (side, stores) = (access.side(), access.is_store());
         let (page, frame, may_store) = self.resolve_page(env, access)?;
         let may_store = self.claim(env, page, (frame, may_store), (side, stores))?;
         let loads = self.tables.loads(env, addr, page.0, frame);
         let parts = (&mut self.caches, &self.handler, &mut self.counts.events);
-        self.translator.missed(parts, side, addr, loads);
+        self.translator.translate_miss(parts, side, addr, loads);
         self.caches.load_and_map(side, addr, (frame, may_store), stores, 0);
         Some(())
     }
 
-    /// A store to a line without that right.
-    fn denied(&mut self, env: &mut Env, access: LineAccess, addr: GlobalAddr) -> Option<()> {
+    /// Serves a store to a line without store permission.
+    fn serve_denied_store(
+        &mut self,
+        env: &mut Env,
+        access: LineAccess,
+        addr: GlobalAddr,
+    ) -> Option<()> {
         self.counts.denied += 1;
         let (page, frame, may_store) = self.resolve_page(env, access)?;
         self.claim(env, page, (frame, may_store), (access.side(), true))?;
@@ -165,8 +170,8 @@ impl<T: Translator> Softvm<T> {
         Some(())
     }
 
-    /// The page of an access as the page table has it, once it may be used so; what becomes stale by that
-    /// is swept.
+    /// Resolves the page of an access by the page table until it permits the access, and sweeps for the
+    /// invalidations that this causes.
     fn resolve_page(
         &mut self,
         env: &mut Env,
@@ -178,7 +183,7 @@ impl<T: Translator> Softvm<T> {
             self.drain_swept();
         }
         let translation = self.resolve(env, page, access)?;
-        // A fault maps and unmaps pages, and changes no mapping: regions are what they were.
+        // A page fault maps and unmaps pages but changes no VMA, so that regions stay valid.
         self.sweep_invalidated(env);
         let at = self.space.of_page(env.os().memory(), process, page);
         Some((
@@ -188,7 +193,7 @@ impl<T: Translator> Softvm<T> {
         ))
     }
 
-    /// As [`Pages::claim`]; where that is refused, the machine stops.
+    /// Calls [`Pages::claim`]; stops the machine if it is refused.
     fn claim(
         &mut self,
         env: &mut Env,
@@ -212,7 +217,7 @@ impl<T: Translator> Softvm<T> {
         }
     }
 
-    /// Dirty lines that gave way go to memory. (Instructions are never dirty.)
+    /// Writes evicted dirty lines to memory. (Instruction lines are never dirty.)
     fn write_back(&mut self, env: &Env) {
         while let Some(line) = self.caches.next_write_back(DATA) {
             self.counts.lines_written += 1;
@@ -226,12 +231,12 @@ impl<T: Translator> Softvm<T> {
         }
     }
 
-    /// What a sweep writes back needs no translation: whoever sweeps for a page knows where it lies.
+    /// Discards the write-backs of a sweep: they need no translation, since the sweep knows the frame.
     fn drain_swept(&mut self) {
         while self.caches.next_write_back(DATA).is_some() {}
     }
 
-    /// Instructions are executed; what is due by their number happens before the next reference of data.
+    /// Counts instructions; injected events due by that count happen before the next data reference.
     #[inline(never)]
     fn count_instructions(&mut self, access: LineAccess) {
         if access.side() != DATA {
@@ -248,7 +253,7 @@ impl<T: Translator> Softvm<T> {
         }
     }
 
-    /// The lines of pages that have changed are made what the page table says now.
+    /// Updates the lines of invalidated pages to the current page table.
     fn sweep_invalidated(&mut self, env: &Env) {
         if self.pending_invalidations.is_empty() {
             return;
@@ -267,7 +272,7 @@ impl<T: Translator> Softvm<T> {
         self.drain_swept();
     }
 
-    /// An access whose page needs no look-up, or has had it.
+    /// Accesses the caches, after the TLB look-up if there is one.
     #[inline(always)]
     fn access_caches(
         &mut self,
@@ -281,15 +286,15 @@ impl<T: Translator> Softvm<T> {
         {
             return Some(line.frame());
         }
-        match self.caches.first(side, addr, access.is_store(), access.repeats()) {
+        match self.caches.look_up_l1(side, addr, access.is_store(), access.repeats()) {
             L1Lookup::Hit(frame) => Some(frame),
-            first => self.beyond_first(env, access, addr, first),
+            first => self.serve_l1_miss(env, access, addr, first),
         }
     }
 }
 
-/// The line of an access that is the rest of a reference whose first part was in the same one: nothing
-/// is looked up for it.
+/// Returns the cached line of an access that continues a reference whose first part was in the same line;
+/// nothing is looked up for it.
 #[inline(never)]
 fn rest_of_line(caches: &mut VirtualCaches, addr: GlobalAddr, access: LineAccess) -> Option<Line> {
     let side = access.side();
@@ -306,7 +311,7 @@ fn rest_of_line(caches: &mut VirtualCaches, addr: GlobalAddr, access: LineAccess
 impl<T: Translator> Design for Softvm<T> {
     const FILTER: Filter = if T::LOOKS_UP { Filter::Alike } else { Filter::Adjacent };
 
-    /// Nothing is translated before the caches are asked: [`Softvm::access`] does it all.
+    /// The caches come before translation: [`Softvm::access`] does both.
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
         self.access(env, access)
     }
@@ -336,7 +341,7 @@ impl<T: Translator> Design for Softvm<T> {
         self.space.check(env, access, frame);
     }
 
-    /// Segments tell processes apart: lines stay.
+    /// Segments distinguish processes: lines stay.
     fn flush(&mut self) {}
 
     fn report(&self, counters: &mut Counters) {

@@ -1,15 +1,15 @@
-//! Which pages may have lines in the caches, and what those lines may be used for at most.
+//! The pages that may have lines in the caches, and the permissions of those lines.
 //!
-//! The lines of a page carry its bits, so whatever changes the page has to change them: the caches are
-//! *swept* for them (section 5.4). And a frame that is mapped at several global addresses could have
-//! lines at each, a *synonym*, of which only one sees a store (section 3.1). What is done about those is
-//! what operating systems do on such caches, page by page: a frame that is stored to has lines at one
-//! address only, and a frame with lines at several addresses is not stored to. Whoever wants to change
-//! that sweeps the others' lines first. Or ([`Aliasing::Refuse`]) it is an error, as if the operating system
-//! allowed no such mapping.
+//! Cache lines hold permissions of their page, so that a change of the page has to *sweep* the caches for its
+//! lines (section 5.4). A frame mapped at several global addresses could have lines at each, *synonyms*, of
+//! which only one would see a store (section 3.1). As operating systems do on such caches, synonyms are
+//! handled page by page: a frame that is stored to has lines at one address only, and a frame with lines at
+//! several addresses is not stored to. An access that would break this sweeps the lines of the other
+//! addresses first. With [`Aliasing::Refuse`] it is an error, as if the operating system forbade such
+//! mappings.
 //!
-//! Memory that is shared by global address has lines at one address for all who map it. They stay as long
-//! as one of those maps it that have missed a line of it.
+//! Memory shared by global address has lines at one address for all processes. The lines stay as long as one
+//! process still maps the page that has missed a line of it.
 
 use std::collections::hash_map::Entry;
 
@@ -24,51 +24,50 @@ use super::DATA;
 use super::sweeps::{AllSweeps, Kind};
 use crate::tlb::Translation;
 
-/// Lines may be stored to, and lines may not.
+/// Grants or revokes store permission of lines.
 const WRITABLE: Change = Change::Rights { may_store: true };
 const READ_ONLY: Change = Change::Rights { may_store: false };
 
 /// A base page of a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PageOf {
-    /// Whose.
+    /// The process.
     pub process: ProcessId,
-    /// Which.
+    /// The page number.
     pub page: PageNumber,
 }
 
-/// What the lines of a page of the global space are like.
+/// State of a page of the global space with cached lines.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct CachedPage {
     frame: FrameNumber,
-    /// Whether any of its lines may be stored to; where not, none is dirty.
+    /// Whether any of its lines has store permission. If not, none is dirty.
     may_store: bool,
-    /// Whether it was fetched from, and whether it was loaded or stored to.
+    /// Whether it was fetched from, and whether it was loaded or stored.
     sides: [bool; 2],
-    /// The pages of processes that have missed lines of it, and that are mapped still: one, where its
-    /// memory is not shared.
+    /// The mapped process pages that have missed lines of it: one, unless its memory is shared.
     users: Vec<PageOf>,
 }
 
-/// Pages that may have lines.
+/// The pages that may have lines in the caches.
 pub struct Pages {
-    /// How many bytes are protected alike: a page, or less.
+    /// Bytes per unit of protection: a page, or less.
     protection_bytes: u64,
     kept: FxHashMap<GlobalAddr, CachedPage>,
-    /// By frame, the pages above.
+    /// The cached pages of each frame.
     by_frame: FxHashMap<FrameNumber, Vec<GlobalAddr>>,
-    /// By user, the page.
+    /// The cached page of each process page.
     by_user: FxHashMap<PageOf, GlobalAddr>,
-    /// What was swept.
+    /// Counts of sweeps.
     pub sweeps: AllSweeps,
 }
 
-/// A use of an alias that is [refused](Aliasing::Refuse).
+/// A use of a synonym that is [refused](Aliasing::Refuse).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SynonymRefused;
 
 impl Pages {
-    /// None. So many bytes are protected alike.
+    /// No pages. Protection applies to units of `protection_bytes`.
     pub fn new(protection_bytes: u64) -> Self {
         Pages {
             protection_bytes,
@@ -79,9 +78,8 @@ impl Pages {
         }
     }
 
-    /// A line of a page is about to come in on a side, or to be stored to: other addresses of its frame
-    /// give way. Returns whether the line may be stored to from now on, where the page table says
-    /// `may_store`.
+    /// Prepares to fill or store to a line of a page: sweeps the lines of other addresses of its frame.
+    /// Returns whether the line may have store permission, given that the page table's is `may_store`.
     pub fn claim(
         &mut self,
         caches: &mut VirtualCaches,
@@ -112,8 +110,7 @@ impl Pages {
         Ok(may_store)
     }
 
-    /// The operating system is about to read a frame by an address of its own: what its lines have that
-    /// memory has not is written back.
+    /// Writes dirty lines of a frame back, before the operating system reads the frame by another address.
     pub fn write_back_frame(&mut self, caches: &mut VirtualCaches, frame: FrameNumber) {
         let pages = self.by_frame.get(&frame).into_iter().flatten();
         let open: Vec<GlobalAddr> =
@@ -123,12 +120,12 @@ impl Pages {
         }
     }
 
-    /// A page of a process that has lines of a page.
+    /// A process page that maps a cached page.
     pub fn user(&self, addr: GlobalAddr) -> PageOf {
         self.kept[&page_of(addr)].users[0]
     }
 
-    /// The other addresses of a frame that have lines.
+    /// The other cached addresses of a frame.
     fn synonyms(
         &self,
         frame: FrameNumber,
@@ -138,7 +135,7 @@ impl Pages {
         pages.filter(move |page| *page != at)
     }
 
-    /// A page of a process uses a page of the global space.
+    /// Records that a process page maps a page of the global space.
     fn add_user(&mut self, user: PageOf, at: GlobalAddr, frame: FrameNumber) {
         let Entry::Vacant(vacant) = self.by_user.entry(user) else { return };
         vacant.insert(at);
@@ -149,8 +146,8 @@ impl Pages {
         kept.users.push(user);
     }
 
-    /// A page was [claimed](Self::claim) to be stored to. The line gets that right, or at once all lines
-    /// do that are protected alike.
+    /// Grants store permission after a [claim](Self::claim): to the line if `is_lazy`, else to all lines of
+    /// its unit of protection.
     pub fn grant_store(&mut self, caches: &mut VirtualCaches, line: GlobalAddr, is_lazy: bool) {
         if is_lazy {
             self.sweeps.add(Kind::Lazy, caches.sweep(DATA, line, 1, WRITABLE));
@@ -159,33 +156,31 @@ impl Pages {
         }
     }
 
-    /// What is protected as a line is loses the right to be stored to. Who stores to it asks again.
+    /// Revokes store permission of a line's unit of protection. A later store asks again.
     pub fn revoke_store(&mut self, caches: &mut VirtualCaches, line: GlobalAddr) {
         self.protect(caches, line, READ_ONLY);
     }
 
-    /// A device is about to transfer the page of a line: the caches are flushed of it, as it sees nothing
-    /// but memory.
+    /// Flushes the page of a line before a device transfer, which sees memory only.
     pub fn flush(&mut self, caches: &mut VirtualCaches, line: GlobalAddr) {
         self.change(caches, page_of(line), Change::Drop, Kind::Dma);
     }
 
-    /// Changes what is protected as a line is.
+    /// Changes a line's unit of protection.
     fn protect(&mut self, caches: &mut VirtualCaches, line: GlobalAddr, change: Change) {
         let bytes = self.protection_bytes;
         if bytes == PageSize::BASE.bytes() {
             self.change(caches, page_of(line), change, Kind::Protection);
             return;
         }
-        // Some lines of the page may be stored to still.
+        // Other lines of the page may keep store permission.
         let from = GlobalAddr::new(line.raw() / bytes * bytes);
         let sides = self.kept[&page_of(line)].sides;
         let swept = sweep(caches, sides, (from, bytes), change);
         self.sweeps.add(Kind::Protection, swept);
     }
 
-    /// A line of data in the second level that is of a page here: in the first set that has one from a
-    /// given set on, the lowest.
+    /// The lowest second-level data line of a cached page in the first set, from set `from` on, that has one.
     pub fn line_in_use(&self, caches: &VirtualCaches, from: u64) -> Option<GlobalAddr> {
         let sets = caches.second_level_sets(DATA);
         let from = (from % sets as u64) as usize;
@@ -194,8 +189,8 @@ impl Pages {
         places.find_map(|set| caches.second_level_set(DATA, set).filter(is_here).min())
     }
 
-    /// Something has changed about a range of pages of a process: their lines are made what `translation`
-    /// says of each page, which is none where it is mapped no more.
+    /// Applies an invalidation of a range of process pages: updates their lines to the translation of each
+    /// page, which `translation` gives as `None` if unmapped.
     pub fn apply_invalidations(
         &mut self,
         caches: &mut VirtualCaches,
@@ -237,7 +232,7 @@ impl Pages {
         self.change_all(caches, &protected, Kind::Protection);
     }
 
-    /// The pages here of a range of a process, in order.
+    /// The cached process pages of a range, in order.
     fn pages_in(&self, (process, range): (ProcessId, &vmas::Pages)) -> Vec<PageOf> {
         let asked = range.end - range.start;
         let mut found: Vec<PageOf> = if asked > self.by_user.len() as u64 {
@@ -251,9 +246,9 @@ impl Pages {
         found
     }
 
-    /// Changes pages. On a side where those that have used it have more lines than its second level, all of
-    /// its lines are gone through instead ("sweeping through the entire cache", section 3.1). A side that
-    /// none of them has used is not swept.
+    /// Changes pages. If the pages of a side have more lines than its second level, the whole side is swept
+    /// once ("sweeping through the entire cache", section 3.1). A side that none of them has used is not
+    /// swept.
     fn change_all(
         &mut self,
         caches: &mut VirtualCaches,
@@ -292,7 +287,7 @@ impl Pages {
         self.changed(at, change);
     }
 
-    /// The lines of a page have been changed.
+    /// Records a change of the lines of a page.
     fn changed(&mut self, at: GlobalAddr, change: Change) {
         match change {
             Change::Rights { may_store } => {
@@ -319,7 +314,7 @@ fn page_of(addr: GlobalAddr) -> GlobalAddr {
     GlobalAddr::new(addr.raw() / bytes * bytes)
 }
 
-/// Sweeps so many bytes from an address on, on the sides where they may have lines.
+/// Sweeps `bytes` from an address on, on the sides that may have lines.
 fn sweep(
     caches: &mut VirtualCaches,
     sides: [bool; 2],

@@ -1,9 +1,8 @@
-//! A TLB of the MIPS' kind over physical caches: what there was before virtual ones.
+//! Physical caches behind a software-refilled MIPS TLB: the baseline of virtual caches.
 //!
-//! Everything is as over virtual caches (the same sizes, split at both levels, the same TLB and handler),
-//! but that lines are known by their physical addresses. So nothing is swept, no frame has lines at two
-//! addresses, and what is written back needs no translation. Pages of page tables are cached by addresses of
-//! their own.
+//! Equal to the machine with virtual caches (sizes, split at both levels, TLB and handler), except that lines
+//! have physical addresses. So there are no sweeps and no synonyms, and write-backs need no translation.
+//! Pages of page tables are cached by addresses of their own.
 
 use octavo_config::{MachineConfig, SoftvmConfig};
 use octavo_hw::{GlobalAddr, L1Lookup, L2Lookup, VirtualCaches};
@@ -41,7 +40,7 @@ pub struct Physical {
 }
 
 impl Physical {
-    /// One that knows nothing.
+    /// A machine with empty TLB and caches.
     pub fn new(machine: &MachineConfig, instructions: Instructions) -> Result<Self, ConfigError> {
         let caches = VirtualCaches::new(&machine.virtual_caches(), instructions)?;
         let config = machine.softvm;
@@ -65,12 +64,12 @@ impl Physical {
         })
     }
 
-    /// The TLB has not the page of an access, or not for a store.
+    /// Refills the page of an access that the TLB misses or does not permit to be stored to.
     #[inline(never)]
     fn refill(&mut self, env: &mut Env, access: LineAccess, addr: GlobalAddr) -> Option<Entry> {
         let page = env.page(access);
         let translation = self.resolve(env, page, access)?;
-        // A fault changes no mapping: regions are what they were.
+        // A page fault changes no VMA, so that regions stay valid.
         self.apply_pending();
         let of = PageOf { process: env.process(), page };
         let entry = Entry::new(of, translation.frame_of(page), translation.entry.is_writable());
@@ -86,7 +85,7 @@ impl Physical {
         }
     }
 
-    /// The line of an access in the caches.
+    /// Accesses the caches.
     #[inline(always)]
     fn access_caches(&mut self, access: LineAccess, addr: GlobalAddr, frame: FrameNumber) {
         let (side, stores, repeats) = (access.side(), access.is_store(), access.repeats());
@@ -96,16 +95,16 @@ impl Physical {
         if has_wider_lines && rest_of_line(&mut self.caches, line, access).is_some() {
             return;
         }
-        if self.caches.first(side, line, stores, repeats) == L1Lookup::Miss {
-            self.beyond_first(access, line, frame);
+        if self.caches.look_up_l1(side, line, stores, repeats) == L1Lookup::Miss {
+            self.serve_l1_miss(access, line, frame);
         }
     }
 
     #[inline(never)]
-    fn beyond_first(&mut self, access: LineAccess, line: GlobalAddr, frame: FrameNumber) {
+    fn serve_l1_miss(&mut self, access: LineAccess, line: GlobalAddr, frame: FrameNumber) {
         let (side, stores, repeats) = (access.side(), access.is_store(), access.repeats());
         self.missed[side][0] += 1;
-        if self.caches.second(side, line, stores, repeats) == L2Lookup::Miss {
+        if self.caches.look_up_l2(side, line, stores, repeats) == L2Lookup::Miss {
             self.missed[side][1] += 1;
             self.caches.load_and_map(side, line, (frame, true), stores, repeats);
         }
@@ -122,7 +121,7 @@ impl Physical {
 impl Design for Physical {
     const FILTER: Filter = Filter::Adjacent;
 
-    /// The caches are part of it: [`Physical::access`] does it all.
+    /// The caches are part of the design: [`Physical::access`] does both.
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
         self.access(env, access)
     }
@@ -161,7 +160,7 @@ impl Design for Physical {
         self.space.check(env, access, frame);
     }
 
-    /// Segments tell processes apart: entries stay.
+    /// Segments distinguish processes: entries stay.
     fn flush(&mut self) {}
 
     fn report(&self, counters: &mut Counters) {

@@ -1,23 +1,20 @@
-//! The global address space: segments. What lies outside them is in [`super::address_map`].
+//! The global address space and its segments. For the parts outside segments see [`super::address_map`].
 //!
-//! The paper's machine extends an effective address of 32 bits to a global one of 52: its top four
-//! bits choose one of sixteen segment registers, whose 24 bits take their place (section 3.2,
-//! Figure 2). Programs of 64 bits are mapped on to that by this rule: an effective address lies in the
-//! *effective segment* that its bits from 28 on say, whatever their number; each effective segment of
-//! each process gets the next global segment that nobody has, when it is first used. So no two regions
-//! collide, and 52 bits hold them all as long as there are fewer than 2^24 segments.
+//! The paper's machine extends an effective address of 32 bits to a global one of 52: its top four bits
+//! select one of sixteen segment registers, whose 24 bits replace them (section 3.2, Figure 2). Programs of
+//! 64 bits are mapped as follows: bits 28 and up of an effective address select its *effective segment*; each
+//! effective segment of each process gets the next free global segment at its first use. So no two regions
+//! collide, and 52 bits suffice for fewer than 2^24 segments.
 //!
-//! Memory that is shared lies at one global address, whoever maps it and wherever ("sharing memory via
-//! global addresses", section 4.3): each 256 MiB of a file or of shared memory get the next global
-//! segment when they are first used through a shared mapping. A kernel for such a machine would place
-//! such a mapping in effective segments of its own; here a program's addresses are what they are, so
-//! its part of an effective segment is as if it lay in another one. What is mapped privately stays in
-//! its process' segments.
+//! Shared memory lies at one global address for all mappings ("sharing memory via global addresses", section
+//! 4.3): each 256 MiB of a file or shared-memory object get the next global segment at their first use
+//! through a shared mapping. A kernel for such a machine would place such mappings in effective segments of
+//! their own; here addresses are those of the trace, so that the shared part of an effective segment maps to
+//! another global segment than the rest. Private mappings stay in their process' segments.
 //!
-//! The sixteen registers hold segments by the low four bits of the effective segment's number, or for
-//! memory that is shared of the object's number and the part's, added; where another one is in its
-//! register (a program of 32 bits without shared memory has none), the operating system loads the
-//! register, which is counted.
+//! The sixteen registers are indexed by the low four bits of the effective segment's number or, for shared
+//! memory, of the sum of object number and part number. If the register holds another segment (never in a
+//! 32-bit program without shared memory), the operating system reloads it, which is counted.
 
 use octavo_config::Sharing;
 use octavo_hw::GlobalAddr;
@@ -29,28 +26,27 @@ use rustc_hash::FxHashMap;
 use crate::env::Env;
 use crate::front::LineAccess;
 
-/// The logarithm of a segment's bytes: 256 MiB.
+/// log2 of the bytes of a segment: 256 MiB.
 const SEGMENT_LOG2: u32 = 28;
-/// The logarithm of a segment's base pages.
+/// log2 of the base pages of a segment.
 const SEGMENT_PAGES_LOG2: u32 = SEGMENT_LOG2 - PageSize::BASE.log2() as u32;
-/// Segment registers.
+/// Number of segment registers.
 const REGISTERS: usize = 16;
-/// So many regions used lately are at hand; what is not found in the place of its block, of so many bytes, is
-/// searched for.
+/// Size of the table of recent regions, indexed by block; and log2 of the bytes of a block.
 const BLOCKS: usize = 64;
 const BLOCK_LOG2: u32 = 21;
 
-/// What a global segment is of.
+/// The memory of a global segment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Segment {
     /// An effective segment of a process.
     Own(ProcessId, u64),
-    /// 256 MiB of memory that is shared.
+    /// 256 MiB of a shared object.
     Shared(ObjectId, u64),
 }
 
 impl Segment {
-    /// Which register holds it.
+    /// The register that holds it.
     fn register(self) -> u32 {
         let number = match self {
             Segment::Own(_, segment) => segment,
@@ -60,21 +56,21 @@ impl Segment {
     }
 }
 
-/// Segments are numbered from 0, in order of first use.
+/// A global segment, numbered from 0 in order of first use.
 type SegmentNumber = u32;
 
-/// What an empty register holds.
+/// The content of an empty register.
 const NO_SEGMENT: SegmentNumber = SegmentNumber::MAX;
 
-/// A part of an effective segment of the process that runs, all of it in one global segment.
+/// A part of an effective segment of the running process that lies in one global segment.
 #[derive(Clone, Copy, Debug)]
 struct Region {
-    /// Its first line, of those that accesses are to, and how many it has: none where nothing is known.
+    /// First line and number of lines of the stream's line size; no lines if unknown.
     first: u64,
     lines: u64,
-    /// What is to be added to an effective address, wrapping.
+    /// Added to an effective address, wrapping, to give the global one.
     offset: u64,
-    /// The number of its segment, and the register that holds that.
+    /// Its segment, and the register that holds that.
     segment: SegmentNumber,
     register: u32,
 }
@@ -88,13 +84,13 @@ impl Region {
     }
 }
 
-/// Which global segments there are.
+/// The assignment of global segments.
 pub struct Space {
     line_log2: u32,
     sharing: Sharing,
-    /// By the low bits of a block's number, the region that was used last.
+    /// The region used last in each block, by the low bits of the block number.
     recent: [Region; BLOCKS],
-    /// All regions that have been used since mappings may have changed last.
+    /// All regions used since mappings may have changed.
     regions: Vec<Region>,
     segments: FxHashMap<Segment, SegmentNumber>,
     registers: [SegmentNumber; REGISTERS],
@@ -102,7 +98,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// No segment is used. Accesses are to lines of so many bytes.
+    /// An empty space, for accesses to lines of `line_bytes`.
     pub fn new(line_bytes: u64, sharing: Sharing) -> Self {
         Space {
             line_log2: line_bytes.trailing_zeros(),
@@ -129,7 +125,7 @@ impl Space {
         GlobalAddr::new((line << self.line_log2).wrapping_add(region.offset))
     }
 
-    /// The register of a region has to hold its segment.
+    /// Loads the segment register of a region, if it holds another segment.
     #[inline(always)]
     fn load(&mut self, region: &Region) {
         let held = &mut self.registers[region.register as usize % REGISTERS];
@@ -137,20 +133,20 @@ impl Space {
         *held = region.segment;
     }
 
-    /// Which process runs, or what it has mapped, may be another from here on.
+    /// Drops all regions, after a context switch or a change of mappings.
     pub fn clear_regions(&mut self) {
         self.recent = [NOTHING; BLOCKS];
         self.regions.clear();
     }
 
-    /// The region of a line that is not at hand.
+    /// The region of a line outside the recent regions.
     #[inline(never)]
     fn find(&mut self, memory: &Memory, process: ProcessId, line: u64) -> Region {
         let known = self.regions.iter().find(|region| region.has(line)).copied();
         known.unwrap_or_else(|| self.region(memory, process, line))
     }
 
-    /// The region of a line, which is not known yet.
+    /// Determines the region of a line.
     fn region(&mut self, memory: &Memory, process: ProcessId, line: u64) -> Region {
         let lines_log2 = u32::from(PageSize::BASE.log2()) - self.line_log2;
         let page = line >> lines_log2;
@@ -169,7 +165,7 @@ impl Space {
         region
     }
 
-    /// The segment of a base page of a process, and the number of the page in it.
+    /// The segment of a base page of a process, and the page's number in it.
     fn place(&self, memory: &Memory, process: ProcessId, page: u64) -> (Segment, u64) {
         let split =
             |number| (number >> SEGMENT_PAGES_LOG2, number & ((1 << SEGMENT_PAGES_LOG2) - 1));
@@ -184,7 +180,7 @@ impl Space {
         (Segment::Own(process, segment), number)
     }
 
-    /// Pages around one, side by side in the same effective segment and the same global one.
+    /// The contiguous pages around `page` in the same effective and global segment.
     fn around(&self, memory: &Memory, process: ProcessId, page: u64) -> Pages {
         let start = page >> SEGMENT_PAGES_LOG2 << SEGMENT_PAGES_LOG2;
         let mut pages = start..start + (1 << SEGMENT_PAGES_LOG2);
@@ -195,7 +191,7 @@ impl Space {
                 continue;
             }
             if part.contains(&page) {
-                // The next 256 MiB of the object may begin between.
+                // The next 256 MiB of the object may begin inside the mapping.
                 let number = self.place(memory, process, page).1;
                 let [before, after] = [number, (1 << SEGMENT_PAGES_LOG2) - number];
                 return page - before.min(page - part.start)..part.end.min(page + after);
@@ -219,7 +215,7 @@ impl Space {
         GlobalAddr::new(start(self.number(segment)) + (number << PageSize::BASE.log2()))
     }
 
-    /// As [`Env::check`]; of memory that is shared by global address, what all have of it.
+    /// Calls [`Env::check`] or, for memory shared by global address, [`Env::check_shared`].
     pub fn check(&self, env: &Env, access: LineAccess, frame: FrameNumber) {
         let page = env.page(access).raw();
         match self.place(env.os().memory(), env.process(), page).0 {
@@ -228,18 +224,18 @@ impl Space {
         }
     }
 
-    /// How many segments have been used.
+    /// Number of segments used.
     pub fn segments(&self) -> u64 {
         self.segments.len() as u64
     }
 
-    /// How often a segment register was loaded.
+    /// Number of reloads of segment registers.
     pub fn reloads(&self) -> u64 {
         self.reloads
     }
 }
 
-/// Where a segment begins.
+/// The first global address of a segment.
 fn start(of: SegmentNumber) -> u64 {
     u64::from(of) << SEGMENT_LOG2
 }
@@ -262,7 +258,7 @@ mod tests {
         (os, processes)
     }
 
-    /// As [`Space::of_access`] finds the address of a line of 16 bytes.
+    /// The global address of an effective one, by lines of 16 bytes.
     fn of(space: &mut Space, os: &Os, process: ProcessId, addr: u64) -> u64 {
         space.clear_regions();
         let region = space.find(os.memory(), process, addr >> 4);
@@ -271,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn each_effective_segment_of_each_process_has_one_of_its_own() {
+    fn effective_segments_map_to_distinct_global_segments() {
         let mut space = Space::new(16, Sharing::Global);
         let (os, processes) = os(2);
         let mut addr = |number: usize, addr| of(&mut space, &os, processes[number], addr);
@@ -283,12 +279,12 @@ mod tests {
         let at = space.of_page(os.memory(), processes[1], page);
         assert_eq!(at, GlobalAddr::new(0x2fff_e000));
         assert_eq!(space.segments(), 3);
-        // Segments of the same low four bits share a register.
+        // Segments with equal low four bits share a register.
         assert_eq!(space.reloads(), 4);
     }
 
     #[test]
-    fn what_is_shared_has_one_address() {
+    fn shared_memory_has_one_global_address() {
         let (mut os, processes) = os(2);
         let mut map = |number: usize, at: u64, pages: u64, offset: u64| {
             let event = Event::Map {
@@ -304,12 +300,12 @@ mod tests {
         map(1, 0x5000_0000, 1, 0x1_0001);
         let mut space = Space::new(16, Sharing::Global);
         let mut addr = |number: usize, addr| of(&mut space, &os, processes[number], addr);
-        // The first 256 MiB of the file, and what is behind them.
+        // The first 256 MiB of the file, and the next part.
         assert_eq!(addr(0, 0x1000_2010), 0x0fff_e010);
         assert_eq!(addr(0, 0x1000_4010), 0x1000_0010);
         assert_eq!(addr(1, 0x5000_0fff), 0x1000_1fff);
         assert_eq!(addr(1, 0x7fff_fffe_0010), 0x10);
-        // What lies beside it is the process' own.
+        // Addresses outside the mapping are private to the process.
         assert_eq!(addr(0, 0x1000_1fff), 0x2000_1fff);
         assert_eq!(addr(0, 0x1000_6000), 0x2000_6000);
         assert_eq!(addr(1, 0x7fff_fffd_ffff), 0x3ffd_ffff);

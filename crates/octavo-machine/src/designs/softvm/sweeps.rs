@@ -1,26 +1,26 @@
-//! What sweeps of the caches found, and what they cost (section 5.4).
+//! Counts and costs of cache sweeps (section 5.4).
 
 use octavo_config::SoftvmCycles;
 use octavo_hw::Swept;
 
 use crate::counters::Counters;
 
-/// What a sweep is for.
+/// The cause of a sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// A page lost the right to be stored to, or (where that is not left to the first store) got it.
+    /// A page lost store permission, or gained it without lazy protection.
     Protection,
-    /// A page is mapped no more, or elsewhere.
+    /// A page was unmapped or moved.
     Unmapped,
     /// Another address of its frame is used.
     Synonym,
-    /// A line is stored to whose page had got that right: it alone is changed.
+    /// A store to a line of a page that gained store permission lazily: only this line is changed.
     Lazy,
     /// A device transfers the page.
     Dma,
 }
 
-/// All kinds, with the names that they are told by.
+/// All kinds, with their component names.
 const KINDS: [(Kind, &str); 5] = [
     (Kind::Protection, "softvm.protection"),
     (Kind::Unmapped, "softvm.unmapped"),
@@ -32,17 +32,17 @@ const KINDS: [(Kind, &str); 5] = [
 /// Sweeps of one kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sweeps {
-    /// Pages that were swept for, or single lines.
+    /// Pages swept for, or single lines.
     pub pages: u64,
-    /// Times that all lines of a side were gone through.
+    /// Sweeps of all lines of a side.
     pub whole: u64,
-    /// What was found.
+    /// Lines checked, changed and written back.
     pub swept: Swept,
 }
 
 impl Sweeps {
-    /// What they cost: a line costs one price where it is there and is changed, another where it is only
-    /// asked for ("an update is a check-and-modify").
+    /// Their cost in cycles: a line has one cost if it is present and changed, another if it is only checked
+    /// ("an update is a check-and-modify").
     pub fn cycles(&self, cycles: &SoftvmCycles) -> u64 {
         let Swept { checked, changed, .. } = self.swept;
         let level = |level: usize, check: u32, change: u32| {
@@ -54,31 +54,31 @@ impl Sweeps {
     }
 }
 
-/// All sweeps, by what they were for.
+/// All sweeps, by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AllSweeps([Sweeps; KINDS.len()]);
 
 impl AllSweeps {
-    /// One for a page, or for a line.
+    /// Adds a sweep for a page or a line.
     pub fn add(&mut self, kind: Kind, swept: Swept) {
         let sweeps = &mut self.0[kind as usize];
         sweeps.pages += 1;
         sweeps.swept = sweeps.swept.plus(swept);
     }
 
-    /// All lines of a side, so many by level, are gone through: each is checked once.
+    /// Adds a sweep of a whole side, with the number of its lines by level.
     pub fn begin_whole(&mut self, kind: Kind, checked: [u64; 2]) {
         let sweeps = &mut self.0[kind as usize];
         sweeps.whole += 1;
         sweeps.swept = sweeps.swept.plus(Swept { checked, ..Swept::default() });
     }
 
-    /// What all of them cost.
+    /// The total cost in cycles.
     pub fn cycles(&self, cycles: &SoftvmCycles) -> u64 {
         self.0.iter().map(|sweeps| sweeps.cycles(cycles)).sum()
     }
 
-    /// Adds each kind to its component.
+    /// Reports each kind under its component.
     pub fn report(&self, counters: &mut Counters) {
         for (kind, component) in KINDS {
             let Sweeps { pages, whole, swept } = self.0[kind as usize];
@@ -103,9 +103,9 @@ impl AllSweeps {
 mod tests {
     use super::*;
 
-    /// Section 5.4: 10 of 256 lines of the first level and 50 of 256 of the second are there.
+    /// Section 5.4: 10 of 256 lines are present in the first level and 50 of 256 in the second.
     #[test]
-    fn a_change_of_protection_costs_what_the_paper_says() {
+    fn protection_change_has_the_cost_of_the_paper() {
         let swept = Swept { checked: [256, 256], changed: [10, 50], written_back: [0, 0] };
         let mut all = AllSweeps::default();
         all.add(Kind::Protection, swept);

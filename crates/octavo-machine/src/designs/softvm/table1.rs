@@ -1,13 +1,14 @@
-//! The rows of Table 1: what accesses found in the caches, and in a TLB beside them.
+//! Table 1 of the paper: accesses by their outcomes in the caches and in the TLB.
 
 use crate::counters::{Counters, Lookups};
 
-/// Of accesses whose page the TLB had not: those that hit the first level, the second, none; by side.
+/// Accesses that missed the TLB, by side and by the place that served them: first level, second level,
+/// memory.
 #[derive(Default)]
 pub struct Table1([[u64; 3]; 2]);
 
 impl Table1 {
-    /// One more: how many accesses of the side had missed each level before it, and after it.
+    /// Counts an access, given the misses of each cache level before and after it.
     pub fn add(&mut self, side: usize, before: [u64; 2], after: [u64; 2]) {
         let row = if after[1] > before[1] {
             2
@@ -19,8 +20,7 @@ impl Table1 {
         self.0[side][row] += 1;
     }
 
-    /// Adds all six rows of each side; `missed` are its accesses that missed each level, `lookups` those
-    /// of the TLB.
+    /// Reports all six rows of each side; `missed` are its misses by cache level, `lookups` those of the TLB.
     pub fn report(&self, missed: [[u64; 2]; 2], lookups: [Lookups; 2], counters: &mut Counters) {
         for (side, component) in ["softvm.table1.i", "softvm.table1.d"].into_iter().enumerate() {
             let [l1, l2, memory] = self.0[side];

@@ -1,9 +1,9 @@
-//! A TLB of the MIPS' kind, refilled by software: what software-managed translation is compared with
-//! (section 5.1: "64 entries, a random replacement policy, and 8 slots reserved for root PTEs").
+//! A software-refilled TLB like MIPS's: the baseline of software-managed translation (section 5.1: "64
+//! entries, a random replacement policy, and 8 slots reserved for root PTEs").
 //!
-//! It holds pages of programs, of instructions and data together, and in its reserved slots pages of the
-//! page table. A miss runs the handler of the second, whose load of the page-table entry goes to a virtual
-//! address: where no slot has that page, a second routine loads the root's entry first.
+//! It holds program pages for instructions and data, and in its reserved slots pages of the page table. The
+//! handler of a miss loads the page-table entry by a virtual address; if no slot maps that address, a second
+//! routine loads the root's entry first.
 
 use octavo_config::SoftTlbConfig;
 use octavo_hw::{Geometry, GlobalAddr, Replacement, SetArray, VirtualCaches};
@@ -15,19 +15,19 @@ use super::handler::Handler;
 use super::pages::PageOf;
 use crate::counters::{Counters, Lookups};
 
-/// What it holds of a page.
+/// An entry.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Entry {
     process: u16,
     page: u64,
-    /// Its base frame.
+    /// The base frame.
     pub frame: FrameNumber,
     /// Whether stores are allowed.
     pub may_store: bool,
 }
 
 impl Entry {
-    /// A page that lies so.
+    /// The entry of a page in `frame`.
     pub fn new(of: PageOf, frame: FrameNumber, may_store: bool) -> Self {
         Entry { process: of.process.0, page: of.page.raw(), frame, may_store }
     }
@@ -41,14 +41,14 @@ impl Entry {
 pub struct SoftTlb {
     programs: SetArray<Entry>,
     tables: SetArray<Entry>,
-    /// By side, the page that was looked up last, where it is still there.
+    /// The page looked up last on each side, if it is still present.
     recent: [Option<(u64, Entry)>; 2],
     lookups: [Lookups; 2],
     of_tables: Lookups,
 }
 
 impl SoftTlb {
-    /// An empty one.
+    /// An empty TLB.
     pub fn new(config: SoftTlbConfig, instructions: Instructions) -> Self {
         let array = |entries: u64| {
             let geometry = Geometry::of_entries(entries, entries).expect("entries were checked");
@@ -63,7 +63,7 @@ impl SoftTlb {
         }
     }
 
-    /// Looks the page of an address up for a side, so many times at once.
+    /// Looks the page of an address up `times` times on a side.
     #[inline(always)]
     pub fn look_up(&mut self, side: usize, addr: GlobalAddr, times: u32) -> Option<Entry> {
         let page = addr.raw() >> PageSize::BASE.log2();
@@ -89,12 +89,12 @@ impl SoftTlb {
         found
     }
 
-    /// Whether it has the page of an address; nobody counts that.
+    /// Whether it holds the page of an address; counts nothing.
     pub fn has(&self, addr: GlobalAddr) -> bool {
         self.programs.probe(0, addr.raw() >> PageSize::BASE.log2()).is_some()
     }
 
-    /// The handler of a miss: it loads the entry of a page through the caches, and puts it here.
+    /// Runs the miss handler: loads the entry of a page through the caches and fills it.
     pub fn refill(
         &mut self,
         (caches, handler, events): (&mut VirtualCaches, &Handler, &mut Events),
@@ -115,13 +115,13 @@ impl SoftTlb {
         self.recent = [None; 2];
     }
 
-    /// Forgets pages of a program.
+    /// Drops the entries of a range of pages of a process.
     pub fn invalidate(&mut self, process: ProcessId, pages: &vmas::Pages) {
         self.programs.invalidate_if(|_, entry| entry.is_of(process, pages));
         self.recent = [None; 2];
     }
 
-    /// Adds what it counted: look-ups of programs by side, and those of handlers.
+    /// Reports program look-ups by side, and handler look-ups.
     pub fn report(&self, counters: &mut Counters) {
         self.lookups[0].report("tlb.l1i", counters);
         self.lookups[1].report("tlb.l1d", counters);

@@ -1,4 +1,4 @@
-//! Accesses whose page a TLB knows, or gets to know, before the caches are asked.
+//! Accesses with a TLB look-up before the caches.
 
 use octavo_hw::GlobalAddr;
 use octavo_types::FrameNumber;
@@ -10,8 +10,8 @@ use crate::env::Env;
 use crate::front::LineAccess;
 
 impl<T: Translator> Softvm<T> {
-    /// An access whose page is looked up, and those that repeat it. What one of these changes the next one
-    /// sees.
+    /// Plays an access and its repeats with a TLB look-up before each cache access. Each repeat sees the
+    /// changes of the one before.
     #[inline(always)]
     pub(super) fn access_with_tlb(
         &mut self,
@@ -39,13 +39,13 @@ impl<T: Translator> Softvm<T> {
         }
     }
 
-    /// Grows whenever the TLB, or the first level, may have lost what a side uses.
+    /// A count that grows whenever a side may have lost entries of the TLB or the first-level cache.
     fn changes(&self, side: usize) -> u64 {
         let Counts { events, missed, denied, .. } = &self.counts;
         events.data_misses + events.fetch_misses + missed[side][0] + denied
     }
 
-    /// An access whose page the TLB has not: it is refilled first.
+    /// Refills the TLB for an access, then accesses the caches.
     #[inline(never)]
     fn access_refilled(
         &mut self,
@@ -62,7 +62,7 @@ impl<T: Translator> Softvm<T> {
         Some(frame)
     }
 
-    /// The TLB does not have the page of an access.
+    /// Refills the TLB with the page of an access.
     #[inline(never)]
     fn refill(&mut self, env: &mut Env, access: LineAccess, addr: GlobalAddr) -> Option<()> {
         let ((page, _), frame, may_store) = self.resolve_page(env, access)?;

@@ -1,5 +1,5 @@
-//! What translates for virtual caches: software behind them, hardware behind them, a TLB before them, or, as
-//! a bound, nothing.
+//! Translators for misses of virtual caches: software, hardware, a TLB in front of the caches, or, as an
+//! ideal bound, nothing.
 
 use octavo_hw::{GlobalAddr, VirtualCaches};
 use octavo_os::{ProcessId, vmas};
@@ -11,41 +11,41 @@ use super::handler::Handler;
 use super::tlb::{Entry, SoftTlb};
 use crate::counters::Counters;
 
-/// What a translator works with.
+/// The parts of the machine that a translator uses.
 pub type Parts<'a> = (&'a mut VirtualCaches, &'a Handler, &'a mut Events);
 
-/// As [`super::tables::Tables::loads`].
+/// The result of [`super::tables::Tables::loads`].
 pub type Loads = Option<Vec<PhysAddr>>;
 
-/// What translates for virtual caches.
+/// A translator for virtual caches.
 pub trait Translator: Send {
-    /// Whether the page of every access is looked up beside the first level.
+    /// Whether each access looks its page up beside the first level.
     const LOOKS_UP: bool = false;
-    /// Whether no instructions are fetched for it, and each step costs what hardware needs.
+    /// Whether it is hardware: it fetches no instructions, and each step has the hardware's cost.
     const IS_HARDWARE: bool = false;
 
-    /// Whether it reads tables of whatever kind; else the paper's linear one is all that it knows.
+    /// Whether it reads page tables of any kind; otherwise only the paper's linear table.
     const READS_TABLES: bool = false;
 
-    /// Looks the page of an access up, so many times at once: whether it is known.
+    /// Looks the page of an access up `times` times. Returns whether it is present.
     #[inline(always)]
     fn look_up(&mut self, _side: usize, _addr: GlobalAddr, _times: u32) -> bool {
         true
     }
 
-    /// The page that was not known comes in.
+    /// Refills a page after a miss.
     fn refill(&mut self, _parts: Parts<'_>, _side: usize, _addr: GlobalAddr, _entry: Entry) {}
 
-    /// An address is translated whose line both levels have missed, by loads of these physical addresses,
-    /// if the tables are not the paper's.
-    fn missed(&mut self, parts: Parts<'_>, side: usize, addr: GlobalAddr, loads: Loads);
+    /// Translates an address whose line missed both cache levels, by loads of these physical addresses if the
+    /// tables are not the paper's.
+    fn translate_miss(&mut self, parts: Parts<'_>, side: usize, addr: GlobalAddr, loads: Loads);
 
-    /// The address of a dirty line is translated that goes to memory; the page is known to whoever asks.
+    /// Translates the address of a dirty line that is written back; `entry` describes its page.
     fn write_back(&mut self, parts: Parts<'_>, addr: GlobalAddr, _entry: Entry, loads: Loads) {
-        self.missed(parts, DATA, addr, loads);
+        self.translate_miss(parts, DATA, addr, loads);
     }
 
-    /// Forgets pages of a process.
+    /// Drops translations of a range of pages of a process.
     fn invalidate(&mut self, _process: ProcessId, _pages: &vmas::Pages) {}
 
     /// The TLB, if there is one.
@@ -53,7 +53,7 @@ pub trait Translator: Send {
         None
     }
 
-    /// Adds what it counted.
+    /// Reports its counters.
     fn report(&self, counters: &mut Counters) {
         if let Some(tlb) = self.tlb() {
             tlb.report(counters);
@@ -61,14 +61,14 @@ pub trait Translator: Send {
     }
 }
 
-/// The paper's: the handler of CACHEMISS.
+/// The paper's software handler of CACHEMISS.
 #[derive(Default)]
 pub struct Software;
 
 impl Translator for Software {
     const READS_TABLES: bool = true;
 
-    fn missed(
+    fn translate_miss(
         &mut self,
         (caches, handler, events): Parts<'_>,
         side: usize,
@@ -83,12 +83,12 @@ impl Translator for Software {
     }
 }
 
-/// A bound: what misses the caches is translated at no cost, and nothing is loaded or fetched for it.
+/// An ideal bound: misses are translated at no cost, without loads or fetches.
 #[derive(Default)]
 pub struct Free;
 
 impl Translator for Free {
-    fn missed(&mut self, _: Parts<'_>, _: usize, _: GlobalAddr, _: Loads) {}
+    fn translate_miss(&mut self, _: Parts<'_>, _: usize, _: GlobalAddr, _: Loads) {}
 }
 
 /// SPUR's in-cache translation (section 3.4): "a hardware state machine generates the virtual address for
@@ -101,7 +101,7 @@ pub struct InCache;
 impl Translator for InCache {
     const IS_HARDWARE: bool = true;
 
-    fn missed(
+    fn translate_miss(
         &mut self,
         (caches, handler, events): Parts<'_>,
         side: usize,
@@ -113,7 +113,7 @@ impl Translator for InCache {
     }
 }
 
-/// A TLB beside the first level, refilled by software.
+/// A software-refilled TLB beside the first level.
 pub struct Tlb(pub SoftTlb);
 
 impl Translator for Tlb {
@@ -128,8 +128,8 @@ impl Translator for Tlb {
         self.0.refill(parts, side, addr, entry);
     }
 
-    /// The TLB has the page.
-    fn missed(&mut self, _: Parts<'_>, _: usize, _: GlobalAddr, _: Loads) {}
+    /// The TLB holds the page.
+    fn translate_miss(&mut self, _: Parts<'_>, _: usize, _: GlobalAddr, _: Loads) {}
 
     fn write_back(&mut self, parts: Parts<'_>, addr: GlobalAddr, entry: Entry, _: Loads) {
         if !self.0.has(addr) {

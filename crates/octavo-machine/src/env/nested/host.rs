@@ -1,4 +1,4 @@
-//! The host: its operating system, whose one process is the virtual machine, and the hardware that
+//! The host: its operating system, whose only process is the virtual machine, and the hardware that
 //! translates guest-physical pages.
 
 mod composite_pages;
@@ -13,7 +13,10 @@ use octavo_types::{
     VirtAddr,
 };
 
-use super::super::walk::{Found, WalkerCounters, found, overlap, read_entry, start_of, to_read};
+use super::super::walk::{
+    WalkedPage, WalkerCounters, entries_to_read, finish_walk, overlap_cycles, page_start,
+    read_entry,
+};
 use crate::config::ConfigError;
 use crate::counters::Lookups;
 use crate::front::Lines;
@@ -23,76 +26,76 @@ use crate::tlb::{Coalescing, Tlb, Translation};
 pub struct Host {
     pub(in crate::env) os: Os,
     vm: ProcessId,
-    /// By core.
+    /// Translation hardware, by core.
     pub(in crate::env) cores: Box<[Nested]>,
     pub(in crate::env) walker: WalkerCounters,
     walk_start: WalkStart,
-    /// Whether TLBs hold the guest's half of a translation where the guest's page is the larger one.
+    /// Whether TLBs hold guest halves of splintered translations.
     caches_halves: bool,
-    /// Ranges of guest-physical memory that were changed, each an invalidation of all (INVEPT).
+    /// Changed ranges of guest-physical memory; each causes an INVEPT.
     pub(in crate::env) invepts: u64,
-    /// Those that nobody else was told of yet.
+    /// INVEPTs not yet delivered to the cores' TLBs.
     undelivered: u64,
-    /// Cores that those interrupted, other than the one that made them.
+    /// Number of cores interrupted by INVEPTs, excluding the initiator.
     pub(in crate::env) interrupted: u64,
-    /// Walks of the host's table alone, for references that half a translation served.
+    /// Walks of the host's table only, for references that hit a guest half.
     pub(in crate::env) lone_walks: u64,
-    /// Walks that found a page of the guest larger than the host's page behind it.
+    /// Walks that found a guest page larger than the host page that backs it.
     pub(in crate::env) splintered: u64,
-    /// Walks to holes of its perforated pages.
+    /// Walks to holes of the host's perforated pages.
     pub(in crate::env) hole_walks: u64,
-    /// How often the registers knew where the guest's bitmap of holes lies.
+    /// Look-ups of the registers that hold the location of the guest's hole bitmap.
     pub(in crate::env) register: Lookups,
 }
 
-/// What a core has for guest-physical pages.
+/// Translation hardware of a core for guest-physical pages.
 pub(in crate::env) struct Nested {
     pub(in crate::env) tlb: Option<Tlb>,
     pub(in crate::env) walk_caches: WalkCaches<()>,
-    /// The register that says where the guest's bitmap of holes lies: the page of the host that was asked
-    /// for last, and a guest-physical page in it.
+    /// The register with the location of the guest's hole bitmap: the translation used last, and a
+    /// guest-physical page in it.
     bitmap: Option<(PageNumber, Translation)>,
 }
 
-/// Through what a core's walker reads memory.
+/// The memory port of a core's walker.
 pub(super) struct Port<'e> {
     pub core: usize,
     pub caches: &'e mut Caches,
     pub lines: Lines,
 }
 
-/// What the host has behind a guest-physical page.
+/// The host page that backs a guest-physical page.
 #[derive(Clone, Copy)]
 pub(super) enum Backing {
     /// A page, or a part of one.
     Page(Translation),
-    /// A page of 2 MiB whose parts lie elsewhere: a perforated page, whose bitmap says whether the page is a
-    /// hole of it, if its filter does not; or a page with gaps, of whose chunk the bitmap says where the page is.
+    /// A 2 MiB page whose base pages may lie elsewhere: a perforated page, or a gapped page. Its bitmap is
+    /// needed to locate a base page, unless a perforated page's filter rules out a hole.
     Composite(Translation),
-    /// Nothing, for who does not ask for it.
+    /// No page is mapped, and the access did not demand one.
     Absent,
 }
 
-/// How a guest-physical page is used.
+/// The kind of access to a guest-physical page.
 #[derive(Clone, Copy)]
 pub(super) struct GuestAccess {
     pub stores: bool,
-    /// Whether it is certain that it is: else it is looked at, and the host need not give a page.
+    /// Whether the page is certainly accessed. Otherwise it is only inspected, and the host need not map it.
     pub is_certain: bool,
 }
 
-/// A base page of guest-physical memory: what the host translates.
+/// The guest-physical page of a guest frame.
 pub(super) fn guest_page(frame: FrameNumber) -> PageNumber {
     PageNumber::new(frame.raw())
 }
 
 impl Host {
-    /// A host whose virtual machine has so much memory, none of which it has used.
+    /// A host whose virtual machine has `guest_bytes` of untouched memory.
     ///
     /// # Errors
     ///
-    /// Where there is no such nested TLB or walk cache; where memory runs out, which is no error of the
-    /// configuration, inside.
+    /// If the nested TLB or a walk cache is invalid. Exhausted host memory, which is no configuration error,
+    /// is the inner result.
     pub(crate) fn new(
         config: &HostConfig,
         mut os: Os,
@@ -129,13 +132,13 @@ impl Host {
         Ok((host, vm_mapped))
     }
 
-    /// The table that translates guest-physical pages.
+    /// The page table that translates guest-physical pages.
     pub(super) fn table(&self) -> &PageTable {
         &self.os.memory().process(self.vm).table
     }
 
-    /// Translates a guest-physical page for so many references that use it alike: what holds it, and
-    /// what that cost in cycles. The host serves a page that is not there, or may not be stored to.
+    /// Translates a guest-physical page for `references` equal references: the translation and its latency in
+    /// cycles. Serves a page fault if the page is missing or not writable.
     pub(super) fn translate(
         &mut self,
         page: PageNumber,
@@ -150,7 +153,7 @@ impl Host {
         loop {
             let translation = match backing {
                 Backing::Page(translation) => return Ok((translation, latency_cycles)),
-                Backing::Absent => unreachable!("the host gives what is used"),
+                Backing::Absent => unreachable!("the host maps accessed pages"),
                 Backing::Composite(translation) => translation,
             };
             let resolve_part =
@@ -167,7 +170,7 @@ impl Host {
         }
     }
 
-    /// The same, but of a page whose parts lie elsewhere its entry alone: what takes a bitmap is left open.
+    /// Translates a guest-physical page; for a composite page, only to the page's entry, without its bitmap.
     pub(super) fn backing_entry(
         &mut self,
         page: PageNumber,
@@ -179,8 +182,7 @@ impl Host {
         Ok((backing, latency_cycles))
     }
 
-    /// What the nested TLB has of a page; else what a walk finds, which the TLB has from then on. And
-    /// whether there was no walk.
+    /// Looks a page up in the nested TLB, or walks and fills it. Also returns whether the TLB hit.
     fn look_up_or_walk(
         &mut self,
         page: PageNumber,
@@ -194,7 +196,7 @@ impl Host {
             let translation = tlb.look_up(Asid::ONLY, page, references);
             *latency_cycles += tlb.hit_latency_cycles();
             if let Some(translation) = translation {
-                let serves = translation.entry.serves(usage.stores);
+                let serves = translation.entry.permits(usage.stores);
                 if !serves || translation.needs_bitmap(page) {
                     tlb.retract(Asid::ONLY, page, references);
                 }
@@ -208,13 +210,13 @@ impl Host {
         let mut walk_cycles = 0;
         let backing = self.walk(page, usage, port, &mut walk_cycles)?;
         *latency_cycles +=
-            walk_cycles - overlap(self.walk_start, missed_lookup_cycles, walk_cycles);
+            walk_cycles - overlap_cycles(self.walk_start, missed_lookup_cycles, walk_cycles);
         self.fill_tlb(page, backing, references, port.core);
         Ok((backing, false))
     }
 
-    /// The nested TLB has what a walk has found for so many references: it may have it already, and not
-    /// say enough of it.
+    /// Fills the nested TLB with the result of a walk for `references` references, in place of an entry that
+    /// did not permit the access.
     fn fill_tlb(&mut self, page: PageNumber, backing: Backing, references: u32, core: usize) {
         match (backing, &mut self.cores[core].tlb) {
             (Backing::Page(translation), Some(tlb)) => {
@@ -222,7 +224,7 @@ impl Host {
                 tlb.fill(Asid::ONLY, page, translation, references);
             }
             (Backing::Composite(translation), Some(tlb)) if tlb.holds_perforated() => {
-                // Those that repeat it will find what is told apart.
+                // Repeats will hit the base page that is filled next.
                 let references = if translation.needs_bitmap(page) { 1 } else { references };
                 tlb.fill(Asid::ONLY, page, translation, references);
             }
@@ -238,16 +240,16 @@ impl Host {
         port: &mut Port<'_>,
         latency_cycles: &mut u32,
     ) -> Result<Backing, OutOfMemory> {
-        let addr = start_of(page);
+        let addr = page_start(page);
         let GuestAccess { stores, is_certain } = usage;
-        // What is only looked at is not stored to.
+        // An inspection stores nothing.
         let stores = stores && is_certain;
         loop {
             self.walker.walks += 1;
             let walk = self.table().walk(page);
             let caches = &mut self.cores[port.core].walk_caches;
             let known = caches.deepest(Asid::ONLY, addr);
-            for (step, leads_on) in to_read(&walk, known) {
+            for (step, leads_on) in entries_to_read(&walk, known) {
                 *latency_cycles += read_entry(port.caches, port.lines, step.at, &mut self.walker);
                 if leads_on {
                     caches.fill(Asid::ONLY, addr, step.level, ());
@@ -259,8 +261,8 @@ impl Host {
             {
                 return Ok(Backing::Composite(translation));
             }
-            if let Some(Found { translation, is_marked }) =
-                found(&mut self.os, self.vm, &walk, page, stores)
+            if let Some(WalkedPage { translation, is_marked }) =
+                finish_walk(&mut self.os, self.vm, &walk, page, stores)
             {
                 let at = walk.steps().last().expect("a walk reads the root's entry").at;
                 *latency_cycles += self.walker.write_if(is_marked, port.caches, port.lines, at);
@@ -276,8 +278,7 @@ impl Host {
         }
     }
 
-    /// What holds a guest-physical page, and is used so; nothing is read for that, or counted of a
-    /// walker.
+    /// Translates a guest-physical page without memory reads or walker counters.
     pub(super) fn resolve(
         &mut self,
         page: PageNumber,
@@ -285,14 +286,14 @@ impl Host {
     ) -> Result<Translation, OutOfMemory> {
         loop {
             let walk = self.table().walk(page);
-            if let Some(found) = found(&mut self.os, self.vm, &walk, page, stores) {
+            if let Some(found) = finish_walk(&mut self.os, self.vm, &walk, page, stores) {
                 return Ok(found.translation);
             }
             self.fault(page, stores)?;
         }
     }
 
-    /// An EPT violation: the host gives the virtual machine a page, or lets it be stored to.
+    /// Serves an EPT violation: the host maps a page or makes it writable.
     fn fault(&mut self, page: PageNumber, stores: bool) -> Result<(), OutOfMemory> {
         let access = if stores { Access::Store } else { Access::Load };
         let served = self.os.fault(self.vm, page, access);
@@ -300,13 +301,13 @@ impl Host {
         served
     }
 
-    /// What the host does beside its guest, after so many instructions in all.
+    /// Runs the host's background work; `instructions` is the number executed so far.
     pub(super) fn background(&mut self, instructions: u64) {
         self.os.background(instructions);
         self.apply_invalidations();
     }
 
-    /// What was kept of a table that has changed is dropped, all of it: so INVEPT does.
+    /// Flushes the nested TLBs, walk caches and bitmap registers if the host's table has changed (INVEPT).
     fn apply_invalidations(&mut self) {
         let changed = self.os.take_invalidations().len() as u64;
         if changed == 0 {
@@ -321,23 +322,23 @@ impl Host {
         }
     }
 
-    /// Whether TLBs hold halves of translations.
+    /// Whether TLBs hold guest halves of translations.
     pub fn caches_halves(&self) -> bool {
         self.caches_halves
     }
 
-    /// Whether no frame of its memory was lost; else what is wrong.
+    /// Checks that no frame of host memory is lost.
     pub fn check(&self) -> Result<(), String> {
         self.os.memory().check().map_err(|wrong| format!("the host: {wrong}"))
     }
 
-    /// How many changes there were since this was asked last.
+    /// Returns and resets the number of undelivered INVEPTs.
     pub(super) fn take_undelivered(&mut self) -> u64 {
         std::mem::take(&mut self.undelivered)
     }
 }
 
-/// The virtual machine begins: all its memory is one anonymous mapping of its process.
+/// Maps the memory of the virtual machine: one anonymous mapping of its process.
 fn map_guest_memory(os: &mut Os, guest_bytes: u64) -> Result<(), OutOfMemory> {
     let bytes = guest_bytes.next_multiple_of(PageSize::BASE.bytes());
     let vm = os.spawn()?;
@@ -348,7 +349,7 @@ fn map_guest_memory(os: &mut Os, guest_bytes: u64) -> Result<(), OutOfMemory> {
         flags: 0,
     };
     os.event(vm, &map)?;
-    // Nobody has kept anything yet.
+    // Nothing is cached yet.
     os.take_invalidations();
     Ok(())
 }

@@ -1,36 +1,37 @@
-//! Programs in the guest of a virtual machine (Perforated Page, sections V and VII-E): walks in two
-//! dimensions.
+//! Programs in the guest of a virtual machine (Park et al., ISCA 2020, sections V and VII-E): two-dimensional
+//! page walks.
 //!
-//! - The guest has an operating system with guest-physical memory. The host has another one, whose one
-//!   process is the virtual machine: its page table translates guest-physical pages, which are numbered
-//!   as the guest's frames.
-//! - Each entry of the guest's table that a walk reads lies at a guest-physical address. It is
-//!   translated by the *nested TLB*, or else by a walk of the host's table with walk caches of its own; and
-//!   so is, at last, the page that was asked for. With four levels each and nothing cached that is
-//!   (4 + 1) × (4 + 1) - 1 = 24 references.
-//! - The guest's walk caches hold guest-physical addresses of its nodes.
-//! - Both tables have accessed and dirty bits. An access of the guest's table counts as a store to
-//!   guest-physical memory, since it may set such bits (so in the manuals of Intel and AMD).
-//! - What TLBs hold is the translation to the host's frame, of the smaller page of the two; with rights
-//!   that both allow, dirty if both are. A page of the guest that is larger than the host's behind it is
-//!   *splintered*; if the machine [says so](octavo_config::TlbsHold) the TLB holds the guest's half of
-//!   it, and each reference looks up the nested TLB for the other.
-//! - Where the guest's page is perforated, or the host's behind it, and neither has less than 2 MiB there,
-//!   what TLBs hold is a perforated page of both: [`perforated`].
-//! - Only the host's pages may have gaps (section VII-D), since faults of memory are the machine's. What TLBs
-//!   hold of 2 MiB of the guest behind which the host has such a page is a page with gaps, in the host's chunk,
-//!   whose bitmap tells its parts. A base page of the guest behind which there is one is a base page: so are
-//!   the nodes of the guest's page table. The host's walker reads the bitmap for it, whenever the nested TLB
-//!   has the page with gaps and not the base page, which it has from then on. (As for perforated pages: while
-//!   it has one, a page of 2 MiB of the guest's that has come to lie there is splintered for it.)
-//! - Whatever changes a translation of the host's table ends in an INVEPT on all cores: nested TLBs, the
-//!   host's walk caches and all TLBs are emptied, since nobody knows which guest-virtual pages lie in
-//!   what has changed. The guest's walk caches stay. (A reference of two lines whose first one has done so
-//!   by the other half of its translation is translated again.)
+//! - The guest has an operating system with guest-physical memory. The host has another one, whose only
+//!   process is the virtual machine: its page table translates guest-physical pages, which have the numbers
+//!   of the guest's frames.
+//! - Each entry of the guest's table that a walk reads lies at a guest-physical address, which is translated
+//!   by the *nested TLB* or by a walk of the host's table with walk caches of its own. The requested page is
+//!   translated last in the same way. With four levels each and nothing cached, a walk reads (4 + 1) × (4 +
+//!   1) - 1 = 24 entries.
+//! - The guest's walk caches hold guest-physical addresses of page-table nodes.
+//! - Both tables have accessed and dirty bits. An access to the guest's table counts as a store to
+//!   guest-physical memory, since it may set such bits (as in the manuals of Intel and AMD).
+//! - TLBs hold the translation from the guest's page to the host's frame, at the smaller of both page sizes,
+//!   with permissions that both tables allow, and dirty if both pages are. A guest page larger than the host
+//!   page that backs it is *splintered*. If the machine [is configured so](octavo_config::TlbsHold), the TLB
+//!   holds the guest's half of a splintered translation, and each reference looks up the nested TLB for the
+//!   host's half.
+//! - If the guest's page or the host page that backs it is perforated, and neither is smaller than 2 MiB,
+//!   TLBs hold a perforated page composed of both: [`perforated`].
+//! - Only host pages may have gaps (section VII-D), since faulty frames belong to the machine's memory. For 2
+//!   MiB of the guest backed by a gapped page, TLBs hold a gapped page in the host's chunk. A base page of
+//!   the guest backed by a gapped page stays a base page; so do the nodes of the guest's page table. The
+//!   host's walker reads the bitmap of the chunk for such a page when the nested TLB holds the gapped page
+//!   but not the base page, and then fills the base page. As for perforated pages, a guest page of 2 MiB
+//!   mapped there later is splintered while the nested TLB holds that base page.
+//! - A change of the host's table causes an INVEPT on all cores: nested TLBs, the host's walk caches and all
+//!   TLBs are flushed, since the affected guest-virtual pages are unknown. The guest's walk caches stay. (If
+//!   the first line of a two-line reference causes it through the host's half of its translation, the second
+//!   line is translated again.)
 //!
-//! Faults of the host (EPT violations) are counted, and cost what the walks cost that end in them: as all
-//! work of operating systems, the exit to the host costs no cycles. The guest's operating system touches
-//! no memory of its own accord: the host gives a page when a walk or a program first needs it.
+//! Host page faults (EPT violations) are counted and cost the walks that end in them. As all work of
+//! operating systems, the exit to the host itself costs no cycles. The guest's operating system touches no
+//! memory on its own: the host allocates a page when a walk or a program first uses it.
 
 mod host;
 mod perforated;
@@ -46,16 +47,15 @@ pub(crate) use host::Host;
 use host::{Backing, GuestAccess, Port, guest_page};
 
 use super::Env;
-use super::walk::{Found, read_entry, to_read};
+use super::walk::{WalkedPage, entries_to_read, read_entry};
 use crate::front::{Kind, LineAccess};
 use crate::tlb::{TlbEntry, Translation};
 
-/// A frame of the guest in a TLB's entry stands above all frames of the host: there the half of a
-/// translation ends.
+/// Added to guest frame numbers in TLB entries, above all host frames: marks guest halves of translations.
 const GUEST_FRAMES: u64 = 1 << 40;
 
-/// Whether TLBs keep the half of a translation that ends in a frame of the guest.
-fn is_half(translation: &Translation) -> bool {
+/// Whether a translation is a guest half, which ends in a guest frame.
+fn is_guest_half(translation: &Translation) -> bool {
     translation.entry.frame().raw() >= GUEST_FRAMES
 }
 
@@ -71,14 +71,15 @@ impl Env {
             if let Some(own) = perforated.filter(|own| own.may_be_hole(page)) {
                 let translation =
                     self.compose_possible_hole(page, own, kind, &mut latency_cycles)?;
-                self.add_walk_cycles(latency_cycles);
+                self.charge_walk(latency_cycles);
                 return Some(translation);
             }
-            if let Some(Found { translation, is_marked }) = self.found(&walk, page, kind) {
+            if let Some(WalkedPage { translation, is_marked }) = self.finish_walk(&walk, page, kind)
+            {
                 let Env { walker, caches, lines, .. } = self;
                 latency_cycles += walker.write_if(is_marked, caches, *lines, at);
                 let own = match perforated {
-                    Some(own) if translation.entry.is_dirty() => own.dirtied(),
+                    Some(own) if translation.entry.is_dirty() => own.with_dirty(),
                     Some(own) => own,
                     None => translation,
                 };
@@ -91,7 +92,7 @@ impl Env {
                     }
                 };
                 latency_cycles += cost;
-                self.add_walk_cycles(latency_cycles);
+                self.charge_walk(latency_cycles);
                 let translation = self.compose_for_tlb(page, own, backing);
                 return Some(translation);
             }
@@ -100,8 +101,7 @@ impl Env {
         }
     }
 
-    /// Reads what a walk of the guest's table reads; returns where in the host's memory the last entry
-    /// lies.
+    /// Reads the entries of a walk of the guest's table. Returns the host-physical address of the last entry.
     fn read_nested(
         &mut self,
         walk: &Walk,
@@ -110,9 +110,9 @@ impl Env {
     ) -> Option<PhysAddr> {
         *latency_cycles += self.walk_overhead_cycles;
         self.walker.walks += 1;
-        let (asid, addr, known) = self.known_of(page);
+        let (asid, addr, known) = self.deepest_cached(page);
         let mut last = None;
-        for (step, leads_on) in to_read(walk, known) {
+        for (step, leads_on) in entries_to_read(walk, known) {
             last = Some(self.read_guest_entry(step.at, latency_cycles)?);
             if leads_on {
                 self.walk_caches.fill(asid, addr, step.level, ());
@@ -121,7 +121,7 @@ impl Env {
         Some(last.expect("a walk reads an entry"))
     }
 
-    /// Reads an entry of the guest's table; returns where in the host's memory it lies.
+    /// Reads an entry of the guest's table. Returns its host-physical address.
     fn read_guest_entry(&mut self, entry: PhysAddr, latency_cycles: &mut u32) -> Option<PhysAddr> {
         let frame = entry.frame();
         let (backing, cost) = self.backing(frame, true, 1)?;
@@ -132,7 +132,7 @@ impl Env {
         Some(at)
     }
 
-    /// [`Env::resolve`] of what the guest's table holds.
+    /// The part of [`Env::resolve`] behind the guest's table: composes a guest translation with the host's.
     pub(super) fn resolve_nested(
         &mut self,
         page: PageNumber,
@@ -141,10 +141,11 @@ impl Env {
     ) -> Option<Translation> {
         let (frame, stores) = (guest_page(translation.frame_of(page)), kind == Kind::Store);
         let backing = self.with_host(|host, _| host.resolve(frame, stores))?;
-        Some(composed(page, translation, backing))
+        Some(compose(page, translation, backing))
     }
 
-    /// What holds a frame of the guest, for so many references, and what that cost in cycles.
+    /// Translates a guest frame for `references` references. Returns the host's translation and its latency
+    /// in cycles.
     fn backing(
         &mut self,
         frame: FrameNumber,
@@ -158,7 +159,7 @@ impl Env {
         })
     }
 
-    /// What a TLB keeps of a page of the guest and of the host's behind it.
+    /// The TLB entry for a guest page and the host page that backs it.
     fn compose_for_tlb(
         &mut self,
         page: PageNumber,
@@ -167,18 +168,19 @@ impl Env {
     ) -> Translation {
         let host = self.host.as_mut().expect("a guest has a host");
         let (Backing::Page(backing) | Backing::Composite(backing)) = backing else {
-            return half(guest);
+            return guest_half(guest);
         };
         if guest.size > backing.size {
             host.splintered += 1;
             if host.caches_halves() {
-                return half(guest);
+                return guest_half(guest);
             }
         }
-        composed(page, guest, backing)
+        compose(page, guest, backing)
     }
 
-    /// As [`Env::backing`], but of a page of the host whose parts lie elsewhere its entry alone.
+    /// Translates a guest frame like `backing`, except that for a composite host page it returns the page's
+    /// entry.
     fn backing_entry(&mut self, frame: FrameNumber, usage: GuestAccess) -> Option<(Backing, u32)> {
         let (core, lines) = (self.core, self.lines);
         self.with_host(|host, caches| {
@@ -186,9 +188,9 @@ impl Env {
         })
     }
 
-    /// The frame of the host in which the page of an access lies: of half a translation the nested TLB
-    /// gives the rest. None where memory has run out.
-    pub(super) fn other_half(
+    /// The host frame of the page of an access; for a guest half, the nested TLB or a walk supplies the
+    /// host's half. `None` when memory has run out.
+    pub(super) fn host_half(
         &mut self,
         access: LineAccess,
         frame: FrameNumber,
@@ -205,19 +207,19 @@ impl Env {
             self.cycles.tlb_nested += hit_cycles * u64::from(access.lookups());
             let of_bitmap = cost - tlb.hit_latency_cycles();
             if of_bitmap > 0 {
-                self.add_walk_cycles(of_bitmap);
+                self.charge_walk(of_bitmap);
             }
         } else {
             host.lone_walks += 1;
-            self.add_walk_cycles(cost);
-            // Those that repeat it hit.
+            self.charge_walk(cost);
+            // Repeats hit the nested TLB.
             self.cycles.tlb_nested += hit_cycles * u64::from(access.repeats());
             self.core_is_current = self.pending_invalidations.is_empty();
         }
         Some(backing.frame_of(guest_page(frame)))
     }
 
-    /// Does something with the host; what has changed in its table is told.
+    /// Runs `work` on the host and delivers the INVEPTs that it causes. `None` when memory has run out.
     fn with_host<T>(
         &mut self,
         work: impl FnOnce(&mut Host, &mut Caches) -> Result<T, OutOfMemory>,
@@ -231,12 +233,12 @@ impl Env {
         done.map_err(|error| self.stop_for_host(error)).ok()
     }
 
-    /// The host has no memory left.
+    /// Stops the machine because host memory has run out.
     pub(super) fn stop_for_host(&mut self, error: OutOfMemory) {
         self.stop(format!("the host: {error}"));
     }
 
-    /// So many INVEPTs: all translations of all processes may be wrong.
+    /// Queues `changes` INVEPTs: an invalidation of all translations of all processes.
     fn invalidate_all(&mut self, changes: u64) {
         let others = self.holders.values().flatten().filter(|core| **core != self.core);
         let others = others.collect::<rustc_hash::FxHashSet<_>>().len() as u64;
@@ -246,7 +248,7 @@ impl Env {
         self.pending_invalidations.extend(all);
     }
 
-    /// What operating systems do beside the programs, after so many instructions in all.
+    /// Runs the background work of the operating systems; `instructions` is the number executed so far.
     pub(crate) fn background(&mut self, instructions: u64) {
         self.with_os(|os| {
             os.background(instructions);
@@ -261,19 +263,19 @@ impl Env {
     }
 }
 
-/// The half of a translation that ends in the guest's frames.
-fn half(guest: Translation) -> Translation {
+/// The guest half of a translation, which ends in a guest frame.
+fn guest_half(guest: Translation) -> Translation {
     let Translation { size, entry } = guest.region();
     let frame = entry.frame().plus(GUEST_FRAMES);
     let entry = TlbEntry::new(frame, size, entry.is_writable(), entry.is_dirty());
-    let half = Translation { size, entry };
-    if guest.is_perforated() { half.with_holes(guest.filter()) } else { half }
+    let guest_half = Translation { size, entry };
+    if guest.is_perforated() { guest_half.as_perforated(guest.filter()) } else { guest_half }
 }
 
-/// A page of the guest in the frames of the host: as large as the smaller of both, to be used as both
-/// allow. If that is no smaller than perforated pages are, and any of both is one, so is it, with the
-/// holes of both; and so it is a page with gaps, of the host's chunk, if the host's is.
-fn composed(page: PageNumber, guest: Translation, backing: Translation) -> Translation {
+/// Composes a guest page with the host page that backs it: the smaller size, with permissions that both
+/// allow. At 2 MiB, the result is perforated, with the holes of both, if either page is; it is gapped, in the
+/// host's chunk, if the host's page is.
+fn compose(page: PageNumber, guest: Translation, backing: Translation) -> Translation {
     let (own, host) = (guest.region(), backing.region());
     let size = own.size.min(host.size);
     let first = own.part(page, size).entry.frame();
@@ -284,8 +286,8 @@ fn composed(page: PageNumber, guest: Translation, backing: Translation) -> Trans
         Translation { size, entry: TlbEntry::new(frame, size, is_writable, is_dirty) };
     let is_perforated = guest.is_perforated() || backing.is_perforated();
     match size == PageSize::HUGE {
-        true if is_perforated => translation.with_holes(guest.filter() | backing.filter()),
-        true if backing.is_gapped() => translation.with_gaps(),
+        true if is_perforated => translation.as_perforated(guest.filter() | backing.filter()),
+        true if backing.is_gapped() => translation.as_gapped(),
         _ => translation,
     }
 }

@@ -1,28 +1,28 @@
-//! Perforated pages of the guest, of the host, or of both (paper 004, Section V).
+//! Perforated pages of the guest, the host, or both (Park et al., ISCA 2020, Section V).
 //!
-//! - What a TLB holds of 2 MiB that both have, and at least one of them perforated, is a perforated page: the
-//!   region is the host's, the filter and the bits are those of both page-table entries and both bitmaps, by
-//!   *or* (Figure 6). A base page is to be walked for if either has a hole there.
+//! - If both have a 2 MiB page and at least one of them is perforated, TLBs hold a perforated page: its
+//!   region is the host's; its filter and bitmap are the *or* of both tables' filters and bitmaps (Figure 6).
+//!   A base page is walked for if it is a hole in either.
 //! - The guest's bitmap lies in guest-physical memory. A register of each core holds the translation of the
-//!   page of the host in which it was read last; the paper's, of a bitmap that lies in one page. The line of
-//!   the host's bitmap follows from the region, and that of the guest's from the guest's entry: so bits
-//!   that the second level has not are read behind a walk, always.
-//! - A walk to a hole reads the guest's entry, and then, if its filter says that there may be a hole, the
-//!   entry in the shadow node and that of the hole, each through the host. An empty one is no hole of the
-//!   guest's: the page lies in its region. The host has the last word on what is behind, which may be a hole
-//!   of its own.
-//! - Where the host has base pages behind a perforated page of the guest, that is splintered: TLBs hold base
-//!   pages, or the guest's half of it. The bits are the guest's then.
-//! - Before the bits are known, the host is asked for nothing: it is only looked at what it has where
-//!   the region of the guest lies, since that page may be a hole, whose frame is somebody else's. Where it has
-//!   nothing yet, bits are not kept: what it gives later may have holes, and nobody is told of it.
+//!   host page read last; in the paper, of a bitmap that lies in one page. The location of the host's bitmap
+//!   line follows from the region, and that of the guest's from the guest's entry: bits that the second-level
+//!   TLB misses are therefore always read after a walk.
+//! - A walk to a hole reads the guest's entry and, if its filter allows a hole, the entry in the shadow node
+//!   and that of the hole, each through the host. An empty hole entry means that the page lies in the guest's
+//!   region. The page that backs it may still be a hole of the host.
+//! - A perforated guest page backed by base pages of the host is splintered: TLBs hold base pages, or the
+//!   guest half. The bits are then the guest's alone.
+//! - Until the bits are known, the walk only inspects the host's page behind the guest's region and demands
+//!   nothing: the base page may be a hole, and its place in the region may belong to another owner. If the
+//!   host has mapped nothing there, the bits are not cached, since a later mapping may have holes without an
+//!   invalidation.
 
 use octavo_types::{PageNumber, PageSize, PhysAddr};
 
-use super::super::perforated::{PartAccess, to_hole};
-use super::super::walk::Found;
+use super::super::perforated::{PartAccess, hole_entries};
+use super::super::walk::WalkedPage;
 use super::host::{Backing, GuestAccess, Port, guest_page};
-use super::{Env, composed, half, is_half};
+use super::{Env, compose, guest_half, is_guest_half};
 use crate::front::Kind;
 use crate::tlb::Translation;
 
@@ -32,13 +32,14 @@ impl Env {
         self.host.is_some()
     }
 
-    /// Whether TLBs hold a perforated page that a walk has found: not where it is splintered, but for
-    /// halves of translations.
+    /// Whether TLBs cache a perforated page that a walk has found: not if it is splintered, unless they hold
+    /// guest halves.
     pub(crate) fn is_cached(&self, translation: &Translation) -> bool {
-        self.caches_halves || !is_half(&translation.region())
+        self.caches_halves || !is_guest_half(&translation.region())
     }
 
-    /// What a walk finds of a perforated page of the guest that may have a hole at a base page.
+    /// Composes a perforated guest page, whose filter allows a hole at a base page, with the host page behind
+    /// its region.
     pub(super) fn compose_possible_hole(
         &mut self,
         page: PageNumber,
@@ -54,14 +55,13 @@ impl Env {
             Backing::Page(translation) | Backing::Composite(translation)
                 if translation.size >= PageSize::HUGE =>
             {
-                composed(page, own, translation)
+                compose(page, own, translation)
             }
-            _ => half(own),
+            _ => guest_half(own),
         })
     }
 
-    /// The guest-physical page that lies in the region of a page where a base page of it is, or would be
-    /// if that were no hole.
+    /// The guest-physical page at a base page's place in the region of its page.
     fn region_page(&self, page: PageNumber) -> Option<PageNumber> {
         let table = &self.os.memory().process(self.process).table;
         let own = table.perforated(page).map(|of| of.region);
@@ -69,7 +69,7 @@ impl Env {
     }
 
     /// [`Env::read_bitmap`] in a guest.
-    pub(in crate::env) fn read_bitmaps(&mut self, page: PageNumber) -> Option<bool> {
+    pub(in crate::env) fn read_bitmaps_nested(&mut self, page: PageNumber) -> Option<bool> {
         if let Some(of) = self.perforated(page) {
             let at = self.os.memory().frames.hole_bitmaps().line_of(of.region.frame);
             let (core, lines) = (self.core, self.lines);
@@ -94,7 +94,7 @@ impl Env {
     }
 
     /// [`Env::bitmap_word`] in a guest.
-    pub(in crate::env) fn bitmap_words(&self, page: PageNumber) -> u32 {
+    pub(in crate::env) fn composed_bitmap_word(&self, page: PageNumber) -> u32 {
         let Some(backing) = self.region_page(page) else { return 0 };
         let own = self
             .perforated(page)
@@ -114,7 +114,8 @@ impl Env {
         }
         let before = self.pending_invalidations.len();
         let walk = self.table_walk(page);
-        let Some(Found { translation: own, is_marked }) = self.found(&walk, page, kind) else {
+        let Some(WalkedPage { translation: own, is_marked }) = self.finish_walk(&walk, page, kind)
+        else {
             return self.faulted(page, kind);
         };
         let entry = walk.steps().last().expect("a walk reads the root's entry").at;
@@ -144,10 +145,10 @@ impl Env {
             let host = self.host.as_mut().expect("a guest has a host");
             host.splintered += 1;
             if self.caches_halves {
-                return Some(PartAccess::Page(half(part)));
+                return Some(PartAccess::Page(guest_half(part)));
             }
         }
-        Some(PartAccess::Page(composed(page, part, backing)))
+        Some(PartAccess::Page(compose(page, part, backing)))
     }
 
     /// [`Env::walk_hole`] in a guest.
@@ -166,25 +167,26 @@ impl Env {
         let own = self.perforated(page);
         if let Some(of) = own.filter(|of| Translation::perforated(of, false).may_be_hole(page)) {
             let at = (self.asid, page);
-            for step in to_hole(&walk, of.hole_steps, &mut self.walk_caches, at, false) {
+            for step in hole_entries(&walk, of.hole_steps, &mut self.walk_caches, at, false) {
                 self.read_guest_entry(step, &mut latency_cycles)?;
             }
             if of.is_hole {
                 entry = of.hole_steps[1].at;
             }
         }
-        self.add_or_extend_walk(latency_cycles, continues_walk);
-        let Some(Found { translation, is_marked }) = self.found(&walk, page, kind) else {
+        self.charge_walk_part(latency_cycles, continues_walk);
+        let Some(WalkedPage { translation, is_marked }) = self.finish_walk(&walk, page, kind)
+        else {
             return self.faulted(page, kind);
         };
         self.write_guest_entry_if(is_marked, entry);
         let (backing, cost) = self.backing(translation.frame_of(page), kind == Kind::Store, 1)?;
         self.extend_walk(cost);
         let part = translation.part(page, PageSize::BASE);
-        Some(PartAccess::Page(composed(page, part, backing)))
+        Some(PartAccess::Page(compose(page, part, backing)))
     }
 
-    /// Writes an entry of the guest's table that was marked as used, and has been read.
+    /// Writes an entry of the guest's table whose accessed or dirty bit was set, after it has been read.
     fn write_guest_entry_if(&mut self, is_marked: bool, entry: PhysAddr) {
         let host = self.host.as_ref().expect("a guest has a host");
         let frame = entry.frame();

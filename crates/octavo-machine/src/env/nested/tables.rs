@@ -1,16 +1,15 @@
-//! What page tables say of a page of the process that runs: its own, and the host's where it is in a
-//! guest.
+//! Translations by page tables: the process' own table and, in a guest, the host's.
 
 use octavo_os::ProcessId;
 use octavo_os::page_table::{PageTable, Range};
 use octavo_types::{FrameNumber, PageNumber};
 
-use super::{Env, composed, guest_page};
+use super::{Env, compose, guest_page};
 use crate::tlb::Translation;
 
 impl Env {
-    /// The tables that translate a base page that is mapped, each with the page that it translates: the
-    /// process' own; in a guest the host's with the guest-physical page, too, once it is mapped.
+    /// The page tables that translate a mapped base page, each with the page number that it translates: the
+    /// process' table, and in a guest the host's table with the guest-physical page once that is known.
     pub fn tables(&self, page: PageNumber) -> impl Iterator<Item = (&PageTable, PageNumber)> {
         let own = &self.os.memory().process(self.process).table;
         let backing = self.host.as_ref().and_then(|host| {
@@ -20,8 +19,8 @@ impl Env {
         [(own, page)].into_iter().chain(backing)
     }
 
-    /// What the tables hold of a base page of a process, which need not run, nor live any more: in a guest
-    /// what its own and the host's have in common. None where it is not mapped.
+    /// The translation of a base page of a process by its page table, composed with the host's in a guest.
+    /// The process need not be running. `None` if it has exited or the page is not mapped.
     pub(crate) fn translation(&self, process: ProcessId, page: PageNumber) -> Option<Translation> {
         let memory = self.os.memory();
         if !memory.live().any(|lives| lives == process) {
@@ -30,17 +29,17 @@ impl Env {
         let own = Translation::of(&memory.process(process).table.leaf(page)?, false);
         let Some(host) = &self.host else { return Some(own) };
         let backing = host.table().leaf(guest_page(own.frame_of(page)))?;
-        Some(composed(page, own, Translation::of(&backing, false)))
+        Some(compose(page, own, Translation::of(&backing, false)))
     }
 
-    /// The base frame that would be copied if the process that runs stored to a base page now.
+    /// The base frame that a store of the running process to a base page would copy now.
     pub(crate) fn source_of_copy(&self, page: PageNumber) -> Option<FrameNumber> {
         let frame = self.os.memory().source_of_copy(self.process, page)?;
         self.machine_frame(frame)
     }
 
-    /// Where in the machine's memory a frame lies that the operating system has: in a guest, what the
-    /// host has behind it, if it has.
+    /// The machine frame of a frame of the operating system; in a guest, the host frame that backs it, if
+    /// mapped.
     pub(in crate::env) fn machine_frame(&self, frame: FrameNumber) -> Option<FrameNumber> {
         match &self.host {
             Some(host) => host.backing_frame(guest_page(frame)),
@@ -48,10 +47,9 @@ impl Env {
         }
     }
 
-    /// The range of the process that runs which holds a base page, where its operating system keeps
-    /// ranges: pages side by side that lie side by side in memory and have the same rights. In a guest
-    /// it is what a range of the guest and one of the host's have in common, with the rights that both
-    /// allow.
+    /// The range of the running process that holds a base page, if its operating system keeps ranges: pages
+    /// that are contiguous in memory as in the address space, with equal permissions. In a guest, the
+    /// intersection of a guest range and a host range, with permissions that both allow.
     pub fn range(&self, page: PageNumber) -> Option<Range> {
         let mut ranges = self.tables(page).map(|(table, page)| {
             let range = table.ranges()?.find(page)?;
@@ -72,8 +70,8 @@ impl Env {
         Some(Range { pages, frame, rights })
     }
 
-    /// How many ranges the process that runs has, and in a guest how many the host has; none where its
-    /// operating system keeps no ranges.
+    /// The number of ranges of the running process and, in a guest, of the host; `None` if the operating
+    /// system keeps no ranges.
     pub fn ranges(&self) -> Option<(u64, Option<u64>)> {
         let own = self.os.memory().process(self.process).table.ranges()?;
         let backing = self.host.as_ref().and_then(|host| host.table().ranges());

@@ -1,4 +1,4 @@
-//! Bits of hole bitmaps in the entries of sets (paper 004, Section IV-C).
+//! Hole-bitmap words in set-associative arrays (Park et al., ISCA 2020, Section IV-C).
 
 use octavo_hw::Asid;
 use octavo_os::vmas::Pages;
@@ -9,19 +9,19 @@ use super::super::{TlbEntry, Translation, size_of};
 use super::{Array, Store, key, parts};
 
 impl Array {
-    /// Whether it can hold bitmaps.
+    /// Whether it can hold bitmap words.
     pub fn has_sets(&self) -> bool {
         matches!(self.store, Store::Sets { .. })
     }
 
-    /// The bits of the 32 base pages around one, if they are here, which is a use of them.
+    /// Looks up the bitmap word of the 32 aligned base pages around `page`. A hit uses the entry.
     pub fn look_up_bitmap(&mut self, asid: Asid, page: PageNumber) -> Option<u32> {
         let Store::Sets { sets, .. } = &mut self.store else { return None };
         let set = sets.geometry().set_of(page.raw() >> BITMAP_WORD_ORDER);
         sets.look_up(set, key(asid, page, BITMAP_WORD_ORDER)).map(|entry| entry.bits())
     }
 
-    /// Puts the bits of the 32 base pages around one in.
+    /// Fills the bitmap word of the 32 aligned base pages around `page`.
     pub fn fill_bitmap(&mut self, asid: Asid, page: PageNumber, bits: u32) {
         if let Store::Sets { sets, .. } = &mut self.store {
             let set = sets.geometry().set_of(page.raw() >> BITMAP_WORD_ORDER);
@@ -29,7 +29,7 @@ impl Array {
         }
     }
 
-    /// Counts its entries by kind.
+    /// Adds its entries to the counts by kind.
     pub fn add_content(&self, content: &mut EntryKinds) {
         let Store::Sets { sets, .. } = &self.store else { return };
         for (_, key, entry) in sets.iter() {
@@ -46,7 +46,7 @@ impl Array {
         }
     }
 
-    /// Whether it has a perforated page all of which lies in a range.
+    /// Whether it holds a perforated page that lies entirely in a range.
     pub fn has_perforated_in(&self, asid: Asid, pages: &Pages) -> bool {
         let Store::Sets { sets, .. } = &self.store else { return false };
         sets.iter().any(|(_, key, entry)| {

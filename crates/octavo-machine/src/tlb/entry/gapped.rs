@@ -1,5 +1,5 @@
-//! Entries of pages with gaps (paper 004, Section VII-D): as those of pages of 2 MiB, with the frame of their
-//! chunk.
+//! Entries of gapped pages (GTSM; Park et al., ISCA 2020, Section VII-D): entries of 2 MiB pages that hold
+//! the frame of their chunk.
 
 use octavo_os::frames::SubBlocks;
 use octavo_os::page_table::Gapped;
@@ -7,40 +7,40 @@ use octavo_types::{FrameNumber, PageNumber, PageSize};
 
 use super::{ORDER_SHIFT, TlbEntry, Translation};
 
-/// In the field of the order, which is 9 for a page of 2 MiB.
+/// Flag in the order field, whose value is 9 for a 2 MiB page.
 const GAPPED: u64 = 4 << ORDER_SHIFT;
 
 impl Translation {
-    /// A page with gaps of a page table.
+    /// The translation of a gapped page of a page table.
     pub fn gapped(page: &Gapped, is_dirty: bool) -> Self {
         let entry = TlbEntry::new(page.chunk, PageSize::HUGE, page.rights.write, is_dirty);
-        Translation { size: PageSize::HUGE, entry }.with_gaps()
+        Translation { size: PageSize::HUGE, entry }.as_gapped()
     }
 
-    /// A page of 2 MiB, whose frame is that of a chunk, as a page with gaps.
-    pub fn with_gaps(&self) -> Self {
+    /// A 2 MiB page, whose frame is that of a chunk, as a gapped page.
+    pub fn as_gapped(&self) -> Self {
         Translation { size: PageSize::HUGE, entry: TlbEntry(self.entry.0 | GAPPED) }
     }
 
-    /// Whether it is a page with gaps: its parts are then asked for by [`Translation::part_of_chunk`] alone.
+    /// Whether it is a gapped page. Use only [`Translation::part_of_chunk`] for its base pages.
     pub fn is_gapped(&self) -> bool {
         const HUGE: u64 = (PageSize::HUGE.base_shift() as u64) << ORDER_SHIFT | GAPPED;
         const ORDER: u64 = super::ORDER_MASK << ORDER_SHIFT;
         self.size == PageSize::HUGE && self.entry.0 & ORDER == HUGE
     }
 
-    /// Whether it takes a bitmap to know where a base page of it lies: of a page with gaps always, of a
-    /// perforated page where its filter says that there may be a hole.
+    /// Whether a bitmap is needed to translate a base page of it: always for a gapped page; for a perforated
+    /// page, where its filter allows a hole.
     pub fn needs_bitmap(&self, page: PageNumber) -> bool {
         self.is_gapped() || self.may_be_hole(page)
     }
 
-    /// The first frame of the chunk of a page with gaps.
+    /// The first frame of the chunk of a gapped page.
     pub fn chunk(&self) -> FrameNumber {
         self.entry.frame()
     }
 
-    /// A base page of a page with gaps, which is made of these sub-blocks.
+    /// The translation of a base page of a gapped page made of the given sub-blocks.
     pub fn part_of_chunk(&self, page: PageNumber, blocks: SubBlocks) -> Translation {
         let place = page.raw() % (1 << PageSize::HUGE.base_shift());
         let frame = blocks.frame_of(self.chunk(), place).expect("a page has 32 sub-blocks");
@@ -56,7 +56,7 @@ mod tests {
     use octavo_types::Protection;
 
     #[test]
-    fn a_page_with_gaps_tells_its_parts() {
+    fn gapped_page_translates_its_base_pages() {
         let rights = Protection { read: true, write: true, execute: false };
         let (page, chunk) = (PageNumber::new(512 * 7), FrameNumber::new(1024 * 9));
         let of = Gapped { page, chunk, rights, used: (true, false) };
@@ -71,7 +71,7 @@ mod tests {
         let part = translation.part_of_chunk(PageNumber::new(512 * 7 + 40), blocks);
         // The third sub-block of the page is the sixth of the chunk.
         assert_eq!((part.size, part.entry.frame()), (PageSize::BASE, chunk.plus(5 * 16 + 8)));
-        assert!(part.entry.serves(true) && !part.is_gapped());
-        assert!(!Translation::gapped(&of, false).part_of_chunk(page, blocks).entry.serves(true));
+        assert!(part.entry.permits(true) && !part.is_gapped());
+        assert!(!Translation::gapped(&of, false).part_of_chunk(page, blocks).entry.permits(true));
     }
 }

@@ -1,31 +1,30 @@
-//! Entries of perforated pages (paper 004, Section IV-B): as those of pages of 2 MiB, with the filter in
-//! frame bits that such pages do not use.
+//! Entries of perforated pages (Park et al., ISCA 2020, Section IV-B): entries of 2 MiB pages with the hole
+//! filter in frame bits that such pages leave unused.
 
 use octavo_os::page_table::Perforated;
 use octavo_types::{PageNumber, PageSize};
 
 use super::{FRAME_SHIFT, ORDER_SHIFT, TlbEntry, Translation};
 
-/// In the field of the order, which needs but four of its bits for a page of 2 MiB.
+/// Flag in the order field, of which a 2 MiB page uses four bits.
 const PERFORATED: u64 = 16 << ORDER_SHIFT;
 const FILTER_MASK: u64 = 0xff << FRAME_SHIFT;
-/// The logarithm of the base pages of one bit of a filter.
+/// log2 of the base pages per filter bit.
 const FILTERED_LOG2: u32 = 6;
 
 impl Translation {
-    /// A perforated page of a page table.
+    /// The translation of a perforated page of a page table.
     pub fn perforated(page: &Perforated, is_dirty: bool) -> Self {
-        Translation::of(&page.region, is_dirty).with_holes(page.filter)
+        Translation::of(&page.region, is_dirty).as_perforated(page.filter)
     }
 
-    /// A page of 2 MiB as a perforated page with this filter.
-    pub fn with_holes(&self, filter: u8) -> Self {
+    /// A 2 MiB page as a perforated page with this hole filter.
+    pub fn as_perforated(&self, filter: u8) -> Self {
         let entry = TlbEntry(self.entry.0 | PERFORATED | u64::from(filter) << FRAME_SHIFT);
         Translation { size: PageSize::HUGE, entry }
     }
 
-    /// Whether it is a perforated page: its frame and parts are then asked for by
-    /// [`Translation::part_of_region`] alone.
+    /// Whether it is a perforated page. Use only [`Translation::part_of_region`] for its base pages.
     pub fn is_perforated(&self) -> bool {
         // A part of a page of 256 MiB or more has that page's order.
         const ORDER: u64 = super::ORDER_MASK << ORDER_SHIFT;
@@ -33,12 +32,12 @@ impl Translation {
         self.size == PageSize::HUGE && self.entry.0 & ORDER == HOLES
     }
 
-    /// The filter of a perforated page; of any other, 0.
+    /// The hole filter of a perforated page; 0 for any other page.
     pub fn filter(&self) -> u8 {
         if self.is_perforated() { (self.entry.0 >> FRAME_SHIFT) as u8 } else { 0 }
     }
 
-    /// The region of a perforated page as a page of 2 MiB; of any other, itself.
+    /// The region of a perforated page as a plain 2 MiB page; any other page unchanged.
     pub fn region(&self) -> Translation {
         match self.is_perforated() {
             true => {
@@ -48,12 +47,12 @@ impl Translation {
         }
     }
 
-    /// Whether the filter of a perforated page says that there may be a hole at a base page.
+    /// Whether the filter of a perforated page allows a hole at a base page.
     pub fn may_be_hole(&self, page: PageNumber) -> bool {
         self.filter() >> ((page.raw() % 512) >> FILTERED_LOG2) & 1 != 0
     }
 
-    /// A base page of a perforated page, where it is no hole.
+    /// The translation of a base page of a perforated page that is not a hole.
     pub fn part_of_region(&self, page: PageNumber) -> Translation {
         let frame = self.region().frame_of(page);
         let (is_writable, is_dirty) = (self.entry.is_writable(), self.entry.is_dirty());
@@ -63,8 +62,8 @@ impl Translation {
         }
     }
 
-    /// The same perforated page, which the page table knows to have been stored to.
-    pub fn dirtied(&self) -> Translation {
+    /// The perforated page with its dirty bit set.
+    pub fn with_dirty(&self) -> Translation {
         Translation { entry: TlbEntry(self.entry.0 | super::DIRTY), ..*self }
     }
 }
@@ -76,7 +75,7 @@ mod tests {
     use octavo_types::{FrameNumber, PhysAddr, Protection};
 
     #[test]
-    fn a_perforated_page_tells_its_parts_and_its_filter() {
+    fn perforated_page_translates_base_pages_and_filters_holes() {
         let rights = Protection { read: true, write: true, execute: false };
         let (page, frame) = (PageNumber::new(512 * 7), FrameNumber::new(512 * 9));
         let region = Leaf { page, frame, size: PageSize::HUGE, rights };
@@ -98,8 +97,8 @@ mod tests {
         assert_eq!(may, [false, false, true, true, false, true]);
         let part = translation.part_of_region(other);
         assert_eq!((part.size, part.entry.frame()), (PageSize::BASE, frame.plus(70)));
-        assert!(part.entry.serves(true) && !part.is_perforated());
+        assert!(part.entry.permits(true) && !part.is_perforated());
         let clean = Translation::perforated(&of, false);
-        assert!(!clean.entry.serves(true) && clean.dirtied() == translation);
+        assert!(!clean.entry.permits(true) && clean.with_dirty() == translation);
     }
 }

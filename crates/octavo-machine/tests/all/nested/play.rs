@@ -53,18 +53,18 @@ pub fn play(
     let sets = FetchSets::new(sets / l1i.ways.of(sets), lines);
     let mut front = Front::new(lines, filter, sets);
     let mut image = Image::new(config.page_table.levels);
-    front.mark(ControlEvent::Spawn { image: ImageId(0), copy_of: None });
-    front.run(0, ImageId(0));
-    front.mark(ControlEvent::WarmUpEnd);
+    front.push_event(ControlEvent::Spawn { image: ImageId(0), copy_of: None });
+    front.switch(0, ImageId(0));
+    front.push_event(ControlEvent::WarmUpEnd);
     front.event(&image, &octavo_machine::everything());
     let mut copies = 0u32;
     for (number, step) in stream.steps.iter().enumerate() {
         for (_, aside) in asides.iter().filter(|(at, _)| at.index(stream.steps.len()) == number) {
             match aside {
-                Aside::Tick => front.mark(ControlEvent::Tick(number as u64 + 1)),
+                Aside::Tick => front.push_event(ControlEvent::Tick(number as u64 + 1)),
                 Aside::Copy => {
                     let copy = ImageId(1 + copies / 2);
-                    front.mark(match copies % 2 {
+                    front.push_event(match copies % 2 {
                         0 => ControlEvent::Spawn { image: copy, copy_of: Some(ImageId(0)) },
                         _ => ControlEvent::Exit(copy),
                     });

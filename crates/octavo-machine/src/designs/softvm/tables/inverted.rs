@@ -1,7 +1,7 @@
-//! An entry of 16 bytes for each frame, chained from a table of anchors (4 bytes each, as many as there are
-//! frames, rounded up to a power of two) by a hash of the page: its segment's number and its own, exclusive or,
-//! as PowerPC's. A frame has one entry: where it is mapped at several addresses, the one that was asked for last
-//! has it, and another one's miss goes through its whole chain before the operating system puts it there.
+//! An inverted page table: an entry of 16 bytes per frame, chained from a table of anchors (4 bytes each, as
+//! many as frames, rounded up to a power of two). The hash is that of PowerPC: segment number XOR page
+//! number. A frame has one entry: if it is mapped at several addresses, the one requested last owns it, and a
+//! miss of another address searches its whole chain before the operating system moves the entry.
 
 use octavo_hw::GlobalAddr;
 use octavo_types::{FrameNumber, PageSize, PhysAddr};
@@ -11,24 +11,24 @@ use rustc_hash::FxHashMap;
 const ENTRY_BYTES: u64 = 16;
 /// Bytes of an anchor.
 const ANCHOR_BYTES: u64 = 4;
-/// Where both tables lie: above all frames, so that they are nobody else's.
+/// Physical addresses of both tables, above all frames.
 const ANCHORS: u64 = 1 << 43;
 const ENTRIES: u64 = 1 << 44;
-/// Pages of a segment.
+/// log2 of the pages of a segment.
 const SEGMENT_PAGES_LOG2: u32 = 16;
 
 /// An inverted table.
 #[derive(Default)]
 pub struct Inverted {
     anchors: u64,
-    /// By anchor, the pages and their frames, what was put there last first.
+    /// The chain of each anchor: pages with their frames, newest first.
     chains: FxHashMap<u64, Vec<(u64, FrameNumber)>>,
-    /// By frame, its page.
+    /// The page of each frame.
     pages: FxHashMap<FrameNumber, u64>,
 }
 
 impl Inverted {
-    /// An empty one, for so many frames.
+    /// An empty table for `frames` frames.
     pub fn new(frames: u64) -> Self {
         Inverted { anchors: frames.next_power_of_two(), ..Inverted::default() }
     }
@@ -38,7 +38,7 @@ impl Inverted {
         (in_segment ^ page >> SEGMENT_PAGES_LOG2) & (self.anchors - 1)
     }
 
-    /// What a handler loads, in order, to find an address whose page lies in `frame`.
+    /// The entries that a handler loads, in order, to translate an address whose page lies in `frame`.
     pub fn loads(&mut self, addr: GlobalAddr, frame: FrameNumber) -> Vec<PhysAddr> {
         let page = addr.raw() >> PageSize::BASE.log2();
         let anchor = self.anchor(page);
@@ -54,7 +54,7 @@ impl Inverted {
         loads
     }
 
-    /// A frame gets another page than it had.
+    /// Moves the entry of a frame to another page.
     fn put(&mut self, page: u64, anchor: u64, frame: FrameNumber) {
         if let Some(before) = self.pages.insert(frame, page) {
             let of_before = self.anchor(before);
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chain_is_gone_through_to_the_page() {
+    fn inverted_table_loads_the_chain_up_to_the_page() {
         let mut table = Inverted::new(1 << 4);
         let addr = |page: u64| GlobalAddr::new(page << 12);
         let frame = FrameNumber::new;
@@ -83,10 +83,10 @@ mod tests {
         assert_eq!(asked(3, 7), [anchor, entry(7)]);
         assert_eq!(asked(19, 8), [anchor, entry(7)], "a chain without it");
         assert_eq!(asked(3, 7), [anchor, entry(8), entry(7)]);
-        // The frame gets another page: its entry leaves the chain.
+        // The entry of a frame with a new page leaves its old chain.
         assert_eq!(asked(4, 8), [ANCHORS + 16]);
         assert_eq!(asked(3, 7), [anchor, entry(7)]);
-        // The segment's number is in the hash.
+        // The hash includes the segment number.
         assert_eq!(asked(1 << 16 | 2, 9), [anchor, entry(7)]);
     }
 }

@@ -1,14 +1,14 @@
-//! How page tables are organised that the handler reads ("the operating system is free to implement
+//! The organisations of the page tables that the handler reads ("the operating system is free to implement
 //! whatever virtual-to-physical mapping it chooses", section 4).
 //!
-//! - *Two-tier*, the paper's example: the global linear table, and root tables for its pages (section 4.2).
-//!   What it loads is [`super::handler`]'s affair.
-//! - *Hierarchical*: the operating system's own tables, top-down by physical addresses, an entry of each level
-//!   ("a top-down hierarchical page table (as in the x86) would provide easy support for superpages", section
-//!   4.3): a page of 2 MiB ends the walk one level earlier.
-//! - *Inverted*: [an entry for each frame](inverted), found by a hash.
-//! - *Guarded*: [a tree](guarded) whose entries skip what is the same for all pages behind them; it may end at any
-//!   level, too.
+//! - *Two-tier*, the paper's example: the global linear table, and root tables for its pages (section 4.2);
+//!   see [`super::handler`].
+//! - *Hierarchical*: the operating system's own tables, read top-down by physical addresses, one entry per
+//!   level ("a top-down hierarchical page table (as in the x86) would provide easy support for superpages",
+//!   section 4.3): a 2 MiB page ends the walk one level earlier.
+//! - *Inverted*: [an entry per frame](inverted), found by a hash.
+//! - *Guarded*: [a tree](guarded) whose entries skip the bits that all pages behind them share; it may end at
+//!   any level, too.
 
 mod guarded;
 mod inverted;
@@ -22,20 +22,20 @@ use crate::env::Env;
 use guarded::Guarded;
 use inverted::Inverted;
 
-/// The tables.
+/// The page tables.
 pub enum Tables {
-    /// As the paper's example.
+    /// The paper's example.
     TwoTier,
     /// The operating system's own.
     Hierarchical,
-    /// One entry a frame.
+    /// One entry per frame.
     Inverted(Inverted),
     /// A tree with guards.
     Guarded(Guarded),
 }
 
 impl Tables {
-    /// Empty ones, for so many frames.
+    /// Empty tables for `frames` frames.
     pub fn new(kind: TableKind, frames: u64) -> Self {
         match kind {
             TableKind::TwoTier => Tables::TwoTier,
@@ -45,8 +45,8 @@ impl Tables {
         }
     }
 
-    /// What a handler loads by physical addresses, in order, to translate an address whose page is `page`
-    /// and lies in `frame`; none where it does as the paper's.
+    /// The entries that a handler loads by physical addresses, in order, to translate an address of `page` in
+    /// `frame`; `None` for the two-tier table.
     pub fn loads(
         &mut self,
         env: &Env,

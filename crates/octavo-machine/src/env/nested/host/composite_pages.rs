@@ -1,10 +1,10 @@
-//! Pages of the host whose parts lie elsewhere, behind pages of the guest: perforated pages (paper 004,
-//! Section V), and pages with gaps (Section VII-D).
+//! Composite host pages, whose base pages may lie elsewhere: perforated pages (Park et al., ISCA 2020,
+//! Section V) and gapped pages (Section VII-D).
 //!
-//! What the paper leaves open: the nested TLB holds both as the second level does, but nothing of bitmaps. A
-//! page that the filter of a perforated page does not answer for, or that lies in a page with gaps, asks for the
-//! bitmap, through the data caches, and is kept as a base page then. An entry of a hole that is empty is no
-//! hole of this table: another one has it, which maps the same region.
+//! Decisions that the paper leaves open: the nested TLB holds both kinds as the second-level TLB does, but no
+//! bitmap words. For a base page that a perforated page's filter does not rule out as a hole, or that lies in
+//! a gapped page, the bitmap is read through the data caches and the base page is filled. An empty hole entry
+//! means that the hole belongs to another table that maps the same region.
 
 use octavo_hw::Asid;
 use octavo_os::frames::OutOfMemory;
@@ -12,30 +12,30 @@ use octavo_os::page_table::Perforated;
 use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr};
 
 use super::super::super::gapped::read_chunk_bitmap;
-use super::super::super::perforated::to_hole;
-use super::super::super::walk::{Found, found};
+use super::super::super::perforated::hole_entries;
+use super::super::super::walk::{WalkedPage, finish_walk};
 use super::{Backing, Host, Port, read_entry};
 use crate::counters::Lookups;
 use crate::tlb::{Tlb, Translation};
 
 impl Backing {
-    /// What the nested TLB holds.
+    /// The backing given by an entry of the nested TLB.
     pub(super) fn of(translation: Translation) -> Self {
         match translation.is_perforated() || translation.is_gapped() {
             true => Backing::Composite(translation),
-            // Where the TLB has no room for a whole page it knows of what it holds a part.
+            // An array without entries of the whole page's size holds a part of it; use the whole page.
             false => Backing::Page(translation.whole()),
         }
     }
 }
 
 impl Host {
-    /// What there is to the perforated page that holds a guest-physical page, if one does.
+    /// The perforated page that holds a guest-physical page, if any.
     fn perforated(&self, page: PageNumber) -> Option<Perforated> {
         self.table().perforated(page)
     }
 
-    /// The page that holds a guest-physical page, as a TLB holds it, if that is perforated or has gaps.
+    /// The composite page that holds a guest-physical page, if any.
     pub(super) fn composite_page(&self, page: PageNumber) -> Option<Translation> {
         let perforated = self.perforated(page).map(|of| Translation::perforated(&of, of.used.1));
         let gapped = || self.table().gapped(page).map(|of| Translation::gapped(&of, of.used.1));
@@ -46,7 +46,7 @@ impl Host {
         self.cores[core].tlb.as_ref().is_some_and(Tlb::holds_perforated)
     }
 
-    /// The nested TLB has a base page of a page whose parts lie elsewhere.
+    /// Fills a base page of a composite page into the nested TLB.
     pub(super) fn fill_base_page(
         &mut self,
         page: PageNumber,
@@ -59,9 +59,9 @@ impl Host {
         }
     }
 
-    /// The base page that a perforated page, or one with gaps, has for a guest-physical page, and whether a
-    /// bitmap was asked for it. `is_new` says whether there was no walk yet. None where the page faulted: the
-    /// host is walked again.
+    /// Translates a guest-physical page inside a composite page: the base page, and whether a bitmap was read
+    /// for it. With `is_new`, no walk has been made for this access yet. `None` after a page fault: the
+    /// host's table must be walked again.
     pub(super) fn resolve_part(
         &mut self,
         page: PageNumber,
@@ -91,7 +91,7 @@ impl Host {
         Ok(part.map(|part| (part, true)))
     }
 
-    /// Reads the line of the host's bitmap that has the bits of a region; what that cost.
+    /// Reads the line of the host's hole bitmap with the bits of a region. Returns the latency in cycles.
     pub(in crate::env::nested) fn read_bitmap(
         &mut self,
         region: PhysAddr,
@@ -101,7 +101,7 @@ impl Host {
         self.walker.read_bitmap(port.caches, port.lines, at)
     }
 
-    /// Walks to a hole.
+    /// Walks to a hole of a perforated page.
     fn walk_hole(
         &mut self,
         page: PageNumber,
@@ -115,14 +115,14 @@ impl Host {
         let walk = self.table().walk(page);
         let Some(of) = self.perforated(page) else { return Ok(None) };
         let caches = &mut self.cores[port.core].walk_caches;
-        for at in to_hole(&walk, of.hole_steps, caches, (Asid::ONLY, page), is_new) {
+        for at in hole_entries(&walk, of.hole_steps, caches, (Asid::ONLY, page), is_new) {
             *latency_cycles += read_entry(port.caches, port.lines, at, &mut self.walker);
         }
         self.use_part(page, stores, port, latency_cycles)
     }
 
-    /// A page whose entry has been read is used: that of a hole, of a perforated page or of any other. None
-    /// where it faulted.
+    /// Uses a page whose entry has been read: a hole, a base page of a perforated page, or any other page.
+    /// `None` after a page fault.
     pub(in crate::env::nested) fn use_part(
         &mut self,
         page: PageNumber,
@@ -132,8 +132,8 @@ impl Host {
     ) -> Result<Option<Translation>, OutOfMemory> {
         let walk = self.table().walk(page);
         let hole = self.perforated(page).filter(|of| of.is_hole);
-        let Some(Found { translation, is_marked }) =
-            found(&mut self.os, self.vm, &walk, page, stores)
+        let Some(WalkedPage { translation, is_marked }) =
+            finish_walk(&mut self.os, self.vm, &walk, page, stores)
         else {
             self.walker.faulted += 1;
             self.fault(page, stores)?;
@@ -145,7 +145,7 @@ impl Host {
         Ok(Some(translation))
     }
 
-    /// Whether a guest-physical page lies in 2 MiB or more that the host has whole or perforated, and is no
+    /// Whether a guest-physical page lies in a host page of 2 MiB or more, whole or perforated, and is not a
     /// hole of it.
     pub(in crate::env::nested) fn is_in_large_page(&self, page: PageNumber) -> bool {
         match self.perforated(page) {
@@ -154,25 +154,24 @@ impl Host {
         }
     }
 
-    /// The perforated page of the host that a guest-physical page lies in: its first frame.
+    /// The first address of the host's perforated page that holds a guest-physical page, if any.
     pub(in crate::env::nested) fn region(&self, page: PageNumber) -> Option<PhysAddr> {
         self.perforated(page).map(|of| of.region.frame.start())
     }
 
-    /// The 32 bits of the host's bitmap around a guest-physical page that lies in a perforated page; else
-    /// none is set.
+    /// The bitmap word of the host around a guest-physical page; 0 outside perforated pages.
     pub(in crate::env::nested) fn bitmap_word(&self, page: PageNumber) -> u32 {
         let of = self.perforated(page).map(|of| of.region.frame_of(page));
         of.map_or(0, |frame| self.os.memory().frames.hole_bitmaps().word(frame))
     }
 
-    /// The frame in which a guest-physical page lies, if it does.
+    /// The host frame of a guest-physical page, if mapped.
     pub(in crate::env::nested) fn backing_frame(&self, page: PageNumber) -> Option<FrameNumber> {
         self.table().leaf(page).map(|leaf| leaf.frame_of(page))
     }
 
-    /// Where a page of the guest's bitmap of holes lies, as the register says, which is set where it does
-    /// not; and what that cost.
+    /// The host-physical address of a page of the guest's hole bitmap, and its latency in cycles. It comes
+    /// from the bitmap register, which is refilled on a miss.
     pub(in crate::env::nested) fn place_of_bitmap(
         &mut self,
         page: PageNumber,

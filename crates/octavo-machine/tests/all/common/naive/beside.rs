@@ -25,7 +25,7 @@ struct Translation {
 
 impl RangeTlb {
     /// Looks a page up, and says whether a range serves it.
-    pub fn serves(&mut self, page: u64, stores: bool) -> bool {
+    pub fn permits(&mut self, page: u64, stores: bool) -> bool {
         let held = self.entries.iter().position(|range| (range.start..range.end).contains(&page));
         let Some(at) = held else {
             self.misses += 1;

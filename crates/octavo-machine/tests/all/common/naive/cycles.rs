@@ -86,7 +86,7 @@ impl NaiveMachine {
         self.cycles.all
     }
 
-    pub fn look_up_second(&mut self, page: u64) -> Option<Page> {
+    pub fn look_up_l2(&mut self, page: u64) -> Option<Page> {
         let found = self.l2.as_mut()?.look_up(page);
         self.cycles.tlb_access(found.is_some());
         found

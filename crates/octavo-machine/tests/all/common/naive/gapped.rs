@@ -43,10 +43,10 @@ impl NaiveMachine {
     pub fn translate_gapped(&mut self, kind: ItemKind, page: u64) -> Page {
         let stores = kind == ItemKind::Store;
         let in_l1 = self.l1(kind).look_up(page);
-        if let Some(found) = in_l1.filter(|found| found.serves(stores)) {
+        if let Some(found) = in_l1.filter(|found| found.permits(stores)) {
             return found;
         }
-        let in_l2 = if in_l1.is_none() { self.look_up_second(page) } else { None };
+        let in_l2 = if in_l1.is_none() { self.look_up_l2(page) } else { None };
         let served = in_l2.map(|entry| match entry.has_gaps {
             true => {
                 self.gapped.as_mut().unwrap().hits += 1;
@@ -54,7 +54,7 @@ impl NaiveMachine {
             }
             false => entry,
         });
-        let found = match served.filter(|found| found.serves(stores)) {
+        let found = match served.filter(|found| found.permits(stores)) {
             Some(found) => found,
             None => self.walk_gapped(kind, page),
         };
@@ -66,7 +66,7 @@ impl NaiveMachine {
     fn walk_gapped(&mut self, kind: ItemKind, page: u64) -> Page {
         let entry = match self.host {
             Some(_) => {
-                let entry = self.walk_both(kind, page);
+                let entry = self.walk_page_and_range_tables(kind, page);
                 self.cycles.walked();
                 entry
             }

@@ -265,23 +265,23 @@ impl NaiveMachine {
     fn translate_by_pages(&mut self, kind: ItemKind, page: u64) -> Page {
         let stores = kind == ItemKind::Store;
         let in_l1 = self.l1(kind).look_up(page);
-        if let Some(found) = in_l1.filter(|found| found.serves(stores)) {
+        if let Some(found) = in_l1.filter(|found| found.permits(stores)) {
             self.mark_part(kind, page, false);
             return found;
         }
-        let in_l2 = if in_l1.is_none() { self.look_up_second(page) } else { None };
-        let in_range = self.ranges.as_mut().is_some_and(|ranges| ranges.serves(page, stores));
+        let in_l2 = if in_l1.is_none() { self.look_up_l2(page) } else { None };
+        let in_range = self.ranges.as_mut().is_some_and(|ranges| ranges.permits(page, stores));
         if self.ranges.is_some() && in_l1.is_some() {
             // The range TLB is looked up alone.
             self.cycles.tlb_access(in_range);
         }
-        if let Some(found) = in_l2.filter(|found| found.serves(stores)) {
+        if let Some(found) = in_l2.filter(|found| found.permits(stores)) {
             let l2 = self.l2.as_mut().unwrap();
             if l2.victims {
                 l2.invalidate(page, page + 1);
             }
             let found = if self.fills_whole_pages { found.whole() } else { found };
-            self.fill_first(kind, page, found);
+            self.fill_l1(kind, page, found);
             self.mark_part(kind, page, false);
             return found;
         }
@@ -301,7 +301,7 @@ impl NaiveMachine {
             found
         };
         self.l1(kind).invalidate(page, page + 1);
-        self.fill_first(kind, page, found);
+        self.fill_l1(kind, page, found);
         self.mark_part(kind, page, true);
         if !in_range {
             let Some((range, lines)) = self.range(page) else { return found };
@@ -317,7 +317,7 @@ impl NaiveMachine {
         found
     }
 
-    fn fill_first(&mut self, kind: ItemKind, page: u64, found: Page) {
+    fn fill_l1(&mut self, kind: ItemKind, page: u64, found: Page) {
         let evicted = self.l1(kind).fill(page, found);
         if let (Some(l2), Some(evicted)) = (&mut self.l2, evicted)
             && l2.victims

@@ -136,7 +136,7 @@ impl NaiveMachine {
         let host = self.host.as_mut().unwrap();
         let found = host.tlb.as_mut()?.look_up(page);
         self.cycles.looked_up_nested(found.is_some());
-        let found = found.filter(|found| found.serves(stores))?;
+        let found = found.filter(|found| found.permits(stores))?;
         if found.filter.is_some() || found.has_gaps {
             return Some(found);
         }

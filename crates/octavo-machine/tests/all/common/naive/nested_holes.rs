@@ -11,7 +11,7 @@ impl NaiveMachine {
     /// asked for bits already, and had none.
     pub fn walk_perforated_nested(&mut self, kind: ItemKind, page: u64, mut no_bits: bool) -> Page {
         loop {
-            let entry = self.walk_both(kind, page);
+            let entry = self.walk_page_and_range_tables(kind, page);
             self.cycles.walked();
             if entry.filter.is_none() {
                 if let Some(l2) = &mut self.l2 {
@@ -51,7 +51,7 @@ impl NaiveMachine {
     }
 
     /// What a walk finds: a page that is used, or one whose parts lie elsewhere.
-    pub fn walk_both(&mut self, kind: ItemKind, page: u64) -> Page {
+    pub fn walk_page_and_range_tables(&mut self, kind: ItemKind, page: u64) -> Page {
         let stores = kind == ItemKind::Store;
         loop {
             let (walk, line) = self.read_walk(page);

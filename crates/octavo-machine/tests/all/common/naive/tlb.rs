@@ -32,7 +32,7 @@ pub struct Page {
 }
 
 impl Page {
-    pub fn serves(&self, stores: bool) -> bool {
+    pub fn permits(&self, stores: bool) -> bool {
         !stores || (self.write && self.dirty)
     }
 

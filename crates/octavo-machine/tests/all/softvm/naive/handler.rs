@@ -80,7 +80,7 @@ impl Naive {
     /// comes in.
     fn search(&mut self, component: &'static str, global: u64) {
         let (found, _) = self.sides[1].access(self.user_entry(global), None, (0, false));
-        self.count(component, "handler_l1d_misses", u64::from(found != NaiveFound::First));
+        self.count(component, "handler_l1d_misses", u64::from(found != NaiveFound::L1));
         let is_missing = u64::from(found == NaiveFound::Memory);
         for counter in ["data_misses", "handler_l2d_misses", "entry_loads"] {
             self.count(component, counter, is_missing);
@@ -89,7 +89,7 @@ impl Naive {
 
     pub fn load_physical(&mut self, component: &'static str, addr: u64) {
         let (found, _) = self.sides[1].access(addr, None, (0, false));
-        self.count(component, "handler_l1d_misses", u64::from(found != NaiveFound::First));
+        self.count(component, "handler_l1d_misses", u64::from(found != NaiveFound::L1));
         self.count(component, "handler_l2d_misses", u64::from(found == NaiveFound::Memory));
     }
 
@@ -120,7 +120,7 @@ impl Naive {
             let addr = PHYSICAL + VECTORS[routine] + 4 * number;
             let line = addr / self.lines[0] * self.lines[0];
             let (found, _) = self.sides[0].access(line, None, (0, false));
-            self.count(component, "handler_l1i_misses", u64::from(found != NaiveFound::First));
+            self.count(component, "handler_l1i_misses", u64::from(found != NaiveFound::L1));
             self.count(component, "handler_l2i_misses", u64::from(found == NaiveFound::Memory));
         }
     }

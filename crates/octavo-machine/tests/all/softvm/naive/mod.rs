@@ -265,9 +265,9 @@ impl Naive {
                 assert_eq!(data, stored, "{kind:?} {addr:#x} of {:?}", self.process);
             }
             self.write_back();
-            missed[0] |= found != NaiveFound::First;
+            missed[0] |= found != NaiveFound::L1;
             missed[1] |= found == NaiveFound::Memory;
-            if found == NaiveFound::First || self.holds(side, 0, global) {
+            if found == NaiveFound::L1 || self.holds(side, 0, global) {
                 return missed;
             }
             self.count("softvm", "restarts", 1);

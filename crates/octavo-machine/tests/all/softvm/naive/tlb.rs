@@ -98,7 +98,7 @@ impl Naive {
         let mut missed = [false; 2];
         if piece.is_first || line.is_multiple_of(self.lines[0]) || !self.holds(side, 0, line) {
             let (found, _) = self.sides[side].access(line, stores.then_some(1), (frame, true));
-            missed = [found != NaiveFound::First, found == NaiveFound::Memory];
+            missed = [found != NaiveFound::L1, found == NaiveFound::Memory];
             self.count_lines_written();
         }
         if held.is_none() {
