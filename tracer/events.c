@@ -31,29 +31,39 @@ static ULong protection_of(const NSegment* seg)
    return (seg->hasR ? 1 : 0) | (seg->hasW ? 2 : 0) | (seg->hasX ? 4 : 0);
 }
 
+/* Describes a mapping of the process as it stands, from `start` to `*end`, or to where the segment
+   is shared no longer or shared from. */
+static void map_part(const NSegment* seg, Addr start, Addr* end)
+{
+   const Bool shared = sharing_at(start, end);
+   const SizeT bytes = *end - start;
+   switch (seg->kind) {
+      case SkFileC:
+         map_record(start, bytes, protection_of(seg), shared ? VKI_MAP_SHARED : 0, OCTAVO_FILE,
+                    (ULong)seg->offset + (start - seg->start), VG_(am_get_filename)(seg));
+         break;
+      case SkAnonC: {
+         enum octavo_source source = shared                      ? OCTAVO_SHARED
+                                     : placement_is_stack(start) ? OCTAVO_STACK
+                                     : placement_is_heap(start)  ? OCTAVO_HEAP
+                                                                  : OCTAVO_ANONYMOUS;
+         /* The page that Valgrind maps at an empty heap's start is no memory of the program's
+            yet; brk will tell. */
+         if (start != placement_heap_start() || bytes > VKI_PAGE_SIZE)
+            map_record(start, bytes, protection_of(seg), 0, source, 0, NULL);
+         break;
+      }
+      case SkShmC: map_record(start, bytes, protection_of(seg), 0, OCTAVO_SHARED, 0, NULL); break;
+      default: break;
+   }
+}
+
 /* Describes one mapping of the process as it stands. */
 static void map_segment(const NSegment* seg)
 {
-   SizeT bytes = seg->end + 1 - seg->start;
-   switch (seg->kind) {
-      case SkFileC:
-         map_record(seg->start, bytes, protection_of(seg), 0, OCTAVO_FILE, (ULong)seg->offset,
-                    VG_(am_get_filename)(seg));
-         break;
-      case SkAnonC: {
-         enum octavo_source source = placement_is_stack(seg->start)  ? OCTAVO_STACK
-                                     : placement_is_heap(seg->start) ? OCTAVO_HEAP
-                                                                     : OCTAVO_ANONYMOUS;
-         /* The page that Valgrind maps at an empty heap's start is no memory of the program's
-            yet; brk will tell. */
-         if (seg->start != placement_heap_start() || bytes > VKI_PAGE_SIZE)
-            map_record(seg->start, bytes, protection_of(seg), 0, source, 0, NULL);
-         break;
-      }
-      case SkShmC:
-         map_record(seg->start, bytes, protection_of(seg), 0, OCTAVO_SHARED, 0, NULL);
-         break;
-      default: break;
+   for (Addr start = seg->start, end; start <= seg->end; start = end) {
+      end = seg->end + 1;
+      map_part(seg, start, &end);
    }
 }
 
@@ -82,6 +92,7 @@ void events_describe_process(void)
       ring_word(((const ULong*)&layout)[i]);
    ring_text(placement_program());
    ring_end();
+   sharing_read();
    map_client_segments();
 }
 

@@ -2,7 +2,8 @@
  *
  * What the tracer's own files share. main.c is the way in; ring.c writes words; segments.c turns
  * superblocks into segments; dependences.c reads register dependences off the IR; events.c
- * watches memory, threads and processes; execution.c decides how an executed program is traced;
+ * watches memory, threads and processes; sharing.c tells shared memory from a process's own;
+ * execution.c decides how an executed program is traced;
  * descriptors.c keeps the tracer's own descriptors; placement.c puts mappings where Linux would.
  */
 #ifndef OCTAVO_TRACER_H
@@ -81,6 +82,14 @@ void events_describe_process(void);
 void events_finished(Int unused);
 /* Copies a text of the program's, cut to the room there is; empty where it cannot be read. */
 void copy_text(HChar* to, SizeT room, Addr from);
+
+/* ---- sharing.c ---- */
+
+/* Reads which mappings are shared at present. */
+void sharing_read(void);
+/* Whether `at` was in a shared mapping when last read, and until which address at most `*until` that
+   holds. */
+Bool sharing_at(Addr at, Addr* until);
 
 /* ---- descriptors.c ---- */
 

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later
+ *
+ * Which mappings processes share, by /proc/self/maps. The core keeps anonymous memory of both kinds
+ * in one segment, so a forked child cannot tell by its segments which of its memory is the parent's
+ * too.
+ */
+#include "tracer.h"
+
+struct range {
+   Addr start, end;
+};
+
+/* In the order of addresses, as the kernel lists them. */
+static struct range* shared;
+static UInt count, room;
+
+static void add(Addr start, Addr end)
+{
+   if (count == room) {
+      room = room ? 2 * room : 64;
+      shared = VG_(realloc)("octavo.shared", shared, room * sizeof *shared);
+   }
+   shared[count++] = (struct range){start, end};
+}
+
+/* A line is "start-end rwxs …", in hexadecimal; `s` means shared. */
+static void read_line(const HChar* line)
+{
+   HChar* rest;
+   Addr start = (Addr)VG_(strtoull16)(line, &rest);
+   if (*rest != '-')
+      return;
+   Addr end = (Addr)VG_(strtoull16)(rest + 1, &rest);
+   if (VG_(strlen)(rest) > 4 && rest[4] == 's')
+      add(start, end);
+}
+
+void sharing_read(void)
+{
+   HChar text[4096];
+   UInt kept = 0;
+   Bool skipping = False;
+   count = 0;
+   /* A filter that forbids to open files would end the process. */
+   if (ring_slot->seccomp)
+      return;
+   Long fd = raw_syscall(__NR_open, (ULong)(Addr) "/proc/self/maps", VKI_O_RDONLY, 0, 0, 0, 0);
+   if (fd < 0)
+      return;
+   for (;;) {
+      Long got = raw_syscall(__NR_read, (ULong)fd, (ULong)(Addr)(text + kept),
+                             sizeof text - 1 - kept, 0, 0, 0);
+      if (got <= 0)
+         break;
+      HChar* line = text;
+      text[kept + (UInt)got] = 0;
+      for (HChar* end; (end = VG_(strchr)(line, '\n')); line = end + 1) {
+         *end = 0;
+         if (!skipping)
+            read_line(line);
+         skipping = False;
+      }
+      kept = (UInt)VG_(strlen)(line);
+      if (kept == sizeof text - 1) {
+         /* The rest of a long path follows. */
+         read_line(line);
+         skipping = True;
+         kept = 0;
+      }
+      VG_(memmove)(text, line, kept);
+   }
+   raw_syscall(__NR_close, (ULong)fd, 0, 0, 0, 0, 0);
+}
+
+Bool sharing_at(Addr at, Addr* until)
+{
+   for (UInt i = 0; i < count && shared[i].start < *until; i++) {
+      if (at < shared[i].start) {
+         *until = shared[i].start;
+         return False;
+      }
+      if (at < shared[i].end) {
+         *until = shared[i].end < *until ? shared[i].end : *until;
+         return True;
+      }
+   }
+   return False;
+}
