@@ -99,6 +99,29 @@ class Region(TypedDict):
     """Those of the machine, if there is one."""
     footprints: list[Footprint]
     """stream "fetch", "data" and "all"."""
+    touched: Touched
+
+class Touched:
+    """The base pages that a region has touched."""
+
+    def __init__(
+        self,
+        *,
+        fetch: Sequence[int] = ...,
+        data: Sequence[int] = ...,
+        own: Sequence[int] = ...,
+    ) -> None:
+        """Page numbers; of `own`, those that no other process can have in the same frame."""
+
+def memory_counted_again(
+    images: Sequence[tuple[int, Sequence[tuple[str | None, int, Touched]]]],
+    page_sizes: Sequence[int],
+) -> list[Footprint]:
+    """What a sum of the footprints of processes counts more than once.
+
+    A process is the one that it descends from by fork alone, and its regions: what identifies it in
+    other processes (a file's kind and path; None: the address alone), start and pages.
+    """
 
 class ProcessCounts(TypedDict):
     """One traced process image: a fork or an exec begins another."""

@@ -13,6 +13,7 @@ misses is not turned into a speed-up.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Literal
 
 from octavo.calibration import Spread
@@ -94,6 +95,10 @@ class Case:
     stream: Literal["fetch", "data"]
     points: tuple[Point, ...]
     process: int | None = None
+    program: str | None = None
+    """Path of the program, where the case is about several of its processes."""
+    processes: tuple[int, ...] = ()
+    """These."""
     region: str | None = None
     region_kind: str | None = None
     path: str | None = None
@@ -115,7 +120,11 @@ class Case:
         what = "code" if self.stream == "fetch" else "data"
         if self.region is None:
             return what
-        whose = "" if self.process is None else f" (process {self.process})"
+        whose = ""
+        if self.program is not None:
+            whose = f" ({PurePath(self.program).name}, {len(self.processes)} processes)"
+        elif self.process is not None:
+            whose = f" (process {self.process})"
         return f"{what} of {self.region}{whose}"
 
 
@@ -150,6 +159,8 @@ class Advice:
         case, base, chosen = self.case, self.case.base, self.case.at(self.page_size)
         place = {
             "process": case.process,
+            "program": case.program,
+            "processes": list(case.processes) or None,
             "region": case.region,
             "region_kind": case.region_kind,
             "path": case.path,
@@ -218,9 +229,10 @@ def cases_of(rows: Iterable[Row], machine: Machine) -> Iterator[Case]:
     groups: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in rows:
         if "page_size" in row:
-            key = (row.get("process"), row.get("region"), row.get("start"), row["stream"])
+            owner = (row.get("process"), row.get("program"))
+            key = (owner, row.get("region"), row.get("start"), row["stream"])
             groups[key].append(row)
-    for (process, region, _, stream), members in groups.items():
+    for ((process, program), region, _, stream), members in groups.items():
         if stream == "all" or (process is not None and region is None):
             continue
         last = component_of(machine.depth, stream)
@@ -237,6 +249,8 @@ def cases_of(rows: Iterable[Row], machine: Machine) -> Iterator[Case]:
                 _point(misses[size], memory[size], walks.get(size)) for size in sorted(misses)
             ),
             process=process,
+            program=program,
+            processes=tuple(first.get("processes", ())),
             region=region,
             region_kind=first.get("region_kind"),
             path=first.get("path"),
@@ -267,7 +281,7 @@ def overall_text(advice: Sequence[Advice], usable: Sequence[int]) -> str:
     usable_whole = {item.case.stream: size for item, size in sized if item.case.region is None}
     wanted, here = [item.page_size for item in whole.values()], list(usable_whole.values())
     larger = {
-        (item.case.process, item.case.region)
+        (item.case.process, item.case.program, item.case.region)
         for item, size in sized
         if item.page_size > whole[item.case.stream].page_size
         or size > usable_whole[item.case.stream]

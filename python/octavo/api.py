@@ -11,6 +11,7 @@ from octavo.advice import Thresholds
 from octavo.configuration import MAX_GROWTH, Configuration, configure
 from octavo.huge_pages import read_huge_pages
 from octavo.manifest import Circumstances, build_manifest
+from octavo.programs import programs_of
 from octavo.replay import replay_trace
 from octavo.result import RunResult, advice_records
 from octavo.rows import rows_of
@@ -38,6 +39,7 @@ def run(
     max_instructions: int | None = None,
     between_marks: bool = False,
     max_growth: float = MAX_GROWTH,
+    per_process: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> RunResult:
     """Traces a program, or reads a trace, and counts TLB misses and memory at every page size.
@@ -50,8 +52,8 @@ def run(
     from 4 KiB to 2 MiB; 4 KiB is always added). `tlb` names the machine whose TLBs are modelled
     (default: this processor), or a preset of entries alone; `entries` are those of the instruction
     and of the data TLB instead. `max_growth` is the share by which memory may grow for larger pages
-    to be advised. The program's standard streams are ours. Raises OctavoError with one clear
-    sentence.
+    to be advised. With `per_process`, processes of one program are judged apart. The program's
+    standard streams are ours. Raises OctavoError with one clear sentence.
     """
     words = [command] if isinstance(command, str) else command
     is_trace = means_a_trace(words, format=format, tracer=tracer, follow_children=follow_children)
@@ -69,8 +71,8 @@ def run(
     )
     show = on_progress or (lambda progress: None)
     if is_trace:
-        return execute_trace(words[0], configuration, show, format)
-    return execute(words, configuration, show)
+        return execute_trace(words[0], configuration, show, format, per_process=per_process)
+    return execute(words, configuration, show, per_process=per_process)
 
 
 def execute(
@@ -78,11 +80,19 @@ def execute(
     configuration: Configuration,
     on_progress: Callable[[Progress], None],
     make_run: MakeRun = LiveRun,
+    *,
+    per_process: bool = False,
 ) -> RunResult:
-    """Runs a resolved configuration; `make_run` lets tests put their own tracer in place."""
+    """Runs a resolved configuration; `make_run` lets tests put their own tracer in place.
+
+    With `per_process`, processes of one program are judged and shown apart.
+    """
 
     def document(result: Result, circumstances: Circumstances) -> dict[str, Any]:
-        return _finished(result, configuration, circumstances, command).document()
+        return finished(result, circumstances).document()
+
+    def finished(result: Result, circumstances: Circumstances) -> RunResult:
+        return _finished(result, configuration, circumstances, command, per_process=per_process)
 
     result, circumstances = trace_program(
         command,
@@ -92,7 +102,7 @@ def execute(
         make_run=make_run,
         document=document,
     )
-    return _finished(result, configuration, circumstances, command)
+    return finished(result, circumstances)
 
 
 def execute_trace(
@@ -100,12 +110,15 @@ def execute_trace(
     configuration: Configuration,
     on_progress: Callable[[TraceProgress], None],
     format: str | None = None,
+    *,
+    per_process: bool = False,
 ) -> RunResult:
     """Reads a trace to its end, or as far as it can be read. Raises OctavoError."""
     result, circumstances = replay_trace(
         [name], configuration, configuration.analysis, on_progress, format
     )
-    return _finished(result, configuration, circumstances, _command_of(circumstances))
+    command = _command_of(circumstances)
+    return _finished(result, configuration, circumstances, command, per_process=per_process)
 
 
 def _command_of(circumstances: Circumstances) -> list[str] | None:
@@ -121,10 +134,13 @@ def _finished(
     configuration: Configuration,
     circumstances: Circumstances,
     command: Sequence[str] | None,
+    *,
+    per_process: bool,
 ) -> RunResult:
     runtimes = runtimes_of(result["processes"])
     name_regions(result["processes"], runtimes)
     rows = rows_of(result, configuration.machine)
+    programs = [] if per_process else programs_of(result["processes"], configuration.machine)
     manifest = build_manifest(result, circumstances)
     modelled = configuration.modelled
     limits = Thresholds(
@@ -139,6 +155,7 @@ def _finished(
         limits=limits,
         costs=None if modelled is None else walk_costs(modelled, note=manifest["notes"].append),
         runtimes=runtimes,
+        programs=programs,
         try_pages=try_pages,
     )
-    return RunResult(manifest=manifest, rows=rows, advice=advice)
+    return RunResult(manifest=manifest, rows=rows, advice=advice, programs=programs)

@@ -2,60 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from octavo.rows import Row, instructions_by_process
+from octavo.rows import Row, rows_together
+from octavo.tlb_levels import Machine
 
-_COMMON = ("text", "shared")
-"""Kinds of regions whose pages processes share; each process has the other kinds for itself."""
-
-
-@dataclass(frozen=True)
-class Program:
-    """The process images of one program, by stream number."""
-
-    path: str
-    members: tuple[int, ...]
-
-    @property
-    def label(self) -> str:
-        """`postgres ×12`; the number of the process where there is only one."""
-        if len(self.members) == 1:
-            return str(self.members[0])
-        return f"{PurePath(self.path).name} ×{len(self.members)}"
+if TYPE_CHECKING:
+    from octavo._core import Process
 
 
-def programs_of(processes: Sequence[dict[str, Any]], *, per_process: bool) -> list[Program]:
-    """The processes of a manifest by program, in the order in which programs began.
+class Program(TypedDict):
+    """Several process images of one program, as the JSON has them."""
 
-    With `per_process` each process stands alone.
-    """
-    members: dict[Any, list[int]] = {}
-    paths: dict[Any, str] = {}
+    program: str
+    """Path of the executable."""
+    processes: list[int]
+    """Their stream numbers."""
+    rows: list[Row]
+    """About all of them, then about each region."""
+
+
+def programs_of(processes: Sequence[Process], machine: Machine) -> list[Program]:
+    """The programs that have several processes, in the order in which they began."""
+    members: dict[str, list[Process]] = {}
     for process in processes:
-        key = process["stream"] if per_process else process["program"]
-        members.setdefault(key, []).append(process["stream"])
-        paths[key] = process["program"]
-    return [Program(paths[key], tuple(streams)) for key, streams in members.items()]
+        members.setdefault(process["program"], []).append(process)
+    return [
+        Program(
+            program=path,
+            processes=[process["stream"] for process in several],
+            rows=rows_together(several, machine),
+        )
+        for path, several in members.items()
+        if len(several) > 1
+    ]
 
 
-def shares_of(rows: Iterable[Row], program: Program) -> dict[int, float]:
-    """The share of the program's instructions that each of its processes has executed.
+def rows_by_program(rows: Sequence[Row], programs: Sequence[Program]) -> list[Row]:
+    """The rows, with the regions of each program in place of those of its processes."""
+    together = {stream for program in programs for stream in program["processes"]}
+    kept = [row for row in rows if row.get("process") not in together or "region" not in row]
+    return [*kept, *(row for program in programs for row in _region_rows(program))]
 
-    A rate of a process, weighted with its share, adds up to that of the program.
+
+def _region_rows(program: Program) -> Iterator[Row]:
+    for row in program["rows"]:
+        if "region" in row:
+            yield {"program": program["program"], "processes": program["processes"], **row}
+
+
+def owner_of(record: Mapping[str, Any]) -> str | None:
+    """Whose region a row or a piece of advice is about, in words; None where there is one process.
+
+    `postgres (12 processes)`, `process 3`.
     """
-    instructions = instructions_by_process(rows)
-    total = sum(instructions.get(stream, 0) for stream in program.members)
-    return {
-        stream: instructions.get(stream, 0) / total if total else 0.0 for stream in program.members
-    }
+    if "program" in record:
+        return program_label(record["program"], len(record["processes"]))
+    return None if record.get("process") is None else f"process {record['process']}"
 
 
-def memory_together(kind: str, touched_bytes: Mapping[int | None, int]) -> int:
-    """Memory of a region in several processes: of code and shared memory, which they have in
-    common, that of the process that touched most; of everything else the sum.
-    """
-    return max(touched_bytes.values()) if kind in _COMMON else sum(touched_bytes.values())
+def program_label(path: str, processes: int) -> str:
+    """`postgres (12 processes)`."""
+    return f"{PurePath(path).name} ({processes} processes)"

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from octavo.actions.for_advice import TryPages, actions_for, usable_size
@@ -13,6 +13,7 @@ from octavo.answer import answer_of
 from octavo.gain import ASSUMPTIONS
 from octavo.huge_pages import HugePages
 from octavo.manifest import of_what_ran
+from octavo.programs import Program, rows_by_program
 from octavo.rows import Row
 from octavo.runtimes.detect import Runtime
 from octavo.tlb_levels import Machine
@@ -50,6 +51,8 @@ class RunResult(Finished):
     rows: list[Row]
     advice: list[dict[str, Any]]
     """The overall answer first, then code, data and each large region, each with its actions."""
+    programs: list[Program] = field(default_factory=list)
+    """Those of several processes, which tables show together."""
 
     def table(self) -> "pa.Table":
         """The rows as an Arrow table (what rows.parquet holds)."""
@@ -63,6 +66,7 @@ class RunResult(Finished):
             "schema": SCHEMA,
             "run": self.manifest,
             "rows": self.rows,
+            "programs": self.programs,
             "advice": self.advice,
         }
 
@@ -77,20 +81,23 @@ def advice_records(
     limits: Thresholds | None = None,
     costs: WalkCosts | None = None,
     runtimes: Mapping[int, Runtime] | None = None,
+    programs: Sequence[Program] = (),
     try_pages: TryPages = lambda: None,
 ) -> list[dict[str, Any]]:
     """Advice with its actions as plain data, the overall answer first.
 
     With `costs`, those of the modelled machine's walks, it rests on walks. `command` is the program
     with its arguments; None where it is not known, and empty where there is no program, so that
-    nothing can be done about it. `runtimes` are those of the processes, by stream number;
-    `try_pages` asks this kernel what it gives.
+    nothing can be done about it. `runtimes` are those of the processes, by stream number; regions
+    of `programs` are judged together, not in each of their processes. `try_pages` asks this kernel
+    what it gives.
     """
     limits = limits or Thresholds()
+    merged = rows_by_program(rows, programs)
     if costs is None:
-        advice = advise_all(rows, machine, limits)
+        advice = advise_all(merged, machine, limits)
     else:
-        advice = advise_by_walks(rows, machine, costs, limits)
+        advice = advise_by_walks(merged, machine, costs, limits)
     usable = [usable_size(item, host, limits) for item in advice]
     program = UNKNOWN_PROGRAM if command is None else shlex.join(command)
     subjects = Subjects(rows, runtimes or {}, command or ())

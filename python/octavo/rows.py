@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar, get_args
 
-from octavo._core import OctavoError
+from octavo._core import OctavoError, memory_counted_again
 from octavo.curves_metrics import rated_instructions
 from octavo.tlb_levels import Machine
 from octavo.units import BASE_PAGE
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         ProcessCounts,
         Region,
         Result,
+        Touched,
     )
 
 
@@ -35,6 +36,10 @@ class Row(TypedDict, total=False):
 
     process: int
     """Stream number of the process; absent where the row is about all of them."""
+    program: str
+    """Path of the program whose processes the row is about; of a `Program` only."""
+    processes: list[int]
+    """Their stream numbers."""
     region: str
     region_kind: str
     path: str | None
@@ -92,13 +97,18 @@ def rows_of(result: Result, machine: Machine) -> list[Row]:
     for process in processes:
         if several:
             key = Row(process=process["stream"])
-            rows += [{**key, **row} for row in _process_rows(process, machine)]
+            rows += [{**key, **row} for row in _sums([process], machine)]
     for process in processes:
         key = Row(process=process["stream"]) if several else Row()
-        for region in process["regions"]:
-            identity: Row = {**key, **_region_key(region)}
-            rows += [{**identity, **row} for row in _region_rows(region, process, machine)]
+        rows += [{**key, **row} for row in _region_rows([process], machine)]
     return rows
+
+
+def rows_together(processes: Sequence[Process], machine: Machine) -> list[Row]:
+    """The rows of several processes as if they were one: regions of one name, kind and file are one
+    region, and memory that the processes share counts once.
+    """
+    return [*_sums(processes, machine), *_region_rows(processes, machine)]
 
 
 def component_of(level: int, stream: str) -> str:
@@ -139,55 +149,76 @@ def machine_depth(rows: Iterable[Row]) -> int:
 
 def _program_rows(result: Result, machine: Machine) -> Iterator[Row]:
     processes = result["processes"]
-    for counter, value in summed_counters(processes).items():
-        yield _count("stream", counter, value)
+    yield from _sums(processes, machine)
     yield _count("stream", "processes", len(processes))
     yield _count("stream", "untraced_processes", result["untraced_processes"])
+
+
+def _sums(processes: Sequence[Process], machine: Machine) -> Iterator[Row]:
+    """The rows about all memory of the processes."""
+    for counter, value in summed_counters(processes).items():
+        yield _count("stream", counter, value)
     yield from _event_rows(processes)
+    rated = _rated(processes)
     curves = [curve for process in processes for curve in process["curves"]]
-    instructions = sum(process["instructions"] for process in processes)
-    whole = _with_unused(_summed_curves(curves), machine)
-    references = sum(process["references"] for process in processes)
-    rated = rated_instructions(instructions, references)
-    yield from _curve_rows(whole, rated, machine)
+    yield from _curve_rows(_with_unused(_summed_curves(curves), machine), rated, machine)
     machine_curves = [curve for process in processes for curve in process["machine_curves"]]
     yield from _machine_rows(_summed_curves(machine_curves), rated)
-    yield from _footprint_rows(_summed_footprints(processes))
+    footprints = [process["footprints"] for process in processes]
+    regions = [(process, region) for process in processes for region in process["regions"]]
+    yield from _footprint_rows(_summed_footprints(footprints, regions, processes))
 
 
-def _process_rows(process: Process, machine: Machine) -> Iterator[Row]:
-    for counter, value in summed_counters([process]).items():
-        yield _count("stream", counter, value)
-    yield from _event_rows([process])
-    whole = _with_unused(process["curves"], machine)
-    yield from _curve_rows(whole, _rated(process), machine)
-    yield from _machine_rows(process["machine_curves"], _rated(process))
-    yield from _footprint_rows(process["footprints"])
+def _region_rows(processes: Sequence[Process], machine: Machine) -> Iterator[Row]:
+    """The rows of each region, those of the same region in several processes together."""
+    same: defaultdict[tuple[object, ...], list[tuple[Process, Region]]] = defaultdict(list)
+    for process in processes:
+        for region in process["regions"]:
+            # Names are unique within a process.
+            same[region["name"], region["kind"], region["path"]].append((process, region))
+    rated = _rated(processes)
+    for members in same.values():
+        regions = [region for _, region in members]
+        key = _region_key(regions)
+        for row in _rows_of_region(members, rated, machine, processes):
+            yield {**key, **row}
 
 
-def _region_key(region: Region) -> Row:
+def _region_key(regions: Sequence[Region]) -> Row:
+    first = regions[0]
     return Row(
-        region=region["name"],
-        region_kind=region["kind"],
-        path=region["path"],
-        start=region["start"],
-        bytes=region["bytes"],
-        mappings=region["mappings"],
+        region=first["name"],
+        region_kind=first["kind"],
+        path=first["path"],
+        start=min(region["start"] for region in regions),
+        bytes=max(region["bytes"] for region in regions),
+        mappings=sum(region["mappings"] for region in regions),
     )
 
 
-def _region_rows(region: Region, process: Process, machine: Machine) -> Iterator[Row]:
-    fetches, data = region["fetch_references"], region["data_references"]
+def _rows_of_region(
+    members: Sequence[tuple[Process, Region]],
+    rated: int,
+    machine: Machine,
+    processes: Sequence[Process],
+) -> Iterator[Row]:
+    regions = [region for _, region in members]
+    fetches = sum(region["fetch_references"] for region in regions)
+    data = sum(region["data_references"] for region in regions)
     yield _count("stream", "references", fetches + data)
     yield _count("stream", "fetch_references", fetches)
     yield _count("stream", "data_references", data)
-    yield from _curve_rows(region["curves"], _rated(process), machine)
-    yield from _machine_rows(region["machine_curves"], _rated(process))
-    yield from _footprint_rows(region["footprints"])
+    curves = [curve for region in regions for curve in region["curves"]]
+    yield from _curve_rows(_summed_curves(curves), rated, machine)
+    machine_curves = [curve for region in regions for curve in region["machine_curves"]]
+    yield from _machine_rows(_summed_curves(machine_curves), rated)
+    footprints = [region["footprints"] for region in regions]
+    yield from _footprint_rows(_summed_footprints(footprints, members, processes))
 
 
-def _rated(process: Process) -> int:
-    return rated_instructions(process["instructions"], process["references"])
+def _rated(processes: Sequence[Process]) -> int:
+    instructions = sum(process["instructions"] for process in processes)
+    return rated_instructions(instructions, sum(process["references"] for process in processes))
 
 
 def _count(component: str, counter: str, value: int) -> Row:
@@ -306,49 +337,44 @@ def _check_conservation(curves: Iterable[Curve]) -> None:
             )
 
 
-def _summed_footprints(processes: Sequence[Process]) -> list[Footprint]:
-    """Touched memory adds up over processes, but for what they share, which counts once; their
-    peaks need not coincide, so those do not add up.
+def _summed_footprints(
+    each: Sequence[Sequence[Footprint]],
+    regions: Sequence[tuple[Process, Region]],
+    processes: Sequence[Process],
+) -> list[Footprint]:
+    """Touched memory adds up, but for the pages of `regions` that processes share, which count
+    once. Peaks need not coincide, so those do not add up.
     """
+    if len(each) == 1:
+        return list(each[0])
     totals: dict[tuple[str, int], Footprint] = {}
-    largest: Counter[tuple[str, int]] = Counter()
-    for process in processes:
-        for footprint in process["footprints"]:
+    for footprints in each:
+        for footprint in footprints:
             key: tuple[str, int] = (footprint["stream"], footprint["page_size"])
-            total = totals.setdefault(key, {**footprint, "touched_bytes": 0})
-            total["touched_bytes"] += footprint["touched_bytes"]
-            largest[key] = max(largest[key], footprint["touched_bytes"])
-            if len(processes) > 1:
-                total["peak_resident_bytes"] = None
-    for stream_and_size, again in _counted_again(processes).items():
-        # A large page may hold shared memory and memory of the process' own.
-        if stream_and_size in totals:
-            total = totals[stream_and_size]
-            total["touched_bytes"] = max(total["touched_bytes"] - again, largest[stream_and_size])
+            empty: Footprint = {**footprint, "touched_bytes": 0, "peak_resident_bytes": None}
+            totals.setdefault(key, empty)["touched_bytes"] += footprint["touched_bytes"]
+    sizes = sorted({size for _, size in totals})
+    for again in memory_counted_again(_images(regions, processes), sizes):
+        total = totals.get((again["stream"], again["page_size"]))
+        if total is not None:
+            total["touched_bytes"] -= again["touched_bytes"]
     return list(totals.values())
 
 
-def _counted_again(processes: Sequence[Process]) -> Counter[tuple[str, int]]:
-    """Bytes, by stream and page size, that a sum over processes counts more than once: text of one
-    file, and shared memory at one address. What one process touches most of it is taken for all.
-    """
-    seen: defaultdict[tuple[object, ...], list[Region]] = defaultdict(list)
-    for process in processes:
-        for region in process["regions"]:
-            if region["kind"] == "text" and region["path"]:
-                seen["text", region["path"]].append(region)
-            elif region["kind"] == "shared":
-                seen["shared", region["name"], region["start"]].append(region)
-    again: Counter[tuple[str, int]] = Counter()
-    for regions in seen.values():
-        by_size: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
-        for region in regions if len(regions) > 1 else ():
-            for footprint in region["footprints"]:
-                of_size = by_size[footprint["stream"], footprint["page_size"]]
-                of_size.append(footprint["touched_bytes"])
-        for stream_and_size, sizes in by_size.items():
-            again[stream_and_size] += sum(sizes) - max(sizes)
-    return again
+def _images(
+    regions: Iterable[tuple[Process, Region]], processes: Sequence[Process]
+) -> list[tuple[int, list[tuple[str | None, int, Touched]]]]:
+    """The regions of each process, with the process that it descends from by fork alone."""
+    family: dict[int, int] = {}
+    for process in sorted(processes, key=lambda process: process["stream"]):
+        stream, parent = process["stream"], process["parent_stream"]
+        is_fork = process["began_by"] == "fork" and parent is not None
+        family[stream] = family.get(parent, parent) if is_fork and parent is not None else stream
+    parts: defaultdict[int, list[tuple[str | None, int, Touched]]] = defaultdict(list)
+    for process, region in regions:
+        file = None if region["path"] is None else f"{region['kind']} {region['path']}"
+        parts[process["stream"]].append((file, region["start"], region["touched"]))
+    return [(family[stream], own) for stream, own in parts.items()]
 
 
 def _footprint_rows(footprints: Iterable[Footprint]) -> Iterator[Row]:

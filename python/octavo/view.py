@@ -3,13 +3,12 @@
 Nothing is computed here that is not in the rows or the advice already.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from octavo.families import family_of
-from octavo.programs import Program, memory_together, programs_of, shares_of
+from octavo.programs import Program, owner_of, program_label, rows_by_program
 from octavo.rows import (
     Row,
     component_of,
@@ -69,13 +68,12 @@ def main_process(rows: Sequence[Row]) -> list[Row]:
     return own
 
 
-def regions_of(rows: Sequence[Row]) -> Iterator[tuple[tuple[int | None, str, int], list[Row]]]:
-    """The rows of each region, by process, name and lowest address."""
-    groups: dict[tuple[int | None, str, int], list[Row]] = {}
+def regions_of(rows: Sequence[Row]) -> Iterator[tuple[tuple[str | None, str, int], list[Row]]]:
+    """The rows of each region, by owner, name and lowest address."""
+    groups: dict[tuple[str | None, str, int], list[Row]] = {}
     for row in rows:
         if "region" in row:
-            key = (row.get("process"), row["region"], row["start"])
-            groups.setdefault(key, []).append(row)
+            groups.setdefault((owner_of(row), row["region"], row["start"]), []).append(row)
     yield from groups.items()
 
 
@@ -169,8 +167,7 @@ class _RegionLine:
     kind: str
     names: dict[str, None] = field(default_factory=dict)
     references: int = 0
-    touched_bytes: dict[int | None, int] = field(default_factory=dict)
-    """By process."""
+    touched_bytes: int | None = None
     misses: int = 0
     mpki: tuple[list[float | None], list[float | None]] = field(default_factory=lambda: ([], []))
     """Of code and data; all have the same instructions as their denominator, those of the owner."""
@@ -183,9 +180,7 @@ class _RegionLine:
             name if owner is None else f"{owner}: {name}",
             self.kind,
             format_count(self.references),
-            format_bytes(memory_together(self.kind, self.touched_bytes))
-            if self.touched_bytes
-            else "",
+            "" if self.touched_bytes is None else format_bytes(self.touched_bytes),
             *map(_rate, self.mpki),
             *(", ".join(map(format_bytes, sorted(sizes))) for sizes in self.sizes),
         )
@@ -197,43 +192,33 @@ def region_grid(
     level: int,
     programs: Sequence[Program] = (),
 ) -> Grid:
-    """References, memory and last-level misses at 4 KiB of each region; those of one family in a
-    process, and in the processes of a program, together; most misses first.
+    """References, memory and last-level misses at 4 KiB of each region; those of one family of a
+    process, or of a program, together; most misses first.
     """
-    owners: dict[int | None, str] = {}
-    shares: dict[int | None, float] = {}
-    for program in programs:
-        owners.update(dict.fromkeys(program.members, program.label))
-        if len(program.members) > 1:
-            shares.update(shares_of(rows, program).items())
     advised = {
-        (item.get("process"), item["region"], item["start"], item["stream"]): item["page_size"]
+        (owner_of(item), item["region"], item["start"], item["stream"]): item["page_size"]
         for item in advice
         if item["scope"] == "region"
     }
     lines: dict[tuple[str | None, str, str], _RegionLine] = {}
-    for key, members in regions_of(rows):
-        process, name, _ = key
+    for key, members in regions_of(rows_by_program(rows, programs)):
+        owner, name, _ = key
         kind = members[0]["region_kind"]
-        owner = None if process is None else owners.get(process, str(process))
         line = lines.setdefault((owner, family_of(name), kind), _RegionLine(kind))
         line.names[name] = None
-        share = shares.get(process, 1.0)
         line.references += next(
             row["value"] for row in members if row.get("counter") == "references"
         )
         for row in members:
             is_memory = row["component"] == "memory" and row["stream"] == "all"
             if is_memory and row["page_size"] == BASE_PAGE:
-                touched = line.touched_bytes.get(process, 0) + row["touched_bytes"]
-                line.touched_bytes[process] = touched
+                line.touched_bytes = (line.touched_bytes or 0) + row["touched_bytes"]
         for at, stream in enumerate(("fetch", "data")):
             for row in members:
                 missed = row["component"] == component_of(level, stream)
                 if missed and row.get("page_size") == BASE_PAGE:
                     line.misses += row["misses"]
-                    rate = row["mpki"]
-                    line.mpki[at].append(None if rate is None else rate * share)
+                    line.mpki[at].append(row["mpki"])
             line.sizes[at].update(filter(None, [advised.get((*key, stream))]))
     head = (
         "region",
@@ -246,55 +231,57 @@ def region_grid(
         "data\npage",
     )
     title = "Regions, at 4 KiB pages, with the page size advised for large ones"
-    if any(len(program.members) > 1 for program in programs):
-        title += "; processes of a program together, what they share counted once"
+    if programs:
+        title += "; processes of a program together, the pages that they share counted once"
     by_misses = sorted(lines.items(), key=lambda entry: -entry[1].misses)
-    body = tuple(line.cells(owner, family) for (owner, family, _), line in by_misses)
+    is_one = len({owner for owner, *_ in lines}) == 1
+    body = tuple(
+        line.cells(None if is_one else owner, family) for (owner, family, _), line in by_misses
+    )
     return Grid(title, head, body, left_columns=2, spare_column=1)
 
 
 def process_grid(
-    rows: Sequence[Row],
-    manifest: dict[str, Any],
-    level: int,
-    programs: Sequence[Program] | None = None,
+    rows: Sequence[Row], manifest: dict[str, Any], level: int, programs: Sequence[Program] = ()
 ) -> Grid | None:
     """Each process image, those of a program together; None when there is only one image."""
     processes = manifest["processes"]
     if len(processes) < 2:
         return None
-    if programs is None:
-        programs = programs_of(processes, per_process=True)
     own: dict[int, list[Row]] = {}
     for row in rows:
         if "process" in row and "region" not in row:
             own.setdefault(row["process"], []).append(row)
-    lives = {
-        process["stream"]: f"{process['began_by']} to {process['ended_by']}"
-        for process in processes
-    }
+    together = {stream: program for program in programs for stream in program["processes"]}
+    lives: dict[tuple[str, str], dict[str, None]] = {}
+    members: dict[tuple[str, str], list[Row]] = {}
+    for process in processes:
+        stream, path = process["stream"], process["program"]
+        program = together.get(stream)
+        if program is None:
+            key = (str(stream), path)
+            members[key] = own.get(stream, [])
+        else:
+            key = (program_label(path, len(program["processes"])), path)
+            members[key] = [row for row in program["rows"] if "region" not in row]
+        life = f"{process['began_by']} to {process['ended_by']}"
+        lives.setdefault(key, {})[life] = None
     body = []
-    for program in programs:
-        shares = shares_of(rows, program)
-        values: Counter[str] = Counter()
-        rates: dict[str, list[float | None]] = {}
-        for stream in program.members:
-            for row in own.get(stream, ()):
-                if "counter" in row:
-                    values[row["counter"]] += row["value"]
-                elif row.get("page_size") == BASE_PAGE and "mpki" in row:
-                    rate, share = row["mpki"], shares[stream] if len(program.members) > 1 else 1.0
-                    found = rates.setdefault(row["component"], [])
-                    found.append(None if rate is None else rate * share)
-        its_lives = list(dict.fromkeys(lives[stream] for stream in program.members))
+    for key, about in members.items():
+        values = {row["counter"]: row["value"] for row in about if "counter" in row}
+        rates = {
+            row["component"]: format_mpki(row["mpki"])
+            for row in about
+            if row.get("page_size") == BASE_PAGE and "mpki" in row
+        }
+        first, *others = lives[key]
         body.append(
             (
-                program.label,
-                program.path,
-                its_lives[0] if len(its_lives) == 1 else f"{its_lives[0]}, …",
-                format_count(values["references"]),
-                format_count(values["instructions"]),
-                *(_rate(rates.get(component_of(level, stream))) for stream in ("fetch", "data")),
+                *key,
+                f"{first}, …" if others else first,
+                format_count(values.get("references", 0)),
+                format_count(values.get("instructions", 0)),
+                *(rates.get(component_of(level, stream), "") for stream in ("fetch", "data")),
             )
         )
     head = (
@@ -306,7 +293,10 @@ def process_grid(
         "code\nper 1000",
         "data\nper 1000",
     )
-    title = "Processes, at 4 KiB pages; the totals above are sums, each image with a TLB of its own"
+    title = (
+        "Processes, at 4 KiB pages; misses above are sums, each image with a TLB of its own, and "
+        "memory that they share counts once"
+    )
     return Grid(title, head, tuple(body), left_columns=3, spare_column=2)
 
 
@@ -329,12 +319,12 @@ def notable_regions(advice: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def one_of_each_family(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The first of those regions of a process that are alike and have the same advice; its text
+    """The first of those regions of an owner that are alike and have the same advice; its text
     says how many others there are.
     """
     families: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for item in items:
-        key = (item.get("process"), family_of(item["region"]), item["stream"], item["page_size"])
+        key = (owner_of(item), family_of(item["region"]), item["stream"], item["page_size"])
         families.setdefault(key, []).append(item)
     found = []
     for (_, family, *_), members in families.items():

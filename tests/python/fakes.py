@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from octavo._core import Touched
 from octavo.configuration import Scope
 from octavo.manifest import Circumstances, build_manifest
 
@@ -86,6 +87,7 @@ def region(
     start: int = 0x5555_5000_0000,
     entries: Sequence[int] = (64,),
     accesses: int = 10**8,
+    touched: Touched | None = None,
 ) -> Region:
     return Region(
         name=name,
@@ -99,6 +101,7 @@ def region(
         curves=curves(stream, misses, accesses=accesses, entries=entries),
         machine_curves=[],
         footprints=footprints(stream, growth, base=base) + footprints("all", growth, base=base),
+        touched=touched or Touched(),
     )
 
 

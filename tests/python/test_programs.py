@@ -1,49 +1,73 @@
-"""Processes of one program together: tables of a server with workers."""
+"""Processes of one program together: tables and advice of a server with workers."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from fakes import FLAT, KIB, SIZES, process, region, result
-from octavo.programs import programs_of
+from octavo._core import Touched
+from octavo.advice import advise_all
+from octavo.programs import programs_of, rows_by_program
 from octavo.rows import rows_of
 from octavo.tlb_levels import load_preset
 from octavo.view import process_grid, region_grid
 
 MIB = 1024 * KIB
+LRU = load_preset("lru64")
 WORKERS = 3
 TEXT = {"name": "server text", "kind": "text", "stream": "fetch", "path": "/usr/bin/server"}
 
 
-def grids(*, per_process: bool) -> tuple[Any, Any]:
-    """Three workers of a server, and a shell."""
-    workers = [
-        process(
-            stream,
-            program="/usr/bin/server",
-            instructions=10**8 * (stream + 1),
-            data_misses=(1000 * (stream + 1),) * len(SIZES),
-            regions=[
-                region("heap", misses=(1000 * (stream + 1),) * len(SIZES), base=4 * MIB),
-                region(**TEXT, misses=(10,) * len(SIZES), base=(stream + 1) * MIB),
-            ],
+def server() -> Any:
+    """Three workers of a server, and a shell. A worker uses a MiB more of the text than the one
+    before; the heaps are at one address, and each worker's own.
+    """
+    workers = []
+    for stream in range(WORKERS):
+        pages = range((stream + 1) * MIB // 4096)
+        heap = range(1 << 20, (1 << 20) + MIB // 4096)
+        workers.append(
+            process(
+                stream,
+                program="/usr/bin/server",
+                instructions=10**8 * (stream + 1),
+                data_misses=(1000 * (stream + 1),) * len(SIZES),
+                regions=[
+                    region(
+                        "heap",
+                        misses=(10**5 * (stream + 1), *(0,) * (len(SIZES) - 1)),
+                        base=4 * MIB,
+                        touched=Touched(data=heap, own=heap),
+                    ),
+                    region(
+                        **TEXT,
+                        misses=(10,) * len(SIZES),
+                        base=(stream + 1) * MIB,
+                        start=0,
+                        touched=Touched(fetch=pages),
+                    ),
+                ],
+            )
         )
-        for stream in range(WORKERS)
-    ]
-    shell = process(WORKERS, program="/bin/sh", regions=[region("heap", base=MIB)])
-    found = result(*workers, shell)
-    rows = rows_of(found, load_preset("lru64"))
+    return result(*workers, process(WORKERS, program="/bin/sh", regions=[region(base=MIB)]))
+
+
+def grids(*, per_process: bool) -> tuple[Any, Any]:
+    found = server()
+    rows = rows_of(found, LRU)
     manifest = {"processes": found["processes"]}
-    programs = programs_of(found["processes"], per_process=per_process)
+    programs = [] if per_process else programs_of(found["processes"], LRU)
     return process_grid(rows, manifest, 1, programs), region_grid(rows, [], 1, programs)
 
 
 def test_processes_of_a_program_are_one_row() -> None:
     processes, _ = grids(per_process=False)
-    server, shell = processes.rows
-    assert server[:3] == ("server ×3", "/usr/bin/server", "start to exit, …")
+    workers, shell = processes.rows
+    assert workers[:3] == ("server (3 processes)", "/usr/bin/server", "start to exit, …")
     # 1000 + 2000 + 3000 misses in (1 + 2 + 3) * 10^8 instructions.
-    assert server[4:] == ("600 M", "0", "0.010")
+    assert workers[4:] == ("600 M", "0", "0.010")
     assert shell[:2] == ("3", "/bin/sh")
     alone, _ = grids(per_process=True)
     assert [row[0] for row in alone.rows] == ["0", "1", "2", "3"]
@@ -52,19 +76,39 @@ def test_processes_of_a_program_are_one_row() -> None:
 def test_regions_of_a_program_are_one_row_and_code_counts_once() -> None:
     _, regions = grids(per_process=False)
     rows = {row[0]: row for row in regions.rows}
-    assert set(rows) == {"server ×3: heap", "server ×3: server text", "3: heap"}
-    assert rows["server ×3: heap"][3] == "12 MiB"
-    assert rows["server ×3: heap"][5] == "0.010"
-    assert rows["server ×3: server text"][3] == "3 MiB", "as the worker that touched most"
+    names = {"server (3 processes): heap", "server (3 processes): server text", "process 3: heap"}
+    assert set(rows) == names
+    assert rows["server (3 processes): heap"][3] == "12 MiB"
+    assert rows["server (3 processes): heap"][5] == "1.000"
+    assert rows["server (3 processes): server text"][3] == "3 MiB", "the union of all workers"
     assert "counted once" in regions.title
     _, alone = grids(per_process=True)
     assert len(alone.rows) == 2 * WORKERS + 1
     assert "counted once" not in alone.title
 
 
+@pytest.mark.parametrize("per_process", [False, True])
+def test_advice_is_about_a_program_or_about_each_process(per_process: bool) -> None:
+    found = server()
+    programs = [] if per_process else programs_of(found["processes"], LRU)
+    rows = rows_by_program(rows_of(found, LRU), programs)
+    records = [item.record() for item in advise_all(rows, LRU) if item.case.region == "heap"]
+    if per_process:
+        assert sorted(record["process"] for record in records) == [0, 1, 2, WORKERS]
+        assert not any("program" in record for record in records)
+        return
+    (workers,) = (record for record in records if "program" in record)
+    assert (workers["program"], workers["processes"]) == ("/usr/bin/server", [0, 1, 2])
+    assert "process" not in workers
+    assert workers["misses_base"] == 6 * 10**5
+    assert workers["touched_bytes_base"] == 12 * MIB
+    assert workers["text"].startswith("Data of heap (server, 3 processes): 8 KiB.")
+
+
 def test_one_process_is_as_it_was() -> None:
     found = result(process(regions=[region(growth=FLAT)]))
-    rows = rows_of(found, load_preset("lru64"))
-    programs = programs_of(found["processes"], per_process=False)
+    rows = rows_of(found, LRU)
+    programs = programs_of(found["processes"], LRU)
+    assert programs == []
     assert process_grid(rows, {"processes": found["processes"]}, 1, programs) is None
     assert [row[0] for row in region_grid(rows, [], 1, programs).rows] == ["heap"]

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes import SIZES, footprints, killed, process, region, result
+from fakes import SIZES, killed, process, region, result
+from octavo._core import Touched
 from octavo.columns import SCHEMA, to_table
 from octavo.result import RunResult
 from octavo.rows import Miscount, rows_of
@@ -148,14 +149,24 @@ def test_partial_results_say_so(finish: Callable[..., RunResult]) -> None:
 def test_text_and_shared_memory_count_once_over_processes() -> None:
     """Twelve processes of one program: its text is in memory once, their heaps twelve times."""
     mib = 1 << 20
-    regions = [
-        region("prog text", "text", stream="fetch", path="/bin/prog", base=6 * mib),
-        region("shared 8.0MiB", "shared", base=8 * mib),
-        region("heap", base=2 * mib),
-    ]
-    regions[0]["footprints"] += footprints("data", [0.0] * 10, base=0)
+    pages = {size: size * mib // 4096 for size in (1, 2, 6, 8, 12)}
+    text = Touched(fetch=range(pages[6]))
+    # Each process reads all of it but for a part that differs.
+    parts = [[n for n in range(pages[12]) if n % 12 != number] for number in range(12)]
+    heap = range(1 << 20, (1 << 20) + pages[2])
     made = [
-        process(number, code_base=6 * mib, data_base=10 * mib, regions=regions)
+        process(
+            number,
+            code_base=6 * mib,
+            data_base=13 * mib,
+            regions=[
+                region(
+                    "prog text", "text", stream="fetch", path="/bin/prog", start=0, touched=text
+                ),
+                region("shared", "shared", start=0, touched=Touched(data=parts[number])),
+                region("heap", touched=Touched(data=heap, own=heap)),
+            ],
+        )
         for number in range(12)
     ]
     memory = {
@@ -164,11 +175,10 @@ def test_text_and_shared_memory_count_once_over_processes() -> None:
         if row["component"] == "memory" and "process" not in row and "region" not in row
     }
     assert memory["fetch", 4096] == 6 * mib
-    assert memory["data", 4096] == (8 + 12 * 2) * mib
-    assert memory["all", 4096] == (6 + 8 + 12 * 2) * mib
+    assert memory["data", 4096] == (12 + 12 * 2) * mib
     alone = {
         row["touched_bytes"]
         for row in rows_of(result(*made[:1]), LRU)
         if row["component"] == "memory" and row["stream"] == "all" and "region" not in row
     }
-    assert alone == {16 * mib}
+    assert alone == {19 * mib}

@@ -43,6 +43,44 @@ impl PageSet {
         }
     }
 
+    /// Its base pages that are in another set, too.
+    pub fn intersection(&self, other: &PageSet) -> PageSet {
+        let common = |(number, word): (&u64, &u64)| {
+            let common = word & other.words.get(number)?;
+            (common != 0).then_some((*number, common))
+        };
+        PageSet { words: self.words.iter().filter_map(common).collect() }
+    }
+
+    /// Its base pages whose page of `size` has none of another set's.
+    pub fn apart_from(&self, other: &PageSet, size: PageSize) -> PageSet {
+        let shift = size.base_shift();
+        let apart = |(number, word): (&u64, &u64)| {
+            let first = number << WORD_LOG2;
+            let apart = if shift >= WORD_LOG2 {
+                if other.any_in_page_of(size, first) { 0 } else { *word }
+            } else {
+                let group = (1u64 << (1 << shift)) - 1;
+                let groups = (first..first + 64).step_by(1 << shift);
+                let kept = groups.filter(|page| !other.any_in_page_of(size, *page));
+                kept.fold(0, |kept, page| kept | group << (page % 64)) & word
+            };
+            (apart != 0).then_some((*number, apart))
+        };
+        PageSet { words: self.words.iter().filter_map(apart).collect() }
+    }
+
+    /// Its base pages, each so many pages on.
+    pub fn moved(&self, pages: i64) -> PageSet {
+        let mut moved = PageSet::default();
+        for (number, word) in &self.words {
+            for bit in (0..64).filter(|bit| word & (1 << bit) != 0) {
+                moved.insert((number * 64 + bit).wrapping_add_signed(pages));
+            }
+        }
+        moved
+    }
+
     /// Its base pages in `first..end`, ascending.
     pub fn range(&self, first: u64, end: u64) -> Vec<u64> {
         if first >= end {

@@ -12,6 +12,7 @@ mod footprint;
 mod page_sample;
 mod sampling;
 mod sets;
+mod sharing;
 mod sizes;
 mod splitmix;
 mod stack;
@@ -28,6 +29,7 @@ pub use octavo_trace::{Counts, Stream};
 pub use page_sample::{Estimate, PageSample, SampledSize};
 pub use sampling::{SampleSpec, Sampled};
 pub use sets::{MAX_SETS_LOG2, MAX_WAYS, SetCurves, SetIndex, SingleSets};
+pub use sharing::{Image, Part, Touched, counted_again, touched_together};
 pub use sizes::Sizes;
 pub use stack::{MAX_ENTRIES, StackCurve};
 pub use study::{

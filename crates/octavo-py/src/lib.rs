@@ -12,6 +12,7 @@ mod record;
 mod replay;
 mod results;
 mod run;
+mod sharing;
 mod sim;
 mod snapshot;
 mod trace;
@@ -66,5 +67,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<record::Recording>()?;
     m.add_class::<analysis::Analysis>()?;
     m.add_class::<replay::TraceRun>()?;
+    m.add_function(wrap_pyfunction!(sharing::memory_counted_again, m)?)?;
+    m.add_class::<sharing::TouchedPages>()?;
     m.add_class::<run::LiveRun>()
 }

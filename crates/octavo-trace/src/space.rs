@@ -14,6 +14,8 @@ const LARGE_BYTES: u64 = 1 << 20;
 const LARGE_REGIONS: usize = 256;
 /// `MAP_STACK` of `mmap(2)`: a thread's stack.
 const MAP_STACK: u64 = 0x20000;
+/// `MAP_SHARED` of `mmap(2)`.
+const MAP_SHARED: u64 = 0x1;
 /// `MAP_FIXED` of `mmap(2)`.
 const MAP_FIXED: u64 = 0x10;
 
@@ -90,6 +92,18 @@ struct Mapping {
     end: VirtAddr,
     region: RegionId,
     writable: bool,
+    backing: Backing,
+}
+
+/// Where the pages of a mapping come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Backing {
+    /// Memory of the process's own.
+    Own,
+    /// A file's pages, which a store to them copies.
+    File,
+    /// Memory that a store changes for all who have mapped it.
+    Shared,
 }
 
 /// The mappings of one process as its events tell them. Addresses in are as traced.
@@ -146,6 +160,21 @@ impl AddressSpace {
         }
     }
 
+    /// Whether a traced base page may be in the same frame for other processes: of shared memory, and
+    /// of a file that cannot be written here.
+    pub fn may_be_shared(&self, page: PageNumber) -> bool {
+        let addr = VirtAddr::new(page.raw() << PageSize::BASE.log2());
+        let below = self.mappings.range(..=addr).next_back();
+        below.is_some_and(|(_, mapping)| {
+            let shared = match mapping.backing {
+                Backing::Own => false,
+                Backing::File => !mapping.writable,
+                Backing::Shared => true,
+            };
+            addr < mapping.end && shared
+        })
+    }
+
     /// Takes an event in. Returns whether it is one that changes mappings.
     pub fn apply(&mut self, event: &Event) -> bool {
         match event {
@@ -167,7 +196,14 @@ impl AddressSpace {
         self.cut_out(range);
         let key = self.key_of(range, protection, source, flags);
         let region = self.region_for(key, range.start());
-        self.insert(range, region, protection.write);
+        let end = range.end();
+        let backing = match source {
+            MapSource::Shared => Backing::Shared,
+            MapSource::File { .. } if flags & MAP_SHARED != 0 => Backing::Shared,
+            MapSource::File { .. } => Backing::File,
+            MapSource::Anonymous | MapSource::Heap | MapSource::Stack => Backing::Own,
+        };
+        self.insert(range.start(), Mapping { end, region, writable: protection.write, backing });
         self.regions[region.0 as usize].mappings += 1;
     }
 
@@ -221,7 +257,7 @@ impl AddressSpace {
         self.cut_out(to);
         // A region keeps its name when `mremap` moves or grows it.
         if let Some(mapping) = moved {
-            self.insert(to, mapping.region, mapping.writable);
+            self.insert(to.start(), Mapping { end: to.end(), ..mapping });
         }
     }
 
@@ -234,7 +270,8 @@ impl AddressSpace {
             let part = AddrRange::new(part_start, part_end.raw() - part_start.raw());
             let region = self.protected_region(mapping.region, protection);
             self.cut_out(part);
-            self.insert(part, region, protection.write);
+            let writable = protection.write;
+            self.insert(part_start, Mapping { end: part_end, region, writable, ..mapping });
             at = part_end;
         }
     }
@@ -259,11 +296,11 @@ impl AddressSpace {
         next.map(|(start, mapping)| (*start, *mapping))
     }
 
-    fn insert(&mut self, range: AddrRange, region: RegionId, writable: bool) {
-        self.mappings.insert(range.start(), Mapping { end: range.end(), region, writable });
-        let shown = self.relocation.address(range.start());
-        let region = &mut self.regions[region.0 as usize];
-        region.mapped_bytes += range.bytes();
+    fn insert(&mut self, start: VirtAddr, mapping: Mapping) {
+        self.mappings.insert(start, mapping);
+        let shown = self.relocation.address(start);
+        let region = &mut self.regions[mapping.region.0 as usize];
+        region.mapped_bytes += mapping.end.raw() - start.raw();
         region.peak_bytes = region.peak_bytes.max(region.mapped_bytes);
         region.start = region.start.min(shown);
     }
@@ -393,6 +430,30 @@ mod tests {
         assert_eq!(name_at(&mut space, 0x1b000), "other");
         let text = space.regions().iter().find(|r| r.kind == RegionKind::Text).unwrap();
         assert_eq!((text.start, text.peak_bytes), (VirtAddr::new(0x12000), 0x2000));
+    }
+
+    #[test]
+    fn shared_memory_and_files_that_cannot_be_written_may_be_shared() {
+        let mut space = space();
+        let may = |space: &AddressSpace, addr: u64| {
+            space.may_be_shared(VirtAddr::new(addr).page(PageSize::BASE))
+        };
+        space.apply(&map(0x10000, 0x4000, RW, MapSource::Shared, 0));
+        space.apply(&map(0x20000, 0x4000, RW, file("/tmp/store"), MAP_SHARED));
+        space.apply(&map(0x30000, 0x4000, RX, file("/usr/lib/libx.so"), 2));
+        space.apply(&map(0x40000, 0x4000, RW, file("/usr/lib/libx.so"), 2));
+        space.apply(&map(0x50000, 0x4000, RW, MapSource::Anonymous, 0x22));
+        assert!([0x10000, 0x13fff, 0x20000, 0x30000].iter().all(|addr| may(&space, *addr)));
+        assert!(![0x14000, 0x40000, 0x50000, 0x60000].iter().any(|addr| may(&space, *addr)));
+        // What the loader has relocated and then protected.
+        let range = range(0x40000, 0x1000);
+        space.apply(&Event::Protect { range, protection: Protection::from_bits(1) });
+        assert!(may(&space, 0x40000) && !may(&space, 0x41000));
+        space.apply(&Event::Remap {
+            from: range,
+            to: AddrRange::new(VirtAddr::new(0x70000), 0x1000),
+        });
+        assert!(may(&space, 0x70000) && !may(&space, 0x40000));
     }
 
     #[test]

@@ -38,12 +38,12 @@ class Subjects:
     ) -> None:
         self._runtimes = runtimes
         self._words = tuple(words)
-        self._main = _main_stream(rows, runtimes)
+        self._instructions = instructions_by_process(rows)
         self._memory = _memory_of(rows)
 
     def of(self, case: Case) -> Subject:
-        """The subject of one case; that of the whole program is its main process."""
-        stream = self._main if case.process is None else case.process
+        """The subject of one case; that of several processes is their main one."""
+        stream = self._main(case.processes) if case.process is None else case.process
         runtime = self._runtimes.get(stream, Runtime(program=""))
         memory = self._memory[stream if stream in self._memory else None]
         is_glibc = runtime.allocator == "glibc"
@@ -58,13 +58,15 @@ class Subjects:
             blocks=blocks,
         )
 
-
-def _main_stream(rows: Sequence[Row], runtimes: Mapping[int, Runtime]) -> int:
-    """The process that executed most instructions: a command is often a script that starts it."""
-    counts = instructions_by_process(rows)
-    if not counts:
-        return min(runtimes, default=0)
-    return max(counts, key=lambda stream: counts[stream])
+    def _main(self, among: Sequence[int]) -> int:
+        """The process that executed most instructions, of some or of all (a command is often a
+        script that starts it).
+        """
+        counts = {stream: self._instructions.get(stream, 0) for stream in among}
+        counts = counts or self._instructions
+        if not counts:
+            return min(self._runtimes, default=0)
+        return max(counts, key=lambda stream: counts[stream])
 
 
 def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:

@@ -90,7 +90,12 @@ def _snapshot(
 
     files = Files(stack, json=json, out=out, force=force)
     document = ask(pid, "snapshot")
-    result = RunResult(manifest=document["run"], rows=document["rows"], advice=document["advice"])
+    result = RunResult(
+        manifest=document["run"],
+        rows=document["rows"],
+        programs=document["programs"],
+        advice=document["advice"],
+    )
     if not quiet and json != STANDARD_OUTPUT:
         show_result(make_output_console(), result, advice=True)
     files.write(make_console(), result, quiet=quiet)

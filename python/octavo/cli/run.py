@@ -90,7 +90,8 @@ def run(
     per_process: Annotated[
         bool,
         typer.Option(
-            "--per-process", help="Show each process alone, not those of a program together."
+            "--per-process",
+            help="Judge and show each process alone, not those of a program together.",
         ),
     ] = False,
     advice: Annotated[bool, typer.Option(help="Say which page size to choose.")] = True,
@@ -129,10 +130,12 @@ def run(
         console = make_console()
         with LiveLine(console, quiet=quiet, text=trace_text if is_trace else progress_text) as line:
             if is_trace:
-                result = execute_trace(command[0], configuration, line.show, format)
+                result = execute_trace(
+                    command[0], configuration, line.show, format, per_process=per_process
+                )
             else:
-                result = execute(command, configuration, line.show)
+                result = execute(command, configuration, line.show, per_process=per_process)
         if not quiet:
-            show_result(console, result, advice=advice, per_process=per_process)
+            show_result(console, result, advice=advice)
         files.write(console, result, quiet=quiet)
         end(result)

@@ -93,8 +93,9 @@ def region_charts(rows: Sequence[Row], depth: int) -> Spec | None:
     """Small multiples: misses of the regions that miss most, at the last TLB level."""
     drawn = sorted(regions_of(rows), key=lambda item: -_base_misses(item[1], depth))
     values = []
-    for (process, name, _), members in drawn[:REGIONS_DRAWN]:
-        label = name if process is None else f"{process}: {name}"
+    is_one = len({owner for (owner, *_), _ in drawn}) == 1
+    for (owner, name, _), members in drawn[:REGIONS_DRAWN]:
+        label = name if is_one else f"{owner}: {name}"
         for row in members:
             if row["component"] in _last_level(depth):
                 point = _miss_point(row, None)

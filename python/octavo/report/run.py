@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from octavo.programs import programs_of
+from octavo.programs import rows_by_program
 from octavo.report.charts import memory_chart, misses_chart, region_charts, tradeoff_chart
 from octavo.report.look import Spec
 from octavo.report.page import render_page
@@ -23,7 +23,7 @@ def render_run(document: dict[str, Any]) -> str:
     answer, *items = advice
     depth = _depth(document)
     charts = run_charts(document)
-    programs = programs_of(manifest["processes"], per_process=False)
+    programs = document.get("programs", [])
     return render_page(
         "run.html.jinja",
         manifest,
@@ -51,7 +51,7 @@ def run_charts(document: dict[str, Any]) -> dict[str, Spec]:
         charts[f"tradeoff-{stream}"] = tradeoff_chart(rows, stream, depth, advised.get(stream))
         charts[f"misses-{stream}"] = misses_chart(rows, stream, depth, advised.get(stream))
         charts[f"memory-{stream}"] = memory_chart(rows, stream, advised.get(stream))
-    regions = region_charts(rows, depth)
+    regions = region_charts(rows_by_program(rows, document.get("programs", [])), depth)
     if regions is not None:
         charts["regions"] = regions
     return charts

@@ -8,7 +8,6 @@ from rich.table import Table
 from rich.text import Text
 
 from octavo.manifest import cautions, warnings
-from octavo.programs import programs_of
 from octavo.result import Finished, RunResult
 from octavo.terminal.console import GAP_WIDTH, make_table
 from octavo.text import printable
@@ -30,9 +29,7 @@ _NAME_WIDTH = 20
 """Columns that a name keeps on a narrow terminal before it is folded."""
 
 
-def show_result(
-    console: Console, result: RunResult, *, advice: bool, per_process: bool = False
-) -> None:
+def show_result(console: Console, result: RunResult, *, advice: bool) -> None:
     """Prints everything; long lists are cut here, never in the files."""
     manifest, rows = result.manifest, result.rows
     depth = len(manifest["configuration"]["machine"]["levels"])
@@ -45,7 +42,7 @@ def show_result(
         show_grid(console, modelled)
     for level in range(1, depth + 1):
         show_grid(console, page_size_grid(rows, level))
-    programs = programs_of(manifest["processes"], per_process=per_process)
+    programs = result.programs
     processes = process_grid(rows, manifest, depth, programs)
     if processes is not None:
         show_grid(console, processes, _PROCESSES_SHOWN)

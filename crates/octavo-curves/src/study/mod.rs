@@ -21,6 +21,7 @@ mod recency;
 mod stream;
 
 use crate::footprint::{PageSet, Residency};
+use crate::sharing::Touched;
 use crate::sizes::Sizes;
 pub use machine::{ArrayShape, MachineCurve, MachineTlbs, NotModelled, TlbsOfSize};
 use machine::{MachineState, Side};
@@ -77,6 +78,8 @@ pub struct RegionResult {
     pub data_machine: Vec<MachineCurve>,
     /// Memory touched.
     pub footprints: Vec<Footprint>,
+    /// The pages of that memory.
+    pub touched: Touched,
 }
 
 /// A study under way: a consumer of one stream.
@@ -92,6 +95,8 @@ pub struct Study {
 struct ProcessMemory {
     space: AddressSpace,
     residency: Residency,
+    /// Pages touched where no other process can have them in the same frame.
+    own: PageSet,
     machine: Option<Box<MachineState>>,
 }
 
@@ -104,8 +109,11 @@ impl Memory for ProcessMemory {
         self.space.region_of(PageNumber::new(traced))
     }
 
-    fn touched(&mut self, page: u64) {
+    fn touched(&mut self, traced: u64, page: u64) {
         self.residency.insert(page);
+        if !self.space.may_be_shared(PageNumber::new(traced)) {
+            self.own.insert(page);
+        }
     }
 
     fn machine(&mut self) -> Option<&mut MachineState> {
@@ -124,6 +132,7 @@ impl Study {
             memory: ProcessMemory {
                 space: AddressSpace::new(Relocation::default(), None),
                 residency: Residency::new(sizes.clone()),
+                own: PageSet::default(),
                 machine: config.machine.as_ref().map(|tlbs| Box::new(MachineState::new(tlbs))),
             },
             native_layout: config.native_layout,
@@ -199,13 +208,11 @@ impl Study {
         let touched = |tally: &Option<RegionTally>| {
             tally.as_ref().map(|t| t.touched.clone()).unwrap_or_default()
         };
-        let (fetched, used) = (touched(&fetch), touched(&data));
-        let mut all = fetched.clone();
-        all.union(&used);
+        let touched = Touched::new(touched(&fetch), touched(&data), &self.memory.own);
         let mut footprints = Vec::new();
-        for (stream, set) in [(Stream::Fetch, &fetched), (Stream::Data, &used), (Stream::All, &all)]
-        {
-            footprints.extend(self.sizes.iter().map(|size| footprint(stream, set, size)));
+        for stream in [Stream::Fetch, Stream::Data, Stream::All] {
+            let set = touched.by(stream);
+            footprints.extend(self.sizes.iter().map(|size| footprint(stream, &set, size)));
         }
         RegionResult {
             fetch_references: fetch.as_ref().map_or(0, |tally| tally.references),
@@ -215,6 +222,7 @@ impl Study {
             fetch_machine: machine(Side::Fetch, &fetch),
             data_machine: machine(Side::Data, &data),
             footprints,
+            touched,
         }
     }
 
@@ -411,6 +419,7 @@ impl Observer for Study {
         let memory = ProcessMemory {
             space: self.memory.space.clone(),
             residency: self.memory.residency.settled(),
+            own: self.memory.own.clone(),
             machine: self.memory.machine.as_ref().map(|machine| Box::new(machine.settled())),
         };
         Some(Study {

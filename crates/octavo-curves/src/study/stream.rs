@@ -77,8 +77,9 @@ pub trait Memory {
     fn relocate(&mut self, traced: u64) -> u64;
     /// The region of a traced base page.
     fn region(&mut self, traced: u64) -> RegionId;
-    /// A base page, relocated, is touched for the first time since it was mapped.
-    fn touched(&mut self, page: u64);
+    /// The traced base page `traced`, `page` when relocated, is touched for the first time since it
+    /// was mapped.
+    fn touched(&mut self, traced: u64, page: u64);
     /// The TLBs of a machine that see all references, too, if there is one.
     fn machine(&mut self) -> Option<&mut MachineState>;
 }
@@ -192,7 +193,7 @@ impl PageStream {
             }
         };
         if self.pages.touch(spot, page) {
-            memory.touched(page);
+            memory.touched(traced, page);
             self.tally(region).touched.insert(page);
         }
         let touch = |slot| Touch { side: self.side, traced, page, region, slot, stores, order };
@@ -419,7 +420,7 @@ mod tests {
         fn region(&mut self, _: u64) -> RegionId {
             RegionId(0)
         }
-        fn touched(&mut self, _: u64) {}
+        fn touched(&mut self, _: u64, _: u64) {}
         fn machine(&mut self) -> Option<&mut MachineState> {
             None
         }

@@ -3,4 +3,5 @@
 mod machine;
 mod oracle;
 mod sampling;
+mod sharing;
 mod turns;

@@ -112,7 +112,7 @@ fn process<'py, C>(py: Python<'py>, stream: &StreamResult<C>, counts: &Counts) -
     ))
 }
 
-fn stream_name(stream: Stream) -> &'static str {
+pub(crate) fn stream_name(stream: Stream) -> &'static str {
     match stream {
         Stream::Fetch => "fetch",
         Stream::Data => "data",

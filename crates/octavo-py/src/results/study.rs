@@ -7,6 +7,7 @@ use pyo3::types::PyList;
 
 use super::{Dict, dict, process, stream_name};
 use crate::analysis::Engine;
+use crate::sharing::TouchedPages;
 
 impl Engine for Study {
     fn process<'py>(py: Python<'py>, stream: &StreamResult<Self>) -> Dict<'py> {
@@ -38,6 +39,7 @@ fn region<'py>(py: Python<'py>, region: &Region, result: &RegionResult) -> Dict<
         curves: curves(py, result)?,
         machine_curves: machine_curves(py, result)?,
         footprints: footprints(py, &result.footprints)?,
+        touched: Bound::new(py, TouchedPages(result.touched.clone()))?,
     ))
 }
 

@@ -1,0 +1,98 @@
+"""Processes of one program, which share memory: counted once, shown and judged as one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from .conftest import OCTAVO, Octavo, Traced, natively, workload
+
+MIB = 1 << 20
+SHARED, OWN = 8, 1
+"""MiB of shared memory, and of each child's own."""
+
+
+def prefork(children: int) -> list[str]:
+    return workload("prefork", children, SHARED, OWN)
+
+
+def footprints(traced: Traced, stream: str, **wanted: object) -> dict[int, int]:
+    rows = traced.rows(component="memory", stream=stream, **wanted)
+    return {row["page_size"]: row["touched_bytes"] for row in rows}
+
+
+def region_of(program: dict[str, Any], kind: str) -> dict[int, int]:
+    """Memory of the regions of a kind by page size."""
+    found: dict[int, int] = {}
+    for row in program["rows"]:
+        is_memory = row["component"] == "memory" and row["stream"] == "all"
+        if is_memory and row.get("region_kind") == kind:
+            found[row["page_size"]] = found.get(row["page_size"], 0) + row["touched_bytes"]
+    return found
+
+
+def test_what_processes_share_is_counted_once(octavo: Octavo) -> None:
+    few, many = octavo(prefork(2)), octavo(prefork(12))
+    for traced in (few, many):
+        assert (traced.status, traced.stdout) == (0, b"0\n")
+        traced.check()
+        assert traced.document is not None
+        (program,) = traced.document["programs"]
+        streams = [process["stream"] for process in traced.run["processes"]]
+        assert program["processes"] == streams
+        # Each child reads all of it.
+        alone = footprints(traced, "all", process=streams[-1], region="shared")
+        assert region_of(program, "shared") == alone
+        assert alone[4096] == SHARED * MIB
+        children = len(streams) - 1
+        own = region_of(program, "anonymous")
+        assert 0 <= own[4096] - children * OWN * MIB <= len(streams) * 64 * 1024
+        whole = footprints(traced, "all")
+        assert whole == {
+            row["page_size"]: row["touched_bytes"]
+            for row in program["rows"]
+            if row["component"] == "memory" and row["stream"] == "all" and "region" not in row
+        }
+        assert whole[4096] <= (SHARED + children * OWN) * MIB + len(streams) * 256 * 1024
+    # All children run the same code.
+    assert footprints(few, "fetch") == footprints(many, "fetch")
+
+
+def test_processes_are_judged_and_shown_as_one(octavo: Octavo, tmp_path: Path) -> None:
+    command = prefork(5)
+    result = tmp_path / "result"
+    shown = natively([OCTAVO, "run", "--tlb", "skylake", "--out", result, "--", *command])
+    text = shown.stderr.decode()
+    assert shown.status == 0, text
+    page = (result / "report.html").read_text()
+    for output in (text, page):
+        assert "prefork (6 processes)" in output
+        assert "Data of shared (prefork, 6 processes)" in output
+        assert "process 3" not in output
+    together = octavo(command, "--tlb", "skylake")
+    assert together.document is not None
+    regions = [item for item in together.document["advice"] if item["scope"] == "region"]
+    shared = [item for item in regions if item["region_kind"] == "shared"]
+    assert [item["processes"] for item in shared] == [[0, 1, 2, 3, 4, 5]]
+    assert not any("process" in item for item in regions)
+
+    apart = octavo(command, "--tlb", "skylake", "--per-process")
+    assert apart.document is not None
+    assert apart.document["programs"] == []
+    shared = [item for item in apart.document["advice"] if item.get("region_kind") == "shared"]
+    assert sorted(item["process"] for item in shared) == [1, 2, 3, 4, 5]
+    assert len(apart.document["rows"]) == len(together.document["rows"])
+
+
+def test_a_trace_has_the_programs_of_its_run(octavo: Octavo, tmp_path: Path) -> None:
+    trace = tmp_path / "prefork.oct"
+    assert natively([OCTAVO, "record", "-q", "-o", trace, "--", *prefork(3)]).status == 0
+    replayed = natively([OCTAVO, "run", "-q", "--json", "-", trace])
+    (program,) = json.loads(replayed.stdout)["programs"]
+    assert region_of(program, "shared")[4096] == SHARED * MIB
+    live = octavo(prefork(3))
+    assert live.document is not None
+    (of_live,) = live.document["programs"]
+    for kind in ("shared", "anonymous", "text"):
+        assert region_of(of_live, kind) == region_of(program, kind)
