@@ -73,6 +73,8 @@ def footprints(
 
 
 FLAT = (0.0,) * len(SIZES)
+UNKNOWN = Touched()
+"""No page that another process could have, too."""
 
 
 def region(
@@ -101,7 +103,7 @@ def region(
         curves=curves(stream, misses, accesses=accesses, entries=entries),
         machine_curves=[],
         footprints=footprints(stream, growth, base=base) + footprints("all", growth, base=base),
-        touched=touched or Touched(),
+        touched=touched or UNKNOWN,
     )
 
 
