@@ -1,4 +1,4 @@
-"""What tests of the study of perforated pages have in common."""
+"""Made-up measurements for tests of the study of perforated pages."""
 
 from octavo.studies.perforated_grid import Size
 from octavo.units import MIB

@@ -37,10 +37,10 @@ def test_memory_has_as_many_regions_of_each_kind(fraction: float, layout: Any) -
     assert round(groups["holes"]["portion"] * regions) == 16
     dense = round(groups["dense"]["portion"] * regions)
     assert regions - dense - 16 == 48
-    # What is free in dense regions suffices for holes and for the rest.
+    # The free frames of dense regions suffice for holes and for the rest.
     free = dense * (REGION_PAGES - round(groups["dense"]["fraction"] * REGION_PAGES))
     assert free >= 16 * round(fraction * REGION_PAGES) + 100
-    # Nobody perforates these, and everybody the others.
+    # No policy perforates these, and every policy the others.
     match = re.match(r"max_immovable_percent=(\d+):", always(of))
     assert match is not None
     assert 100 * fraction < int(match[1]) < 100 * dense_fraction(fraction)
@@ -68,7 +68,7 @@ def test_of_some_regions_base_pages_alone() -> None:
     assert clean == 220
 
 
-def test_memory_with_several_kinds_of_holes_says_which() -> None:
+def test_mixed_holes_need_groups() -> None:
     with pytest.raises(OctavoError, match="groups"):
         machine(MACHINE, {"memory.fragmentation": {"kind": "mixed-holes"}})
 

@@ -68,7 +68,7 @@ def counted(ipc: float, walks: int = 1000, **more: Any) -> Counted:
 
 
 def like_the_paper(point: Point) -> GridRow:
-    """What the paper says of a memory, or something in its way."""
+    """The paper's results on a memory, or similar ones."""
     of = point.fragments
     base = 1.0
     relative = 1.0 + 0.5 * (1 - of.portion * of.fraction)
@@ -246,7 +246,7 @@ def test_the_page_and_the_document(study: Study) -> None:
     assert not any(isinstance(value, dict) for record in records for value in record.values())
     assert {"portion", "content.bitmap", "ipc"} <= set(records[0])
     assert len({tuple(record) for record in records}) == 1, "all have the same columns"
-    assert "Not told" in to_markdown(Study())
+    assert "Left out" in to_markdown(Study())
 
 
 def test_the_figures_are_the_papers(study: Study, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from octavo import sim
 from octavo.studies import perforated_redis
-from octavo.studies.passes import run_passes
 from octavo.studies.perforated_faults import GTSM, IDEAL, PAPER_PORTION, Faults
 from octavo.studies.perforated_grid import MACHINE, Point, grid_passes, stream
 from octavo.studies.perforated_measurement import BASE, BASELINE, PERFORATED, all_counted, name_of
@@ -17,6 +16,7 @@ from octavo.studies.perforated_memory import Fragments
 from octavo.studies.perforated_pages import Plan, run_study
 from octavo.studies.perforated_redis import RedisSize
 from octavo.studies.perforated_text import to_markdown
+from octavo.studies.simulation_pool import run_passes
 from octavo.units import MIB
 from perforated_fakes import SMALL
 
@@ -68,7 +68,7 @@ def test_memory_with_faults_is_run() -> None:
     assert "Figure 10" in to_markdown(study)
 
 
-def test_what_is_simulated_is_what_is_measured(tmp_path: Path) -> None:
+def test_the_study_measures_the_simulated_design(tmp_path: Path) -> None:
     """The document of a pass, and the same asked directly."""
     point = Point(Fragments(0.5, 0.25, "dispersed"), is_allocated=True)
     (one,) = grid_passes([point], SMALL, tmp_path)
@@ -89,11 +89,11 @@ def test_what_is_simulated_is_what_is_measured(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_not_there_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("octavo.studies.redis_server.SERVER", "redis-server-that-nobody-has")
+    monkeypatch.setattr("octavo.studies.redis_server.SERVER", "no-such-redis-server")
     size = RedisSize(stream_keys=500, stream_lookups=50)
     measured, skipped, is_partial = perforated_redis.measure_redis(size, lambda line: None)
     assert [one.name for one in measured] == ["a stream of 500 keys"]
-    assert skipped == {"Redis, the server": "redis-server-that-nobody-has is not installed"}
+    assert skipped == {"Redis, the server": "no-such-redis-server is not installed"}
     assert not is_partial
 
 

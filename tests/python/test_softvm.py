@@ -69,7 +69,7 @@ def test_the_cost_model_gives_each_row_of_table_4() -> None:
     assert paper.total() == Fraction("0.096950")
 
 
-def test_a_change_of_protection_costs_what_section_5_4_says() -> None:
+def test_a_change_of_protection_costs_as_in_section_5_4() -> None:
     assert paper.cycles_per_change() == 6908 == 10 * 5 + 246 * 3 + 50 * 40 + 206 * 20
     least, most = (float(paper.protection_cpi(Fraction(of))) for of in ("2.8", "23.8"))
     assert (round(least, 3), round(most, 3)) == (0.019, 0.164)
@@ -108,7 +108,7 @@ def test_the_figures_come_from_their_rows(measured: Measurement) -> None:
     by = dict(measured.sweep)
     assert by[SWEPT[1]] < by[SWEPT[0]], "a larger first level holds more of the page table"
     assert by[SWEPT[2]] < by[SWEPT[0]], "a larger second level holds more of everything"
-    # What a design has for itself is what a machine would give it.
+    # A setting of the design equals the same setting of the machine.
     other = "softvm:softvm.l1.bytes=1KiB"
     alone = simulated(other)["rows"]
     own = {row["counter"]: row["value"] for row in alone if row["component"] == "softvm"}
@@ -116,7 +116,7 @@ def test_the_figures_come_from_their_rows(measured: Measurement) -> None:
     assert own == {row["counter"]: row["value"] for row in swept if row["component"] == "softvm"}
 
 
-def test_one_pass_tells_what_free_translation_misses(measured: Measurement) -> None:
+def test_one_pass_gives_the_misses_of_free_translation(measured: Measurement) -> None:
     """Direct-mapped levels with lines of one size: the machine's."""
     rows = simulated("softvm_free")["rows"]
     missed = {
@@ -133,7 +133,7 @@ def test_one_pass_tells_what_free_translation_misses(measured: Measurement) -> N
     assert "199 caches for each half" in to_markdown(Study((measured,), {}, 10**6))
 
 
-def test_what_happens_at_a_rate_is_told_beside_the_formula(measured: Measurement) -> None:
+def test_event_rates_are_shown_beside_the_formula(measured: Measurement) -> None:
     changes, cpi = measured.added_by(RATED[MOST_RATE], "protection")
     assert changes == measured.instructions * MOST_RATE // 10**9
     assert 0 < cpi < 2 * float(paper.protection_cpi(Fraction("23.8")))
@@ -143,7 +143,7 @@ def test_what_happens_at_a_rate_is_told_beside_the_formula(measured: Measurement
     assert measured.cpi(entries) > measured.cpi(SOFTVM), "and each has an entry of its own"
 
 
-def test_the_page_says_it_all(measured: Measurement) -> None:
+def test_the_page_has_all_sections(measured: Measurement) -> None:
     study = Study((measured,), {"cc1": "not installed"}, 10**6)
     page = to_markdown(study)
     for words in ("0.096950", "6908", "Ultrix 0.042", "Left out: cc1", "Only 1 programs ran"):
@@ -152,7 +152,7 @@ def test_the_page_says_it_all(measured: Measurement) -> None:
     assert json.loads(json.dumps(document))["paper"]["cycles_per_change"] == 6908
     assert len(document["claims"]) == len(CLAIMS)
     assert figure_files(figures_of(study), ["svg"])
-    assert "no program can tell" in to_markdown(Study((), {}, 10**6))
+    assert "no program decides it" in to_markdown(Study((), {}, 10**6))
 
 
 def test_claims_can_agree_and_differ(measured: Measurement) -> None:
@@ -164,9 +164,9 @@ def test_claims_can_agree_and_differ(measured: Measurement) -> None:
 
     def average(of: Any) -> bool:
         one = replace(measured, designs={**measured.designs, SOFTVM: of})
-        told = found["average"](Study((one,), {}, 1))
-        assert told is not None
-        return told.agrees
+        answer = found["average"](Study((one,), {}, 1))
+        assert answer is not None
+        return answer.agrees
 
     assert (average(fast), average(slow)) == (True, False)
 

@@ -57,7 +57,7 @@ def test_a_program_that_is_the_opposite() -> None:
     assert set(verdicts(found).values()) == {"disagree"}
 
 
-def test_a_program_without_misses_tells_nothing() -> None:
+def test_a_program_without_misses_decides_nothing() -> None:
     found = measured((0,) * 10, (50_000,) * 10)
     assert verdicts(found)["code_16k"] == "too few misses"
     assert verdicts(found)["data_larger"] == "too few misses"
@@ -107,7 +107,7 @@ def test_a_wrapper_around_the_program_is_not_measured() -> None:
     assert both == alone
 
 
-def test_the_table_counts_what_agrees() -> None:
+def test_the_table_counts_agreements() -> None:
     study = Study(
         (measured(FALLS_AT_16K, FALLS_AT_256K), measured(FALLS_AT_256K, FALLS_AT_16K)),
         {"xz": "not installed"},

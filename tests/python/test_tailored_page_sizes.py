@@ -185,8 +185,8 @@ def test_fragmented_memory_is_just_enough_and_has_its_shares() -> None:
     total = sum(size * number for size, number in free.items())
     assert 125 * MIB < total < 132 * MIB
     assert free[64 * KIB] * 64 * KIB / total == pytest.approx(SHARES[64 * KIB], abs=0.002)
-    told = sim(TRACE, designs=[BASELINE, TPS], settings=fragmented(8 * MIB))
-    for one in told.total:
+    result = sim(TRACE, designs=[BASELINE, TPS], settings=fragmented(8 * MIB))
+    for one in result.total:
         assert one.stopped is None
         assert one.count("os", "resident_bytes") >= 8 * MIB
         assert one.count("os.pages.2MiB", "mapped") <= 1, "2 MiB are 3% of what is free"
@@ -197,7 +197,7 @@ def _bytes_of(blocks: dict[str, int]) -> list[tuple[int, int]]:
     return [(int(size[:-3]) * units[size[-3:]], number) for size, number in blocks.items()]
 
 
-def test_what_is_simulated_is_what_is_measured(tmp_path: Path) -> None:
+def test_the_study_measures_the_simulated_design(tmp_path: Path) -> None:
     """The documents of the commands that the study runs, of a trace of random updates."""
     touched = document(["run", "--page-sizes", "4KiB,2MiB", TRACE], tmp_path)
     empty = document(["sim", "--design", ",".join(DESIGNS), TRACE], tmp_path)
@@ -207,8 +207,10 @@ def test_what_is_simulated_is_what_is_measured(tmp_path: Path) -> None:
     assert not isinstance(touched, str), touched
     assert not isinstance(empty, str), empty
     assert not isinstance(short, str), short
-    turns = ["--processes", "asid", "--quantum", "100"]
-    shared = document(["sim", *turns, "--design", f"{BASELINE},{TPS}", TRACE, TRACE], tmp_path)
+    shared_options = ["--processes", "asid", "--quantum", "100"]
+    shared = document(
+        ["sim", *shared_options, "--design", f"{BASELINE},{TPS}", TRACE, TRACE], tmp_path
+    )
     assert not isinstance(shared, str), shared
     subject = Subject(Program("updates", (TRACE,)), "workload", {})
     m = measure(subject, touched, instructions_of(empty), all_counted(empty), short, shared)
@@ -230,9 +232,9 @@ def test_what_is_simulated_is_what_is_measured(tmp_path: Path) -> None:
 
 
 def test_a_design_that_runs_out_of_memory_is_left_out(tmp_path: Path) -> None:
-    told = document(["sim", "--set", "memory.bytes=1MiB", "--design", "base4k", TRACE], tmp_path)
-    assert not isinstance(told, str), told
-    assert all_counted(told) == {}
+    result = document(["sim", "--set", "memory.bytes=1MiB", "--design", "base4k", TRACE], tmp_path)
+    assert not isinstance(result, str), result
+    assert all_counted(result) == {}
 
 
 def test_of_a_workload_its_region_counts(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from pages import panels_of
 
 
 def configuration() -> CurvesConfiguration:
-    """What ARGUMENTS ask for."""
+    """The configuration of ARGUMENTS."""
     return configure_curves(
         sizes=[4096 << step for step in range(5)],
         streams=["all"],
@@ -48,7 +48,7 @@ def measured() -> Measurement:
     return measure("prog", result.rows)
 
 
-def test_what_is_run_is_what_is_measured() -> None:
+def test_the_study_measures_its_programs() -> None:
     trace = "synth:zipf?table=64KiB&references=1k"
     done = CliRunner().invoke(app, [*ARGUMENTS, "-q", "--json", "-", trace])
     assert done.exit_code == 0, done.stderr
@@ -246,7 +246,7 @@ def test_the_figures_are_the_papers(measured: Measurement, tmp_path: Path) -> No
 
 
 def _panels(spec: dict[str, Any]) -> list[dict[tuple[str, str | None, int | None], float]]:
-    """What each panel draws, by program, pages and page size."""
+    """The values that each panel draws, by program, pages and page size."""
     return [
         {
             (of["program"], of.get("pages"), of.get("size")): of.get("value", of.get("normalised"))
@@ -274,6 +274,6 @@ def test_reproduce_writes_the_tables_and_the_figures(
     assert re.findall(r"\((.*?\.svg)\)", page) == [name for name in figures if "svg" in name]
 
 
-def test_nothing_measured_is_told_too() -> None:
+def test_a_study_without_programs_has_a_page() -> None:
     text = to_markdown(Study((), {"xz": "not installed"}))
     assert "Left out: xz" in text

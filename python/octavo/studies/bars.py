@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from octavo.report import vegalite as vl
-from octavo.report.look import Values, inline
+from octavo.report.theme import Values, inline
 
 
 def bars(

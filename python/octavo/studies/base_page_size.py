@@ -52,7 +52,7 @@ _SHORT: dict[Verdict, str] = {"agree": "yes", "disagree": "no", "too few misses"
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one program did; shares are of its 4 KiB misses, growth is over 4 KiB pages."""
+    """Counts of one program; shares are of its 4 KiB misses, growth is over 4 KiB pages."""
 
     program: str
     references: int
@@ -226,7 +226,7 @@ class Study:
         }
 
     def tally(self, claim: Claim) -> dict[str, int]:
-        """How many programs agree, disagree, and have too few misses to tell."""
+        """How many programs agree, disagree, and have too few misses to decide."""
         verdicts = [claim.verdict(m) for m in self.measurements]
         return {
             "agree": verdicts.count("agree"),
@@ -392,14 +392,14 @@ def _figures(study: Study) -> Iterator[str]:
 
 
 def _verdicts(study: Study) -> Iterator[str]:
-    yield "## What the paper says"
+    yield "## Claims of the paper"
     yield ""
     for number, claim in enumerate(CLAIMS, start=1):
         tally = study.tally(claim)
-        told = tally["agree"] + tally["disagree"]
+        decided = tally["agree"] + tally["disagree"]
         yield f"{number}. {claim.paper[0].upper()}{claim.paper[1:]}."
         yield f"   Tested as: {claim.line}."
-        yield f"   **{tally['agree']} of {told} agree.**"
+        yield f"   **{tally['agree']} of {decided} agree.**"
     yield ""
     head = ["program", *(str(number) for number in range(1, len(CLAIMS) + 1))]
     body = [

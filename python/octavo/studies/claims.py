@@ -1,5 +1,5 @@
-"""What a paper says in numbers, beside what was found here: a claim's line is stated before its
-answer is known.
+"""Claims of a paper, each with a number, a test that was stated before the measurement, and the
+measured answer.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 Studied = TypeVar("Studied")
-"""What a claim is answered from."""
+"""The study that a claim is tested on."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What the measurements say to a claim."""
+    """The measured answer to a claim."""
 
     ours: str
     agrees: bool
@@ -30,7 +30,7 @@ class Claim(Generic[Studied]):
     line: str
     """When ours is taken to agree."""
     find: Callable[[Studied], Found | None]
-    """None where nothing that was measured can tell."""
+    """None if no measurement decides it."""
     why: str
     """Why it may differ here."""
 
@@ -60,10 +60,10 @@ def claims_document(answered: Iterable[Answered]) -> list[dict[str, Any]]:
 
 
 def claims_text(
-    answered: Iterable[Answered], nothing: str = "nothing that was measured can tell"
+    answered: Iterable[Answered], nothing: str = "no measurement decides it"
 ) -> Iterator[str]:
-    """Each claim as a paragraph of a numbered list; `nothing` is said where there is no answer."""
-    yield "## What the paper says"
+    """Each claim as a paragraph of a numbered list; `nothing` replaces a missing answer."""
+    yield "## Claims of the paper"
     yield ""
     for number, (claim, found) in enumerate(answered, start=1):
         yield f"{number}. {claim.where[0].upper()}{claim.where[1:]}: {claim.paper}."

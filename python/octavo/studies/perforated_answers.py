@@ -15,10 +15,10 @@ from octavo.studies.perforated_redis import RedisMeasurement
 from octavo.units import format_mpki, format_share
 
 Finder = Callable[[Study], Found | None]
-"""None where nothing that was measured can tell."""
+"""None if no measurement decides it."""
 
 SEEN = Fragments(0.5, 0.25, "clustered")
-"""What the paper found on a machine (section III-C)."""
+"""The memory that the paper measured on a machine (section III-C)."""
 WORST = Fragments(1.0, 0.9, "dispersed")
 _NONE = Fragments(0.0, FRACTIONS[0], LAYOUTS[0])
 ALIKE = 0.02
@@ -72,7 +72,7 @@ def worst_gain(study: Study) -> Found | None:
 
 
 def few_holes(study: Study) -> Found | None:
-    """What is left of 2 MiB pages' performance with 10% of holes in half of the regions."""
+    """The share of 2 MiB pages' performance left with 10% of holes in half of the regions."""
     best = study.at(_NONE)
     ideal = None if best is None else best.designs.get(best.point.baseline)
     shares = []
@@ -87,7 +87,7 @@ def few_holes(study: Study) -> Found | None:
 
 
 def all_holes(study: Study) -> Found | None:
-    """What is gained where all regions have 90% of holes."""
+    """The gain with 90% of holes in all regions."""
     gains = [row.gain() for layout in LAYOUTS if (row := study.at(Fragments(1.0, 0.9, layout)))]
     known = [value for value in gains if value is not None]
     if not known:
@@ -234,7 +234,7 @@ def nested_references(study: Study) -> Found | None:
 
 
 def of_server(name: str, of: Callable[[RedisMeasurement], Found | None]) -> Finder:
-    """What a measurement says whose name begins like this."""
+    """Answers from the first measurement whose name begins so."""
 
     def find(study: Study) -> Found | None:
         for measured in study.redis:
@@ -269,7 +269,7 @@ def large_misses(measured: RedisMeasurement) -> Found | None:
 
 
 def perforated_misses(measured: RedisMeasurement) -> Found | None:
-    """What part of what large pages save perforated ones save."""
+    """The share of large pages' savings that perforated pages keep."""
     base, large = measured.mpki(BASE), measured.mpki(BASELINE)
     one = measured.mpki(PERFORATED)
     if base is None or large is None or one is None or base <= large:

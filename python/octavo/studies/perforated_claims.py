@@ -1,7 +1,7 @@
-"""What the paper on perforated pages says in numbers, and what was found here.
+"""Claims of the paper on perforated pages, and the answers of the measurements.
 
 Its charts are pictures without numbers; every number of its results that its text gives is here,
-with the place, or in `NOT_TOLD` with the reason.
+with the place, or in `LEFT_OUT` with the reason.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ADDED = (
 _OTHER_PROGRAMS = "these are other programs, of other sizes, and cycles are added up"
 _IN_GUEST = (
     f"{_OTHER_PROGRAMS}; bits that the TLB does not have are read behind a walk in two dimensions, "
-    "since only the guest's page-table entry tells where they are"
+    "since only the guest's page-table entry locates them"
 )
 _FEW_NODES = (
     "how much the nested TLB and walk caches hold is this Octavo's own choice, and these programs "
@@ -52,7 +52,7 @@ _LOCALITY = (
     "else the paper's server touched it does not say"
 )
 _NO_HOLES = (
-    "only what nobody touches is a hole here, and is never walked for; whether the paper counts "
+    "only untouched pages are holes here, and they are never walked for; whether the paper counts "
     "bitmaps that are read from memory as misses, and how many of its holes had pages, it does "
     "not say"
 )
@@ -276,10 +276,10 @@ CLAIMS: tuple[Claim[Study], ...] = (
     ),
 )
 
-NOT_TOLD = (
+LEFT_OUT = (
     "Performance of Redis in requests a second, and same-page merging (section III-A), are "
     "measured on a machine.",
     "Section III-B says that large pages have 82% lower MPKI; by Table I (1.00 and 1.83) it is "
     "small pages that have 83% more.",
 )
-"""What is left out, and why."""
+"""The parts of the paper that are left out, and why."""

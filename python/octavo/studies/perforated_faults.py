@@ -1,8 +1,8 @@
 """Figure 10 of the study of perforated pages: random accesses to 2 GiB in memory with faulty
 frames, beside Gap-Tolerant Sequential Mapping.
 
-Frames that are faulty are nobody's. Dispersed, each frame is as likely to be one as any other, as
-the paper has them; clustered ones come in runs of 64 KiB, and stand beside it. A page of GTSM needs
+Faulty frames are unusable. Dispersed, each frame is as likely to be faulty as any other, as in
+the paper; clustered ones come in runs of 64 KiB, and stand beside it. A page of GTSM needs
 32 sub-blocks of 64 KiB of a chunk of 4 MiB without any fault: the study counts how many chunks have
 so many.
 """
@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from octavo.studies.passes import Done, Pass
 from octavo.studies.perforated_grid import Point, Size, on_a_memory, simulation, stream
 from octavo.studies.perforated_measurement import (
     BASE,
@@ -24,6 +23,7 @@ from octavo.studies.perforated_measurement import (
     gain,
 )
 from octavo.studies.perforated_memory import Fragments, Layout
+from octavo.studies.simulation_pool import Done, Pass
 from octavo.units import MIB
 
 GTSM, IDEAL = "gtsm", "ideal2m"
@@ -52,7 +52,7 @@ class Faults:
 
 @dataclass(frozen=True)
 class FaultRow:
-    """What every design did on one memory."""
+    """The counts of every design on one memory."""
 
     faults: Faults
     memory_bytes: int
@@ -110,6 +110,6 @@ def fault_passes(of: Sequence[Faults], size: Size, place: Path) -> Iterator[Pass
 
 
 def fault_rows(of: Sequence[Faults], done: Done) -> list[FaultRow]:
-    """What came of them, in their order."""
-    told = ((faults, done.documents.get(faults.key)) for faults in of)
-    return [FaultRow(faults, *on_a_memory(of)) for faults, of in told if of is not None]
+    """The rows of those that ran to their end, in order."""
+    documents = ((faults, done.documents.get(faults.key)) for faults in of)
+    return [FaultRow(faults, *on_a_memory(of)) for faults, of in documents if of is not None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from octavo.report import vegalite as vl
-from octavo.report.look import MARKS, UNORDERED, Spec, Values, finished, inline, ordered_colours
+from octavo.report.theme import MARKS, UNORDERED, Spec, Values, finished, inline, ordered_colours
 from octavo.studies.perforated_faults import GTSM, IDEAL
 from octavo.studies.perforated_grid import FRACTIONS, PORTIONS
 from octavo.studies.perforated_measurement import BASE, BASELINE, KINDS, PERFORATED, gain

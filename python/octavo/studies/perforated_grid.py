@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from octavo.machine_configs import Setting, toml_value
-from octavo.studies.passes import Done, Pass
 from octavo.studies.perforated_measurement import (
     BASE,
     BASELINE,
@@ -26,6 +25,7 @@ from octavo.studies.perforated_measurement import (
 )
 from octavo.studies.perforated_memory import LAYOUTS, REGION, Fragments, always, fragmented
 from octavo.studies.programs import to_settings
+from octavo.studies.simulation_pool import Done, Pass
 from octavo.units import BASE_PAGE, GIB, byte_size
 
 MACHINE = "perforated-pages"
@@ -64,7 +64,7 @@ class Point:
 
     fragments: Fragments
     is_allocated: bool
-    """Whether holes have pages, elsewhere; else nobody uses them."""
+    """Whether the pages of holes exist, elsewhere; else they are never touched."""
 
     @property
     def key(self) -> str:
@@ -81,7 +81,7 @@ class Point:
 
 @dataclass(frozen=True)
 class GridRow:
-    """What every design did on one memory."""
+    """The counts of every design on one memory."""
 
     point: Point
     memory_bytes: int
@@ -139,15 +139,15 @@ def simulation(
 
 
 def grid_rows(of: Sequence[Point], done: Done) -> list[GridRow]:
-    """What came of them, in their order."""
-    told = ((point, done.documents.get(point.key)) for point in of)
-    return [GridRow(point, *on_a_memory(of)) for point, of in told if of is not None]
+    """The rows of those that ran to their end, in order."""
+    documents = ((point, done.documents.get(point.key)) for point in of)
+    return [GridRow(point, *on_a_memory(of)) for point, of in documents if of is not None]
 
 
-def on_a_memory(told: dict[str, Any]) -> tuple[int, dict[str, Counted]]:
+def on_a_memory(result: dict[str, Any]) -> tuple[int, dict[str, Counted]]:
     """The bytes of memory that a document's machine has, and what each design did there."""
-    memory = told["run"]["configuration"]["machine"]["memory"]
-    return byte_size(str(memory["bytes"])), all_counted(told)
+    memory = result["run"]["configuration"]["machine"]["memory"]
+    return byte_size(str(memory["bytes"])), all_counted(result)
 
 
 def stream(point: Point, size: Size) -> tuple[str, int]:
@@ -187,7 +187,7 @@ def _machine(point: Point, size: Size, warm_up: int) -> tuple[dict[str, Any], li
     if point.is_allocated:
         settings = fragmented(of, size.regions)
         return settings, [BASE, BASELINE, f"{PERFORATED}:{always(of)}:min_parts=0"]
-    # What is not touched is a hole; pages without holes become whole before the counting begins.
+    # Untouched pages are holes; pages without holes become whole before the counting begins.
     untouched = f"unused_are_holes=true:min_parts=0:scan_every_instructions={warm_up // 4}"
     memory = {"memory.bytes": 2 * size.table_bytes}
     return memory, [BASE, RESERVED, f"{PERFORATED}:{untouched}"]

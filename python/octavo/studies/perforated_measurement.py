@@ -1,4 +1,4 @@
-"""What one pass of the study of perforated pages tells of a design."""
+"""The counts and metrics of a design in one pass of the study of perforated pages."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ KINDS = ("4k", "2m", "perforated", "bitmap")
 
 @dataclass(frozen=True)
 class Counted:
-    """What a design did after the warm-up."""
+    """The counts of a design after the warm-up."""
 
     instructions: int
     cycles: float
     """Added up, as `octavo sim` does."""
     cache_cycles: float
-    """Those of them that misses of the caches by code and data cost."""
+    """The part of them that cache misses of code and data cost."""
     walks: int
     """Page walks, those to holes among them, but for those that end in a fault."""
     walk_references: int
     """Entries of page tables that they read, with those of the host where there is one."""
     bitmap_lookups: int
     bitmap_fetches: int
-    """Those that memory had to answer."""
+    """Look-ups that memory answered."""
     filtered: int
     """References to perforated pages that the filter answered."""
     perforated_pages: int
@@ -78,7 +78,7 @@ class Counted:
         return reads / self.walks if self.walks else None
 
     def record(self) -> dict[str, Any]:
-        """Plain data: what was counted and what is told of it."""
+        """Plain data: the counts and the metrics computed from them."""
         return {
             **asdict(self),
             "ipc": self.ipc,
@@ -95,11 +95,11 @@ def name_of(design: str) -> str:
     return design.partition(":")[0]
 
 
-def all_counted(told: Mapping[str, Any]) -> dict[str, Counted]:
+def all_counted(result: Mapping[str, Any]) -> dict[str, Counted]:
     """Of a document of `octavo sim`: by design's name, of the process that did most. Those that ran
     out of memory are left out.
     """
-    return {name_of(name): _counted(one) for name, one in simulated_of(told).items()}
+    return {name_of(name): _counted(one) for name, one in simulated_of(result).items()}
 
 
 def _counted(one: Simulated) -> Counted:

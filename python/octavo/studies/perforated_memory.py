@@ -4,7 +4,7 @@ many with holes, and the rest only good for base pages.
 The machine has a policy take clean blocks first, then regions with holes. So a memory that has
 exactly as many of both as the program asks for gives it the portions that the paper's Figures 7 to
 11 are drawn over. Everything else (holes' pages, page tables, small mappings) lies in *dense*
-regions, of which so much is somebody else's that nobody would perforate them.
+regions, so full of background memory that no policy perforates them.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from octavo.studies.passes import Say, run_passes
 from octavo.studies.perforated_faults import FaultRow, Faults, fault_passes, fault_rows
 from octavo.studies.perforated_faults import memories as faulty_memories
 from octavo.studies.perforated_grid import (
@@ -24,6 +23,7 @@ from octavo.studies.perforated_grid import (
 from octavo.studies.perforated_memory import Fragments, Layout
 from octavo.studies.perforated_programs import ProgramMeasurement, measure_programs
 from octavo.studies.perforated_redis import RedisMeasurement, RedisSize, measure_redis
+from octavo.studies.simulation_pool import Say, run_passes
 from octavo.studies.tailored_subjects import Subject, subjects
 
 SCHEMA = "octavo/perforated-pages/1"
@@ -39,7 +39,7 @@ class Study:
     skipped: dict[str, str] = field(default_factory=dict)
     faults: tuple[FaultRow, ...] = ()
     is_partial: bool = False
-    """Whether somebody stopped it."""
+    """Whether the user stopped it."""
     max_instructions: int | None = None
     """After how many each program was ended; None where it was not."""
 
@@ -83,8 +83,8 @@ def run_study(
     max_instructions: int | None = None,
     plan: Plan | None = None,
 ) -> Study:
-    """Runs everything; `on_program` hears the name of each program as it starts, `say` how far the
-    rest is. What was done when somebody stops it is there.
+    """Runs everything; `on_program` gets the name of each program as it starts, `say` the
+    progress of the rest. If the user stops the study, it holds what was done.
     """
     plan = plan or usual_plan()
     with tempfile.TemporaryDirectory(prefix="octavo-study-") as name:

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from octavo.studies.passes import Done, Pass, Say, run_passes
 from octavo.studies.perforated_grid import MACHINE
 from octavo.studies.perforated_measurement import (
     BASE,
@@ -29,13 +28,14 @@ from octavo.studies.perforated_memory import (
     fragmented,
 )
 from octavo.studies.programs import document, record_programs, scope, to_settings
+from octavo.studies.simulation_pool import Done, Pass, Say, run_passes
 from octavo.studies.tailored_subjects import Subject, extent
 from octavo.units import BASE_PAGE
 
 PORTIONS = (0.25, 0.5, 1.0)
 FRACTIONS = (0.25, 0.5)
 LEAST_GAIN = 0.01
-"""What large pages gain over 4 KiB at least, where a program depends on the TLB at all."""
+"""The least gain of large pages over 4 KiB in a program that depends on the TLB."""
 _EMPTY = "unfragmented"
 _WITHOUT_HOLES = ("--design", f"{BASE},{BASELINE}")
 _TRIED_REGIONS = 16
@@ -44,7 +44,7 @@ _VIRTUAL = "programs in a virtual machine (Figure 11)"
 
 @dataclass(frozen=True)
 class ProgramRow:
-    """What one program did on one memory."""
+    """The counts of one program on one memory."""
 
     fragments: Fragments
     designs: dict[str, Counted]
@@ -56,7 +56,7 @@ class ProgramRow:
 
 @dataclass(frozen=True)
 class ProgramMeasurement:
-    """What one program did, native or in a virtual machine."""
+    """The counts of one program, native or in a virtual machine."""
 
     program: str
     is_virtual: bool
@@ -103,7 +103,7 @@ class ProgramMeasurement:
 
 
 def memories() -> Iterator[Fragments]:
-    """Those that each program runs on."""
+    """The memories that each program runs on."""
     for layout in LAYOUTS:
         for fraction in FRACTIONS:
             for portion in PORTIONS:
@@ -116,7 +116,7 @@ def measure_programs(
     say: Say,
     max_instructions: int | None,
 ) -> tuple[list[ProgramMeasurement], dict[str, str], bool]:
-    """All measurements, what was left out and why, and whether somebody stopped it."""
+    """All measurements, what was left out and why, and whether the user stopped it."""
     measured: list[ProgramMeasurement] = []
     skipped: dict[str, str] = {}
     kinds: tuple[bool, ...] = (False, True)
@@ -147,17 +147,17 @@ def measure_programs(
 
 
 def why_not_virtual() -> str | None:
-    """Why this Octavo cannot have perforated pages in a virtual machine; None where it can. A small
-    stream tells, each of whose translations is compared with both page tables.
+    """Why this Octavo cannot have perforated pages in a virtual machine; None where it can. Tried
+    on a small stream, each of whose translations is compared with both page tables.
     """
     of = Fragments(0.5, 0.25, "dispersed")
     table = f"synth:uniform?table={_TRIED_REGIONS * REGION}&base=0x1000000000&references=20k"
     options = ["--machine", MACHINE, "--check", "--virtualised", *_perforated_in_guest(of)]
     with tempfile.TemporaryDirectory(prefix="octavo-study-") as name:
-        told = document(["sim", *options, table], Path(name))
-    if isinstance(told, str):
-        return told
-    return None if PERFORATED in all_counted(told) else "memory ran out"
+        result = document(["sim", *options, table], Path(name))
+    if isinstance(result, str):
+        return result
+    return None if PERFORATED in all_counted(result) else "memory ran out"
 
 
 def _perforated_in_guest(of: Fragments) -> list[str]:
@@ -180,21 +180,21 @@ class _Traced:
     program: str
     trace: str
     options: tuple[str, ...]
-    """What all its passes have."""
+    """The options of all its passes."""
     ideal: dict[str, Counted]
     """By design, native and unfragmented."""
 
 
 def _traced(subject: Subject, trace: Path) -> _Traced | str:
-    """A program as it is recorded, or why there is nothing to tell of it."""
+    """A recorded program, or why it cannot be measured."""
     region = extent(subject, trace)
     if isinstance(region, str):
         return region
     options = ("sim", "--machine", MACHINE, *to_settings(subject.settings), *scope(*region))
-    told = document([*options, *_WITHOUT_HOLES, str(trace)], trace.parent)
-    if isinstance(told, str):
-        return told
-    ideal = all_counted(told)
+    result = document([*options, *_WITHOUT_HOLES, str(trace)], trace.parent)
+    if isinstance(result, str):
+        return result
+    ideal = all_counted(result)
     if not {BASE, BASELINE} <= set(ideal):
         return "memory ran out"
     if (gain(ideal, BASELINE, BASE) or 0.0) < LEAST_GAIN:
@@ -214,8 +214,8 @@ def _measured(of: _Traced, say: Say, *, is_virtual: bool) -> tuple[ProgramMeasur
     done = run_passes(passes, f"{of.program}, {where}", say)
     if not is_virtual:
         return _collected(of, of.ideal, is_virtual, done), done
-    told = done.documents.get(_EMPTY)
-    return (None if told is None else _collected(of, all_counted(told), is_virtual, done)), done
+    result = done.documents.get(_EMPTY)
+    return (None if result is None else _collected(of, all_counted(result), is_virtual, done)), done
 
 
 def _on(of: Fragments, ideal: dict[str, Counted], is_virtual: bool) -> list[str]:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from octavo.machine_configs import Setting, toml_value
-from octavo.studies.passes import Pass, Say, run_passes
 from octavo.studies.perforated_grid import MACHINE
 from octavo.studies.perforated_measurement import (
     BASE,
@@ -27,13 +26,14 @@ from octavo.studies.perforated_measurement import (
 )
 from octavo.studies.programs import to_settings
 from octavo.studies.redis_server import VALUE_BYTES, record_server
+from octavo.studies.simulation_pool import Pass, Say, run_passes
 from octavo.units import BASE_PAGE, GIB, KIB, MIB, format_count
 
 PAPER_GIB = {BASELINE: 92.9, BASE: 77.7}
 """Table I."""
 FREE_SLOTS = round(1 - PAPER_GIB[BASE] / PAPER_GIB[BASELINE], 4)
 DESIGNS = (BASE, BASELINE, f"{PERFORATED}:unused_are_holes=true:min_parts=0")
-"""What nobody has touched is a hole: memory is that of 4 KiB pages."""
+"""Untouched pages are holes: memory is that of 4 KiB pages."""
 USUAL_INSTRUCTIONS = 14_700
 """Of a look-up of Redis 7.0 with such values; used where there is none to trace."""
 
@@ -61,7 +61,7 @@ class RedisSize:
 
 @dataclass(frozen=True)
 class RedisMeasurement:
-    """What one server, or the stream in its place, did."""
+    """The counts of one server, or of the stream that stands for it."""
 
     name: str
     keys: int
@@ -105,7 +105,7 @@ class RedisMeasurement:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """What can be simulated."""
+    """A stream that is ready to simulate."""
 
     name: str
     keys: int
@@ -115,7 +115,7 @@ class _Prepared:
 
 
 def measure_redis(size: RedisSize, say: Say) -> tuple[list[RedisMeasurement], dict[str, str], bool]:
-    """The server and the stream; what was left out and why; whether somebody stopped it."""
+    """The server and the stream; what was left out and why; whether the user stopped it."""
     measured: list[RedisMeasurement] = []
     skipped: dict[str, str] = {}
     instructions = float(USUAL_INSTRUCTIONS)
@@ -135,8 +135,8 @@ def measure_redis(size: RedisSize, say: Say) -> tuple[list[RedisMeasurement], di
             passes = [Pass(of, (*common, of, str(made.trace))) for of in DESIGNS]
             done = run_passes(passes, f"Redis, {what}", say)
             designs: dict[str, Counted] = {}
-            for told in done.documents.values():
-                designs.update(all_counted(told))
+            for result in done.documents.values():
+                designs.update(all_counted(result))
             skipped.update({f"Redis, {what}, {of}": why for of, why in done.failed.items()})
             one = RedisMeasurement(made.name, made.keys, made.lookups, designs)
             if designs:

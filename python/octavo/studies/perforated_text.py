@@ -7,7 +7,7 @@ from typing import Any
 
 from octavo.studies.claims import answers, claims_document, claims_text
 from octavo.studies.markdown import table
-from octavo.studies.perforated_claims import CLAIMS, NOT_TOLD
+from octavo.studies.perforated_claims import CLAIMS, LEFT_OUT
 from octavo.studies.perforated_faults import GTSM, IDEAL, FaultRow
 from octavo.studies.perforated_grid import FRACTIONS, MACHINE, OBSERVED, PORTIONS, GridRow
 from octavo.studies.perforated_measurement import BASE, BASELINE, KINDS, PERFORATED, Counted, gain
@@ -35,7 +35,7 @@ def to_document(study: Study) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "claims": claims_document(answers(CLAIMS, study)),
-        "not_told": list(NOT_TOLD),
+        "not_told": list(LEFT_OUT),
         "partial": study.is_partial,
         "max_instructions": study.max_instructions,
         "grid": [row.record() for row in study.grid],
@@ -54,8 +54,8 @@ def to_records(study: Study) -> list[dict[str, Any]]:
         where = {"of": "random accesses", "holes": kind, **_axes(row.point.fragments)}
         records += [{**where, "design": name, **_flat(of)} for name, of in row.designs.items()]
     for measured in study.programs:
-        whose = "virtual" if measured.is_virtual else "native"
-        where = {"of": measured.program, "holes": whose, **_axes(None)}
+        mode = "virtual" if measured.is_virtual else "native"
+        where = {"of": measured.program, "holes": mode, **_axes(None)}
         records += [{**where, "design": name, **_flat(of)} for name, of in measured.ideal.items()]
         for at in measured.rows:
             where |= _axes(at.fragments)
@@ -292,9 +292,9 @@ def _faults(study: Study) -> Iterator[str]:
 
 
 def _notes(study: Study) -> Iterator[str]:
-    yield "Not told:"
+    yield "Left out:"
     yield ""
-    for sentence in NOT_TOLD:
+    for sentence in LEFT_OUT:
         yield f"- {sentence}"
     for name, why in study.skipped.items():
         yield f"- Left out: {name} ({why})."

@@ -139,12 +139,12 @@ def document(
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().splitlines()
         return said[-1] if said else f"ended with status {done.returncode}"
-    told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return told
+    result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return result
 
 
 def scope(begin: int, end: int | None) -> list[str]:
-    """What is simulated only, and where all ends, in instructions."""
+    """Options that limit the simulation to these instructions."""
     limit = [] if end is None else ["--max-instructions", str(end)]
     return ["--warm-up", str(begin), *limit]
 
@@ -153,10 +153,10 @@ def region_of(trace: Path) -> tuple[int, int | None] | str:
     """The instructions at which a workload's region of interest begins and ends, or why not.
     Where it was ended inside, the region ends with the trace.
     """
-    told = events(trace)
-    if isinstance(told, str):
-        return told
-    at = {of["event"]: of["instruction"] for of in told if of["event"].startswith("mark ")}
+    listed = events(trace)
+    if isinstance(listed, str):
+        return listed
+    at = {of["event"]: of["instruction"] for of in listed if of["event"].startswith("mark ")}
     if "mark 1" not in at:
         return "it was ended before its region of interest"
     return at["mark 1"], at.get("mark 2")
@@ -165,8 +165,8 @@ def region_of(trace: Path) -> tuple[int, int | None] | str:
 def events(trace: Path) -> list[dict[str, Any]] | str:
     """The events of a trace in order, or why they are not known."""
     listing = ["head", "--events", "--lines", str(_MOST_EVENTS), str(trace)]
-    told = document(listing, trace.parent)
-    return told if isinstance(told, str) else list(told["entries"])
+    result = document(listing, trace.parent)
+    return result if isinstance(result, str) else list(result["entries"])
 
 
 def to_settings(settings: Mapping[str, Any]) -> Iterator[str]:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO
 
 from octavo import _core
-from octavo.studies.passes import Say
 from octavo.studies.programs import events
+from octavo.studies.simulation_pool import Say
 from octavo.units import KIB, format_bytes, format_count
 
 SERVER = "redis-server"
@@ -44,12 +44,12 @@ def record_server(keys: int, lookups: int, place: Path, say: Say) -> Recorded | 
     record = [sys.executable, "-m", "octavo", "record", "-q", "--force", "-o", str(trace), "--"]
     serve = [SERVER, "--port", "0", "--unixsocket", str(address), "--dir", str(place), "--save", ""]
     options = ["--appendonly", "no", "--enable-module-command", "local"]
-    with (place / "said").open("w+b") as told:
+    with (place / "said").open("w+b") as output:
         server = subprocess.Popen(
             [*record, *serve, *options],
             stdin=subprocess.DEVNULL,
-            stdout=told,
-            stderr=told,
+            stdout=output,
+            stderr=output,
             start_new_session=True,
         )
         try:
@@ -57,7 +57,7 @@ def record_server(keys: int, lookups: int, place: Path, say: Say) -> Recorded | 
             _ask(address, (keys, lookups), mark, server)
             server.wait(_WAIT_SECONDS)
         except (OSError, EOFError, subprocess.TimeoutExpired) as error:
-            return f"{SERVER}: {_last_line(told) or error}"
+            return f"{SERVER}: {_last_line(output) or error}"
         finally:
             if server.poll() is None:
                 server.terminate()
@@ -122,18 +122,18 @@ def _command(stream: BufferedRWPair, *words: bytes) -> None:
     _send(stream, *words)
     answer = stream.readline()
     if not answer.endswith(b"\n"):
-        raise EOFError("it ended before it was told to")
+        raise EOFError("it ended early")
     if answer.startswith(b"$"):
         stream.read(int(answer[1:]) + 2)
 
 
 def _asked_from(trace: Path, mark: str) -> int | str:
     """The instruction at which the look-ups begin: the library is gone again."""
-    told = events(trace)
-    if isinstance(told, str):
-        return told
+    listed = events(trace)
+    if isinstance(listed, str):
+        return listed
     is_there = False
-    for of in told:
+    for of in listed:
         is_there |= of["event"].startswith("map ") and mark in of["event"]
         if is_there and of["event"].startswith("unmap "):
             return int(of["instruction"])

@@ -10,15 +10,15 @@ from octavo.sim_model import Simulated
 from octavo.view import main_process
 
 
-def simulated_of(told: Mapping[str, Any], *, of_all: bool = False) -> dict[str, Simulated]:
-    """What each design of a document did, by its whole name: of the process that did most, or of
-    all of them. Those that ran out of memory are left out.
+def simulated_of(result: Mapping[str, Any], *, of_all: bool = False) -> dict[str, Simulated]:
+    """The results of each design of a document, by its whole name: of the process that did most, or
+    of all of them. Those that ran out of memory are left out.
     """
     if of_all:
-        rows = [row for row in told["rows"] if "process" not in row]
+        rows = [row for row in result["rows"] if "process" not in row]
     else:
-        rows = main_process(told["rows"])
-    configuration = told["run"]["configuration"]
+        rows = main_process(result["rows"])
+    configuration = result["run"]["configuration"]
     base_cpi = configuration["machine"]["core"]["base_cpi"]
     totals = stream_counters(rows)
     found = {}
@@ -29,7 +29,7 @@ def simulated_of(told: Mapping[str, Any], *, of_all: bool = False) -> dict[str, 
             if row.get("design") == design and "interval" not in row
         }
         one = Simulated(design, counts, totals["instructions"], totals["references"], base_cpi)
-        # What stops in the warm-up counts nothing.
+        # A design that stops in the warm-up has no counts.
         if not one.count("os", "out_of_memory") and one.count("tlb.l1d", "accesses"):
             found[design] = one
     return found

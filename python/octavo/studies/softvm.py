@@ -60,7 +60,7 @@ VARIANTS = {
     "guarded": _with_settings(SOFTVM, kernel__table="guarded"),
     "two-tier, by lines": BY_LINE,
 }
-"""What else section 4.3 speaks of, by its name in the table."""
+"""Variants that section 4.3 discusses, by their names in the table."""
 ALL_DESIGNS = (*DESIGNS, *RATED.values(), TRANSFERS, *VARIANTS.values())
 FEWEST_PROGRAMS = 8
 
@@ -91,7 +91,7 @@ TABLE_1 = (
 
 @dataclass(frozen=True)
 class Costs:
-    """What each thing costs, in cycles (sections 5.2 and 5.4)."""
+    """Costs in cycles (sections 5.2 and 5.4)."""
 
     l2: int = 20
     memory: int = 90
@@ -124,7 +124,7 @@ COSTS = Costs()
 
 @dataclass(frozen=True)
 class Counted:
-    """What one design did with one program: cycles of each part, and counters by name."""
+    """The counts of one design for one program: cycles of each part, and counters by name."""
 
     handler_cycles: int
     write_back_cycles: int
@@ -139,11 +139,11 @@ class Counted:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one program did."""
+    """The measurements of one program."""
 
     program: str
     instructions: int
-    """Those that count: as many before them filled the caches."""
+    """Instructions that count, after as many that fill the caches."""
     designs: dict[str, Counted]
     sweep_instructions: int
     sweep: tuple[tuple[Organisation, float], ...]
@@ -181,7 +181,7 @@ class Measurement:
 
     @property
     def cycles_per_change(self) -> float | None:
-        """What such a change cost; None where there was none."""
+        """Cycles of such a change; None if there was none."""
         counts = self.designs[SOFTVM].counts
         pages = counts["softvm.protection.pages"]
         if not pages:
@@ -194,8 +194,8 @@ class Measurement:
         return COSTS.of_change(of("checked"), of("changed")) / pages
 
     def added_by(self, design: str, what: str) -> tuple[int, float]:
-        """What a design with something at a rate swept for beside the plain one: how many times
-        `what` (`protection`, `dma`), and cycles of all sweeps for each instruction.
+        """The cost of a design with a swept rate over the plain one: how many times
+        `what` (`protection`, `dma`) happened, and cycles of all sweeps for each instruction.
         """
         plain, rated = self.designs[SOFTVM], self.designs[design]
         pages = f"softvm.{what}.pages"
@@ -224,7 +224,7 @@ class Measurement:
         ]
 
     def record(self) -> dict[str, Any]:
-        """Plain data: what was counted, and what is told of it."""
+        """Plain data: the counts and the metrics computed from them."""
         return {
             **asdict(self),
             "cpi": {name: self.cpi(name) for name in self.designs},
@@ -240,14 +240,14 @@ class Measurement:
 
     def flat(self) -> dict[str, Any]:
         """One flat record, without the sweep."""
-        told: dict[str, Any] = {"program": self.program, "instructions": self.instructions}
+        record: dict[str, Any] = {"program": self.program, "instructions": self.instructions}
         for name in self.designs:
-            told[f"cpi.{name}"] = self.cpi(name)
-            told[f"cpi_with_write_backs.{name}"] = self.cpi_with_write_backs(name)
-        told.update(zip((f"frequency.{name}" for name in EVENTS), self.frequencies, strict=True))
-        told["dirty_share"] = self.dirty_share
-        told["changes_per_million"] = self.changes_per_million
-        return told
+            record[f"cpi.{name}"] = self.cpi(name)
+            record[f"cpi_with_write_backs.{name}"] = self.cpi_with_write_backs(name)
+        record.update(zip((f"frequency.{name}" for name in EVENTS), self.frequencies, strict=True))
+        record["dirty_share"] = self.dirty_share
+        record["changes_per_million"] = self.changes_per_million
+        return record
 
 
 @dataclass(frozen=True)
@@ -320,14 +320,14 @@ def _measured(program: Program, trace: Path, swept: Sequence[Organisation]) -> M
     for first in range(0, len(swept), _SWEEPS_AT_ONCE):
         some = swept[first : first + _SWEEPS_AT_ONCE]
         designs = ",".join(of.design for of in some)
-        told = document([*short, "--design", designs, str(trace)], trace.parent)
-        if isinstance(told, str):
-            return told
-        passes.append((some, told))
+        result = document([*short, "--design", designs, str(trace)], trace.parent)
+        if isinstance(result, str):
+            return result
+        passes.append((some, result))
     caches = document(one_pass(str(trace)), trace.parent)
     if isinstance(caches, str):
         return caches
-    if any(_ran_out(told) for told in (whole, *(told for _, told in passes))):
+    if any(_ran_out(result) for result in (whole, *(result for _, result in passes))):
         return "the simulated memory ran out"
     return measure(program.name, whole, passes, caches)
 
@@ -348,8 +348,8 @@ def measure(
     """The figures of one program from the documents of its passes, and of one over all caches."""
     rows = main_process(whole["rows"])
     sweep, sweep_instructions = [], 0
-    for some, told in passes:
-        of_pass = main_process(told["rows"])
+    for some, result in passes:
+        of_pass = main_process(result["rows"])
         sweep_instructions = _instructions(of_pass)
         for organisation in some:
             cycles = _counted(of_pass, organisation.design).handler_cycles
@@ -364,9 +364,9 @@ def measure(
     )
 
 
-def _ran_out(told: dict[str, Any]) -> bool:
+def _ran_out(result: dict[str, Any]) -> bool:
     """Whether a design stopped halfway, for want of memory."""
-    return any(row["counter"] == "out_of_memory" and row["value"] for row in told["rows"])
+    return any(row["counter"] == "out_of_memory" and row["value"] for row in result["rows"])
 
 
 def _instructions(rows: Sequence[Row]) -> int:

@@ -1,5 +1,4 @@
-"""What the paper on software-managed translation says of its results, and what the programs here
-say.
+"""Claims of the paper on software-managed translation, and the answers of the measurements.
 
 Ours is computed from the measurements, and so is whether both say the same.
 """
@@ -26,7 +25,7 @@ from octavo.studies.softvm_sweep import L1_SIZES, L2_SIZES, Organisation
 _ALIKE = 2.0
 """Two numbers are alike where neither is more than so many times the other."""
 _COMPILERS = ("cc1", "cc1plus")
-"""What stands for the paper's gcc."""
+"""The programs that stand for the paper's gcc."""
 
 
 def _alike(ours: float, paper: float) -> bool:
@@ -250,4 +249,4 @@ CLAIMS: tuple[Claim[Study], ...] = (
         "the second level has a line of",
     ),
 )
-"""In the order in which they are told."""
+"""In the order of the report."""

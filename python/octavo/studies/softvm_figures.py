@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from octavo.report import vegalite as vl
-from octavo.report.look import UNORDERED, Spec, Values, finished, inline, size_axis, wide_legend
+from octavo.report.theme import UNORDERED, Spec, Values, finished, inline, size_axis, wide_legend
 from octavo.studies.softvm import SOFTVM, Measurement, Study
 from octavo.studies.softvm_sweep import L1_SIZES
 from octavo.units import KIB, format_bytes

@@ -1,4 +1,4 @@
-"""What the paper on software-managed address translation says in numbers."""
+"""Numbers of the paper on software-managed address translation."""
 
 from __future__ import annotations
 

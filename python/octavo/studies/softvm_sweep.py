@@ -17,7 +17,7 @@ L1_SIZES = tuple(KIB << step for step in range(8))
 L2_SIZES = (512 * KIB, 1024 * KIB)
 LINES = (16, 32, 64, 128)
 WAYS = (1, 2, 4, 8, 16)
-"""Of caches that are told in one pass: the paper's are direct-mapped."""
+"""Of caches that one pass covers: the paper's are direct-mapped."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def organisations() -> Iterator[Organisation]:
 
 @dataclass(frozen=True)
 class Alone:
-    """A cache for each half, alone: what one pass over the references tells of all of them."""
+    """A cache for each half, alone: the misses of all of them from one pass over the references."""
 
     cache_bytes: int
     ways: int
@@ -59,7 +59,7 @@ class Alone:
 
 
 def one_pass(trace: str) -> list[str]:
-    """The arguments of a pass that tells of all caches."""
+    """The arguments of a pass that covers all caches."""
     return [
         *("curves", "--cache-lines", ",".join(map(str, LINES)), "--streams", "fetch,data"),
         *("--without", "full,sets,working-sets,two-sizes"),
@@ -68,7 +68,7 @@ def one_pass(trace: str) -> list[str]:
 
 
 def read_alone(caches: dict[str, Any]) -> Iterator[Alone]:
-    """What the document of that pass says of the sizes of both levels."""
+    """The misses of both levels from the document of that pass."""
     misses: dict[tuple[int, int, int], int] = {}
     rows = cast("list[dict[str, Any]]", main_process(caches["rows"]))
     for row in rows:

@@ -58,7 +58,7 @@ def to_markdown(study: Study) -> str:
         _table_5(study),
         _section_4_3(study),
         _figure_8(study),
-        claims_text(answers(CLAIMS, study), "no program can tell"),
+        claims_text(answers(CLAIMS, study), "no program decides it"),
         _notes(study),
     ]
     return "\n".join("\n".join(part) + "\n" for part in parts)
@@ -258,11 +258,11 @@ def _figure_8(study: Study) -> Iterator[str]:
 
 
 def _one_pass(study: Study) -> Iterator[str]:
-    """What associativity would give, of the same instructions."""
+    """CPI by associativity, for the same instructions."""
     count = max(len(m.alone) for m in study.measurements)
     yield (
         f"Of {count} caches for each half, one pass over the references (`octavo curves "
-        "--cache-lines`) tells the misses: CPI of the handlers' own instructions, "
+        "--cache-lines`) gives the misses: CPI of the handlers' own instructions, "
         f"{COSTS.handler} cycles each, behind some of them, without what handlers miss; the least "
         "and the most of all line sizes. Direct-mapped, with lines of one size in both levels, "
         "they are those of a second level behind any first; with ways, those of a cache that sees "

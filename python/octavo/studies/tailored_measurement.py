@@ -1,4 +1,4 @@
-"""What the study of Tailored Page Sizes tells of one program: every figure of the paper's charts is
+"""The measurements of Tailored Page Sizes for one program: every figure of the paper's charts is
 one number here.
 """
 
@@ -14,10 +14,10 @@ from octavo.studies.tailored_subjects import Kind
 BASE, BASELINE, TPS = "base4k", "reserved_thp", "tps"
 COLT, RMM = f"colt+{BASELINE}", "rmm"
 RIVALS = (COLT, RMM)
-"""What the paper sets beside it. CoLT changes the hardware alone: it has
+"""The designs that the paper compares it with. CoLT changes the hardware alone: it has
 the baseline's operating system."""
 DESIGNS = (BASELINE, BASE, TPS, *RIVALS)
-"""Those of the study, the baseline first."""
+"""The designs of the study, the baseline first."""
 INTENSE_MPKI = 5.0
 """Section IV-A: of programs that are no workloads, those with more misses than that count."""
 
@@ -32,12 +32,12 @@ def label(design: str) -> str:
 
 @dataclass(frozen=True)
 class Counted:
-    """What one design did with one program."""
+    """The counts of one design for one program."""
 
     accesses: int
     """Look-ups of the first-level TLB for data."""
     misses: int
-    """Those of them that missed."""
+    """Look-ups that missed."""
     walk_references: int
     resident_bytes: int
     """Data, at most."""
@@ -48,7 +48,7 @@ class Counted:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one program did: on a memory that was empty, on one that was fragmented, and beside a
+    """The measurements of one program: on an empty memory, on a fragmented one, and beside a
     second thread.
     """
 
@@ -120,7 +120,7 @@ class Measurement:
         return (base.cycles - time.cycles) / (base.cycles - base.ideal_cycles)
 
     def record(self) -> dict[str, Any]:
-        """Plain data: what was counted, and what is told of it."""
+        """Plain data: the counts and the metrics computed from them."""
         designs = list(self.designs)
         return {
             **asdict(self),
@@ -139,13 +139,13 @@ class Measurement:
 
     def flat(self) -> dict[str, Any]:
         """One flat record, without the counts of pages: `misses_gone.tps`."""
-        told = {}
+        flat = {}
         for key, value in self.record().items():
             if not isinstance(value, dict):
-                told[key] = value
+                flat[key] = value
             elif key not in ("designs", "fragmented", "smt"):
-                told.update({f"{key}.{name}": of for name, of in value.items()})
-        return told
+                flat.update({f"{key}.{name}": of for name, of in value.items()})
+        return flat
 
 
 def _ratio(value: int, base: int) -> float:

@@ -46,9 +46,9 @@ class Coverage:
     """How much of a free memory each page size could use, alone."""
 
     memory: str
-    """Whose it is."""
+    """The machine or server that it is from."""
     shares: dict[int, float | None]
-    """By page size; None where nobody knows."""
+    """By page size; None if unknown."""
 
 
 def fragmented(resident_bytes: int) -> dict[str, Any]:

@@ -138,14 +138,14 @@ def measure(
     )
 
 
-def instructions_of(told: dict[str, Any]) -> int:
+def instructions_of(result: dict[str, Any]) -> int:
     """Of the process that did most."""
-    return int(stream_counters(main_process(told["rows"]))["instructions"])
+    return int(stream_counters(main_process(result["rows"]))["instructions"])
 
 
-def all_counted(told: dict[str, Any], *, of_all: bool = False) -> dict[str, Counted]:
+def all_counted(result: dict[str, Any], *, of_all: bool = False) -> dict[str, Counted]:
     """By design; those that ran out of memory are left out."""
-    return {name: _counted(one) for name, one in simulated_of(told, of_all=of_all).items()}
+    return {name: _counted(one) for name, one in simulated_of(result, of_all=of_all).items()}
 
 
 def _counted(one: Simulated) -> Counted:

@@ -15,7 +15,7 @@ LOCAL = ("xsbench", "graph500")
 
 
 Finder = Callable[[Study], Found | None]
-"""None where nothing that was measured can tell."""
+"""None if no measurement decides it."""
 Of = Callable[[Measurement], float | None]
 """A figure of a program, where it has one."""
 
@@ -71,10 +71,10 @@ def of_one(name: str, of: Of, low: float, high: float) -> Finder:
 
 def hit_rate(study: Study) -> Found | None:
     """The hit rate of the first level for data with TPS."""
-    told = [m.designs[TPS] for m in study.counting if TPS in m.designs]
-    if not told:
+    usable = [m.designs[TPS] for m in study.counting if TPS in m.designs]
+    if not usable:
         return None
-    rates = [1 - of.misses / of.accesses for of in told]
+    rates = [1 - of.misses / of.accesses for of in usable]
     number = sum(rate > 0.99 for rate in rates)
     text = f"{number} of {len(rates)} programs, {format_share(min(rates))} in the worst"
     return Found(text, number == len(rates))
@@ -117,19 +117,19 @@ def faster_in_order(study: Study) -> Found | None:
 
 def same_memory(study: Study) -> Found | None:
     """Whether TPS has as much data resident as 4 KiB pages have."""
-    told = [m for m in study.measurements if {BASE, TPS} <= set(m.designs)]
-    if not told:
+    usable = [m for m in study.measurements if {BASE, TPS} <= set(m.designs)]
+    if not usable:
         return None
-    same = [m.designs[BASE].resident_bytes == m.designs[TPS].resident_bytes for m in told]
+    same = [m.designs[BASE].resident_bytes == m.designs[TPS].resident_bytes for m in usable]
     return Found(f"the same to the byte for {sum(same)} of {len(same)} programs", all(same))
 
 
 def middle_coverage(study: Study) -> Found | None:
-    """What 64 KiB pages could use of the free memory here, and 2 MiB pages could not."""
-    told = [of for of in study.memory if of.memory == "this machine"]
-    if not told:
+    """The share of free memory that 64 KiB pages could use here and 2 MiB pages could not."""
+    usable = [of for of in study.memory if of.memory == "this machine"]
+    if not usable:
         return None
-    shares = told[0].shares
+    shares = usable[0].shares
     middle, large = shares[64 * KIB], shares[2 * MIB]
     if middle is None or large is None:
         return None
@@ -139,8 +139,8 @@ def middle_coverage(study: Study) -> Found | None:
 
 def local_gain(study: Study) -> Found | None:
     """Misses that TPS eliminates of the benchmarks with locality, under fragmentation."""
-    told = [m for m in study.measurements if m.program in LOCAL]
-    values = {m.program: m.misses_gone(TPS, fragmented=True) for m in told}
+    usable = [m for m in study.measurements if m.program in LOCAL]
+    values = {m.program: m.misses_gone(TPS, fragmented=True) for m in usable}
     known = {name: value for name, value in values.items() if value is not None}
     if not known:
         return None
@@ -156,36 +156,36 @@ def sizes_used(m: Measurement) -> tuple[int, int]:
 
 def all_sizes(study: Study) -> Found | None:
     """Whether programs use most page sizes."""
-    told = [m for m in study.counting if TPS in m.designs and m.designs[TPS].pages]
-    if not told:
+    usable = [m for m in study.counting if TPS in m.designs and m.designs[TPS].pages]
+    if not usable:
         return None
-    number = sum(used >= 0.75 * all_ for used, all_ in map(sizes_used, told))
-    text = f"{number} of {len(told)} programs use three quarters of the sizes up to their largest"
-    return Found(text, number == len(told))
+    number = sum(used >= 0.75 * all_ for used, all_ in map(sizes_used, usable))
+    text = f"{number} of {len(usable)} programs use three quarters of the sizes up to their largest"
+    return Found(text, number == len(usable))
 
 
 def small_first(study: Study) -> Found | None:
     """Whether most pages are small ones."""
-    told = [m.designs[TPS].pages for m in study.counting if TPS in m.designs]
-    told = [pages for pages in told if pages]
-    if not told:
+    usable = [m.designs[TPS].pages for m in study.counting if TPS in m.designs]
+    usable = [pages for pages in usable if pages]
+    if not usable:
         return None
     number = sum(
         sum(n for size, n in pages.items() if size < 2 * MIB) >= sum(pages.values()) / 2
-        for pages in told
+        for pages in usable
     )
-    return Found(f"so it is for {number} of {len(told)} programs", number == len(told))
+    return Found(f"so it is for {number} of {len(usable)} programs", number == len(usable))
 
 
 def few_pages(study: Study) -> Found | None:
     """How many pages TPS has beside 4 KiB pages."""
-    told = [m for m in study.counting if {TPS, BASE} <= set(m.designs)]
-    told = [m for m in told if m.designs[TPS].pages and m.designs[BASE].pages]
-    if not told:
+    usable = [m for m in study.counting if {TPS, BASE} <= set(m.designs)]
+    usable = [m for m in usable if m.designs[TPS].pages and m.designs[BASE].pages]
+    if not usable:
         return None
     shares = [
-        sum(m.designs[TPS].pages.values()) / sum(m.designs[BASE].pages.values()) for m in told
+        sum(m.designs[TPS].pages.values()) / sum(m.designs[BASE].pages.values()) for m in usable
     ]
-    most = max(sum(m.designs[TPS].pages.values()) for m in told)
+    most = max(sum(m.designs[TPS].pages.values()) for m in usable)
     text = f"{format_share(max(shares))} of those of 4 KiB at most; at most {most} pages"
     return Found(text, max(shares) <= 0.1)

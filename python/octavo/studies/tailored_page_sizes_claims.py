@@ -1,7 +1,7 @@
-"""What the paper on Tailored Page Sizes says in numbers, and what the programs here say to it.
+"""Claims of the paper on Tailored Page Sizes, and the answers of the programs here.
 
 Its charts are pictures without numbers; every number of its results that its text gives is here,
-with the place, or in `NOT_TOLD` with the reason. Ours is computed, and so is whether both say the
+with the place, or in `LEFT_OUT` with the reason. Ours is computed, and so is whether both say the
 same.
 """
 
@@ -207,7 +207,7 @@ CLAIMS = (
         "a loaded machine's free memory has much contiguity between 4 KiB and 2 MiB",
         "64 KiB pages could use a quarter more of it than 2 MiB pages",
         middle_coverage,
-        "this machine is another one, and may have much free memory that nobody has broken up",
+        "this machine is another one, and may have much free memory that is not fragmented",
     ),
     Claim(
         "fragmented_gups",
@@ -251,10 +251,10 @@ CLAIMS = (
     ),
 )
 
-NOT_TOLD = (
+LEFT_OUT = (
     "Figures 2, 3, 12 and 17 (page walks with SMT and virtual machines, the first level in a "
     "cycle-based core, walk cycles that are lost time, 0.16% of system time) are measured on a "
     "machine or in another simulator: `octavo sim --perf-4k --perf-thp` takes such measurements.",
     f"The baseline of all is `{BASELINE}`, as in the paper.",
 )
-"""What is left out, and why."""
+"""The parts of the paper that are left out, and why."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from octavo.report import vegalite as vl
-from octavo.report.look import (
+from octavo.report.theme import (
     MARKS,
     UNORDERED,
     Spec,
@@ -67,7 +67,7 @@ def figures_of(study: Study) -> dict[str, Spec]:
 def _bars(
     measured: Sequence[Measurement], designs: Sequence[str], of: _Of, title: str, unit: str = ""
 ) -> Spec:
-    """Bars of each design, by program; what nobody knows has none."""
+    """Bars of each design, by program; unknown values have none."""
     values: Values = [
         {"program": m.program, "design": label(name), "value": value}
         for m in measured

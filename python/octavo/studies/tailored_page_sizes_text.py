@@ -29,7 +29,7 @@ from octavo.studies.tailored_page_sizes_answers import (
     speedup,
     values_of,
 )
-from octavo.studies.tailored_page_sizes_claims import CLAIMS, NOT_TOLD
+from octavo.studies.tailored_page_sizes_claims import CLAIMS, LEFT_OUT
 from octavo.studies.tailored_subjects import usual_entries, usual_instructions
 from octavo.units import (
     format_bytes,
@@ -47,7 +47,7 @@ def to_document(study: Study) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "claims": claims_document(answers(CLAIMS, study)),
-        "not_told": list(NOT_TOLD),
+        "not_told": list(LEFT_OUT),
         "designs": list(DESIGNS),
         "large": study.large,
         "max_instructions": study.max_instructions,
@@ -118,7 +118,7 @@ def _programs(study: Study) -> Iterator[str]:
 
 
 def _memory(m: Measurement) -> str:
-    """What TPS takes beside 4 KiB pages."""
+    """The memory of TPS relative to that of 4 KiB pages."""
     if not {BASE, TPS} <= set(m.designs):
         return "–"
     base, tps = m.designs[BASE].resident_bytes, m.designs[TPS].resident_bytes
@@ -177,11 +177,11 @@ def _time(study: Study, *, smt: bool = False) -> Iterator[str]:
 def _page_counts(study: Study) -> Iterator[str]:
     yield "## Figure 18: pages of TPS by their size, at the end"
     yield ""
-    told = [m for m in study.measurements if TPS in m.designs]
-    sizes = sorted({size for m in told for size in m.designs[TPS].pages})
-    head = ["page size", *(m.program for m in told)]
+    having_tps = [m for m in study.measurements if TPS in m.designs]
+    sizes = sorted({size for m in having_tps for size in m.designs[TPS].pages})
+    head = ["page size", *(m.program for m in having_tps)]
     body = [
-        [format_bytes(size), *(str(m.designs[TPS].pages.get(size, "")) for m in told)]
+        [format_bytes(size), *(str(m.designs[TPS].pages.get(size, "")) for m in having_tps)]
         for size in sizes
     ]
     yield from table(head, body)
@@ -197,9 +197,9 @@ def _free_memory(study: Study) -> Iterator[str]:
 
 
 def _notes(study: Study) -> Iterator[str]:
-    yield "Not told:"
+    yield "Left out:"
     yield ""
-    for sentence in NOT_TOLD:
+    for sentence in LEFT_OUT:
         yield f"- {sentence}"
     for m in study.measurements:
         for where, of in (

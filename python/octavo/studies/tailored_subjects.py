@@ -1,4 +1,4 @@
-"""What the study of Tailored Page Sizes runs: the workloads, and real programs of this machine."""
+"""The subjects of the study of Tailored Page Sizes: the workloads, and programs of this machine."""
 
 from __future__ import annotations
 

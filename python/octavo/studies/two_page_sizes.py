@@ -62,7 +62,7 @@ class SetShape(Shape):
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one program did; instruction fetches and data in one TLB, as in the paper."""
+    """The measurements of one program; fetches and data in one TLB, as in the paper."""
 
     program: str
     references: int

@@ -1,4 +1,4 @@
-"""What the paper on two page sizes says in numbers, and what the programs here say to it.
+"""Claims of the paper on two page sizes, and the answers of the programs here.
 
 Its charts are pictures without numbers; every number that its text gives is here, with the place.
 Ours is computed from the measurements, and so is whether both say the same.
@@ -97,12 +97,12 @@ def _share(
     """Of the programs that have misses, for how many something holds."""
 
     def find(measured: Sequence[Measurement]) -> Found | None:
-        told = [of for of in map(shape, measured) if of.cpi[SMALL] >= FEW_CPI]
-        if not told:
+        usable = [of for of in map(shape, measured) if of.cpi[SMALL] >= FEW_CPI]
+        if not usable:
             return None
-        number = sum(map(holds, told))
-        agrees = at_least * len(told) <= number <= at_most * len(told)
-        return Found(f"{number} of {len(told)} programs", agrees)
+        number = sum(map(holds, usable))
+        agrees = at_least * len(usable) <= number <= at_most * len(usable)
+        return Found(f"{number} of {len(usable)} programs", agrees)
 
     return find
 
@@ -137,18 +137,18 @@ def _alike(one: float, other: float) -> bool:
 
 
 def _both_indexes(measured: Sequence[Measurement]) -> Found | None:
-    told = [of for m in measured for of in m.sets if of.cpi[SMALL] >= FEW_CPI]
-    if not told:
+    usable = [of for m in measured for of in m.sets if of.cpi[SMALL] >= FEW_CPI]
+    if not usable:
         return None
-    number = sum(_alike(of.cpi_two_sizes, of.cpi_two_sizes_large_index) for of in told)
-    return Found(f"{number} of {len(told)} cases", number > len(told) / 2)
+    number = sum(_alike(of.cpi_two_sizes, of.cpi_two_sizes_large_index) for of in usable)
+    return Found(f"{number} of {len(usable)} cases", number > len(usable) / 2)
 
 
 def _large_index_alone(measured: Sequence[Measurement]) -> Found | None:
-    told = [of for m in measured for of in m.sets if of.cpi[SMALL] >= FEW_CPI]
-    if not told:
+    usable = [of for m in measured for of in m.sets if of.cpi[SMALL] >= FEW_CPI]
+    if not usable:
         return None
-    worse = [of.cpi_large_index / of.cpi[SMALL] for of in told]
+    worse = [of.cpi_large_index / of.cpi[SMALL] for of in usable]
     return Found(f"{median(worse):.1f} times in the median", median(worse) >= 1.5)
 
 

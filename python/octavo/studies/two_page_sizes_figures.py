@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from octavo.report import vegalite as vl
-from octavo.report.look import (
+from octavo.report.theme import (
     MARKS,
     PAIR_COLOURS,
     UNORDERED,
@@ -37,7 +37,7 @@ _PROGRAM_WIDTH, _BARS_HEIGHT = 46, 200
 _SHOWN = (SMALL, 8 * KIB, LARGE)
 """Single sizes of Figures 5.1 and 5.2."""
 _GROWN = (8 * KIB, 16 * KIB, LARGE)
-"""Those of Figure 4.2."""
+"""Sizes of Figure 4.2."""
 _LARGE_PROGRAM_BYTES = MIB
 """Section 5: small programs have a smaller working set, large ones a larger."""
 

@@ -45,7 +45,7 @@ def to_markdown(study: Study) -> str:
         parts += [_workloads(study), _working_sets(study), _full(study)]
         parts += [_sets(study, number) for number in range(len(SHAPES))]
         parts += [_indexes(study, number) for number in range(len(SHAPES))]
-        parts.append(claims_text(_answers(study), "no program misses enough to tell"))
+        parts.append(claims_text(_answers(study), "no program misses enough to decide it"))
     parts.append(_notes(study))
     return "\n".join(line for part in map(list, parts) if part for line in (*part, ""))
 

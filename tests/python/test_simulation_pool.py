@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from octavo.studies import passes as passes_room
-from octavo.studies.passes import STOPPED, Pass, run_passes
+from octavo.studies import simulation_pool as pool
+from octavo.studies.simulation_pool import STOPPED, Pass, run_passes
 
 
-def test_a_pass_that_fails_says_why() -> None:
+def test_a_failed_pass_has_its_error() -> None:
     said: list[str] = []
     done = run_passes(
         [
@@ -27,11 +27,11 @@ def test_a_pass_that_fails_says_why() -> None:
     assert said == ["two: 2 passes"]
 
 
-def test_ctrl_c_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_keeps_finished_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second of three passes goes on for ever, until the main thread is interrupted."""
     good = ("sim", "--design", "base4k", "synth:gups?table=1MiB&updates=2k")
     endless = ("sim", "--design", "base4k", "synth:gups?table=1MiB&updates=1e12")
-    interrupt = passes_room.wait
+    interrupt = pool.wait
     seen = []
 
     def once(futures: Any, **options: Any) -> Any:
@@ -40,7 +40,7 @@ def test_ctrl_c_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
         seen.append(1)
         return interrupt(futures, **options)
 
-    monkeypatch.setattr(passes_room, "wait", once)
+    monkeypatch.setattr(pool, "wait", once)
     before = threading.active_count()
     done = run_passes(
         [Pass("one", good), Pass("two", endless), Pass("three", endless)],
@@ -54,13 +54,13 @@ def test_ctrl_c_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     assert threading.active_count() == before
 
 
-def test_how_far_it_is_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(0, 1000, 60))
-    monkeypatch.setattr(passes_room.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(pool.time, "monotonic", lambda: float(next(clock)))
     said: list[str] = []
-    told = passes_room._Told("grid", 3, said.append)
+    progress = pool._Progress("grid", 3, said.append)
     for _ in range(3):
-        told.one_more()
+        progress.one_more()
     assert said == [
         "grid: 3 passes",
         "grid: 1 of 3, about 2 min left",

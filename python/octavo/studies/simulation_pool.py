@@ -1,5 +1,5 @@
-"""Many passes of `octavo sim` for one study, several at once: how far they are is told, and Ctrl-C
-keeps what is done.
+"""A pool of `octavo sim` passes for one study: runs several at once, reports progress, and keeps
+finished results on Ctrl-C.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from octavo.studies.programs import document
 from octavo.units import format_count
 
 Say = Callable[[str], None]
-"""Hears a line on how far a study is."""
-TELL_EVERY_SECONDS = 10.0
+"""Shows a line of progress."""
+PROGRESS_EVERY_SECONDS = 10.0
 STOPPED = "the study was stopped"
 
 
 @dataclass(frozen=True)
 class Pass:
-    """One command of octavo, and what it is called among the others."""
+    """One command of octavo, with a unique key."""
 
     key: str
     arguments: tuple[str, ...]
@@ -34,14 +34,14 @@ class Pass:
 
 @dataclass(frozen=True)
 class Done:
-    """What became of several passes."""
+    """The results of several passes."""
 
     documents: dict[str, dict[str, Any]]
-    """By key, of those that ran to their end."""
+    """By key, of the passes that ran to their end."""
     failed: dict[str, str]
-    """Why there is none of the others."""
+    """By key, the errors of the others."""
     is_partial: bool
-    """Whether somebody stopped them."""
+    """Whether the user stopped them."""
 
 
 class _Children:
@@ -68,7 +68,7 @@ class _Children:
         return subprocess.CompletedProcess(command, child.returncode, said, wrong)
 
     def stop(self) -> None:
-        """Ends what runs; nothing begins any more."""
+        """Ends the running passes; no other begins."""
         with self._lock:
             self.is_stopped = True
             for child in self._running:
@@ -76,13 +76,13 @@ class _Children:
 
 
 def run_passes(passes: Sequence[Pass], what: str, say: Say, jobs: int | None = None) -> Done:
-    """Runs all passes, as many at once as there are processors or `jobs`; `what` they are is told
-    with how far they are. On Ctrl-C what runs is ended, and what was done is given.
+    """Runs all passes, as many at once as there are processors or `jobs`; progress is shown under
+    the name `what`. On Ctrl-C running passes are ended, and finished ones returned.
     """
     documents: dict[str, dict[str, Any]] = {}
     failed: dict[str, str] = {}
     children = _Children()
-    told = _Told(what, len(passes), say)
+    progress = _Progress(what, len(passes), say)
     is_partial = False
     with tempfile.TemporaryDirectory(prefix="octavo-study-") as name:
 
@@ -103,7 +103,7 @@ def run_passes(passes: Sequence[Pass], what: str, say: Say, jobs: int | None = N
                             failed[of.key] = made
                         else:
                             documents[of.key] = made
-                        told.one_more()
+                        progress.one_more()
             except KeyboardInterrupt:
                 is_partial = True
                 children.stop()
@@ -113,8 +113,8 @@ def run_passes(passes: Sequence[Pass], what: str, say: Say, jobs: int | None = N
     return Done(documents, failed, is_partial)
 
 
-class _Told:
-    """Says how many are done and how long the rest takes, now and then."""
+class _Progress:
+    """Shows now and then how many passes are done and how long the rest takes."""
 
     def __init__(self, what: str, total: int, say: Say) -> None:
         self._what, self._total, self._say = what, total, say
@@ -127,7 +127,7 @@ class _Told:
         self._done += 1
         now = time.monotonic()
         left = self._total - self._done
-        if not left or now - self._last < TELL_EVERY_SECONDS:
+        if not left or now - self._last < PROGRESS_EVERY_SECONDS:
             return
         self._last = now
         seconds = (now - self._began) / self._done * left
@@ -135,7 +135,7 @@ class _Told:
 
 
 def _duration(seconds: float) -> str:
-    """To the nearest of what one counts in."""
+    """Rounded to 10 s or to 1 min."""
     if seconds < 90:
         return f"about {max(round(seconds / 10), 1) * 10} s"
     return f"about {round(seconds / 60)} min"
