@@ -53,7 +53,7 @@ pub struct NaiveArray<K, V> {
 }
 
 impl<K: PartialEq + Clone, V: Clone> NaiveArray<K, V> {
-    /// So many empty sets of so many ways, at least 1 of each.
+    /// `sets` empty sets of `ways` ways, at least 1 of each.
     pub fn new(sets: usize, ways: usize, replacement: NaiveReplacement) -> Self {
         assert!(sets > 0 && ways > 0, "an array has at least one entry");
         let way = Way { entry: None, used_at: 0, filled_at: 0, prediction: 3 };
@@ -108,7 +108,7 @@ impl<K: PartialEq + Clone, V: Clone> NaiveArray<K, V> {
         count
     }
 
-    /// Takes all out and forgets all uses.
+    /// Invalidates all entries and resets the replacement state.
     pub fn clear(&mut self) {
         self.invalidate_if(|_, _| true);
         for (_, tree) in &mut self.sets {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use octavo_types::FrameNumber;
 
-/// Free memory as a set of blocks; what it does is written as the paper tells it (Tailored Page
-/// Sizes, Section II-B, "Buddy Memory Allocation").
+/// Free memory as a set of blocks, written after Guvenilir and Patt, "Tailored Page Sizes", ISCA
+/// 2020, Section II-B, "Buddy Memory Allocation".
 #[derive(Clone, Debug)]
 pub struct NaiveBuddy {
     /// The order and the first frame of each free block.
@@ -90,7 +90,7 @@ impl NaiveBuddy {
         self.free.iter().find(around).copied()
     }
 
-    /// What must hold of the free blocks, whatever happened.
+    /// Checks the invariants of the free blocks.
     ///
     /// # Panics
     ///

@@ -2,12 +2,12 @@
 
 use crate::{NaiveArray, NaiveReplacement};
 
-/// What a cache counted.
+/// The counts of a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NaiveCounts {
     /// All accesses.
     pub accesses: u64,
-    /// Those that found their line.
+    /// Accesses that hit.
     pub hits: u64,
     /// Dirty lines that gave way.
     pub write_backs: u64,
@@ -48,7 +48,7 @@ impl NaiveCaches {
         self.levels.len() - 1
     }
 
-    /// What a cache counted.
+    /// The counts of a level.
     pub fn counts(&self, level: usize) -> NaiveCounts {
         self.levels[level].counts
     }

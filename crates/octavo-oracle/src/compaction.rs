@@ -3,7 +3,7 @@
 /// A frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NaiveFrame {
-    /// Nobody holds it.
+    /// Not allocated.
     Free,
     /// It may be moved.
     Movable,
@@ -16,7 +16,7 @@ pub enum NaiveFrame {
 pub struct NaiveCompaction {
     /// All frames, by number.
     pub memory: Vec<NaiveFrame>,
-    /// What moved, from and to, in order.
+    /// The moves, from and to, in order.
     pub moves: Vec<(usize, usize)>,
     /// Blocks emptied.
     pub blocks_made: u64,

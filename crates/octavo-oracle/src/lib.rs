@@ -21,8 +21,8 @@ mod spaces;
 #[cfg(feature = "proptest")]
 pub mod strategies;
 mod study;
+mod time_slicing;
 mod tlb;
-mod turns;
 mod two_sizes;
 mod virtual_caches;
 mod walk_caches;
@@ -43,8 +43,8 @@ pub use sampled::NaiveSampledDepths;
 pub use sets::NaiveSets;
 pub use spaces::{NaiveSpaces, file_value};
 pub use study::{Lookups, NaiveStudy, ReferenceCounts, Stream};
+pub use time_slicing::{NaiveArrival, NaiveProcess, NaiveStep, round_robin};
 pub use tlb::{NaiveHierarchy, NaiveTlb};
-pub use turns::{NaiveCame, NaiveProcess, NaiveStep, round_robin};
 pub use two_sizes::{NaiveTwoSizes, NaiveTwoSizesIndex, NaiveTwoSizesTlb};
 pub use virtual_caches::{NaiveChange, NaiveFound, NaiveVirtualSide, NaiveWriteBack};
 pub use walk_caches::{NaiveWalkCache, NaiveWalkCaches};
@@ -52,7 +52,7 @@ pub use working_set::NaiveWorkingSet;
 
 use octavo_types::{Item, ItemKind, PageNumber, PageSize, Segment, VirtAddr};
 
-/// What takes an address of the traced program to the address that is studied.
+/// Maps an address of the traced program to the address that is studied.
 type Relocate<'a> = Box<dyn Fn(VirtAddr) -> VirtAddr + 'a>;
 
 /// Each item of `segment` that executed, with the address that it touched, in order.

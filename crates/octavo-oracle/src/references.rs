@@ -9,7 +9,7 @@ use crate::{Stream, executed, pages_touched};
 /// One line of what a program touched. A modify stays one, as Lackey prints it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reference {
-    /// What it does.
+    /// Fetch, load or store.
     pub kind: ItemKind,
     /// Its first byte.
     pub addr: VirtAddr,

@@ -6,14 +6,14 @@ use octavo_types::FrameNumber;
 
 use crate::NaiveBuddy;
 
-/// Memory with reservations, as paper 003 (Section III-B.1) tells it: "reserved frames are neither
-/// free nor in use; they can transition to either state depending on system demands".
+/// Memory with reservations, after Guvenilir and Patt, ISCA 2020, Section III-B.1: "reserved frames are
+/// neither free nor in use; they can transition to either state depending on system demands".
 #[derive(Clone, Debug)]
 pub struct NaiveReservations {
-    /// What is free.
+    /// The free blocks.
     pub buddy: NaiveBuddy,
-    /// A name and the frames that nobody took yet of each reservation, the one used longest ago
-    /// first. Those with no frame left are gone.
+    /// The name and the untaken frames of each reservation, the least recently used first.
+    /// Reservations without such frames are dropped.
     reservations: Vec<(u64, BTreeSet<u64>)>,
     /// How many were broken.
     pub broken: u64,
@@ -69,14 +69,14 @@ impl NaiveReservations {
         taken
     }
 
-    /// What a reservation has left of some frames is free.
+    /// Frees the untaken frames of a reservation within a range.
     pub fn give_back(&mut self, name: u64, frames: std::ops::Range<u64>) {
         for frame in self.take(name, frames) {
             self.buddy.free(FrameNumber::new(frame), 0);
         }
     }
 
-    /// What a reservation has left of some frames is a reservation of its own, used just now.
+    /// Moves the untaken frames of a reservation within a range to a new reservation, used just now.
     pub fn part(&mut self, name: u64, frames: std::ops::Range<u64>, new: u64) {
         let left: BTreeSet<u64> = self.take(name, frames).into_iter().collect();
         if !left.is_empty() {

@@ -26,7 +26,7 @@ pub struct NaiveResidency<'a> {
 }
 
 impl<'a> NaiveResidency<'a> {
-    /// Nothing resident; counts pages of each of `page_sizes` after `relocate`.
+    /// No resident pages; counts pages of each of `page_sizes` after `relocate`.
     pub fn new(page_sizes: &[PageSize], relocate: impl Fn(VirtAddr) -> VirtAddr + 'a) -> Self {
         NaiveResidency {
             page_sizes: page_sizes.to_vec(),
@@ -135,7 +135,7 @@ mod tests {
         Event::Map { range: range(start, bytes), protection, source, flags: 0 }
     }
 
-    /// What is resident after each load or event; the code is page 1 throughout.
+    /// Checks the resident size after each load or event; the code is page 1 throughout.
     #[test]
     fn touches_unmaps_maps_and_moves() {
         enum Step {

@@ -9,13 +9,13 @@ use octavo_types::PageNumber;
 /// page into several sets in turn: each has an entry of its own for it then.
 #[derive(Clone, Debug)]
 pub struct NaiveSets {
-    /// What each set holds, most recently used first.
+    /// The pages of each set, most recently used first.
     sets: Vec<Vec<PageNumber>>,
     ways: usize,
 }
 
 impl NaiveSets {
-    /// So many empty sets of so many ways, at least 1 of each.
+    /// `sets` empty sets of `ways` ways, at least 1 of each.
     pub fn new(sets: usize, ways: usize) -> Self {
         assert!(sets > 0 && ways > 0, "a TLB has at least one entry");
         NaiveSets { sets: vec![Vec::new(); sets], ways }

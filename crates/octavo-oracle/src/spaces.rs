@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use octavo_types::{AddrRange, Event, MapSource};
 
-/// What a page of a file holds before anybody has stored to it: something of its own.
+/// The initial value of a page of a file, unique to the page.
 pub const fn file_value(object: u32, index: u64) -> u64 {
     1 << 63 | (object as u64) << 40 | index
 }
@@ -22,18 +22,18 @@ struct ObjectPage {
 struct Page {
     /// The object's page that is mapped there, and whether stores go to the object.
     object: Option<(ObjectPage, bool)>,
-    /// What was stored to the process' own copy.
+    /// The value in the process's own copy.
     own: Option<u64>,
 }
 
 type Space = BTreeMap<u64, Page>;
 
-/// The memory of several processes, as the manual pages of `mmap`, `mremap`, `madvise` and `fork`
-/// tell it. A page holds one number; untouched memory holds 0.
+/// The memory of several processes, after the manual pages of `mmap`, `mremap`, `madvise` and
+/// `fork`. A page holds one number; untouched memory holds 0.
 #[derive(Clone, Debug, Default)]
 pub struct NaiveSpaces {
     spaces: BTreeMap<u32, Space>,
-    /// What was stored to objects.
+    /// The values stored to objects.
     stored: BTreeMap<ObjectPage, u64>,
     /// The objects in the order in which they were first mapped: the path of a file.
     objects: Vec<Option<String>>,
@@ -63,7 +63,7 @@ impl NaiveSpaces {
         self.spaces.remove(&process).expect("the process lives");
     }
 
-    /// What a load from a page gives.
+    /// The value that a load from a page returns.
     pub fn load(&self, process: u32, page: u64) -> u64 {
         let page = self.spaces[&process].get(&page).copied().unwrap_or_default();
         match (page.own, page.object) {

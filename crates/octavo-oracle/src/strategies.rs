@@ -23,7 +23,7 @@ pub enum Step {
 pub struct RandomStream {
     /// The segments that it executes.
     pub segments: Vec<Segment>,
-    /// What happens, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
@@ -263,7 +263,7 @@ mod tests {
     proptest! {
         #![proptest_config(crate::cases(64))]
 
-        /// What must hold between the numbers of any stream, whatever it is.
+        /// Invariants between the numbers of any stream.
         #[test]
         fn the_models_agree_among_themselves(stream in stream(0..200)) {
             let mut references = NaiveReferences::default();

@@ -39,7 +39,7 @@ pub struct ReferenceCounts {
     pub modifies: u64,
 }
 
-/// What is counted for the whole stream, and again for each region.
+/// Counts of the whole stream, or of a region.
 #[derive(Default)]
 struct Tally {
     counts: ReferenceCounts,

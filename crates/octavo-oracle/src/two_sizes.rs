@@ -31,7 +31,7 @@ enum Page {
 }
 
 impl Page {
-    /// A tag that tells pages of both sizes apart.
+    /// A tag that is unique among pages of both sizes.
     fn tag(self) -> PageNumber {
         PageNumber::new(match self {
             Page::Small(block) => 2 * block,
@@ -152,7 +152,7 @@ pub struct NaiveTwoSizes {
 }
 
 impl NaiveTwoSizes {
-    /// Nothing referenced yet. A chunk is large while `threshold_blocks` of its blocks are in the
+    /// Empty TLBs. A chunk is large while `threshold_blocks` of its blocks are in the
     /// window of `window_refs` references.
     pub fn new(
         (small, large): (PageSize, PageSize),

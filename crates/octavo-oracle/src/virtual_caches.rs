@@ -17,7 +17,7 @@ pub enum NaiveFound {
     Denied,
 }
 
-/// What a sweep does.
+/// The action of a sweep on the lines of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NaiveChange {
     /// Lines get this right; without it they are written back if they are dirty.
@@ -34,7 +34,7 @@ struct Line {
     may_store: bool,
     is_dirty: bool,
     frame: u64,
-    /// What is in it: a number for each line of the first level.
+    /// Its data: a number for each line of the first level.
     data: Vec<u64>,
 }
 
@@ -60,7 +60,7 @@ impl Level {
 /// A first and a second level of caches by virtual address, write-back, and the memory behind them.
 pub struct NaiveVirtualSide {
     levels: [Level; 2],
-    /// By frame and line of the first level in it; 0 where nobody has stored.
+    /// By frame and line of the first level in it; 0 where nothing was stored.
     pub memory: HashMap<(u64, u64), u64>,
     /// All that was written to memory, in order.
     pub written: Vec<NaiveWriteBack>,
@@ -78,7 +78,7 @@ impl NaiveVirtualSide {
         NaiveVirtualSide { levels, memory: HashMap::new(), written: Vec::new() }
     }
 
-    /// What a level counted.
+    /// The counts of a level.
     pub fn counts(&self, level: usize) -> NaiveCounts {
         self.levels[level].counts
     }

@@ -14,7 +14,7 @@ pub struct NaiveWalkCache<V> {
     entries: NaiveArray<Path, V>,
     /// All look-ups.
     pub accesses: u64,
-    /// Those that found an entry.
+    /// Look-ups that hit.
     pub hits: u64,
 }
 

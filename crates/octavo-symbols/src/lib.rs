@@ -1,8 +1,8 @@
-//! Which function an instruction belongs to, told from the files that the program had mapped.
+//! Maps instruction addresses to function names, from the files that the program had mapped.
 //!
-//! Names come from the debug information where there is some (in the file itself, or in the
-//! separate file that its build id leads to), else from the symbol tables. What was inlined counts
-//! as the function that it was inlined into, as in a profile of a processor's samples.
+//! Names come from debug information where it exists (in the file itself, or in the separate file
+//! with its build id), else from the symbol tables. Inlined code counts as the function that it
+//! was inlined into, as in a sampling profile.
 
 mod object_file;
 

@@ -12,7 +12,7 @@ use crate::Function;
 /// Where separate debug information is kept, by build id.
 const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
 
-/// What is known of one file.
+/// The loadable parts and functions of one object file.
 pub struct ObjectFile {
     /// Loaded parts: offset in the file, length, virtual address.
     parts: Vec<(u64, u64, u64)>,
@@ -31,8 +31,8 @@ impl ObjectFile {
     /// Reads the file at `path`; None where that cannot be done, whyever.
     pub fn open(path: &Path) -> Option<Self> {
         let file = File::open(path).ok().filter(is_regular)?;
-        // SAFETY: should somebody cut the file short meanwhile, reading it kills the process, as
-        // it does any that runs programs and libraries from files that are changed under it.
+        // SAFETY: truncating the file while it is mapped would kill this process with SIGBUS, as it
+        // would any process that runs the file.
         let bytes = unsafe { Mmap::map(&file) }.ok()?;
         let elf = object::File::parse(&*bytes).ok()?;
         let parts = elf.segments().map(|segment| {
@@ -137,7 +137,7 @@ mod tests {
         std::hint::black_box(17)
     }
 
-    /// The offset in this test's own file of one of its functions, told by /proc/self/maps.
+    /// The offset of one of this test's functions in its own file, according to /proc/self/maps.
     fn own_place(address: usize) -> (PathBuf, u64) {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let found = maps.lines().find_map(|line| {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_has_no_functions() {
+    fn other_files_have_no_functions() {
         assert!(ObjectFile::open(Path::new("/etc/passwd")).is_none());
         assert!(ObjectFile::open(Path::new("/nonexistent")).is_none());
         assert!(ObjectFile::open(Path::new("/dev/zero")).is_none());

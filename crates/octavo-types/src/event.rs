@@ -1,4 +1,4 @@
-//! What happens between segments: memory management, threads, processes, signals, marks.
+//! Events between segments: memory management, threads, processes, signals, marks.
 
 use std::fmt;
 
@@ -22,14 +22,14 @@ impl Protection {
     }
 }
 
-/// What a new mapping is made of.
+/// The backing of a new mapping.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MapSource {
     /// Zero-filled memory of the program's own.
     Anonymous,
     /// A file, from `offset_bytes` on.
     File {
-        /// Its path, empty where the tracer could not tell.
+        /// Its path; empty if the tracer does not know it.
         path: String,
         /// Where in the file the mapping starts.
         offset_bytes: u64,
@@ -63,9 +63,9 @@ pub enum Event {
     },
     /// `mremap` moved or resized a mapping.
     Remap {
-        /// What was mapped before.
+        /// The old mapping.
         from: AddrRange,
-        /// What is mapped now.
+        /// The new mapping.
         to: AddrRange,
     },
     /// `mprotect`.
@@ -117,7 +117,7 @@ pub enum Event {
         /// 1 begins the region of interest, 2 ends it, others are the program's own.
         value: u64,
     },
-    /// The trace tells where a page lay in physical memory.
+    /// The trace records where a page lay in physical memory.
     Translation {
         /// An address in the page.
         virt: VirtAddr,

@@ -11,7 +11,7 @@ const FORCED: &str = "OCTAVO_INSTRUCTIONS";
 /// are chosen at run time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum InstructionSet {
-    /// What every processor of the architecture has.
+    /// Instructions that every processor of the architecture has.
     Portable,
     /// AVX2, BMI1 and BMI2, POPCNT.
     #[cfg(target_arch = "x86_64")]
@@ -21,12 +21,13 @@ pub enum InstructionSet {
     Avx512,
 }
 
-/// An instruction set that this processor has: whoever holds one may use it.
+/// An instruction set that this processor has. Constructed only after that was checked, so that
+/// holding one permits its use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Instructions(InstructionSet);
 
 impl Instructions {
-    /// What every processor of the architecture has.
+    /// Instructions that every processor of the architecture has.
     pub const PORTABLE: Self = Instructions(InstructionSet::Portable);
 
     /// Which set it is.
@@ -81,7 +82,7 @@ impl Instructions {
 
 /// Work with a hot loop, which [`Instructions::run`] compiles for each set of instructions.
 pub trait Compiled {
-    /// What it gives.
+    /// The result of the work.
     type Output;
 
     /// Does it. What is called in its loop is compiled for the instructions only if it is inlined, so
@@ -95,7 +96,7 @@ impl Instructions {
     pub fn run<W: Compiled>(self, work: W) -> W::Output {
         match self.0 {
             InstructionSet::Portable => work.run(),
-            // SAFETY: the processor has them: nobody could hold them otherwise.
+            // SAFETY: `Instructions` is constructed only for sets that the processor has.
             #[cfg(target_arch = "x86_64")]
             InstructionSet::Avx2 => unsafe { on_avx2(work) },
             // SAFETY: as above.
@@ -123,7 +124,7 @@ impl fmt::Display for Instructions {
     }
 }
 
-/// A name of instructions that this processor does not have, or that nobody knows.
+/// The name of an instruction set that is unknown, or that this processor does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("instructions `{0}`: this processor has {1}")]
 pub struct ParseInstructionsError(String, String);

@@ -1,9 +1,9 @@
-//! The words that every other room of Octavo speaks.
+//! The vocabulary types that all crates of Octavo share.
 //!
 //! A program executes *segments*: straight runs of instructions whose fetch addresses, item kinds
 //! and register dependences never change; only the data addresses do. So a segment is defined
 //! once ([`Segment`]), and a reference stream is `(segment, its data addresses)` with memory and
-//! thread [`Event`]s between. Whoever takes such a stream implements [`Consumer`].
+//! thread [`Event`]s between. A reader of such a stream implements [`Consumer`].
 
 mod addr;
 mod event;
@@ -24,8 +24,8 @@ pub use page::{PageNumber, PageSize, ParsePageSizeError};
 pub use segment::{DataItem, Dependences, FetchPage, Item, ItemKind, Segment, SegmentError};
 pub use width::AddressWidth;
 
-/// What takes a reference stream: each executed segment with its data addresses, and each event,
-/// in program order.
+/// A reader of a reference stream: takes each executed segment with its data addresses, and each
+/// event, in program order.
 ///
 /// `addresses` has one entry for each of [`Segment::data`], in order; a guarded item that did not
 /// execute carries [`VirtAddr::NULL`].

@@ -3,7 +3,7 @@
 use crate::addr::VirtAddr;
 use crate::page::{PageNumber, PageSize};
 
-/// What an item of a segment does.
+/// The kind of an item of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ItemKind {
     /// An instruction fetch.
@@ -21,7 +21,7 @@ pub enum ItemKind {
 /// middle (a string instruction does).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Item {
-    /// What it does.
+    /// Fetch, load or store.
     pub kind: ItemKind,
     /// Whether it may be skipped at run time (a conditional move, a masked store).
     pub guarded: bool,
@@ -34,7 +34,7 @@ pub struct Item {
     pub addr: VirtAddr,
 }
 
-/// What one instruction depends on, for a core model: enough to know when it may start.
+/// The dependences of one instruction, for a core model: enough to compute when it may start.
 ///
 /// `producers` bit *d* says that it uses a value made by the instruction *d + 1* places before it
 /// in its superblock (which may lie in an earlier segment of the same superblock). `reads` and
