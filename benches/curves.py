@@ -7,10 +7,9 @@ For each of seven programs it takes a trace of the first 32 million references a
 
 - whole passes of `Curves` over the decoded references in memory, for each kernel and each set of
   instructions, and single TLBs (the example curves_speed);
-- libCacheSim's LRU cache of one size, asked for the page of every reference, and also without the
-  requests that repeat the one before (benches/peer.py, run by PYTHON: any one that has the package
-  `libcachesim` from the Python package index; without it this part is left out). Its misses must be
-  those of `Curves`.
+- libCacheSim's LRU cache of one size, fed the page of every reference, and fed again without
+  consecutive repeats (benches/peer.py, run by PYTHON: any interpreter that has the package
+  `libcachesim`; skipped without --peer). Its miss counts must equal those of `Curves`.
 
 All times are processor time of one thread. Prints the ratios and writes build/bench/curves.json
 and, of all programs, docs/results/curves.md.
@@ -46,8 +45,8 @@ BEST, PORTABLE = "best", "portable"
 Key = tuple[str, str]
 Times = dict[Key, float]
 
-# What is compared, as (kernel, instructions), the bound of the ratio, and whether it is the least
-# or the most that it may be.
+# Ratios to report: label, numerator and denominator as (kernel, instructions), and the bound that
+# the ratio must keep.
 PEER = ("libCacheSim, one size", "")
 PEER_STRIPPED = ("libCacheSim, one size, no repeats", "")
 RATIOS: list[tuple[str, Key, Key, str, float]] = [
@@ -69,7 +68,7 @@ REMARKS: list[tuple[str, Key, Key]] = [
 
 
 def example(name: str, *arguments: str) -> Any:
-    """What an example of the curves crate prints."""
+    """Runs an example of the curves crate and returns its JSON output."""
     command = ["cargo", "run", "-q", "--release", "-p", "octavo-curves", "--example", name, "--"]
     done = subprocess.run(
         [*command, *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True

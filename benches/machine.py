@@ -115,9 +115,9 @@ def page(
 Made by `benches/machine.py`: {of_rounds} on {os.cpu_count()} shared cores. Seven programs, \
 {references / 1e6:g} million references of each after its start-up, decoded in memory, on the \
 machine `{MACHINE}`. Times are of one thread's processor time, the sum over all batches of a trace \
-of the least time that each took in any round, so that what others do on the machine counts \
-little; but "together" is the least wall-clock time of a whole pass on all cores, which tells \
-something only where nobody else uses them: the load average was {load:.1f} at the end.
+of the least time that each took in any round, so that load from other programs matters \
+little; but "together" is the least wall-clock time of a whole pass on all cores, which is \
+meaningful only on an otherwise idle machine: the load average was {load:.1f} at the end.
 
 {table(lines)}
 

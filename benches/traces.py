@@ -36,7 +36,7 @@ RESULTS = ROOT / "docs/results/traces.md"
 
 
 def example(name: str, *arguments: str) -> str:
-    """What an example of the trace crate prints."""
+    """Runs an example of the trace crate and returns its output."""
     command = ["cargo", "run", "-q", "--release", "-p", "octavo-trace", "--example", name, "--"]
     done = subprocess.run(
         [*command, *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
@@ -45,7 +45,7 @@ def example(name: str, *arguments: str) -> str:
 
 
 def all_programs() -> list[Program]:
-    """Those of the comparison with the peers, and a graph search."""
+    """The programs of the comparison with the peers, and a breadth-first search."""
     search = [str(WORKLOADS / "bfs"), "400000", "8"]
     return [*programs(), Program("bfs", search, [*search[:1], "20000", "8"])]
 

@@ -1,4 +1,4 @@
-"""What huge pages are worth to each workload, natively, on this machine.
+"""Measures natively, on this machine, what huge pages save each workload.
 
     .venv/bin/python benches/workloads.py [--rounds N]
 

@@ -47,8 +47,8 @@ static void map_part(const NSegment* seg, Addr start, Addr* end)
                                      : placement_is_stack(start) ? OCTAVO_STACK
                                      : placement_is_heap(start)  ? OCTAVO_HEAP
                                                                   : OCTAVO_ANONYMOUS;
-         /* The page that Valgrind maps at an empty heap's start is no memory of the program's
-            yet; brk will tell. */
+         /* Valgrind maps one page at the start of an empty heap. It is not the program's memory:
+            brk records report the heap. */
          if (start != placement_heap_start() || bytes > VKI_PAGE_SIZE)
             map_record(start, bytes, protection_of(seg), 0, source, 0, NULL);
          break;
@@ -100,7 +100,7 @@ void events_describe_process(void)
 
 static Addr heap_end;
 
-/* brk: Valgrind tells the new end of the heap, or the old one where it refused. */
+/* brk: Valgrind passes the new end of the heap, or the old one if it refused. */
 static void heap_moved(Addr end)
 {
    Addr start = placement_heap_start();
@@ -200,7 +200,7 @@ static void settle_random_bytes(ThreadId tid)
          for (UInt i = 0; i < 16; i++) ((UChar*)word[1])[i] = (UChar)(0x9e + 37 * i);
 }
 
-/* The core does not tell a tool how the program exits. */
+/* The core does not pass the exit code to tools. */
 static Int exit_code;
 
 /* A program that confines its system calls confines ours. The next one may be the last, so the
@@ -357,7 +357,7 @@ void __wrap_vgPlain_kill_self(Int signal)
    __real_vgPlain_kill_self(signal);
 }
 
-/* The initial mappings are complete when the first of them is told. */
+/* The initial mappings are complete when the core reports the first of them. */
 static void first_mapping(Addr start, SizeT bytes, Bool r, Bool w, Bool x, ULong debug_info)
 {
    static Bool described;

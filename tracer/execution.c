@@ -174,7 +174,7 @@ void __wrap_vgPlain_nuke_all_threads_except(ThreadId me, UInt reason)
    __real_vgPlain_nuke_all_threads_except(me, reason);
 }
 
-/* How the core tells the next image where the tool is. */
+/* The core passes the tool's directory to the next image through its environment. */
 extern void __real_vgPlain_env_setenv(HChar*** environment, const HChar* name, const HChar* value);
 void __wrap_vgPlain_env_setenv(HChar*** environment, const HChar* name, const HChar* value);
 void __wrap_vgPlain_env_setenv(HChar*** environment, const HChar* name, const HChar* value)

@@ -9,7 +9,7 @@
  * that grows as far as a native one.
  *
  * Valgrind's address space ends at 128 GiB, so each part sits at a constant distance from its
- * native place; `placement_layout` tells the distances, and the consumer adds them. The mmap
+ * native place; `placement_layout` reports the distances, and the consumer adds them. The mmap
  * area's distance is a multiple of 64 GiB: every alignment up to that is the native one.
  */
 #include "tracer.h"
@@ -313,8 +313,8 @@ Bool __wrap_vgPlain_am_create_reservation(Addr start, SizeT length, ShrinkMode m
    return __real_vgPlain_am_create_reservation(start, length, mode, extra);
 }
 
-/* The stack grows under a superblock that is under way, when no record may be written: the growth
-   is told later. */
+/* The stack grows while a superblock runs, when no record may be written: its growth is recorded
+   at the next place where records may be written. */
 static Addr stack_grown_from, stack_grown_to;
 
 Bool __wrap_vgPlain_am_extend_into_adjacent_reservation_client(Addr addr, SSizeT delta,
@@ -341,7 +341,7 @@ Bool placement_stack_grown(Addr* start, SizeT* bytes)
    return True;
 }
 
-/* ---- telling the layout ---- */
+/* ---- the layout, for the rest of the tracer ---- */
 
 Addr placement_heap_start(void)
 {

@@ -16,7 +16,7 @@ struct octavo_slot* ring_slot;
 
 static struct octavo_session* session;
 static Int session_fd = -1;
-/* A silent process keeps writing to memory of its own that nobody reads. */
+/* A silent process keeps writing, to private memory that is never read. */
 static Bool silent;
 static ULong* record_header;
 
@@ -187,7 +187,7 @@ void ring_reopen_in_child(Bool follow)
       announce_slot(slot);
 }
 
-/* Ends the process when nobody consumes the stream any more: it would wait for ever. */
+/* Ends the process if its consumer has gone: it would otherwise wait for ever. */
 static void check_consumer(void)
 {
    struct vki_flock lock = {.l_type = VKI_F_WRLCK, .l_whence = VKI_SEEK_SET, .l_len = 1};

@@ -14,9 +14,9 @@
  *                    as its definition has data items
  *     bit 63 set     a record: bits 48-55 its kind, bits 0-31 how many payload words follow
  *
- * Who is alive is told by locks on the file, which the kernel gives up when their holder dies and
- * which mean the same in every PID namespace: the consumer holds byte 0 while it reads, the process
- * of slot N byte 1 + N while its image lasts.
+ * Liveness is shown by locks on the file, which the kernel releases when their holder dies and
+ * which mean the same in every PID namespace: the consumer holds byte 0 while it reads, and the
+ * process of slot N holds byte 1 + N while its image lasts.
  *
  * No record and no execution straddles a chunk. `write_address` always points past the last whole
  * item, so that what a killed process wrote is not lost. The numbers here are repeated in

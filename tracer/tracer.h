@@ -139,7 +139,7 @@ struct syscall_status {
 
 /* The layout of this process: as traced and as Linux would have it. */
 void placement_layout(struct octavo_layout* out);
-/* Tells the placement policy which mapping call is under way (number 0: none). */
+/* Announces to the placement policy the mapping call that is under way (number 0: none). */
 void placement_syscall(UInt number, const UWord* args);
 /* The start of the brk heap, for naming it. */
 Addr placement_heap_start(void);

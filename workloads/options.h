@@ -43,8 +43,8 @@ static const uint64_t G = 1000000000;
 
 static const struct program *program;
 static uint64_t seed = 1, huge = HUGE_DEFAULT, check = CHECK_YES;
-// The hidden option --break-result=N: something is spoilt before the check, which must tell. Which
-// things there are to spoil, each program knows.
+// The hidden option --break-result=N spoils the result before the check, which must then fail. Each
+// program defines its own values of N.
 static unsigned long broken;
 
 static const struct option common_options[] = {
