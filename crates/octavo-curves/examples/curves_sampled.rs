@@ -4,10 +4,10 @@
 //!     curves_sampled [--references N] [--seeds N] [--rates 8,64,…] [--stream fetch|data|all]
 //!                    FILE.oct …
 //!
-//! The first references of each trace (32M, unless told otherwise) are decoded into memory; then
+//! The first references of each trace (32M, by default) are decoded into memory; then
 //! the exact engine makes a pass over them, and for each rate (one page of so many) a sample with
 //! each seed. Prints JSON: for each trace, rate and page size, and for some numbers of entries and
-//! each window, the share of the seeds at which the number was told, and of these the share at which
+//! each window, the share of the seeds with an estimate, and of these the share at which
 //! the interval held the exact one, the average ratio of its width to the exact number, and the root
 //! mean square of the relative error; and the processor time of passes by nanoseconds per reference.
 
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 /// The windows of the working sets.
 const WINDOWS_REFS: [u64; 3] = [100_000, 1_000_000, 10_000_000];
-/// Numbers of entries, of which those are told that the sample can tell.
+/// Numbers of entries; those too small for the sample are left out.
 const ENTRIES: [u32; 9] = [16, 32, 64, 128, 256, 512, 1024, 1536, 4096];
 
 struct Options {
@@ -108,8 +108,8 @@ fn compare(exact: &StreamCurves, samples: &[StreamCurves]) -> Vec<Value> {
     for (number, stack) in exact.stack.iter().enumerate() {
         let sampled = || samples.iter().map(|of| &of.sampled.as_ref().expect("a sample")[number]);
         let kept: u64 = sampled().map(|of| of.kept_pages).sum();
-        let mut row = |what: &str, of: u64, truth: f64, told: Vec<Option<Estimate>>| {
-            let mut row = judge(truth, &told);
+        let mut row = |what: &str, of: u64, truth: f64, estimates: Vec<Option<Estimate>>| {
+            let mut row = judge(truth, &estimates);
             row["page_size"] = json!(stack.page_size.bytes());
             row["pages"] = json!(stack.pages);
             row["kept_pages"] = json!(kept / samples.len() as u64);
@@ -119,29 +119,30 @@ fn compare(exact: &StreamCurves, samples: &[StreamCurves]) -> Vec<Value> {
         };
         for entries in ENTRIES.iter().filter(|entries| u64::from(**entries) < stack.pages) {
             let at = *entries as usize - 1;
-            let told = sampled().map(|of| of.misses[at]).collect();
-            row("entries", u64::from(*entries), stack.misses[at] as f64, told);
+            let estimates = sampled().map(|of| of.misses[at]).collect();
+            row("entries", u64::from(*entries), stack.misses[at] as f64, estimates);
         }
         for (at, window) in WINDOWS_REFS.iter().enumerate() {
             let truth = exact.working_sets[number * WINDOWS_REFS.len() + at].page_refs as f64;
-            let told = sampled().map(|of| of.working_sets[at].1).collect();
-            row("window_refs", *window, truth, told);
+            let estimates = sampled().map(|of| of.working_sets[at].1).collect();
+            row("window_refs", *window, truth, estimates);
         }
     }
     rows
 }
 
 fn judge(truth: f64, all: &[Option<Estimate>]) -> Value {
-    let told: Vec<Estimate> = all.iter().flatten().copied().collect();
+    let estimates: Vec<Estimate> = all.iter().flatten().copied().collect();
     let average = |of: &dyn Fn(&Estimate) -> f64| {
-        (!told.is_empty()).then(|| told.iter().map(of).sum::<f64>() / told.len() as f64)
+        (!estimates.is_empty())
+            .then(|| estimates.iter().map(of).sum::<f64>() / estimates.len() as f64)
     };
     // Exact numbers are whole; estimates of them have come through a division.
     let slack = 1e-9 * truth;
     let holds = |of: &Estimate| (of.low - slack..=of.high + slack).contains(&truth);
     let square = |of: &Estimate| ((of.value - truth) / truth).powi(2);
     json!({
-        "told": told.len() as f64 / all.len() as f64,
+        "estimated": estimates.len() as f64 / all.len() as f64,
         "held": average(&|of| f64::from(u8::from(holds(of)))),
         "width": average(&|of| (of.high - of.low) / truth),
         "error": average(&square).map(f64::sqrt),

@@ -1,10 +1,10 @@
-//! What the kernels of `Curves` cost, each alone, by instructions:
+//! The cost of each kernel of `Curves`, by instruction set:
 //!
 //!     curves_speed [--references N] [--rounds N] [--stream fetch|data|all]
 //!                  [--instructions portable,avx2,…] [--kernels stack 1,sets,…] FILE.oct …
 //!
-//! The first references of each trace (32M, unless told otherwise) are decoded into memory; then
-//! every round makes a whole pass over them for each kernel and each set of instructions, by turns
+//! The first references of each trace (32M, by default) are decoded into memory; then
+//! every round makes a whole pass over them for each kernel and each set of instructions, in alternation
 //! and on one thread. Prints JSON: medians in nanoseconds of processor time per reference, of the
 //! whole pass and net of one that splits the stream into touches and does nothing with them, for
 //! each trace, and the geometric means over all traces.
@@ -37,7 +37,7 @@ const SHORT_WINDOWS_REFS: [u64; 7] =
 /// The one window, where there is one, and the policy's.
 const ONE_WINDOW_REFS: u64 = 1_000_000;
 const POLICY_WINDOW_REFS: u64 = 10_000_000;
-/// What all sets and ways are compared with: one TLB of 2^6 sets and 4 ways.
+/// The single TLB that all sets and ways are compared with: 2^6 sets of 4 ways.
 const ONE_TLB: (u8, usize) = (6, 4);
 /// The cache: 32 KiB in lines of 64 bytes.
 const ONE_CACHE: (u8, usize) = (6, 8);
@@ -45,7 +45,7 @@ const LINE: u64 = 64;
 /// Net times below this are noise, and taken to be this, so that ratios stay finite.
 const LEAST_NS: f64 = 0.05;
 
-/// What is timed, splitting first.
+/// The kernels that are timed; splitting is first.
 const KERNELS: [&str; 14] = [
     "splitting",
     "one TLB plain",

@@ -149,7 +149,7 @@ pub struct Residency {
 }
 
 impl Residency {
-    /// Nothing resident yet.
+    /// No resident pages.
     pub fn new(sizes: Sizes) -> Self {
         let none = vec![0; sizes.len()];
         let (current, peak) = (none.clone(), none);
@@ -183,13 +183,13 @@ impl Residency {
         gone
     }
 
-    /// Lets go of the pages: only peaks are asked for from now on.
-    pub fn settle(&mut self) {
-        *self = self.settled();
+    /// Drops the pages: only peaks are read from now on.
+    pub fn keep_results_only(&mut self) {
+        *self = self.results_only();
     }
 
     /// The peaks so far, without pages.
-    pub fn settled(&self) -> Self {
+    pub fn results_only(&self) -> Self {
         Residency {
             sizes: self.sizes.clone(),
             pages: PageSet::default(),

@@ -1,9 +1,9 @@
-//! What the page-number stream alone can tell: no physical addresses, no operating system.
+//! Engines that use page numbers only: no physical addresses, no operating system.
 //!
 //! Two engines take a reference stream. [`Study`] is the quick one: the misses of given fully
-//! associative TLBs at every page size, and the memory touched, by region. [`Curves`] tells what
-//! *every* TLB would do: all numbers of entries, all sets and ways, two page sizes at once, and
-//! working sets; and what every cache would. It turns the stream into [`touches`], which its kernels consume.
+//! associative TLBs at every page size, and the memory touched, by region. [`Curves`] computes
+//! *every* TLB (all numbers of entries, all sets and ways, two page sizes at once), working sets,
+//! and every cache. It converts the stream into [`touches`], which its kernels consume.
 
 mod caches;
 mod classes;
@@ -23,7 +23,7 @@ mod working_sets;
 
 pub use caches::{CacheCurves, LineSize, MAX_CACHE_SETS_LOG2};
 pub use classes::{ClassCounts, ClassesConfig, FunctionMisses, MissClasses};
-pub use curves::{AtTurns, CoreCurves, Curves, CurvesConfig, StreamCurves, Threads};
+pub use curves::{AtContextSwitch, CoreCurves, Curves, CurvesConfig, StreamCurves, Threads};
 pub use footprint::{PageSet, Residency};
 pub use octavo_trace::{Counts, Stream};
 pub use page_sample::{Estimate, PageSample, SampledSize};

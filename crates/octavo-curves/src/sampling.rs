@@ -19,7 +19,7 @@ use crate::sizes::Sizes;
 use crate::splitmix::splitmix;
 use crate::study::{Study, StudyConfig};
 
-/// The TLB that the error is told for.
+/// The number of entries of the TLB whose error is stated.
 const ENTRIES: u32 = 64;
 /// How often the windows are resampled.
 const RESAMPLES: usize = 1000;
@@ -178,7 +178,7 @@ struct Counts {
     shrunk: Vec<u64>,
 }
 
-/// What a window has had: the same, within it.
+/// The counts within one window.
 type Window = Counts;
 
 impl Sampler {
@@ -274,7 +274,7 @@ impl Sampler {
         self.shrunk.ended(&self.identity, end);
     }
 
-    /// What a study of the shrunk trace will show, beside what one of the whole trace does.
+    /// The results of a study of the shrunk trace, beside those of the whole trace.
     fn statement(&self, stream: u32) -> Value {
         let whole = self.whole.first_level_misses();
         let sizes = page_sizes().len();

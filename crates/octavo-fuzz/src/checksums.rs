@@ -6,8 +6,8 @@ const FILE_HEADER_BYTES: usize = 16;
 const FRAME_HEADER_BYTES: usize = 64;
 const MAX_FRAMES: usize = 256;
 
-/// The same frames, as far as they go, with the checksums that they should have
-/// (docs/trace-format.md tells where these stand).
+/// Returns the whole frames of `bytes` with their checksums corrected; docs/trace-format.md says
+/// where the checksums stand.
 pub fn with_checksums(bytes: &[u8]) -> Vec<u8> {
     let mut made = bytes.to_vec();
     let mut at = FILE_HEADER_BYTES;

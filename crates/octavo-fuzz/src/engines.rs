@@ -4,13 +4,15 @@ use std::num::NonZeroU64;
 
 use octavo_config::resolve;
 use octavo_curves::{
-    ArrayShape, AtTurns, ClassesConfig, Curves, CurvesConfig, LineSize, MachineTlbs, PageSample,
-    SetIndex, Sizes, Stream, Study, StudyConfig, Threads, TlbsOfSize, TwoSizesConfig,
+    ArrayShape, AtContextSwitch, ClassesConfig, Curves, CurvesConfig, LineSize, MachineTlbs,
+    PageSample, SetIndex, Sizes, Stream, Study, StudyConfig, Threads, TlbsOfSize, TwoSizesConfig,
 };
 use octavo_machine::designs::{DESIGNS, DesignSpec};
 use octavo_machine::{Sim, SimConfig};
 use octavo_oracle::hostile;
-use octavo_trace::{Counts, Decoder, Encoder, Observer, StreamEnd, StreamIdentity, TurnConsumer};
+use octavo_trace::{
+    Counts, Decoder, Encoder, Observer, StreamEnd, StreamIdentity, TimeSlicedConsumer,
+};
 use octavo_types::{Instructions, PageSize};
 
 /// Designs that are simulated side by side.
@@ -104,7 +106,8 @@ fn kernels(bytes: &[u8]) -> Counts {
     }];
     config.classes =
         Some(ClassesConfig { page_size: base, larger: PageSize::HUGE, sets_log2: 2, ways: 2 });
-    config.at_turns = if choice & 8 == 0 { AtTurns::Keep } else { AtTurns::Flush };
+    config.at_context_switch =
+        if choice & 8 == 0 { AtContextSwitch::Keep } else { AtContextSwitch::Flush };
     config.flush_every_instructions = NonZeroU64::new([0, 7][choice >> 4 & 1]);
     match choice >> 5 & 3 {
         0 => config.threads = Threads::Private,
@@ -159,7 +162,7 @@ pub fn sim(bytes: &[u8]) {
     // Not every design goes with every machine.
     let Ok(mut sim) = sim else { return };
     sim.begun(&StreamIdentity::only());
-    sim.turn(0);
+    sim.switch_to(0);
     Decoder::default().decode(&words(bytes), &mut sim).expect("our own words");
     sim.finish();
     for (design, machine) in sim.designs().iter().zip(sim.machines()) {

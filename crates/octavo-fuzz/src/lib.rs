@@ -1,5 +1,5 @@
-//! What the fuzz targets share: bytes on their way through a reader, and what must hold whatever
-//! they are. A target fails by a panic, by taking too long, or by holding too much memory.
+//! Shared code of the fuzz targets: passes bytes through a reader and asserts the properties that
+//! hold for any input. A target fails by a panic, a timeout, or too much memory.
 
 mod checksums;
 mod engines;
@@ -20,10 +20,10 @@ use checksums::{with_checksums, with_last_checksum};
 
 /// How far an input may expand: enough for several buffers of any reader.
 const MAX_EXPANDED_BYTES: u64 = 1 << 16;
-/// What one input may make a reader hold, its batches included.
+/// Upper bound on the memory that a reader may hold for one input, its batches included.
 const MAX_HELD_BYTES: usize = 160 << 20;
-/// What one snapshot may make its reader hold: of a memory of 4 TiB, which a few bytes can tell of,
-/// the free blocks are two bits a frame.
+/// Upper bound on the memory of the snapshot reader. A few bytes can declare a memory of 4 TiB; its
+/// free blocks take two bits a frame.
 const MAX_SNAPSHOT_BYTES: usize = 320 << 20;
 /// The memory that an engine may hold of a stream of some thousand bytes: machines of five designs with their
 /// memories, or the curves of every kernel.

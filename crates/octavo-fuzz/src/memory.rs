@@ -1,5 +1,5 @@
-//! How much memory is held: counted at the allocator, since the operating system tells it too
-//! coarsely for inputs of a few kilobytes.
+//! Measures held memory at the allocator: the operating system's figures are too coarse for
+//! inputs of a few kilobytes.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -46,14 +46,14 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Runs `what`, which may hold so many bytes at a time, beside what is held already. One at a time:
-/// tests run on several threads, and what all of them hold is counted together.
-pub(crate) fn bounded(most: usize, what: impl FnOnce()) {
+/// Calls `run` and asserts that it holds at most `most` bytes at a time beyond what was held before.
+/// Calls are serialised, since the counters include the allocations of all threads.
+pub(crate) fn bounded(most: usize, run: impl FnOnce()) {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let before = HELD.load(Relaxed);
     PEAK.store(before, Relaxed);
-    what();
+    run();
     let held = PEAK.load(Relaxed).saturating_sub(before);
     assert!(held <= most, "{held} bytes were held, {most} are allowed");
 }

@@ -1,11 +1,11 @@
-//! What is done with a run or a trace: any of the engines, behind one face.
+//! Live runs and replays of any of the engines, behind one interface.
 
 use std::num::NonZeroU64;
 
 use octavo_config::{AddressSpaces, resolve};
 use octavo_curves::{
-    AtTurns, Counts, Curves, CurvesConfig, MAX_ENTRIES, MAX_SETS_LOG2, MachineTlbs, Sizes, Study,
-    StudyConfig, TwoSizesConfig,
+    AtContextSwitch, Counts, Curves, CurvesConfig, MAX_ENTRIES, MAX_SETS_LOG2, MachineTlbs, Sizes,
+    Study, StudyConfig, TwoSizesConfig,
 };
 use octavo_machine::{Sim, SimConfig};
 use octavo_trace::source::{Progress, Source};
@@ -115,7 +115,7 @@ impl Analysis {
                 windows_refs: windows_refs.clone(),
             })
         });
-        let at_turns = read_processes(processes)?;
+        let at_context_switch = read_processes(processes)?;
         let config = CurvesConfig {
             two_sizes: pairs.collect::<PyResult<_>>()?,
             sizes: Sizes::new(read_page_sizes(page_sizes)?),
@@ -128,12 +128,12 @@ impl Analysis {
             windows_refs,
             classes,
             threads: read_threads(threads)?,
-            at_turns: at_turns.unwrap_or(AtTurns::Keep),
+            at_context_switch: at_context_switch.unwrap_or(AtContextSwitch::Keep),
             flush_every_instructions,
             sample: sample.map(read_page_sample).transpose()?,
             instructions: Instructions::best(),
         };
-        let config = match at_turns {
+        let config = match at_context_switch {
             Some(_) => Config::SharedCurves(config),
             None => Config::Curves(config),
         };
@@ -160,11 +160,11 @@ impl Analysis {
         let machine = (machine, settings);
         let mut config =
             read_sim(machine, designs, layout, warm_up_instructions, interval, checked)?;
-        let at_turns = read_processes(processes)?;
-        if let Some(at_turns) = at_turns {
-            config.machine.core.address_spaces = match at_turns {
-                AtTurns::Keep => AddressSpaces::Tagged,
-                AtTurns::Flush => AddressSpaces::Flushed,
+        let at_context_switch = read_processes(processes)?;
+        if let Some(at_context_switch) = at_context_switch {
+            config.machine.core.address_spaces = match at_context_switch {
+                AtContextSwitch::Keep => AddressSpaces::Tagged,
+                AtContextSwitch::Flush => AddressSpaces::Flushed,
             };
             return Ok(Analysis { config: Config::SharedSim(Box::new(config)) });
         }
@@ -260,7 +260,7 @@ fn replay<C: Engine, O: Clone + Send + 'static>(
 
 /// An engine whose results Python can have.
 pub trait Engine: Observer {
-    /// What a process image has had.
+    /// Returns the results of one process image.
     fn process<'py>(py: Python<'py>, stream: &StreamResult<Self>) -> Dict<'py>
     where
         Self: Sized;
@@ -268,7 +268,7 @@ pub trait Engine: Observer {
 
 /// An engine on which all processes take turns, whose results Python can have.
 pub trait SharedEngine: Send + 'static {
-    /// What all had together, and what each process image consisted of.
+    /// Returns the results of all processes together, and the stream counts of each process image.
     fn result<'py>(py: Python<'py>, run: &RunResult<Counts>, shared: &Self) -> Dict<'py>;
 }
 

@@ -14,14 +14,14 @@ use crate::trace::Trace;
 /// Where Python puts batches of rows.
 #[pyclass]
 pub struct ColumnFeed {
-    /// None once it is closed. Whoever pushes holds the lock: rows have an order.
+    /// None once closed. Held locked while rows are pushed, which keeps their order.
     feed: Mutex<Option<columns::ColumnFeed>>,
 }
 
 #[pymethods]
 impl ColumnFeed {
-    /// Gives rows on, each column as little-endian bytes; waits while the reader is behind. False
-    /// when nobody reads any more.
+    /// Sends rows, each column as little-endian bytes; blocks while the reader is behind. Returns
+    /// false if the reader has closed.
     #[pyo3(signature = (kinds, addresses, sizes, threads))]
     fn push(
         &self,
@@ -43,12 +43,12 @@ impl ColumnFeed {
         })
     }
 
-    /// There is no more, and all was well.
+    /// Ends the columns: all rows were sent.
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.take().map(columns::ColumnFeed::finish));
     }
 
-    /// There is no more, for this reason.
+    /// Ends the columns with the error `what`.
     fn fail(&self, py: Python<'_>, what: &str) {
         py.detach(|| self.take().map(|feed| feed.fail(what)));
     }
@@ -108,7 +108,7 @@ impl ColumnDrain {
         }))
     }
 
-    /// Nothing more is taken: whoever writes is told.
+    /// Stops reading; the writer gets an error from its next write.
     fn close(&self, py: Python<'_>) {
         py.detach(|| drop(self.drain.lock().unwrap_or_else(PoisonError::into_inner).take()));
     }

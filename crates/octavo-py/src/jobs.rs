@@ -26,7 +26,7 @@ use crate::options::read_timeout;
 use crate::results::dict;
 use crate::trace::{Trace, facts, failed, manifest_text};
 
-/// What a job may come to.
+/// The result of a job.
 pub enum Outcome {
     Converted(Converted),
     Survey(Survey),

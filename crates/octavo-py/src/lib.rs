@@ -1,5 +1,5 @@
 //! The Python extension `octavo._core`: live runs, their progress and their results as plain data.
-//! What it offers is described in `python/octavo/_core.pyi`.
+//! `python/octavo/_core.pyi` documents its contents.
 
 mod analysis;
 mod calibrate;

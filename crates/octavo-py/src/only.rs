@@ -7,7 +7,7 @@ use octavo_trace::{Manifest, StreamEnd, StreamIdentity};
 /// Passes a single stream on.
 pub struct Only {
     sink: Box<dyn Sink>,
-    /// What the trace that is read is called.
+    /// The name of the trace that is read, for errors.
     name: String,
     stream: u32,
     began: bool,

@@ -1,10 +1,11 @@
-//! What Python asks for, read and checked.
+//! Reads and checks the options that Python passes.
 
 use std::fmt::Display;
 use std::time::Duration;
 
 use octavo_curves::{
-    AtTurns, ClassesConfig, Levels, LineSize, MAX_ENTRIES, PageSample, SetIndex, Stream, Threads,
+    AtContextSwitch, ClassesConfig, Levels, LineSize, MAX_ENTRIES, PageSample, SetIndex, Stream,
+    Threads,
 };
 use octavo_types::PageSize;
 use pyo3::exceptions::PyValueError;
@@ -127,11 +128,11 @@ pub fn read_threads(name: &str) -> PyResult<Threads> {
 }
 
 /// None where processes do not take turns.
-pub fn read_processes(name: &str) -> PyResult<Option<AtTurns>> {
+pub fn read_processes(name: &str) -> PyResult<Option<AtContextSwitch>> {
     match name {
         "apart" => Ok(None),
-        "asid" => Ok(Some(AtTurns::Keep)),
-        "flush" => Ok(Some(AtTurns::Flush)),
+        "asid" => Ok(Some(AtContextSwitch::Keep)),
+        "flush" => Ok(Some(AtContextSwitch::Flush)),
         other => Err(unknown("processes", other, "apart, asid or flush")),
     }
 }

@@ -23,12 +23,12 @@ type Policy = (&'static str, &'static str, Vec<(&'static str, String)>);
 /// Every policy of page sizes, in order.
 #[pyfunction]
 pub fn policies() -> Vec<Policy> {
-    let told =
+    let describe =
         |entry: &PolicyEntry| (entry.name, entry.about, OsConfig::new((entry.usual)()).set_as());
-    POLICIES.iter().map(told).collect()
+    POLICIES.iter().map(describe).collect()
 }
 
-/// What is to be simulated, checked: machines of it can be made.
+/// Reads a simulation's configuration and checks that its machines can be built.
 pub fn read_sim(
     (machine, settings): (&str, Vec<String>),
     designs: Vec<String>,
@@ -62,7 +62,7 @@ pub fn read_sim(
     if let Some(available) = HostMemory::default().available() {
         footprint.check(&available).map_err(|error| failed(error.to_string()))?;
     }
-    // Later there is nobody to tell.
+    // Build the machines once now: a simulation thread could not report the error.
     Sim::new(&config).map_err(|error| failed(error.to_string()))?;
     Ok(config)
 }

@@ -1,4 +1,4 @@
-//! Traces as Python objects: opened, told about, listed.
+//! Traces as Python objects: opened, summarised, listed.
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use octavo_trace::formats::{self, OpenOptions};
 use octavo_trace::source::{Facts, InputOptions, Source, TraceError};
-use octavo_trace::{ListingOptions, Manifest, NativeSource, Overview, Turns, What, list};
+use octavo_trace::{Content, ListingOptions, Manifest, NativeSource, Overview, TimeSlicing, list};
 use octavo_types::ItemKind;
 use pyo3::exceptions::{PyBrokenPipeError, PyValueError};
 use pyo3::prelude::*;
@@ -20,7 +20,7 @@ use crate::results::dict;
 pub struct Trace {
     /// Behind a lock only because Python may share it; a source belongs to one thread at a time.
     source: Mutex<Option<Box<dyn Source>>>,
-    /// What it is called.
+    /// Its name, in messages.
     pub name: String,
 }
 
@@ -67,8 +67,8 @@ impl Trace {
         if sources.is_empty() {
             return Err(PyValueError::new_err("there is no trace"));
         }
-        let turns = py.detach(|| Turns::new(sources, quantum_instructions.get()));
-        Ok(Trace::of(Box::new(turns.map_err(|error| failed(&error))?), &names.join(", ")))
+        let slicing = py.detach(|| TimeSlicing::new(sources, quantum_instructions.get()));
+        Ok(Trace::of(Box::new(slicing.map_err(|error| failed(&error))?), &names.join(", ")))
     }
 
     fn facts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -95,8 +95,8 @@ impl Trace {
         let (entries, fault) = py.detach(|| list(&mut *source, options));
         let listing = PyList::empty(py);
         for entry in entries {
-            let line = match entry.what {
-                What::Reference { kind, addr, size_bytes, atomic } => dict!(py,
+            let line = match entry.content {
+                Content::Reference { kind, addr, size_bytes, atomic } => dict!(py,
                     stream: entry.stream,
                     instruction: entry.instruction,
                     kind: kind_name(kind),
@@ -104,7 +104,7 @@ impl Trace {
                     size: size_bytes,
                     atomic: atomic,
                 ),
-                What::Event(event) => dict!(py,
+                Content::Event(event) => dict!(py,
                     stream: entry.stream,
                     instruction: entry.instruction,
                     kind: "event",
@@ -166,7 +166,7 @@ pub fn manifest_text(manifest: &Manifest) -> String {
     String::from_utf8(manifest.to_json()).expect("JSON is UTF-8")
 }
 
-/// What can be told of a native trace without decoding it; none of other files.
+/// Summarises a native trace without decoding it; None for other files.
 #[pyfunction]
 pub fn trace_overview(py: Python<'_>, path: PathBuf) -> PyResult<Option<Bound<'_, PyDict>>> {
     let mut head = [0; 8];
@@ -200,7 +200,7 @@ pub fn trace_formats(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
     list.append(dict!(py,
         name: formats::NATIVE,
-        about: "Octavo's own: everything that the tracer tells",
+        about: "Octavo's own: every event that the tracer records",
         writes: true,
         suffixes: vec!["oct"],
     ))?;

@@ -34,7 +34,7 @@ impl WordConsumer for Watcher {
 
 impl Observer for Watcher {
     fn ended(&mut self, identity: &StreamIdentity, end: &StreamEnd) {
-        self.0.settle(&[], Place::Whole);
+        self.0.locate_findings(&[], Place::Whole);
         self.0.end(Some(end.ended), None);
         let count: u64 = self.0.counts().values().sum();
         for finding in self.0.take() {

@@ -1,9 +1,9 @@
 //! How fast Lackey's text is read, against a plain parser: `lackey_speed [--rounds N] FILE …`.
 //!
-//! Both read the same warm file, by turns, ours into batches that nobody decodes. Prints a line of
-//! JSON a text, with medians: the time by the clock on the wall, which is the one waited for, and
-//! the processor time of all threads, the system's part included, which other programs on the
-//! machine disturb less. Ours reads the file on a second thread.
+//! Both read the same warm file, in alternation; ours parses into batches that are not decoded.
+//! Prints a line of JSON per text, with medians: wall-clock time, and the processor time of all
+//! threads with the system's part, which other programs on the machine disturb less. Ours reads
+//! the file on a second thread.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -13,7 +13,7 @@ use std::path::Path;
 use octavo_trace::formats::FORMATS;
 use octavo_trace::source::{Batch, Input, InputOptions};
 
-/// What anyone would write first: how many instructions and data references there are.
+/// The straightforward parser: counts instructions and data references line by line.
 fn plain(path: &str) -> (u64, u64) {
     let mut text = BufReader::with_capacity(1 << 16, File::open(path).expect("a readable file"));
     let (mut instructions, mut data) = (0, 0);
@@ -60,7 +60,7 @@ fn now_ns() -> [f64; 2] {
     })
 }
 
-/// What each of both clocks says of `work`.
+/// The time of `work` by each of both clocks.
 fn timed<T>(work: impl FnOnce() -> T) -> [f64; 2] {
     let [wall, cpu] = now_ns();
     black_box(work());

@@ -19,12 +19,12 @@ struct Mapping {
 }
 
 impl CodeMap {
-    /// Nothing mapped.
+    /// An empty map.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes an event in.
+    /// Applies an event.
     pub fn apply(&mut self, event: &Event) {
         if let Event::Map { range, source, .. } = event
             && !range.is_empty()

@@ -14,21 +14,21 @@ use std::collections::BTreeMap;
 /// How to convert.
 #[derive(Clone, Debug, Default)]
 pub struct ConvertOptions {
-    /// What the new trace says of itself, beside what is known of the old one.
+    /// The description that the new trace carries, beside what is known of the old one.
     pub about: Value,
-    /// Whether what came before an error in the trace is written all the same, and the error only
-    /// told.
+    /// Whether an error in the trace still leaves what came before it written, with the error in
+    /// [`Converted::fault`].
     pub keep_partial: bool,
 }
 
-/// What a conversion did.
+/// The result of a conversion.
 #[derive(Clone, Debug)]
 pub struct Converted {
-    /// What was read.
+    /// Facts on the trace that was read.
     pub facts: Facts,
-    /// What was written.
+    /// The size and extent of the trace that was written.
     pub written: Written,
-    /// What was wrong with the trace, where what came before was kept.
+    /// The error that ended the trace early, if the part before it was kept.
     pub fault: Option<TraceError>,
 }
 
@@ -93,7 +93,7 @@ pub fn convert(
     Ok(Converted { facts, written: sink.finish()?, fault })
 }
 
-/// What a trace says of itself of which only what came before `fault` was kept.
+/// Adds to a trace's description that only the part before `fault` was kept.
 fn kept_before(mut about: Value, fault: &TraceError) -> Value {
     if let Some(said) = about.as_object_mut() {
         let reason = format!("only what came before a fault was converted ({fault})");

@@ -1,10 +1,10 @@
-//! What a stream consists of, counted.
+//! Counts of a stream's instructions, references and events.
 
 use std::collections::BTreeMap;
 
 use octavo_types::{DataItem, Event, Segment, VirtAddr};
 
-/// The streams that are told apart.
+/// The streams that are counted separately.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stream {
     /// Instruction fetches.
@@ -15,7 +15,7 @@ pub enum Stream {
     All,
 }
 
-/// What has been counted.
+/// The counts of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Instructions, which are as many as fetches.
@@ -66,7 +66,7 @@ impl Counts {
         self
     }
 
-    /// What came since `before`.
+    /// The difference from an earlier count.
     pub fn since(&self, before: &Counts) -> Counts {
         let mut events = self.events.clone();
         for (name, count) in &mut events {

@@ -23,12 +23,12 @@ pub struct JobProgress {
     pub references: u64,
 }
 
-/// What a job tells whoever waits for it, and is told.
+/// State shared by a job and the thread that waits for it.
 #[derive(Default)]
 pub struct JobState {
     stop: AtomicBool,
     done: AtomicU64,
-    /// 0 where nobody knows.
+    /// 0 if unknown.
     total: AtomicU64,
     instructions: AtomicU64,
     references: AtomicU64,
@@ -42,7 +42,7 @@ impl JobState {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Tells how far it is.
+    /// Publishes its progress.
     pub fn publish(&self, read: Progress, instructions: u64, references: u64) {
         self.done.store(read.done, Ordering::Relaxed);
         self.total.store(read.total.unwrap_or(0), Ordering::Relaxed);

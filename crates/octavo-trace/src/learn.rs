@@ -18,7 +18,7 @@ pub(crate) const MAX_INSTRUCTIONS: u8 = 64;
 /// How many data items follow one instruction, or none, at most; what goes beyond begins another
 /// segment. The widest gather and save instructions stay far below.
 pub(crate) const MAX_DATA_ITEMS: u8 = 255;
-/// How many nodes, and items of segments, are kept. Past that all is forgotten and learnt anew,
+/// Upper bound on nodes and items of segments. Past it all are dropped and learnt anew,
 /// so that memory stays bounded whatever the trace holds.
 const MAX_KEPT: usize = if cfg!(test) { 1 << 8 } else { 1 << 22 };
 
@@ -55,7 +55,7 @@ impl Reference {
         self.kind == ItemKind::Fetch
     }
 
-    /// What tells its node from others: not the address, where it is data.
+    /// The part that identifies its node: the address only if it is a fetch.
     fn key(self) -> Self {
         if self.is_fetch() { self } else { Reference { addr: VirtAddr::NULL, ..self } }
     }
@@ -85,14 +85,14 @@ pub(crate) struct Learner {
     pub(crate) nodes: Vec<Node>,
     /// The roots, and those children that are no longer among their parents' guesses: most nodes
     /// have one child or two, and are never looked up here.
-    /// Hashed with a key that nobody knows: a trace may be made to collide.
+    /// Hashed with a random key: a trace could otherwise be made to collide.
     children: HashMap<(u32, Reference), u32>,
     /// The items of all segments together.
     items: usize,
     /// How many segments are defined.
     segments: u32,
-    /// How often all was forgotten: whoever keeps numbers of nodes or segments looks here.
-    pub(crate) forgotten: u64,
+    /// How often everything was dropped: node and segment numbers are valid until this changes.
+    pub(crate) resets: u64,
     /// The node of the last reference.
     pub(crate) here: u32,
     /// The data addresses of the segment that is being read.
@@ -117,7 +117,7 @@ impl Learner {
             children: HashMap::new(),
             items: 0,
             segments: 0,
-            forgotten: 0,
+            resets: 0,
             here: START,
             addresses: Vec::new(),
             scratch: Default::default(),
@@ -152,7 +152,7 @@ impl Learner {
         if !continues {
             self.finish(out);
             if self.nodes.len() + self.items > MAX_KEPT {
-                self.forget();
+                self.reset();
                 last = START;
             }
         }
@@ -214,13 +214,13 @@ impl Learner {
         self.here = START;
     }
 
-    /// Forgets all but the place before the first reference: definitions begin at 0 again.
-    fn forget(&mut self) {
+    /// Drops all but the place before the first reference: definitions begin at 0 again.
+    fn reset(&mut self) {
         self.nodes.truncate(1);
         self.nodes[0].guesses = [START; 2];
         self.children.clear();
         (self.items, self.segments) = (0, 0);
-        self.forgotten += 1;
+        self.resets += 1;
     }
 
     /// Makes the segment that ends at the last reference.

@@ -26,14 +26,14 @@ mod stream;
 mod survey;
 pub mod synthetic;
 mod threads;
-mod turns;
+mod time_slicing;
 mod window;
 
 pub use code::CodeMap;
 pub use convert::{ConvertOptions, Converted, convert};
 pub use counts::{Counts, Stream};
 pub use job::{Job, JobProgress, JobState};
-pub use listing::{Entry, ListingOptions, What, list};
+pub use listing::{Content, Entry, ListingOptions, list};
 pub use live::{Live, LiveError, LiveOptions, Tracer};
 pub use native::{Manifest, NativeFile, NativeSink, NativeSource, Overview, StreamOverview};
 pub use observer::{
@@ -50,5 +50,5 @@ pub use space::{AddressSpace, Region, RegionId, RegionKind};
 pub use stream::{Began, Ended, StreamEnd, StreamIdentity};
 pub use survey::{StreamCounts, StreamSurvey, Survey, survey};
 pub use threads::start_workers;
-pub use turns::{MAX_PROCESSES, TurnConsumer, Turns};
+pub use time_slicing::{MAX_PROCESSES, TimeSlicedConsumer, TimeSlicing};
 pub use window::{Limits, Window};

@@ -15,16 +15,16 @@ pub struct Entry {
     /// How many instructions of the stream came before it; of a data reference, the number of the
     /// instruction that makes it.
     pub instruction: u64,
-    /// What it is.
-    pub what: What,
+    /// Its content.
+    pub content: Content,
 }
 
-/// What a line of a listing is.
+/// The content of a line of a listing.
 #[derive(Clone, Debug)]
-pub enum What {
+pub enum Content {
     /// A reference.
     Reference {
-        /// What it does.
+        /// Fetch, load or store.
         kind: ItemKind,
         /// Its first byte.
         addr: VirtAddr,
@@ -37,7 +37,7 @@ pub enum What {
     Event(Event),
 }
 
-/// What to list.
+/// Options of a listing.
 #[derive(Clone, Copy, Debug)]
 pub struct ListingOptions {
     /// How many lines.
@@ -109,8 +109,8 @@ impl Consumer for Lister {
                 let absent = item.guarded && addr == VirtAddr::NULL;
                 if self.wants(instruction) && !absent {
                     let Item { kind, size_bytes, atomic, .. } = *item;
-                    let what = What::Reference { kind, addr, size_bytes, atomic };
-                    self.entries.push(Entry { stream: self.stream, instruction, what });
+                    let content = Content::Reference { kind, addr, size_bytes, atomic };
+                    self.entries.push(Entry { stream: self.stream, instruction, content });
                 }
             }
         }
@@ -119,8 +119,8 @@ impl Consumer for Lister {
 
     fn event(&mut self, event: &Event) {
         if self.wants(self.instruction) {
-            let what = What::Event(event.clone());
-            let entry = Entry { stream: self.stream, instruction: self.instruction, what };
+            let content = Content::Event(event.clone());
+            let entry = Entry { stream: self.stream, instruction: self.instruction, content };
             self.entries.push(entry);
         }
     }

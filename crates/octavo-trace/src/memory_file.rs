@@ -23,12 +23,12 @@ fn memfd(name: &CStr, flags: libc::c_uint) -> io::Result<File> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: just made, owned by nobody else.
+    // SAFETY: the system call has just made it; it has no other owner.
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 
-/// Fixes the file's size. A process that can open the file could otherwise truncate it, and whoever
-/// has it mapped would die of SIGBUS.
+/// Fixes the file's size. A process that can open the file could otherwise truncate it, which kills
+/// every process that has mapped it with SIGBUS.
 pub fn seal_size(file: &File) -> io::Result<()> {
     let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
     // SAFETY: a plain system call on our own file.

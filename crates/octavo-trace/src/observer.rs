@@ -1,14 +1,14 @@
-//! Who watches streams, live or from a trace, and what they have when it is over.
+//! Observers of streams, live or from a trace, and their results.
 
 use std::time::Duration;
 
 use crate::ring::{FoldedReferences, WordConsumer};
 use crate::stream::{Ended, StreamEnd, StreamIdentity};
 
-/// Who watches a stream: an engine, or a recorder.
+/// An observer of a stream: an engine, or a recorder.
 pub trait Observer: WordConsumer + Send + 'static {
-    /// The stream is read to its end: only results are asked for from now on. They are kept until
-    /// the run is over, of as many processes as there were.
+    /// The stream has ended: only results are read from now on. They are kept until the run is
+    /// over, for every process, so that an engine should drop its working state here.
     fn ended(&mut self, identity: &StreamIdentity, end: &StreamEnd) {
         let _ = (identity, end);
     }
@@ -17,7 +17,7 @@ pub trait Observer: WordConsumer + Send + 'static {
     fn tick(&mut self) {}
 
     /// Its results so far, as they are asked for once a stream has ended; none of an engine that
-    /// tells them at the end only.
+    /// has results at the end only.
     fn snapshot(&self) -> Option<Self>
     where
         Self: Sized,
@@ -25,11 +25,11 @@ pub trait Observer: WordConsumer + Send + 'static {
         None
     }
 
-    /// How far it is, for the live line.
+    /// Its progress, for the live line.
     fn progress(&self) -> StreamProgress;
 }
 
-/// How far a stream is.
+/// The progress of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamProgress {
     /// Fetches, loads and stores counted.
@@ -43,9 +43,9 @@ pub struct StreamProgress {
 /// One stream, consumed.
 #[derive(Debug)]
 pub struct StreamResult<C> {
-    /// Who it is.
+    /// Its identity.
     pub identity: StreamIdentity,
-    /// What ended it.
+    /// How it ended.
     pub ended: Ended,
     /// The exit code, if it exited.
     pub exit_code: Option<i32>,
@@ -55,7 +55,7 @@ pub struct StreamResult<C> {
     pub hash: u128,
     /// References whose addresses were folded, as they are not canonical.
     pub folded: FoldedReferences,
-    /// What is wrong with it, where it could not be read to its end.
+    /// The error that ended its reading early.
     pub fault: Option<String>,
     /// The engine with its counts.
     pub consumer: C,
@@ -108,7 +108,7 @@ pub struct RunExit {
     pub signal: Option<i32>,
     /// Why the run ended.
     pub reason: ExitReason,
-    /// What Valgrind had to say.
+    /// Valgrind's messages.
     pub diagnostics: String,
 }
 

@@ -38,13 +38,13 @@ impl Limit {
     }
 }
 
-/// What to say after an error that a limit may have caused: `; the limit of …`, or nothing.
+/// An addition to the message of an error that a limit may have caused: `; the limit of …`, or nothing.
 pub fn explain(error: &io::Error) -> String {
     let causes = LIMITS.iter().filter(|limit| error.raw_os_error() == Some(limit.error));
     joined(causes)
 }
 
-/// What to say where Valgrind did not come up: it needs address space, and some open files.
+/// An addition where Valgrind did not start: it needs address space, and some open files.
 pub fn explain_failed_start() -> String {
     joined(LIMITS[..2].iter())
 }
@@ -56,7 +56,7 @@ fn joined<'a>(limits: impl Iterator<Item = &'a Limit>) -> String {
 /// The fewest descriptors with which Valgrind and a dynamically linked program get on.
 const FEWEST_OPEN_FILES: u64 = 32;
 
-/// What keeps a program from being traced from the start: too few descriptors, where the kernel
+/// The reason why no program can be traced, if there is one: too few descriptors, and the kernel
 /// does not let the tracer have more.
 pub fn too_few_open_files() -> Option<String> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

@@ -10,7 +10,7 @@ use crate::relocation::Relocation;
 
 /// An anonymous mapping from this size on is a region of its own.
 const LARGE_BYTES: u64 = 1 << 20;
-/// So many of them at most, lest a program that maps without end make regions without end.
+/// Upper bound on such regions, for programs that map without end.
 const LARGE_REGIONS: usize = 256;
 /// `MAP_STACK` of `mmap(2)`: a thread's stack.
 const MAP_STACK: u64 = 0x20000;
@@ -23,7 +23,7 @@ const MAP_FIXED: u64 = 0x10;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct RegionId(pub u16);
 
-/// What a region is.
+/// The kind of a region.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RegionKind {
     /// The `brk` heap.
@@ -40,7 +40,7 @@ pub enum RegionKind {
     Anonymous,
     /// Shared memory.
     Shared,
-    /// What belongs to no mapping that the tracer saw, and the library that Valgrind preloads.
+    /// Memory outside all mappings that the tracer saw, and the library that Valgrind preloads.
     Other,
 }
 
@@ -65,7 +65,7 @@ impl RegionKind {
 pub struct Region {
     /// Its name, unique within the process.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: RegionKind,
     /// The file, where it is one's.
     pub path: Option<String>,
@@ -78,7 +78,7 @@ pub struct Region {
     mapped_bytes: u64,
 }
 
-/// What decides which region a mapping belongs to.
+/// The identity of the region that a mapping belongs to.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
     Kind(RegionKind),
@@ -106,7 +106,7 @@ enum Backing {
     Shared,
 }
 
-/// The mappings of one process as its events tell them. Addresses in are as traced.
+/// The mappings of one process, from its events. Addresses in it are as traced.
 #[derive(Clone)]
 pub struct AddressSpace {
     mappings: BTreeMap<VirtAddr, Mapping>,

@@ -1,6 +1,6 @@
 //! Streams: one for each process image, named and ended the same live and in a trace.
 
-/// What began a stream.
+/// How a stream began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Began {
     /// The run itself.
@@ -30,7 +30,7 @@ fn name_in<T: Copy + PartialEq>(all: &[(T, &'static str)], wanted: T) -> &'stati
     all.iter().find(|(known, _)| *known == wanted).expect("all have a name").1
 }
 
-/// What ended it.
+/// How a stream ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
     /// The process exited.
@@ -71,7 +71,7 @@ impl Ended {
     }
 }
 
-/// Who a stream is.
+/// The identity of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamIdentity {
     /// Its number, in the order in which streams began.
@@ -80,9 +80,9 @@ pub struct StreamIdentity {
     pub parent: Option<u32>,
     /// The process.
     pub pid: u32,
-    /// What began it.
+    /// How it began.
     pub began: Began,
-    /// The program that the image was made from; empty where the trace does not tell.
+    /// The program that the image was made from; empty if the trace does not record it.
     pub program: String,
 }
 
@@ -111,7 +111,7 @@ pub struct StreamEnd {
 }
 
 impl StreamEnd {
-    /// The end of a trace that tells nothing of it.
+    /// The end of a stream in traces that do not record it.
     pub const PLAIN: StreamEnd =
         StreamEnd { ended: Ended::Exit, exit_code: None, instructions: None };
 }

@@ -1,4 +1,4 @@
-//! What a trace holds, stream by stream.
+//! The contents of a trace, stream by stream.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use crate::stream::{StreamEnd, StreamIdentity};
 /// One stream.
 #[derive(Clone, Debug)]
 pub struct StreamSurvey {
-    /// Who it is.
+    /// Its identity.
     pub identity: StreamIdentity,
     /// How it ended; none where the trace ends before.
     pub end: Option<StreamEnd>,
-    /// What it held. Where executions were left out, only what the trace says of them counts.
+    /// Its contents. If executions were left out, only the totals that the trace states.
     pub counts: StreamCounts,
     /// Segments defined.
     pub segments: usize,
@@ -25,7 +25,7 @@ pub struct StreamSurvey {
     pub hash: u128,
 }
 
-/// What a stream held.
+/// The contents of a stream.
 #[derive(Clone, Debug, Default)]
 pub struct StreamCounts {
     /// Instructions.
@@ -45,12 +45,12 @@ pub struct StreamCounts {
 /// How many mappings of a stream are kept.
 pub const MAX_MAPPINGS: usize = 1 << 16;
 
-/// What a whole trace held.
+/// The contents of a whole trace.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    /// What is known of it.
+    /// The facts on it.
     pub facts: Facts,
-    /// What it says of itself.
+    /// Its description.
     pub manifest: Option<Manifest>,
     /// Each stream.
     pub streams: Vec<StreamSurvey>,

@@ -28,8 +28,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Counts at most `max` instructions after the first `skip`, and with `between_marks` only
-    /// those between the program's begin and end marks.
+    /// Counts at most `max` instructions after the first `skip`; with `between_marks`, only those
+    /// between the program's begin and end marks (the region of interest).
     pub fn new(skip: u64, max: Option<u64>, between_marks: bool) -> Arc<Self> {
         Arc::new(Limits {
             skip: AtomicU64::new(skip),
@@ -72,18 +72,18 @@ impl Limits {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// How many instructions are still to pass before any count.
+    /// How many instructions are still to be skipped before counting begins.
     pub fn to_skip(&self) -> u64 {
         if self.between_marks { 0 } else { self.skip.load(Ordering::Relaxed) }
     }
 
-    /// So many instructions have passed unseen.
+    /// The source has skipped so many instructions.
     pub fn skipped(&self, instructions: u64) {
         let less = |left: u64| Some(left.saturating_sub(instructions));
         let _ = self.skip.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
-    /// The last instruction that may count has counted.
+    /// The last instruction within the limits was counted.
     fn end(&self) {
         let softly = self.ends_softly.load(Ordering::Relaxed);
         let ended = if softly { &self.over } else { &self.exhausted };
@@ -259,7 +259,7 @@ impl<C> Window<C> {
         &self.inner
     }
 
-    /// The consumer behind it, to be told something.
+    /// The consumer behind it.
     pub fn inner_mut(&mut self) -> &mut C {
         &mut self.inner
     }

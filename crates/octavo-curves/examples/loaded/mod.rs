@@ -57,7 +57,7 @@ pub fn each_reference(
     }
 }
 
-/// What the first process image of a trace executed, up to some number of references.
+/// The executions of the first process image of a trace, up to some number of references.
 #[derive(Default)]
 pub struct Loaded {
     segments: Vec<Arc<Segment>>,

@@ -15,7 +15,7 @@ pub struct PlainSets {
     pages: Vec<u64>,
     set_mask: usize,
     ways: usize,
-    /// What was not found.
+    /// Misses.
     pub misses: u64,
 }
 

@@ -3,7 +3,7 @@
 //! references, line by line.
 //!
 //! With LRU a set of *w* ways holds the first *w* of its lines in order of last use, so that one
-//! list for each set tells all numbers of ways; and a line that was used last in its set was used
+//! list for each set gives the misses of all numbers of ways; and a line that was used last in its set was used
 //! last in every set that this one is cut into (inclusion), so that a look-up is over at the first
 //! number of sets where it finds its line in front.
 //!

@@ -12,20 +12,20 @@ use crate::touches::{Row, Rows};
 pub const MAX_CACHE_SETS_LOG2: u8 = 16;
 /// How many different numbers of sets there are.
 const LEVELS: usize = MAX_CACHE_SETS_LOG2 as usize + 1;
-/// Rows from this on are not followed: their lines' ids would not fit in 32 bits, or be nobody's.
+/// Bound on rows: with more, a line's id would not fit in 32 bits or would equal the empty id.
 const fn most_rows(size_in_page_log2: u8) -> u64 {
     (1 << (32 - size_in_page_log2)) - 1
 }
 
-/// What LRU caches of every number of sets and ways do with lines of one size.
+/// Misses of LRU caches of every number of sets and ways, with lines of one size.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CacheCurves {
     /// The size of the lines.
     pub line: LineSize,
     /// How often lines were looked up.
     pub lookups: u64,
-    /// Misses with 2^*s* sets of *w* ways, at `[s][w - 1]`; none where there were more lines than
-    /// can be told apart, which takes 64 GiB of pages that are touched.
+    /// Misses with 2^*s* sets of *w* ways, at `[s][w - 1]`; empty if the program touched more lines
+    /// than ids distinguish (64 GiB of pages).
     pub misses: Vec<[u64; MAX_WAYS]>,
 }
 
@@ -33,7 +33,7 @@ pub struct CacheCurves {
 pub struct CacheSets {
     line: LineSize,
     instructions: Instructions,
-    /// Those of one set, of two, of four and so on, one after the other.
+    /// The sets of the cache with one set, then of that with two, with four, and so on.
     sets: Vec<Lanes>,
     /// The line used last.
     last: u32,
@@ -78,11 +78,11 @@ impl CacheSets {
     pub fn curves(&self) -> CacheCurves {
         let missed =
             |found: &[u64; MAX_WAYS + 1]| std::array::from_fn(|way| found[way + 1..].iter().sum());
-        let told = if self.is_over { &[] } else { &self.found[..] };
+        let counted = if self.is_over { &[] } else { &self.found[..] };
         CacheCurves {
             line: self.line,
             lookups: self.lookups,
-            misses: told.iter().map(missed).collect(),
+            misses: counted.iter().map(missed).collect(),
         }
     }
 }

@@ -92,8 +92,8 @@ impl LineSplitter {
         self.batch.lines.len() >= BATCH_LINES
     }
 
-    /// The batch so far; the next one begins where it ends. `emptied` is one that is done with,
-    /// whose memory is used again.
+    /// The batch so far; the next one begins where it ends. `emptied` is a used batch, whose memory
+    /// is reused.
     pub fn take(&mut self, mut emptied: LineBatch) -> LineBatch {
         emptied.lines.clear();
         emptied.lookups.clear();
@@ -103,9 +103,9 @@ impl LineSplitter {
         std::mem::replace(&mut self.batch, emptied)
     }
 
-    /// The next reference touches its line, whatever the last one was to: the caches are other
-    /// ones, or were emptied.
-    pub fn forget(&mut self) {
+    /// Makes the next reference touch its line, even if the last one touched the same line: the
+    /// caches are other ones, or were emptied.
+    pub fn end_touch(&mut self) {
         self.current = NO_LINE;
     }
 

@@ -15,14 +15,14 @@ use crate::touches::testing::naive;
 const SIZES: [u64; 4] = [16, 32, 64, 4096];
 const STREAMS: [Stream; 3] = [Stream::Fetch, Stream::Data, Stream::All];
 
-/// The number of each line that is looked up, in order; lines are told apart by it.
+/// The number of each line that is looked up, in order; equal numbers are equal lines.
 fn lines(random: &RandomStream, stream: Stream, line_bytes: u64) -> Vec<u64> {
     let mut list = NaiveReferences::default();
     random.play(&mut list);
     list.lines(naive(stream), line_bytes)
 }
 
-/// What a cache misses.
+/// The misses of one cache.
 fn misses(lines: &[u64], sets: usize, ways: usize) -> u64 {
     let mut cache = NaiveSets::new(sets, ways);
     let is_miss = |line: &&u64| !cache.access(**line as usize % sets, PageNumber::new(**line));
@@ -71,8 +71,8 @@ proptest! {
                 for level in [0, 1, 2, 3, 5, 8, 12, MAX_CACHE_SETS_LOG2] {
                     for ways in [1, 2, 3, 4, 7, 8, MAX_WAYS] {
                         let of_one = misses(&lines, 1 << level, ways);
-                        let told = curves.misses[usize::from(level)][ways - 1];
-                        prop_assert_eq!(told, of_one, "{} B, 2^{} x {}", bytes, level, ways);
+                        let counted = curves.misses[usize::from(level)][ways - 1];
+                        prop_assert_eq!(counted, of_one, "{} B, 2^{} x {}", bytes, level, ways);
                     }
                 }
             }
@@ -82,7 +82,7 @@ proptest! {
 
 /// Lines of one set, by hand: A B A C with two ways misses A, B and C.
 #[test]
-fn a_flush_forgets_lines_and_not_counts() {
+fn a_flush_drops_lines_and_keeps_counts() {
     let size = LineSize::new(64).unwrap();
     let mut caches = CacheSets::new(size, Instructions::PORTABLE);
     let mut rows = Rows::new(Sizes::new(vec![octavo_types::PageSize::BASE]), Relocation::default());
@@ -103,7 +103,7 @@ fn a_flush_forgets_lines_and_not_counts() {
         }
         let batch = splitter.take(LineBatch::default());
         caches.take(&batch, size, 0, &rows);
-        splitter.forget();
+        splitter.end_touch();
     };
     play(&mut caches, &[1, 2, 1, 3]);
     let with = |caches: &CacheSets, sets_log2: usize, ways: usize| {

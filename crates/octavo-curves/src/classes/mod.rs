@@ -76,12 +76,12 @@ pub struct Classes {
     counts: PlaceCounts,
 }
 
-/// Misses by the instruction, as traced, and the region of the page. Hashed with a key that nobody
-/// knows: a trace may be made to collide.
+/// Misses by the instruction, as traced, and the region of the page. Hashed with a random key: a
+/// trace could otherwise be made to collide.
 pub type PlaceCounts = HashMap<(VirtAddr, RegionId), ClassCounts, RandomState>;
 
 impl Classes {
-    /// Nothing missed yet.
+    /// Empty TLBs without misses.
     pub fn new(config: ClassesConfig) -> Self {
         Classes {
             tlb: Tlb::new(config.sets_log2, config.ways),
@@ -93,7 +93,7 @@ impl Classes {
         }
     }
 
-    /// Takes the next batch, which has its origins. `region` tells the region of a base page, as
+    /// Takes the next batch, which has its origins. `region` maps a base page to its region, as
     /// traced.
     pub fn take(
         &mut self,
@@ -126,7 +126,7 @@ impl Classes {
         }
     }
 
-    /// Empties the TLBs. Which pages were touched before, they have not forgotten.
+    /// Empties the TLBs. The record of the pages touched before stays, for compulsory misses.
     pub fn flush(&mut self) {
         self.tlb.clear();
         self.larger.clear();
@@ -220,7 +220,7 @@ mod tests {
         #![proptest_config(octavo_oracle::cases(256))]
 
         #[test]
-        fn classes_are_what_plain_tlbs_give(
+        fn classes_equal_those_of_plain_tlbs(
             random in stream(0..300), sets_log2 in 0u8..4, ways in 1u32..5,
             sizes in (12u8..15, 1u8..9),
         ) {

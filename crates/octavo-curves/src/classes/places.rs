@@ -35,8 +35,8 @@ pub struct MissClasses {
 }
 
 impl MissClasses {
-    /// What was counted of a TLB, in a process whose address space is `space` and whose code is
-    /// from the files of `code`.
+    /// The classified misses of a TLB, in a process whose address space is `space` and whose code
+    /// is from the files of `code`.
     pub fn new(
         config: ClassesConfig,
         places: &PlaceCounts,

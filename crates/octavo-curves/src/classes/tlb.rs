@@ -1,6 +1,6 @@
 //! One set-associative LRU TLB: a list for each set.
 
-/// Nobody's id.
+/// The id of an empty entry.
 const NONE: u32 = u32::MAX;
 
 /// A set-associative TLB whose entries are dense page numbers.
@@ -23,8 +23,8 @@ impl Tlb {
         self.entries.fill(NONE);
     }
 
-    /// Looks up the page `id`, whose set the low bits of `number` tell, and takes it in; whether it
-    /// was there.
+    /// Looks up and inserts the page `id`, whose set is given by the low bits of `number`. Returns
+    /// whether it hit.
     pub fn access(&mut self, id: u32, number: u64) -> bool {
         let first = (number & self.mask) as usize * self.ways;
         let set = &mut self.entries[first..][..self.ways];

@@ -1,4 +1,4 @@
-//! What curves are asked for.
+//! The configuration of curves.
 
 use std::num::NonZeroU64;
 
@@ -12,7 +12,7 @@ use crate::sizes::Sizes;
 use crate::two_sizes::TwoSizesConfig;
 use octavo_trace::Stream;
 
-/// What to find out.
+/// Which curves to compute.
 #[derive(Clone, Debug)]
 pub struct CurvesConfig {
     /// The page sizes, all at once: those of every pair among them.
@@ -33,43 +33,43 @@ pub struct CurvesConfig {
     pub windows_refs: Vec<u64>,
     /// Pairs of page sizes, both among `sizes`.
     pub two_sizes: Vec<TwoSizesConfig>,
-    /// The TLB whose misses are classified and told by region and function, if any; both of its
+    /// The TLB whose misses are classified and reported by region and function, if any; both of its
     /// page sizes among `sizes`.
     pub classes: Option<ClassesConfig>,
-    /// Fully associative TLBs and working sets from a sample of the pages, if that is to do; all
-    /// else is exact. It does not tell threads apart.
+    /// Approximates fully associative TLBs and working sets from a sample of the pages; all else
+    /// stays exact. Excludes private TLBs of threads.
     pub sample: Option<PageSample>,
-    /// Who looks up the TLBs of one process.
+    /// Whether the threads of a process share TLBs.
     pub threads: Threads,
-    /// What becomes of the TLBs when another process has its turn, where several share them.
-    pub at_turns: AtTurns,
-    /// After so many instructions of a core, again and again, its TLBs are emptied: a context
-    /// switch to somebody who leaves nothing behind.
+    /// The handling of TLBs at a context switch between processes that share them.
+    pub at_context_switch: AtContextSwitch,
+    /// Empties the TLBs of a core after every so many of its instructions: models context switches
+    /// to other programs.
     pub flush_every_instructions: Option<NonZeroU64>,
     /// Which instructions the kernels use.
     pub instructions: Instructions,
 }
 
-/// Who looks up the TLBs of one process.
+/// The sharing of TLBs among the threads of one process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Threads {
-    /// All its threads, as they come.
+    /// All threads share them, in the order of the stream.
     Shared,
-    /// Each thread its own: it has a core for itself.
+    /// Each thread has its own: it runs on a core of its own.
     Private,
 }
 
-/// What becomes of the TLBs when another process has its turn.
+/// The handling of TLBs at a context switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AtTurns {
-    /// They keep what they have: entries are tagged with their address space.
+pub enum AtContextSwitch {
+    /// Entries stay: they are tagged with their address space.
     Keep,
-    /// They are emptied.
+    /// Entries are flushed.
     Flush,
 }
 
 impl CurvesConfig {
-    /// Nothing is asked yet of `streams`, at any of `sizes`: for the rest to be filled in.
+    /// A configuration without any kernels, for callers to fill in.
     pub fn nothing(sizes: Sizes, streams: Vec<Stream>) -> Self {
         CurvesConfig {
             sizes,
@@ -84,7 +84,7 @@ impl CurvesConfig {
             classes: None,
             sample: None,
             threads: Threads::Shared,
-            at_turns: AtTurns::Keep,
+            at_context_switch: AtContextSwitch::Keep,
             flush_every_instructions: None,
             instructions: Instructions::best(),
         }

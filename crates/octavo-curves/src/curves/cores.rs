@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-/// What one core has done.
+/// The state of one core.
 pub struct Core {
     /// The thread that it runs, where each has one for itself.
     pub thread: u32,
@@ -12,7 +12,7 @@ pub struct Core {
     flush_at: u64,
 }
 
-/// The thread that runs where nobody has said so.
+/// The thread that runs before the first event names one.
 const FIRST_THREAD: u32 = 1;
 
 /// All cores.

@@ -1,4 +1,4 @@
-//! Process images that take turns.
+//! Process images that share the engines.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use crate::classes::{MissClasses, PlaceCounts};
 use crate::touches::{Rows, Space};
 use octavo_trace::Counts;
 
-/// What is mapped, for who wants to know where misses are.
+/// The mappings of a process, to locate misses.
 pub struct Memory {
     pub space: AddressSpace,
     code: CodeMap,
 }
 
 impl Memory {
-    /// Nothing is known yet.
+    /// No mappings.
     pub fn new() -> Self {
         Memory { space: AddressSpace::new(Relocation::default(), None), code: CodeMap::new() }
     }
@@ -43,9 +43,9 @@ impl Memory {
 pub struct Image {
     pub memory: Memory,
     pub counts: Counts,
-    /// Its pages, while it does not have its turn.
+    /// Its pages, while it does not run.
     pages: Space,
-    /// By stream, its misses, while it does not have its turn.
+    /// By stream, its misses, while it does not run.
     pub classes: Vec<PlaceCounts>,
 }
 
@@ -61,16 +61,16 @@ impl Image {
     }
 }
 
-/// All that take turns; the only one, where each has engines of its own.
+/// All process images that share the engines; exactly one if each has engines of its own.
 pub struct Images {
-    /// The one that has its turn.
+    /// The running image.
     pub running: Image,
     /// Its stream, if there are several.
     stream: Option<u32>,
     waiting: BTreeMap<u32, Image>,
     /// How many there have been.
     begun: u32,
-    /// What those had that are no more.
+    /// Progress of the images that have ended.
     gone: StreamProgress,
 }
 
@@ -86,18 +86,18 @@ impl Images {
         }
     }
 
-    /// Whether it is this image's turn.
+    /// Whether this image runs.
     pub fn is_running(&self, stream: u32) -> bool {
         self.stream == Some(stream)
     }
 
-    /// Whether any has had its turn.
+    /// Whether any image has run.
     pub fn has_begun(&self) -> bool {
         self.begun > 0
     }
 
-    /// It is the turn of another image.
-    pub fn turn(&mut self, stream: u32, rows: &mut Rows) {
+    /// Switches to another image.
+    pub fn switch_to(&mut self, stream: u32, rows: &mut Rows) {
         let mut next = self.waiting.remove(&stream).unwrap_or_else(|| {
             self.begun += 1;
             Image::new()
@@ -110,7 +110,7 @@ impl Images {
         }
     }
 
-    /// The image that has its turn is no more.
+    /// The running image has ended.
     pub fn leave(&mut self, rows: &mut Rows) -> Image {
         self.stream = None;
         rows.exchange(&mut Space::default());
@@ -120,7 +120,7 @@ impl Images {
         gone
     }
 
-    /// What all have had.
+    /// The progress of all images together.
     pub fn progress(&self) -> StreamProgress {
         let images = self.waiting.values().chain([&self.running]);
         images.fold(self.gone, |mut sum, image| {

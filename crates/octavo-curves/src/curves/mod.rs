@@ -1,5 +1,5 @@
-//! What every TLB would do with a process image, or with several that take turns, each stream of it
-//! apart: see [`Curves`].
+//! TLB, cache and working-set curves of a process image, or of several that share a core, each
+//! stream separately: see [`Curves`].
 
 mod config;
 mod cores;
@@ -9,7 +9,7 @@ mod result;
 mod stream;
 
 use octavo_trace::{
-    Observer, Relocation, Start, StreamEnd, StreamIdentity, StreamProgress, TurnConsumer,
+    Observer, Relocation, Start, StreamEnd, StreamIdentity, StreamProgress, TimeSlicedConsumer,
     WordConsumer,
 };
 use octavo_types::{Consumer, Event, PageSize, Segment, VirtAddr};
@@ -22,10 +22,10 @@ use octavo_trace::Counts;
 use program_time::{ProgramTime, StreamTimed};
 use stream::Analysed;
 
-pub use config::{AtTurns, CurvesConfig, Threads};
+pub use config::{AtContextSwitch, CurvesConfig, Threads};
 pub use result::{CoreCurves, StreamCurves};
 
-/// Curves in the making: a consumer of one process image, or of those that take turns on a core.
+/// Curves in the making: a consumer of one process image, or of those that share a core.
 pub struct Curves {
     config: CurvesConfig,
     rows: Rows,
@@ -35,13 +35,13 @@ pub struct Curves {
     cores: Cores,
     /// By stream, the classified misses of images that are no more.
     classes: Vec<Vec<MissClasses>>,
-    /// What the streams have had, once they have ended.
+    /// The results of each stream, once it has ended.
     results: Vec<StreamCurves>,
     emptied: Touches,
 }
 
 impl Curves {
-    /// Curves that have seen nothing. Until [`WordConsumer::started`] tells otherwise, addresses
+    /// Curves of an empty stream. Until [`WordConsumer::started`] gives a relocation, addresses
     /// stay as traced.
     pub fn new(config: &CurvesConfig) -> Self {
         Curves {
@@ -57,12 +57,12 @@ impl Curves {
         }
     }
 
-    /// What has been counted, of the image that came last.
+    /// The counts of the running image.
     pub fn counts(&self) -> &Counts {
         &self.images.running.counts
     }
 
-    /// What each stream has had, once all is over.
+    /// The results of each stream, once all have ended.
     pub fn results(&self) -> &[StreamCurves] {
         &self.results
     }
@@ -182,14 +182,14 @@ impl Observer for Curves {
     }
 }
 
-impl TurnConsumer for Curves {
+impl TimeSlicedConsumer for Curves {
     type Process = Counts;
 
-    fn turn(&mut self, stream: u32) {
+    fn switch_to(&mut self, stream: u32) {
         if self.images.is_running(stream) {
             return;
         }
-        if self.config.at_turns == AtTurns::Flush && self.images.has_begun() {
+        if self.config.at_context_switch == AtContextSwitch::Flush && self.images.has_begun() {
             self.flush();
         }
         let classifies = self.config.classes.is_some();
@@ -198,17 +198,17 @@ impl TurnConsumer for Curves {
             let taken = self.streams.iter_mut().filter_map(Analysed::take_classes);
             self.images.running.classes = taken.collect();
         }
-        self.images.turn(stream, &mut self.rows);
+        self.images.switch_to(stream, &mut self.rows);
         for (stream, classes) in self.streams.iter_mut().zip(self.images.running.classes.drain(..))
         {
             stream.put_classes(classes);
         }
-        self.streams.iter_mut().for_each(Analysed::forget);
+        self.streams.iter_mut().for_each(Analysed::end_touch);
         self.timed.iter_mut().for_each(ProgramTime::end_touch);
     }
 
     fn process_ended(&mut self, identity: &StreamIdentity, _: &StreamEnd) -> Counts {
-        self.turn(identity.stream);
+        self.switch_to(identity.stream);
         self.hand_on();
         let image = self.images.leave(&mut self.rows);
         for (stream, classes) in self.streams.iter_mut().zip(&mut self.classes) {

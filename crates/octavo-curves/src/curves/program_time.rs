@@ -41,7 +41,7 @@ pub struct StreamTimed {
 }
 
 impl ProgramTime {
-    /// Nothing referenced yet; none where nothing that depends on time is asked for.
+    /// Time before the first reference; none if no requested kernel depends on time.
     pub fn new(config: &CurvesConfig) -> Option<Self> {
         let CurvesConfig { streams, two_sizes, instructions, .. } = config;
         let has_sets = config.sample.is_some() || !config.windows_refs.is_empty();
@@ -68,7 +68,7 @@ impl ProgramTime {
 
     /// Ends the touch under way: the next reference begins one, also on the same page.
     pub fn end_touch(&mut self) {
-        self.splitter.forget();
+        self.splitter.end_touch();
     }
 
     /// Hands on what there was so far.

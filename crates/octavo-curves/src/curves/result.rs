@@ -1,4 +1,4 @@
-//! What curves have had.
+//! The results of curves.
 
 use crate::caches::CacheCurves;
 use crate::classes::MissClasses;
@@ -9,7 +9,7 @@ use crate::two_sizes::{TwoSizesResult, TwoSizesTlbs, add_counts};
 use crate::working_sets::WorkingSet;
 use octavo_trace::Stream;
 
-/// What one stream has had: that of a process image, or of all that took turns.
+/// The results of one stream: that of a process image, or of all that shared a core.
 #[derive(Clone, Debug)]
 pub struct StreamCurves {
     /// The stream.
@@ -29,16 +29,16 @@ pub struct StreamCurves {
     pub working_sets: Vec<WorkingSet>,
     /// Pairs of page sizes; the TLBs of all cores added up. All streams have the same policy.
     pub two_sizes: Vec<TwoSizesResult>,
-    /// Why one TLB misses, and where: of each core, or of each process image that took turns. They
+    /// Why one TLB misses, and where: of each core, or of each process image that shared the core. They
     /// are to be added up.
     pub classes: Vec<MissClasses>,
-    /// By page size, what a sample of the pages tells, in place of `stack` and `working_sets`.
+    /// By page size, estimates from a sample of the pages, in place of `stack` and `working_sets`.
     pub sampled: Option<Vec<SampledSize>>,
     /// Each core on its own, where threads have TLBs of their own.
     pub cores: Vec<CoreCurves>,
 }
 
-/// What one stream of one thread has had, in TLBs of its own.
+/// The results of one stream of one thread, with TLBs of its own.
 #[derive(Clone, Debug)]
 pub struct CoreCurves {
     /// The thread's number in its process.
@@ -82,7 +82,7 @@ pub fn add_sets(sum: &mut Vec<SetCurves>, other: &[SetCurves]) {
     }
 }
 
-/// The same of caches; what is not told of one core is not told of all.
+/// Adds caches' misses. Numbers of sets that one core lacks are dropped from the sum.
 pub fn add_caches(sum: &mut Vec<CacheCurves>, other: &[CacheCurves]) {
     if sum.is_empty() {
         *sum = other.to_vec();

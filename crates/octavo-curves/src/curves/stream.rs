@@ -92,10 +92,10 @@ impl Analysed {
         has_lines || self.splitter.is_full()
     }
 
-    /// Whatever is referenced next is looked up, also where it was referenced last.
-    pub fn forget(&mut self) {
-        self.splitter.forget();
-        self.lines.iter_mut().for_each(LineSplitter::forget);
+    /// Ends the touch under way: the next reference is looked up, also on the same page or line.
+    pub fn end_touch(&mut self) {
+        self.splitter.end_touch();
+        self.lines.iter_mut().for_each(LineSplitter::end_touch);
     }
 
     /// Hands on what the stream has had so far.
@@ -124,14 +124,14 @@ impl Analysed {
     pub fn flush(&mut self) {
         let refs = self.splitter.refs();
         self.tlbs[self.running].flush(refs);
-        self.forget();
+        self.end_touch();
     }
 
     /// Empties the TLBs of another core, when all is handed on.
     pub fn flush_core(&mut self, core: usize) {
         let refs = self.splitter.refs();
         self.tlbs[core].flush(refs);
-        self.forget();
+        self.end_touch();
     }
 
     /// From here on core number `core` runs, when all is handed on.
@@ -142,7 +142,7 @@ impl Analysed {
         if core == self.tlbs.len() {
             self.tlbs.push(Tlbs::new(config));
         }
-        self.forget();
+        self.end_touch();
     }
 
     /// Takes out what was counted of one process image's misses; all is handed on.
@@ -157,7 +157,7 @@ impl Analysed {
         }
     }
 
-    /// What came of it, when all is handed on.
+    /// The results, once all batches are handed on.
     pub fn finish(
         mut self,
         config: &CurvesConfig,

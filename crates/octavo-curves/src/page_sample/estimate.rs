@@ -1,9 +1,9 @@
-//! From what is counted of kept pages to what holds for all, and how far it may be off.
+//! Estimates of totals over all pages from the counts of kept pages, with their errors.
 //!
 //! Given how many pages were kept of how many, the kept ones are a simple random sample without
 //! replacement. So there are two sources of error, both known from the theory of such samples:
 //!
-//! - *Which pages*: a total is the mean over kept pages times the number of all. Its variance is told
+//! - *Which pages*: a total is the mean over kept pages times the number of all. Its variance is estimated
 //!   by the spread of groups of pages (random groups; Wolter, "Introduction to variance estimation",
 //!   2007, chapter 2), with the correction for a finite population.
 //! - *How deep*: a page below which *d* others lie has, of *n* kept pages among *N*, a hypergeometric
@@ -19,21 +19,21 @@ use super::GROUPS;
 /// Standard errors to either side, so that 95% of intervals hold the true value: of Student's
 /// distribution with as many degrees of freedom as there are groups, less one.
 const ERRORS: f64 = 2.04;
-/// With fewer kept pages nothing is told.
+/// With fewer kept pages there is no estimate at all.
 const LEAST_PAGES: u64 = 30;
-/// With fewer kept pages in a TLB or a window, on average, nothing is told of it.
+/// A TLB or window that holds fewer kept pages than this, on average, has no estimate.
 const LEAST_HELD: f64 = 5.0;
-/// As if two kept pages more were off by one: that no page was seen to differ from the others does
-/// not tell that none does. Together with [`ERRORS`] about the rule of three (Hanley and
-/// Lippman-Hand, "If nothing goes wrong, is everything all right?", 1983).
+/// Adds two kept pages to the squared deviations: that no kept page deviates does not show that none
+/// does. Together with [`ERRORS`] about the rule of three (Hanley and Lippman-Hand, "If nothing goes
+/// wrong, is everything all right?", 1983).
 const UNSEEN_SQUARES: f64 = 2.0;
-/// A number whose interval is so many times as wide as itself is not told.
+/// An estimate whose interval is wider than so many times its value is dropped.
 const MOST_WIDTH: f64 = 2.0;
 
-/// A number told by a sample.
+/// An estimate from a sample.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Estimate {
-    /// What it is most likely to be.
+    /// The most likely value.
     pub value: f64,
     /// An interval that is to hold the true one 95 times of 100.
     pub low: f64,
@@ -42,7 +42,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// The same, if that is worth telling.
+    /// The estimate, unless its interval is too wide to be useful.
     fn if_narrow(self) -> Option<Self> {
         (self.high - self.low <= MOST_WIDTH * self.value).then_some(self)
     }
@@ -126,23 +126,23 @@ impl Population {
 pub struct Depths {
     /// By the number of others, and by group.
     found: Vec<[u64; GROUPS]>,
-    /// What was not found so far up, though it had been touched.
+    /// Touches of pages that had been touched before and lay deeper than `found` reaches.
     deeper: [u64; GROUPS],
 }
 
 impl Depths {
-    /// Nothing has been found; as many depths are told apart.
+    /// No counts; depths from 1 to `depths` are distinguished.
     pub fn new(depths: usize) -> Self {
         Depths { found: vec![[0; GROUPS]; depths], deeper: [0; GROUPS] }
     }
 
-    /// How many depths are told apart.
+    /// How many depths are distinguished.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.found.len()
     }
 
-    /// Whether no depths are told apart at all.
+    /// Whether no depths are distinguished at all.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
@@ -153,7 +153,7 @@ impl Depths {
         self.found[depth as usize - 1][group] += 1;
     }
 
-    /// A page of a group was touched again that lies deeper than any depth that is told.
+    /// A page of a group was touched again that lies deeper than all distinguished depths.
     #[inline(always)]
     pub fn deeper(&mut self, group: usize) {
         self.deeper[group] += 1;
@@ -175,8 +175,8 @@ impl Depths {
     }
 }
 
-/// The misses of a TLB; `beyond` tells by group how many look-ups of kept pages found at least so
-/// many others, or nothing.
+/// The misses of a TLB; `beyond` gives, by depth and group, how many look-ups of kept pages found
+/// at least so many other kept pages touched since.
 fn misses(beyond: &[[f64; GROUPS]], population: &Population, entries: u32) -> Option<Estimate> {
     if population.pages <= u64::from(entries) {
         return Some(Estimate::exactly(population.pages as f64));
@@ -185,7 +185,7 @@ fn misses(beyond: &[[f64; GROUPS]], population: &Population, entries: u32) -> Op
     if !population.is_enough() || (!population.is_whole() && depth < LEAST_HELD) {
         return None;
     }
-    // A sample cannot tell depths apart that are less than one kept page from each other.
+    // Depths less than one kept page apart are indistinguishable in a sample.
     let off = if population.is_whole() { 0.0 } else { (ERRORS * deviation).max(1.0) };
     let at = |depth: f64| population.scaled(&between(beyond, depth));
     let (value, error) = at(depth);
@@ -197,8 +197,8 @@ fn misses(beyond: &[[f64; GROUPS]], population: &Population, entries: u32) -> Op
     Estimate { value, low: low.max(population.pages as f64), high }.if_narrow()
 }
 
-/// What lies at a depth that is not whole: those found at a whole depth are spread evenly over it
-/// and the next, as they are where the depths of a stream are.
+/// Interpolates at a depth that is not whole: look-ups at a whole depth are spread evenly over it and
+/// the next.
 fn between(beyond: &[[f64; GROUPS]], depth: f64) -> [f64; GROUPS] {
     let last = beyond.len() - 1;
     let depth = depth.clamp(0.0, last as f64);

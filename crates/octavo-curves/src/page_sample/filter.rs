@@ -28,7 +28,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Nothing has been touched.
+    /// A filter without pages.
     pub fn new(sample: PageSample, sizes: &Sizes) -> Self {
         Filter {
             sample,

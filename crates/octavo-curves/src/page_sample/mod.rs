@@ -26,7 +26,7 @@ use one_size::OneSize;
 
 pub use estimate::Estimate;
 
-/// Kept pages fall into so many groups, whose spread tells the error; a power of two.
+/// Number of groups of kept pages, whose spread gives the error; a power of two.
 pub const GROUPS: usize = 32;
 
 /// Which pages are kept.
@@ -52,19 +52,19 @@ impl PageSample {
     }
 }
 
-/// What a sample tells of one stream at one page size.
+/// The estimates from a sample of one stream at one page size.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SampledSize {
     /// The page size.
     pub page_size: PageSize,
     /// Distinct pages, kept or not: an exact count.
     pub pages: u64,
-    /// Those of them that were kept.
+    /// Pages that were kept.
     pub kept_pages: u64,
-    /// Misses of fully associative TLBs with *n* entries, at index *n* - 1; none where the sample
-    /// cannot tell.
+    /// Misses of fully associative TLBs with *n* entries, at index *n* - 1; none if the sample is
+    /// too small.
     pub misses: Vec<Option<Estimate>>,
-    /// For each window, [`crate::WorkingSet::page_refs`]; none where the sample cannot tell.
+    /// For each window, [`crate::WorkingSet::page_refs`]; none if the sample is too small.
     pub working_sets: Vec<(u64, Option<Estimate>)>,
 }
 
@@ -96,7 +96,7 @@ impl SampledPages {
         self.sizes.iter_mut().for_each(|size| size.finish(refs));
     }
 
-    /// What each size has had, once it is finished.
+    /// The results at each size, once it is finished.
     pub fn results(&self) -> Vec<SampledSize> {
         let sizes = self.sizes.iter().zip(self.filter.pages());
         sizes

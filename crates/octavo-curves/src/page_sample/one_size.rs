@@ -5,7 +5,7 @@ use octavo_types::PageSize;
 
 use super::estimate::{Depths, Population};
 use super::{GROUPS, PageSample, SampledSize};
-use crate::stack::{MAX_PAGES, NOBODY, Order};
+use crate::stack::{MAX_PAGES, NO_ID, Order};
 use crate::touches::{Rows, Run};
 use crate::working_sets::Gaps;
 
@@ -35,7 +35,7 @@ pub struct OneSize {
 }
 
 impl OneSize {
-    /// Nothing touched; the size is number `number` of the rows'.
+    /// Empty counts at the size with index `number` among the rows' sizes.
     pub fn new(
         sample: PageSample,
         number: usize,
@@ -55,7 +55,7 @@ impl OneSize {
             page_size,
             number,
             order: Order::new(capacity),
-            newest: NOBODY,
+            newest: NO_ID,
             groups: Vec::new(),
             last: Vec::new(),
             depths: Depths::new(capacity as usize),
@@ -121,7 +121,7 @@ impl OneSize {
     /// Empties the TLBs.
     pub fn flush(&mut self) {
         self.order.clear();
-        self.newest = NOBODY;
+        self.newest = NO_ID;
     }
 
     /// The program is over; it had `refs` references.
@@ -138,7 +138,7 @@ impl OneSize {
         }
     }
 
-    /// What it comes to, where there were `pages` in all.
+    /// The result, given that there were `pages` in all.
     pub fn result(&self, pages: u64, max_entries: u32, windows_refs: &[u64]) -> SampledSize {
         let population = Population::new(pages, self.kept);
         let window = |&refs: &u64| (refs, population.page_refs(&self.page_refs(refs), self.refs));
@@ -165,8 +165,8 @@ impl OneSize {
     }
 }
 
-/// How many depths of a sample are to be told apart, so that all of `max_entries` are: ten standard
-/// deviations more than are expected.
+/// How many depths of a sample to distinguish so that `max_entries` are covered: ten standard
+/// deviations more than expected.
 fn depths_wanted(rate: f64, max_entries: u32) -> u32 {
     let expected = rate * f64::from(max_entries);
     ((expected + 10.0 * expected.sqrt() + 16.0) as u32).min(MAX_PAGES)

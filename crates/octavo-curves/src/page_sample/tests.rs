@@ -1,5 +1,4 @@
-//! What is counted of kept pages, against plain lists of them; what is made of it, against the exact
-//! kernels.
+//! Counts of kept pages against plain lists of them; estimates against the exact kernels.
 
 use super::estimate::Depths;
 use super::*;
@@ -57,7 +56,7 @@ fn exact_sets(
     kernel.results()
 }
 
-/// Depths, kept pages and page references in each window, by group, as plain lists tell them.
+/// Checks depths, kept pages and page references in each window, by group, against plain lists.
 fn check_counts(
     random: &RandomStream,
     stream: Stream,
@@ -161,7 +160,7 @@ proptest! {
     }
 }
 
-/// What an estimate says beside the truth, over many seeds.
+/// Estimates of one number beside its exact value, over many seeds.
 #[derive(Default)]
 struct Judged {
     truth: f64,
@@ -170,11 +169,11 @@ struct Judged {
 }
 
 impl Judged {
-    fn add(&mut self, truth: f64, told: Option<Estimate>) {
-        let told = told.expect("the sample is large enough");
+    fn add(&mut self, truth: f64, estimate: Option<Estimate>) {
+        let estimate = estimate.expect("the sample is large enough");
         self.truth = truth;
-        self.values.push(told.value);
-        self.held += usize::from((told.low..=told.high).contains(&truth));
+        self.values.push(estimate.value);
+        self.held += usize::from((estimate.low..=estimate.high).contains(&truth));
     }
 
     /// How many of its own standard errors the mean is off.
@@ -214,12 +213,12 @@ fn judged(random: &RandomStream) -> Vec<Judged> {
         let sample = PageSample { rate: 0.2, seed };
         let results = sampled(random, Stream::Data, sample, asked, 1000).results();
         let mut judged = judged.iter_mut();
-        for ((told, exact), sets) in results.iter().zip(&curves).zip(&exact_sets) {
-            assert_eq!(told.pages, exact.pages);
-            judged.next().unwrap().add(sets.page_refs as f64, told.working_sets[0].1);
+        for ((estimated, exact), sets) in results.iter().zip(&curves).zip(&exact_sets) {
+            assert_eq!(estimated.pages, exact.pages);
+            judged.next().unwrap().add(sets.page_refs as f64, estimated.working_sets[0].1);
             for entries in ENTRIES {
                 let truth = exact.misses[entries - 1] as f64;
-                judged.next().unwrap().add(truth, told.misses[entries - 1]);
+                judged.next().unwrap().add(truth, estimated.misses[entries - 1]);
             }
         }
     }
@@ -252,7 +251,7 @@ fn intervals_hold_the_exact_number() {
 }
 
 #[test]
-fn little_kept_is_not_told() {
+fn small_samples_give_no_estimate() {
     let sizes = Sizes::new(vec![PageSize::BASE]);
     let random = random_loads(400, 50, 8000);
     let sample = |rate| {
@@ -270,10 +269,10 @@ fn little_kept_is_not_told() {
     assert!(few.misses[399..].iter().all(|misses| *misses == Some(pages)));
     let more = sample(0.25);
     assert!(more.working_sets[0].1.is_some());
-    let told: Vec<bool> = more.misses.iter().map(Option::is_some).collect();
-    let first = told.iter().position(|told| *told).unwrap();
+    let has_estimate: Vec<bool> = more.misses.iter().map(Option::is_some).collect();
+    let first = has_estimate.iter().position(|has| *has).unwrap();
     // Five kept pages in a TLB, at the rate that the sample turned out to have.
     let expected = (5.0 * 399.0 / (more.kept_pages - 1) as f64).ceil() as usize;
     assert_eq!(first + 1, expected);
-    assert!(told[first..].iter().all(|told| *told));
+    assert!(has_estimate[first..].iter().all(|has| *has));
 }

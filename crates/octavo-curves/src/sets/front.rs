@@ -11,7 +11,7 @@ const MOST: usize = PAGES - TOP;
 
 /// Pages in order of their last use.
 pub(super) struct Front {
-    /// Nobody's id behind the pages.
+    /// Ids of the pages; [`NONE`] past the last one.
     ids: [Lanes; 2],
     bits: Bits,
     /// How many pages there are.
@@ -51,8 +51,8 @@ impl Front {
         machine.sharing(order, page.index_bits() as u16)
     }
 
-    /// Puts a page that has fallen off the top, if it is one, first, and takes out the one that was
-    /// found at `found`, or else the last one, which is returned if there is no more room for it.
+    /// Inserts a page that has fallen off the top, if it is one, at the front, and removes the one
+    /// found at `found`, or else the last one, which is returned if it no longer fits.
     #[inline(always)]
     pub fn push<M: Machine>(&mut self, machine: M, fallen: Page, found: u32) -> Option<Page> {
         let [near, far] = &mut self.ids;

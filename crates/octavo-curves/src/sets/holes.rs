@@ -5,7 +5,7 @@
 //! into it, so that nothing below moves: a set of *w* ways which has that hole among its ways would
 //! fill it before it evicts, and one that ends above it evicts what is pushed past its end. If the
 //! page was below the hole, its place becomes one: sets that had the page lose no other entry, and
-//! those that end in between have filled their hole.
+//! sets that end in between have filled their hole.
 
 use octavo_types::Instructions;
 
@@ -60,16 +60,16 @@ impl HoleSets {
 
     /// Looks ids up, one after the other, each of which always comes with the same index bits: they
     /// are those of `ids`, with what they are of the two kinds that are counted apart, whose kind the
-    /// one before was, and how often the one before and it are then looked up by turns.
+    /// one before was, and how often the one before and it are then looked up in alternation.
     #[inline(always)]
-    pub fn take_turns(
+    pub fn take_alternations(
         &mut self,
         ids: impl Iterator<Item = (u32, u64, [usize; 2], u32)>,
         out: &mut [Misses; 2],
     ) {
-        let steps = ids.map(|(id, index_bits, [kind, before_kind], turns)| {
+        let steps = ids.map(|(id, index_bits, [kind, before_kind], alternations)| {
             let page = Page::new(id, index_bits as u32 % (1 << MAX_SETS_LOG2));
-            Step { page, kind, before_kind, turns }
+            Step { page, kind, before_kind, alternations }
         });
         match &mut self.sets {
             HeldAs::Nested(sets) => run(sets.instructions(), TakeSteps { sets, steps, out }),

@@ -3,7 +3,7 @@
 /// How a page's set is found from its page number, for every number of sets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SetIndex {
-    /// As many bits of the page number as there are sets to tell apart, from this bit on; 0 are
+    /// As many bits of the page number as the number of sets requires, from this bit on; 0 are
     /// the low ones.
     Bits {
         /// The lowest of them.

@@ -27,8 +27,8 @@ impl Lists {
     }
 
     /// Makes holes of all entries of an id whose index bits are those of `page` or those after
-    /// them, 2^`indexes_log2` in all. `before` tells how many entries each level and set has before
-    /// its list.
+    /// them, 2^`indexes_log2` in all. `before` gives the number of entries that each level and set
+    /// has before its list.
     pub fn invalidate(
         &mut self,
         page: Page,

@@ -1,4 +1,4 @@
-//! What look-ups and invalidations found, of every number of sets and ways at once.
+//! Results of look-ups and invalidations, for every number of sets and ways at once.
 
 use super::top::{AtTop, position};
 use super::{MAX_SETS_LOG2, MAX_WAYS};
@@ -6,7 +6,7 @@ use super::{MAX_SETS_LOG2, MAX_WAYS};
 /// How many different numbers of sets there are.
 pub(crate) const LEVELS: usize = MAX_SETS_LOG2 as usize + 1;
 
-/// Positions that are told apart while counting; all from [`MAX_WAYS`] on mean the same.
+/// Number of positions that are counted separately; all from [`MAX_WAYS`] on are equivalent.
 const POSITIONS: usize = 64;
 
 /// How often pages were found at each position of their sets, for each number of sets.
@@ -42,7 +42,7 @@ impl Misses {
         self.counts.add(level, position, times);
     }
 
-    /// What is counted by position, and what was found at the top.
+    /// The counts by position, and the counts of look-ups that hit at the top.
     #[inline(always)]
     pub(super) fn parts(&mut self) -> (&mut Counts, &mut AtTop) {
         (&mut self.counts, &mut self.at_top)

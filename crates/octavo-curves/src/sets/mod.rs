@@ -2,7 +2,7 @@
 //! (Hill and Smith, "Evaluating associativity in CPU caches", 1989).
 //!
 //! With LRU a set of *w* ways holds the first *w* of the pages that belong to it, in order of last
-//! use: so one list for each set tells the misses of every number of ways, and a page's position in
+//! use: so one list for each set gives the misses of every number of ways, and a page's position in
 //! its list for each number of sets, a *level*, is all there is to find. [`nested`] does it where
 //! the sets of a level are those of the level before cut in two, [`scattered`] for any index.
 
@@ -35,12 +35,12 @@ pub use index::SetIndex;
 pub(crate) use misses::Misses;
 pub use single::SingleSets;
 
-/// The most ways that are told apart.
+/// Upper bound on ways.
 pub const MAX_WAYS: usize = 16;
 /// The most sets, as a logarithm.
 pub const MAX_SETS_LOG2: u8 = 10;
 
-/// What set-associative LRU TLBs of every number of sets and ways do at one page size.
+/// Misses of set-associative LRU TLBs of every number of sets and ways at one page size.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SetCurves {
     /// The page size.

@@ -1,14 +1,14 @@
 //! All sets and ways at once where each number of sets refines the one before.
 //!
-//! Where a page is in its set, with 2^*l* sets, is how many pages were used since it was, that are
-//! like it in the low *l* bits of the index. So the order in which the last pages were used tells
-//! the position of each of them for every number of sets (Hill and Smith's forest of stacks, seen
+//! A page's position in its set, with 2^*l* sets, is the number of pages that were used since it was
+//! and that agree with it in the low *l* bits of the index. So the order in which the last pages
+//! were used gives the position of each of them for every number of sets (Hill and Smith's forest of stacks, seen
 //! from its root). The last 32 pages are kept in such an order, and nearly all touches find their
 //! page there: the first four in registers ([`Top`]), where what was found is a number of twelve
 //! bits, counted as it is, and the others in vectors ([`Front`]).
 //!
-//! Behind them each set has a list of its own of what has left, most recently used first; a page
-//! that comes back is taken out of its lists. So what a set holds, in order, is those of the last
+//! Behind them each set has a list of the pages that have left this order, most recently used first;
+//! a page that is used again is removed from its lists. So a set holds, in order, those of the last
 //! pages that share it, and then its list.
 //!
 //! An invalidated entry leaves a hole at its place, see [`super::holes`]. A page that has one is
@@ -26,30 +26,30 @@ use super::pages::Page;
 use super::run::{Work, run};
 use super::top::Top;
 
-/// A page is used, and then the one used before and it by turns, so many times in all.
+/// A page is used, and then the previous page and it in alternation, so many times in all.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub page: Page,
     /// 0 or 1.
     pub kind: usize,
-    /// That of the page used before; it means nothing where there are no turns.
+    /// The kind of the previous page; meaningless without alternations.
     pub before_kind: usize,
-    pub turns: u32,
+    pub alternations: u32,
 }
 
 /// The sets of one stream.
 pub(super) struct Nested {
     /// The four pages used last.
     top: Top,
-    /// Those used before them.
+    /// The pages used before those.
     front: Front,
-    /// What has left the front.
+    /// Pages that have left the front.
     behind: Lists,
     instructions: Instructions,
 }
 
 impl Nested {
-    /// Nothing was used yet.
+    /// Empty sets.
     pub fn new(instructions: Instructions) -> Self {
         Nested {
             top: Top([Page::NONE; 4]),
@@ -89,16 +89,16 @@ impl Nested {
     ) {
         let Nested { top: last, front, behind, .. } = self;
         let mut top = *last;
-        for Step { page, kind, before_kind, turns } in steps {
+        for Step { page, kind, before_kind, alternations } in steps {
             let (counts, at_top) = misses[kind % 2].parts();
             match top.find(page) {
                 Some(found) => at_top.add(found, 1),
                 None => far(machine, page, &mut top, front, behind, counts),
             }
             // Without a branch on whether there are any.
-            let found = top.take_turns(turns);
-            misses[kind % 2].parts().1.add(found, u64::from(turns / 2));
-            misses[before_kind % 2].parts().1.add(found, u64::from(turns.div_ceil(2)));
+            let found = top.alternate(alternations);
+            misses[kind % 2].parts().1.add(found, u64::from(alternations / 2));
+            misses[before_kind % 2].parts().1.add(found, u64::from(alternations.div_ceil(2)));
         }
         *last = top;
     }
@@ -117,7 +117,7 @@ impl Nested {
     pub fn invalidate(&mut self, page: Page, indexes_log2: u8, invalidated: &mut Misses) {
         let at = last_pages(&self.top, &self.front).position(|other| other.id() == page.id());
         if let Some(at) = at {
-            self.settle(at);
+            self.spill(at);
         }
         let Nested { top, front, behind, .. } = self;
         let before = |level: usize, set: u32| {
@@ -134,15 +134,15 @@ impl Nested {
         self.behind.clear();
     }
 
-    /// What it runs on.
+    /// The instruction set that it uses.
     pub fn instructions(&self) -> Instructions {
         self.instructions
     }
 
-    /// Moves all but the first so many of the last pages to the lists.
-    fn settle(&mut self, keep: usize) {
+    /// Moves all but the first `keep` of the last pages to the lists.
+    fn spill(&mut self, keep: usize) {
         let pages: Vec<Page> = last_pages(&self.top, &self.front).skip(keep).collect();
-        run(self.instructions, Settle { pages, lists: &mut self.behind });
+        run(self.instructions, Spill { pages, lists: &mut self.behind });
         self.front.truncate(keep.saturating_sub(TOP));
         for page in self.top.0.iter_mut().skip(keep) {
             *page = Page::NONE;
@@ -151,7 +151,7 @@ impl Nested {
 
     /// All as lists.
     pub fn into_lists(mut self) -> Lists {
-        self.settle(0);
+        self.spill(0);
         self.behind
     }
 }
@@ -194,9 +194,9 @@ fn far<M: Machine>(
 
 /// Takes an id out of a list, because its page is used, and says where it was.
 ///
-/// One more page comes before the list then, so that what was below the id keeps its place in the
-/// set. But if there is a hole above the id, or the id is not here, it is the hole that is filled by
-/// what lies above it: the list closes up there, and a hole is where the id was.
+/// One more page comes before the list then, so that ids below this one keep their place in the
+/// set. But if there is a hole above the id, or the id is not here, that hole is filled by the ids
+/// above it: the list closes up there, and the id's own place becomes a hole.
 #[inline(always)]
 fn take_out<M: Machine>(machine: M, list: &mut Lanes, id: u32) -> usize {
     let at = machine.equal(list, id);
@@ -223,13 +223,13 @@ impl Work for OneFar<'_> {
     }
 }
 
-/// Pages, the last used first, leave for the lists.
-struct Settle<'a> {
+/// Moves pages, the last used first, to the lists.
+struct Spill<'a> {
     pages: Vec<Page>,
     lists: &'a mut Lists,
 }
 
-impl Work for Settle<'_> {
+impl Work for Spill<'_> {
     #[inline(always)]
     fn on<M: Machine>(self, machine: M) {
         for page in self.pages.iter().rev() {

@@ -1,4 +1,4 @@
-//! What is looked up for a touch: its page's id and where the page is indexed, in one word.
+//! The look-up key of a touch: its page's id and index bits, in one word.
 
 use octavo_types::PageSize;
 

@@ -17,7 +17,7 @@ pub(crate) trait Work {
 pub(crate) fn run(instructions: Instructions, work: impl Work) {
     match instructions.set() {
         InstructionSet::Portable => work.on(Portable),
-        // SAFETY: the processor has them: nobody could hold them otherwise.
+        // SAFETY: `Instructions` is constructed only for sets that the processor has.
         #[cfg(target_arch = "x86_64")]
         InstructionSet::Avx2 => unsafe { on_avx2(work) },
         // SAFETY: as above.

@@ -25,7 +25,7 @@ pub(super) struct Scattered {
 }
 
 impl Scattered {
-    /// Nothing was used yet.
+    /// Empty sets.
     pub fn new() -> Self {
         Scattered {
             sets: Vec::new(),
@@ -36,7 +36,7 @@ impl Scattered {
         }
     }
 
-    /// Tells the number of the page of an id. New ids come in order.
+    /// Records the page number of an id. New ids come in order.
     pub fn know(&mut self, index: SetIndex, number: u64, id: u32) {
         if id as usize == self.sets.len() {
             let set =
@@ -85,7 +85,7 @@ impl Scattered {
         self.swapped = false;
     }
 
-    /// What was found, `misses` being what [`Scattered::take`] has counted.
+    /// Adds to `misses`, which [`Scattered::take`] has counted, the look-ups that were counted apart.
     pub fn misses(&self, misses: &Misses) -> Misses {
         let mut misses = misses.clone();
         for (shared, &times) in self.back.iter().enumerate().filter(|(_, times)| **times > 0) {

@@ -15,13 +15,13 @@ const NOWHERE: u32 = 1 << 12;
 pub(super) struct Top(pub [Page; TOP]);
 
 impl Top {
-    /// A page is used. If it is among them, tells how many index bits, 10 at most, it has in common
+    /// Uses a page. If it is here, returns how many index bits, 10 at most, it has in common
     /// with each page before it: four bits each, 15 where there is none.
     #[inline(always)]
     pub fn find(&mut self, page: Page) -> Option<usize> {
         let [a, b, c, d] = self.0;
         let (is_a, is_b, is_c, is_d) = (page == a, page == b, page == c, page == d);
-        // Without branches: which of them it is nobody can foretell.
+        // Without branches: which page it is cannot be predicted.
         let at = select(is_c, AT[2], select(is_d, AT[3], NOWHERE));
         let at = select(is_b, AT[1], select(is_a, AT[0], at));
         if at == NOWHERE {
@@ -33,17 +33,17 @@ impl Top {
         Some((common | at) as usize)
     }
 
-    /// The two used last are used by turns, first the second of them, so many times in all. What
-    /// [`Top::find`] would say of each time.
+    /// The last two pages are used in alternation, the second of them first, `times` times in all.
+    /// Returns the result of [`Top::find`] for each of these uses.
     #[inline(always)]
-    pub fn take_turns(&mut self, times: u32) -> usize {
+    pub fn alternate(&mut self, times: u32) -> usize {
         let [a, b, ..] = self.0;
         let is_odd = times % 2 == 1;
         (self.0[0], self.0[1]) = (select(is_odd, b, a), select(is_odd, a, b));
         (a.in_common(b) | AT[1]) as usize
     }
 
-    /// Those that are pages.
+    /// Its pages, without empty places.
     pub fn pages(&self) -> impl Iterator<Item = Page> {
         self.0.into_iter().filter(|page| *page != Page::NONE)
     }
@@ -75,13 +75,13 @@ impl Default for AtTop {
 }
 
 impl AtTop {
-    /// So many times more.
+    /// Counts `times` look-ups with this result.
     #[inline(always)]
     pub fn add(&mut self, found: usize, times: u64) {
         self.0[found % self.0.len()] += times;
     }
 
-    /// What was found at all, and how often.
+    /// The non-zero counts, with their results of [`Top::find`].
     pub fn iter(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         self.0.iter().copied().enumerate().filter(|(_, times)| *times > 0)
     }

@@ -1,6 +1,6 @@
 //! An order that counts at which depth pages are found.
 
-use super::order::{NOBODY, Order};
+use super::order::{NO_ID, Order};
 
 /// The order of one page size, or the deeper part of it.
 pub struct Counted {
@@ -13,7 +13,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Nothing, up to a depth of `max_entries`.
+    /// An empty order for depths up to `max_entries`.
     pub fn new(max_entries: u32) -> Self {
         let found = vec![0; max_entries as usize];
         Counted { order: Order::new(max_entries), found, pages: 0 }
@@ -25,7 +25,7 @@ impl Counted {
         if let Some(slot) = self.look_up(wanted) {
             // The lists are full, or nothing would have fallen here.
             self.order.replace(slot, fallen);
-        } else if fallen != NOBODY {
+        } else if fallen != NO_ID {
             self.order.push(fallen);
         }
     }

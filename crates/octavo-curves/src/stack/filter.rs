@@ -6,7 +6,7 @@
 
 use crate::touches::{Row, Rows, Touch};
 
-/// A row, and what tells pages apart here: its page at the smallest size that matters.
+/// A row, and its page's id at the smallest size that matters.
 #[derive(Clone, Copy)]
 struct Page {
     row: Row,
@@ -16,7 +16,7 @@ struct Page {
 /// No page has this id.
 const NO_PAGE: Page = Page { row: Row(u32::MAX), id: u32::MAX };
 
-/// What is left of touches.
+/// Removes touches that alternate between two pages.
 pub struct Filter {
     /// The two pages touched last, and then one chunk's touches without those that stay on a page.
     pages: Vec<Page>,
@@ -35,7 +35,7 @@ impl Filter {
     /// that matters.
     #[inline(always)]
     pub fn take(&mut self, touches: &[Touch], rows: &Rows, size: usize) {
-        // Whatever is looked at is written, and then perhaps written over.
+        // Every touch is written without a branch; one that is filtered out is overwritten by the next.
         let last_two = [self.pages[self.pages.len() - 2], self.pages[self.pages.len() - 1]];
         self.pages.resize(touches.len() + 3, NO_PAGE);
         self.pages[..2].copy_from_slice(&last_two);

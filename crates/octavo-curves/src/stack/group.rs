@@ -1,8 +1,8 @@
 //! Several page sizes that are looked up together.
 //!
 //! It is done in stages, each for a whole chunk of touches: the first positions of the lists, the
-//! others for touches that need them, and then each size's order. So how deep a page lies decides
-//! what is written for the next stage, but no branch, which could not be foreseen.
+//! others for touches that need them, and then each size's order. So the depth of a page decides
+//! which data is written for the next stage, without unpredictable branches.
 
 use super::counted::Counted;
 use super::filter::Filter;
@@ -21,14 +21,14 @@ pub struct Group {
     /// Touches for the next stage.
     deeper: Vec<Deeper>,
     swaps: Vec<(u32, u32)>,
-    /// What fell out of the lists, by size.
+    /// The pages that fell out of the lists, by size.
     behind: Vec<Counted>,
 }
 
 /// A touch of pages that some lists do not have so far.
 #[derive(Clone, Copy)]
 struct Deeper {
-    /// What comes down in the lists.
+    /// The pages that move down in the lists.
     carried: Numbers,
     row: Row,
     /// Which lists, as bits.

@@ -10,7 +10,7 @@
 
 use super::order::{Order, SLOTS};
 
-/// The stack. A hole is a slot of the order that belongs to nobody.
+/// The stack. A hole is a slot of the order without a page.
 pub(crate) struct HoleStack {
     order: Order,
     holes: Holes,
@@ -26,7 +26,7 @@ struct Holes {
 }
 
 impl HoleStack {
-    /// An empty stack that tells TLBs of 1 to `max_entries` (at most 4,096) entries apart.
+    /// An empty stack for TLBs of 1 to `max_entries` (at most 4,096) entries.
     pub fn new(max_entries: u32) -> Self {
         HoleStack { order: Order::new(max_entries), holes: Holes::new() }
     }
@@ -56,7 +56,7 @@ impl HoleStack {
             self.holes.insert(slot);
             self.order.push(id);
         } else if depth == 2 {
-            // Nothing lies between, so that no slot need be used up.
+            // The pages are adjacent, so that exchanging them saves a slot.
             self.order.exchange(slot);
         } else {
             self.order.replace(slot, id);
@@ -89,7 +89,7 @@ impl HoleStack {
         self.order.disowned().for_each(|slot| self.holes.insert(slot));
     }
 
-    /// What lies above the topmost hole is pushed down into it.
+    /// Pushes the pages above the topmost hole down into it.
     fn fill_top(&mut self) {
         let top = self.holes.after_top - 1;
         self.order.free(top);
@@ -182,7 +182,7 @@ mod tests {
         #![proptest_config(octavo_oracle::cases(64))]
 
         #[test]
-        fn every_depth_tells_what_each_tlb_does(
+        fn every_depth_equals_a_tlb_of_that_size(
             (max_entries, steps) in (1u32..40, 1u32..60)
                 .prop_flat_map(|(entries, ids)| (Just(entries), steps(ids))),
         ) {

@@ -11,10 +11,10 @@ pub use x86::{Avx2, Avx512};
 
 use crate::touches::LANES;
 
-/// What every processor of the architecture has.
+/// Instructions that every x86-64 processor has.
 #[cfg(target_arch = "x86_64")]
 pub const PORTABLE: x86::Sse2 = x86::Sse2;
-/// What every processor of the architecture has.
+/// Instructions that every processor has.
 #[cfg(not(target_arch = "x86_64"))]
 pub const PORTABLE: Plain = Plain;
 

@@ -2,7 +2,7 @@
 //! for each size.
 
 use super::lanes::{Numbers, Vectors};
-use super::order::NOBODY;
+use super::order::NO_ID;
 use crate::touches::LANES;
 
 /// Positions in each list that are always searched, and others.
@@ -25,12 +25,12 @@ pub struct Lists {
 impl Lists {
     /// Empty lists in the first `used` lanes.
     pub fn new(used: usize) -> Self {
-        // What no lane asks for is found at once.
-        let empty = std::array::from_fn(|lane| if lane < used { NOBODY } else { 0 });
+        // Unused lanes compare equal at the first position.
+        let empty = std::array::from_fn(|lane| if lane < used { NO_ID } else { 0 });
         Lists { pages: [empty; POSITIONS], missed: [[0; LANES]; POSITIONS], apart: 0 }
     }
 
-    /// After the last touch, its page and the one before were touched by turns, so many times.
+    /// After the last touch, its page and the previous one were touched in alternation, so many times.
     #[inline(always)]
     pub fn alternate<V: Vectors>(&mut self, v: V, times: u32) {
         let apart = v.mask(self.apart);
@@ -101,7 +101,7 @@ impl Lists {
 
     /// The pages of a lane.
     pub fn pages(&self, lane: usize) -> impl Iterator<Item = u32> + '_ {
-        self.pages.iter().map(move |pages| pages[lane]).filter(|page| *page != NOBODY)
+        self.pages.iter().map(move |pages| pages[lane]).filter(|page| *page != NO_ID)
     }
 
     /// Adds what was missed at each position to `totals`, and begins anew.

@@ -1,7 +1,7 @@
 //! Fully associative TLBs of all sizes at once, at every page size: stack simulation.
 //!
-//! With LRU a TLB holds the pages used last, so that what it holds is contained in what a larger
-//! one holds: a page's place in the order of last use, its *depth*, tells in which TLBs it is
+//! With LRU a TLB holds the pages used last, so that its contents are contained in those of a larger
+//! one: a page's place in the order of last use, its *depth*, determines which TLBs hold it
 //! (Mattson et al., "Evaluation techniques for storage hierarchies", 1970).
 
 mod counted;
@@ -26,12 +26,12 @@ use lanes::{Avx2, Avx512};
 use single::Single;
 
 pub(crate) use holes::HoleStack;
-pub(crate) use order::{MAX_PAGES, NOBODY, Order};
+pub(crate) use order::{MAX_PAGES, NO_ID, Order};
 
-/// The most entries that are told apart.
+/// Upper bound on entries.
 pub const MAX_ENTRIES: u32 = 4096;
 
-/// What fully associative TLBs of every number of entries do at one page size.
+/// Misses of fully associative TLBs of every number of entries at one page size.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StackCurve {
     /// The page size.
@@ -87,7 +87,7 @@ impl Stack {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
     fn take_avx2(&mut self, touches: &[Touch], rows: &Rows) {
-        // SAFETY: whoever calls this has AVX2.
+        // SAFETY: the caller has checked that the processor has AVX2.
         self.take_with(unsafe { Avx2::new() }, touches, rows);
     }
 
@@ -95,7 +95,7 @@ impl Stack {
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]
     fn take_avx512(&mut self, touches: &[Touch], rows: &Rows) {
-        // SAFETY: whoever calls this has them.
+        // SAFETY: the caller has checked that the processor has them.
         self.take_with(unsafe { Avx512::new() }, touches, rows);
     }
 
@@ -122,7 +122,7 @@ impl Kernel for Stack {
         let touches = &batch.touches;
         match self.instructions.set() {
             InstructionSet::Portable => self.take_with(lanes::PORTABLE, touches, rows),
-            // SAFETY: the processor has them: nobody could hold them otherwise.
+            // SAFETY: `Instructions` is constructed only for sets that the processor has.
             #[cfg(target_arch = "x86_64")]
             InstructionSet::Avx2 => unsafe { self.take_avx2(touches, rows) },
             // SAFETY: as above.

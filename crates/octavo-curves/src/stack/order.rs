@@ -1,8 +1,8 @@
-//! An order of last use that tells how deep a page lies.
+//! An order of last use that gives each page's depth.
 //!
 //! Pages come in at the recent end and leave from the middle, when they are used again, or from the
 //! old end, when there are too many. So the order is a queue with holes: a page's *slot* is its
-//! position, a bitmap tells the slots that are still taken, and nothing is moved or searched. A
+//! position, a bitmap marks the slots that are still taken, and nothing is moved or searched. A
 //! page's depth is the number of taken slots from its own on, which counts of the taken slots in
 //! newer words, and in newer groups of words, give at once. Nearly the same order, without depths,
 //! is `study::recency`.
@@ -25,7 +25,7 @@ pub const SLOTS: u32 = GROUP_SLOTS * GROUPS as u32;
 /// The most pages in an order.
 pub const MAX_PAGES: u32 = SLOTS / 4;
 /// No page has this id; a slot that it holds counts like any other.
-pub const NOBODY: u32 = u32::MAX;
+pub const NO_ID: u32 = u32::MAX;
 
 /// The stamp of a page that was never in the order, of one that was there very long ago, and the
 /// first one that is given.
@@ -50,11 +50,11 @@ pub struct Order {
     taken: Box<[u64; SLOTS as usize / 64]>,
     owners: Box<[u32; SLOTS as usize]>,
     /// How many slots are taken in the groups after each one, and in the words of the same group
-    /// after each word. Not kept up for words before `oldest`, which nobody asks about.
+    /// after each word. Not kept up for words before `oldest`, which are never read.
     newer_groups: Counts,
     newer_words: [Counts; GROUPS],
-    /// By id, when the page last came in: a stamp from `base + oldest` on is a taken slot, unless
-    /// whoever took the page out knows better.
+    /// By id, when the page last came in: a stamp from `base + oldest` on is a taken slot, except
+    /// for a page whose owner removed it without [`Order::disown`].
     stamps: Vec<u32>,
 }
 
@@ -70,7 +70,7 @@ impl Order {
             capacity,
             limit: GROUP_SLOTS,
             taken: Box::new([0; SLOTS as usize / 64]),
-            owners: vec![NOBODY; SLOTS as usize].into_boxed_slice().try_into().expect("as long"),
+            owners: vec![NO_ID; SLOTS as usize].into_boxed_slice().try_into().expect("as long"),
             newer_groups: Counts::default(),
             newer_words: [Counts::default(); GROUPS],
             stamps: Vec::new(),
@@ -126,10 +126,10 @@ impl Order {
         self.len -= 1;
     }
 
-    /// Leaves a taken slot to nobody.
+    /// Makes a taken slot a hole: it stays taken but has no page.
     #[inline(always)]
     pub fn disown(&mut self, slot: u32) {
-        let owner = std::mem::replace(&mut self.owners[slot as usize], NOBODY);
+        let owner = std::mem::replace(&mut self.owners[slot as usize], NO_ID);
         self.stamps[owner as usize] = LONG_AGO;
     }
 
@@ -148,7 +148,7 @@ impl Order {
     /// `newer`.
     #[inline(always)]
     pub fn name_two(&mut self, older: u32, newer: u32) {
-        if older != NOBODY {
+        if older != NO_ID {
             let slot = self.next - 2;
             self.stamps[older as usize] = self.base + slot;
             self.owners[slot as usize % SLOTS as usize] = older;
@@ -227,7 +227,7 @@ impl Order {
         self.next += 1;
     }
 
-    /// Drops the oldest page, whose stamp tells then that it is not here. There must be one.
+    /// Drops the oldest page; its stamp then lies before `oldest`. There must be one.
     #[inline(always)]
     fn drop_oldest(&mut self) {
         let mut ahead = self.taken[word_of(self.oldest)] >> (self.oldest % WORD_SLOTS);
@@ -261,7 +261,7 @@ impl Order {
                 let owner =
                     self.owners[word * WORD_SLOTS as usize + rest.trailing_zeros() as usize];
                 self.owners[to as usize] = owner;
-                if owner != NOBODY {
+                if owner != NO_ID {
                     self.stamps[owner as usize] = self.base + to;
                 }
                 to += 1;
@@ -288,14 +288,14 @@ impl Order {
     pub fn clear(&mut self) {
         self.taken.fill(0);
         self.len = 0;
-        // Stamps given so far tell from now on that their pages are not here.
+        // Stamps given so far lie before the base from now on.
         self.close_gaps();
     }
 
-    /// The slots that belong to nobody, oldest first.
+    /// The slots without a page, oldest first.
     pub fn disowned(&self) -> impl Iterator<Item = u32> + '_ {
         (self.oldest..self.next).filter(|slot| {
-            self.owners[*slot as usize] == NOBODY
+            self.owners[*slot as usize] == NO_ID
                 && self.taken[word_of(*slot)] & (1 << (slot % WORD_SLOTS)) != 0
         })
     }

@@ -4,7 +4,7 @@
 
 use super::counted::Counted;
 use super::filter::Filter;
-use super::order::NOBODY;
+use super::order::NO_ID;
 use crate::touches::{Rows, Touch};
 
 /// The stack of one page size.
@@ -27,7 +27,7 @@ impl Single {
             size,
             filter: Filter::default(),
             stack: Counted::new(max_entries),
-            newest: NOBODY,
+            newest: NO_ID,
             touches: 0,
             alternations: 0,
         }
@@ -66,7 +66,7 @@ impl Single {
     /// Takes all pages out.
     pub fn clear(&mut self) {
         self.filter = Filter::default();
-        self.newest = NOBODY;
+        self.newest = NO_ID;
         self.stack.order.clear();
     }
 

@@ -16,8 +16,8 @@ fn sizes() -> impl Strategy<Value = Vec<PageSize>> {
     subsequence(all, 1..=19)
 }
 
-/// What the kernel makes of a stream, in batches of so many steps; without instructions, what plain
-/// arrays make of it, as on processors that nobody knows.
+/// The kernel's curves of a stream, taken in batches of `batch_steps` steps; without `instructions`
+/// by plain arrays, as on other architectures.
 fn curves(
     random: &RandomStream,
     stream: Stream,

@@ -238,8 +238,8 @@ impl Front {
         self.current = FRONT;
     }
 
-    /// Forgets which traced pages in `first..end` are here: the next reference asks anew.
-    pub fn forget(&mut self, first: u64, end: u64) {
+    /// Drops the traced pages in `first..end`: the next reference to one looks it up again.
+    pub fn invalidate(&mut self, first: u64, end: u64) {
         for traced in self.traced.iter_mut().flatten() {
             if (first..end).contains(traced) {
                 *traced = NONE;

@@ -33,7 +33,7 @@ pub use stream::{Curve, Levels};
 const MADV_DONTNEED: u64 = 4;
 const MADV_REMOVE: u64 = 9;
 
-/// What to study.
+/// The configuration of a study.
 #[derive(Clone, Debug)]
 pub struct StudyConfig {
     /// The page sizes, all at once.
@@ -61,7 +61,7 @@ pub struct Footprint {
     pub peak_resident_bytes: Option<u64>,
 }
 
-/// What a region, or the whole process, has had.
+/// The results of a region, or of the whole process.
 #[derive(Clone, Debug)]
 pub struct RegionResult {
     /// Fetches.
@@ -122,7 +122,7 @@ impl Memory for ProcessMemory {
 }
 
 impl Study {
-    /// A study that has seen nothing. Until [`WordConsumer::started`] tells otherwise, addresses stay
+    /// A study of an empty stream. Until [`WordConsumer::started`] gives a relocation, addresses stay
     /// as traced.
     pub fn new(config: &StudyConfig) -> Self {
         let sizes = config.sizes.clone();
@@ -141,7 +141,7 @@ impl Study {
         }
     }
 
-    /// What has been counted.
+    /// The counts of the stream.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
@@ -407,25 +407,25 @@ impl WordConsumer for Study {
 
 impl Observer for Study {
     fn ended(&mut self, _: &StreamIdentity, _: &StreamEnd) {
-        self.fetch.settle();
-        self.data.settle();
-        self.memory.residency.settle();
+        self.fetch.keep_results_only();
+        self.data.keep_results_only();
+        self.memory.residency.keep_results_only();
         if let Some(machine) = &mut self.memory.machine {
-            machine.settle();
+            machine.keep_results_only();
         }
     }
 
     fn snapshot(&self) -> Option<Self> {
         let memory = ProcessMemory {
             space: self.memory.space.clone(),
-            residency: self.memory.residency.settled(),
+            residency: self.memory.residency.results_only(),
             own: self.memory.own.clone(),
-            machine: self.memory.machine.as_ref().map(|machine| Box::new(machine.settled())),
+            machine: self.memory.machine.as_ref().map(|machine| Box::new(machine.results_only())),
         };
         Some(Study {
             sizes: self.sizes.clone(),
-            fetch: self.fetch.settled(),
-            data: self.data.settled(),
+            fetch: self.fetch.results_only(),
+            data: self.data.results_only(),
             memory,
             native_layout: self.native_layout,
             counts: self.counts.clone(),

@@ -1,4 +1,4 @@
-//! What is kept of each page, found by one look-up for all page sizes.
+//! The state of each page, found by one look-up for all page sizes.
 //!
 //! A *leaf* covers 2 MiB of address space and holds, for each page of each size up to that, when it
 //! was last put into a recency order; larger pages have theirs in an *upper* node of 1 GiB. So a
@@ -251,8 +251,8 @@ impl Pages {
         LEAF_LOG2 + upper.in_front.nearest(leaf.number as usize % LEAF_PAGES)
     }
 
-    /// Forgets regions and touches of the base pages in `first..end`: their mapping changed.
-    pub fn forget(&mut self, first: u64, end: u64) {
+    /// Drops regions and touches of the base pages in `first..end`: their mapping changed.
+    pub fn invalidate(&mut self, first: u64, end: u64) {
         if first >= end {
             return;
         }
@@ -260,12 +260,12 @@ impl Pages {
         // A wide range is walked by the leaves that are, not by the addresses that might be.
         if last_leaf - first_leaf > self.leaves.len() as u64 {
             for leaf in &mut self.leaves {
-                leaf.forget(first, end);
+                leaf.invalidate(first, end);
             }
         } else {
             for number in first_leaf..=last_leaf {
                 if let Some(leaf) = self.by_number.get(&number) {
-                    self.leaves[*leaf as usize].forget(first, end);
+                    self.leaves[*leaf as usize].invalidate(first, end);
                 }
             }
         }
@@ -273,7 +273,7 @@ impl Pages {
 }
 
 impl Leaf {
-    fn forget(&mut self, first: u64, end: u64) {
+    fn invalidate(&mut self, first: u64, end: u64) {
         let start = self.number << LEAF_LOG2;
         let low = first.max(start);
         let high = end.min(start + LEAF_PAGES as u64);

@@ -2,7 +2,7 @@
 //!
 //! Pages come in at the recent end and leave either from the middle, when they are used again, or
 //! from the old end, when there are too many. So the order is a queue with holes: a page's *stamp*
-//! is its position, a bitmap tells the positions that are still taken, and nothing is ever moved or
+//! is its position, a bitmap marks the positions that are still taken, and nothing is ever moved or
 //! searched. A page whose stamp lies before the old end is not in the order, so that dropping the
 //! oldest page costs no write to it.
 

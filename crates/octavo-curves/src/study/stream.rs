@@ -29,7 +29,7 @@ pub const RESERVED_ACCESSES: usize = 1024;
 /// *n*, and both take the page in.
 pub type Levels = Vec<u32>;
 
-/// What a stream did to one level at one page size.
+/// Accesses and misses of one level at one page size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Curve {
     /// The page size.
@@ -58,7 +58,7 @@ struct Further {
     entries: u32,
 }
 
-/// What a region has had.
+/// The counts of a region.
 #[derive(Clone)]
 pub struct RegionTally {
     /// References.
@@ -71,7 +71,7 @@ pub struct RegionTally {
     pub touched: PageSet,
 }
 
-/// What the stream asks of the process's memory when a page is new to it.
+/// The process's memory, of which the stream asks when a page is new to it.
 pub trait Memory {
     /// Where a traced base page would be.
     fn relocate(&mut self, traced: u64) -> u64;
@@ -165,8 +165,8 @@ impl PageStream {
         }
     }
 
-    /// The second half of a reference that spans into a base page: a look-up at those page sizes that
-    /// tell the two pages apart, but no reference.
+    /// The second half of a reference that spans into a base page: a look-up at those page sizes
+    /// at which the two pages differ, but no reference.
     #[inline(never)]
     pub fn access_spilled(&mut self, access: Access, memory: &mut impl Memory) {
         let traced = access.traced;
@@ -309,17 +309,17 @@ impl PageStream {
     /// The mapping of the traced base pages `first..end`, relocated from `page` on, has changed:
     /// regions are asked for anew, and the next touch is a first one.
     pub fn mapping_changed(&mut self, first: u64, end: u64, page: u64) {
-        self.front.forget(first, end);
-        self.pages.forget(page, page + (end - first));
+        self.front.invalidate(first, end);
+        self.pages.invalidate(page, page + (end - first));
     }
 
-    /// Lets go of the TLBs and pages: there are no more accesses, only results are asked for.
-    pub fn settle(&mut self) {
-        *self = self.settled();
+    /// Drops the TLBs and pages: there are no more accesses, only results are read.
+    pub fn keep_results_only(&mut self) {
+        *self = self.results_only();
     }
 
     /// The results so far, without TLBs and pages.
-    pub fn settled(&self) -> Self {
+    pub fn results_only(&self) -> Self {
         PageStream {
             side: self.side,
             front: Front::new(1),
@@ -339,7 +339,7 @@ impl PageStream {
         (0..self.sizes.len()).map(of).collect()
     }
 
-    /// What each region has had; a [`RegionId`] is an index here.
+    /// The counts of each region; a [`RegionId`] is an index here.
     pub fn regions(&self) -> Vec<RegionTally> {
         let mut regions = self.regions.clone();
         for (region, references) in self.front.owed().filter(|(_, references)| *references > 0) {

@@ -12,8 +12,8 @@ pub(super) const NO_CODE: (u64, Row) = (u64::MAX, Row(0));
 
 /// Touches in the making, of a segment.
 ///
-/// Which page comes next, nobody can foretell; so each reference writes its touch, and one that
-/// stays on its page has it overwritten by the next.
+/// The next page cannot be predicted, so there is no branch on it: each reference writes its touch,
+/// and the next one overwrites it if the page is the same.
 #[derive(Clone, Copy)]
 pub(super) struct Made {
     /// Where the next one is written. There is room for one at each data item and each run of

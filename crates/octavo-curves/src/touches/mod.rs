@@ -82,7 +82,7 @@ impl Touch {
 
 /// A batch of touches, of one stream. No touch has the row (and the kind, if kinds are kept apart)
 /// of the one before it, batches before included, but for the first one after
-/// [`Splitter::forget`].
+/// [`Splitter::end_touch`].
 #[derive(Clone, Debug, Default)]
 pub struct Touches {
     /// How many references of the stream come before the batch.
@@ -101,6 +101,6 @@ pub trait Kernel: Send {
     fn take(&mut self, batch: &Touches, rows: &Rows);
 
     /// Empties its TLBs, when it has taken all of the `refs` references that there were so far.
-    /// What it has counted stays, and whatever is no TLB goes on.
+    /// Counts stay, and so does all state that is no TLB.
     fn flush(&mut self, refs: u64);
 }

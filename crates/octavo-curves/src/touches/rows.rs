@@ -33,10 +33,10 @@ impl Row {
     }
 }
 
-/// Hashed with a key that nobody knows: a trace may be made to collide.
+/// Hashed with a random key: a trace could otherwise be made to collide.
 type Table = std::collections::HashMap<u64, u32, RandomState>;
 
-/// What is known of one address space.
+/// The pages of one address space.
 #[derive(Default)]
 pub struct Space {
     relocation: Relocation,
@@ -45,11 +45,11 @@ pub struct Space {
     by_size: Vec<Table>,
 }
 
-/// All base pages that a process has touched, or several that take turns, and at each page size the
+/// All base pages that one process has touched, or several that share a core, and at each page size the
 /// number of the page that holds it. Pages of different address spaces are different pages.
 pub struct Rows {
     sizes: Sizes,
-    /// The address space that has its turn.
+    /// The current address space.
     space: Space,
     /// How many pages of each size there are.
     pages_by_size: Vec<u32>,
@@ -82,7 +82,7 @@ impl Rows {
         }
     }
 
-    /// Another address space has its turn; `space` becomes the one that had it.
+    /// Switches to address space `space`, and leaves the previous one there.
     pub fn exchange(&mut self, space: &mut Space) {
         std::mem::swap(&mut self.space, space);
         self.guesses.fill((NO_LEAF, 0));
@@ -201,7 +201,7 @@ mod tests {
 
         /// Rows are distinct and dense; ids are the same exactly where pages are.
         #[test]
-        fn numbers_are_dense_and_tell_pages_apart(
+        fn numbers_are_dense_and_unique(
             pages in prop::collection::vec(prop_oneof![0u64..600, 0u64..1 << 52], 1..400),
             moved in 0u64..3,
         ) {

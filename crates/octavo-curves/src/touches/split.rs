@@ -18,7 +18,7 @@ pub struct Splitter {
     /// References so far.
     refs: u64,
     batch: Touches,
-    /// The instruction at hand, if somebody wants to know who made a touch.
+    /// The current instruction, if origins of touches are wanted.
     origin: Option<VirtAddr>,
 }
 
@@ -75,8 +75,8 @@ impl Splitter {
         self.batch.touches.len() >= BATCH_TOUCHES || self.refs - self.batch.start_refs >= BATCH_REFS
     }
 
-    /// The batch so far; the next one begins where it ends. `emptied` is one that is done with,
-    /// whose memory is used again.
+    /// The batch so far; the next one begins where it ends. `emptied` is a used batch, whose memory
+    /// is reused.
     pub fn take(&mut self, mut emptied: Touches) -> Touches {
         emptied.touches.clear();
         emptied.origins.clear();
@@ -85,9 +85,9 @@ impl Splitter {
         std::mem::replace(&mut self.batch, emptied)
     }
 
-    /// The next reference touches its page, whatever the last one was to: the TLBs are other ones,
-    /// or were emptied.
-    pub fn forget(&mut self) {
+    /// Makes the next reference touch its page, even if the last one touched the same page: the TLBs
+    /// are other ones, or were emptied.
+    pub fn end_touch(&mut self) {
         self.current = NO_PAGE;
     }
 
@@ -161,7 +161,7 @@ impl Splitter {
         let made = Made { touches, current, at, fetched: 0, mark };
         let made = match pages {
             _ if !FETCHES => made.data::<false>(data, addresses, NO_CODE, rows),
-            // What comes before the first fetch is told by its number of fetches before.
+            // A touch before the first fetch has no fetches before it, which marks it.
             [run] => {
                 let code = (run.page.raw() | mark.page, rows.row(run.page.raw()));
                 let made = made.data::<true>(data, addresses, code, rows);
@@ -223,7 +223,7 @@ mod tests {
 
     /// Each touch as its page, the reference it begins with, and whether it is a second half.
     type Plain = Vec<(u64, u64, bool)>;
-    /// The instruction of each touch; none where nobody asked.
+    /// The instruction of each touch; empty unless wanted.
     type Origins = Vec<VirtAddr>;
 
     fn expected(random: &RandomStream, stream: Stream) -> (Plain, u64, Origins) {

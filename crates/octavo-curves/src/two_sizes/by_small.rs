@@ -6,16 +6,16 @@
 
 use octavo_types::Instructions;
 
+use super::alternation::Steps;
 use super::indexed::{Indexed, Located};
 use super::tlbs::Page;
-use super::turns::Steps;
 use super::{TwoSizesIndex, TwoSizesSets};
 
 /// The TLBs.
 pub struct BySmall {
     blocks_log2: u8,
     max_sets_log2: u8,
-    /// Those with fewer sets than chunks have blocks.
+    /// TLBs with fewer sets than chunks have blocks.
     few: Indexed,
     /// The others, if there are any.
     many: Option<Indexed>,
@@ -38,7 +38,7 @@ impl BySmall {
     pub fn take(&mut self, steps: &Steps) {
         self.few.take_any(steps.iter(), as_it_is);
         if let Some(many) = &mut self.many {
-            many.take(steps.iter(), |step| (by_block(step.page), step.turns));
+            many.take(steps.iter(), |step| (by_block(step.page), step.alternations));
         }
     }
 
@@ -67,7 +67,7 @@ impl BySmall {
         self.many.iter_mut().for_each(Indexed::clear);
     }
 
-    /// What came of it.
+    /// The results.
     pub fn result(&self, index: TwoSizesIndex) -> TwoSizesSets {
         let few = self.few.result(index);
         let Some(many) = self.many.as_ref().map(|many| many.result(index)) else { return few };

@@ -1,5 +1,4 @@
-//! What is known of blocks and chunks: their numbers, which belong together, and which may be
-//! in a TLB.
+//! Blocks and chunks: their numbers, which blocks belong to which chunk, and which may be in a TLB.
 
 use octavo_types::PageSize;
 
@@ -85,7 +84,7 @@ impl Chunks {
 
     /// A chunk was promoted or demoted: invalidates its entries of the other size in all TLBs.
     pub fn changed(&mut self, chunk: u32, is_large: bool, groups: &mut [Group]) {
-        groups.iter_mut().for_each(|group| group.cores.settle());
+        groups.iter_mut().for_each(|group| group.cores.process_steps());
         let mut block = std::mem::replace(&mut self.first_in_use[chunk as usize], END);
         let mut last = None;
         while block != END {

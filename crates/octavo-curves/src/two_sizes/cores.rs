@@ -39,8 +39,8 @@ impl Cores {
 
     /// From here on core `number` runs.
     pub fn run(&mut self, number: usize) {
-        // Whatever is invalidated meanwhile, in the TLBs of a core that waits all turns are taken.
-        self.settle();
+        // A core that waits must have no pending steps when entries are invalidated.
+        self.process_steps();
         if number >= self.others.len() {
             self.others.resize_with(number + 1, || None);
         }
@@ -76,9 +76,9 @@ impl Cores {
         self.running.lookups[usize::from(is_large)] += lookups;
     }
 
-    /// As [`Tlbs::settle`].
-    pub fn settle(&mut self) {
-        self.running.tlbs.settle();
+    /// As [`Tlbs::process_steps`].
+    pub fn process_steps(&mut self) {
+        self.running.tlbs.process_steps();
     }
 
     /// As [`Tlbs::invalidate_small`].
@@ -101,7 +101,7 @@ impl Cores {
         self.others.iter_mut().flatten().for_each(|core| invalidate(&mut core.tlbs));
     }
 
-    /// What each core did, by number: nothing where one never ran.
+    /// The results of each core, by number: empty ones for a core that never ran.
     pub fn results(&self) -> Vec<TwoSizesTlbs> {
         let none = Core::new(&self.config, self.instructions);
         let result = |(number, other): (usize, &Option<Core>)| match other {

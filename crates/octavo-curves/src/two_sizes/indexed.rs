@@ -2,8 +2,8 @@
 
 use octavo_types::Instructions;
 
+use super::alternation::Step;
 use super::tlbs::Page;
-use super::turns::Step;
 use super::{TwoSizesIndex, TwoSizesSets};
 use crate::sets::{HoleSets, Misses};
 
@@ -12,7 +12,7 @@ use crate::sets::{HoleSets, Misses};
 pub struct Located {
     /// As [`Page::id`].
     pub id: u32,
-    /// What it is indexed by.
+    /// The page number that it is indexed by.
     pub number: u64,
 }
 
@@ -56,8 +56,8 @@ impl Indexed {
         }
     }
 
-    /// Looks up pages that always have the same number, as steps have them; `located` tells the page
-    /// that it is here, and how often it and the one before are used in turn.
+    /// Looks up pages that always have the same number, in steps; `located` gives the page as it is
+    /// here, and how often it and the previous one are used in alternation.
     #[inline(always)]
     pub fn take<'a>(
         &mut self,
@@ -65,10 +65,10 @@ impl Indexed {
         located: impl Fn(&Step) -> (Located, u32),
     ) {
         let ids = steps.map(|step| {
-            let (page, turns) = located(step);
-            (page.id, page.number, step.kinds(), turns)
+            let (page, alternations) = located(step);
+            (page.id, page.number, step.kinds(), alternations)
         });
-        self.sets.take_turns(ids, &mut self.misses);
+        self.sets.take_alternations(ids, &mut self.misses);
     }
 
     /// Looks up pages that may have several numbers, in turn too.
@@ -80,11 +80,11 @@ impl Indexed {
     ) {
         for step in steps {
             self.look_up(located(step.page));
-            let turns = step.turns_of_pages();
-            if turns > 1 {
-                self.in_turn([step.page, step.before].map(&located), u64::from(turns / 2));
+            let alternations = step.alternations_of_pages();
+            if alternations > 1 {
+                self.alternate([step.page, step.before].map(&located), u64::from(alternations / 2));
             }
-            if turns % 2 == 1 {
+            if alternations % 2 == 1 {
                 self.look_up(located(step.before));
             }
         }
@@ -98,7 +98,7 @@ impl Indexed {
 
     /// Two different pages, the last two that were looked up, come in turn, each so many times:
     /// each is the second of the sets that they share, and the first of its own.
-    fn in_turn(&mut self, pages: [Located; 2], times: u64) {
+    fn alternate(&mut self, pages: [Located; 2], times: u64) {
         let common = (pages[0].number ^ pages[1].number).trailing_zeros();
         for level in 0..=common.min(u32::from(self.max_sets_log2)) as usize {
             for page in pages {
@@ -117,7 +117,7 @@ impl Indexed {
         self.sets.clear();
     }
 
-    /// What came of it.
+    /// The results.
     pub fn result(&self, index: TwoSizesIndex) -> TwoSizesSets {
         let [small_misses, large_misses] =
             [0, 1].map(|kind: usize| self.misses[kind].missed(self.max_sets_log2));

@@ -17,6 +17,7 @@
 //! page. Nothing else happens in a run, so all of it is caught up on when the next touch comes
 //! ([`TwoSizes::catch_up`]).
 
+mod alternation;
 mod by_small;
 mod chunks;
 mod cores;
@@ -27,7 +28,6 @@ mod stacked;
 #[cfg(test)]
 mod tests;
 mod tlbs;
-mod turns;
 mod wheel;
 mod window;
 
@@ -54,7 +54,7 @@ pub struct TwoSizes {
     policy: Window,
     others: Vec<Window>,
     shortest_refs: u64,
-    /// Nothing leaves any window before.
+    /// A lower bound on the time at which the next block leaves any window.
     next_event: u64,
     /// That of the current block is as of its run before.
     last: LastRefs,
@@ -124,7 +124,7 @@ impl TwoSizes {
     /// The program is over; it had `refs` references.
     pub fn finish(&mut self, refs: u64) {
         self.interrupt(refs);
-        self.settle();
+        self.process_steps();
         self.refs = refs;
     }
 
@@ -214,7 +214,7 @@ impl Kernel for TwoSizes {
                 self.begin_run(second, kind, now);
             }
         }
-        self.settle();
+        self.process_steps();
     }
 
     fn flush(&mut self, refs: u64) {
@@ -287,8 +287,8 @@ impl TwoSizes {
         }
     }
 
-    fn settle(&mut self) {
-        self.groups.iter_mut().for_each(|group| group.cores.settle());
+    fn process_steps(&mut self) {
+        self.groups.iter_mut().for_each(|group| group.cores.process_steps());
     }
 
     /// Removes the blocks that leave up to `until`, when nothing but the run under way has been

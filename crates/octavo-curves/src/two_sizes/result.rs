@@ -1,4 +1,4 @@
-//! What is asked of two page sizes, and what comes of it.
+//! The configuration and the results of two page sizes.
 
 use octavo_types::PageSize;
 
@@ -16,11 +16,11 @@ pub struct TwoSizesConfig {
     /// How many blocks of a chunk must have been referenced in the window for it to be one large
     /// page: 1 to as many as it has.
     pub threshold_blocks: u32,
-    /// For fully associative TLBs, how many entries are told apart.
+    /// For fully associative TLBs, the largest number of entries.
     pub max_entries: u32,
     /// For set-associative ones, how many sets, as a logarithm.
     pub max_sets_log2: u8,
-    /// The windows for which working sets are told (the policy's window is then this one).
+    /// The windows of the working sets (the policy's window is then this one).
     pub windows_refs: Vec<u64>,
 }
 
@@ -40,7 +40,7 @@ pub enum TwoSizesIndex {
     SplitLarge,
 }
 
-/// What fully associative TLBs, the page size in the tag, do.
+/// Misses of fully associative TLBs, with the page size in the tag.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TwoSizesStack {
     /// Misses on small pages with *n* entries, at index *n* - 1.
@@ -51,7 +51,7 @@ pub struct TwoSizesStack {
     pub invalidated: Vec<u64>,
 }
 
-/// What set-associative TLBs do.
+/// Misses of set-associative TLBs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TwoSizesSets {
     /// How they are indexed.
@@ -64,7 +64,7 @@ pub struct TwoSizesSets {
     pub invalidated: Vec<[u64; MAX_WAYS]>,
 }
 
-/// What the TLBs of one core do.
+/// The results of one core.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TwoSizesTlbs {
     /// See [`TwoSizesResult::small_lookups`].
@@ -106,10 +106,10 @@ pub(crate) fn add_counts(sum: &mut [u64], other: &[u64]) {
     sum.iter_mut().zip(other).for_each(|(sum, other)| *sum += other);
 }
 
-/// What two page sizes do.
+/// The results of two page sizes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TwoSizesResult {
-    /// What was asked for.
+    /// The configuration.
     pub config: TwoSizesConfig,
     /// Look-ups while the page was small, and while it was large: a reference that spans two pages
     /// makes two. With sequential access of an exactly indexed TLB each look-up of a large page,

@@ -1,7 +1,7 @@
 //! Fully associative TLBs of all sizes, the page size in the tag: what was found at which depth.
 
 use super::TwoSizesStack;
-use super::turns::Steps;
+use super::alternation::Steps;
 use crate::stack::HoleStack;
 
 /// The TLBs.
@@ -27,13 +27,13 @@ impl Stacked {
     pub fn take(&mut self, steps: &Steps) {
         for step in steps.iter() {
             self.look_up(step.page.id);
-            let turns = step.turns_of_pages();
+            let alternations = step.alternations_of_pages();
             // All but the last of an odd number change nothing.
             for kind in step.kinds() {
                 let depth = self.max_entries.min(1) + 1;
-                self.depths[kind][depth as usize] += u64::from(turns / 2);
+                self.depths[kind][depth as usize] += u64::from(alternations / 2);
             }
-            if turns % 2 == 1 {
+            if alternations % 2 == 1 {
                 self.look_up(step.before.id);
             }
         }
@@ -61,7 +61,7 @@ impl Stacked {
         self.stack.iter_mut().for_each(HoleStack::clear);
     }
 
-    /// What came of it.
+    /// The results.
     pub fn result(&self) -> TwoSizesStack {
         let entries = 1..=self.max_entries as usize;
         let missed = |depths: &[u64]| {

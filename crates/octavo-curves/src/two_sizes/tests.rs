@@ -272,7 +272,7 @@ fn a_chunk_with_one_block_leaving_and_one_entering_keeps_its_size() {
         };
         let result = of_data(&random, &config);
         let promoted = window_refs >= 8;
-        // In the window of seven, four and three blocks by turns.
+        // In the window of seven, four and three blocks in alternation.
         let changes = if promoted { [1, 0] } else { [7997, 7996] };
         assert_eq!([result.promotions, result.demotions], changes, "T = {window_refs}");
         assert_eq!([result.small_lookups, result.large_lookups], [3, 7997]);

@@ -2,16 +2,16 @@
 
 use octavo_types::Instructions;
 
+use super::alternation::Steps;
 use super::by_small::BySmall;
 use super::indexed::{Indexed, Located};
 use super::stacked::Stacked;
-use super::turns::Steps;
 use super::{TwoSizesConfig, TwoSizesIndex, TwoSizesSets, TwoSizesStack};
 
 /// A page as it is at the moment, small or large.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Page {
-    /// Tells pages of both sizes apart: an odd one is a large page.
+    /// Unique among pages of both sizes: an odd id is a large page.
     pub id: u32,
     /// The dense number of the block that is referenced.
     pub block: u32,
@@ -20,7 +20,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// Tells pages, and the blocks in large ones, apart.
+    /// Unique among pages and among the blocks in large ones.
     #[inline(always)]
     pub fn key(self) -> u64 {
         u64::from(self.id) << 32 | u64::from(self.block)
@@ -67,28 +67,30 @@ impl Tlbs {
     #[inline(always)]
     pub fn page(&mut self, page: Page) {
         if self.steps.push(page) {
-            self.settle();
+            self.process_steps();
         }
     }
 
-    /// To be called before entries are invalidated, at the end, and before there are 2^32 pages.
+    /// Looks up all pending steps. To be called before entries are invalidated, at the end, and
+    /// before there are 2^32 pages.
     #[inline(never)]
-    pub fn settle(&mut self) {
+    pub fn process_steps(&mut self) {
         let Tlbs { steps, stack, by_small, by_large, exact, split, .. } = self;
         let blocks_log2 = self.blocks_log2;
         let located = |page| Located::exact(page, blocks_log2);
         stack.take(steps);
         by_small.take(steps);
         by_large.take(steps.iter(), |step| {
-            (located(step.page).large(blocks_log2), step.turns_of_pages())
+            (located(step.page).large(blocks_log2), step.alternations_of_pages())
         });
-        exact.take(steps.iter(), |step| (located(step.page), step.turns_of_pages()));
+        exact.take(steps.iter(), |step| (located(step.page), step.alternations_of_pages()));
         for (kind, tlb) in split.iter_mut().enumerate() {
             let of_kind = steps.iter().filter(|step| step.kinds()[0] == kind);
             tlb.take(of_kind, |step| {
                 // Each stays the first of its half where only one of them is in it.
-                let turns = if step.kinds()[1] == kind { step.turns_of_pages() } else { 0 };
-                (located(step.page), turns)
+                let alternations =
+                    if step.kinds()[1] == kind { step.alternations_of_pages() } else { 0 };
+                (located(step.page), alternations)
             });
         }
         steps.clear();
@@ -114,19 +116,19 @@ impl Tlbs {
 
     /// Takes all entries out, which is no invalidation.
     pub fn clear(&mut self) {
-        self.settle();
+        self.process_steps();
         self.stack.clear();
         self.by_small.clear();
         let [small, large] = &mut self.split;
         [&mut self.by_large, &mut self.exact, small, large].into_iter().for_each(Indexed::clear);
     }
 
-    /// What fully associative TLBs did.
+    /// The results of fully associative TLBs.
     pub fn stack(&self) -> TwoSizesStack {
         self.stack.result()
     }
 
-    /// What set-associative ones did.
+    /// The results of set-associative TLBs.
     pub fn sets(&self) -> Vec<TwoSizesSets> {
         use TwoSizesIndex::*;
         let others = [

@@ -105,7 +105,7 @@ impl Window {
         }
     }
 
-    /// Nothing leaves before this time.
+    /// A lower bound on the time at which the next block leaves a window.
     pub fn next_event(&self) -> u64 {
         let events = self.by_kind.iter().flatten().map(|of| of.wheel.next_event());
         events.fold(self.any.wheel.next_event(), u64::min)
@@ -172,7 +172,7 @@ impl Window {
         }
     }
 
-    /// So many blocks of a chunk are in the window from `now` on.
+    /// From `now` on, `blocks` blocks of the chunk are in the window.
     fn change(&mut self, chunk: u32, blocks: u32, now: u64) {
         let was_large = self.is_large(chunk);
         let is_large = blocks >= self.threshold_blocks;

@@ -18,8 +18,8 @@ impl Gaps {
     }
 
     /// A page is referenced at `now`, and was last at `last`, both counted from 1; 0 is never. At
-    /// most `shorter` of the windows, which are in ascending order, are shorter than the gap; it
-    /// is told how many are.
+    /// most `shorter` of the windows, which are in ascending order, are shorter than the gap;
+    /// `shorter` is set to their exact number.
     #[inline(always)]
     pub fn reference(&mut self, last: u64, now: u64, windows: &[u64], shorter: &mut usize) {
         if last == 0 {

@@ -4,14 +4,14 @@
 //! Denning, "The working set model for program behavior", 1968. So the working sets of fetches and
 //! of data, with one window, are parts of that of both.
 //!
-//! What matters of a page are the gaps between its references that are longer than a window
+//! Working sets depend on the gaps between a page's references that are longer than a window
 //! ([`Gaps`]). So time is cut into *blocks* no longer than the shortest window: a page touched
 //! before in the same block has no such gap, and most touches are of base pages that were.
 //!
 //! A larger page's gap is never longer than that of a base page in it. So larger pages are looked
 //! at only when a base page is touched for the first time in a block, and only as far up as none was
-//! touched in the block before. Such a page is marked as touched in the block; when it was last
-//! referenced it is told by its base pages when the block ends.
+//! touched in the block before. Such a page is marked as touched in the block; at the block's end its
+//! base pages give the time of its last reference.
 
 mod gaps;
 #[cfg(test)]
@@ -23,7 +23,7 @@ pub(crate) use self::gaps::Gaps;
 use crate::sizes::Sizes;
 use crate::touches::{Row, Rows, Run};
 
-/// So many base pages end a block, so that what is to be told at the end of a batch stays little.
+/// So many base pages end a block, to bound the work at the end of a batch.
 /// Tests reach it.
 const MOST_IN_USE: usize = if cfg!(test) { 24 } else { 256 };
 
@@ -57,7 +57,7 @@ pub struct WorkingSets {
     /// When the block began (counted from 1), and when the next one may begin.
     start: u64,
     end: u64,
-    /// The base pages touched in it: where there are larger pages to be told.
+    /// The base pages touched in it, if there are larger pages to propagate their times to.
     in_block: Vec<Row>,
 }
 
@@ -141,7 +141,7 @@ impl WorkingSets {
         self.make_room(rows);
         for run in runs {
             if run.first >= self.end {
-                self.turn(run.first, rows);
+                self.begin_block(run.first, rows);
             }
             self.current = run.row.index() + 1;
             let last = self.base.last[self.current];
@@ -150,8 +150,8 @@ impl WorkingSets {
             }
             self.base.last[self.current] = run.last;
         }
-        // Larger pages are told all, in case the stream ends here.
-        self.tell_all(rows);
+        // The stream may end here.
+        self.propagate_all(rows);
     }
 }
 
@@ -169,7 +169,7 @@ impl WorkingSets {
     #[inline(never)]
     fn enter(&mut self, row: Row, last: u64, now: u64, rows: &Rows) {
         let WorkingSets { base, larger, windows, start, .. } = self;
-        // So many windows are shorter than the gap. At larger sizes it is no longer.
+        // How many windows are shorter than the gap, which at larger sizes can only be shorter.
         let mut shorter = 0;
         if last == 0 || now - last > self.shortest_refs {
             shorter = windows.len();
@@ -198,8 +198,8 @@ impl WorkingSets {
 
     /// A block ends, and another one begins with the reference `now`.
     #[inline(never)]
-    fn turn(&mut self, now: u64, rows: &Rows) {
-        self.tell_all(rows);
+    fn begin_block(&mut self, now: u64, rows: &Rows) {
+        self.propagate_all(rows);
         self.in_block.clear();
         self.start = now;
         self.end = now.saturating_add(self.shortest_refs);
@@ -211,17 +211,17 @@ impl WorkingSets {
         }
     }
 
-    /// Tells larger pages when they were last referenced in the block, so far.
-    fn tell_all(&mut self, rows: &Rows) {
+    /// Gives larger pages the times of their last references in the block so far.
+    fn propagate_all(&mut self, rows: &Rows) {
         for row in &self.in_block {
-            tell(*row, self.base.last[row.index() + 1], &mut self.larger, rows);
+            propagate(*row, self.base.last[row.index() + 1], &mut self.larger, rows);
         }
     }
 }
 
-/// Tells the pages that hold a base page that it was last referenced then.
+/// Gives the pages that hold a base page the time of its last reference.
 #[inline(always)]
-fn tell(row: Row, base: u64, larger: &mut [Level], rows: &Rows) {
+fn propagate(row: Row, base: u64, larger: &mut [Level], rows: &Rows) {
     let ids = rows.ids(row).as_flattened();
     for level in larger {
         let last = &mut level.last[ids[level.number] as usize];

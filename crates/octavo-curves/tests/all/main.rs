@@ -4,4 +4,4 @@ mod machine;
 mod oracle;
 mod sampling;
 mod sharing;
-mod turns;
+mod time_slicing;

@@ -1,4 +1,4 @@
-//! What a sample keeps, and that the error it states is the error it has.
+//! The references that a sample keeps, and its stated error against its real error.
 
 use octavo_curves::{SampleSpec, Sampled, Sizes, Study, StudyConfig};
 use octavo_trace::source::{Batch, Facts, Place, Progress, Source, Step, TraceError};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use octavo_config::MachineConfig;
 use octavo_os::frames::fragmentation::Fragmentation;
 use octavo_trace::{
-    Began, Counts, Observer, Start, StreamEnd, StreamIdentity, StreamProgress, TurnConsumer,
+    Began, Counts, Observer, Start, StreamEnd, StreamIdentity, StreamProgress, TimeSlicedConsumer,
     WordConsumer,
 };
 use octavo_types::{
@@ -287,7 +287,7 @@ impl Observer for Sim {
     }
 }
 
-impl TurnConsumer for Sim {
+impl TimeSlicedConsumer for Sim {
     type Process = Counts;
 
     fn begun(&mut self, identity: &StreamIdentity) {
@@ -305,7 +305,7 @@ impl TurnConsumer for Sim {
         self.waiting.insert(identity.stream, process);
     }
 
-    fn turn(&mut self, stream: u32) {
+    fn switch_to(&mut self, stream: u32) {
         if self.stream == Some(stream) {
             return;
         }
@@ -318,7 +318,7 @@ impl TurnConsumer for Sim {
     }
 
     fn process_ended(&mut self, identity: &StreamIdentity, _: &StreamEnd) -> Counts {
-        self.turn(identity.stream);
+self.switch_to(identity.stream);
         self.front.push_event(ControlEvent::Exit(self.running.id));
         self.stream = None;
         let counts = std::mem::take(&mut self.running.counts);

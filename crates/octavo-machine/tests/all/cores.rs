@@ -3,7 +3,7 @@
 use crate::common::{config, identity, tiny};
 use octavo_config::AddressSpaces;
 use octavo_machine::{Counters, Sim};
-use octavo_trace::{StreamEnd, TurnConsumer, WordConsumer};
+use octavo_trace::{StreamEnd, TimeSlicedConsumer, WordConsumer};
 use octavo_types::{
     AddrRange, Consumer, Event, Item, ItemKind, MapSource, Protection, Segment, VirtAddr,
 };
@@ -77,21 +77,21 @@ fn forked_children_copy_what_they_store_to() {
         let mut sim = Sim::new(&config(machine, &["base4k"])).unwrap();
         let (load, store) = (segment(&[ItemKind::Load]), segment(&[ItemKind::Store]));
         sim.begun(&identity(0, None));
-        sim.turn(0);
+        sim.switch_to(0);
         map(&mut sim, 0x40_0000, 1);
         map(&mut sim, 0x1000_0000, 4);
         touch(&mut sim, 0, &store, 0x1000_0000);
         sim.begun(&identity(1, Some(0)));
-        sim.turn(1);
+        sim.switch_to(1);
         // The child's stream tells again of what its parent had.
         map(&mut sim, 0x1000_0000, 4);
         touch(&mut sim, 0, &load, 0x1000_0000);
         touch(&mut sim, 1, &store, 0x1000_0000);
-        sim.turn(0);
+        sim.switch_to(0);
         touch(&mut sim, 1, &load, 0x1000_0000);
         let counts = sim.process_ended(&identity(1, Some(0)), &StreamEnd::PLAIN);
         assert_eq!((counts.instructions, counts.stores), (2, 1));
-        sim.turn(0);
+        sim.switch_to(0);
         touch(&mut sim, 1, &load, 0x1000_0000);
         sim.finish();
         let counters = sim.machines()[0].counters();

@@ -8,7 +8,7 @@ use octavo_machine::Sim;
 use octavo_machine::designs::DESIGNS;
 use octavo_oracle::strategies::{Step, stream};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
-use octavo_trace::{StreamEnd, TurnConsumer, WordConsumer};
+use octavo_trace::{StreamEnd, TimeSlicedConsumer, WordConsumer};
 use octavo_types::{Consumer, Item, ItemKind, Segment, VirtAddr};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -108,7 +108,7 @@ fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut Seen) {
         let (what, whose) = draw.new_tree(runner).unwrap().current();
         let at = whose.index(live.len());
         let process = live[at].0;
-        sim.turn(process);
+        sim.switch_to(process);
         if what < 20 && live.len() < MAX_LIVE {
             sim.begun(&identity(begun, Some(process)));
             live.push((begun, 1));

@@ -14,7 +14,7 @@ use octavo_machine::{Counters, Sim};
 use octavo_oracle::strategies::{loads, stream};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
 use octavo_os::policy::by_name;
-use octavo_trace::{TurnConsumer, WordConsumer};
+use octavo_trace::{TimeSlicedConsumer, WordConsumer};
 use octavo_types::{
     AddrRange, Consumer, Event, Item, ItemKind, MapSource, PageSize, Protection, Segment, VirtAddr,
 };
@@ -287,12 +287,12 @@ fn processes_that_share_a_region_have_holes_of_their_own() {
         protection: Protection::from_bits(1),
     };
     sim.begun(&identity(0, None));
-    sim.turn(0);
+    sim.switch_to(0);
     sim.event(&map);
     sim.execution(&store, &[0, at(0)]);
     sim.event(&hole);
     sim.begun(&identity(1, Some(0)));
-    sim.turn(1);
+    sim.switch_to(1);
     sim.event(&map);
     sim.event(&hole);
     sim.execution(&store, &[0, at(7)]);
@@ -304,7 +304,7 @@ fn processes_that_share_a_region_have_holes_of_their_own() {
         [of("os", "punches"), of("os", "copy_on_write_faults"), of("os", "bytes_copied")]
     };
     assert_eq!(counted(&mut sim), [2, 1, 4096]);
-    sim.turn(0);
+    sim.switch_to(0);
     // In the eighth that has a hole of the parent's, and in another one.
     sim.execution(&load, &[1, at(7)]);
     assert_eq!(counted(&mut sim), [3, 1, 4096]);
@@ -313,7 +313,7 @@ fn processes_that_share_a_region_have_holes_of_their_own() {
     assert_eq!(counted(&mut sim), [3, 1, 4096]);
     sim.execution(&store, &[0, at(8)]);
     assert_eq!(counted(&mut sim), [4, 2, 8192]);
-    sim.turn(1);
+    sim.switch_to(1);
     sim.execution(&load, &[1, at(8)]);
     assert_eq!(counted(&mut sim), [5, 2, 8192]);
 }

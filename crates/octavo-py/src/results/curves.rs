@@ -1,4 +1,4 @@
-//! What every TLB does with a process image. Curves of thousands of numbers are bytes: 64-bit
+//! Results of curves as Python data. Curves of thousands of numbers are bytes: 64-bit
 //! little-endian.
 
 use octavo_curves::{
@@ -214,11 +214,11 @@ fn two_sizes_sets<'py>(py: Python<'py>, of: &TwoSizesSets) -> Dict<'py> {
 fn list<'py, T>(
     py: Python<'py>,
     items: &[T],
-    told: impl Fn(Python<'py>, &T) -> Dict<'py>,
+    to_dict: impl Fn(Python<'py>, &T) -> Dict<'py>,
 ) -> List<'py> {
     let list = PyList::empty(py);
     for item in items {
-        list.append(told(py, item)?)?;
+        list.append(to_dict(py, item)?)?;
     }
     Ok(list)
 }

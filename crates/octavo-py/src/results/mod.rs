@@ -48,11 +48,11 @@ pub fn result<'py, C: Engine>(py: Python<'py>, result: &RunResult<C>) -> Dict<'p
 fn run_result<'py, C>(
     py: Python<'py>,
     result: &RunResult<C>,
-    told: impl Fn(Python<'py>, &StreamResult<C>) -> Dict<'py>,
+    to_dict: impl Fn(Python<'py>, &StreamResult<C>) -> Dict<'py>,
 ) -> Dict<'py> {
     let processes = PyList::empty(py);
     for stream in &result.streams {
-        processes.append(told(py, stream)?)?;
+        processes.append(to_dict(py, stream)?)?;
     }
     Ok(dict!(py,
         exit: exit(py, &result.exit)?,
@@ -81,7 +81,7 @@ pub fn exit<'py>(py: Python<'py>, exit: &RunExit) -> Dict<'py> {
     ))
 }
 
-/// What every process image has: who it is, and what its stream consists of.
+/// The fields that every process image has: its identity and its stream counts.
 fn process<'py, C>(py: Python<'py>, stream: &StreamResult<C>, counts: &Counts) -> Dict<'py> {
     let events = PyDict::new(py);
     for (name, count) in &counts.events {

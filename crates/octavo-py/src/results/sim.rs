@@ -1,4 +1,4 @@
-//! What machines have counted.
+//! Counters of simulated machines as Python data.
 
 use octavo_machine::{Counters, Sim};
 use octavo_trace::{Counts, RunResult, StreamResult};
@@ -13,20 +13,20 @@ type Dict<'py> = PyResult<Bound<'py, PyDict>>;
 impl Engine for Sim {
     fn process<'py>(py: Python<'py>, stream: &StreamResult<Self>) -> Dict<'py> {
         let sim = &stream.consumer;
-        let told = process(py, stream, &sim.counts())?;
-        told.set_item("machines", machines(py, sim)?)?;
-        told.set_item("mapped", sim.is_mapped())?;
-        Ok(told)
+        let dict = process(py, stream, &sim.counts())?;
+        dict.set_item("machines", machines(py, sim)?)?;
+        dict.set_item("mapped", sim.is_mapped())?;
+        Ok(dict)
     }
 }
 
 impl SharedEngine for Sim {
     fn result<'py>(py: Python<'py>, run: &RunResult<Counts>, sim: &Self) -> Dict<'py> {
-        let told = run_result(py, run, |py, stream| {
-            let told = process(py, stream, &stream.consumer)?;
-            told.set_item("machines", PyList::empty(py))?;
-            told.set_item("mapped", sim.is_mapped())?;
-            Ok(told)
+        let dict = run_result(py, run, |py, stream| {
+            let dict = process(py, stream, &stream.consumer)?;
+            dict.set_item("machines", PyList::empty(py))?;
+            dict.set_item("mapped", sim.is_mapped())?;
+            Ok(dict)
         })?;
         let counts = sim.counts();
         let shared = dict!(py,
@@ -38,12 +38,12 @@ impl SharedEngine for Sim {
             references: counts.references(),
             machines: machines(py, sim)?,
         );
-        told.set_item("shared", shared)?;
-        Ok(told)
+        dict.set_item("shared", shared)?;
+        Ok(dict)
     }
 }
 
-/// What each design's machine has counted.
+/// The counters of each design's machine.
 fn machines<'py>(py: Python<'py>, sim: &Sim) -> PyResult<Bound<'py, PyList>> {
     let machines = PyList::empty(py);
     for (design, outcome) in sim.designs().iter().zip(sim.outcomes()) {

@@ -1,4 +1,4 @@
-//! What a study of misses and memory has had.
+//! Results of a study of misses and memory as Python data.
 
 use octavo_curves::{Curve, Footprint, MachineCurve, RegionResult, Study};
 use octavo_trace::{Region, StreamResult};

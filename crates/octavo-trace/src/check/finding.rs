@@ -1,4 +1,4 @@
-//! What can be wrong with a trace that reads well.
+//! Findings: contradictions in a trace that can be read.
 
 use std::fmt;
 
@@ -65,7 +65,7 @@ pub struct Finding {
     pub addr: Option<VirtAddr>,
     /// Where in the trace.
     pub place: Place,
-    /// What is wrong, without a full stop.
+    /// A description, without a full stop.
     pub what: String,
 }
 

@@ -2,9 +2,9 @@
 //! it had not mapped.
 //!
 //! The checker follows each stream's mappings and threads and holds every reference against them.
-//! What real programs do must pass, so it knows of:
+//! Everything that real programs do must pass, so the checker allows for:
 //!
-//! - stacks, which grow when they are touched; their growth is told late or not at all;
+//! - stacks, which grow when they are touched; the trace records their growth late or not at all;
 //! - faults that a program means to take (a guard page, a null pointer that its signal handler
 //!   makes an exception of): what the signal SIGSEGV or SIGBUS follows at once is no finding;
 //! - the page of system calls that old kernels map into every program, and the code that Valgrind
@@ -13,9 +13,9 @@
 //! - memory that the processor cannot protect as asked: what may be written or executed may also be
 //!   read.
 //!
-//! A trace that begins before its first mapping is told is not checked for references outside
-//! mappings, since it does not say what was there. Three calls change mappings without any event
-//! that would tell: `mremap` with `MREMAP_DONTUNMAP`, `pkey_mprotect`, and `io_setup`.
+//! References outside mappings are findings only in traces that record the first mappings before
+//! anything executes. Three calls change mappings without an event: `mremap` with
+//! `MREMAP_DONTUNMAP`, `pkey_mprotect`, and `io_setup`.
 
 mod finding;
 mod rights;
@@ -35,7 +35,7 @@ use crate::stream::{Began, StreamEnd};
 /// How many findings of each kind are kept.
 pub const KEPT_OF_A_KIND: u64 = 20;
 
-/// What a check has found.
+/// The results of a check.
 #[derive(Debug, Default)]
 pub struct Report {
     /// The first few findings of each kind, in the order in which they stand in the trace.
@@ -44,7 +44,7 @@ pub struct Report {
     pub counts: BTreeMap<FindingKind, u64>,
     /// How many streams began.
     pub streams: u64,
-    /// How many of them tell mappings: the references of others are held against none.
+    /// How many of them record mappings; references of the others are not checked against any.
     pub streams_mapped: u64,
     /// Instructions of all streams.
     pub instructions: u64,
@@ -145,7 +145,7 @@ impl Checker {
                     return;
                 }
                 let decoded = checked.decoder.decode(&batch.words, &mut checked.checker);
-                checked.checker.settle(&batch.places, place);
+                checked.checker.locate_findings(&batch.places, place);
                 if let Err(error) = decoded {
                     checked.corrupt = true;
                     checked.checker.undecodable(place, error.to_string());

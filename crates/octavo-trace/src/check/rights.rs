@@ -1,11 +1,11 @@
-//! What may be done where, at each time.
+//! The access rights of each page, as they change over the stream.
 
 use std::collections::BTreeMap;
 
 use octavo_types::{AddrRange, PageNumber, PageSize, Protection, VirtAddr};
 
-/// How many ranges are kept. Linux allows 65,530 mappings unless it is told otherwise; past this
-/// many the trace is not checked against its mappings.
+/// How many ranges are kept. Linux allows 65,530 mappings by default; a trace with more than this
+/// is not checked against its mappings.
 const MAX_RANGES: usize = 1 << 20;
 /// How many pages' rights are remembered.
 const CACHED_PAGES: usize = 1024;
@@ -16,7 +16,7 @@ const VSYSCALL: PageNumber = PageNumber::new(0xffff_ffff_ff60_0000 >> 12);
 /// in place of some functions of the loader.
 const TRACER: AddrRange = AddrRange::new(VirtAddr::new(0x5800_0000), 0x0200_0000);
 
-/// What Linux lets a main stack grow to unless it is told otherwise.
+/// Linux's default limit of the main stack.
 const DEFAULT_STACK_BYTES: u64 = 8 << 20;
 
 const READ: u8 = 1;
@@ -56,7 +56,7 @@ impl From<Protection> for Rights {
 pub(super) struct RightsMap {
     /// By their starts; ends, and rights.
     ranges: BTreeMap<u64, (u64, Rights)>,
-    /// What the main stack may grow to.
+    /// The range that the main stack may grow over.
     stack: Option<AddrRange>,
     /// The trace is our tracer's.
     traced: bool,
@@ -82,7 +82,7 @@ impl RightsMap {
     pub(super) fn start(&mut self, stack: Option<AddrRange>) {
         self.stack = stack;
         self.traced = true;
-        self.forget();
+        self.clear_cache();
     }
 
     /// A stack lies there. How far it may grow the process has said, or else it is Linux's default.
@@ -90,7 +90,7 @@ impl RightsMap {
         if self.stack.is_none() {
             let start = range.end().raw().saturating_sub(DEFAULT_STACK_BYTES);
             self.stack = Some(AddrRange::new(VirtAddr::new(start), range.end().raw() - start));
-            self.forget();
+            self.clear_cache();
         }
     }
 
@@ -135,7 +135,7 @@ impl RightsMap {
         if start >= end {
             return;
         }
-        self.forget();
+        self.clear_cache();
         self.split(start);
         self.split(end);
         while let Some((&inside, _)) = self.ranges.range(start..end).next() {
@@ -171,7 +171,7 @@ impl RightsMap {
         None
     }
 
-    /// What is mapped becomes so many bytes at another place, or at the same.
+    /// Moves or resizes the mapping at `from`, which becomes `to`.
     pub(super) fn remap(&mut self, from: AddrRange, to: AddrRange) {
         let rights = self.of(from.start().page(PageSize::BASE)).unwrap_or(Rights::STACK);
         self.set(from, None);
@@ -207,7 +207,7 @@ impl RightsMap {
         }
     }
 
-    fn forget(&mut self) {
+    fn clear_cache(&mut self) {
         self.cache.fill((u64::MAX, None));
     }
 }

@@ -15,7 +15,7 @@ use crate::ring::{Start, WordConsumer};
 use crate::source::Place;
 use crate::stream::Ended;
 
-/// How many threads are told apart; past that they are not checked.
+/// How many threads are kept apart; in a trace with more, threads are not checked.
 const MAX_THREADS: usize = 1 << 20;
 /// How many findings of one execution may wait for the signal that would excuse them.
 const MAX_PENDING: usize = 64;
@@ -29,14 +29,14 @@ const SIGSEGV: u32 = 11;
 pub struct StreamChecker {
     stream: u32,
     rights: RightsMap,
-    /// Mappings were told before anything executed, so that all of them are known.
+    /// Mappings were recorded before anything executed, so that all of them are known.
     knows_mappings: bool,
-    /// Some mapping was told.
+    /// At least one mapping was recorded.
     has_mappings: bool,
     has_executed: bool,
-    /// Those that run or may run.
+    /// The threads that run or may run.
     threads: FxHashSet<u32>,
-    /// After a fork, the thread that forked goes on, and nothing tells which it was.
+    /// After a fork the forking thread goes on, under a number that no event gives.
     may_adopt_thread: bool,
     exited: bool,
     instructions: u64,
@@ -69,7 +69,7 @@ impl StreamChecker {
         }
     }
 
-    /// Whether the stream has told any mapping.
+    /// Whether the stream has recorded any mapping.
     pub fn has_mappings(&self) -> bool {
         self.has_mappings
     }
@@ -84,8 +84,9 @@ impl StreamChecker {
         self.references
     }
 
-    /// A batch is over: `places` are those of its executions, `whole` that of the batch.
-    pub fn settle(&mut self, places: &[Place], whole: Place) {
+    /// Ends a batch: gives each finding of the batch its place in the trace. `places` are those of
+    /// its executions, `whole` that of the batch.
+    pub fn locate_findings(&mut self, places: &[Place], whole: Place) {
         for waiting in self.found.iter_mut().chain(&mut self.pending) {
             if let Some(execution) = waiting.execution.take() {
                 waiting.finding.place = places.get(execution).copied().unwrap_or(whole);
@@ -120,7 +121,7 @@ impl StreamChecker {
 
     pub(super) fn undecodable(&mut self, place: Place, what: String) {
         self.find(FindingKind::Undecodable, None, || what);
-        self.settle(&[], place);
+        self.locate_findings(&[], place);
     }
 
     /// Nothing excuses the findings of the last execution.
@@ -140,19 +141,24 @@ impl StreamChecker {
         kind: FindingKind,
         instruction: u64,
         addr: Option<VirtAddr>,
-        what: impl FnOnce() -> String,
+        describe: impl FnOnce() -> String,
     ) {
         let known = self.counts.get(&kind).copied().unwrap_or(0);
-        let what = if known < KEPT_OF_A_KIND { what() } else { String::new() };
+        let what = if known < KEPT_OF_A_KIND { describe() } else { String::new() };
         let (stream, place) = (self.stream, Place::Whole);
         let finding = Finding { kind, stream, instruction, addr, place, what };
         self.pending.push(Waiting { finding, execution: Some(self.executions) });
     }
 
     /// A finding about an event, or about the order of things.
-    fn find(&mut self, kind: FindingKind, addr: Option<VirtAddr>, what: impl FnOnce() -> String) {
+    fn find(
+        &mut self,
+        kind: FindingKind,
+        addr: Option<VirtAddr>,
+        describe: impl FnOnce() -> String,
+    ) {
         self.stand();
-        self.suspect(kind, self.instructions, addr, what);
+        self.suspect(kind, self.instructions, addr, describe);
         self.stand();
     }
 
@@ -210,7 +216,7 @@ impl StreamChecker {
         }
     }
 
-    /// What is wrong with one item.
+    /// The rule that an item breaks, if any.
     fn fault_of(&mut self, item: &Item, addr: VirtAddr) -> Option<(FindingKind, &'static str)> {
         let last = addr.wrapping_add(u64::from(item.size_bytes) - 1);
         if !WIDTH.holds(addr, item.size_bytes) {

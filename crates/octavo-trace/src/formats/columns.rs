@@ -77,7 +77,7 @@ impl ColumnBatch {
 
 /// The other side of a channel is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("nobody reads the columns any more")]
+#[error("the reader of the columns has closed")]
 pub struct Gone;
 
 /// Where batches go in.
@@ -93,14 +93,14 @@ impl ColumnFeed {
         self.sender.send(Ok(batch)).map_err(|_| Gone)
     }
 
-    /// There is no more, and all was well.
+    /// Ends the columns: all rows were sent.
     pub fn finish(self) {
         self.complete.store(true, Ordering::Release);
     }
 
-    /// There is no more, for this reason.
+    /// Ends the columns with the error `what`.
     pub fn fail(self, what: impl Into<String>) {
-        // Nobody to tell is no worse.
+        // A closed reader needs no error.
         drop(self.sender.send(Err(what.into())));
     }
 }
@@ -118,7 +118,7 @@ impl ColumnDrain {
         match self.receiver.recv() {
             Ok(batch) => batch.map(Some),
             Err(_) if self.complete.load(Ordering::Acquire) => Ok(None),
-            Err(_) => Err("ends early: whoever gave the columns has stopped".to_owned()),
+            Err(_) => Err("ends early: the writer of the columns has stopped".to_owned()),
         }
     }
 }

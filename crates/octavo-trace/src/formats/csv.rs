@@ -179,7 +179,7 @@ fn recognise(head: &[u8]) -> Likeness {
 struct CsvReader {
     input: Input,
     buffer: Vec<u8>,
-    /// What of the buffer is not yet parsed.
+    /// The part of the buffer that is not yet parsed.
     filled: Range<usize>,
     parser: csv_core::Reader,
     fields: Box<Fields>,

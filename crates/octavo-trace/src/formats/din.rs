@@ -42,7 +42,7 @@ pub static XDIN: Format = Format {
     create: Some(|output| LineWriter::create(output, XdinLines, "")),
 };
 
-/// What a line says.
+/// The content of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Line {
     Reference(ItemKind, u64, u16),
@@ -108,7 +108,7 @@ struct DinReader {
     state: State,
 }
 
-/// What the lines have told so far, beside references.
+/// State that lines other than references have set.
 struct State {
     extended: bool,
     /// Without sizes, those of instructions.
@@ -259,7 +259,7 @@ mod tests {
 
         /// `xdin` drops nothing but that a modify is one reference.
         #[test]
-        fn xdin_gives_back_what_was_written(random in testing::stream(1..80)) {
+        fn xdin_reads_back_its_own_output(random in testing::stream(1..80)) {
             let (bytes, written) = testing::write(&XDIN, &random).unwrap();
             let expected = split_modifies(&references_of(&random));
             prop_assert_eq!(written.losses[0].as_str(), MODIFIES);
@@ -272,7 +272,7 @@ mod tests {
         /// `din` drops sizes as well: data is one byte long, an instruction as long as it was if
         /// the next one follows it.
         #[test]
-        fn din_gives_back_what_was_written(random in testing::stream(1..80)) {
+        fn din_reads_back_its_own_output(random in testing::stream(1..80)) {
             let (bytes, _) = testing::write(&DIN, &random).unwrap();
             let expected = split_modifies(&references_of(&random));
             prop_assume!(!expected.is_empty());

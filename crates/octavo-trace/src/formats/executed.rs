@@ -1,4 +1,4 @@
-//! What writers of plain references make of an execution.
+//! Executions as plain references, for the writers of formats without segments.
 
 use octavo_types::{Item, ItemKind, Segment, VirtAddr};
 

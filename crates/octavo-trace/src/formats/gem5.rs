@@ -56,7 +56,7 @@ const PACKETS_AT_ONCE: usize = 8192;
 /// The flag of a request that fetches instructions.
 const INST_FETCH: u32 = 0x100;
 
-/// What the header is read for: whether it is one.
+/// The part of the header that identifies the format.
 #[derive(Clone, PartialEq, Message)]
 struct Header {
     #[prost(bytes = "vec", optional, tag = "1")]
@@ -80,7 +80,7 @@ struct Packet {
     flags: Option<u32>,
 }
 
-/// What a command is to a program, and whether a cache gave it.
+/// The meaning of a command: a program's reference, or a request of a cache.
 enum Request {
     Reference(ItemKind),
     /// A cache's own: of whole lines, and only where it missed.
@@ -109,7 +109,7 @@ impl Request {
 struct Gem5Reader {
     input: Input,
     buffer: Vec<u8>,
-    /// What of the buffer is not yet taken.
+    /// The part of the buffer that is not yet consumed.
     filled: Range<usize>,
     /// Where in the trace `filled` begins.
     at: u64,

@@ -1,4 +1,4 @@
-//! How long instructions are, in formats that do not tell.
+//! Deduces instruction lengths in formats that do not record them.
 //!
 //! An instruction ends where the next one begins, unless it jumps. So a fetch waits, with its
 //! data, until the next one is known. It is as long as the way to that one if this is 1 to 15
@@ -16,7 +16,7 @@ const MAX_BYTES: u64 = 15;
 const UNKNOWN_BYTES: u16 = 4;
 /// How many lengths are remembered; each has one place, and a newer one may take it.
 const REMEMBERED: usize = if cfg!(fuzzing) { 1 << 8 } else { 1 << 16 };
-/// How much data waits with its instruction; what is more settles it.
+/// How much data waits with its instruction; more than this emits the instruction early.
 const MAX_WAITING: usize = 4096;
 
 /// For [`crate::source::Facts::notes`].
@@ -55,7 +55,7 @@ impl Lengths {
         place: Place,
         out: &mut Learning,
     ) {
-        self.settle(Some(addr), out);
+        self.emit(Some(addr), out);
         self.waiting = Some(Waiting { addr, registers, jumps, place });
     }
 
@@ -67,23 +67,23 @@ impl Lengths {
         }
         self.data.push((reference, place));
         if self.data.len() == MAX_WAITING {
-            self.settle(None, out);
+            self.emit(None, out);
         }
     }
 
     /// An event, after all references so far.
     pub(crate) fn event(&mut self, event: &Event, place: Place, out: &mut Learning) {
-        self.settle(None, out);
+        self.emit(None, out);
         out.event(event, place);
     }
 
-    /// Nothing follows, or nothing that tells anything.
+    /// Ends the stream, or a part of it after which the next fetch says nothing about this one.
     pub(crate) fn finish(&mut self, out: &mut Learning) {
-        self.settle(None, out);
+        self.emit(None, out);
     }
 
     #[inline]
-    fn settle(&mut self, next: Option<u64>, out: &mut Learning) {
+    fn emit(&mut self, next: Option<u64>, out: &mut Learning) {
         let Some(Waiting { addr, registers, jumps, place }) = self.waiting.take() else { return };
         let hash = addr.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let known = &mut self.known[(hash >> (64 - REMEMBERED.ilog2())) as usize];

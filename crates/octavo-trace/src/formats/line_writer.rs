@@ -1,4 +1,4 @@
-//! What all writers of text share: a line a reference.
+//! The common part of all text writers: one line per reference.
 
 use octavo_types::{Event, ItemKind, Segment, VirtAddr};
 

@@ -11,7 +11,7 @@ use crate::source::{Input, Place, Progress, TraceError};
 pub(crate) const MAX_LINE_BYTES: usize = 4096;
 /// How much text is read at once.
 const BUFFER_BYTES: usize = if cfg!(fuzzing) { 1 << 13 } else { 1 << 18 };
-/// What is said of a last line without its end: cut anywhere, it may read as another, shorter one.
+/// The error of a last line without its newline: cut off, it may read as another, shorter line.
 pub(crate) const CUT: &str =
     "the trace ends inside this line: it was cut off, or lacks its last newline";
 /// How much of a faulty line an error quotes.
@@ -21,7 +21,7 @@ const MAX_QUOTED_BYTES: usize = 80;
 pub(crate) struct Lines {
     input: Input,
     buffer: Vec<u8>,
-    /// What of the buffer is text not yet given out.
+    /// The part of the buffer that was not yet returned as lines.
     filled: Range<usize>,
     /// The number of the last line given out.
     number: u64,
@@ -116,7 +116,7 @@ pub(crate) fn head_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
     whole.split(|&byte| byte == b'\n').map(without_return)
 }
 
-/// What stands between blanks.
+/// The words of a line, which blanks and tabs separate.
 pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty())
 }

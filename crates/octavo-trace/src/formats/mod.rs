@@ -45,13 +45,13 @@ pub enum Likeness {
 
 /// A trace format.
 pub struct Format {
-    /// What `--format` takes.
+    /// The name that `--format` takes.
     pub name: &'static str,
     /// One line on what writes it and what it holds.
     pub about: &'static str,
     /// How its files' names end, without the dot and before any suffix of compression.
     pub suffixes: &'static [&'static str],
-    /// Tells it by the first bytes (after decompression) of a trace.
+    /// Recognises the format by the first bytes (after decompression) of a trace.
     pub recognise: fn(head: &[u8]) -> Likeness,
     /// Begins to read.
     pub open: fn(Input) -> Result<Box<dyn Source>, TraceError>,

@@ -1,6 +1,6 @@
 //! Numbers as text traces have them.
 
-/// What a byte is worth as a hexadecimal digit; 16 if it is none.
+/// The value of a byte as a hexadecimal digit; 16 if it is none.
 const DIGITS: [u8; 256] = {
     let mut digits = [16; 256];
     let mut value = 0;
@@ -82,7 +82,7 @@ mod tests {
         #![proptest_config(octavo_oracle::cases(256))]
 
         #[test]
-        fn what_is_written_is_read(value in any::<u64>(), shift in 0u32..64, width in 0u32..=16) {
+        fn written_numbers_are_read_back(value in any::<u64>(), shift in 0u32..64, width in 0u32..=16) {
             let value = value >> shift;
             let (mut hexadecimal, mut plain) = (Vec::new(), Vec::new());
             push_hex(&mut hexadecimal, value, width);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number() {
+    fn malformed_numbers_are_refused() {
         for text in ["", "0x", "x1", "g", "1 ", "-1", "+1", "10000000000000000", "0x0x1"] {
             assert_eq!(hex(text.as_bytes()), None, "{text}");
         }

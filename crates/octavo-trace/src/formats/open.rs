@@ -86,7 +86,7 @@ pub fn open_input(input: Input, options: &OpenOptions) -> Result<Box<dyn Source>
     }
 }
 
-/// Whether the beginning of a file is that of a trace, as far as anyone can tell: it is or may be.
+/// Whether the beginning of a file is, or may be, that of a trace.
 pub fn looks_like_a_trace(path: &Path) -> bool {
     match Input::open(path, InputOptions::default()) {
         Ok(input) => {

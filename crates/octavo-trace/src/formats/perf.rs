@@ -4,14 +4,14 @@
 //!
 //! * `perf script -F comm,tid,pid,time,event,addr,ip`, with or without `cpu`, `period`, `sym`,
 //!   `symoff`, `dso`, `data_src` (and then `weight`), `phys_addr`, `data_page_size`,
-//!   `code_page_size`, call chains, and the default fields of `perf mem record`. After the event,
-//!   whose name ends with a colon, comes the data address, then the instruction's; a physical
+//!   `code_page_size`, call chains, and the default fields of `perf mem record`. After the event's name
+//!   and its colon come the data address, then the instruction's; a physical
 //!   address is the last column that is 16 wide. A line with a single address must have a call
 //!   chain below it: it would be the instruction's otherwise.
 //! * `perf mem report -D`, with or without `-x`, `--phys-data` and `--data-page-size`.
 //!
-//! What a sample did is told by its data source, or by its event's name (`mem-stores`); it is a load
-//! where neither says so. Samples tell where memory is touched, not how often.
+//! A sample's kind comes from its data source, or from its event's name (`mem-stores`); else it is
+//! taken for a load. Samples show where memory is touched, not how often.
 
 use octavo_types::{Event, ItemKind, PhysAddr, VirtAddr};
 
@@ -35,7 +35,7 @@ pub static FORMAT: Format = Format {
     create: None,
 };
 
-/// What `perf mem report -D` begins with.
+/// The first columns of `perf mem report -D`.
 const RAW_HEADER: &[u8] = b"# PID, TID, IP, ADDR, ";
 /// How wide `perf script` prints an address at least.
 const COLUMN_BYTES: usize = 16;
@@ -62,7 +62,7 @@ struct Sample {
     kind: Option<ItemKind>,
     addr: u64,
     phys: Option<u64>,
-    /// The instruction's address is there too, which tells that `addr` is not that.
+    /// The line also has the instruction's address, so that `addr` is surely the data address.
     certain: bool,
 }
 
@@ -144,7 +144,7 @@ impl Sample {
     }
 }
 
-/// What stands between blanks, and how many of them go before.
+/// The words of a line, and how many blanks precede each.
 struct Words<'a> {
     line: &'a [u8],
     at: usize,
@@ -193,7 +193,7 @@ fn is_page_size(word: &[u8]) -> bool {
     word == b"N/A" || (!digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
 }
 
-/// What follows `|OP`, such as `LOAD|LVL`.
+/// The kind in the text after `|OP`, such as `LOAD|LVL`.
 fn of_operation(word: &[u8], otherwise: Option<ItemKind>) -> Option<ItemKind> {
     if word.starts_with(b"STORE") {
         Some(ItemKind::Store)
@@ -212,7 +212,7 @@ struct PerfReader {
     text: Text,
 }
 
-/// What the lines have told so far.
+/// State that the lines have set so far.
 #[derive(Default)]
 struct Text {
     raw: Option<RawColumns>,
@@ -226,7 +226,7 @@ struct Text {
     prefetches: u64,
 }
 
-/// What is said of a line with a single address.
+/// The refusal of a line with a single address.
 const UNCERTAIN: &str = "the sample before this line has a single address, which may be its \
                          instruction's: ask `perf script` for `-F comm,tid,pid,time,event,addr,ip`";
 
@@ -331,13 +331,13 @@ impl Reader for PerfReader {
         let Text { samples, placed, nowhere, prefetches, .. } = self.text;
         let mut notes = vec![
             format!(
-                "the trace is of {samples} samples: they tell which memory is used, not how often \
+                "the trace is of {samples} samples: they show which memory is used, not how often \
                  it is missed"
             ),
             "the samples of all processes in it are taken as one program's".to_owned(),
         ];
         for (count, what) in [
-            (placed, "samples tell their physical addresses"),
+            (placed, "samples have physical addresses"),
             (nowhere, "samples have no data address, and were left out"),
             (prefetches, "prefetches were left out"),
         ] {

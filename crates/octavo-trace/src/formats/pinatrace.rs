@@ -28,7 +28,7 @@ pub static FORMAT: Format = Format {
     create: None,
 };
 
-/// What the last line is.
+/// The last line.
 const END: &[u8] = b"#eof";
 
 /// The kind and the address of a reference.

@@ -1,5 +1,5 @@
-//! What all readers of single-stream formats share: they read references, and here these become
-//! segments, batches, and a stream that begins and ends.
+//! The common part of all readers of single-stream formats: turns the references that they read
+//! into segments, batches, and a stream that begins and ends.
 
 use octavo_types::Event;
 
@@ -14,7 +14,7 @@ pub(crate) trait Reader: Send {
     /// into `out`; false at the trace's end. What was put out before an error is given on.
     fn read_some(&mut self, out: &mut Learning) -> Result<bool, TraceError>;
 
-    /// What is known of the trace.
+    /// The facts on the trace.
     fn facts(&self) -> Facts;
 
     /// How far it is.
@@ -28,7 +28,7 @@ pub(crate) trait Reader: Send {
 pub(crate) struct Learning {
     pub(crate) learner: Learner,
     pub(crate) out: WordWriter,
-    /// Where each execution in `out` began, if somebody wants to know.
+    /// Where each execution in `out` began, if places are wanted.
     places: Vec<Place>,
     pub(crate) wants_places: bool,
     /// Where the segment that is being read began.

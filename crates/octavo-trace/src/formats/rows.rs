@@ -1,4 +1,4 @@
-//! What tables of references share, whether they come as CSV or as columns.
+//! The common part of tables of references, which come as CSV or as columns.
 
 use std::collections::HashSet;
 
@@ -111,7 +111,7 @@ impl Rows {
         self.lengths.finish(out);
     }
 
-    /// What is known of the table.
+    /// The facts on the table.
     pub(crate) fn facts(&self, format: &'static str) -> Facts {
         let mut notes = Vec::new();
         if self.lacks_sizes && self.fetches > 0 {
@@ -136,7 +136,7 @@ impl Rows {
 pub(crate) struct Running(pub(crate) u32);
 
 impl Running {
-    /// Says whether a table can hold the event: a thread is seen when it first runs.
+    /// Whether a table can hold the event: a thread appears in it when it first runs.
     pub(crate) fn event(&mut self, event: &Event) -> bool {
         if let Event::ThreadSwitch { thread } = event {
             self.0 = *thread;

@@ -1,5 +1,5 @@
-//! What the tests of all formats share: random streams, writing them into memory, reading bytes
-//! back into the plain list of references.
+//! Helpers of the tests of all formats: random streams, writing them into memory, reading bytes
+//! back into a plain list of references.
 
 // A helper that no format's tests happen to need is no mistake.
 #![allow(dead_code)]
@@ -31,7 +31,7 @@ pub(crate) struct Drained {
     pub(crate) executed: Vec<(Segment, Vec<VirtAddr>)>,
     /// The error that ended it, if one did.
     pub(crate) error: Option<TraceError>,
-    /// What was known at the end.
+    /// The facts at the end.
     pub(crate) facts: Facts,
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn drain_with(source: &mut dyn Source, wants_places: bool) -> Drained
                 ended = true;
             }
             Ok(None) => {
-                assert!(ended, "the end is told");
+                assert!(ended, "no stream is left open");
                 break None;
             }
             Err(error) => break Some(error),
@@ -316,8 +316,8 @@ mod all_formats {
             read_as_all(&bytes);
         }
 
-        /// Whatever can be written, damaged in one bit or cut anywhere, is read or refused, and
-        /// what was read of the part before the damage is there.
+        /// A trace with one flipped bit, or cut anywhere, is read or refused, and the part before
+        /// the damage is complete.
         #[test]
         fn damaged_traces_are_read_or_refused(
             random in stream(1..20), at in any::<Index>(), bit in 0u8..8, cut in any::<bool>(),
@@ -365,7 +365,7 @@ mod all_formats {
     }
 
     #[test]
-    fn names_are_told_apart() {
+    fn format_names_are_unique() {
         for (index, format) in FORMATS.iter().enumerate() {
             assert!(FORMATS[..index].iter().all(|other| other.name != format.name));
         }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::ring::{Decoder, WordConsumer};
 
-/// What was executed: each segment with its addresses.
+/// The executions of a stream: each segment with its addresses.
 #[derive(Default)]
 struct Executed(Vec<(Segment, Vec<VirtAddr>)>);
 
@@ -118,10 +118,10 @@ fn children_that_left_the_guesses_are_found_again() {
 }
 
 #[test]
-fn all_is_forgotten_when_too_much_is_kept() {
+fn learner_resets_at_its_memory_bound() {
     let references: Vec<Reference> = (0..2000).map(|at| fetch(0x1000 + 16 * at, 4)).collect();
     let (executed, learner) = learn(&references.repeat(2));
-    assert!(learner.forgotten > 0);
+    assert!(learner.resets > 0);
     assert!(learner.nodes.len() + learner.items <= MAX_KEPT + 1);
     assert_eq!(executed.references(), references.repeat(2));
 }
@@ -158,7 +158,7 @@ fn the_first_instruction_may_make_what_the_last_one_uses() {
 
 /// The same bytes with other registers are another instruction.
 #[test]
-fn registers_tell_nodes_apart() {
+fn nodes_differ_by_registers() {
     let references = [
         with_registers(fetch(0x1000, 4), 1, 2),
         with_registers(fetch(0x1000, 4), 1, 4),
@@ -173,7 +173,7 @@ fn registers_tell_nodes_apart() {
 proptest! {
     #![proptest_config(octavo_oracle::cases(256))]
 
-    /// Whatever comes, it comes out again, in segments as promised.
+    /// The learnt segments execute the same references, whatever these are.
     #[test]
     fn references_come_out_as_they_went_in(references in vec(prop_oneof![
         4 => (0u64..12, 1u16..4).prop_map(|(at, size)| fetch(0x1000 + at, size)),

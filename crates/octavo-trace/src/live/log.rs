@@ -1,4 +1,4 @@
-//! What Valgrind and the tool write while they trace.
+//! The log: messages of Valgrind and of the tracer.
 
 use std::fs::File;
 use std::io;

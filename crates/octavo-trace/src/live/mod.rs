@@ -50,7 +50,7 @@ pub struct LiveOptions {
     pub tracer: Tracer,
     /// Whether forked and executed children are traced too.
     pub follow_children: bool,
-    /// What counts.
+    /// The part of the run that is counted.
     pub limits: Arc<Limits>,
 }
 
@@ -65,7 +65,7 @@ pub enum LiveError {
     Start {
         /// Its launcher.
         valgrind: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The limit of open files is too low.
@@ -127,7 +127,7 @@ impl<C: Observer> Live<C> {
         self.shared.signal(self.root, signal);
     }
 
-    /// Notes that the user interrupted the run; the terminal has told the program already.
+    /// Notes that the user interrupted the run; the terminal has already signalled the program.
     pub fn note_interrupted(&self) {
         self.shared.interrupted.store(true, Ordering::Relaxed);
     }
@@ -175,7 +175,7 @@ impl<C: Observer> Live<C> {
     }
 }
 
-/// What Valgrind said, on one line and without the `==pid==` before each of its lines.
+/// Valgrind's message on one line, without the `==pid==` before each of its lines.
 fn in_a_sentence(said: &str) -> String {
     let bare = said.lines().map(|line| {
         let rest = line.strip_prefix("==").and_then(|rest| rest.split_once("=="));

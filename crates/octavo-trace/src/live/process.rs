@@ -31,7 +31,7 @@ impl Process {
         // SAFETY: a plain system call; the descriptor is ours alone.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.0 as libc::pid_t, 0) };
         if fd >= 0 {
-            // SAFETY: just made, owned by nobody else.
+            // SAFETY: the system call has just made it; it has no other owner.
             return Process::Descriptor(unsafe { OwnedFd::from_raw_fd(fd as i32) });
         }
         match io::Error::last_os_error().raw_os_error() {

@@ -16,11 +16,11 @@ use crate::source::{Batch, Input, InputOptions, Source};
 use crate::stream::{Ended, StreamEnd, StreamIdentity};
 use crate::window::{Limits, Window};
 
-/// After so long without a whole chunk, what was begun is read too: an idle program's live line
-/// still tells the truth.
+/// After this long without a whole chunk, an unfinished chunk is read too: the progress of an idle
+/// program stays current.
 const IDLE: Duration = Duration::from_millis(50);
 
-/// What a stream's thread tells the others.
+/// Progress of a stream's thread, for the other threads.
 #[derive(Default)]
 pub struct StreamState {
     references: AtomicU64,
@@ -49,7 +49,7 @@ impl StreamState {
     }
 }
 
-/// Notes the events that tell how a stream ended, on their way to the engine.
+/// Notes the events that show how a stream ended, on their way to the engine.
 struct Witness<C> {
     inner: Window<C>,
     exit_code: Option<i32>,

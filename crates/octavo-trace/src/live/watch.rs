@@ -24,10 +24,10 @@ use crate::window::Limits;
 /// How often slots and processes are looked at. A stream that waits loses nothing: its ring holds
 /// megabytes.
 const INTERVAL: Duration = Duration::from_micros(500);
-/// What Valgrind says before it ends a program for an instruction that it does not know.
+/// Valgrind's message before it ends a program for an instruction that it does not know.
 const UNKNOWN_INSTRUCTION: &str = "Unrecognised instruction";
 
-/// What the watcher shares with whoever holds the run.
+/// State shared by the watcher and the owner of the run.
 pub struct Shared {
     pub stop: AtomicBool,
     pub interrupted: AtomicBool,
@@ -381,8 +381,8 @@ struct Seen {
 }
 
 impl Seen {
-    /// The identifier of a new stream's process; none where it is gone, or has executed another
-    /// program already, and nobody can tell which one it was.
+    /// The identifier of a new stream's process; none if it is gone, or if it may already have
+    /// executed another program.
     fn pid_of(&mut self, slot: &Slot) -> Option<u32> {
         let (holder, own) = (slot.holder(), slot.pid());
         self.namespaces |= holder.is_some_and(|holder| holder != own);
@@ -390,8 +390,8 @@ impl Seen {
         holder.or_else(|| plausible.then_some(own))
     }
 
-    /// Who a new stream is. A fresh image in a known process has come by an exec, which ends the
-    /// stream before it.
+    /// The identity of a new stream. A new image in a known process began with an exec, which ends
+    /// the previous stream.
     fn identify(
         &mut self,
         slot: &Slot,

@@ -15,7 +15,7 @@ pub(super) enum Bytes {
 }
 
 impl Bytes {
-    /// Those of `input`, from its beginning.
+    /// The bytes of `input`, from its beginning.
     pub(super) fn of(input: Input) -> Self {
         match input.plain_file(&MAGIC) {
             Some(file) => {

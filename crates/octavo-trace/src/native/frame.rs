@@ -18,10 +18,10 @@ const FRAME_MAGIC: u32 = u32::from_le_bytes(*b"OFR\n");
 /// The most bytes that one part of a body may have.
 pub const MAX_PART_BYTES: u32 = 1 << 28;
 
-/// What a frame holds.
+/// The kind of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FrameKind {
-    /// What the trace is and where it came from: JSON.
+    /// The description of the trace and its origin: JSON.
     Manifest,
     /// A stream begins: JSON.
     Began,
@@ -56,7 +56,7 @@ impl FrameKind {
 /// The header of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FrameHeader {
-    /// What it holds.
+    /// Its kind.
     pub kind: FrameKind,
     /// The stream, of those that have one.
     pub stream: u32,
@@ -72,7 +72,7 @@ pub struct FrameHeader {
     checksums: [u64; 2],
 }
 
-/// What may be wrong with a header.
+/// Errors of a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrameError {
     /// It does not begin as one.

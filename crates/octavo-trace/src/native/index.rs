@@ -12,7 +12,7 @@ pub const TRAILER_BYTES: usize = 16;
 pub struct IndexEntry {
     /// Where it begins in the file.
     pub position: u64,
-    /// What it holds.
+    /// The frame's kind.
     pub kind: FrameKind,
     /// The stream.
     pub stream: u32,
@@ -75,7 +75,7 @@ impl Index {
         Some(Index { entries })
     }
 
-    /// What follows the index frame, which begins at `position`.
+    /// The trailer after the index frame, which begins at `position`.
     pub fn trailer(position: u64) -> [u8; TRAILER_BYTES] {
         let mut bytes = [0; TRAILER_BYTES];
         bytes[..8].copy_from_slice(&position.to_le_bytes());

@@ -1,4 +1,4 @@
-//! What a native trace says of itself and of its streams, as JSON.
+//! The descriptions, as JSON, of a native trace and of its streams.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,8 +9,8 @@ use crate::stream::{Began, Ended, StreamEnd, StreamIdentity};
 /// The longest manifest, or other JSON.
 pub(super) const MAX_JSON_BYTES: u32 = 1 << 24;
 
-/// What the trace is and where it came from. Unknown fields are kept apart from failing: a later
-/// writer may say more.
+/// The description of a trace and of its origin. Unknown fields are ignored, so that later writers
+/// may add some.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Manifest {
     /// The version of Octavo that wrote it.
@@ -34,7 +34,7 @@ pub struct Manifest {
     /// How the trace was shrunk, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<Value>,
-    /// Whatever else its writer says: the command, the host, the date.
+    /// Further fields of its writer: the command, the host, the date.
     #[serde(default)]
     pub about: Value,
 }
@@ -102,7 +102,7 @@ impl StreamBegan {
         serde_json::to_vec(self).expect("it is plain data")
     }
 
-    /// Whose stream it is.
+    /// The identity of stream `stream`.
     pub fn identity(self, stream: u32) -> Option<StreamIdentity> {
         Some(StreamIdentity {
             stream,
@@ -114,7 +114,7 @@ impl StreamBegan {
     }
 }
 
-/// What a stream held.
+/// The totals of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamTotals {
     /// Instructions.
@@ -159,7 +159,7 @@ impl StreamEnded {
         })
     }
 
-    /// What it held.
+    /// The stream's totals.
     pub fn totals(&self) -> StreamTotals {
         StreamTotals { instructions: self.instructions, references: self.references }
     }

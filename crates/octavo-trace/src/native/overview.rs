@@ -1,4 +1,4 @@
-//! What a native trace is, without decoding it.
+//! A summary of a native trace without decoding it.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -16,11 +16,11 @@ pub struct StreamOverview {
     pub stream: u32,
     /// How many chunks it has.
     pub chunks: u64,
-    /// What they hold.
+    /// Their totals.
     pub totals: StreamTotals,
 }
 
-/// What can be told of a native trace without decoding it.
+/// A summary of a native trace, read without decoding it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overview {
     /// Its length.
@@ -31,7 +31,7 @@ pub struct Overview {
     pub is_whole: bool,
     /// Each stream.
     pub streams: Vec<StreamOverview>,
-    /// What it says of itself, as last said.
+    /// Its description, the last one if there are several.
     pub manifest: Option<Manifest>,
 }
 

@@ -96,7 +96,7 @@ impl NativeSource {
         Ok(source)
     }
 
-    /// What the trace says of itself; what was read last holds.
+    /// The trace's description; the last one read if there are several.
     pub fn manifest(&self) -> &Manifest {
         self.manifest.as_ref().expect("the first frame was one")
     }
@@ -170,7 +170,7 @@ impl NativeSource {
         Ok(())
     }
 
-    /// Reads the next frame; what it tells, if anything. At the index the trace is done.
+    /// Reads the next frame; returns its step, if it makes one. At the index the trace is done.
     fn read_frame(&mut self, batch: &mut Batch) -> Result<Option<Step>, TraceError> {
         self.place = Place::Chunk { number: self.frame, byte: self.position };
         let header = self.read_header()?;
@@ -333,7 +333,7 @@ impl NativeSource {
     ) -> Result<(), TraceError> {
         part.clear();
         let wanted = u64::from(header.part_bytes[which]);
-        // `take` and not a buffer of the length told: a short file cannot claim memory.
+        // `take` and not a buffer of the stated length: a short file cannot claim memory.
         let read = (&mut self.bytes).take(wanted).read_to_end(part);
         read.map_err(|error| self.unread(&error))?;
         if (part.len() as u64) < wanted {

@@ -19,15 +19,15 @@ struct Found {
 pub(super) fn of_file(path: &Path) -> Result<Streams, TraceError> {
     let Frames { index, is_whole, end: trace_end, .. } = Frames::read(path)?;
     let mut found: BTreeMap<u32, Found> = BTreeMap::new();
-    let mut told = Vec::new();
+    let mut beginning_frames = Vec::new();
     let ends = index.entries.iter().skip(1).map(|next| next.position).chain([trace_end]);
     for (number, (entry, end)) in (0..).zip(index.entries.iter().zip(ends)) {
         let frame = FramePlace { number, position: entry.position };
         match entry.kind {
-            FrameKind::Began => told.push(frame),
+            FrameKind::Began => beginning_frames.push(frame),
             FrameKind::Chunk | FrameKind::Ended => {}
             FrameKind::Manifest => {
-                told.push(frame);
+                beginning_frames.push(frame);
                 continue;
             }
             FrameKind::Index => continue,
@@ -37,7 +37,7 @@ pub(super) fn of_file(path: &Path) -> Result<Streams, TraceError> {
         of.bytes += end.saturating_sub(entry.position);
     }
     let mut streams = Vec::new();
-    let mut beginnings = open(path, told, 0)?;
+    let mut beginnings = open(path, beginning_frames, 0)?;
     while let Some(step) = beginnings.next(&mut Batch::default())? {
         let Step::Began(identity) = step else { continue };
         let Some(Found { frames, bytes }) = found.remove(&identity.stream) else { continue };
@@ -50,7 +50,7 @@ pub(super) fn of_file(path: &Path) -> Result<Streams, TraceError> {
     }
     let mut fault = None;
     if !is_whole {
-        // Whoever reads on from there is told why that cannot be.
+        // Reading on from there gives the error that ended the index early.
         let behind = FramePlace { number: index.entries.len() as u64, position: trace_end };
         fault = open(path, Vec::new(), 0)?.fault_of(behind);
     }

@@ -54,7 +54,7 @@ impl NativeFile {
         Ok(file)
     }
 
-    /// Says more of the trace: what a reader finds last holds.
+    /// Appends a description of the trace; the last one in the file is valid.
     pub fn add_manifest(&self, manifest: &Manifest) -> Result<(), TraceError> {
         let json = manifest.to_json();
         self.append(FrameHeader::new(FrameKind::Manifest, 0, [&json, &[]]), [&json, &[]])
@@ -75,7 +75,7 @@ impl NativeFile {
         }
     }
 
-    /// What went wrong so far.
+    /// The first error so far.
     pub fn failed(&self) -> Option<TraceError> {
         self.lock().failed.clone()
     }
@@ -160,7 +160,7 @@ impl StreamWriter {
         }
     }
 
-    /// What has been taken so far, of what is flushed.
+    /// Totals of what was written and flushed so far.
     pub fn totals(&self) -> &StreamTotals {
         &self.totals
     }

@@ -1,4 +1,4 @@
-//! Who consumes the streams of a trace: an engine for each of them, or one for all.
+//! The consumers of a trace's streams: an engine for each of them, or one for all.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use super::Audience;
 use crate::observer::{Observer, StreamProgress};
 use crate::ring::{DecodeError, Decoder};
 use crate::stream::{StreamEnd, StreamIdentity};
-use crate::turns::TurnConsumer;
+use crate::time_slicing::TimeSlicedConsumer;
 use crate::window::{Limits, Region, Window};
 
 /// An engine for each stream.
@@ -15,7 +15,7 @@ pub struct Apart<C, F> {
     observer: F,
     limits: Arc<Limits>,
     streams: BTreeMap<u32, Window<C>>,
-    /// What those had that are over.
+    /// Progress of the streams that have ended.
     over: StreamProgress,
 }
 
@@ -85,7 +85,7 @@ impl<C> Together<C> {
     }
 }
 
-impl<C: TurnConsumer> Audience for Together<C> {
+impl<C: TimeSlicedConsumer> Audience for Together<C> {
     type Process = C::Process;
     type Shared = C;
 
@@ -105,7 +105,7 @@ impl<C: TurnConsumer> Audience for Together<C> {
             before.into_iter().for_each(|before| *before = self.region.marked);
             self.region.marked = self.marked[&stream];
             self.running = Some(stream);
-            self.engine.turn(stream);
+            self.engine.switch_to(stream);
         }
         decoder.decode(words, &mut self.region.before(&mut self.engine))
     }

@@ -14,15 +14,15 @@ use crate::observer::{
 use crate::ring::{DecodeError, Decoder, SegmentRoom};
 use crate::source::{Batch, Facts, Progress, ReadAhead, Source, Step, TraceError};
 use crate::stream::{Ended, StreamEnd, StreamIdentity};
-use crate::turns::TurnConsumer;
+use crate::time_slicing::TimeSlicedConsumer;
 use crate::window::Limits;
 use audiences::{Apart, Together};
 
-/// What a replay has when it is over.
+/// The results of a replay.
 pub struct Replayed<C, S = ()> {
     /// As of a live run.
     pub run: RunResult<C>,
-    /// What was read.
+    /// Facts on the trace that was read.
     pub facts: Facts,
     /// The engine on which all processes took turns, if they did.
     pub shared: S,
@@ -35,7 +35,7 @@ pub struct Replay<C, S = ()> {
     limits: Arc<Limits>,
 }
 
-/// What is known of all streams together, for the live line.
+/// Progress of all streams together, for the live line.
 #[derive(Default)]
 struct Totals {
     interrupted: AtomicBool,
@@ -56,7 +56,7 @@ impl<C: Observer> Replay<C> {
     }
 }
 
-impl<C: TurnConsumer> Replay<C::Process, C> {
+impl<C: TimeSlicedConsumer> Replay<C::Process, C> {
     /// Begins to read `source`, whose processes take turns on one engine.
     pub fn start_together(source: Box<dyn Source>, limits: Arc<Limits>, engine: C) -> Self {
         let audience = Together::new(engine, limits.clone());
@@ -126,11 +126,11 @@ impl<C: Send + 'static, S: Send + 'static> Replay<C, S> {
     }
 }
 
-/// Who consumes the streams of a trace.
+/// The consumer of a trace's streams.
 trait Audience {
-    /// What it keeps of each of them.
+    /// The engine's result for each process.
     type Process;
-    /// And of all together.
+    /// The engine's result for all processes together.
     type Shared;
 
     /// A stream begins.
@@ -185,7 +185,7 @@ impl<A: Audience> Player<'_, A> {
         let ended = match &fault {
             _ if self.limits.exhausted() => Ended::Limit,
             Some(_) => Ended::Corrupt,
-            // Whoever wrote the trace did not see the end.
+            // The trace was cut off before the stream's end.
             None => Ended::Lost,
         };
         for stream in self.streams.keys().copied().collect::<Vec<_>>() {

@@ -15,7 +15,7 @@ use crate::relocation::Relocation;
 /// counting as [`SEGMENT_ITEMS`]: some two gigabytes of memory. The largest programs stay below a
 /// twentieth of it.
 const MAX_ITEMS: usize = 1 << 25;
-/// What a segment takes beside its items, in items.
+/// The memory of a segment beside its items, in items.
 const SEGMENT_ITEMS: usize = 4;
 
 /// Words that no tracer of ours writes.
@@ -40,7 +40,7 @@ pub enum DecodeError {
     Segment {
         /// Its number.
         id: u64,
-        /// What is wrong.
+        /// The error of the definition.
         source: SegmentError,
     },
     /// Addresses would be moved from or to where no processor has any.
@@ -59,7 +59,7 @@ pub enum DecodeError {
     },
 }
 
-/// What a process says of itself when its stream begins.
+/// The description of a process with which its stream begins.
 #[derive(Clone, Debug, Default)]
 pub struct Start {
     /// The executable.
@@ -70,7 +70,7 @@ pub struct Start {
     pub stack: Option<AddrRange>,
 }
 
-/// What takes a decoded stream. Most take executions and events as any [`Consumer`] does; one that
+/// A reader of a decoded stream. Most take executions and events as any [`Consumer`] does; one that
 /// keeps or passes on the words themselves finds them here.
 pub trait WordConsumer: Consumer {
     /// The addresses that it takes: all others are folded for it. With none it gets what is
@@ -91,7 +91,7 @@ pub trait WordConsumer: Consumer {
         self.execution(segment, words);
     }
 
-    /// A record, and what it tells if that is an event. The description of the process, and
+    /// A record, with its event if it is one. The description of the process, and
     /// definitions, come here too.
     fn record(&mut self, words: &[u64], event: Option<&Event>) {
         let _ = words;
@@ -339,7 +339,7 @@ mod tests {
         words.words().to_vec()
     }
 
-    /// However the words are cut into chunks, and whoever computes it.
+    /// The hash is independent of how the words are cut into chunks, and of who computes it.
     #[test]
     fn the_hash_is_xxh3_of_all_words() {
         for definitions_each in [1, 7, 100] {

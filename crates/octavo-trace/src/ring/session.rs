@@ -102,7 +102,7 @@ impl Session {
             .filter(|&slot| self.state(slot).load(Ordering::Acquire) == format::SLOT_OPEN)
     }
 
-    /// Gives the slot's memory back and the slot to whoever comes next.
+    /// Gives the slot's memory back and frees the slot for another process.
     pub(super) fn release(&self, slot: usize) {
         let offset = format::PAGE_BYTES + slot * format::SLOT_BYTES;
         // SAFETY: plain system call on our own file; failure only keeps the pages allotted.

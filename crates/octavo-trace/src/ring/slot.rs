@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::format::{self, slot};
 use super::session::Session;
 
-/// Whatever a process had written at some moment is read by so many calls of [`Slot::read`] since.
+/// Upper bound on the calls of [`Slot::read`] that drain all that a process had written when the
+/// first of them began.
 pub const MOST_BATCHES: u32 = format::CHUNKS as u32 + 1;
 
 /// How a process has confined the system calls of its own image, and so the tracer's.
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_nobody_locks_has_no_holder() {
+    fn an_unlocked_slot_has_no_holder() {
         assert_eq!(slot().holder(), None);
     }
 }

@@ -24,17 +24,17 @@ pub trait Sink: Send {
     /// A stream ends.
     fn end(&mut self, stream: u32, end: &StreamEnd) -> Result<(), TraceError>;
 
-    /// Says what the trace is, where the format has a place for that.
+    /// Adds a description of the trace, if the format has a place for one.
     fn add_manifest(&mut self, manifest: &Manifest) -> Result<(), TraceError> {
         let _ = manifest;
         Ok(())
     }
 
-    /// The trace is complete: only now does it stand under its name.
+    /// Completes the trace and gives the file its final name.
     fn finish(self: Box<Self>) -> Result<Written, TraceError>;
 }
 
-/// What was written, and what the format could not hold.
+/// The size of a written trace, and what its format could not hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Bytes of the file, as stored.
@@ -43,7 +43,7 @@ pub struct Written {
     pub references: u64,
     /// Instructions.
     pub instructions: u64,
-    /// What was left out, a sentence each.
+    /// The losses, a sentence each.
     pub losses: Vec<String>,
 }
 
@@ -52,10 +52,10 @@ pub trait ReferenceWriter: Send {
     /// One execution, as [`octavo_types::Consumer::segment`] has it.
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) -> Result<(), TraceError>;
 
-    /// An event. Says whether the format could hold it.
+    /// Writes an event. Returns whether the format can hold it.
     fn event(&mut self, event: &Event) -> Result<bool, TraceError>;
 
-    /// What the format cannot hold whatever the stream, a sentence each.
+    /// The losses that any stream has in this format, a sentence each.
     fn losses(&self) -> Vec<String>;
 
     /// Writes what is still to be written, and gives the output back.

@@ -9,8 +9,9 @@ use crate::source::{Compression, TraceError};
 /// How much is gathered before it is written, or compressed.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// What is written goes to a file beside the one meant, which takes its name when all is well: half
-/// a trace never stands where a whole one is looked for. Standard output is written as it comes.
+/// A trace file that is being written. The data goes to a file beside the final one and is renamed
+/// once complete, so that an incomplete trace never has the final name. Standard output is written
+/// directly.
 ///
 /// A name that ends in `.gz`, `.xz`, `.bz2` or `.zst` is compressed so, at the level that its own
 /// tool would take.
@@ -38,8 +39,8 @@ impl Output {
         Ok(Output { writer: Some(buffered(encoder)), name, place, bytes: 0 })
     }
 
-    /// Writes the file `path` in place, uncompressed: whatever becomes of the writer, what it wrote
-    /// stands there. For a format that tells whole traces from cut ones.
+    /// Writes the file `path` in place, uncompressed: an aborted writer leaves the part that it has
+    /// written. For a format whose readers recognise cut traces.
     pub fn create_in_place(path: &Path) -> Result<Self, TraceError> {
         let name = path.display().to_string();
         let file = File::create(path)
@@ -58,7 +59,7 @@ impl Output {
         Self::to_writer("standard output", Box::new(io::stdout()))
     }
 
-    /// What the trace is called.
+    /// The trace's name, in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -114,7 +115,7 @@ fn failed(name: &str, error: &io::Error) -> TraceError {
 
 type Inner = Box<dyn Write + Send>;
 
-/// What compresses, or does not.
+/// The compressor, if any.
 enum Encoder {
     Plain(Inner),
     Gzip(flate2::write::GzEncoder<Inner>),

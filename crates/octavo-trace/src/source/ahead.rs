@@ -39,7 +39,7 @@ pub struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Reads `source`; with `wants_places` its batches tell where things stand.
+    /// Reads `source`; with `wants_places` its batches hold the place of each execution.
     pub fn new(source: Box<dyn Source>, wants_places: bool) -> Self {
         let name = source.name().to_owned();
         let (facts, manifest) = (source.facts(), source.manifest());
@@ -52,7 +52,7 @@ impl ReadAhead {
     }
 }
 
-/// Reads until the trace ends or nobody takes what is read.
+/// Reads until the trace ends or the receiver is gone.
 fn read(
     mut source: Box<dyn Source>,
     wants_places: bool,

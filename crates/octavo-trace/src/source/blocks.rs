@@ -1,5 +1,5 @@
-//! An input in blocks, which are read, and expanded if they were compressed, on a thread of their
-//! own, a few ahead of whoever parses them in place.
+//! An input in blocks, which a thread of their own reads (and expands, if compressed) a few ahead
+//! of the parser, which parses them in place.
 //!
 //! The copy from the system costs a fast parser as much as parsing does. What the system gives goes
 //! into a block, and that block is handed over; the parser's unfinished rest of the one before is
@@ -22,7 +22,7 @@ const BLOCK_BYTES: usize = 1 << 18;
 /// How many blocks may wait; one more is being filled, and one read.
 const WAITING: usize = 2;
 
-/// What the thread sends: a block, and how much was read into it or why nothing was.
+/// A message of the thread: a block, and how much was read into it or the error.
 type Message = (Vec<u8>, io::Result<usize>);
 
 /// An input, some of which is at hand.
@@ -32,9 +32,9 @@ pub(crate) struct Blocks {
     feed: Feed,
     /// How much was read without a thread.
     read_here: usize,
-    /// What is read begins at [`MAX_REST_BYTES`]; the rest of the block before ends there.
+    /// New data begins at [`MAX_REST_BYTES`]; the rest of the block before ends there.
     block: Vec<u8>,
-    /// What of the block is not yet consumed.
+    /// The part of the block that is not yet consumed.
     filled: Range<usize>,
 }
 
@@ -57,7 +57,7 @@ impl Blocks {
         }
     }
 
-    /// What the input is called.
+    /// The input's name, in messages.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -67,7 +67,7 @@ impl Blocks {
         self.meter.progress()
     }
 
-    /// What is at hand.
+    /// The text that is available without reading.
     pub(crate) fn text(&self) -> &[u8] {
         &self.block[self.filled.clone()]
     }
@@ -121,8 +121,8 @@ impl Blocks {
         !matches!(self.feed, Feed::Here(_))
     }
 
-    /// Goes on reading on a thread. Nobody waits for it to end, as it may wait for ever for a
-    /// silent pipe; it ends when what it has read has nowhere to go.
+    /// Goes on reading on a thread. The thread is not joined: it may wait for ever for a silent
+    /// pipe. It ends when its receiver has gone.
     fn read_ahead(&mut self) -> io::Result<()> {
         let Feed::Here(input) = std::mem::replace(&mut self.feed, Feed::End) else { return Ok(()) };
         let (send, full) = sync_channel(WAITING);
@@ -135,7 +135,7 @@ impl Blocks {
     }
 }
 
-/// Reads until the input ends or nobody takes what is read. What one call to the system gives is
+/// Reads until the input ends or the receiver is gone. What one call to the system gives is
 /// handed over at once: a pipe's writer that is slow is heard promptly, and one that is fast fills
 /// the pipe while the parser is busy, so that much comes at a time.
 fn read_all(mut input: Input, send: &SyncSender<Message>, free: &Receiver<Vec<u8>>) {

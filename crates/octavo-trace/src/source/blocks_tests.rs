@@ -100,7 +100,7 @@ fn silent() -> (Sender<Vec<u8>>, Receiver<()>, Blocks) {
 }
 
 #[test]
-fn what_a_slow_writer_writes_comes_at_once() {
+fn a_slow_writers_data_is_delivered_at_once() {
     let (send, _, mut blocks) = silent();
     for length in [1, 4000, 3] {
         send.send(bytes(length)).unwrap();
@@ -150,7 +150,7 @@ fn short_inputs_need_no_thread() {
 }
 
 #[test]
-fn progress_is_told_while_a_thread_reads() {
+fn progress_is_current_while_a_thread_reads() {
     let length = 10 * HERE_BYTES;
     let mut blocks = blocks(Cursor::new(bytes(length)));
     read(&mut blocks, &[0]);

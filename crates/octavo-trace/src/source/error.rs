@@ -1,4 +1,4 @@
-//! What is wrong with a trace, and where.
+//! Errors of traces, with their places.
 
 use std::fmt;
 
@@ -48,7 +48,7 @@ pub struct TraceError {
     pub trace: String,
     /// Where in it.
     pub place: Place,
-    /// What is wrong, without a full stop: a clause, or one whose subject is the trace.
+    /// A description without a full stop: a clause, or a verb phrase whose subject is the trace.
     pub what: String,
     /// The reader of the output has gone (`octavo convert … - | head`): no error of the trace.
     pub is_reader_gone: bool,
@@ -67,7 +67,7 @@ impl TraceError {
     }
 }
 
-/// What stands between the name of the trace and what is wrong.
+/// The text between the name of the trace and the description.
 fn at(place: Place, what: &str) -> String {
     let verb = what.split(' ').next().unwrap_or_default();
     match place {

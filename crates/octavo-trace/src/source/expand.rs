@@ -1,4 +1,4 @@
-//! Decompression, told by magic bytes and bounded.
+//! Bounded decompression, with the format recognised by magic bytes.
 
 use std::fmt;
 use std::io::{self, BufReader, Cursor, ErrorKind, Read};
@@ -10,7 +10,7 @@ use super::InputOptions;
 
 /// How much compressed data is read at once.
 const BUFFER_BYTES: usize = 1 << 15;
-/// How many bytes tell a compression.
+/// How many bytes suffice to recognise a compression.
 const MAGIC_BYTES: usize = 10;
 /// From how many expanded bytes on the ratio is looked at: what is smaller does no harm.
 const RATIO_FROM_BYTES: u64 = 64 << 20;
@@ -25,7 +25,7 @@ pub(crate) enum Compression {
     Gzip,
     /// The `.xz` format of XZ Utils, not the older `.lzma`.
     Xz,
-    /// What `bzip2` writes.
+    /// The format of `bzip2`.
     Bzip2,
     /// RFC 8878.
     Zstd,
@@ -107,7 +107,7 @@ impl fmt::Display for Compression {
     }
 }
 
-/// What `stored` gives, expanded if it is compressed. `stored_bytes` counts what is read of it.
+/// The bytes of `stored`, expanded if compressed. `stored_bytes` counts the bytes read of it.
 pub(super) fn expanded(
     stored: Box<dyn Read + Send>,
     stored_bytes: Arc<AtomicU64>,
@@ -131,7 +131,7 @@ pub(super) fn expanded(
     }))
 }
 
-/// Knows whether the file itself could not be read, which is no fault of what it holds.
+/// Records whether reading the file itself failed, to distinguish that from broken contents.
 struct Watched<R> {
     inner: R,
     broken: Arc<AtomicBool>,
@@ -160,7 +160,7 @@ impl Read for Expanded {
         }
         let read = match self.decoder.read(buffer) {
             Ok(read) => read,
-            Err(error) => return Err(self.told(error)),
+            Err(error) => return Err(self.explain(error)),
         };
         self.expanded_bytes += read as u64;
         let InputOptions { max_expanded_bytes, max_ratio, .. } = self.options;
@@ -178,7 +178,7 @@ impl Read for Expanded {
 }
 
 impl Expanded {
-    fn told(&self, error: io::Error) -> io::Error {
+    fn explain(&self, error: io::Error) -> io::Error {
         if self.broken.load(Ordering::Relaxed) {
             return error;
         }
@@ -190,7 +190,7 @@ impl Expanded {
                     Some(liblzma::stream::Error::MemLimit)
                 )
             }),
-            // Its errors are told apart by their texts alone.
+            // Its errors differ by their texts alone.
             Compression::Zstd => error.to_string().contains("too much memory"),
             _ => false,
         };

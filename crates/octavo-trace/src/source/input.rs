@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::expand::expanded;
 use super::{Progress, TraceError};
 
-/// How much of a trace is looked at to tell its format.
+/// How many bytes are read to recognise a trace's format.
 const HEAD_BYTES: usize = 4096;
 
 /// How far a compressed input may go before it is taken for a bomb. What is not compressed knows
@@ -44,11 +44,10 @@ impl Default for InputOptions {
 
 /// A trace's bytes, with its name and its first few kilobytes known.
 ///
-/// gzip, xz, bzip2 and zstd are told by their first bytes, not by the file's name, and expanded;
-/// what they hold is not looked at again (a `.gz` in a `.xz` stays a `.gz`). All members, streams
-/// and frames of a file are read; anything else after them is an error. Where the compressed data
-/// is broken, cut off, or expands beyond the limits, what came before is given, and then an error
-/// whose text is one clear sentence.
+/// gzip, xz, bzip2 and zstd are recognised by their first bytes, not by the file's name, and
+/// expanded once (a `.gz` in a `.xz` stays a `.gz`). All members, streams and frames of a file are
+/// read; anything else after them is an error. If the compressed data is broken, cut off, or
+/// expands beyond the limits, the part before is read first, and then the error is returned.
 pub struct Input {
     name: String,
     path: Option<PathBuf>,
@@ -57,7 +56,7 @@ pub struct Input {
     reader: Box<dyn Read + Send>,
     head: Vec<u8>,
     head_used: usize,
-    /// Why nothing more can be read; told when the head is used up, and again ever after.
+    /// The error that ended the input; returned once the head is used up, and by every later read.
     failed: Option<(ErrorKind, String)>,
     meter: Meter,
 }
@@ -135,7 +134,7 @@ impl Input {
         self.head.truncate(length);
     }
 
-    /// What the trace is called.
+    /// The trace's name, in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -176,13 +175,13 @@ impl Input {
         self.meter.progress()
     }
 
-    /// What tells that, for whoever has given the input away.
+    /// The meter of this input, which outlives it.
     pub(crate) fn meter(&self) -> Meter {
         self.meter.clone()
     }
 }
 
-/// Tells how much of an input has been read.
+/// Measures how much of an input has been read.
 #[derive(Clone)]
 pub(crate) struct Meter {
     read_bytes: Arc<AtomicU64>,

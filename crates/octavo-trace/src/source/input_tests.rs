@@ -38,7 +38,7 @@ fn compressed(name: &str, suffix: &str, bytes: &[u8]) -> Vec<u8> {
     stored
 }
 
-/// What can be read of `stored`, and the error that follows.
+/// The readable part of `stored`, and the error that follows it.
 fn read(stored: Vec<u8>, options: InputOptions) -> (Vec<u8>, Option<String>) {
     let mut input = Input::from_reader("t", Box::new(Cursor::new(stored)), options).unwrap();
     let (mut bytes, mut buffer) = (Vec::new(), vec![0; 70_000]);
@@ -103,7 +103,7 @@ fn a_file_has_a_head_a_path_and_its_progress() {
 }
 
 #[test]
-fn what_is_no_file_or_empty() {
+fn empty_inputs_are_read_and_directories_are_errors() {
     let options = InputOptions::default();
     assert_eq!(read(Vec::new(), options), (Vec::new(), None));
     let mut input = Input::open(&std::env::temp_dir(), options).unwrap();
@@ -154,7 +154,7 @@ fn a_run_of_one_byte_is_no_trace() {
 }
 
 #[test]
-fn a_window_too_large_is_told() {
+fn a_window_beyond_the_memory_limit_is_an_error() {
     let options = InputOptions { max_decoder_bytes: 4 << 20, ..InputOptions::default() };
     let (got, error) = read(compressed("window", "xz", &sample(100_000)), options);
     assert!(got.is_empty());
@@ -195,7 +195,7 @@ impl Write for Full {
 }
 
 #[test]
-fn a_full_device_is_told() {
+fn a_full_device_is_an_error() {
     let mut output = Output::to_writer("t", Box::new(Full));
     output.put(b"few").unwrap();
     let error = output.finish().unwrap_err().to_string();
@@ -247,7 +247,7 @@ fn suffixes_name_compressions() {
 proptest! {
     #![proptest_config(octavo_oracle::cases(64))]
 
-    /// Flipped bits are told, or leave the data as it was.
+    /// A flipped bit gives an error, or leaves the data as it was.
     #[test]
     fn flipped_bits_do_no_harm(which in 0usize..4, place in any::<prop::sample::Index>(), bit in 0u8..8) {
         let bytes = sample(30_000);

@@ -1,9 +1,9 @@
-//! Where a reference stream comes from when no program runs: a trace file, in whatever format, or
-//! a synthetic one.
+//! Sources of reference streams without a running program: trace files of all formats, and
+//! synthetic traces.
 //!
 //! A source gives *batches* of ring words ([`crate::ring`] describes them): executions of segments
-//! and records, whole items only, each batch of one stream. So all that follows is the same for
-//! every format, and costs one virtual call a batch.
+//! and records, whole items only, each batch of one stream. So the consumers are the same for every
+//! format, at one virtual call per batch.
 
 mod ahead;
 mod blocks;
@@ -29,10 +29,10 @@ use crate::native::Manifest;
 use crate::ring::DecodeError;
 use crate::stream::{StreamEnd, StreamIdentity};
 
-/// About how many words a batch holds: small enough for the second-level cache.
+/// The approximate size of a batch in words: it fits in a second-level cache.
 pub const BATCH_WORDS: usize = 32 * 1024;
 
-/// What a source has given.
+/// A step of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A stream begins: a process image. It comes before any batch of that stream.
@@ -51,8 +51,8 @@ pub struct Batch {
     /// Where each execution in `words` begins in the trace, if [`Batch::wants_places`]; a source
     /// may leave it empty, and then [`Source::place`] says where the whole batch came from.
     pub places: Vec<Place>,
-    /// Whether somebody will ask where things stand: only the checker does, since it costs time.
-    /// The same for all batches of a source.
+    /// Whether the place of each execution is wanted: only the checker sets this, since it costs
+    /// time. The same for all batches of a source.
     pub wants_places: bool,
 }
 
@@ -64,7 +64,7 @@ impl Batch {
     }
 }
 
-/// What a trace is, so far as its format tells.
+/// The facts on a trace, as far as its format holds them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// The format's name, as `--format` takes it.
@@ -80,7 +80,7 @@ pub struct Facts {
     pub has_sizes: bool,
     /// Addresses are physical.
     pub physical: bool,
-    /// What else a user of the trace should know, a sentence each.
+    /// Further notes for the user, a sentence each.
     pub notes: Vec<String>,
     /// How it was shrunk to a sample, and what error that brings; complete at its end.
     pub sample: Option<Value>,
@@ -102,8 +102,8 @@ impl Facts {
     }
 }
 
-/// The size of a data reference where the format has none: one byte, so that each is looked up
-/// once. A longer one would span pages here and there, which nobody knows.
+/// The size assumed for a data reference if the format has none: one byte, so that each is looked
+/// up once. A longer one would span pages now and then without evidence.
 pub const ASSUMED_BYTES: u16 = 1;
 
 /// How far a source has come.
@@ -111,7 +111,7 @@ pub const ASSUMED_BYTES: u16 = 1;
 pub struct Progress {
     /// Of the trace as stored, or references of a synthetic one.
     pub done: u64,
-    /// Out of how many; none where nobody knows (a pipe).
+    /// The total; none if unknown (a pipe).
     pub total: Option<u64>,
 }
 
@@ -119,19 +119,19 @@ pub struct Progress {
 pub struct Streams {
     /// All of them.
     pub streams: Vec<StreamSource>,
-    /// What is known of the trace, all of it.
+    /// All facts on the trace.
     pub facts: Facts,
-    /// What it says of itself, as last said.
+    /// Its description, the last one if there are several.
     pub manifest: Option<Manifest>,
-    /// What is wrong with it behind all that the streams hold.
+    /// An error behind the last stream's end.
     pub fault: Option<TraceError>,
 }
 
 /// One stream of a trace, not opened yet.
 pub struct StreamSource {
-    /// Who it is.
+    /// Its identity.
     pub identity: StreamIdentity,
-    /// How many bytes of the trace it has.
+    /// Its size in the trace.
     pub bytes: u64,
     /// Opens it: a source of this stream alone.
     pub open: Box<dyn FnOnce() -> Result<Box<dyn Source>, TraceError> + Send>,
@@ -142,27 +142,27 @@ pub struct StreamSource {
 /// Hostile bytes may make it fail, never panic, hang, or hold more memory than the limits that its
 /// format states.
 pub trait Source: Send {
-    /// What is known of the trace. Complete only when it has been read to its end.
+    /// The facts on the trace. Complete only when it has been read to its end.
     fn facts(&self) -> Facts;
 
-    /// Fills `batch` anew with what comes next; none at the end of the trace. What came before an
-    /// error is whole.
+    /// Clears `batch` and fills it with the next words; none at the end of the trace. All batches
+    /// before an error are complete.
     fn next(&mut self, batch: &mut Batch) -> Result<Option<Step>, TraceError>;
 
-    /// What the trace says of itself, where its format has a place for that. Complete only when it
+    /// The trace's description, if its format has one. Complete only when it
     /// has been read to its end.
     fn manifest(&self) -> Option<Manifest> {
         None
     }
 
-    /// How far it is.
+    /// Its progress.
     fn progress(&self) -> Progress;
 
     /// Where the last batch came from.
     fn place(&self) -> Place;
 
-    /// What the trace is called. A source that makes its words itself need not say it: nobody
-    /// will find them wrong.
+    /// The trace's name, in messages. A source that generates its words needs none: it has no
+    /// errors.
     fn name(&self) -> &str {
         "the trace"
     }
@@ -172,15 +172,15 @@ pub trait Source: Send {
         TraceError::at(self.name(), self.place(), error.to_string())
     }
 
-    /// The streams of the trace, each to be read on its own; none where they can only be had as
-    /// they come.
+    /// The streams of the trace, each of which can be opened separately; none if they can only be
+    /// read in the order of the trace.
     fn streams(&self) -> Result<Option<Streams>, TraceError> {
         Ok(None)
     }
 
-    /// A hint that nobody asks for the executions of the first so many instructions: a source that
-    /// can leave them out quickly may do so, in part or wholly. All records come all the same. With
-    /// `u64::MAX` nobody asks for any execution.
+    /// A hint that the executions of the first `instructions` instructions are not needed: a source
+    /// that can skip them quickly may do so, in part or wholly. All records come nevertheless. With
+    /// `u64::MAX` no execution is needed.
     fn skip_instructions(&mut self, instructions: u64) {
         let _ = instructions;
     }

@@ -10,7 +10,7 @@ use super::emit::Emitter;
 use super::plan::{CodeOrder, Loop, Shape};
 use super::zipf::Zipf;
 
-/// The most code: each copy of the loop is kept in memory by whoever reads the trace.
+/// Upper bound on code: readers of the trace keep each copy of the loop in memory.
 pub(super) const MAX_CODE_BYTES: u64 = 64 << 20;
 const PAGE_BYTES: u64 = 4096;
 const INSTRUCTION_BYTES: u64 = 4;
@@ -35,7 +35,7 @@ pub(super) struct Body {
     is_update: bool,
     /// In the first of the bodies.
     stores: u64,
-    /// What is left of a store after each round, in billionths.
+    /// The fraction of a store left over after each round, in billionths.
     remainder: u64,
 }
 
@@ -123,7 +123,7 @@ pub(super) struct Code {
     due: u64,
     /// The numbers of the copies' segments, two for each, once defined.
     numbers: Vec<u32>,
-    /// Those of rounds that end early, all in the first copy.
+    /// The segments of rounds that end early, all in the first copy.
     partial: Vec<u32>,
 }
 

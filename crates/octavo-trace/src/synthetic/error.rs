@@ -1,4 +1,4 @@
-//! What is wrong with a description, in one sentence.
+//! Errors of descriptions, a sentence each.
 
 use octavo_types::spelling::{hint, quoted};
 

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_refused() {
+    fn tables_without_room_are_refused() {
         let wrong = layout(&["bytes=32TiB", "bytes=32TiB"]).unwrap_err().to_string();
         assert!(wrong.starts_with("`bytes` of all tables"), "{wrong}");
         let wrong = layout(&["base=0x555555550000"]).unwrap_err().to_string();

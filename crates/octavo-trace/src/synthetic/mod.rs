@@ -135,7 +135,7 @@ impl Spec {
         Ok(Spec { plan, layout, references })
     }
 
-    /// What kind it is.
+    /// The name of its kind.
     pub fn kind(&self) -> &'static str {
         self.plan.kind()
     }

@@ -109,12 +109,12 @@ impl<'k> Parameters<'k> {
         found.ok_or_else(|| SpecError::unknown(&format!("`{}`:", names[0]), &text, words))
     }
 
-    /// What was given and not asked for.
+    /// The given parameters that were never read.
     pub(super) fn rest(self) -> Vec<(String, String)> {
         self.given
     }
 
-    /// Whatever was given and never asked for is no parameter.
+    /// Reports a given parameter that was never read as unknown.
     pub(super) fn finish(self) -> Result<(), SpecError> {
         match self.given.first() {
             None => Ok(()),

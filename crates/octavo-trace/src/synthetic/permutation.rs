@@ -33,7 +33,7 @@ impl Permutation {
         }
     }
 
-    /// What stands at `place`, which is below the count.
+    /// The element at `place`, which is below the count.
     #[inline]
     pub(super) fn at(&self, place: u64) -> u64 {
         let mut mixed = self.mix(place);

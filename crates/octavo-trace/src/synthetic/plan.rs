@@ -54,7 +54,7 @@ pub(super) enum CodeOrder {
     Zipf(u64),
 }
 
-/// What of a table is never touched; shares are in billionths.
+/// The part of a table that is never touched; shares are in billionths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum UnusedPlan {
     /// A share of the base pages of a portion of its regions of 2 MiB.
@@ -83,7 +83,7 @@ pub(super) struct Loop {
     pub(super) base: Option<u64>,
 }
 
-/// What a synthetic trace does.
+/// The plan of a synthetic trace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Plan {
     Loop(Loop),
@@ -130,7 +130,7 @@ impl Plan {
         }
     }
 
-    /// A URI for a loop, else TOML: every parameter told.
+    /// Its canonical text: a URI for a loop, else TOML, with every parameter.
     pub(super) fn text(&self) -> String {
         match self {
             Plan::Loop(of) => {

@@ -40,7 +40,7 @@ const MAX_WEIGHT: u64 = 1_000_000;
 /// User addresses end here with five levels of page tables.
 const TOP: u64 = 1 << 56;
 
-/// What a plan is in.
+/// The position of a plan within its description.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     Whole,
@@ -262,7 +262,7 @@ fn loop_of(
     }))
 }
 
-/// What is never touched; at least one element is.
+/// Reads the untouched part of a table; at least one element stays touched.
 fn unused_of(
     from: &mut Parameters,
     shape: Shape,
@@ -314,9 +314,9 @@ fn loop_references(from: &mut Parameters, kind: &str) -> Result<u64, SpecError> 
     let updates = from.count(&["updates"], (1, MAX_REFERENCES / 2))?;
     let references = from.count(&["references", "length"], (1, MAX_REFERENCES))?;
     match (updates, references) {
-        (Some(_), Some(_)) => Err(SpecError::new(
-            "`updates` and `references` both tell the length, one of them is allowed",
-        )),
+        (Some(_), Some(_)) => {
+            Err(SpecError::new("`updates` and `references` both set the length: give one of them"))
+        }
         (Some(updates), None) => Ok(2 * updates),
         (None, references) => Ok(references.unwrap_or(DEFAULT_REFERENCES)),
     }

@@ -15,7 +15,7 @@ enum Node {
         /// Each with its references in one round.
         phases: Vec<(u64, Node)>,
         at: usize,
-        /// What is left of the phase at hand.
+        /// The rest of the current phase.
         left: u64,
     },
     Mix(Vec<Part>),

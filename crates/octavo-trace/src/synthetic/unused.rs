@@ -1,4 +1,4 @@
-//! What of a table is never touched: computed from a seed, and kept nowhere.
+//! The part of a table that is never touched, computed from a seed and not stored.
 
 use octavo_types::values::WHOLE;
 use rand_xoshiro::SplitMix64;
@@ -12,7 +12,7 @@ const PAGE_BYTES: u64 = 4096;
 pub(super) const REGION_BYTES: u64 = 2 << 20;
 const REGION_PAGES: u64 = REGION_BYTES / PAGE_BYTES;
 
-/// Tells what is unused of one table.
+/// Computes which part of one table is unused.
 pub(super) enum Unused {
     /// Base pages of some of its regions of 2 MiB, so many in each of these.
     Pages { regions: Permutation, fragmented: u64, holes: u64, clustered: bool, seed: u64 },

@@ -12,7 +12,7 @@ use octavo_trace::{
 };
 use proptest::prelude::*;
 
-/// What is written to memory.
+/// An in-memory file.
 #[derive(Clone, Default)]
 struct Memory(Arc<Mutex<Vec<u8>>>);
 
@@ -102,7 +102,7 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(256))]
 
     #[test]
-    fn what_is_written_is_read(random in prop::collection::vec(stream(0..60), 0..3)) {
+    fn written_traces_are_read_back(random in prop::collection::vec(stream(0..60), 0..3)) {
         let streams: Vec<Vec<u64>> = random.iter().map(words_of).collect();
         let (read, error) = read(&trace(&streams));
         prop_assert_eq!(error, None);
@@ -114,7 +114,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cut_trace_gives_what_is_whole_and_says_where(
+    fn a_cut_trace_gives_its_whole_part_and_the_place_of_the_cut(
         random in stream(1..40), at in any::<prop::sample::Index>(),
     ) {
         let words = words_of(&random);
@@ -143,7 +143,7 @@ proptest! {
 }
 
 #[test]
-fn faults_are_told_in_a_sentence() {
+fn faults_are_one_sentence() {
     let whole = trace(&[vec![]]);
     let sentence = |bytes: &[u8]| read(bytes).1.unwrap().to_string();
     assert_eq!(sentence(b"no such thing at all"), "`t.oct` is no native trace");
@@ -171,7 +171,7 @@ fn a_pipe_with_a_name_is_read_as_any_pipe() {
     let (to, bytes) = (path.clone(), whole.clone());
     let writer = std::thread::spawn(move || std::fs::write(to, bytes));
     let input = Input::open(&path, InputOptions::default()).unwrap();
-    // Nobody writes to it any more: whoever opens it again waits for ever.
+    // The writer has closed the pipe: another open would wait for ever.
     writer.join().unwrap().unwrap();
     let mut source = NativeSource::open(input).unwrap();
     source.skip_instructions(1);

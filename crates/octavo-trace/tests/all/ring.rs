@@ -1,4 +1,4 @@
-//! What is encoded decodes to the same stream, and no words at all do any harm.
+//! Decoding inverts encoding, and random words are read or refused.
 
 use octavo_oracle::strategies::{RandomStream, stream};
 use octavo_trace::{Decoder, Encoder, WordConsumer};

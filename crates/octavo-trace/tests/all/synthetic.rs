@@ -158,7 +158,7 @@ fn a_span_of_each_element_is_read_from_its_start() {
 
 /// Loops over one table leave the same of it untouched, and use all the rest.
 #[test]
-fn what_is_unused_stays_so_in_every_phase() {
+fn unused_parts_are_unused_in_every_phase() {
     let table = |kind: &str, rest: &str| {
         format!("[[phase]]\nkind = '{kind}'\nbase = '0x40000000'\nbytes = '6MiB'\n{rest}\n")
     };

@@ -16,7 +16,7 @@ use octavo_trace::{
 };
 use octavo_types::{Consumer, Event, Item, ItemKind, Segment, VirtAddr};
 
-/// What is written to memory.
+/// An in-memory file.
 #[derive(Clone, Default)]
 struct Memory(Arc<Mutex<Vec<u8>>>);
 
@@ -149,7 +149,7 @@ impl Observer for Blind {
 }
 
 #[test]
-fn a_study_is_told() {
+fn an_undecodable_stream_ends_a_study_with_an_error() {
     let replay = Replay::start(source(), Limits::new(0, None, false), |_: &_| Blind);
     while replay.wait(Duration::from_secs(1)).0.running {}
     let exit = replay.finish().unwrap().run.exit;

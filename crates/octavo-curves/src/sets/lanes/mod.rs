@@ -17,11 +17,11 @@ use super::misses::LEVELS;
 #[repr(C, align(64))]
 pub(crate) struct Lanes(pub [u32; MAX_WAYS]);
 
-/// Nobody's id.
+/// The id of an empty lane.
 pub(crate) const NONE: u32 = u32::MAX;
 
 impl Lanes {
-    /// Nobody's ids.
+    /// Lanes that are all empty.
     pub const EMPTY: Lanes = Lanes([NONE; MAX_WAYS]);
 }
 
@@ -42,13 +42,13 @@ pub(crate) struct Bits(pub [u16; PAGES]);
 pub(crate) struct Order<'a> {
     /// The index bits of the [`TOP`] first, the first one lowest.
     pub top: u64,
-    /// Those of the others.
+    /// The index bits of the other pages.
     pub bits: &'a Bits,
     /// How many pages there are, the top included.
     pub pages: usize,
 }
 
-/// A way of working on these. Lanes are told by bits: bit *n* is lane *n*.
+/// An implementation of the operations. A set of lanes is a bit mask: bit *n* is lane *n*.
 pub(crate) trait Machine: Copy {
     /// The lanes that are `id`.
     fn equal(self, lanes: &Lanes, id: u32) -> u32;
@@ -56,7 +56,7 @@ pub(crate) trait Machine: Copy {
     /// The lanes `moving` take the id of the lane before them, lane 0 takes `id`.
     fn push(self, lanes: &mut Lanes, id: u32, moving: u32);
 
-    /// The lanes `moving` take the id of the lane behind them, the last lane nobody's.
+    /// The lanes `moving` take the id of the lane behind them; the last lane becomes empty.
     fn pull(self, lanes: &mut Lanes, moving: u32);
 
     /// As [`Machine::push`].
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_are_told_by_the_first_of_some() {
+    fn masks_up_to_and_from_the_first_lane() {
         assert_eq!((first(0), first(0b1000), first(0b1010)), (16, 3, 1));
         assert_eq!((up_to_first(0b1010), up_to_first(0)), (0b11, u32::MAX));
         assert_eq!((from_first(0b1010), from_first(0)), (!1, 0));

@@ -32,7 +32,7 @@ static SHARED: [u64; MAX_WAYS] = {
     all
 };
 
-/// What [`SHARED`] says of two indexes.
+/// The entry of [`SHARED`] for two indexes.
 #[inline(always)]
 fn shared(a: u16, b: u16) -> u64 {
     let common_bits = (u32::from(a ^ b) | 1 << (LEVELS - 1)).trailing_zeros() as usize;

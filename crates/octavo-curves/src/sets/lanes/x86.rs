@@ -41,7 +41,7 @@ impl Avx2 {
         }
     }
 
-    /// All bits of the lanes that `lanes` tells, in both halves.
+    /// All bits of the lanes in the mask `lanes`, in both halves.
     #[inline(always)]
     fn masks(self, lanes: u32) -> [__m256i; 2] {
         // SAFETY: there is AVX2.

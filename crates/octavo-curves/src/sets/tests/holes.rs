@@ -11,7 +11,7 @@ use super::super::misses::LEVELS;
 use super::super::{HoleSets, MAX_SETS_LOG2, MAX_WAYS, Misses};
 use super::sequence::sequence;
 
-/// What happens to the TLBs.
+/// A step of a random test.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// An id is looked up, with one of its index bits.

@@ -51,7 +51,7 @@ impl Work for Take<'_> {
     }
 }
 
-/// What an engine gives that takes the pages in `batches` batches.
+/// The misses by an engine that takes the pages in `batches` batches.
 fn found(
     instructions: Instructions,
     index: SetIndex,
@@ -121,7 +121,7 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(48))]
 
     #[test]
-    fn curves_tell_what_every_tlb_of_a_stream_misses(
+    fn curves_equal_the_misses_of_every_tlb(
         random in stream(1..250),
         index in prop::sample::select(INDEXES.to_vec()),
         max_sets_log2 in 0u8..=MAX_SETS_LOG2,

@@ -7,7 +7,7 @@ use super::{Numbers, Vectors};
 /// The bit of each lane.
 const ONES: Numbers = [1, 2, 4, 8, 16, 32, 64, 128];
 
-/// What every x86-64 processor has.
+/// Instructions that every x86-64 processor has.
 #[derive(Clone, Copy)]
 pub struct Sse2;
 

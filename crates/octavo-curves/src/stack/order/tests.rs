@@ -27,9 +27,9 @@ proptest! {
             prop_assert_eq!(depth, at.map(|at| at + 1));
             if let (Some(slot), Some(at)) = (slot, at) {
                 if what == 0 {
-                    // It stays, as somebody that nobody looks for.
+                    // It stays as a hole.
                     order.disown(slot);
-                    list[at] = NOBODY;
+                    list[at] = NO_ID;
                 } else {
                     order.free(slot);
                     list.remove(at);
@@ -40,7 +40,7 @@ proptest! {
             order.push(id);
             let disowned: Vec<u32> =
                 order.disowned().map(|slot| order.depth(slot) - 1).collect();
-            let expected = list.iter().enumerate().rev().filter(|(_, id)| **id == NOBODY);
+            let expected = list.iter().enumerate().rev().filter(|(_, id)| **id == NO_ID);
             prop_assert_eq!(disowned, expected.map(|(at, _)| at as u32).collect::<Vec<_>>());
         }
     }

@@ -346,13 +346,13 @@ impl MachineState {
         misses[at] += 1;
     }
 
-    /// Lets go of arrays and pages: only results are asked for from now on.
-    pub fn settle(&mut self) {
-        *self = self.settled();
+    /// Drops arrays and pages: only results are read from now on.
+    pub fn keep_results_only(&mut self) {
+        *self = self.results_only();
     }
 
     /// The results so far, with empty arrays and without pages.
-    pub fn settled(&self) -> Self {
+    pub fn results_only(&self) -> Self {
         MachineState {
             sizes: self.sizes.iter().map(|of| OfSize::new(&of.tlbs)).collect(),
             pages: PageStates::default(),

@@ -16,7 +16,7 @@ use octavo_machine::{Counters, Sim};
 use octavo_os::frames::{Frames, MemoryShape, Order};
 use octavo_os::page_table::Format;
 use octavo_os::{Memory, ProcessId};
-use octavo_trace::{StreamEnd, TurnConsumer, WordConsumer};
+use octavo_trace::{StreamEnd, TimeSlicedConsumer, WordConsumer};
 use octavo_types::{
     AddrRange, Consumer, Event, Instructions, Item, ItemKind, MapSource, Protection, Segment,
     VirtAddr,
@@ -112,7 +112,7 @@ fn compare(design: Design, kind: u32, steps: &[Step]) -> Result<Counters, TestCa
         let mut live = vec![(0u32, ProcessId(0), 0u64)];
         let (mut begun, mut at) = (1, 0);
         sim.begun(&identity(0, None));
-        sim.turn(0);
+        sim.switch_to(0);
         let code = Event::Map {
             range: AddrRange::new(VirtAddr::new(CODE), 0x4000),
             protection: Protection::from_bits(5),
@@ -159,7 +159,7 @@ fn compare(design: Design, kind: u32, steps: &[Step]) -> Result<Counters, TestCa
                 Step::Event(_) => {}
                 Step::Turn(index) => {
                     at = index.index(live.len());
-                    sim.turn(live[at].0);
+                    sim.switch_to(live[at].0);
                 }
                 Step::Fork if live.len() < MAX_LIVE => {
                     let (stream, parent, _) = live[at];
@@ -168,7 +168,7 @@ fn compare(design: Design, kind: u32, steps: &[Step]) -> Result<Counters, TestCa
                     begun += 1;
                     // Its first instruction: what happens before that, its parent has told.
                     at = live.len() - 1;
-                    sim.turn(live[at].0);
+                    sim.switch_to(live[at].0);
                     naive.process = live[at].1;
                     execute(&mut sim, &mut naive, &mut live[at].2, (0, 4, &[]));
                 }
@@ -177,7 +177,7 @@ fn compare(design: Design, kind: u32, steps: &[Step]) -> Result<Counters, TestCa
                     sim.process_ended(&identity(stream, None), &StreamEnd::PLAIN);
                     naive.end(process);
                     at = 0;
-                    sim.turn(live[at].0);
+                    sim.switch_to(live[at].0);
                 }
                 Step::Fork | Step::End(_) => {}
             }

@@ -4,8 +4,8 @@
 //! ChampSim): `input_instr` of 64 bytes, and `cloudsuite_instr` of 96, which has room for more
 //! stores. [`Layout`] says where everything stands. A register or address of 0 is an empty slot.
 //! There are no sizes: those of instructions are deduced ([`super::lengths`]), data is taken to
-//! be one byte long. Within an instruction loads come before stores; which of them are one modify
-//! is not told.
+//! be one byte long. Within an instruction loads come before stores; the format does not mark a load
+//! and a store as one modify.
 //!
 //! **Continued instructions.** What one record cannot hold (more loads or stores than slots, a
 //! store before a load, data that a later segment adds to the instruction) we write as further

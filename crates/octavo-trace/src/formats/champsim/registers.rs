@@ -16,7 +16,7 @@ const VECTORS: u8 = 32;
 /// In place of a bit, for what is no register.
 const NONE: u8 = 64;
 
-/// The instruction pointer's number, which ChampSim tells branches by.
+/// The instruction pointer's number; ChampSim recognises branches by it.
 pub(super) const INSTRUCTION_POINTER: u8 = 26;
 
 /// The set that holds the register of each number alone.
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_registers_are_read_back() {
         for bit in (0..=19).chain(32..64) {
             let numbers: Vec<u8> = numbers_of(1 << bit).collect();
             assert_eq!(set_of(&numbers), 1 << bit);

@@ -14,7 +14,7 @@ proptest! {
     /// Dropped are sizes (but for those of instructions that the next one follows), and that a
     /// modify is one reference.
     #[test]
-    fn what_is_written_is_read(random in testing::stream(1..80)) {
+    fn written_traces_are_read_back(random in testing::stream(1..80)) {
         let expected = split_modifies(&references_of(&random));
         prop_assume!(!expected.is_empty());
         for (format, layout) in [(&FORMAT, &INPUT), (&CLOUDSUITE, &CLOUD)] {
@@ -161,7 +161,7 @@ fn registers_survive() {
     let dependences = vec![
         Dependences { producers: 0, reads: 1 << 4 | 1 << 63, writes: 1 << 15 },
         Dependences { producers: 1, reads: 1 << 16, writes: 1 << 17 | 1 << 18 },
-        // What it uses of the one before cannot be told: that wrote two registers.
+        // Which value of the previous instruction it uses is lost: that one wrote two registers.
         Dependences { producers: 1, reads: 1 << 19, writes: 0 },
     ];
     let stream =
@@ -185,7 +185,7 @@ fn a_jump_is_a_branch() {
 }
 
 #[test]
-fn what_cannot_be_written_is_named() {
+fn losses_are_named() {
     use ItemKind::{Fetch, Load, Modify};
     let null = one(&[(Fetch, 2, 0x1000), (Modify, 8, 0)], vec![]);
     assert_eq!(

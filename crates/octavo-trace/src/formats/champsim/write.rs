@@ -63,8 +63,8 @@ impl ChampsimWriter {
         Ok(())
     }
 
-    /// The instruction whose record begins at `at` jumps. ChampSim tells branches by their
-    /// registers, so it reads and writes the instruction pointer, if there is room for that.
+    /// Marks the record at `at` as a branch. ChampSim recognises branches by their registers, so
+    /// it reads and writes the instruction pointer, if there are free slots.
     fn mark_branch(&mut self, at: usize) {
         let record = &mut self.records[at..at + self.layout.bytes];
         (record[IS_BRANCH], record[BRANCH_TAKEN]) = (1, 1);

@@ -23,7 +23,7 @@ proptest! {
 
     /// Of references nothing is dropped, nor which thread makes them.
     #[test]
-    fn what_is_written_is_read(random in testing::stream(1..80), cut in 1usize..50) {
+    fn written_traces_are_read_back(random in testing::stream(1..80), cut in 1usize..50) {
         let (writer, written) = column_writer("trace");
         testing::write_with(|_| Box::new(writer), &random).unwrap();
         let expected = threads_of(&random);
@@ -103,5 +103,8 @@ fn a_writer_whose_reader_is_gone_says_so() {
     drop(written);
     writer.batch = batch(&[1], None);
     let error = Box::new(writer).finish().err().unwrap();
-    assert_eq!(error.to_string(), "`trace` cannot be written: nobody reads the columns any more");
+    assert_eq!(
+        error.to_string(),
+        "`trace` cannot be written: the reader of the columns has closed"
+    );
 }

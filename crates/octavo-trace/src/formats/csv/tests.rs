@@ -8,7 +8,7 @@ proptest! {
 
     /// Of references nothing is dropped, nor which thread makes them.
     #[test]
-    fn what_is_written_is_read(random in testing::stream(1..80)) {
+    fn written_traces_are_read_back(random in testing::stream(1..80)) {
         let (bytes, written) = testing::write(&FORMAT, &random).unwrap();
         let expected = threads_of(&random);
         prop_assert_eq!(written.references > 0, !expected.is_empty());

@@ -11,7 +11,7 @@ use crate::source::TraceError;
 const MAX_FILES: usize = 4096;
 /// How many entries of a directory are looked at.
 const MAX_ENTRIES: usize = 1 << 16;
-/// What else lies in such directories, by the starts of names.
+/// Other files of such directories, by the beginnings of their names.
 const OTHERS: [&str; 9] = [
     ".",
     "serial_schedule.bin",
@@ -25,7 +25,7 @@ const OTHERS: [&str; 9] = [
 ];
 const V2P: &str = "v2p.textproto";
 
-/// What a trace is made of.
+/// The files that make up a trace.
 pub(super) struct Layout {
     pub(super) files: Vec<PathBuf>,
     pub(super) v2p: Option<PathBuf>,
@@ -68,7 +68,7 @@ pub(super) fn of_directory(directory: &Path) -> Result<Layout, TraceError> {
     Ok(Layout { files, v2p: v2p_beside(place) })
 }
 
-/// What is said of the tracer's own files.
+/// The refusal of a tracer's raw files.
 pub(super) const RAW: &str = "holds the raw files of a tracer, not its final trace: run \
                               DynamoRIO's `drraw2trace -indir` on it, or \
                               `drrun -t drmemtrace -indir`, first";

@@ -26,7 +26,7 @@ pub(super) struct Merge {
     last: usize,
     program: Program,
     v2p: Option<V2p>,
-    /// What the map, read to its end, has to say.
+    /// The map's note for the user, once it was read to its end.
     v2p_note: Option<String>,
 }
 

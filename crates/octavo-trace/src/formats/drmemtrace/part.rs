@@ -23,7 +23,7 @@ pub(super) struct Part {
     options: InputOptions,
     bytes: Option<Bytes>,
     buffer: Vec<u8>,
-    /// What of the buffer is not yet taken.
+    /// The part of the buffer that is not yet consumed.
     filled: Range<usize>,
     /// Where in the expanded file `filled` begins.
     at: u64,
@@ -94,7 +94,7 @@ impl Part {
         Ok(())
     }
 
-    /// The time at which it begins, as its first marker tells; 0 if references come first. The
+    /// The timestamp at which it begins, from its first marker; 0 if references come first. The
     /// file is closed again: there may be more of them than may be open at once.
     pub(super) fn first_timestamp(&mut self) -> Result<u64, TraceError> {
         let mut found = 0;

@@ -1,4 +1,4 @@
-//! What the records of all files together tell of a program.
+//! The program, assembled from the records of all files.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ const MAX_NAMED: usize = 32;
 pub(super) struct Cursor {
     /// The thread that the next records are of.
     thread: u64,
-    /// It has been told that this thread runs.
+    /// An event has announced that this thread runs.
     pub(super) announced: bool,
     /// The physical address whose virtual one comes next.
     physical: Option<u64>,
@@ -32,7 +32,7 @@ pub(super) struct Cursor {
     last_fetch: Option<u64>,
 }
 
-/// A program, as its trace tells of it.
+/// The program that a trace records.
 #[derive(Default)]
 pub(super) struct Program {
     threads: HashMap<u64, Thread>,
@@ -55,7 +55,7 @@ struct Thread {
     number: Option<u32>,
 }
 
-/// What is told in notes.
+/// Counts that become notes.
 #[derive(Default)]
 struct Counts {
     prefetches: u64,
@@ -69,7 +69,7 @@ struct Counts {
 
 impl Program {
     /// Takes the record that stands at byte `at` of the file whose reader is `cursor`. Gives the
-    /// time, if it tells one.
+    /// timestamp, if it holds one.
     #[inline]
     pub(super) fn record(
         &mut self,
@@ -213,7 +213,7 @@ impl Program {
         Ok(None)
     }
 
-    /// Tells that the cursor's thread runs, if it has not been told.
+    /// Announces that the cursor's thread runs, unless that was done.
     #[inline]
     fn announce(&mut self, cursor: &mut Cursor, at: u64, out: &mut Learning) -> Result<(), String> {
         if cursor.announced { Ok(()) } else { self.switch(cursor, at, out) }
@@ -266,7 +266,7 @@ impl Program {
         Ok(self.threads.entry(identifier).or_default())
     }
 
-    /// What is known of the trace.
+    /// The facts on the trace.
     pub(super) fn facts(&self) -> Facts {
         let filtered = self.file_types & file_type::FILTERED != 0;
         let mut notes = Vec::new();

@@ -59,7 +59,7 @@ pub(super) struct Record {
     pub(super) kind: u16,
     /// Of a reference how many bytes it touches, of a marker one of [`marker`].
     pub(super) size: u16,
-    /// An address, an identifier, or what the marker tells.
+    /// An address, an identifier, or a marker's value.
     pub(super) value: u64,
 }
 
@@ -82,7 +82,7 @@ pub(super) fn is_version(value: u64) -> bool {
     (1..=NEWEST_VERSION).contains(&value)
 }
 
-/// What is wrong with a header that carries `value`, if something is.
+/// The error of a header that carries `value`, if its version is not supported.
 pub(super) fn check_version(value: u64) -> Result<(), String> {
     // Records are 8 bytes there: the next one's type (a marker) and size (the version) follow.
     if value >> 32 == 12 << 16 | 28 {

@@ -18,7 +18,7 @@ pub(super) struct V2p {
     map: Map,
 }
 
-/// What was read of it.
+/// The map, as far as it was read.
 #[derive(Default)]
 struct Map {
     virt: u64,
@@ -55,7 +55,7 @@ impl V2p {
         self.lines.place()
     }
 
-    /// What a user should know of it.
+    /// The note for the user.
     pub(super) fn note(&self) -> String {
         let Map { mappings, page_bytes, .. } = self.map;
         let of = page_bytes.map_or(String::new(), |bytes| format!(" of {bytes} bytes"));
@@ -65,7 +65,7 @@ impl V2p {
             }
             _ => "",
         };
-        format!("v2p.textproto tells where {mappings} pages{of} lay{first}")
+        format!("v2p.textproto places {mappings} pages{of}{first}")
     }
 }
 

@@ -86,7 +86,7 @@ fn requests_are_references() {
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn malformed_traces_are_errors() {
     let header = trace(&[]);
     let with = |rest: &[u8]| read(&[&header[..], rest].concat()).sentence();
     let at = header.len();

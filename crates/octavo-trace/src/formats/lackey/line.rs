@@ -8,7 +8,7 @@ use crate::learn::Reference;
 /// The length of `I  ` and ` L `.
 pub(super) const LABEL_BYTES: usize = 3;
 
-/// What a line says.
+/// The content of a line.
 pub(super) enum Line<'a> {
     /// `I  04016b80,3`, ` L 1ffeffe7e8,8`.
     Reference(Reference),
@@ -18,7 +18,7 @@ pub(super) enum Line<'a> {
     Nothing,
 }
 
-/// What may be wrong with a line.
+/// Errors of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fault {
     Unknown,
@@ -55,7 +55,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// What follows `==123== `, `--123-- ` or `**123** `, where `text` begins so.
+/// The text after `==123== `, `--123-- ` or `**123** `, if `text` begins so.
 fn message(text: &[u8]) -> Option<&[u8]> {
     let (mark, rest) = text.split_at_checked(2)?;
     if !matches!(mark, b"==" | b"--" | b"**") {

@@ -146,7 +146,7 @@ impl Reader for LackeyReader {
     }
 }
 
-/// What the lines have told so far, beside references.
+/// State that lines other than references have set.
 struct Text {
     paths: Paths,
     lines: u64,
@@ -187,7 +187,7 @@ impl Text {
                 }
                 return Ok(used);
             };
-            // Places are told line by line.
+            // Each line needs a place of its own.
             if out.wants_places || self.in_long_message {
                 self.paths.lose();
                 self.line(&rest[..length], out)?;

@@ -3,10 +3,10 @@
 //! Text that was seen before is compared piece by piece with what was seen. A piece begins at a
 //! fetch, lies within one segment, and ends where that ends, where it is full, or where another
 //! text went on differently: whenever one differs from what comes, at a fetch, it is cut there. So
-//! pieces become the straight runs of the program, and which one follows is told by the text
-//! itself, by its next line, among the few that did before; there is seldom anything to
-//! guess, and so seldom a branch that the processor foresees wrongly. What is not told so (the
-//! lengths of data addresses, data that is skipped) makes pieces that are tried in turn.
+//! pieces become the straight runs of the program. The text's next line selects the next piece
+//! among the few that have followed before, so there is seldom anything to guess and seldom a
+//! mispredicted branch. Pieces that differ only later (in the lengths of data addresses, or in
+//! data that is skipped) are tried in turn.
 
 use std::mem::MaybeUninit;
 
@@ -21,7 +21,7 @@ use crate::source::Place;
 
 mod run;
 
-/// How many pieces are kept: past that all are forgotten and made anew.
+/// Upper bound on pieces: past it all are dropped and made anew.
 const MAX_PIECES: usize = if cfg!(test) { 1 << 6 } else { 1 << 18 };
 /// How many most programs need, so that they are not moved as they grow in number.
 const USUAL_PIECES: usize = 1 << 15;
@@ -37,7 +37,7 @@ pub(super) struct Paths {
     /// By the node before (START where a segment begins) and the first line's address.
     table: Table,
     /// The learner's, when these pieces were made.
-    forgotten: u64,
+    resets: u64,
     /// The piece that the text has just passed, if it is at the end of one.
     last: u32,
     making: Option<Making>,
@@ -64,7 +64,7 @@ impl Paths {
             instructions,
             pieces,
             table: FxHashMap::default(),
-            forgotten: 0,
+            resets: 0,
             last: NO_PIECE,
             making: None,
         }
@@ -126,12 +126,12 @@ impl Paths {
         }
     }
 
-    /// Forgets when the learner did, or when there is too much.
+    /// Drops all pieces if the learner was reset, or if there are too many.
     fn keep_up(&mut self, learner: &Learner) {
-        if self.forgotten != learner.forgotten || self.pieces.len() > MAX_PIECES {
+        if self.resets != learner.resets || self.pieces.len() > MAX_PIECES {
             self.pieces.truncate(1);
             self.table.clear();
-            self.forgotten = learner.forgotten;
+            self.resets = learner.resets;
             self.lose();
         }
     }

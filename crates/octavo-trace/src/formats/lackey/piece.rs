@@ -61,7 +61,7 @@ impl Piece {
             other: NO_PIECE,
             end: 0,
             segment: 0,
-            // Digits that nobody needs are read all the same.
+            // Digits past the last data address are read too, and ignored.
             digits_end: [16; MAX_DATA],
             digits: [0; MAX_DATA],
             bytes: 0,
@@ -153,7 +153,7 @@ impl Piece {
     }
 }
 
-/// What tells pieces by their first line, mostly: the address's lower digits and the size.
+/// A key of pieces by their first line: the address's lower digits and the size.
 #[inline(always)]
 pub(super) fn key(window: &Window) -> u32 {
     let word = u64::from_le_bytes(*window[6..].first_chunk().expect("a window is longer"));

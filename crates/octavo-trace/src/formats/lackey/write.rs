@@ -54,7 +54,7 @@ mod tests {
 
         /// Nothing of the references is dropped.
         #[test]
-        fn what_is_written_is_lackeys_and_is_read(random in testing::stream(1..80)) {
+        fn written_text_equals_lackeys_and_is_read_back(random in testing::stream(1..80)) {
             let references = references_of(&random);
             let written = testing::write(&FORMAT, &random);
             if references.first().is_some_and(|of| of.kind != ItemKind::Fetch) {

@@ -17,11 +17,11 @@ fn store(addr: u64) -> Plain {
 }
 
 fn translations(drained: &Drained) -> Vec<(usize, u64, u64)> {
-    let told = |(before, event): &(usize, Event)| match event {
+    let translation = |(before, event): &(usize, Event)| match event {
         Event::Translation { virt, phys } => (*before, virt.raw(), phys.raw()),
         other => panic!("{other:?}"),
     };
-    drained.events.iter().map(told).collect()
+    drained.events.iter().map(translation).collect()
 }
 
 #[test]
@@ -90,10 +90,7 @@ fn samples_in_their_order() {
     assert!(!drained.facts.exact && !drained.facts.has_instructions);
     assert_eq!(
         drained.facts.notes[2..],
-        [
-            "1 samples tell their physical addresses",
-            "1 samples have no data address, and were left out"
-        ]
+        ["1 samples have physical addresses", "1 samples have no data address, and were left out"]
     );
     assert_eq!(drained.whole(), [load(0x7fb6_f7e8_e001), store(0x7fb6_f7e8_e003)]);
 }
@@ -135,7 +132,7 @@ fn perf_mem_report() {
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn malformed_traces_are_errors() {
     let sentence = |text: &str| read(text).sentence();
     assert_eq!(sentence(""), "`trace` is empty");
     assert_eq!(sentence("# nothing\n"), "`trace` has no samples");

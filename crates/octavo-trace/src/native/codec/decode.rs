@@ -55,10 +55,10 @@ impl ChunkDecoder {
     /// Takes up a chunk, of which it gets both parts: decompresses it and checks all that could be
     /// wrong with it.
     pub fn begin(&mut self, parts: [&[u8]; 2]) -> Result<ChunkSummary, CodecError> {
-        self.forget();
+        self.clear();
         let result = self.load(parts);
         if result.is_err() {
-            self.forget();
+            self.clear();
         }
         result
     }
@@ -83,13 +83,13 @@ impl ChunkDecoder {
     }
 
     /// Reads the records of a chunk from its first part: clears `records` and fills it with their
-    /// words. A chunk that was taken up before is forgotten.
+    /// words. Drops a chunk that was begun before.
     pub fn skip(
         &mut self,
         records_part: &[u8],
         records: &mut Vec<u64>,
     ) -> Result<ChunkSummary, CodecError> {
-        self.forget();
+        self.clear();
         records.clear();
         let (header, stored) = Header::read(records_part)?;
         self.load_records(&header, stored)?;
@@ -97,7 +97,7 @@ impl ChunkDecoder {
         Ok(header.summary())
     }
 
-    fn forget(&mut self) {
+    fn clear(&mut self) {
         self.records.clear();
         self.gaps.clear();
         self.segments.clear();
@@ -284,7 +284,7 @@ struct Step {
     before_previous: u64,
     class: u8,
     bytes: u8,
-    /// What lies above the delta in the eight bytes.
+    /// How many bits to shift out of the eight bytes: those above the delta.
     shift: u8,
 }
 

@@ -25,7 +25,7 @@ pub struct ChunkEncoder {
     stored: Vec<u8>,
 }
 
-/// What an execution of a segment is made of.
+/// The composition of one execution of a segment.
 struct Definition {
     instructions: u32,
     /// References that an execution makes if every guarded item does.

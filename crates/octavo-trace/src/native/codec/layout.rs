@@ -32,7 +32,7 @@ pub fn record_words(header: u64) -> usize {
     header as u32 as usize
 }
 
-/// What the sections are called in errors.
+/// Names of the sections, in errors.
 pub const SECTION_NAMES: [&str; SECTIONS] = [
     "records",
     "gaps",
@@ -72,7 +72,7 @@ pub fn sequence_bytes(segments: usize) -> usize {
     }
 }
 
-/// What a body begins with.
+/// The header of a body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Header {
     pub instructions: u64,
@@ -99,8 +99,8 @@ impl Header {
         bytes
     }
 
-    /// Reads the part of a body that holds the records: its header and their section. What the
-    /// header tells is within the limits of a chunk afterwards.
+    /// Reads the part of a body that holds the records: its header and their section. The header
+    /// that it returns is within the limits of a chunk.
     pub fn read(part: &[u8]) -> Result<(Header, &[u8]), CodecError> {
         let got = part.len() as u64;
         let Some((head, records)) = part.split_at_checked(HEADER_BYTES) else {

@@ -36,7 +36,7 @@
 //! | 2 | numbers | *S* numbers of 4 bytes: the segments that execute, in the order of their first execution |
 //! | 3 | counts | *S* numbers of 4 bytes: how many data items each has; all together at most *A* |
 //! | 4 | sequence | *E* numbers: for each execution, which of the *S* it is, counted from 0. They have 1 byte if *S* ≤ 2⁸, else 2 if *S* ≤ 2¹⁶, else 4 |
-//! | 5 | symbols | *A* bytes: for each address in order, how it is told, see below |
+//! | 5 | symbols | *A* bytes: for each address in order, its base and its delta's width, see below |
 //! | 6 | deltas of 1 byte | for each symbol of class 1, in order |
 //! | 7 | deltas of 2 bytes | for each symbol of class 2 |
 //! | 8 | deltas of 4 bytes | for each symbol of class 3, *by planes*: the lowest bytes of all of them, then the second bytes of all, and so on |
@@ -63,11 +63,11 @@
 //! last address and comes before none. All bases are 0 where a chunk begins.
 //!
 //! The writer chooses freely. Ours writes NULL as symbol 0, and any other address with the smallest
-//! symbol that can tell it from base 1, 2 or 3.
+//! symbol that can express it from base 1, 2 or 3.
 //!
 //! # Why so
 //!
-//! What is regular in a program (a loop walks an array, a function's frame lies where the last one
+//! Regular patterns of a program (a loop walks an array, a function's frame lies where the last one
 //! lay) makes regular symbols and deltas, which zstd finds without our help: predictors of strides,
 //! of frames that move as a whole and of successors of segments were tried, and made chunks smaller
 //! by a tenth at best and at times larger. Wide deltas are what is left of random addresses; by
@@ -87,7 +87,7 @@ pub use encode::ChunkEncoder;
 /// The most words that a chunk holds: 32 MiB of them. It bounds what a reader ever allocates.
 pub const MAX_CHUNK_WORDS: usize = 1 << 22;
 
-/// What a chunk holds.
+/// The contents of a chunk.
 ///
 /// A decoder has checked executions, records and words against the content, and has taken
 /// instructions and references from the header as the writer put them there.
@@ -121,11 +121,11 @@ pub enum CodecError {
     #[error("the definition of segment {0} is not well formed")]
     Definition(u64),
     /// A part of the chunk is shorter or longer than what should be in it.
-    #[error("a part of the chunk has {got} bytes where its header tells of {expected}")]
+    #[error("a part of the chunk has {got} bytes where its header states {expected}")]
     Length {
-        /// What the header tells, or the header's own length.
+        /// The length by the header, or the header's own length.
         expected: u64,
-        /// What is there.
+        /// The actual length.
         got: u64,
     },
     /// A section that zstd does not decompress.
@@ -133,7 +133,7 @@ pub enum CodecError {
     Zstd {
         /// The section.
         section: &'static str,
-        /// What zstd says.
+        /// The error of zstd.
         source: std::io::Error,
     },
     /// A section of another length than follows from the rest.
@@ -141,15 +141,15 @@ pub enum CodecError {
     SectionLength {
         /// The section.
         section: &'static str,
-        /// What follows from the header or the symbols.
+        /// The number that follows from the header or the symbols.
         expected: usize,
-        /// What is there.
+        /// The actual number.
         got: usize,
     },
     /// The records' headers do not add up.
-    #[error("the chunk's records are not the {expected} in {words} words that its header tells")]
+    #[error("the chunk's records are not the {expected} in {words} words that its header states")]
     Records {
-        /// How many the header tells.
+        /// The number of records by the header.
         expected: u32,
         /// In how many words.
         words: u32,
@@ -171,9 +171,9 @@ pub enum CodecError {
     /// The executions do not use up the addresses.
     #[error("the chunk's executions have {expected} data items, not its {got} addresses")]
     Addresses {
-        /// What the segments' counts say.
+        /// The sum of the segments' counts.
         expected: u64,
-        /// What the header tells.
+        /// The number by the header.
         got: u32,
     },
     /// A symbol without meaning.

@@ -115,7 +115,7 @@ fn threads_run_between_their_start_and_their_end() {
     assert_eq!(findings.len(), 2, "{findings:#?}");
     assert!(findings[0].ends_with("thread 2 runs, which was not started or has ended"));
 
-    // Of a fork's thread nothing tells the number.
+    // No event gives the number of a forked child's thread.
     let mut forked = Writer::bare(Began::Fork);
     forked.event(&Event::ThreadStart { thread: 2 }).event(&switch(2)).event(&switch(7));
     forked.event(&switch(2)).event(&switch(7));
@@ -149,7 +149,7 @@ fn streams_begin_and_end_once() {
 }
 
 #[test]
-fn what_a_trace_states_is_what_it_holds() {
+fn a_wrong_instruction_count_is_found() {
     for (stated, findings) in [(3, 0), (4, 1)] {
         let mut script = Writer::new().load(DATA).load(DATA).load(DATA).ended(Ended::Exit);
         let Some((Step::Ended(_, end), ..)) = script.steps.back_mut() else { panic!("it ends") };
@@ -221,7 +221,7 @@ fn stacks_grow_unseen_and_guarded_items_need_no_memory() {
 }
 
 #[test]
-fn a_trace_without_its_first_mappings_is_held_only_to_what_it_tells() {
+fn a_trace_without_first_mappings_is_checked_against_recorded_ones() {
     let mut without = Writer::bare(Began::Start);
     without.load(0).store(DATA);
     assert_eq!(without.findings(), [""; 0]);

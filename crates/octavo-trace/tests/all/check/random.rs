@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::script::{CODE, DATA, Writer, map, range};
 
-/// What a program may do next, on pages of a small universe.
+/// An action of a random program, on pages of a small universe.
 #[derive(Clone, Debug)]
 enum Act {
     Map(u64, u64, u64),
@@ -102,7 +102,7 @@ proptest! {
         prop_assert_eq!(report.counts.values().sum::<u64>(), expected, "{:#?}", report.findings);
     }
 
-    /// Whatever words come, it ends and does not panic.
+    /// Random words make the checker neither panic nor hang.
     #[test]
     fn any_words_are_checked(words in prop::collection::vec(prop_oneof![any::<u64>(), 0u64..32, (1u64..17, 0u64..8).prop_map(|(kind, count)| 1 << 63 | kind << 48 | count)], 0..80)) {
         let mut writer = Writer::new();

@@ -15,7 +15,7 @@ pub struct Script {
 
 impl Source for Script {
     fn facts(&self) -> Facts {
-        unreachable!("nobody asks")
+        unreachable!("the checker asks for no facts")
     }
 
     fn next(&mut self, batch: &mut Batch) -> Result<Option<Step>, TraceError> {

@@ -66,11 +66,11 @@ fn broken_archives() {
     let mut flipped = whole.clone();
     // A processor's number, after the member's header, name and ten records.
     flipped[40 + 9 * 12 + 4] ^= 1;
-    let told = sentence(&flipped);
-    assert!(told.ends_with("its member `chunk.0000` is broken: its checksum differs"), "{told}");
-    let told = sentence(&whole[..whole.len() / 2]);
+    let error = sentence(&flipped);
+    assert!(error.ends_with("its member `chunk.0000` is broken: its checksum differs"), "{error}");
+    let error = sentence(&whole[..whole.len() / 2]);
     let cut = "it is a zip archive without a directory at its end: it may be cut off";
-    assert_eq!(told, cut);
+    assert_eq!(error, cut);
     // More members than its directory has.
     let mut claims = whole.clone();
     let end = claims.len() - 22;
@@ -101,6 +101,6 @@ fn broken_archives() {
     let path = scratch.put("t.zip", &bomb);
     let options = InputOptions { max_expanded_bytes: 1 << 20, ..InputOptions::default() };
     let opened = Input::open(&path, options).and_then(FORMAT.open);
-    let told = opened.err().unwrap().to_string();
-    assert!(told.ends_with("expands to more than 1048576 bytes; raise --max-expansion"));
+    let error = opened.err().unwrap().to_string();
+    assert!(error.ends_with("expands to more than 1048576 bytes; raise --max-expansion"));
 }

@@ -65,7 +65,7 @@ fn threads_are_merged_by_their_times() {
         drained.facts.notes,
         [
             "the threads 1 to 3 are, by the system's numbers, 12, 11, 13",
-            "v2p.textproto tells where 2 pages of 2097152 bytes lay; of each, the place of its \
+            "v2p.textproto places 2 pages of 2097152 bytes; of each, the place of its \
              first address is given",
         ]
     );

@@ -106,7 +106,7 @@ fn translations() {
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn malformed_traces_are_errors() {
     let first = |records: &[Raw]| read(&bytes_of(records)).sentence();
     assert_eq!(read(b"").sentence(), "`trace` is empty");
     assert_eq!(
@@ -134,7 +134,7 @@ fn what_is_wrong_is_told() {
 }
 
 #[test]
-fn cut_anywhere_what_came_before_is_given() {
+fn a_cut_input_gives_the_part_before() {
     let bytes = whole(&[(10, 1, 0x1000), (kind::READ, 8, 0x2000)]);
     let head = bytes_of(&[&header(11, 11)[..], &time(1)].concat()).len();
     for length in 1..bytes.len() {

@@ -29,7 +29,7 @@ fn bytes_of(records: &[Raw]) -> Vec<u8> {
     records.iter().flat_map(record).collect()
 }
 
-/// What begins the file of a thread.
+/// The records that begin the file of a thread.
 fn header(thread: u64, process: u64) -> Vec<Raw> {
     vec![
         (kind::HEADER, 0, 7),

@@ -21,7 +21,7 @@ fn records_of(references: &[Reference]) -> Vec<Raw> {
 proptest! {
     #![proptest_config(octavo_oracle::cases(64))]
 
-    /// Whatever a program does is read as it was.
+    /// Reading inverts writing for random programs.
     #[test]
     fn any_stream_is_read(stream in testing::stream(0..100)) {
         let references = testing::references_of(&stream);

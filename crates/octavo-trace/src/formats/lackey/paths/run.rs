@@ -51,7 +51,7 @@ impl Paths {
         // No line that has an address is shorter than 7 bytes, no piece shorter than 14.
         words.reserve(text.len() / 4 + out.learner.addresses.len() + 16);
         let spare = words.spare_capacity_mut();
-        // The segment at hand stands at `slot`: its number, told by the last piece of it, and its
+        // The current segment is at `slot`: its number, known from its last piece, and its
         // addresses up to `at`.
         let (mut slot, mut at) = (0, 0);
         if out.learner.here != START {
@@ -71,7 +71,7 @@ impl Paths {
             let Some(to) = spare[at + usize::from(begins)..].first_chunk_mut() else { break };
             // SAFETY: the caller has seen to the processor.
             if !unsafe { M::take(&pieces[next as usize], window, to) } {
-                // The first line does not tell these apart.
+                // The first line does not distinguish these.
                 let mut other = next;
                 loop {
                     other = pieces[other as usize].other;

@@ -97,7 +97,7 @@ fn more_data_than_an_instruction_has_is_a_segment_of_its_own() {
 
 /// More of everything than is kept.
 #[test]
-fn what_is_forgotten_is_learnt_anew() {
+fn segments_are_learnt_anew_after_a_reset() {
     let line = |place: u64| format!("I  {:08x},4\n S {place:x},4\n", 0x1000 + 8 * place);
     let text = (0..600).map(line).collect::<String>();
     check(text.repeat(3).as_bytes(), &[1 << 20]).unwrap();
@@ -144,7 +144,7 @@ fn faulty_lines_are_named() {
 }
 
 #[test]
-fn what_came_before_an_error_is_delivered() {
+fn references_before_an_error_are_delivered() {
     struct Broken;
     impl Read for Broken {
         fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {

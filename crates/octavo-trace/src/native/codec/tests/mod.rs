@@ -46,7 +46,7 @@ fn cut(items: &Items, cuts: &[Index]) -> Vec<Items> {
     places.windows(2).map(|ends| items[ends[0]..ends[1]].to_vec()).collect()
 }
 
-/// What the chunks of a stream hold, counted one by one.
+/// The totals of each chunk, counted item by item.
 fn count(chunks: &[Items]) -> Vec<ChunkSummary> {
     // Of each segment, its instructions, and its data items' references and whether NULL skips them.
     let mut segments: Vec<(u64, Vec<(u64, bool)>)> = Vec::new();
@@ -231,7 +231,7 @@ fn a_chunk_cannot_ask_for_more_than_the_limit() {
 
 /// Everything that may disagree within a chunk, off by one.
 #[test]
-fn what_disagrees_is_told() {
+fn inconsistent_parts_are_errors() {
     let sound = Body::read(&encode_one(&[load(0), vec![0, 1 << 40], load(1), vec![1, 300]]));
     let refused = |expected: &str, spoil: fn(&mut Body)| {
         let mut body = sound.clone();
@@ -261,7 +261,7 @@ fn what_disagrees_is_told() {
     let mut decoder = ChunkDecoder::default();
     let mut error = |parts| decoder.begin(parts).unwrap_err().to_string();
     let bytes = "a part of the chunk has";
-    assert!(error([&first[..75], second]).contains("has 75 bytes where its header tells of 76"));
+    assert!(error([&first[..75], second]).contains("has 75 bytes where its header states 76"));
     assert!(error([&first[..first.len() - 1], second]).starts_with(bytes));
     assert!(error([first, &second[1..]]).starts_with(bytes));
     assert!(error([first, &[&second[..], &[0]].concat()]).starts_with(bytes));

@@ -42,7 +42,7 @@ impl Body {
         [first, stored[1..].concat()]
     }
 
-    /// The words that it tells. Panics where it is not sound.
+    /// The words that it encodes. Panics if it is malformed.
     pub fn words(&self) -> Vec<u64> {
         let [executions, _, records, _, segments] = self.small;
         let mut record_words = self.contents[0].chunks(8).map(number);

@@ -1,14 +1,14 @@
-//! One process image, read when it has its turn.
+//! One process image, read while it runs.
 
 use super::cut::{Cut, Part};
 use crate::source::{Batch, Facts, Place, Progress, Source, Step, StreamSource, TraceError};
 use crate::stream::{StreamEnd, StreamIdentity};
 
-/// A process.
+/// A process image.
 pub struct Process {
-    /// Who it is, by numbers of our own.
+    /// Its identity, with stream numbers that are unique among all traces.
     pub identity: StreamIdentity,
-    /// Which trace it is of.
+    /// The index of its trace.
     pub trace: usize,
     state: State,
     /// How much of its trace was read when it was closed.
@@ -16,7 +16,7 @@ pub struct Process {
 }
 
 enum State {
-    /// It has not come yet.
+    /// It has not begun.
     Closed(StreamSource),
     Open(Box<Open>),
     Ended,
@@ -25,7 +25,7 @@ enum State {
 /// A stream that is read.
 struct Open {
     source: Box<dyn Source>,
-    /// What its trace calls it.
+    /// Its number in its trace.
     stream: u32,
     batch: Batch,
     /// How much of the batch was taken.
@@ -33,22 +33,22 @@ struct Open {
     cut: Cut,
 }
 
-/// What comes next.
+/// The next part of a stream.
 pub enum Found {
     /// Some words.
     Words(Part),
-    /// Its end, and what the trace says of that.
+    /// Its end, if the trace records it.
     End(Option<StreamEnd>),
 }
 
 impl Process {
-    /// Of a stream that is opened when its turn comes.
+    /// A process whose stream is opened when it first runs.
     pub fn to_open(stream: StreamSource, trace: usize) -> Self {
         let read = Progress { done: 0, total: Some(stream.bytes) };
         Process { identity: stream.identity.clone(), trace, state: State::Closed(stream), read }
     }
 
-    /// The only one of a trace, which tells of it first.
+    /// The only process of a trace that can be opened once only; reads its beginning.
     pub fn only(mut source: Box<dyn Source>, trace: usize) -> Result<Self, TraceError> {
         let Some(Step::Began(identity)) = source.next(&mut Batch::default())? else {
             return Err(TraceError::whole(source.name(), "holds no process"));
@@ -58,7 +58,7 @@ impl Process {
         Ok(Process { identity, trace, state, read })
     }
 
-    /// Takes up to so many instructions' words.
+    /// Appends to `words` those of up to `left_instructions` instructions.
     pub fn take(
         &mut self,
         left_instructions: u64,
@@ -80,13 +80,13 @@ impl Process {
         }
     }
 
-    /// Nothing more is asked of it.
+    /// Closes the source; only its progress is kept.
     pub fn close(&mut self) {
         self.read = self.progress();
         self.state = State::Ended;
     }
 
-    /// What is known of its trace by now, while it is read.
+    /// The facts on its trace so far, while it is open.
     pub fn facts(&self) -> Option<Facts> {
         match &self.state {
             State::Open(open) => Some(open.source.facts()),

@@ -1,9 +1,9 @@
-//! Against processes that take turns as plain lists.
+//! Time slicing against plain lists of steps.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use octavo_oracle::{NaiveCame, NaiveProcess, NaiveStep, round_robin};
+use octavo_oracle::{NaiveArrival, NaiveProcess, NaiveStep, round_robin};
 use octavo_types::{Consumer, Event, Item, ItemKind, Segment, VirtAddr};
 use proptest::prelude::*;
 
@@ -24,17 +24,17 @@ fn step(processes: usize) -> impl Strategy<Value = NaiveStep> {
 }
 
 fn process(number: usize, processes: usize) -> impl Strategy<Value = NaiveProcess> {
-    // Most come from one before; a hostile trace may say that it comes from any.
+    // Most are started by an earlier process; a hostile trace may name any process.
     let from = if number > 0 { (0..number).boxed() } else { Just(0).boxed() };
-    let came = prop_oneof![
-        1 => Just(NaiveCame::AtOnce),
-        3 => from.clone().prop_map(NaiveCame::Forked),
-        3 => from.prop_map(NaiveCame::Executed),
-        1 => (0..processes).prop_map(NaiveCame::Forked),
-        1 => (0..processes).prop_map(NaiveCame::Executed),
+    let arrival = prop_oneof![
+        1 => Just(NaiveArrival::AtOnce),
+        3 => from.clone().prop_map(NaiveArrival::Forked),
+        3 => from.prop_map(NaiveArrival::Executed),
+        1 => (0..processes).prop_map(NaiveArrival::Forked),
+        1 => (0..processes).prop_map(NaiveArrival::Executed),
     ];
-    (came, prop::collection::vec(step(processes), 0..12))
-        .prop_map(|(came, steps)| NaiveProcess { came, steps })
+    (arrival, prop::collection::vec(step(processes), 0..12))
+        .prop_map(|(arrival, steps)| NaiveProcess { arrival, steps })
 }
 
 fn processes() -> impl Strategy<Value = Vec<NaiveProcess>> {
@@ -82,10 +82,10 @@ fn words(number: usize, process: &NaiveProcess) -> Vec<u64> {
 }
 
 fn identity(number: usize, process: &NaiveProcess) -> StreamIdentity {
-    let (began, parent) = match process.came {
-        NaiveCame::AtOnce => (Began::Start, None),
-        NaiveCame::Forked(parent) => (Began::Fork, Some(parent as u32)),
-        NaiveCame::Executed(before) => (Began::Exec, Some(before as u32)),
+    let (began, parent) = match process.arrival {
+        NaiveArrival::AtOnce => (Began::Start, None),
+        NaiveArrival::Forked(parent) => (Began::Fork, Some(parent as u32)),
+        NaiveArrival::Executed(before) => (Began::Exec, Some(before as u32)),
     };
     StreamIdentity {
         stream: number as u32,
@@ -111,7 +111,7 @@ fn write(path: &std::path::Path, processes: &[NaiveProcess]) {
     sink.finish().unwrap();
 }
 
-/// What comes of one stream, as steps.
+/// Collects a stream as steps.
 #[derive(Default)]
 struct Steps(Vec<NaiveStep>);
 
@@ -130,7 +130,7 @@ impl Consumer for Steps {
 
 impl WordConsumer for Steps {}
 
-/// Reads turns to the end: steps with their streams, in order.
+/// Reads slicing to the end: steps with their streams, in order.
 fn read(source: &mut dyn Source) -> Vec<(u32, NaiveStep)> {
     let (mut decoders, mut ended) = (std::collections::BTreeMap::new(), Vec::new());
     let (mut batch, mut found) = (Batch::default(), Vec::new());
@@ -165,7 +165,7 @@ impl Written {
     fn new(processes: &[NaiveProcess]) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("octavo-turns-{}-{number}.oct", std::process::id());
+        let name = format!("octavo-slicing-{}-{number}.oct", std::process::id());
         let path = std::env::temp_dir().join(name);
         write(&path, processes);
         Written(path)
@@ -186,26 +186,26 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(256))]
 
     #[test]
-    fn turns_are_those_of_plain_lists(processes in processes(), quantum in 1u64..12) {
+    fn quanta_are_those_of_plain_lists(processes in processes(), quantum in 1u64..12) {
         let trace = Written::new(&processes);
-        let mut turns = Turns::new(vec![trace.open()], quantum).unwrap();
-        prop_assert_eq!(read(&mut turns), in_order(&processes, quantum));
-        let progress = turns.progress();
+        let mut slicing = TimeSlicing::new(vec![trace.open()], quantum).unwrap();
+        prop_assert_eq!(read(&mut slicing), in_order(&processes, quantum));
+        let progress = slicing.progress();
         prop_assert_eq!(Some(progress.done), progress.total);
     }
 
-    /// Two traces are one in which the second one's processes come behind the first one's.
+    /// Two traces equal a single trace that holds the second one's processes after the first one's.
     #[test]
-    fn traces_take_turns_as_their_processes_do(
+    fn several_traces_equal_one_trace_of_all_processes(
         first in processes(), second in processes(), quantum in 1u64..12,
     ) {
         let traces = [Written::new(&first), Written::new(&second)];
-        let mut turns = Turns::new(traces.iter().map(Written::open).collect(), quantum).unwrap();
-        let moved = second.into_iter().map(|NaiveProcess { came, steps }| NaiveProcess {
-            came: match came {
-                NaiveCame::AtOnce => NaiveCame::AtOnce,
-                NaiveCame::Forked(parent) => NaiveCame::Forked(first.len() + parent),
-                NaiveCame::Executed(before) => NaiveCame::Executed(first.len() + before),
+        let mut slicing = TimeSlicing::new(traces.iter().map(Written::open).collect(), quantum).unwrap();
+        let moved = second.into_iter().map(|NaiveProcess { arrival, steps }| NaiveProcess {
+            arrival: match arrival {
+                NaiveArrival::AtOnce => NaiveArrival::AtOnce,
+                NaiveArrival::Forked(parent) => NaiveArrival::Forked(first.len() + parent),
+                NaiveArrival::Executed(before) => NaiveArrival::Executed(first.len() + before),
             },
             steps: steps.into_iter().map(|step| match step {
                 NaiveStep::Fork(child) => NaiveStep::Fork(first.len() + child),
@@ -213,7 +213,7 @@ proptest! {
             }).collect(),
         });
         let all: Vec<_> = first.iter().cloned().chain(moved).collect();
-        let found = read(&mut turns).into_iter().map(|(stream, step)| match step {
+        let found = read(&mut slicing).into_iter().map(|(stream, step)| match step {
             // The trace does not know what numbers we give.
             NaiveStep::Fork(child) if stream as usize >= first.len() => {
                 (stream, NaiveStep::Fork(first.len() + child))
@@ -224,27 +224,27 @@ proptest! {
     }
 }
 
-fn run(came: NaiveCame, instructions: &[u64]) -> NaiveProcess {
-    NaiveProcess { came, steps: instructions.iter().copied().map(NaiveStep::Run).collect() }
+fn run(arrival: NaiveArrival, instructions: &[u64]) -> NaiveProcess {
+    NaiveProcess { arrival, steps: instructions.iter().copied().map(NaiveStep::Run).collect() }
 }
 
 #[test]
 fn a_trace_that_can_be_read_only_as_it_comes_has_one_process() {
-    let alone = run(NaiveCame::AtOnce, &[3, 4]);
-    let child = run(NaiveCame::Forked(0), &[5]);
+    let alone = run(NaiveArrival::AtOnce, &[3, 4]);
+    let child = run(NaiveArrival::Forked(0), &[5]);
     for (processes, is_read) in [(vec![alone.clone()], true), (vec![alone, child], false)] {
         let trace = Written::new(&processes);
         let bytes = std::fs::File::open(&trace.0).unwrap();
         let input = Input::from_reader("a pipe", Box::new(bytes), InputOptions::default()).unwrap();
         let source = open_input(input, &OpenOptions::default()).unwrap();
-        let mut turns = Turns::new(vec![source], 2).unwrap();
+        let mut slicing = TimeSlicing::new(vec![source], 2).unwrap();
         if is_read {
-            assert_eq!(read(&mut turns), in_order(&processes, 2));
+            assert_eq!(read(&mut slicing), in_order(&processes, 2));
             continue;
         }
         let mut batch = Batch::default();
         let error = loop {
-            match turns.next(&mut batch) {
+            match slicing.next(&mut batch) {
                 Ok(step) => assert!(step.is_some(), "two processes were taken for one"),
                 Err(error) => break error.to_string(),
             }
@@ -254,16 +254,16 @@ fn a_trace_that_can_be_read_only_as_it_comes_has_one_process() {
 }
 
 #[test]
-fn what_is_wrong_with_a_trace_is_told_after_all_that_is_whole() {
-    let processes = [run(NaiveCame::AtOnce, &[3, 4]), run(NaiveCame::Forked(0), &[5])];
+fn a_fault_is_reported_after_all_whole_processes() {
+    let processes = [run(NaiveArrival::AtOnce, &[3, 4]), run(NaiveArrival::Forked(0), &[5])];
     let trace = Written::new(&processes);
     let whole = std::fs::read(&trace.0).unwrap();
     // Within the index: all streams are there, but not the end.
     std::fs::write(&trace.0, &whole[..whole.len() - 30]).unwrap();
-    let mut turns = Turns::new(vec![trace.open()], 100).unwrap();
+    let mut slicing = TimeSlicing::new(vec![trace.open()], 100).unwrap();
     let (mut batch, mut batches) = (Batch::default(), 0);
     let error = loop {
-        match turns.next(&mut batch) {
+        match slicing.next(&mut batch) {
             Ok(Some(step)) => batches += usize::from(matches!(step, Step::Batch(_))),
             Ok(None) => panic!("nothing was found wrong"),
             Err(error) => break error.to_string(),
@@ -274,8 +274,8 @@ fn what_is_wrong_with_a_trace_is_told_after_all_that_is_whole() {
 }
 
 #[test]
-fn wherever_a_trace_is_cut_off_it_is_told_so() {
-    let processes = [run(NaiveCame::AtOnce, &[3, 4]), run(NaiveCame::Forked(0), &[5])];
+fn a_cut_trace_is_an_error_wherever_it_is_cut() {
+    let processes = [run(NaiveArrival::AtOnce, &[3, 4]), run(NaiveArrival::Forked(0), &[5])];
     let trace = Written::new(&processes);
     let whole = std::fs::read(&trace.0).unwrap();
     let mut in_turns = 0;
@@ -285,11 +285,11 @@ fn wherever_a_trace_is_cut_off_it_is_told_so() {
         // Without a manifest it is none.
         let Ok(source) = open_input(input, &OpenOptions::default()) else { continue };
         let mut batch = Batch::default();
-        let error = match Turns::new(vec![source], 100) {
+        let error = match TimeSlicing::new(vec![source], 100) {
             Err(error) => error,
-            Ok(mut turns) => loop {
+            Ok(mut slicing) => loop {
                 in_turns += 1;
-                match turns.next(&mut batch) {
+                match slicing.next(&mut batch) {
                     Ok(step) => assert!(step.is_some(), "nothing was wrong with {length} bytes"),
                     Err(error) => break error,
                 }

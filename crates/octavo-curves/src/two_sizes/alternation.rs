@@ -1,9 +1,9 @@
-//! Pages used one after the other, without those used in turn, which is most of what a program does:
-//! these are counted, not looked up.
+//! Pages used one after the other. Alternation between two pages, most of what a program does, is
+//! counted instead of looked up.
 
 use super::tlbs::Page;
 
-/// A page is used, and then the one used before and it by turns.
+/// A page is used, and then the previous page and it in alternation.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     /// The page.
@@ -12,14 +12,14 @@ pub struct Step {
     pub before: Page,
     /// How often one of the two is used then: first the one used before, last the page if this is
     /// even. None in the first step.
-    pub turns: u32,
+    pub alternations: u32,
 }
 
 impl Step {
-    /// The turns where these are different pages: two blocks may lie in one large page.
+    /// The alternations if these are different pages: two blocks may lie in one large page.
     #[inline(always)]
-    pub fn turns_of_pages(&self) -> u32 {
-        if self.page.id == self.before.id { 0 } else { self.turns }
+    pub fn alternations_of_pages(&self) -> u32 {
+        if self.page.id == self.before.id { 0 } else { self.alternations }
     }
 
     /// Of what kinds the two are: 1 is large.
@@ -40,7 +40,7 @@ pub struct Steps {
     keys: [u64; 2],
 }
 
-/// So many steps stay in the nearest cache. Tests fill it.
+/// Capacity in steps: they fit in the first-level cache. Tests fill it.
 const MOST: usize = if cfg!(test) { 8 } else { 512 };
 
 /// No page is like this.
@@ -48,16 +48,15 @@ const NO_PAGE: Page = Page { id: u32::MAX, block: u32::MAX, number: 0 };
 
 impl Default for Steps {
     fn default() -> Self {
-        let none = Step { page: NO_PAGE, before: NO_PAGE, turns: 0 };
+        let none = Step { page: NO_PAGE, before: NO_PAGE, alternations: 0 };
         Steps { steps: vec![none; MOST].into(), len: 0, last: NO_PAGE, keys: [u64::MAX; 2] }
     }
 }
 
 impl Steps {
-    /// A page is used; there is room for it. Whether there is none for another one.
+    /// Appends a use of a page, for which there must be room. Returns whether the steps are full.
     ///
-    /// Whatever a TLB is like, when the page before the last one comes again it changes only the
-    /// order of the two.
+    /// In any LRU TLB, a use of the page before the last one only exchanges the two.
     #[inline(always)]
     pub fn push(&mut self, page: Page) -> bool {
         let key = page.key();
@@ -65,13 +64,13 @@ impl Steps {
         if key == last {
             return false;
         }
-        // Which pages come in turn, nobody can foretell: so there is no branch on it.
-        let in_turn = key == before;
+        // Alternation cannot be predicted, so there is no branch on it.
+        let alternates = key == before;
         let (next, current) = (self.len % MOST, self.len.wrapping_sub(1) % MOST);
-        self.steps[current].turns += u32::from(in_turn);
+        self.steps[current].alternations += u32::from(alternates);
         // Written over by the next one if it is none.
-        self.steps[next] = Step { page, before: self.last, turns: 0 };
-        self.len += usize::from(!in_turn);
+        self.steps[next] = Step { page, before: self.last, alternations: 0 };
+        self.len += usize::from(!alternates);
         (self.keys, self.last) = ([key, last], page);
         self.len == MOST
     }
@@ -82,7 +81,7 @@ impl Steps {
         self.steps[..self.len].iter()
     }
 
-    /// Forgets them, and the pages.
+    /// Drops the steps, and the last pages.
     pub fn clear(&mut self) {
         (self.len, self.last, self.keys) = (0, NO_PAGE, [u64::MAX; 2]);
     }

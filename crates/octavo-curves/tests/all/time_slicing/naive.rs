@@ -94,7 +94,7 @@ fn two_sizes_tlbs() -> Vec<NaiveTwoSizesTlb> {
 }
 
 impl NaiveStreamCurves {
-    /// Nothing was referenced; caches have lines of these sizes.
+    /// Empty TLBs and caches, with lines of these sizes.
     pub fn new(stream: Stream, lines: Vec<LineSize>) -> Self {
         let size = |log2| PageSize::from_log2(log2).unwrap();
         let all_cores = (0..CORES).flat_map(|_| two_sizes_tlbs()).collect();
@@ -162,7 +162,7 @@ impl NaiveStreamCurves {
         self.two_sizes.tlbs[tlbs_of(core)].iter_mut().for_each(NaiveTwoSizesTlb::flush);
     }
 
-    /// What a core's TLBs for two page sizes have had, in order.
+    /// The two-size TLBs of a core, in order.
     pub fn two_sizes_of(&self, core: usize) -> &[NaiveTwoSizesTlb] {
         &self.two_sizes.tlbs[tlbs_of(core)]
     }

@@ -1,4 +1,4 @@
-//! Threads with TLBs of their own, processes that take turns, and context switches: curves equal
+//! Threads with TLBs of their own, processes that share TLBs, and context switches: curves equal
 //! TLBs that are simulated one by one.
 
 mod naive;
@@ -8,12 +8,13 @@ use std::num::NonZeroU64;
 
 use naive::*;
 use octavo_curves::{
-    AtTurns, CacheCurves, ClassesConfig, CoreCurves, Curves, CurvesConfig, LineSize, SetCurves,
-    Sizes, StackCurve, Stream, StreamCurves, Threads, TwoSizesConfig, TwoSizesSets, TwoSizesStack,
+    AtContextSwitch, CacheCurves, ClassesConfig, CoreCurves, Curves, CurvesConfig, LineSize,
+    SetCurves, Sizes, StackCurve, Stream, StreamCurves, Threads, TwoSizesConfig, TwoSizesSets,
+    TwoSizesStack,
 };
 use octavo_oracle::strategies::{RandomStream, Step, few_pages, stream};
 use octavo_oracle::{NaiveStudy, NaiveTwoSizesTlb};
-use octavo_trace::{Began, Observer, StreamEnd, StreamIdentity, TurnConsumer};
+use octavo_trace::{Began, Observer, StreamEnd, StreamIdentity, TimeSlicedConsumer};
 use octavo_types::{Consumer, Event, Instructions, PageSize};
 use proptest::prelude::*;
 
@@ -22,7 +23,7 @@ const STREAMS: [Stream; 3] = [Stream::Fetch, Stream::Data, Stream::All];
 fn config(
     (flush_every, line_sizes): (Option<u64>, &[LineSize]),
     threads: Threads,
-    at_turns: AtTurns,
+    at_context_switch: AtContextSwitch,
 ) -> CurvesConfig {
     let size = |log2| PageSize::from_log2(log2).unwrap();
     CurvesConfig {
@@ -47,7 +48,7 @@ fn config(
         }),
         line_sizes: line_sizes.to_vec(),
         threads,
-        at_turns,
+        at_context_switch,
         flush_every_instructions: flush_every.and_then(NonZeroU64::new),
         ..CurvesConfig::nothing(Sizes::new(sizes().into()), STREAMS.into())
     }
@@ -247,7 +248,7 @@ proptest! {
         let mut naive = Naive::new(setting);
         random.steps.iter().for_each(|step| naive.step(&random, step, 0, 0));
         for instructions in Instructions::all() {
-            let config = config(setting, Threads::Shared, AtTurns::Keep);
+            let config = config(setting, Threads::Shared, AtContextSwitch::Keep);
             let mut curves = Curves::new(&CurvesConfig { instructions, ..config });
             random.play(&mut curves);
             curves.ended(&StreamIdentity::only(), &StreamEnd::PLAIN);
@@ -272,7 +273,7 @@ proptest! {
                 _ => naive.step(&random, step, running as usize, 0),
             }
         }
-        let config = config(setting, Threads::Private, AtTurns::Keep);
+        let config = config(setting, Threads::Private, AtContextSwitch::Keep);
         let mut curves = Curves::new(&config);
         random.play(&mut curves);
         curves.ended(&StreamIdentity::only(), &StreamEnd::PLAIN);
@@ -294,29 +295,29 @@ proptest! {
         }
     }
 
-    /// Whatever the order of turns is: processes have the same pages, and some end in between.
+    /// In any order of quanta: processes have the same pages, and some end in between.
     #[test]
-    fn processes_may_take_turns(
+    fn shared_tlbs_equal_naive_ones(
         images in prop::collection::vec(threaded(), 1..5),
         order in prop::collection::vec((any::<prop::sample::Index>(), 1usize..12), 1..40),
         flush_every in flush_every(),
         line_sizes in line_sizes(),
         flushes in any::<bool>(),
     ) {
-        let at_turns = if flushes { AtTurns::Flush } else { AtTurns::Keep };
+        let at_context_switch = if flushes { AtContextSwitch::Flush } else { AtContextSwitch::Keep };
         let setting = (flush_every, &line_sizes[..]);
-        let mut curves = Curves::new(&config(setting, Threads::Shared, at_turns));
+        let mut curves = Curves::new(&config(setting, Threads::Shared, at_context_switch));
         let mut naive = Naive::new(setting);
         let mut taken = vec![0; images.len()];
         let mut last = None;
         let everything = (0..images.len()).map(|image| (image, usize::MAX));
-        let turns = order.iter().map(|(image, steps)| (image.index(images.len()), *steps));
+        let quanta = order.iter().map(|(image, steps)| (image.index(images.len()), *steps));
         let mut counts = BTreeMap::new();
-        for (image, steps) in turns.chain(everything) {
+        for (image, steps) in quanta.chain(everything) {
             if counts.contains_key(&image) {
                 continue;
             }
-            curves.turn(image as u32);
+            curves.switch_to(image as u32);
             if flushes && last.is_some_and(|last| last != image) {
                 naive.flush(0);
             }

@@ -1,8 +1,8 @@
-//! Where a turn ends within a batch of words.
+//! Ends a quantum within a batch of words.
 
 use crate::ring::format::{self, kind};
 
-/// What is known of a stream's segments: enough to count instructions, which takes no decoding.
+/// The sizes of a stream's segments: enough to count instructions without decoding.
 #[derive(Default)]
 pub struct Cut {
     /// By number: the words of an execution, and its instructions.
@@ -16,14 +16,14 @@ pub struct Part {
     pub words: usize,
     /// The instructions that they execute.
     pub instructions: u64,
-    /// Children of which they tell, by their process identifiers.
+    /// Process identifiers of the children whose forks they record.
     pub forked: Vec<u32>,
 }
 
 impl Cut {
-    /// The first of `words`, whole items only: up to the execution that completes
-    /// `left_instructions`, or all. Where they are no words at all they are passed on as they are,
-    /// for their decoder to say so.
+    /// Measures the beginning of `words`, in whole items: up to the execution that completes
+    /// `left_instructions`, or all. Undecodable words are passed on unchanged: their decoder reports
+    /// the error.
     pub fn part(&mut self, words: &[u64], left_instructions: u64) -> Part {
         let mut part = Part::default();
         while part.instructions < left_instructions {

@@ -1,22 +1,22 @@
-//! Processes that take turns, as lists of what each of them does.
+//! Round-robin scheduling of processes, each a list of steps.
 
 /// How a process comes into the round. Processes are known by their place in a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NaiveCame {
+pub enum NaiveArrival {
     /// It is there from the beginning.
     AtOnce,
-    /// This one forks it, and may tell when.
+    /// Another process forks it, with or without a step that records the fork.
     Forked(usize),
     /// This one executes its program.
     Executed(usize),
 }
 
-/// What a process does.
+/// A step of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NaiveStep {
     /// A straight run of so many instructions.
     Run(u64),
-    /// It tells that it forks this one.
+    /// Records that it forks this process.
     Fork(usize),
     /// Something that takes no instruction.
     Other,
@@ -26,27 +26,30 @@ pub enum NaiveStep {
 #[derive(Clone, Debug)]
 pub struct NaiveProcess {
     /// How it comes.
-    pub came: NaiveCame,
-    /// What it does, in order.
+    pub arrival: NaiveArrival,
+    /// Its steps, in order.
     pub steps: Vec<NaiveStep>,
 }
 
-/// The order in which processes do what they do when each runs until it has executed `quantum`
+/// The order in which processes take their steps if each runs until it has executed `quantum`
 /// instructions, and then the next: pairs of a process and a step of it.
 ///
-/// A forked child comes in behind all others when its parent tells of the fork or, if it never
-/// does, when the parent ends; an executed program goes on in the place of the one that executed
-/// it, with what is left of its turn. If nobody is left but some still wait, the first of them
-/// comes.
+/// A forked child joins at the end of the round when its parent records the fork or, if it never
+/// does, when the parent ends; an executed program takes the place of the process that executed
+/// it, with the rest of its quantum. If no process runs but some still wait, the first of them
+/// begins.
 pub fn round_robin(processes: &[NaiveProcess], quantum: u64) -> Vec<(usize, usize)> {
     let mut waiting: Vec<usize> = (0..processes.len()).collect();
     let mut next_step = vec![0; processes.len()];
     let mut order = Vec::new();
     let mut left = quantum;
-    let came = |process: usize| processes[process].came;
-    let mut queue: Vec<usize> =
-        waiting.iter().copied().filter(|process| came(*process) == NaiveCame::AtOnce).collect();
-    waiting.retain(|process| came(*process) != NaiveCame::AtOnce);
+    let arrival = |process: usize| processes[process].arrival;
+    let mut queue: Vec<usize> = waiting
+        .iter()
+        .copied()
+        .filter(|process| arrival(*process) == NaiveArrival::AtOnce)
+        .collect();
+    waiting.retain(|process| arrival(*process) != NaiveArrival::AtOnce);
     loop {
         if queue.is_empty() {
             if waiting.is_empty() {
@@ -58,14 +61,16 @@ pub fn round_robin(processes: &[NaiveProcess], quantum: u64) -> Vec<(usize, usiz
         let step = next_step[running];
         if step == processes[running].steps.len() {
             queue.remove(0);
-            let heir =
-                waiting.iter().copied().find(|other| came(*other) == NaiveCame::Executed(running));
+            let heir = waiting
+                .iter()
+                .copied()
+                .find(|other| arrival(*other) == NaiveArrival::Executed(running));
             match heir {
                 Some(heir) => queue.insert(0, heir),
                 None => left = quantum,
             }
             let children =
-                waiting.iter().filter(|child| came(**child) == NaiveCame::Forked(running));
+                waiting.iter().filter(|child| arrival(**child) == NaiveArrival::Forked(running));
             queue.extend(children);
             waiting.retain(|other| !queue.contains(other));
             continue;
@@ -82,7 +87,7 @@ pub fn round_robin(processes: &[NaiveProcess], quantum: u64) -> Vec<(usize, usiz
                 }
             }
             NaiveStep::Fork(child) => {
-                if waiting.contains(&child) && came(child) == NaiveCame::Forked(running) {
+                if waiting.contains(&child) && arrival(child) == NaiveArrival::Forked(running) {
                     waiting.retain(|other| *other != child);
                     queue.push(child);
                 }
@@ -95,14 +100,15 @@ pub fn round_robin(processes: &[NaiveProcess], quantum: u64) -> Vec<(usize, usiz
 #[cfg(test)]
 mod tests {
     use super::*;
-    use NaiveCame::*;
+    use NaiveArrival::*;
     use NaiveStep::*;
 
-    /// Turns of ten instructions. Process 0 forks 1 within its first turn, and executes 2 within
-    /// its second one; nobody tells that 0 forked 3.
+    /// A quantum of ten instructions. Process 0 forks 1 within its first quantum, and executes 2
+    /// within its second one; no step records that 0 forked 3.
     #[test]
     fn four_processes_by_hand() {
-        let process = |came, steps: &[NaiveStep]| NaiveProcess { came, steps: steps.to_vec() };
+        let process =
+            |arrival, steps: &[NaiveStep]| NaiveProcess { arrival, steps: steps.to_vec() };
         let processes = [
             process(AtOnce, &[Run(6), Fork(1), Run(6), Run(4)]),
             process(Forked(0), &[Run(10), Other, Run(1)]),

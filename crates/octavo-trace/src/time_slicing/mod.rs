@@ -1,14 +1,14 @@
-//! Processes that take turns on one core: several streams of references, of one trace or of
-//! several, as one.
+//! Time slicing: several streams of references, of one trace or of several, as one stream of
+//! processes that share a core.
 //!
-//! Each trace is read at all of its streams at once, which is to open it once a stream; a format
-//! that cannot be read so holds one process. [`Round`] says whose turn it is, [`Cut`] ends a turn
-//! within a batch. What comes out is the words of the streams, so that whoever takes them needs to
-//! know no more than which stream has its turn: the one that the batch is of.
+//! Each trace is opened once per stream and read at all of its streams at once; a format that
+//! cannot be read so holds one process. [`RoundRobin`] schedules, [`Cut`] ends a quantum within a
+//! batch. The result is the words of the streams: a reader only needs to know which stream a batch
+//! belongs to.
 
 mod cut;
 mod process;
-mod round;
+mod round_robin;
 #[cfg(test)]
 mod tests;
 
@@ -19,15 +19,15 @@ use crate::observer::Observer;
 use crate::source::{Batch, Facts, Place, Progress, Source, Step, Streams, TraceError};
 use crate::stream::{Began, StreamEnd, StreamIdentity};
 use process::Process;
-use round::{Came, Round};
+use round_robin::{Arrival, RoundRobin};
 
-/// The most process images that take turns, all traces together: fewer than an x86-64 core can tell
-/// apart.
+/// Upper bound on the process images of all traces together: an x86-64 core distinguishes 4096 by
+/// their process context identifiers.
 pub const MAX_PROCESSES: usize = 4000;
 
-/// An engine on which several process images take turns.
-pub trait TurnConsumer: Observer {
-    /// What is kept of an image that is no more.
+/// An engine that several process images share, one quantum after another.
+pub trait TimeSlicedConsumer: Observer {
+    /// The result of an image that has ended.
     type Process: Send + 'static;
 
     /// A stream has begun: a process of its own, or one that its parent has forked just now.
@@ -35,29 +35,29 @@ pub trait TurnConsumer: Observer {
         let _ = identity;
     }
 
-    /// What follows is of this stream, until the next turn. The stream may be the one before.
-    fn turn(&mut self, stream: u32);
+    /// The following events are of this stream, until the next switch. The stream may be the same
+    /// as before.
+    fn switch_to(&mut self, stream: u32);
 
-    /// A stream has ended, whether or not it was its turn. What it had is the result.
+    /// A stream has ended, whether or not it was running. Returns its result.
     fn process_ended(&mut self, identity: &StreamIdentity, end: &StreamEnd) -> Self::Process;
 
-    /// All streams have ended: only results are asked for from now on.
+    /// All streams have ended: only results are read from now on.
     fn all_ended(&mut self);
 }
 
-/// Several processes taking turns, as a source.
+/// Several processes that share a core round robin, as a source.
 ///
-/// Turns are of so many instructions each: a turn ends with the straight run of instructions that
-/// completes them, or with the process. The round begins with the first process of each trace, in
-/// the order in which the traces are given. A forked child comes in behind all others where its
-/// parent tells of the fork; where the parent does not (it runs in a namespace of its own, or the
-/// parent's stream is cut off), when the parent's image ends. A program that a process executes
-/// goes on in its place, with what is left of its turn.
-pub struct Turns {
+/// A quantum ends with the segment that completes its instructions, or with the process. The round
+/// begins with the first process of each trace, in the order of the traces. A forked child joins
+/// at the end of the round when its parent records the fork; if the parent does not (it runs in
+/// a PID namespace of its own, or its stream is cut off), when the parent's image ends. A program
+/// that a process executes takes its place, with the rest of its quantum.
+pub struct TimeSlicing {
     traces: Vec<Trace>,
     processes: Vec<Process>,
-    round: Round,
-    /// Steps that come before anything more is read.
+    round: RoundRobin,
+    /// Steps to return before anything more is read.
     steps: VecDeque<Step>,
     /// The words of the process that was read last.
     reading: Option<usize>,
@@ -70,35 +70,35 @@ struct Trace {
     /// Whether these facts are of the whole trace; else they are known once it is read.
     is_known: bool,
     manifest: Option<Manifest>,
-    /// What is wrong behind all that its processes hold.
+    /// An error behind the ends of all its processes.
     fault: Option<TraceError>,
 }
 
-impl Turns {
-    /// Of at least one trace, with turns of so many instructions, at least one. Fails where there
-    /// are too many processes, or where a trace cannot be read.
+impl TimeSlicing {
+    /// Opens at least one trace, with a quantum of at least one instruction. Fails if there are
+    /// too many processes, or if a trace cannot be read.
     pub fn new(
         traces: Vec<Box<dyn Source>>,
         quantum_instructions: u64,
     ) -> Result<Self, TraceError> {
-        let mut turns = Turns {
+        let mut slicing = TimeSlicing {
             traces: Vec::new(),
             processes: Vec::new(),
-            round: Round::new(quantum_instructions),
+            round: RoundRobin::new(quantum_instructions),
             steps: VecDeque::new(),
             reading: None,
         };
         for source in traces {
-            turns.add(source)?;
+            slicing.add(source)?;
         }
-        for number in turns.round.begin() {
-            turns.begin(number);
+        for number in slicing.round.begin() {
+            slicing.begin(number);
         }
-        Ok(turns)
+        Ok(slicing)
     }
 
-    /// Adds a trace with its streams. The numbers of the first one's stay, so that they are those
-    /// that the trace is known by.
+    /// Adds a trace with its streams. The streams of the first trace keep their numbers, by which
+    /// the trace is known.
     fn add(&mut self, source: Box<dyn Source>) -> Result<(), TraceError> {
         let trace = self.traces.len();
         let name = source.name().to_owned();
@@ -121,38 +121,42 @@ impl Turns {
         }
         processes.sort_by_key(|process| process.identity.stream);
         if self.processes.len() + processes.len() > MAX_PROCESSES {
-            let what = format!("makes more than {MAX_PROCESSES} process images take turns");
+            let what = format!(
+                "brings the number of process images above {MAX_PROCESSES}, the most that share a core"
+            );
             return Err(TraceError::whole(&name, what));
         }
         self.traces.push(Trace { name, facts, is_known, manifest, fault });
         let first = self.processes.len();
         let next = self.processes.iter().map(|of| of.identity.stream + 1).max().unwrap_or(0);
-        let told: Vec<u32> = processes.iter().map(|process| process.identity.stream).collect();
-        let place = |stream: u32| told.iter().position(|told| *told == stream);
+        let in_trace: Vec<u32> = processes.iter().map(|process| process.identity.stream).collect();
+        let place = |stream: u32| in_trace.iter().position(|number| *number == stream);
         for mut process in processes {
             let StreamIdentity { stream, parent, began, pid, .. } = &mut process.identity;
             let parent_place = parent.and_then(place);
-            let came = match (*began, parent_place) {
-                (_, None) | (Began::Start, _) => Came::AtOnce,
-                (Began::Fork, Some(parent)) => Came::Forked { parent: first + parent, pid: *pid },
-                (Began::Exec, Some(parent)) => Came::Executed { before: first + parent },
+            let arrival = match (*began, parent_place) {
+                (_, None) | (Began::Start, _) => Arrival::AtOnce,
+                (Began::Fork, Some(parent)) => {
+                    Arrival::Forked { parent: first + parent, pid: *pid }
+                }
+                (Began::Exec, Some(parent)) => Arrival::Executed { before: first + parent },
             };
             if trace > 0 {
                 *stream = next + place(*stream).unwrap_or(0) as u32;
                 *parent = parent_place.map(|place| next + place as u32);
             }
-            self.round.add(came);
+            self.round.add(arrival);
             self.processes.push(process);
         }
         Ok(())
     }
 
-    /// A process comes into the round.
+    /// A process joins the round.
     fn begin(&mut self, number: usize) {
         self.steps.push_back(Step::Began(self.processes[number].identity.clone()));
     }
 
-    /// A process ends; how, if its trace tells.
+    /// A process ends; `end` is None if its trace does not record how.
     fn end(&mut self, number: usize, end: Option<StreamEnd>) {
         let process = &mut self.processes[number];
         let trace = process.trace;
@@ -173,8 +177,8 @@ impl Turns {
     }
 }
 
-impl Source for Turns {
-    /// What holds of all traces.
+impl Source for TimeSlicing {
+    /// The facts that hold of all traces.
     fn facts(&self) -> Facts {
         let mut all = self.traces[0].facts.clone();
         for Trace { facts, .. } in &self.traces[1..] {
