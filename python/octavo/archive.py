@@ -12,9 +12,9 @@ from octavo.host import open_regular
 from octavo.output import failing_with, replace_file, replace_text, text_writer, to_json
 from octavo.report import curves_data, sim_data
 from octavo.report.curves import curves_figures, render_curves
-from octavo.report.look import Spec
 from octavo.report.run import render_run, run_charts
 from octavo.report.sim import render_sim, sim_figures
+from octavo.report.theme import Spec
 from octavo.result import SCHEMA, Finished, RunResult
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from octavo.sim_result import SimResult
 
     InFiles = RunResult | CurvesResult | SimResult
-    """A result that has a place (`octavo.result_place`)."""
+    """A result that has a place (`octavo.output_target`)."""
 
 ROWS = "rows.parquet"
 DOCUMENT = "result.json"
@@ -45,7 +45,7 @@ _MAKERS: dict[str, tuple[Callable[[Any], str], Callable[[Any], dict[str, Spec]]]
 
 
 def result_files(result: RunResult) -> Files:
-    """What `octavo run --out` writes."""
+    """The files of `octavo run --out`."""
     document = result.document()
     return {
         ROWS: rows_writer(result),
@@ -56,12 +56,12 @@ def result_files(result: RunResult) -> Files:
 
 
 def curves_files(result: CurvesResult) -> Files:
-    """What `octavo curves --out` writes."""
+    """The files of `octavo curves --out`."""
     return _shown_files(result, curves_data.report_data(result), render_curves)
 
 
 def sim_files(result: SimResult) -> Files:
-    """What `octavo sim --out` writes."""
+    """The files of `octavo sim --out`."""
     return _shown_files(result, sim_data.report_data(result), render_sim)
 
 
@@ -78,7 +78,7 @@ def _shown_files(
 
 
 def files_of(result: InFiles) -> Files:
-    """What `--out` writes of a result, whatever it is."""
+    """The files that `--out` writes of any result."""
     from octavo.curves_result import CurvesResult
 
     if isinstance(result, RunResult):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 GIVE_UP_SECONDS = 2.0
-"""How long work that was told to stop may take to do so before it is left behind."""
+"""Grace period for work that was asked to stop; after it the work is abandoned."""
 
 
 class Work(Protocol):
@@ -57,7 +57,7 @@ def see_through(
 
 
 def outcome_of(job: TraceJob[T], on_progress: Callable[[Any], None]) -> T:
-    """What a job comes to; an interrupted one comes to nothing."""
+    """The result of a job; None if it was interrupted."""
     interrupted_by = see_through(job, on_progress)
     if interrupted_by is not None:
         raise Interrupted(interrupted_by)

@@ -1,4 +1,4 @@
-"""What every cache does with a stream: all sets and ways, at some sizes of lines."""
+"""Misses of every cache of a stream: all sets and ways, at some line sizes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Caches:
     lookups: int
     """A reference looks up each line that it touches."""
     misses: Counts
-    """See `octavo.curves_counts.at`; empty where there were more lines than can be told apart."""
+    """See `octavo.curves_counts.at`; empty if the program touched too many lines to count."""
 
     def missed(self, cache_bytes: int, ways: int) -> int | None:
         """Misses of a cache; None where it has no whole power of two of sets, or too many."""
@@ -70,7 +70,7 @@ def read_caches(of: Sequence[CacheCurves]) -> dict[int, Caches]:
 
 
 def sum_caches(of: Sequence[dict[int, Caches]]) -> dict[int, Caches]:
-    """Those of several process images together."""
+    """The sum over several process images."""
     return {size: _sum([caches[size] for caches in of]) for size in of[0]}
 
 

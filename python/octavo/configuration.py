@@ -1,4 +1,4 @@
-"""What a run is asked to do, resolved to plain values and checked before anything starts."""
+"""The configuration of a run, resolved to plain values and checked before anything starts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ size."""
 _MOST_ENTRIES = 1 << 20
 """Far above any TLB that was built."""
 _MOST_INSTRUCTIONS = (1 << 63) - 1
-"""What the counters hold."""
+"""The range of the counters."""
 
 
 TLB_NOTE = (
@@ -46,7 +46,7 @@ LEVEL_CYCLES_NOTE = (
 SHARED_THREADS_NOTE = "Threads of a process share its TLBs, in the order in which they were traced."
 KERNEL_NOTE = "The kernel's own references and other processes' are not seen."
 SHARED_NOTES = (SHARED_THREADS_NOTE, KERNEL_NOTE)
-"""What no engine models; shown wherever numbers are."""
+"""Limits of every engine; shown wherever numbers are."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +64,14 @@ class Scope:
 
     @property
     def uncounted(self) -> str | None:
-        """What comes before anything is counted, if anything does."""
+        """The part before counting starts, if there is one."""
         if self.phase is not None and self.phase.uncounted is not None:
             return self.phase.uncounted
         return f"{self.skip_instructions} instructions to skip" if self.skip_instructions else None
 
     @property
-    def turn_instructions(self) -> int | None:
-        """How long a turn is, where the processes of all traces take turns."""
+    def shared_quantum_instructions(self) -> int | None:
+        """The quantum, if the processes of all traces share a core."""
         return None
 
     @property
@@ -97,7 +97,7 @@ class Scope:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def notes(self) -> list[str]:
-        """What is modelled and what is not, a sentence each."""
+        """The assumptions and limits of the model, a sentence each."""
         return list(SHARED_NOTES)
 
 
@@ -123,14 +123,14 @@ class Configuration(Scope):
         }
 
     def notes(self) -> list[str]:
-        """What is modelled and what is not, a sentence each."""
+        """The assumptions and limits of the model, a sentence each."""
         notes = [TLB_NOTE, *super().notes(), MEMORY_NOTE]
         if any(level.fetch_miss_cycles is not None for level in self.machine.levels):
             notes.append(LEVEL_CYCLES_NOTE)
         return notes if self.modelled is None else [*self.modelled.notes(), *notes]
 
     def analysis(self) -> Analysis[Result]:
-        """What the extension is to find out. Raises ValueError."""
+        """The analysis for the extension to run. Raises ValueError."""
         return Analysis.study(
             page_sizes=list(self.page_sizes),
             levels=self.machine.core_levels(),

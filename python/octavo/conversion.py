@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "octavo/convert/1"
 _UNFINISHED = ".partial"
-"""What the extension puts after a file's name until the file is whole."""
+"""The suffix of the extension's unfinished files."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Conversion:
     elapsed_seconds: float
 
     def document(self, source: str, target: str) -> dict[str, Any]:
-        """What `octavo convert --json` writes."""
+        """The document of `octavo convert --json`."""
         return {
             "schema": SCHEMA,
             "from": source,
@@ -120,7 +120,7 @@ def _check_target(source: str, target: str, *, force: bool) -> None:
 
 
 def _about(source: str, said: dict[str, Any] | None) -> dict[str, Any]:
-    """What the source says of itself, and that it was converted."""
+    """The source's own description, with a note that it was converted."""
     about = {} if said is None else said["about"]
     step = {
         "from": source,

@@ -1,4 +1,4 @@
-"""What curves are asked for, resolved to plain values and checked before anything starts."""
+"""The configuration of curves, resolved to plain values and checked before anything starts."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from octavo.miss_classes import Classified, read_classified
 from octavo.page_sampling import NOTE as SAMPLE_NOTE
 from octavo.page_sampling import PageSample, parse_page_sample
 from octavo.text import quoted
+from octavo.time_slicing import MOST_INSTRUCTIONS, Processes, choose_processes, time_slicing_note
 from octavo.tlb_presets import TlbMachine, load_tlb_presets, tlb_preset_names
-from octavo.turns import MOST_INSTRUCTIONS, Processes, choose_processes, turns_note
 from octavo.units import KIB, count, format_bytes, line_size, page_size, page_sizes
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 STREAMS = ("fetch", "data", "all")
 PARTS = ("full", "sets", "working-sets", "two-sizes")
-"""What can be left out."""
+"""The parts that can be left out."""
 DEFAULT_PAGE_SIZES = "4KiB..4MiB"
 DEFAULT_WINDOWS = "100k,300k,1M,3M,10M,30M,100M"
 DEFAULT_WINDOWS_REFS = tuple(count(text) for text in DEFAULT_WINDOWS.split(","))
@@ -98,23 +98,23 @@ class CurvesConfiguration(Scope):
     two_sizes_penalty_cycles: float
     machines: tuple[TlbMachine, ...]
     classified: Classified | None
-    """The TLB whose misses are told by class, region and function."""
+    """The TLB whose misses are reported by class, region and function."""
     threads: Threads
     """Whether a process's threads share its TLBs, or each has its own."""
     processes: Processes
-    """Each has TLBs of its own, or they take turns on one core."""
+    """Each has TLBs of its own, or all share a core."""
     quantum_instructions: int
     """How long a turn is."""
     flush_every_instructions: int | None
     """After how many instructions of a core its TLBs are emptied, again and again."""
     line_sizes: tuple[int, ...] = ()
-    """Bytes of the lines of all caches that are told, ascending."""
+    """Line sizes of the reported caches, in bytes, ascending."""
     sample: PageSample | None = None
     """Fully associative TLBs and working sets from some of the pages."""
 
     @property
-    def turn_instructions(self) -> int | None:
-        """How long a turn is, where the processes of all traces take turns."""
+    def shared_quantum_instructions(self) -> int | None:
+        """The quantum, if the processes of all traces share a core."""
         return None if self.processes == "apart" else self.quantum_instructions
 
     @property
@@ -140,7 +140,7 @@ class CurvesConfiguration(Scope):
             "classified": None if self.classified is None else self.classified.core(),
             "threads": self.threads,
             "processes": self.processes,
-            "quantum_instructions": self.turn_instructions,
+            "quantum_instructions": self.quantum_instructions,
             "flush_every_instructions": self.flush_every_instructions,
             **({"line_sizes": list(self.line_sizes)} if self.line_sizes else {}),
             # Only where there is one: what is exact says nothing of samples.
@@ -149,19 +149,19 @@ class CurvesConfiguration(Scope):
         }
 
     def notes(self) -> list[str]:
-        """What is modelled and what is not, a sentence each."""
+        """The assumptions and limits of the model, a sentence each."""
         sampled = [] if self.sample is None else [SAMPLE_NOTE]
         caches = [CACHE_NOTE] if self.line_sizes else []
         return [*NOTES, *caches, *sampled, *self._notes_on_sharing()]
 
     def _notes_on_sharing(self) -> Iterator[str]:
-        turns = turns_note(self.quantum_instructions)
+        sharing = time_slicing_note(self.quantum_instructions)
         if self.processes == "apart":
             yield "Each process image has TLBs of its own."
         elif self.processes == "asid":
-            yield f"{turns} They share the TLBs, whose entries are tagged with the process image."
+            yield f"{sharing} They share the TLBs, whose entries are tagged with the process image."
         else:
-            yield f"{turns} They share the TLBs, which are emptied whenever another has its turn."
+            yield f"{sharing} They share the TLBs, which are emptied at every context switch."
         if self.threads == "private":
             yield (
                 "Each thread of a process has TLBs of its own; the working sets and the policy of "
@@ -180,7 +180,7 @@ class CurvesConfiguration(Scope):
             )
 
     def analysis(self) -> Analysis[CurvesResult]:
-        """What the extension is to find out. Raises ValueError."""
+        """The analysis for the extension to run. Raises ValueError."""
         return Analysis.curves(
             page_sizes=list(self.page_sizes),
             streams=list(self.streams),
@@ -235,7 +235,7 @@ def configure_curves(
     if sample is not None:
         if two_sizes and "two-sizes" not in left_out:
             raise UsageError(
-                "--two-sizes cannot be told from a sample of the pages: leave it out, or "
+                "--two-sizes cannot be estimated from a sample of the pages: leave it out, or "
                 "--sample-pages."
             )
         left_out |= {"sets", "two-sizes"}
@@ -254,7 +254,7 @@ def configure_curves(
         if not 0 <= penalty <= MOST_PENALTY_CYCLES:
             raise UsageError(f"{option} {penalty:g}: give cycles from 0 to {MOST_PENALTY_CYCLES}.")
     choose(threads, get_args(Threads), "--threads")
-    at_turns, quantum_instructions = choose_processes(processes, quantum)
+    sharing, quantum_instructions = choose_processes(processes, quantum)
     if flush_every is not None and not 1 <= flush_every <= MOST_INSTRUCTIONS:
         raise UsageError(
             f"--flush-every {flush_every}: give instructions from 1 to {MOST_INSTRUCTIONS}."
@@ -271,8 +271,8 @@ def configure_curves(
     ):
         if given and sample is not None:
             raise UsageError(
-                "--sample-pages tells of TLBs that all threads of a process share and that nobody "
-                f"empties: leave it out, or {option}."
+                "--sample-pages needs TLBs that all threads of a process share and that are never "
+                f"flushed: leave it out, or {option}."
             )
     chosen_streams = {choose(stream, STREAMS, "stream") for stream in streams}
     machines = load_tlb_presets(tlb_preset_names() if "all" in presets else presets)
@@ -301,7 +301,7 @@ def configure_curves(
         machines=machines,
         classified=classified,
         threads=cast("Threads", threads),
-        processes=at_turns,
+        processes=sharing,
         quantum_instructions=quantum_instructions,
         flush_every_instructions=flush_every,
         line_sizes=tuple(sorted({line_size(str(size)) for size in cache_lines})),

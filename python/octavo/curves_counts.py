@@ -27,10 +27,10 @@ def geometry(counts: Counts, sets: int, ways: int) -> int | None:
 
 
 def shapes_of(counts: Counts, *, sparse: bool) -> dict[str, list[int]]:
-    """Entries, ways and sets of each array that is told; `sparse`: powers of two of ways alone."""
+    """Entries, ways and sets of each reported array; `sparse`: powers of two of ways alone."""
     powers = [1 << power for power in range(MAX_WAYS.bit_length())]
-    told = powers if sparse else range(1, MAX_WAYS + 1)
-    pairs = [(1 << level, way) for level in range(len(counts) // MAX_WAYS) for way in told]
+    ways = powers if sparse else range(1, MAX_WAYS + 1)
+    pairs = [(1 << level, way) for level in range(len(counts) // MAX_WAYS) for way in ways]
     return {
         "entries": [sets * way for sets, way in pairs],
         "ways": [way for _, way in pairs],

@@ -1,4 +1,4 @@
-"""What a machine's TLBs miss, looked up in curves."""
+"""Misses of a machine's TLBs, looked up in curves."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from octavo.tlb_presets import Tlb, TlbMachine
 
 
 def tlb_misses(curves: StreamCurves, tlb: Tlb, page_size: int) -> int | None:
-    """What a machine's TLB misses when all pages have one size; None where that is not known."""
+    """Misses of a machine's TLB if all pages have one size; None if unknown."""
     if tlb.sets == 1:
         return curves.full_misses(page_size, tlb.entries)
     return curves.set_misses("low", page_size, tlb.sets, tlb.ways)
 
 
 def machine_pair_misses(machine: TlbMachine, pair: Pair) -> tuple[Tlb | None, int] | None:
-    """What a machine misses with two page sizes, and the TLB that holds both, if one does."""
+    """Misses of a machine with two page sizes, and the TLB that holds both, if one does."""
     small, large = machine.tlb_of(pair.small), machine.tlb_of(pair.large)
     if small is None or large is None:
         return None

@@ -44,7 +44,7 @@ def miss_ratio(misses: int, references: int) -> float | None:
 
 
 def cpi_tlb(misses: int, instructions: int, penalty_cycles: float) -> float | None:
-    """What TLB misses add to the cycles per instruction: MPI × miss penalty (section 3.2)."""
+    """The CPI contribution of TLB misses: MPI × miss penalty (section 3.2)."""
     mpi = misses_per_instruction(misses, instructions)
     return None if mpi is None else mpi * penalty_cycles
 

@@ -1,4 +1,4 @@
-"""What every TLB does with a stream: the extension's curves, added up and looked up."""
+"""The curves of a stream, from the extension's counts: summed and looked up."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Stack:
 
 @dataclass(frozen=True)
 class PairCounts:
-    """What TLBs of one kind do with two page sizes; the three are parallel."""
+    """Misses of TLBs of one kind with two page sizes; the three are parallel."""
 
     small_misses: Counts
     large_misses: Counts
@@ -94,7 +94,7 @@ class StreamCurves:
     pairs: tuple[Pair, ...] = ()
     classes: MissClasses | None = None
     sampled: dict[int, SampledSize] | None = None
-    """By page size, what a sample of the pages tells, in place of `stack` and `byte_refs`."""
+    """By page size, estimates from a sample of the pages, in place of `stack` and `byte_refs`."""
 
     @property
     def rated_instructions(self) -> int:
@@ -102,12 +102,12 @@ class StreamCurves:
         return rated_instructions(self.instructions, self.program_references)
 
     def full_misses(self, page_size: int, entries: int) -> int | None:
-        """Misses of a fully associative TLB; None where it was not asked for, or where a sample
-        cannot tell.
+        """Misses of a fully associative TLB; None if it was not requested, or if the sample is too
+        small.
         """
         if self.sampled is not None:
-            told = self.full_estimate(page_size, entries)
-            return None if told is None else round(told.value)
+            estimate = self.full_estimate(page_size, entries)
+            return None if estimate is None else round(estimate.value)
         stack = self.stack.get(page_size)
         if stack is None or entries > len(stack.misses):
             return None
@@ -149,7 +149,7 @@ def threads_of(process: CurvesProcess) -> dict[int, dict[str, StreamCurves]]:
 def shared_streams(
     shared: Sequence[CountedStream], processes: Sequence[CurvesProcess]
 ) -> dict[str, StreamCurves]:
-    """Each stream of all processes that took turns, by name."""
+    """Each stream of all processes that shared a core, by name."""
     instructions = sum(process["instructions"] for process in processes)
     references = sum(process["references"] for process in processes)
     return {curves["stream"]: _stream(curves, instructions, references) for curves in shared}
@@ -231,7 +231,7 @@ def _pair(of: CorePair) -> Pair:
 
 
 def _core_pair(of: CorePair, core: TwoSizesTlbs) -> Pair:
-    """What one core has of a pair: its look-ups, and no part in the policy."""
+    """A core's share of a pair: its look-ups, without the policy's counters."""
     return Pair(
         small=of["small"],
         large=of["large"],

@@ -1,4 +1,4 @@
-"""What curves give: the manifest, curves to look things up in, and rows of everything."""
+"""The result of curves: the manifest, curves for look-ups, and rows of all numbers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CurvesResult(Finished):
 
     @cached_property
     def by_process(self) -> list[dict[str, StreamCurves]]:
-        """Each process image's curves, by stream: nothing where they took turns."""
+        """Each process image's curves, by stream; empty if they shared a core."""
         return [streams_of(process) for process in self.counted["processes"]]
 
     @cached_property
@@ -45,7 +45,7 @@ class CurvesResult(Finished):
 
     @property
     def is_shared(self) -> bool:
-        """Whether processes took turns in the same TLBs."""
+        """Whether processes shared TLBs."""
         return "shared" in self.counted
 
     @cached_property
@@ -57,7 +57,7 @@ class CurvesResult(Finished):
 
     @property
     def lived(self) -> dict[str, StreamCurves]:
-        """The streams whose working sets are shown: of all that took turns, else of one process."""
+        """The streams whose working sets are shown: of all processes if shared, else of one."""
         return self.total if self.is_shared else self.by_process[self.main]
 
     @property

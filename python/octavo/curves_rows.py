@@ -102,8 +102,8 @@ def blocks_of(
     """The whole program's rows first; then each process's, when there were several; then each
     thread's, where threads had TLBs of their own.
 
-    The curves of a process or a thread are told at powers of two entries and ways: a shell script
-    has hundreds of processes. Of processes that took turns only the counters are told.
+    The curves of a process or a thread are given at powers of two entries and ways, since a shell
+    script has hundreds of processes. Processes that shared a core have counters only.
     """
     yield from _counter_blocks(processes)
     yield _counter("stream", "processes", len(processes))
@@ -215,24 +215,27 @@ class _Maker:
             yield self._working_set(self._same("working_set", page_size=size), byte_refs)
 
     def sampled(self) -> Iterator[Block]:
-        """What a sample of the pages tells in place of these, and how many pages it has."""
+        """Estimates from a sample of the pages, and how many pages it has."""
         sampled = self._curves.sampled or {}
-        for size, told in sampled.items():
-            for counter, value in (("pages", told.pages), ("kept_pages", told.kept_pages)):
+        for size, estimated in sampled.items():
+            for counter, value in (
+                ("pages", estimated.pages),
+                ("kept_pages", estimated.kept_pages),
+            ):
                 same = self._same("sample", counter=counter, page_size=size, value=value)
                 yield Block(same, {})
-            places = self._places(len(told.misses))
+            places = self._places(len(estimated.misses))
             if places:
-                columns = full_columns(told, places)
+                columns = full_columns(estimated, places)
                 same = self._same("tlb.full", page_size=size, sets=1)
                 block = self._curve(same, _full_shapes(places), columns["misses"])
                 yield Block(same, {**block.columns, **columns})
-        for size, told in sampled.items():
-            if told.byte_refs:
+        for size, estimated in sampled.items():
+            if estimated.byte_refs:
                 base = sampled[BASE_PAGE].byte_refs
                 references = self._curves.program_references
-                told_columns = working_set_columns(told.byte_refs, base, references)
-                yield Block(self._same("working_set", page_size=size), told_columns)
+                columns = working_set_columns(estimated.byte_refs, base, references)
+                yield Block(self._same("working_set", page_size=size), columns)
 
     def pair(self, pair: Pair) -> Iterator[Block]:
         """Two page sizes: the policy, TLBs, working sets."""
@@ -266,8 +269,8 @@ class _Maker:
                 if misses is not None:
                     same = self._same("machine", machine=machine.name, page_size=size)
                     block = self._curve(same, _shape(tlb), [misses])
-                    told = self._curves.full_estimate(size, tlb.entries)
-                    ends = {} if told is None else miss_ends([told])
+                    estimate = self._curves.full_estimate(size, tlb.entries)
+                    ends = {} if estimate is None else miss_ends([estimate])
                     yield Block(same, {**block.columns, **ends})
         for pair in self._curves.pairs:
             found = machine_pair_misses(machine, pair)
@@ -298,7 +301,7 @@ class _Maker:
         )
 
     def _places(self, length: int) -> Sequence[int]:
-        """Which of the numbers of entries are told."""
+        """The indexes of the entries to report."""
         if not self._sparse:
             return range(length)
         return [(1 << power) - 1 for power in range(length.bit_length())]
@@ -317,7 +320,7 @@ class _Maker:
         if two_sizes:
             penalty = configuration.two_sizes_penalty_cycles
 
-        def told(metric: Callable[[int], float | None]) -> list[float | None]:
+        def each(metric: Callable[[int], float | None]) -> list[float | None]:
             return [None if number is None else metric(number) for number in misses]
 
         return Block(
@@ -325,9 +328,9 @@ class _Maker:
             {
                 **shapes,
                 "misses": misses,
-                "mpki": told(lambda number: metrics.mpki(number, curves.rated_instructions)),
-                "miss_ratio": told(lambda number: metrics.miss_ratio(number, curves.references)),
-                "cpi_tlb": told(
+                "mpki": each(lambda number: metrics.mpki(number, curves.rated_instructions)),
+                "miss_ratio": each(lambda number: metrics.miss_ratio(number, curves.references)),
+                "cpi_tlb": each(
                     lambda number: metrics.cpi_tlb(number, curves.rated_instructions, penalty)
                 ),
             },

@@ -40,7 +40,7 @@ _NAME_WIDTH = 40
 
 
 def headline(result: CurvesResult) -> str:
-    """What was counted and how long it took."""
+    """The amount of work counted and the time taken."""
     processes = result.counted["processes"]
     references = sum(process["references"] for process in processes)
     instructions = sum(process["instructions"] for process in processes)
@@ -62,9 +62,9 @@ def _sharing(result: CurvesResult) -> Iterator[str]:
     """Who has which TLBs, where that is not as it always is."""
     configuration = result.configuration
     if result.is_shared:
-        turns = f"turns of {format_count(configuration.quantum_instructions)} instructions"
+        quantum = f"quantum of {format_count(configuration.quantum_instructions)} instructions"
         flushed = ", flushed at each" if configuration.processes == "flush" else ", tagged"
-        yield f"{turns}{flushed}"
+        yield f"{quantum}{flushed}"
     if configuration.threads == "private":
         yield f"{sum(len(threads) for threads in result.by_thread)} threads with TLBs of their own"
     if configuration.flush_every_instructions is not None:
@@ -102,13 +102,15 @@ def _stream_grid(result: CurvesResult, stream: str) -> Grid:
         cells = [curves.full_misses(size, entries) for entries in full]
         cells += [curves.set_misses("low", size, number, ways) for number, ways in sets]
         byte_refs = None if window is None else lived.byte_refs.get((size, window))
-        told = (
+        numbers = (
             *(show(cell, penalty) for cell in cells),
             *_working_set(lived, byte_refs, window),
         )
         if curves.sampled is not None:
-            told = tuple(_sampled(curves, lived, size, (full, window), lambda n: show(n, penalty)))
-        body.append((format_bytes(size), *told))
+            numbers = tuple(
+                _sampled(curves, lived, size, (full, window), lambda n: show(n, penalty))
+            )
+        body.append((format_bytes(size), *numbers))
     for number, pair in enumerate(curves.pairs):
         cells = [pair.full_misses(entries) for entries in full]
         cells += [pair.set_misses("exact", sets, ways) for sets, ways in sets]
@@ -155,27 +157,29 @@ def _sampled(
     asked: tuple[Sequence[int], int | None],
     show: Callable[[int], str],
 ) -> Iterator[str]:
-    """The cells of a page size that a sample tells, each with its interval below it."""
+    """The cells of a page size from a sample, each with its interval below it."""
     full, window = asked
     for entries in full:
-        told = curves.full_estimate(size, entries)
-        yield _with_ends(told, lambda misses: show(round(misses)))
+        estimate = curves.full_estimate(size, entries)
+        yield _with_ends(estimate, lambda misses: show(round(misses)))
     if window is not None:
-        told = lived.working_set_estimate(size, window)
+        estimate = lived.working_set_estimate(size, window)
         base = lived.working_set_estimate(BASE_PAGE, window)
         time = lived.program_references
-        average = told.averaged(time) if told and time else None
+        average = estimate.averaged(time) if estimate and time else None
         yield _with_ends(average, lambda number: format_bytes(round(number)))
-        ratio = told.over(base) if told and base and size != BASE_PAGE else None
-        yield "1.00" if told and size == BASE_PAGE else _with_ends(ratio, lambda it: f"{it:.2f}")
+        ratio = estimate.over(base) if estimate and base and size != BASE_PAGE else None
+        yield (
+            "1.00" if estimate and size == BASE_PAGE else _with_ends(ratio, lambda it: f"{it:.2f}")
+        )
 
 
-def _with_ends(told: Estimate | None, show: Callable[[float], str]) -> str:
-    if told is None:
+def _with_ends(estimate: Estimate | None, show: Callable[[float], str]) -> str:
+    if estimate is None:
         return ""
-    if told.low == told.high:
-        return show(told.value)
-    return f"{show(told.value)}\n{show(told.low)}-{show(told.high)}"
+    if estimate.low == estimate.high:
+        return show(estimate.value)
+    return f"{show(estimate.value)}\n{show(estimate.low)}-{show(estimate.high)}"
 
 
 def _class_grids(stream: str, classes: MissClasses) -> Iterator[Grid]:
@@ -276,7 +280,7 @@ def _working_set(
 
 def _cache_grid(stream: str, curves: StreamCurves) -> Grid:
     """One stream: a few caches, by size."""
-    what = "misses per 1000 instructions" if curves.rated_instructions else "misses per look-up"
+    unit = "misses per 1000 instructions" if curves.rated_instructions else "misses per look-up"
 
     def show(of: Caches, size: int, ways: int) -> str:
         misses = of.missed(size, ways)
@@ -290,11 +294,11 @@ def _cache_grid(stream: str, curves: StreamCurves) -> Grid:
         (format_bytes(size), *(show(of, size, ways) for of, ways in shown)) for size in SHOWN_BYTES
     )
     head = ("cache", *(f"{caches.line_bytes} B\n{ways}-way" for caches, ways in shown))
-    return Grid(f"{_CACHE_NAMES[stream]}: {what}, by the size of lines and ways", head, body)
+    return Grid(f"{_CACHE_NAMES[stream]}: {unit}, by the size of lines and ways", head, body)
 
 
 def _policy_grid(result: CurvesResult) -> Grid:
-    """What the policy of two page sizes did."""
+    """Promotions, demotions and copied blocks of the policy of two page sizes."""
     body = []
     for stream, curves in result.total.items():
         for pair in curves.pairs:
@@ -369,8 +373,8 @@ def _machine_grid(result: CurvesResult) -> Grid:
             if any(cells):
                 body.append((machine.title, "", pair_name(pair.small, pair.large), *cells))
     head = ("machine", "TLB", "page size", *(_SHORT_NAMES[name] for name in streams))
-    what = next(iter(shows.values()))[1] if shows else ""
-    return Grid(f"Machines of the paper: {what}", head, tuple(body), left_columns=3)
+    unit = next(iter(shows.values()))[1] if shows else ""
+    return Grid(f"Machines of the paper: {unit}", head, tuple(body), left_columns=3)
 
 
 def _machine_cell(
@@ -383,8 +387,8 @@ def _machine_cell(
     penalty = result.configuration.miss_penalty_cycles
     if curves.sampled is None:
         return show(tlb_misses(curves, tlb, size), penalty)
-    told = curves.full_estimate(size, tlb.entries) if tlb.sets == 1 else None
-    return _with_ends(told, lambda misses: show(round(misses), penalty))
+    estimate = curves.full_estimate(size, tlb.entries) if tlb.sets == 1 else None
+    return _with_ends(estimate, lambda misses: show(round(misses), penalty))
 
 
 def _tlb_text(tlb: Tlb) -> str:

@@ -11,7 +11,7 @@ _COMPLAINT = re.compile(r"^(?:valgrind: +)(.+)", re.M)
 
 
 def diagnose(diagnostics: str) -> str | None:
-    """What went wrong, without a full stop; None when Valgrind only told what everyone can see.
+    """The cause of a failure, without a full stop; None if Valgrind's message names none.
 
     The whole of Valgrind's words is in the JSON.
     """

@@ -1,7 +1,7 @@
 """Failures that a user can act on: one clear sentence each, and the exit status that goes with it.
 
 The statuses follow `env` and `timeout`: 125 for our own failures, 126 and 127 for a program that
-cannot be started, so that a script can tell them from the traced program's own.
+cannot be started, so that a script can distinguish them from the traced program's own.
 """
 
 import difflib

@@ -1,8 +1,8 @@
 """Execution time as Guvenilir and Patt break it down: T = T_IDEAL + T_L1DTLBM + T_PW.
 
 "Tailored Page Sizes", section IV: T_IDEAL is the time without page walks or TLB misses, T_L1DTLBM
-what is lost to misses of the first-level TLB that hit in the second, T_PW what is lost to walks.
-Where the terms come from is told wherever they are.
+the time of first-level TLB misses that hit in the second level, T_PW the time of page walks.
+The source of the terms is named wherever they are shown.
 """
 
 from __future__ import annotations
@@ -135,12 +135,12 @@ def read_measured(base: str | None, huge: str | None, designs: Sequence[str]) ->
     if measured.base.walk_cycles <= measured.huge.walk_cycles:
         raise UsageError(
             f"the run of `{huge}` has no fewer cycles of page walks than that of `{base}`: what a "
-            "cycle of a walk costs cannot be told from them."
+            "cycle of a walk costs cannot be computed."
         )
     if measured.base.cycles <= measured.huge.cycles:
         raise UsageError(
             f"the run of `{huge}` has fewer cycles of page walks than that of `{base}`, and took "
-            "no fewer cycles: what a cycle of a walk costs cannot be told from them."
+            "no fewer cycles: what a cycle of a walk costs cannot be computed."
         )
     return measured
 

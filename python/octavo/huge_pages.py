@@ -1,4 +1,4 @@
-"""What this machine offers in large pages: read from sysfs, the kernel's release and glibc.
+"""Support for large pages on this machine: from sysfs, the kernel's release and glibc.
 
 References: Documentation/admin-guide/mm/transhuge.rst of Linux (the `enabled` files, in 6.8 and
 later one for each size), madvise(2), and the glibc manual, "Memory Allocation Tunables".
@@ -56,7 +56,7 @@ class HugePages:
 
     @property
     def has_malloc_tunable(self) -> bool:
-        """Whether glibc's malloc can be told to ask for huge pages."""
+        """Whether glibc's malloc has a tunable that makes it ask for huge pages."""
         return self.glibc is not None and self.glibc >= _MALLOC_TUNABLE_SINCE
 
     @property

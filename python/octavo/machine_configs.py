@@ -16,7 +16,7 @@ LIST_SCHEMA = "octavo/machines/1"
 SCHEMA = "octavo/machine/1"
 
 Setting = bool | int | float | str | list[Any] | dict[str, Any] | None
-"""What a key of a machine may be set to; None takes out a table that a machine need not have."""
+"""The value of a key of a machine; None removes an optional table."""
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,15 @@ class ResolvedMachine:
     """With the comments that it was written with; a file that stands alone."""
 
     def document(self) -> dict[str, Any]:
-        """What `octavo machines MACHINE --json` writes."""
+        """The document of `octavo machines MACHINE --json`."""
         return {"schema": SCHEMA, "hash": self.hash, "machine": self.config}
 
 
 def machines() -> list[dict[str, str]]:
     """The machines that ship with Octavo: `name`, `description` and `source` of each."""
-    told = ("name", "description", "source")
+    keys = ("name", "description", "source")
     configs = (machine(name) for name in _core.machine_presets())
-    return [{key: config[key] for key in told} for config in configs]
+    return [{key: config[key] for key in keys} for config in configs]
 
 
 def machine(
@@ -94,7 +94,7 @@ def toml_value(value: Setting) -> str:
 
 
 def machines_grid(listed: list[dict[str, str]]) -> Grid:
-    """What there is, a machine a line; a long source begins."""
+    """The machines, one a line; long sources are cut."""
     head = ("machine", "what it is", "source")
     rows = tuple((one["name"], one["description"], _beginning(one["source"], 50)) for one in listed)
     return Grid("Machines", head, rows, left_columns=3, spare_column=2)

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     )
 
     Counted = Result | CurvesResult | SimResult
-    """What an engine has found out."""
+    """The counts of an engine."""
 
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What a result itself does not know about its run."""
+    """Facts on the run that a result itself does not hold."""
 
     command: Sequence[str]
     program: Path
@@ -45,21 +45,21 @@ class Circumstances:
     configuration: Scope
     interrupted_by: int | None
     trace: TraceFacts | None = None
-    """What was read, where it was a trace and no program."""
+    """The trace that was read, if any."""
     recorded_command: Sequence[str] | None = None
-    """What was run when the trace was made, where it tells."""
+    """The command that made the trace, if it is recorded."""
 
 
 @dataclass(frozen=True)
 class TraceFacts:
-    """A trace that a result was made from, as the manifest tells it."""
+    """The trace that a result was made from, as the manifest describes it."""
 
     record: dict[str, Any]
-    """What it is: the format, whether it is exact, where it came from."""
+    """Its description: the format, whether it is exact, where it came from."""
     notes: Sequence[str]
-    """What a reader of the numbers should know."""
+    """Notes for readers of the numbers."""
     partial_reason: str | None
-    """Why the recording itself stopped short, where the trace tells."""
+    """Why the recording itself is partial, if it is."""
 
 
 def signal_name(number: int) -> str:
@@ -71,7 +71,7 @@ def signal_name(number: int) -> str:
 
 
 def exit_status(ended: Exit, interrupted_by: int | None) -> int:
-    """The status of a program that was traced: its own, the way a shell tells it."""
+    """The exit status for a traced program: its own, in the shell's encoding."""
     if interrupted_by is not None:
         return 128 + interrupted_by
     if ended["reason"] == "tracer-failed":
@@ -123,7 +123,7 @@ def partial_reason(
 
 
 def cautions(manifest: dict[str, Any]) -> list[str]:
-    """What a reader must know before any number: how the program failed, where counts end."""
+    """Warnings that belong before any number: how the program failed, where counts end."""
     recorded = ((manifest.get("trace") or {}).get("about") or {}).get("exit")
     failure = failure_of(recorded or manifest["exit"])
     sentences = []
@@ -211,14 +211,14 @@ def build_manifest(result: Counted, facts: Circumstances) -> dict[str, Any]:
     """Plain data, ready for JSON."""
     configuration = facts.configuration
     ended, untraced = result["exit"], result["untraced_processes"]
-    told = None if facts.trace is None else facts.trace.partial_reason
+    recorded_reason = None if facts.trace is None else facts.trace.partial_reason
     phase = configuration.phase
     reason = partial_reason(
         ended,
         result["processes"],
         untraced,
         facts.interrupted_by,
-        told,
+        recorded_reason,
         by_request=phase is not None and phase.has_end,
     )
     status = exit_status(ended, facts.interrupted_by)
@@ -251,7 +251,7 @@ def build_manifest(result: Counted, facts: Circumstances) -> dict[str, Any]:
 
 
 def _identity(process: ProcessCounts) -> dict[str, Any]:
-    """What names a process; its counts are in the rows."""
+    """The identity of a process; its counts are in the rows."""
     return {
         "stream": process["stream"],
         "parent_stream": process["parent_stream"],

@@ -171,7 +171,7 @@ def read_classes(of: CoreClasses | None) -> MissClasses | None:
 
 
 def sum_classes(several: Sequence[MissClasses | None]) -> MissClasses | None:
-    """Those of several processes together."""
+    """The sum over several processes."""
     present = [classes for classes in several if classes is not None]
     if not present:
         return None

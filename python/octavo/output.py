@@ -1,7 +1,7 @@
 """Files that appear whole or not at all.
 
 Everything is written beside its place under a temporary name and renamed at the end. Whether it
-can be written is tried before the run, so that nobody waits an hour for "permission denied".
+can be written is tried before the run, so that "permission denied" does not come after an hour.
 """
 
 import json
@@ -19,7 +19,7 @@ from octavo.signals import uninterrupted
 
 STANDARD_OUTPUT = "-"
 _STAGING = ".octavo-"
-"""What the name of a staging place begins with."""
+"""The prefix of temporary names."""
 _LAST = "manifest.json"
 """Its presence says that a directory of results is whole: it is renamed after all others."""
 

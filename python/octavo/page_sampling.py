@@ -1,4 +1,4 @@
-"""Curves from a sample of the pages: which ones are kept, and what they tell.
+"""Curves from a sample of the pages: the sample and its estimates.
 
 `octavo.sampling` keeps windows of time instead.
 """
@@ -27,10 +27,10 @@ LEAST_RATE = Fraction(1, 4096)
 MOST_SEED = 2**64 - 1
 
 NOTE = (
-    "Sampled: the numbers of fully associative TLBs and of working sets are told by some of the "
-    "pages, each with a 95% interval; where those cannot tell, there is no number. References, "
-    "instructions and distinct pages are exact. Set-associative TLBs and two page sizes cannot be "
-    "told from a sample of pages, and were left out."
+    "Sampled: misses of fully associative TLBs and working sets are estimated from some of the "
+    "pages, each with a 95% interval; where too few pages were kept, there is no number. "
+    "References, instructions and distinct pages are exact. Set-associative TLBs and two page "
+    "sizes cannot be estimated from a sample of pages, and were left out."
 )
 
 
@@ -72,7 +72,7 @@ def parse_page_sample(text: str) -> PageSample:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number that a sample tells."""
+    """An estimate from a sample."""
 
     value: float
     low: float
@@ -100,7 +100,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class SampledSize:
-    """What a sample tells of one page size; None where it cannot."""
+    """Estimates at one page size; None where the sample is too small."""
 
     pages: int
     """Distinct pages, an exact count."""
@@ -165,18 +165,18 @@ def _floats(data: bytes) -> array[float]:
 
 def full_columns(size: SampledSize, places: Sequence[int]) -> dict[str, Sequence[Any]]:
     """Rows of fully associative TLBs with these numbers of entries, less one."""
-    told = [size.misses[place] for place in places]
+    estimates = [size.misses[place] for place in places]
     return {
-        "misses": [None if one is None else round(one.value) for one in told],
-        **miss_ends(told),
+        "misses": [None if one is None else round(one.value) for one in estimates],
+        **miss_ends(estimates),
     }
 
 
-def miss_ends(told: Sequence[Estimate | None]) -> dict[str, Sequence[Any]]:
+def miss_ends(estimates: Sequence[Estimate | None]) -> dict[str, Sequence[Any]]:
     """The ends of intervals, for rows."""
     return {
-        "misses_low": [None if one is None else math.floor(one.low) for one in told],
-        "misses_high": [None if one is None else math.ceil(one.high) for one in told],
+        "misses_low": [None if one is None else math.floor(one.low) for one in estimates],
+        "misses_high": [None if one is None else math.ceil(one.high) for one in estimates],
     }
 
 
@@ -196,20 +196,20 @@ def working_set_columns(
         for one, of_base in zip(of.values(), base.values(), strict=True)
     ]
     columns: dict[str, Sequence[Any]] = {"window_refs": list(of)}
-    for name, told in (("average_bytes", averages), ("normalised", ratios)):
-        columns[name] = [None if one is None else one.value for one in told]
-        columns[f"{name}_low"] = [None if one is None else one.low for one in told]
-        columns[f"{name}_high"] = [None if one is None else one.high for one in told]
+    for name, estimates in (("average_bytes", averages), ("normalised", ratios)):
+        columns[name] = [None if one is None else one.value for one in estimates]
+        columns[f"{name}_low"] = [None if one is None else one.low for one in estimates]
+        columns[f"{name}_high"] = [None if one is None else one.high for one in estimates]
     return columns
 
 
 def sentence_on(sample: PageSample, sizes: Iterable[dict[int, SampledSize] | None]) -> str:
-    """What the tables of sampled streams are to be read with."""
+    """The sentence for tables of sampled streams."""
     kept = [size for of in sizes for size in (of or {}).values()]
     shares = [size.kept_pages / size.pages for size in kept if size.pages]
     found = f"{100 * min(shares):.2g}% to {100 * max(shares):.2g}% in fact" if shares else "none"
     return (
         f"SAMPLED: {100 * sample.rate:.3g}% of the pages ({found}), seed {sample.seed}. 95% "
-        "intervals stand below the numbers; an empty cell is a TLB or a window of which too few "
-        "pages were kept to tell. Set-associative TLBs and two page sizes were left out."
+        "intervals stand below the numbers; a cell is empty if too few pages were kept for its TLB "
+        "or window. Set-associative TLBs and two page sizes were left out."
     )

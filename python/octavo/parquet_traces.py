@@ -51,7 +51,7 @@ Column = Any
 
 
 class _Wrong(Exception):
-    """What is wrong with a column, without a full stop."""
+    """An error in a column, without a full stop."""
 
 
 # --- reading ---------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ _EVENT = re.compile(r"(?:\w+/)?(?P<name>[^/:]+)(?:[/:].*)?")
 
 @dataclass(frozen=True)
 class PerfStat:
-    """What one run was measured to take."""
+    """Counters and time of one run."""
 
     file: str
     cycles: float

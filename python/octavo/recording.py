@@ -55,7 +55,7 @@ class RecordedTrace:
 
     path: str
     about: dict[str, Any]
-    """What the trace's manifest says: the command, the host, how the program ended."""
+    """The trace's manifest: the command, the host, how the program ended."""
     bytes: int
     references: int
     instructions: int
@@ -69,11 +69,11 @@ class RecordedTrace:
 
     @property
     def bytes_per_reference(self) -> float:
-        """What a reference takes in the file; there is at least one."""
+        """File bytes per reference; there is at least one reference."""
         return self.bytes / self.references
 
     def document(self) -> dict[str, Any]:
-        """What `--json` writes."""
+        """The document of `--json`."""
         return {
             "schema": SCHEMA,
             "trace": self.path,
@@ -181,7 +181,7 @@ def _recorded(
     whole_about: dict[str, Any] = {}
 
     def finish(end: RecordEnd) -> str:
-        whole_about.update(about, **_ending(end, interrupted_by))
+        whole_about.update(about, **_end_facts(end, interrupted_by))
         return json.dumps(unicode_document(whole_about))
 
     interrupted_by: int | None = None
@@ -211,8 +211,8 @@ def _recorded(
     )
 
 
-def _ending(end: RecordEnd, interrupted_by: int | None) -> dict[str, Any]:
-    """What the manifest says once the program has ended."""
+def _end_facts(end: RecordEnd, interrupted_by: int | None) -> dict[str, Any]:
+    """The manifest's fields that are known once the program has ended."""
     ended, untraced = end["exit"], end["untraced_processes"]
     return {
         "exit": {**ended, "status": exit_status(ended, interrupted_by)},

@@ -31,7 +31,7 @@ def replay_trace(
     on_progress: Callable[[TraceProgress], None],
     format: str | None = None,
 ) -> tuple[Found, Circumstances]:
-    """Reads a trace, or several whose processes take turns, to the end, or as far as can be read.
+    """Reads a trace, or several whose processes share a core, to the end, or as far as can be read.
     Raises OctavoError.
     """
     started_at = datetime.now(timezone.utc)
@@ -40,10 +40,10 @@ def replay_trace(
     for name, trace, said in zip(names, traces, all_said, strict=True):
         _refuse_samples(name, trace.facts(), said)
     name, said = ", ".join(names), all_said[0]
-    if scope.turn_instructions is None:
+    if scope.shared_quantum_instructions is None:
         (trace,) = traces
     else:
-        trace = _taking_turns(traces, scope.turn_instructions)
+        trace = _time_sliced(traces, scope.shared_quantum_instructions)
     try:
         run = TraceRun(
             trace,
@@ -80,7 +80,7 @@ def replay_trace(
     )
 
 
-def _taking_turns(traces: list[Trace], quantum_instructions: int) -> Trace:
+def _time_sliced(traces: list[Trace], quantum_instructions: int) -> Trace:
     return interruptible(lambda: Trace.take_turns(traces, quantum_instructions))
 
 
@@ -103,7 +103,7 @@ def _refuse_samples(name: str, facts: Facts, said: dict[str, Any] | None) -> Non
     source = (said or {}).get("source_format", facts["format"])
     raise CannotRun(
         f"`{name}` holds samples of the references ({source}), a few out of many; how often a TLB "
-        "misses cannot be told from it."
+        "misses cannot be computed from it."
     )
 
 
@@ -147,12 +147,12 @@ def sample_of(facts: Facts) -> Any:
 
 
 def own_notes_on(facts: Facts) -> list[str]:
-    """What a trace itself says that its reader should know, a sentence each."""
+    """The notes of the trace itself, a sentence each."""
     return [f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in facts["notes"]]
 
 
 def notes_on(facts: Facts) -> list[str]:
-    """What a reader of any numbers from a trace should know, a sentence each."""
+    """Notes for readers of numbers from a trace, a sentence each."""
     notes = own_notes_on(facts)
     if not facts["exact"]:
         notes.append("The trace does not hold every reference; all counts are of what it holds.")

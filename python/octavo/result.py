@@ -1,4 +1,4 @@
-"""What a run gives: its manifest, its rows and the advice, and the document that holds them."""
+"""The result of a run: its manifest, its rows and the advice, and the document that holds them."""
 
 import shlex
 from collections.abc import Mapping, Sequence

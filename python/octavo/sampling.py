@@ -61,7 +61,7 @@ def read_share(text: str) -> Fraction | None:
 
 
 def sentences_on(statement: dict[str, Any]) -> list[str]:
-    """What a trace says of how it was shrunk, in sentences for people.
+    """How a trace was shrunk, in sentences for people.
 
     `statement` is what the extension puts into `Facts.sample`.
     """
@@ -87,7 +87,7 @@ def _on_error(error: dict[str, Any], entries: int, of_windows: str) -> str:
     size = format_bytes(error["page_size"])
     shown = format_mpki(error["sample_mpki"])
     if error["low_mpki"] is None:
-        spread = f"no interval can be told from {of_windows}"
+        spread = f"there is no interval from {of_windows}"
     else:
         low, high = format_mpki(error["low_mpki"]), format_mpki(error["high_mpki"])
         spread = f"95% of resamplings of its windows lie between {low} and {high}"

@@ -1,4 +1,4 @@
-"""What Ctrl-C, SIGTERM and SIGHUP do to Octavo: while it loads, while it works, while it tidies up.
+"""Handling of Ctrl-C, SIGTERM and SIGHUP: while Octavo loads, works, and cleans up.
 
 The program that is traced is not concerned here; see `octavo.session`.
 """

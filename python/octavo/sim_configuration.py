@@ -1,4 +1,4 @@
-"""What a simulation is asked for, resolved to plain values and checked before anything starts."""
+"""The configuration of a simulation, resolved to plain values and checked before it starts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from octavo.configuration import KERNEL_NOTE, SHARED_THREADS_NOTE, Scope, resolv
 from octavo.errors import UsageError
 from octavo.execution_time import SIMULATED, Measured, read_measured
 from octavo.machine_configs import Setting, check_texts, setting_texts, toml_value
-from octavo.turns import MOST_INSTRUCTIONS, Processes, choose_processes, turns_note
+from octavo.time_slicing import MOST_INSTRUCTIONS, Processes, choose_processes, time_slicing_note
 
 if TYPE_CHECKING:
     from octavo._core import SimResult
@@ -57,13 +57,13 @@ class SimConfiguration(Scope):
     checked: bool
     """Whether each translation is compared with the page table's."""
     processes: Processes
-    """Each has machines of its own, or they take turns on the same."""
+    """Each has machines of its own, or all share one."""
     quantum_instructions: int
-    """How long a turn is."""
+    """The quantum."""
     measured: Measured | None
-    """What was measured of the program on a real machine."""
+    """Measurements of the program on a real machine."""
     core_analysis: _core.Analysis[SimResult]
-    """What the extension is to find out."""
+    """The analysis for the extension to run."""
 
     @property
     def machine(self) -> dict[str, Any]:
@@ -77,8 +77,8 @@ class SimConfiguration(Scope):
         return float(self.machine["core"]["base_cpi"])
 
     @property
-    def turn_instructions(self) -> int | None:
-        """How long a turn is, where the processes of all traces take turns."""
+    def shared_quantum_instructions(self) -> int | None:
+        """The quantum, if the processes of all traces share a core."""
         return None if self.processes == "apart" else self.quantum_instructions
 
     @property
@@ -97,7 +97,7 @@ class SimConfiguration(Scope):
 
     @property
     def uncounted(self) -> str | None:
-        """What comes before anything is counted."""
+        """The part before counting starts."""
         if not self.warm_up_instructions:
             return super().uncounted
         before = self.skip_instructions + self.warm_up_instructions
@@ -113,13 +113,13 @@ class SimConfiguration(Scope):
             "interval_instructions": self.interval_instructions,
             "checked": self.checked,
             "processes": self.processes,
-            "quantum_instructions": self.turn_instructions,
+            "quantum_instructions": self.quantum_instructions,
             "measured": None if self.measured is None else self.measured.resolved(),
             **super().resolved(),
         }
 
     def notes(self) -> list[str]:
-        """What is modelled and what is not, a sentence each."""
+        """The assumptions and limits of the model, a sentence each."""
         warm = (
             f"The first {self.warm_up_instructions} instructions of "
             f"{'each process image' if self.processes == 'apart' else 'all of them together'} are "
@@ -148,16 +148,16 @@ class SimConfiguration(Scope):
 
     def _sharing_notes(self) -> Iterator[str]:
         if self.processes != "apart":
-            told = (
-                "told apart by identifiers" if self.processes == "asid" else "emptied at a switch"
+            translations = (
+                "tagged with identifiers" if self.processes == "asid" else "flushed at a switch"
             )
-            yield turns_note(self.quantum_instructions)
-            yield f"Each design has one machine for all of them, whose translations are {told}."
+            yield time_slicing_note(self.quantum_instructions)
+            yield f"Each design has one machine for all of them; translations are {translations}."
         else:
             yield OWN_NOTE
 
     def analysis(self) -> _core.Analysis[SimResult]:
-        """What the extension is to find out."""
+        """The analysis for the extension to run."""
         return self.core_analysis
 
 
@@ -185,7 +185,7 @@ def configure_sim(
     which is that host's. `scope` is what `octavo.configuration.resolve_scope` takes.
     """
     resolved = resolve_scope(**scope)
-    at_turns, quantum_instructions = choose_processes(processes, quantum)
+    sharing, quantum_instructions = choose_processes(processes, quantum)
     measured = read_measured(perf_4k, perf_thp, designs)
     if isinstance(settings, Mapping):
         settings = setting_texts(settings)
@@ -211,7 +211,7 @@ def configure_sim(
             warm_up_instructions=warm_up,
             interval_instructions=interval,
             checked=check,
-            processes=at_turns,
+            processes=sharing,
         )
     except (_core.OctavoError, ValueError) as error:
         raise UsageError(_as_asked(str(error), host_policy)) from None
@@ -224,7 +224,7 @@ def configure_sim(
         warm_up_instructions=warm_up,
         interval_instructions=interval,
         checked=check,
-        processes=at_turns,
+        processes=sharing,
         quantum_instructions=quantum_instructions,
         measured=measured,
         core_analysis=analysis,
@@ -233,7 +233,7 @@ def configure_sim(
 
 
 def _core_settings(cores: int | None) -> Iterator[str]:
-    """What gives a machine so many cores. Raises UsageError."""
+    """The settings that give a machine so many cores. Raises UsageError."""
     if cores is None:
         return
     if not 1 <= cores <= _core.MAX_CORES:
@@ -242,7 +242,7 @@ def _core_settings(cores: int | None) -> Iterator[str]:
 
 
 def _host_settings(virtualised: bool, policy: str | None) -> Iterator[str]:
-    """What gives a machine a host."""
+    """The settings that give a machine a host."""
     if virtualised or policy is not None:
         yield "host=usual"
     if policy is not None:

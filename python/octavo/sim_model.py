@@ -1,4 +1,4 @@
-"""What one design did: its counters, and what is told from them.
+"""The counters of one design, and the metrics computed from them.
 
 Cycles are added up (`octavo.sim_configuration.ADDITIVE_NOTE`): instructions × base CPI, and the
 counters `cycles_…` of `core`, each of which says what its part costs beyond that.
@@ -23,7 +23,7 @@ Counts = Mapping[tuple[str, str], int]
 _CORE = "core"
 _CYCLES = "cycles_"
 _CACHES = ("cycles_fetches", "cycles_data")
-"""What misses of the caches cost; all other cycles are translation's."""
+"""The cycles of cache misses; all other cycles are translation's."""
 WALKS = "cycles_walks"
 RESOLUTION = 0.02
 """Two designs whose cycles, or bytes of memory, differ by no more than this share count as equal.
@@ -35,7 +35,7 @@ that is chance; twice that is asked of a difference between designs. docs/sim.md
 
 @dataclass(frozen=True)
 class Simulated:
-    """What a design did with a process image, or with all of them."""
+    """The results of a design for a process image, or for all of them."""
 
     design: str
     counts: Counts
@@ -44,10 +44,10 @@ class Simulated:
     references: int
     base_cpi: float
     stopped: str | None = None
-    """Why it could not go on: what it counted ends there, and nothing is told by instruction."""
+    """Why it stopped early: its counters end there, and rates by instruction are undefined."""
     intervals: tuple[Counts, ...] = ()
     is_bound: bool = False
-    """Whether nobody can build it: others are compared with it, and it is never the best."""
+    """An ideal bound: shown for comparison, never recommended."""
 
     @property
     def can_be_chosen(self) -> bool:
@@ -74,12 +74,12 @@ class Simulated:
 
     @property
     def translation_cycles(self) -> int:
-        """What translation costs, as `translation_cycles` adds it up."""
+        """Cycles of translation, as `translation_cycles` adds them up."""
         return translation_cycles(self.counts)
 
     @property
     def walk_cycles(self) -> int:
-        """What walks alone cost."""
+        """Cycles of page walks."""
         return self.count(_CORE, WALKS)
 
     @property
@@ -110,9 +110,9 @@ class Simulated:
 
 
 def translation_cycles(counts: Counts) -> int:
-    """What TLBs behind the first level, and walks, cost, and what a design has beside them or in
-    their place: nested TLBs (`cycles_tlb_nested`), and of virtual caches the handler, write-backs
-    and sweeps (`cycles_handler`, `cycles_write_backs`, `cycles_sweeps`).
+    """Cycles of translation behind the first-level TLBs: later TLB levels and walks, and what a
+    design has in addition or instead: nested TLBs (`cycles_tlb_nested`), and of virtual caches the
+    handler, write-backs and sweeps (`cycles_handler`, `cycles_write_backs`, `cycles_sweeps`).
     """
     return sum(
         value
@@ -124,7 +124,7 @@ def translation_cycles(counts: Counts) -> int:
 def simulated(
     machine: MachineCounts, instructions: int, references: int, base_cpi: float
 ) -> Simulated:
-    """What a design did with one process image."""
+    """The results of a design for one process image."""
     return Simulated(
         design=machine["design"],
         counts=_counts(machine["counters"]),
@@ -138,7 +138,7 @@ def simulated(
 
 
 def summed(of_processes: Sequence[Simulated]) -> Simulated:
-    """What a design did with all process images, each on machines of its own."""
+    """The results of a design for all process images, each on machines of its own."""
     first = of_processes[0]
     references = sum(one.references for one in of_processes)
     return Simulated(

@@ -1,4 +1,4 @@
-"""What a simulation gives: the manifest, what each design did, and rows of everything."""
+"""The result of a simulation: the manifest, each design's counters, and rows of all."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class SimResult(Finished):
 
     @property
     def is_shared(self) -> bool:
-        """Whether processes took turns on the same machines."""
+        """Whether processes shared machines."""
         return "shared" in self.counted
 
     @cached_property
     def by_process(self) -> list[list[Simulated]]:
-        """What each design did with each process image: nothing where they took turns."""
+        """The results of each design for each process image; empty if they shared machines."""
         cpi = self.configuration.base_cpi
         if self.is_shared:
             return [[] for _ in self.counted["processes"]]
@@ -58,7 +58,7 @@ class SimResult(Finished):
 
     @cached_property
     def total(self) -> list[Simulated]:
-        """What each design did with the whole program."""
+        """The results of each design for the whole program."""
         if self.is_shared:
             shared = self.counted["shared"]
             cpi = self.configuration.base_cpi
@@ -72,7 +72,7 @@ class SimResult(Finished):
 
     @property
     def lived(self) -> list[Simulated]:
-        """Whose intervals are shown: those of all that took turns, else of one process."""
+        """The results whose intervals are shown: of all processes if shared, else of one."""
         return self.total if self.is_shared else self.by_process[self.main]
 
     @property
@@ -82,7 +82,7 @@ class SimResult(Finished):
         return max(range(len(processes)), key=lambda at: processes[at]["references"])
 
     def design(self, name: str) -> Simulated:
-        """What a design did with the whole program. Raises KeyError."""
+        """The results of a design for the whole program. Raises KeyError."""
         return {one.design: one for one in self.total}[name]
 
     def times(self) -> Iterator[tuple[str, list[ExecutionTime | None]]]:

@@ -35,8 +35,8 @@ def rows_of(
     shared: SharedMachines | None = None,
 ) -> Iterator[SimRow]:
     """The whole program's rows first; then each process's, when there were several. Intervals are
-    a process's own: where there is one, they are the program's; so they are where all took turns,
-    and where `shared` tells what all of them did after the warm-up.
+    a process's own. They are the program's if it has one process, or if all processes shared
+    machines; `shared` then has their counts after the warm-up.
     """
     yield from _stream_rows(processes, shared)
     yield SimRow(component="stream", counter="processes", value=len(processes))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 VERB = "sim"
 NO_MAPPINGS_NOTE = (
-    "Nothing was told of mappings: all addresses are taken to be one mapping of anonymous memory, "
+    "The trace records no mappings: all addresses are treated as one mapping of anonymous memory, "
     "which pages of any size suit."
 )
 
@@ -54,8 +54,8 @@ def sim(
     simulated and not counted; there is a row of each counter for every `interval` instructions;
     `check` compares each translation with the page table's; `perf_4k` and `perf_thp` are files of
     `perf stat -x,` of the program without and with transparent huge pages, for an execution time
-    from what was measured; with `processes` "asid" or "flush" the processes of the traces take
-    turns of `quantum` instructions. `layout`, `skip_instructions`, `max_instructions` and
+    from measurements; with `processes` "asid" or "flush" the processes of the traces share a core
+    with a quantum of `quantum` instructions. `layout`, `skip_instructions`, `max_instructions` and
     `between_marks` are as of `octavo.run`.
     Raises OctavoError with one clear sentence.
     """
@@ -106,7 +106,7 @@ def execute_sim_of_trace(
         names, configuration, configuration.analysis, on_progress, format
     )
     if "shared" in result:
-        # Processes that took turns warmed up together: each has counted what all of them had not.
+        # Processes that shared machines warmed up together: each counts what was not their warm-up.
         references, stopped_by = result["shared"]["references"], circumstances.interrupted_by
         check_counted(", ".join(names), references, result["exit"], configuration, stopped_by)
     return _finished(result, configuration, circumstances)

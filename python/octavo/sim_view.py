@@ -39,10 +39,10 @@ class _Measure:
 
 
 def headline(result: SimResult) -> str:
-    """What was simulated and how long it took."""
+    """The amount of work simulated and the time taken."""
     configuration = result.configuration
     processes = result.counted["processes"]
-    # Processes that took turns warmed up together: their own counts have that in them.
+    # Processes that shared machines warmed up together: their own counts include the warm-up.
     counted = [result.counted["shared"]] if result.is_shared else processes
     references = sum(one["references"] for one in counted)
     instructions = sum(one["instructions"] for one in counted)
@@ -61,7 +61,7 @@ def grids(result: SimResult) -> Iterator[Grid]:
     """All tables, in the order in which they are read."""
     name = result.configuration.machine["name"]
     if result.is_shared:
-        yield _grid(f"{name}, all processes by turns", result.total)
+        yield _grid(f"{name}, all processes time-sliced", result.total)
     elif len(result.by_process) == 1:
         yield _grid(name, result.total)
     else:
@@ -85,13 +85,13 @@ def remarks(result: SimResult) -> Iterator[str]:
     for source, times in result.times():
         if source == MEASURED_SOURCE and not any(times):
             yield (
-                "No execution time is told from what was measured: it does not go with what was "
-                "simulated, as that of another program, input or part would not."
+                "No execution time: the measurements do not match the simulation, for example "
+                "because they are of another program, input or part."
             )
 
 
 def _grid(machine: str, designs: Sequence[Simulated]) -> Grid:
-    """What is asked first, a row each."""
+    """The main metrics, a row each."""
     first = next((one for one in designs if one.stopped is None), designs[0])
     body: list[tuple[str, ...]] = []
     best: list[tuple[int, int]] = []
@@ -132,7 +132,7 @@ def _least(values: Sequence[Value], designs: Sequence[Simulated], resolution: fl
 
 
 def _measures(first: Simulated) -> Iterator[_Measure]:
-    """All rows; times are told over those of `first`."""
+    """All rows; times are relative to those of `first`."""
     per = first.instructions or first.references
     unit = "instructions" if first.instructions else "references"
 

@@ -1,4 +1,4 @@
-"""Snapshots of a machine's memory: taken, kept as files, and told about."""
+"""Snapshots of a machine's memory: taken, stored in files, and described."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class MemorySnapshot:
     file: str
     """The file that holds it."""
     summary: SnapshotSummary
-    """Everything that is told of it; the frames themselves are in the file only."""
+    """All reported figures; the frames themselves are in the file only."""
 
     def document(self) -> dict[str, Any]:
-        """What `octavo snapshot --json` writes."""
+        """The document of `octavo snapshot --json`."""
         return {"schema": SCHEMA, "file": self.file, **self.summary}
 
 
@@ -38,9 +38,9 @@ def take_snapshot(
 ) -> MemorySnapshot:
     """Writes the memory of this machine as it is now to `file`.
 
-    What the rights do not allow to read is left out and named in the summary's `missing`; with
-    `pid` it tells how that process's memory lies, too. Raises OctavoError where there is no such
-    process, or the file cannot be written or exists and is not to be overwritten.
+    Data that may not be read is left out and listed in the summary's `missing`; with `pid` the
+    snapshot also records the physical layout of that process. Raises OctavoError if there is no
+    such process, or the file cannot be written or exists and is not to be overwritten.
     """
     name = os.fspath(file)
     check_new_file(name, force=force, option="-o")
@@ -61,7 +61,7 @@ def _write(place: Path, content: bytes) -> None:
 
 
 def headline(snapshot: MemorySnapshot) -> str:
-    """What it is, in one line."""
+    """A summary in one line."""
     summary = snapshot.summary
     known = "every frame" if summary["exact"] else "free blocks by order, not where they lie"
     free, memory = format_bytes(summary["free_bytes"]), format_bytes(summary["memory_bytes"])
@@ -69,23 +69,23 @@ def headline(snapshot: MemorySnapshot) -> str:
 
 
 def facts(summary: SnapshotSummary) -> list[str]:
-    """What else is to be told, a sentence each."""
-    told = []
+    """Further facts, a sentence each."""
+    sentences = []
     states = summary["states"]
     if states is not None:
         parts = ", ".join(f"{format_bytes(size)} {name}" for name, size in states.items() if size)
-        told.append(f"Frames: {parts}.")
+        sentences.append(f"Frames: {parts}.")
     if summary["movable_share"] is not None:
         share = format_share(summary["movable_share"])
-        told.append(f"2 MiB regions that Linux keeps for what may be moved: {share}.")
+        sentences.append(f"2 MiB regions that Linux keeps for what may be moved: {share}.")
     process = summary["process"]
     if process is not None:
         pages = format_count(process["resident_frames"])
-        told.append(
+        sentences.append(
             f"Process {process['pid']} ({process['name']}): {pages} pages of 4 KiB in memory."
         )
-    told += [f"Missing: {sentence}." for sentence in summary["missing"]]
-    return told
+    sentences += [f"Missing: {sentence}." for sentence in summary["missing"]]
+    return sentences
 
 
 def coverage_grid(summary: SnapshotSummary) -> Grid:

@@ -1,4 +1,4 @@
-"""What a trace is: its format, where it came from, what each process in it did."""
+"""The description of a trace: its format, its origin, and each process in it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TraceInfo:
     processes: list[dict[str, Any]]
 
     def document(self) -> dict[str, Any]:
-        """What `octavo info --json` writes."""
+        """The document of `octavo info --json`."""
         return {"schema": SCHEMA, **self.record, "processes": self.processes}
 
 
@@ -40,8 +40,8 @@ def survey_trace(
 ) -> TraceInfo:
     """Describes a trace: a native one by the headers of its chunks, others by reading them.
 
-    What can be read of a trace that is cut off or broken is told all the same. Raises OctavoError
-    where that is nothing.
+    For a trace that is cut off or broken, describes the readable part. Raises OctavoError if there
+    is none.
     """
     trace = open_trace(name, format=format)
     overview = overview_of(name) if format in (None, "native") else None

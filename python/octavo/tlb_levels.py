@@ -28,7 +28,7 @@ class TlbLevel:
     fetch_entries: int
     data_entries: int
     fetch_miss_cycles: int | None = None
-    """What a miss here adds when the next level hits; None where the source states nothing."""
+    """The cost of a miss here that hits in the next level; None if the source states none."""
     data_miss_cycles: int | None = None
 
     def entries(self, stream: str) -> int:

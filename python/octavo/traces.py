@@ -133,7 +133,7 @@ def format_to_write(name: str, wanted: str | None) -> str:
         raise UsageError(f"`{name}` may be of format {_or(fitting)}: say which with --to.")
     if named:
         raise UsageError(f"format `{named[0]['name']}` is only read, not written.")
-    raise UsageError(f"the name `{name}` tells no format; --to takes {_or(writable)}.")
+    raise UsageError(f"the suffix of `{name}` is no format's: give --to with {_or(writable)}.")
 
 
 def check_name_to_record(name: str) -> None:
@@ -187,14 +187,14 @@ def _check_readable(name: str) -> None:
 
 
 def overview_of(name: str) -> TraceOverview | None:
-    """What the headers of a native trace's chunks say; None for what is no such file."""
+    """The headers of a native trace's chunks; None for any other file."""
     if name == STANDARD_STREAM or not Path(name).is_file():
         return None
     return trace_overview(name)
 
 
 def manifest_of(name: str, trace: Trace) -> dict[str, Any] | None:
-    """What a trace that is not read yet says of itself, as last said where that is known."""
+    """The description of a trace that is not read yet, the last one if there are several."""
     overview = overview_of(name)
     text = overview["manifest"] if overview is not None else None
     return parse_manifest(text or trace.manifest())

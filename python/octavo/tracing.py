@@ -17,8 +17,8 @@ from octavo.phase import Timer
 from octavo.program import find_program
 from octavo.session import Run, drive
 from octavo.started_name import use_started_name
+from octavo.time_slicing import Processes
 from octavo.traces import check_format, names_a_trace
-from octavo.turns import Processes
 from octavo.valgrind import find_tool_dir_of, find_valgrind
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     MakeRun = Callable[..., Run[Result]]
 
 Found = TypeVar("Found", "Result", "CurvesResult", "SimResult")
-"""What an engine has found out."""
+"""The counts of an engine."""
 
 
 def means_a_trace(
@@ -67,7 +67,7 @@ def traces_in_turn(command: Sequence[str], *, processes: str, format: str | None
     if several and processes == "apart":
         raise UsageError(
             f"`{command[0]}` and `{command[1]}` are traces: with --processes asid or flush they "
-            "take turns on one core; else give one at a time."
+            "share a core; else give one at a time."
         )
     if several or processes == "apart" or names_a_trace(command, format):
         return several

@@ -337,7 +337,7 @@ def one_of_each_family(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def headline(manifest: dict[str, Any], rows: Sequence[Row]) -> str:
-    """What was run, how much of it was counted and how long it took."""
+    """The program, the amount of work counted and the time taken."""
     totals = stream_counters(rows)
     several = totals["processes"] > 1
     peak = next(

@@ -1,4 +1,4 @@
-"""What TLBs do, one reference at a time: slow models, written from the paper."""
+"""Naive TLBs, one reference at a time: slow models, written from the paper."""
 
 from __future__ import annotations
 

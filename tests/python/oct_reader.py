@@ -116,7 +116,7 @@ class Chunk(NamedTuple):
 
 @dataclass
 class Stream:
-    """What the two frames of a stream say, and what was found in its chunks."""
+    """A stream: the contents of its two frames, and the items of its chunks."""
 
     begin: dict[str, Any]
     end: dict[str, Any] | None = None
@@ -226,7 +226,7 @@ def decode(first: bytes, second: bytes) -> tuple[int, int, array[int]]:
 
     words: array[int] = array("Q")
     executed = at = seen = last = before_last = 0
-    told = iter(symbols)
+    next_symbol = iter(symbols)
     for gap in [*gaps, e - sum(gaps)]:  # the executions before each record and those at the end
         for _ in range(gap):
             which = next(sequence)
@@ -237,7 +237,7 @@ def decode(first: bytes, second: bytes) -> tuple[int, int, array[int]]:
             site = sites[which]
             for item, before in enumerate(site):
                 address = 0
-                if symbol := next(told):
+                if symbol := next(next_symbol):
                     base = (0, before, last, before_last)[symbol % 4]
                     address = (base + next(deltas[symbol // 4])) % 2**64
                     site[item], last, before_last = address, address, last
@@ -252,7 +252,7 @@ def decode(first: bytes, second: bytes) -> tuple[int, int, array[int]]:
 
 
 def interpret(chunk: Chunk, segments: list[Segment]) -> Iterator[Reference | Event]:
-    """What a chunk's words mean by the definitions of its stream, which it may add to."""
+    """Decodes a chunk's words by the definitions of its stream, which it may extend."""
     words, (instruction, instructions, references) = chunk.words, chunk.counts
     at, last = 0, instruction + instructions
     while at < len(words):

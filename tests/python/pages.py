@@ -1,4 +1,4 @@
-"""What tests ask of a report's page."""
+"""Helpers to test the page of a report."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Simulations made up for tests: every number is chosen by the test that asks for it; and a stream
-whose counts are worked out by hand."""
+"""Simulations made up for tests: every number is chosen by the test that asks for it; and a
+stream whose counts are computed by hand."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ STRIDED = "synth:strided?bytes=4MiB&stride=4KiB&references=10240&base=0x7f000000
 table begins where two large pages do."""
 
 
-def told(result: SimResult, name: str, component: str, *counters: str) -> list[int]:
-    """What a design has counted."""
+def counters_of(result: SimResult, name: str, component: str, *counters: str) -> list[int]:
+    """Counters of a design."""
     return [result.design(name).counts[component, counter] for counter in counters]
 
 

@@ -1,4 +1,4 @@
-"""What is said before any number of a program that failed or was stopped."""
+"""Warnings that precede any number of a program that failed or was stopped."""
 
 from collections.abc import Callable
 

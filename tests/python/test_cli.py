@@ -57,7 +57,7 @@ def test_json_on_standard_output_has_every_number(pretend: Install) -> None:
     assert document["advice"][0]["text"] in done.stderr
 
 
-def test_quiet_says_nothing(pretend: Install) -> None:
+def test_quiet_prints_nothing(pretend: Install) -> None:
     pretend(plain_run())
     done = octavo("run", "--quiet", "--", "prog")
     assert (done.stdout, done.stderr) == ("", "")
@@ -96,7 +96,7 @@ def test_an_interrupt_before_anything_was_counted(pretend: Install) -> None:
     assert done.stderr.endswith("octavo: interrupted before anything was counted.\n")
 
 
-def test_an_unknown_instruction_is_told_even_quietly(pretend: Install) -> None:
+def test_an_unknown_instruction_is_reported_even_with_quiet(pretend: Install) -> None:
     failed = result(ended=killed(4))
     failed["exit"]["reason"] = "tracer-failed"
     failed["exit"]["diagnostics"] = (
@@ -191,7 +191,7 @@ def test_nothing_counted_is_no_result(pretend: Install, tmp_path: Path) -> None:
     assert "begin mark" in octavo("run", "--marks", "prog").stderr
 
 
-def test_errors_of_the_extension_and_bugs_reach_nobody_as_tracebacks(
+def test_errors_of_the_extension_are_no_tracebacks(
     pretend: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(run: FakeRun) -> None:
@@ -223,7 +223,7 @@ def test_version() -> None:
     assert octavo("--version").stdout == f"octavo {VERSION}\n"
 
 
-def test_a_reader_who_has_gone_is_no_traceback() -> None:
+def test_a_closed_pipe_is_no_traceback() -> None:
     program = "from octavo.output import JsonFile; JsonFile('-').write(list(range(10**5)))"
     guarded = f"from octavo.cli.guard import guarded\nwith guarded(): exec({program!r})"
     done = subprocess.run(
@@ -249,7 +249,7 @@ def test_a_standard_error_that_cannot_be_written_costs_nothing(end: str) -> None
     assert done == "kept"
 
 
-def test_standard_output_that_is_closed_is_told_before_the_run() -> None:
+def test_closed_standard_output_is_an_error_before_the_run() -> None:
     guarded = (
         "from octavo.cli.guard import guarded; from octavo.output import JsonFile\n"
         "with guarded(): JsonFile('-')"
@@ -260,7 +260,7 @@ def test_standard_output_that_is_closed_is_told_before_the_run() -> None:
 
 
 def _shell(script: str, stderr: IO[str] | int = subprocess.PIPE) -> str:
-    """What a script prints; `$0` is Python, `$1` a file for it to write to."""
+    """The output of a script; `$0` is Python, `$1` a file for it to write to."""
     with tempfile.NamedTemporaryFile() as file:
         done = subprocess.run(
             ["/bin/sh", "-c", script, sys.executable, file.name],
@@ -272,7 +272,7 @@ def _shell(script: str, stderr: IO[str] | int = subprocess.PIPE) -> str:
     return done.stdout
 
 
-def test_the_command_line_is_loaded_by_what_catches_ctrl_c() -> None:
+def test_ctrl_c_is_caught_while_the_command_line_loads() -> None:
     program = "import octavo.__main__, sys; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

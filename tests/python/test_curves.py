@@ -221,7 +221,7 @@ def test_a_run_prints_tables_on_standard_error_only() -> None:
     assert done.stderr.isascii()
 
 
-def test_quiet_says_nothing() -> None:
+def test_quiet_prints_nothing() -> None:
     done = run(*FEW, "--quiet", SYNTHETIC)
     assert (done.exit_code, done.stdout, done.stderr) == (0, "", "")
 
@@ -234,8 +234,8 @@ def test_json_and_parquet_have_the_same_rows(tmp_path: Path) -> None:
     assert document["schema"] == "octavo/curves/1"
     assert document["run"]["configuration"]["max_entries"] == 64
     assert document["run"]["trace"]["format"] == "synthetic"
-    told = [_bare(row) for row in document["rows"]]
-    assert [_bare(row) for row in pq.read_table(file).to_pylist()] == told
+    rows = [_bare(row) for row in document["rows"]]
+    assert [_bare(row) for row in pq.read_table(file).to_pylist()] == rows
     assert run(*FEW, "--quiet", "-o", str(directory), SYNTHETIC).exit_code == 0
     assert sorted(path.name for path in directory.iterdir()) == [
         "manifest.json",
@@ -347,7 +347,7 @@ def test_no_program_names_the_command() -> None:
 # --- miss classes ------------------------------------------------------------------------------
 
 
-def test_misses_are_told_by_class_region_and_function(seeded: str) -> None:
+def test_misses_are_classified_by_region_and_function(seeded: str) -> None:
     result = octavo.curves(
         seeded,
         page_sizes=[4096, 65536],

@@ -81,7 +81,7 @@ def test_thresholds(threshold: int | str, blocks: int, expected: int) -> None:
         ({"max_instructions": 0}, ["--max-instructions"]),
     ],
 )
-def test_what_is_refused_names_what_is_allowed(choices: dict[str, Any], words: list[str]) -> None:
+def test_errors_name_the_allowed_values(choices: dict[str, Any], words: list[str]) -> None:
     chosen = {"two_sizes": [(4 * KIB, 16 * KIB)], **choices}
     with pytest.raises(UsageError) as refused:
         configure_curves(**chosen)

@@ -49,7 +49,7 @@ def test_figures_of_the_paper() -> None:
     assert metrics.average_working_set(4096 * 30, 10) == 12288.0
 
 
-def test_what_has_no_value_is_undefined() -> None:
+def test_metrics_without_a_base_are_undefined() -> None:
     assert metrics.cpi_tlb(5, 0, 20) is None
     assert metrics.mpki(5, 0) is None
     assert metrics.references_per_instruction(5, 0) is None

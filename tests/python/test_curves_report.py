@@ -25,7 +25,7 @@ from octavo.curves_result import CurvesResult
 from octavo.report.curves import curves_figures, render_curves
 from octavo.report.curves_data import report_data
 from octavo.report.figures import FORMATS, figure_files
-from octavo.report.look import ordered_colours
+from octavo.report.theme import ordered_colours
 from octavo.report.thinning import TOLERANCE, thinned
 from octavo.units import KIB, format_bytes, page_size
 from pages import assert_loads_nothing, charts_of
@@ -90,23 +90,23 @@ def test_a_smooth_curve_is_drawn_by_few_points() -> None:
     assert len(list(thinned(counts))) == 13
 
 
-def test_what_a_sample_tells_is_drawn() -> None:
+def test_estimates_are_drawn() -> None:
     trace = "synth:zipf?table=16MiB&references=30k"
     result = octavo.curves(trace, streams=["data"], windows=[10**4], sample_pages="1/8")
     data, sampled = report_data(result), result.total["data"].sampled
     assert sampled is not None
     drawn = data["misses"]["Data"]
     assert {record["pages"] for record in drawn} == {
-        format_bytes(size) for size, told in sampled.items() if any(told.misses)
+        format_bytes(size) for size, sample in sampled.items() if any(sample.misses)
     }
     for record in drawn:
-        told = sampled[page_size(record["pages"])].misses[record["entries"] - 1]
-        assert told is not None
-        assert record["misses"] == round(told.value)
+        estimate = sampled[page_size(record["pages"])].misses[record["entries"] - 1]
+        assert estimate is not None
+        assert record["misses"] == round(estimate.value)
     assert data["working_sets"]["Data"][0]["normalised"] == 1
 
 
-def test_the_figures_hold_what_was_counted() -> None:
+def test_the_figures_hold_the_counts() -> None:
     result = RESULTS["everything"]
     data = report_data(result)
     curves = result.total["data"]
@@ -259,8 +259,8 @@ def test_text_in_a_figure_is_text(result: CurvesResult, tmp_path: Path) -> None:
         assert any(word.endswith(size) for word in words), (name, words)
 
 
-def test_working_sets_of_all_that_take_turns(tmp_path: Path) -> None:
-    """Nobody has curves of its own there."""
+def test_working_sets_of_processes_that_share_a_core(tmp_path: Path) -> None:
+    """No process has curves of its own there."""
     traces = [f"synth:gups?table=4MiB&updates={number}k" for number in (5, 9)]
     words = ["curves", "-q", "--processes", "asid", "--windows", "10k", "-o", str(tmp_path / "out")]
     done = CliRunner().invoke(app, [*words, *traces])

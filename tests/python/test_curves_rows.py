@@ -59,9 +59,9 @@ def test_a_row_for_each_number_of_sets_and_ways() -> None:
 
 def test_a_row_for_each_cache() -> None:
     rows = only(cache_lines=[16, 64]).rows
-    told = [row for row in rows if row["component"] == "cache.sets"]
-    assert len(told) == 2 * 3 * 16
-    for row in told:
+    of_caches = [row for row in rows if row["component"] == "cache.sets"]
+    assert len(of_caches) == 2 * 3 * 16
+    for row in of_caches:
         misses = falling(row["line_bytes"], row["sets"], row["ways"])
         assert row["misses"] == misses
         assert row["cache_bytes"] == row["line_bytes"] * row["sets"] * row["ways"]
@@ -162,7 +162,7 @@ def test_a_process_of_several_has_curves_at_powers_of_two() -> None:
     ]
 
 
-def test_what_was_left_out_has_no_rows() -> None:
+def test_omitted_parts_have_no_rows() -> None:
     def components(**choices: Any) -> set[str]:
         return {row["component"].split(".")[-1] for row in only(**choices).rows}
 
@@ -201,12 +201,12 @@ def test_the_table_holds_the_rows() -> None:
 
 def test_the_columns_are_the_documented_ones() -> None:
     page = ROWS_PAGE.read_text(encoding="utf-8").partition("\n## Curves\n")[2]
-    told = [
+    documented = [
         name
         for line in re.findall(r"^\| (`.*?) \|", page, flags=re.MULTILINE)
         for name in re.findall(r"`(\w+)`", line)
     ]
-    assert told == SCHEMA.names
+    assert documented == SCHEMA.names
     assert list(CurveRow.__annotations__) == SCHEMA.names
     terms = re.findall(r"^(`.*)\n: ", page, flags=re.MULTILINE)
     components = {row["component"] for row in only(presets=["all"], entries=64).rows}
@@ -230,7 +230,7 @@ def test_the_tables_fit_a_hundred_columns() -> None:
         assert wanted in text
 
 
-def test_a_table_shows_what_the_rows_say() -> None:
+def test_a_table_equals_the_rows() -> None:
     configuration = small_configuration(entries=64, sets=16)
 
     def misses(page_size: int, sets: int, ways: int) -> int:

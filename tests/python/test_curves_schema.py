@@ -73,8 +73,8 @@ def test_every_column_and_component_is_known(documents: dict[str, Any]) -> None:
         of = about.get("properties", {}).get("component", {})
         components |= set(of.get("enum", [of.get("const")])) - {None}
     assert set(SCHEMA.names) <= columns
-    told = {row["component"] for document in documents.values() for row in document["rows"]}
-    assert told == components
+    found = {row["component"] for document in documents.values() for row in document["rows"]}
+    assert found == components
 
 
 def test_a_row_with_less_more_or_else_is_refused(

@@ -1,7 +1,7 @@
 from octavo.diagnosis import diagnose, first_line, seccomp_death, untraced_program
 
 
-def test_what_everyone_can_see_needs_no_diagnosis() -> None:
+def test_ordinary_messages_need_no_diagnosis() -> None:
     crash = "==1== \n==1== Process terminating with default action of signal 11 (SIGSEGV)\n"
     assert diagnose(crash) is None
     assert diagnose("") is None
@@ -21,7 +21,7 @@ def test_an_unknown_instruction_without_its_bytes() -> None:
     assert "does not know at 0x10" in said
 
 
-def test_a_death_by_seccomp_is_told_from_the_programs_own_faults() -> None:
+def test_a_death_by_seccomp_differs_from_other_faults() -> None:
     said = "octavo tracer: ./sandboxed confined its system calls (seccomp filter), and died\n"
     assert diagnose(said) == seccomp_death(said)
     assert str(diagnose(said)).startswith("./sandboxed confined its system calls (seccomp filter)")

@@ -61,7 +61,7 @@ def test_the_document_of_a_trace_keeps_to_it_too() -> None:
     assert first_error(validator_of("run"), json.loads(json.dumps(document))) is None
 
 
-def test_the_schema_refuses_what_is_not_there(finish: Callable[..., RunResult]) -> None:
+def test_the_schema_refuses_missing_fields(finish: Callable[..., RunResult]) -> None:
     validator = validator_of("run")
     document = json.loads(json.dumps(finish(RESULTS["one"]).document()))
     document["rows"][0]["surprise"] = 1
@@ -90,5 +90,5 @@ def test_every_number_of_the_tables_is_in_the_report(finish: Callable[..., RunRe
     assert "prog &#39;&lt;b&gt;&amp;&#39;" in page
 
 
-def test_a_partial_report_says_so(finish: Callable[..., RunResult]) -> None:
+def test_a_partial_report_is_marked(finish: Callable[..., RunResult]) -> None:
     assert "killed by SIGSEGV" in render_run(finish(RESULTS["crashed"]).document())

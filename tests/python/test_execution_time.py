@@ -60,12 +60,12 @@ def test_processors_of_two_kinds_are_added_up(tmp_path: Path) -> None:
         ("x" * ((1 << 20) + 2), "too long for what"),
     ],
 )
-def test_what_is_no_file_of_perf_stat(tmp_path: Path, text: str, said: str) -> None:
+def test_other_files_than_perf_stat_are_refused(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         read_perf_stat("--perf-thp", written(tmp_path, text))
 
 
-def test_what_is_no_text(tmp_path: Path) -> None:
+def test_binary_files_are_refused(tmp_path: Path) -> None:
     place = tmp_path / "perf.csv"
     place.write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match="no text in UTF-8"):
@@ -74,7 +74,7 @@ def test_what_is_no_text(tmp_path: Path) -> None:
         read_perf_stat("--perf-thp", str(tmp_path))
 
 
-def told(name: str, *, tlb_cycles: int, misses: int, references: int) -> Simulated:
+def simulated_with(name: str, *, tlb_cycles: int, misses: int, references: int) -> Simulated:
     of = {
         **counts(tlb_cycles=tlb_cycles),
         ("tlb.l1d", "misses"): misses,
@@ -83,7 +83,7 @@ def told(name: str, *, tlb_cycles: int, misses: int, references: int) -> Simulat
     return design(name, of)
 
 
-HUGE = told("thp", tlb_cycles=50, misses=200, references=100)
+HUGE = simulated_with("thp", tlb_cycles=50, misses=200, references=100)
 MEASURED = Measured(
     base=PerfStat("4k", cycles=9000, walk_cycles=4000, instructions=None),
     huge=PerfStat("thp", cycles=8000, walk_cycles=2000, instructions=2000),
@@ -97,7 +97,7 @@ def test_measured_terms_by_hand() -> None:
     time = MEASURED.time(HUGE, HUGE)
     assert time is not None
     assert time.terms() == {"T_IDEAL": 6900, "T_L1DTLBM": 100, "T_PW": 1000, "T": 8000}
-    better = told("x", tlb_cycles=1, misses=20, references=25)
+    better = simulated_with("x", tlb_cycles=1, misses=20, references=25)
     time = MEASURED.time(better, HUGE)
     assert time is not None
     assert time.terms() == {"T_IDEAL": 6900, "T_L1DTLBM": 10, "T_PW": 250, "T": 7160}
@@ -105,18 +105,20 @@ def test_measured_terms_by_hand() -> None:
 
 
 def test_perfect_translation_leaves_the_ideal_time() -> None:
-    time = MEASURED.time(told("x", tlb_cycles=0, misses=0, references=0), HUGE)
+    time = MEASURED.time(simulated_with("x", tlb_cycles=0, misses=0, references=0), HUGE)
     assert time is not None
     assert time.cycles == time.ideal_cycles == 6900
 
 
-def test_where_nothing_can_be_told() -> None:
-    none = told("thp", tlb_cycles=0, misses=0, references=0)
+def test_incomparable_measurements_give_no_time() -> None:
+    none = simulated_with("thp", tlb_cycles=0, misses=0, references=0)
     assert MEASURED.time(HUGE, none) is None
     assert MEASURED.time(design(instructions=0), design(instructions=0)) is None
     assert MEASURED.time(design(stopped="no block is free"), HUGE) is None
     # More would be lost than was measured.
-    assert MEASURED.time(HUGE, told("thp", tlb_cycles=9000, misses=1, references=1)) is None
+    assert (
+        MEASURED.time(HUGE, simulated_with("thp", tlb_cycles=9000, misses=1, references=1)) is None
+    )
     assert simulated_time(design(instructions=0)) is None
     assert simulated_time(design(stopped="no block is free")) is None
 
@@ -134,7 +136,7 @@ def test_simulated_terms_by_hand() -> None:
         ((9000, 4000), (9000, 2000), "took no fewer cycles"),
     ],
 )
-def test_runs_that_tell_nothing(
+def test_runs_without_usable_differences_are_refused(
     tmp_path: Path, base: tuple[int, int], huge: tuple[int, int], said: str
 ) -> None:
     files = []

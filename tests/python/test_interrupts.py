@@ -133,7 +133,7 @@ def test_a_signal_while_files_are_put_in_place_waits(
     assert sorted(path.name for path in out.iterdir()) == RESULTS
 
 
-def test_what_a_killed_run_left_is_no_result(tmp_path: Path) -> None:
+def test_files_of_a_killed_run_are_no_result(tmp_path: Path) -> None:
     (tmp_path / ".octavo-killed").mkdir()
     OutputDirectory(str(tmp_path), force=False).close()
     assert (tmp_path / ".octavo-killed").exists()
@@ -173,7 +173,7 @@ def test_a_hang_up_that_is_ignored_stays_ignored() -> None:
 
 
 @pytest.mark.parametrize(("waits", "quiet"), [(1, False), (3, False), (3, True)])
-def test_an_interrupted_run_says_what_it_does_next(waits: int, quiet: bool) -> None:
+def test_an_interrupted_run_reports_its_next_step(waits: int, quiet: bool) -> None:
     """Whether the program ends at once or not, once, and before the result is worked out."""
     console = Console(file=StringIO(), width=100)
 
@@ -200,7 +200,7 @@ class InterruptedRead:
 
 
 @pytest.mark.parametrize("keeps_result", [True, False])
-def test_an_interrupted_read_says_so_where_its_result_is_kept(keeps_result: bool) -> None:
+def test_an_interrupted_read_is_marked_in_its_result(keeps_result: bool) -> None:
     console = Console(file=StringIO(), width=100)
     with LiveLine(console, quiet=False) as line:
         see_through(InterruptedRead(), line.show, keeps_result=keeps_result)

@@ -107,7 +107,7 @@ def test_rounds_that_disagree_widen_the_bounds() -> None:
     assert noisy.high - noisy.low >= quiet.high - quiet.low
 
 
-def test_what_is_not_there_is_not_found() -> None:
+def test_absent_levels_are_not_found() -> None:
     flat = find_knees(curve(lambda pages: 0.0, noise=0.3))
     assert entries(flat) == (None, None)
     assert flat.second_level_hit is None

@@ -98,7 +98,7 @@ def test_a_file_extends_a_machine(tmp_path: Path) -> None:
         (["--set", "core.count=2"], "--set goes with a machine"),
     ],
 )
-def test_what_is_none_is_refused(arguments: list[str], sentence: str) -> None:
+def test_invalid_machines_are_refused(arguments: list[str], sentence: str) -> None:
     refused = run("machines", *arguments)
     assert refused.exit_code == 2
     assert sentence in refused.stderr

@@ -25,7 +25,7 @@ def test_json_is_written_whole(tmp_path: Path) -> None:
     assert names_in(tmp_path) == ["out.json"]
 
 
-def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "out.json"
     target.write_text("before")
     file = JsonFile(str(target), force=True)

@@ -81,7 +81,7 @@ def test_force_overwrites_json(csv: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", SHOWING)
-def test_out_has_what_is_shown_otherwise(words: list[str], csv: str, tmp_path: Path) -> None:
+def test_out_has_the_text_shown_without_it(words: list[str], csv: str, tmp_path: Path) -> None:
     command = showing(words, csv)
     shown = octavo(*command).stdout
     place = tmp_path / "shown.txt"

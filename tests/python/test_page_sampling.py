@@ -61,14 +61,14 @@ def test_sets_and_two_sizes_are_left_out() -> None:
     assert (configuration.indexes, configuration.two_sizes) == ((), ())
     assert configuration.resolved()["sample_pages"] == {"rate": 0.125, "seed": 1}
     assert any("left out" in note for note in configuration.notes())
-    with pytest.raises(UsageError, match="--two-sizes cannot be told"):
+    with pytest.raises(UsageError, match="--two-sizes cannot be estimated"):
         small_configuration(sample_pages="1/8")
     exact = small_configuration()
     assert "sample_pages" not in exact.resolved()
     assert not any("left out" in note for note in exact.notes())
 
 
-def told(*numbers: tuple[float, float, float] | None) -> CoreEstimates:
+def estimates(*numbers: tuple[float, float, float] | None) -> CoreEstimates:
     absent = (math.nan, math.nan, math.nan)
     values, low, high = (
         array("d", column).tobytes()
@@ -88,9 +88,9 @@ def sampled_result(processes: int = 1) -> CurvesResult:
                     "page_size": size,
                     "pages": 100,
                     "kept_pages": 12,
-                    "misses": told(*[None] * 15, (200.4, 150.2, 270.7)),
+                    "misses": estimates(*[None] * 15, (200.4, 150.2, 270.7)),
                     "windows_refs": [10, 1000],
-                    "page_refs": told(None, (1400.0, 700.0, 2800.0)),
+                    "page_refs": estimates(None, (1400.0, 700.0, 2800.0)),
                 }
                 for size in (4096, 32768)
             ]
@@ -141,7 +141,7 @@ def test_several_processes_add_up_at_worst() -> None:
     assert result.total["data"].full_misses(4096, 15) is None
 
 
-def test_tables_show_intervals_and_say_what_is_missing() -> None:
+def test_tables_show_intervals_and_gaps() -> None:
     result = sampled_result()
     grid = next(iter(grids(result)))
     row = next(row for row in grid.rows if row[0] == "32 KiB")
@@ -175,20 +175,20 @@ def test_all_pages_give_the_exact_numbers() -> None:
     assert sampled == exact
 
 
-def test_a_sample_is_off_by_its_interval_at_most_and_exact_where_it_says_so() -> None:
+def test_sampled_intervals_hold_and_exact_numbers_are_exact() -> None:
     trace = "synth:zipf?table=16MiB&references=50k"
     exact = octavo.curves(trace, streams=["data"], without=["sets", "two-sizes"])
     sampled = octavo.curves(trace, streams=["data"], sample_pages="1/8")
-    told = 0
+    estimated = 0
     for entries in range(1, 4097):
         truth = exact.total["data"].full_misses(4096, entries)
         estimate = sampled.total["data"].full_estimate(4096, entries)
         assert truth is not None
         if estimate is not None:
-            told += 1
+            estimated += 1
             assert estimate.low <= truth <= estimate.high
-    # Of those with fewer than some 40 entries the sample cannot tell.
-    assert 4000 < told < 4096
+    # A sample is too small for fewer than some 40 entries.
+    assert 4000 < estimated < 4096
     counted = {row["counter"]: row["value"] for row in rows_of(sampled, "sample", page_size=4096)}
     assert counted["pages"] == exact.total["data"].stack[4096].pages
     assert counted["kept_pages"] < counted["pages"] / 4
@@ -198,11 +198,11 @@ def test_a_sample_is_off_by_its_interval_at_most_and_exact_where_it_says_so() ->
     "other", [{"threads": "private"}, {"flush_every": 1000}, {"processes": "flush"}]
 )
 def test_tlbs_of_one_thread_or_emptied_ones_are_not_sampled(other: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=r"^--sample-pages tells of TLBs .*: leave it out, or --"):
+    with pytest.raises(UsageError, match=r"^--sample-pages needs TLBs .*: leave it out, or --"):
         octavo.curves("synth:zipf?table=1MiB&references=1k", sample_pages="1/2", **other)
 
 
-def test_a_ratio_to_what_may_be_nothing_is_not_told() -> None:
+def test_a_ratio_to_a_number_that_may_be_zero_has_no_estimate() -> None:
     one = Estimate(2.0, 1.0, 3.0)
     assert one.over(Estimate(1.0, 0.0, 2.0)) is None
     assert one.over(one) == Estimate(1.0, 1 / 3, 3.0)

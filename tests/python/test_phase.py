@@ -36,7 +36,7 @@ def test_counting_begins_and_ends_when_it_should() -> None:
     assert (run.ended_by, run.counting) == ([signal.SIGINT], [False, True])
 
 
-def test_what_is_begun_by_hand_is_not_begun_again() -> None:
+def test_a_phase_begun_by_hand_begins_once() -> None:
     run = FakeRun(result())
     timer = Timer(Phase(start_after_seconds=30), run)
     assert not timer.look(at(5, counting=True))
@@ -82,7 +82,7 @@ def test_spans(text: str, meaning: tuple[float | None, int | None]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "30", "5m", "0s", "0M", "1.0005k", "s", "-3s", "1e3s", "3 d"])
-def test_what_is_no_span(text: str) -> None:
+def test_invalid_spans_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         read_span(text, "--duration")
 

@@ -65,7 +65,7 @@ def test_the_whole_program_comes_first_and_regions_last() -> None:
     assert kinds == sorted(kinds, key=["whole", "process", "region"].index)
 
 
-def test_one_process_is_not_said_twice() -> None:
+def test_one_process_has_no_rows_of_its_own() -> None:
     rows = rows_of(result(process(0, regions=[region()])), LRU)
     assert not any("process" in row for row in rows)
     heap = [row for row in rows if "region" in row]

@@ -30,7 +30,7 @@ def test_shares_that_are_none(text: str):
         parse_sample(text)
 
 
-def test_the_nearest_spelling_is_told():
+def test_the_nearest_spelling_is_suggested():
     with pytest.raises(UsageError, match="did you mean `window`"):
         parse_sample("10%,windows=5")
     with pytest.raises(UsageError, match="at least one instruction"):
@@ -62,7 +62,7 @@ def _statement(windows: int) -> dict[str, object]:
     return {"window_instructions": 500_000, "tlb_entries": 64, "streams": [stream]}
 
 
-def test_the_error_is_told():
+def test_the_sampling_error_is_stated():
     share, error = sentences_on(_statement(2))
     assert share == "Kept 10% of 10.0 M instructions, 2 windows of 500 k."
     assert "shows 2.500 data misses" in error
@@ -70,6 +70,6 @@ def test_the_error_is_told():
     assert error.endswith("lie between 1.500 and 3.500.")
 
 
-def test_one_window_tells_no_interval():
-    assert sentences_on(_statement(1))[1].endswith("no interval can be told from 1 window.")
+def test_one_window_gives_no_interval():
+    assert sentences_on(_statement(1))[1].endswith("there is no interval from 1 window.")
     assert sentences_on({"streams": []}) == []

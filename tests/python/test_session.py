@@ -36,7 +36,7 @@ def test_the_first_interrupt_is_passed_on() -> None:
     assert run.signals == [signal.SIGTERM]
 
 
-def test_what_the_terminal_delivered_is_not_delivered_again() -> None:
+def test_a_signal_of_the_terminal_is_not_delivered_twice() -> None:
     fired = iter([True])
 
     def interrupt(run: FakeRun) -> None:

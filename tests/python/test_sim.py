@@ -16,7 +16,7 @@ from octavo.sim_configuration import configure_sim
 from octavo.sim_model import added
 from octavo.sim_result import SimResult
 from octavo.sim_view import grids, remarks
-from sim_fakes import STRIDED, counts, design, machine, sim_process, sim_result, told
+from sim_fakes import STRIDED, counters_of, counts, design, machine, sim_process, sim_result
 from traces_made import write_csv
 
 
@@ -27,30 +27,32 @@ def strided() -> SimResult:
 
 def test_base_pages_by_hand(strided: SimResult) -> None:
     """64 entries hold nothing of a round of 1024 pages, 1536 in sets of 12 all: 8 to a set."""
-    assert told(strided, "base4k", "tlb.l1d", "accesses", "misses") == [10240, 10240]
-    assert told(strided, "base4k", "tlb.l1i", "accesses", "misses") == [40960, 1]
-    assert told(strided, "base4k", "tlb.l2", "accesses", "misses") == [10241, 1025]
-    assert told(strided, "base4k", "core", "cycles_tlb_l2") == [9 * 10241]
+    assert counters_of(strided, "base4k", "tlb.l1d", "accesses", "misses") == [10240, 10240]
+    assert counters_of(strided, "base4k", "tlb.l1i", "accesses", "misses") == [40960, 1]
+    assert counters_of(strided, "base4k", "tlb.l2", "accesses", "misses") == [10241, 1025]
+    assert counters_of(strided, "base4k", "core", "cycles_tlb_l2") == [9 * 10241]
     faults = ["faults", "bytes_zeroed", "bytes_read", "promotions", "peak_resident_bytes"]
-    assert told(strided, "base4k", "os", *faults) == [1025, 4 << 20, 4096, 0, 1025 * 4096]
+    assert counters_of(strided, "base4k", "os", *faults) == [1025, 4 << 20, 4096, 0, 1025 * 4096]
     # The root; three tables for the code; for the data two, and two of the last level.
-    assert told(strided, "base4k", "os", "page_table_bytes") == [8 * 4096]
+    assert counters_of(strided, "base4k", "os", "page_table_bytes") == [8 * 4096]
     # Each page is walked to for its fault, and again. What faults reads down to the entry that is
     # missing: of code and of data first the root's, then all four. Then the entry of the last level
     # is all that is not in a walk cache, but for the page that begins the second table.
-    assert told(strided, "base4k", "walker", "walks", "faulted") == [2050, 1025]
-    assert told(strided, "base4k", "walker", "references") == [2 * (1 + 4) + (1 + 2) + 2 * 1022]
+    assert counters_of(strided, "base4k", "walker", "walks", "faulted") == [2050, 1025]
+    assert counters_of(strided, "base4k", "walker", "references") == [
+        2 * (1 + 4) + (1 + 2) + 2 * 1022
+    ]
 
 
 def test_huge_pages_by_hand(strided: SimResult) -> None:
     """Two huge pages, and one base page of code."""
-    assert told(strided, "thp", "tlb.l1d", "accesses", "misses") == [10240, 2]
-    assert told(strided, "thp", "tlb.l2", "accesses", "misses") == [3, 3]
-    assert told(strided, "thp", "core", "cycles_tlb_l2") == [9 * 3]
-    assert told(strided, "thp", "os", "faults", "bytes_zeroed") == [3, 4 << 20]
-    assert told(strided, "thp", "walker", "walks", "faulted") == [6, 3]
+    assert counters_of(strided, "thp", "tlb.l1d", "accesses", "misses") == [10240, 2]
+    assert counters_of(strided, "thp", "tlb.l2", "accesses", "misses") == [3, 3]
+    assert counters_of(strided, "thp", "core", "cycles_tlb_l2") == [9 * 3]
+    assert counters_of(strided, "thp", "os", "faults", "bytes_zeroed") == [3, 4 << 20]
+    assert counters_of(strided, "thp", "walker", "walks", "faulted") == [6, 3]
     # Code as before; of data the root's, then three; then one and one.
-    assert told(strided, "thp", "walker", "references") == [(1 + 4) + (1 + 3) + (1 + 1)]
+    assert counters_of(strided, "thp", "walker", "references") == [(1 + 4) + (1 + 3) + (1 + 1)]
 
 
 @pytest.mark.parametrize("settings", [{}, {"walker.start": "with-lookup"}])
@@ -128,7 +130,7 @@ def test_settings_change_the_machine() -> None:
     machine = result.manifest["configuration"]["machine"]
     assert machine == octavo.machine("skylake", settings)
     # Eight pages to a set of six: nothing is left of a round but the page of code, used once.
-    assert told(result, "base4k", "tlb.l2", "misses") == [10241]
+    assert counters_of(result, "base4k", "tlb.l2", "misses") == [10241]
     other = configure_sim()
     assert other.machine_hash != result.configuration.machine_hash
     assert other.sha256() != result.configuration.sha256()
@@ -138,16 +140,16 @@ def test_a_warm_up_is_simulated_and_not_counted(strided: SimResult) -> None:
     """The first of ten rounds: 4096 instructions."""
     result = octavo.sim(STRIDED, warm_up=4096)
     assert result.rows[0]["value"] == 9 * 5120
-    assert told(result, "base4k", "tlb.l1d", "accesses", "misses") == [9216, 9216]
-    assert told(result, "base4k", "tlb.l2", "misses") == [0]
-    assert told(result, "base4k", "os", "faults", "peak_resident_bytes") == [0, 1025 * 4096]
-    assert told(result, "thp", "walker", "walks") == [0]
+    assert counters_of(result, "base4k", "tlb.l1d", "accesses", "misses") == [9216, 9216]
+    assert counters_of(result, "base4k", "tlb.l2", "misses") == [0]
+    assert counters_of(result, "base4k", "os", "faults", "peak_resident_bytes") == [0, 1025 * 4096]
+    assert counters_of(result, "thp", "walker", "walks") == [0]
     for name in ("base4k", "thp"):
-        whole = told(strided, name, "tlb.l1d", "accesses", "hits")
-        assert told(result, name, "tlb.l1d", "accesses", "hits")[0] == whole[0] - 1024
+        whole = counters_of(strided, name, "tlb.l1d", "accesses", "hits")
+        assert counters_of(result, name, "tlb.l1d", "accesses", "hits")[0] == whole[0] - 1024
 
 
-def test_what_ends_within_its_warm_up_is_no_result() -> None:
+def test_a_run_within_its_warm_up_is_no_result() -> None:
     with pytest.raises(octavo.OctavoError, match="within the 50000 instructions to skip and to"):
         octavo.sim(STRIDED, warm_up=40_000, skip_instructions=10_000)
 
@@ -167,12 +169,12 @@ def test_intervals_add_up_to_the_whole(strided: SimResult) -> None:
     assert {row["design"] for row in rows} == {"base4k", "thp"}
 
 
-def test_a_trace_without_mappings_says_so(tmp_path: Path) -> None:
+def test_a_trace_without_mappings_has_a_note(tmp_path: Path) -> None:
     plain = write_csv(tmp_path / "data.csv", [("load", 4096 * page, 8) for page in range(50)])
     result = octavo.sim(plain)
     assert any("one mapping of anonymous memory" in note for note in result.manifest["notes"])
     assert not any("one mapping" in note for note in octavo.sim(STRIDED).manifest["notes"])
-    # And without instructions nothing is told of time.
+    # And without instructions there are no times.
     rows = {cells[0] for cells in next(grids(result)).rows}
     assert "L1 TLB misses of data, per 1000 references" in rows
     assert not any("instruction" in name or "time" in name for name in rows)
@@ -181,7 +183,7 @@ def test_a_trace_without_mappings_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["warm_up", "interval"])
-def test_what_goes_by_instructions_wants_some(tmp_path: Path, option: str) -> None:
+def test_options_in_instructions_need_instructions(tmp_path: Path, option: str) -> None:
     plain = write_csv(tmp_path / "data.csv", [("load", 4096, 8)])
     with pytest.raises(octavo.OctavoError, match=f"--{option.replace('_', '-')} goes by instr"):
         octavo.sim(plain, **{option: 5000})
@@ -209,7 +211,7 @@ def test_memory_that_runs_out_is_a_result() -> None:
     }
 
 
-def test_the_engine_says_what_is_a_bound() -> None:
+def test_bounds_are_marked_by_the_engine() -> None:
     result = octavo.sim(STRIDED, designs=["base4k", "conventional+mthp", "perfect_l2"])
     assert [one.is_bound for one in result.total] == [False, False, True]
     assert result.design("perfect_l2").walk_cycles == 0
@@ -235,7 +237,7 @@ def test_notes_are_of_this_machine() -> None:
     assert any("share its TLBs" in note for note in configure_sim().notes())
 
 
-def test_processes_are_told_apart_and_added_up() -> None:
+def test_processes_are_reported_and_summed() -> None:
     wrapper = sim_process(
         [machine("base4k", counts(walk_cycles=10)), machine("thp", counts(walk_cycles=5))],
         instructions=100,
@@ -311,7 +313,7 @@ def test_rows_are_a_table(strided: SimResult, tmp_path: Path) -> None:
         ({"perf_4k": "x", "perf_thp": "y", "designs": ["base4k"]}, "give it to --design, too"),
     ],
 )
-def test_what_cannot_be_is_refused(choices: dict[str, Any], said: str) -> None:
+def test_impossible_configurations_are_refused(choices: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         configure_sim(**choices)
 

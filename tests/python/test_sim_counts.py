@@ -112,9 +112,9 @@ def test_a_first_store_makes_its_page_the_most_recent_in_the_second_level(tmp_pa
 def compare(references: list[Reference], directory: Path) -> dict[str, Sets]:
     trace = write_csv(directory / "stream.csv", references)
     result = octavo.sim(trace, machine="skylake", designs=["base4k"])
-    told = result.design("base4k").counts
+    simulated = result.design("base4k").counts
     counted = count(references)
     for component, expected in counted.items():
-        assert told[component, "accesses"] == expected.accesses, component
-        assert told[component, "misses"] == expected.misses, component
+        assert simulated[component, "accesses"] == expected.accesses, component
+        assert simulated[component, "misses"] == expected.misses, component
     return counted

@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 import octavo
 from octavo._core import designs
 from octavo.cli import app
-from octavo.report.look import UNORDERED
 from octavo.report.sim import render_sim, sim_figures
 from octavo.report.sim_data import MOST_POINTS, report_data
+from octavo.report.theme import UNORDERED
 from octavo.sim_columns import SCHEMA
 from octavo.sim_configuration import configure_sim
 from octavo.sim_result import SimResult
@@ -91,7 +91,7 @@ def test_documents_keep_to_the_schema(documents: dict[str, Any], validator: Vali
     assert {"execution_time.simulated", "execution_time.measured"} <= components
 
 
-def test_the_schema_refuses_what_is_none(documents: dict[str, Any], validator: Validator) -> None:
+def test_the_schema_refuses_others(documents: dict[str, Any], validator: Validator) -> None:
     document = documents["real"]
 
     def accepts(row: dict[str, Any]) -> bool:
@@ -130,7 +130,7 @@ def test_every_counter_is_explained(documents: dict[str, Any]) -> None:
         for component in re.findall(r"`([^`]+)`", components)
         for counter in re.findall(r"`([^`]+)`", counters)
     }
-    told = {
+    counted = {
         (row["component"], row["counter"])
         for document in documents.values()
         for row in document["rows"]
@@ -138,7 +138,7 @@ def test_every_counter_is_explained(documents: dict[str, Any]) -> None:
     }
     named = {
         (re.sub(r"^(.*)os\.pages\.\d.*", r"\1os.pages.SIZE", walker), counter)
-        for component, counter in told
+        for component, counter in counted
         for walker in [re.sub(r"^(walker\..*)cache\.l\d$", r"\1cache.lN", component)]
     }
     unexplained = named - explained
@@ -151,11 +151,13 @@ def test_every_counter_is_explained(documents: dict[str, Any]) -> None:
 
 
 def test_every_row_has_columns_of_the_table(documents: dict[str, Any]) -> None:
-    told = {column for document in documents.values() for row in document["rows"] for column in row}
-    assert told == set(SCHEMA.names)
+    found = {
+        column for document in documents.values() for row in document["rows"] for column in row
+    }
+    assert found == set(SCHEMA.names)
 
 
-def test_the_command_writes_what_the_call_gives(tmp_path: Path) -> None:
+def test_the_command_writes_the_result_of_the_call(tmp_path: Path) -> None:
     place, file, json_file = tmp_path / "out", tmp_path / "rows.parquet", tmp_path / "it.json"
     options = ["--interval", "5k", "--set", "memory.bytes=1GiB", "--design", "thp,base4k"]
     status, said = octavo_sim(*options, "--check", "-o", str(place), TRACE)
@@ -175,7 +177,7 @@ def test_the_command_writes_what_the_call_gives(tmp_path: Path) -> None:
     assert (status, "--force overwrites" in said) == (2, True)
 
 
-def test_designs_are_told_by_several_options_too() -> None:
+def test_designs_may_be_given_in_several_options() -> None:
     status, said = octavo_sim("--design", "thp", "--design", "base4k", TRACE)
     assert status == 0
     assert "thp  base4k" in " ".join(line for line in said.splitlines() if "base4k" in line)
@@ -200,10 +202,10 @@ def test_help_names_the_designs() -> None:
         (["--perf-4k", "/nowhere", "--perf-thp", "/nowhere", TRACE], "cannot read `/nowhere`"),
         (["--format", "csv", "prog", "arg"], "are traces: with --processes asid or flush they"),
         (["--no-follow", TRACE], "is for a program"),
-        ([TRACE, TRACE], "are traces: with --processes asid or flush they take turns"),
+        ([TRACE, TRACE], "are traces: with --processes asid or flush they share a core"),
     ],
 )
-def test_what_is_refused(words: list[str], said: str, tmp_path: Path) -> None:
+def test_invalid_options_are_refused(words: list[str], said: str, tmp_path: Path) -> None:
     json_file = tmp_path / "it.json"
     status, error = octavo_sim("--json", str(json_file), *words)
     assert status == 2
@@ -229,7 +231,7 @@ def test_the_report_is_a_page_that_stands_alone() -> None:
         assert "base4k" in json.dumps(figure)
 
 
-def test_what_the_report_draws_is_what_was_counted() -> None:
+def test_the_report_draws_the_counts() -> None:
     result = octavo.sim(TRACE, interval=5000, warm_up=2000)
     data = report_data(result)
     base = result.design("base4k")
@@ -272,8 +274,8 @@ def test_long_series_are_put_together(number: int) -> None:
     assert len(walks) >= min(number, MOST_POINTS // 2)
     ends = [*(value["at"] for value in walks[1:]), 1000 * number]
     widths = [end - value["at"] for value, end in zip(walks, ends, strict=True)]
-    told = sum(value["value"] * width / 1000 for value, width in zip(walks, widths, strict=True))
-    assert told == pytest.approx(sum(range(number)), rel=1e-4)
+    total = sum(value["value"] * width / 1000 for value, width in zip(walks, widths, strict=True))
+    assert total == pytest.approx(sum(range(number)), rel=1e-4)
 
 
 def test_a_report_without_much() -> None:

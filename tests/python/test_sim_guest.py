@@ -70,7 +70,7 @@ def test_faults_of_a_host_take_huge_pages_but_not_those_with_gaps() -> None:
     assert gtsm.count("walker", "walks") < thp.count("walker", "walks") / 2
 
 
-def test_the_table_tells_of_the_host() -> None:
+def test_the_table_shows_the_host() -> None:
     result = octavo.sim(TRACE, designs=["thp"], host_policy="base")
     names = [row[0] for grid in grids(result) for row in grid.rows]
     assert "faults of the host" in names
@@ -108,7 +108,7 @@ def test_options_make_settings() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused(options: list[str], sentence: str) -> None:
+def test_impossible_configurations_are_refused(options: list[str], sentence: str) -> None:
     status, said = octavo_sim(*options, TRACE)
     assert status == 2
     assert sentence in " ".join(said.split()), said

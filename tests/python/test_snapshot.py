@@ -1,4 +1,4 @@
-"""`octavo snapshot`: this machine's memory, kept and told about."""
+"""`octavo snapshot`: this machine's memory, recorded and described."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def taken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def test_a_file_says_what_was_taken(tmp_path: Path) -> None:
+def test_a_file_describes_its_snapshot(tmp_path: Path) -> None:
     file = tmp_path / "now.octmem"
     assert take_snapshot(file) == read_snapshot(file)
 
@@ -124,7 +124,7 @@ def test_options_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
         take_snapshot("")
 
 
-def test_what_is_not_known_is_said(taken: Path) -> None:
+def test_missing_data_is_listed(taken: Path) -> None:
     summary = read_snapshot(taken).summary
     summary["exact"] = False
     summary["states"] = None

@@ -1,4 +1,4 @@
-"""What a command imports, which is most of what it takes to start."""
+"""The imports of a command, which take most of its start-up time."""
 
 import subprocess
 import sys

@@ -31,7 +31,7 @@ def test_printable_text_is_one_line_that_any_stream_takes(text: str) -> None:
     shown.encode()
 
 
-def test_what_is_escaped() -> None:
+def test_escaped_characters() -> None:
     assert (
         printable("\n\t\r\x1b\x7f\x9b\u202e\udcff\ud800") == r"\n\t\r\x1b\x7f\x9b\u202e\xff\ud800"
     )

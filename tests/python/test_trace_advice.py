@@ -16,7 +16,7 @@ SPARSE = "synth:gups?table=32MiB&updates=40k"
 
 @pytest.fixture
 def offering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine on which malloc can be told to ask for 2 MiB pages."""
+    """A machine whose malloc has the tunable for 2 MiB pages."""
     root = tmp_path / "machine"
     setting = root / "sys/kernel/mm/transparent_hugepage"
     setting.mkdir(parents=True)

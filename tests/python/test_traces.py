@@ -135,7 +135,7 @@ def test_options_of_programs_are_refused_for_traces(csv: str) -> None:
         ("a.oct", "csv", "csv"),
     ],
 )
-def test_the_name_tells_the_format(name: str, wanted: str | None, expected: str) -> None:
+def test_the_suffix_selects_the_format(name: str, wanted: str | None, expected: str) -> None:
     assert format_to_write(name, wanted) == expected
 
 
@@ -143,8 +143,8 @@ def test_the_name_tells_the_format(name: str, wanted: str | None, expected: str)
     ("name", "wanted", "said"),
     [
         ("-", None, "--to"),
-        ("trace", None, "tells no format"),
-        ("trace.gz", None, "tells no format"),
+        ("trace", None, "is no format's"),
+        ("trace.gz", None, "is no format's"),
         ("a.oct", "nativ", "did you mean `native`"),
         ("a.pinatrace", None, "only read"),
         ("a", "pinatrace", "only read"),
@@ -250,7 +250,7 @@ def test_a_conversion_leaves_nothing_half(csv: str, tmp_path: Path) -> None:
     assert read(str(out)) == [*SOME, ("load", 16, 8)]
 
 
-def test_what_was_kept_of_a_broken_trace_is_never_taken_for_whole(csv: str, tmp_path: Path) -> None:
+def test_the_kept_part_of_a_broken_trace_is_partial(csv: str, tmp_path: Path) -> None:
     broken = tmp_path / "broken.csv"
     broken.write_text(Path(csv).read_text() + "lod,1,1\n")
     kept, again = str(tmp_path / "kept.oct"), str(tmp_path / "again.oct")
@@ -293,7 +293,7 @@ def test_conversions_that_make_no_sense(csv: str, tmp_path: Path) -> None:
     assert not (tmp_path / "x.oct").exists()
 
 
-# --- what is told ------------------------------------------------------------------------------
+# --- descriptions and notes --------------------------------------------------------------------
 
 
 def test_info_of_any_format(csv: str, tmp_path: Path) -> None:
@@ -415,7 +415,7 @@ def test_samples_are_refused(tmp_path: Path) -> None:
     )
     native = convert(str(samples), tmp_path / "a.oct")
     for name in (str(samples), native):
-        assert_refused(run("run", name), 125, "samples", "perf", "cannot be told")
+        assert_refused(run("run", name), 125, "samples", "perf", "cannot be computed")
         assert run("info", name).exit_code == 0
     assert "not every reference" in run("info", native).stdout
 
@@ -506,7 +506,7 @@ def test_lackey_without_instructions_is_read_as_din_is(tmp_path: Path) -> None:
         assert results[0] == results[1]
 
 
-def test_too_few_instructions_tell_nothing_per_instruction(tmp_path: Path) -> None:
+def test_too_few_instructions_give_no_rates(tmp_path: Path) -> None:
     places = [0x10000 + 4096 * step for step in range(300)]
     lines = "".join(f" L {place:x},1\n" for place in places)
     one = text_trace(tmp_path / "one.lackey", f"I  400000,3\n{lines}")
@@ -576,7 +576,7 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
     "command",
     ["head -n 100000", "head -n 100000 --json -", "convert --to csv", "run --json -", "info"],
 )
-def test_a_reader_who_has_gone_is_no_error(command: str, tmp_path: Path) -> None:
+def test_a_closed_pipe_is_no_error(command: str, tmp_path: Path) -> None:
     trace = write_csv(tmp_path / "many.csv", [("load", 8 * step, 8) for step in range(100_000)])
     first, *options = command.split()
     words = [sys.executable, "-m", "octavo", first, trace, *options]
@@ -593,7 +593,7 @@ def test_a_reader_who_has_gone_is_no_error(command: str, tmp_path: Path) -> None
 # --- the line that shows progress --------------------------------------------------------------
 
 
-def test_the_line_tells_how_much_is_left() -> None:
+def test_the_line_shows_the_remaining_part() -> None:
     progress = {
         "running": True,
         "elapsed_seconds": 10.0,

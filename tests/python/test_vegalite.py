@@ -16,9 +16,9 @@ import octavo
 from octavo.report import curves_data, sim_data
 from octavo.report import vegalite as vl
 from octavo.report.curves import curves_figures
-from octavo.report.look import Spec, finished, for_page, for_paper
 from octavo.report.run import run_charts
 from octavo.report.sim import sim_figures
+from octavo.report.theme import Spec, finished, for_page, for_paper
 
 TRACE = "synth:strided?bytes=1MiB&stride=4KiB&references=2k"
 POINTS = [{"a": 1, "b": "x"}]

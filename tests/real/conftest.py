@@ -1,4 +1,4 @@
-"""What the tests of real programs share: running a command plainly and under Octavo."""
+"""Helpers of the tests of real programs: running a command natively and under Octavo."""
 
 import json
 import os
@@ -70,7 +70,7 @@ class Traced(Ended):
         return sum(row["value"] for row in rows)
 
     def check(self) -> None:
-        """What must hold of every result."""
+        """Invariants of every result."""
         references = self.count("fetches") + self.count("loads") + self.count("stores")
         assert self.count("references") == references > 0
         assert self.count("fetches") == self.count("instructions")
@@ -86,7 +86,7 @@ def natively(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Ended:
-    """Runs a command; a death by signal is told as a shell tells it."""
+    """Runs a command; a death by signal has the shell's status."""
     done = subprocess.run(
         [str(word) for word in argv],
         input=stdin,

@@ -36,7 +36,7 @@ def trace(
 
 
 def counts(items: Iterable[Item]) -> dict[str, int]:
-    """What the text says of instructions, loads and stores."""
+    """Instructions, loads and stores of the text."""
     lines = dict.fromkeys("ILSM", 0)
     for item in items:
         lines[item.kind] += 1
@@ -60,7 +60,7 @@ def pages(items: Iterable[Item], kinds: str, page_size: int) -> Iterator[int]:
 
 
 def missed(asked: Iterable[int], entries: int) -> list[int]:
-    """What a fully associative TLB with least-recently-used replacement does not hold."""
+    """Misses of a fully associative TLB with least-recently-used replacement."""
     tlb: OrderedDict[int, None] = OrderedDict()
     misses = []
     for page in asked:
@@ -77,7 +77,7 @@ def missed(asked: Iterable[int], entries: int) -> list[int]:
 def missed_in_sets(
     items: Iterable[Item], kinds: str, page_size: int, sets: int, ways: int
 ) -> tuple[int, int]:
-    """What TLBs of so many sets and ways miss: look-ups, and items of which any look-up missed."""
+    """Misses of TLBs of so many sets and ways: look-ups, and items of which any look-up missed."""
     held: list[list[int]] = [[] for _ in range(sets)]
     lookups = missed_items = 0
     for item in items:

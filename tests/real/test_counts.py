@@ -15,7 +15,7 @@ STATUS = 42
 
 
 class Oracle:
-    """What the naive models make of Lackey's text, each question answered once."""
+    """Naive models of Lackey's text, with each answer computed once."""
 
     def __init__(self, items: list[lackey.Item]) -> None:
         self.items = items
@@ -46,7 +46,7 @@ def oracle(tmp_path_factory: pytest.TempPathFactory) -> Oracle:
     return Oracle(lackey.trace(workload("static_count"), log, expect_status=STATUS))
 
 
-def test_the_yardstick_measures_what_it_should(oracle: Oracle):
+def test_the_text_has_all_kinds_and_crossings(oracle: Oracle):
     """Items of every kind, crossings of lines and pages: else the tests below prove little."""
     for kind in "ILSM":
         assert sum(item.kind == kind for item in oracle.items) > 1000

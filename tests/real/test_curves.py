@@ -58,7 +58,7 @@ def _count(traced: Traced, counter: str) -> int:
     return int(row["value"])
 
 
-def test_a_trace_gives_what_the_program_gave(octavo: Octavo, tmp_path: Path):
+def test_a_trace_gives_the_result_of_the_program(octavo: Octavo, tmp_path: Path):
     trace = tmp_path / "gzip.oct"
     argv = ["gzip", "-9", "--stdout", "/etc/services"]
     assert natively([OCTAVO, "record", "-q", "-o", trace, "--", *argv]).status == 0
@@ -97,6 +97,6 @@ def test_the_status_is_the_programs(octavo: Octavo):
     assert _count(traced, "references") > 0
 
 
-def test_an_interrupt_keeps_what_was_counted(tmp_path: Path):
+def test_an_interrupt_keeps_the_counts(tmp_path: Path):
     document, _ = interrupted("curves", *SMALL, place=tmp_path)
     assert any(row.get("misses", 0) > 0 for row in document["rows"])

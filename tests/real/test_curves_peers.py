@@ -3,9 +3,9 @@
 Cachegrind with lines as long as pages is a set-associative TLB, and with one set a fully
 associative one. It counts by references: one that spans two lines looks both up, but misses once,
 and one that loads and stores the same place is a single load. Octavo counts by look-ups. So the
-two are equal where no reference spans two pages of which both are missing; else they differ by just
-those. Its references are Lackey's: both are tools of the same Valgrind, and of a static program
-they see the same addresses.
+two are equal where no reference spans two pages of which both are missing; otherwise these
+references make up the whole difference. Its references are Lackey's: both are tools of the same
+Valgrind, and of a static program they see the same addresses.
 """
 
 import json
@@ -128,7 +128,7 @@ def static_count(tmp_path_factory: pytest.TempPathFactory) -> Program:
 
 @pytest.mark.parametrize("page_size", PAGE_SIZES)
 @pytest.mark.parametrize(("sets", "ways"), TLBS)
-def test_cachegrind_misses_what_octavo_does(page_size: int, sets: int, ways: int, bfs: Program):
+def test_cachegrinds_misses_equal_octavos(page_size: int, sets: int, ways: int, bfs: Program):
     tlb = (page_size, sets, ways)
     theirs = bfs.missed_items(*tlb)
     assert {stream: bfs.misses(stream, *tlb) for stream in KINDS} == theirs
@@ -185,7 +185,7 @@ def write_requests(items: Iterable[lackey.Item], kinds: str, out: Path) -> None:
 
 
 @pytest.mark.parametrize("stream", ["fetch", "data", "all"])
-def test_libcachesim_misses_what_octavo_does(
+def test_libcachesims_misses_equal_octavos(
     stream: str, libcachesim: Any, static_count: Program, tmp_path: Path
 ):
     requests = tmp_path / "requests"

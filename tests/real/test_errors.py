@@ -1,4 +1,4 @@
-"""What goes wrong is said in one sentence, with a status of its own and no half result."""
+"""Failures are one sentence, with a status of their own and no incomplete result."""
 
 import json
 import os

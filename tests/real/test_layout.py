@@ -85,7 +85,7 @@ def test_the_stack_lies_on_top(native: dict[str, int], regions: list[Row]):
     assert stack["start"] <= native["stack"] < stack["start"] + stack["bytes"]
 
 
-def test_as_traced_is_where_the_program_itself_says(octavo: Octavo):
+def test_traced_layout_equals_the_programs_own(octavo: Octavo):
     traced = octavo(workload("layout"), "--layout", "as-traced")
     said = dict(re.findall(r"^(\w+)=(0x\w+)$", traced.stdout.decode(), re.M))
     region = one(traced.regions(), region_kind="anonymous", bytes=64 * MIB)

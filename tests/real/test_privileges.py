@@ -10,8 +10,8 @@ import pytest
 
 from .conftest import OCTAVO, ROOT, Octavo, Traced, natively, workload
 
-NOBODY = 65534
-DROP = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+UNPRIVILEGED_ID = 65534
+DROP = ["setpriv", f"--reuid={UNPRIVILEGED_ID}", f"--regid={UNPRIVILEGED_ID}", "--clear-groups"]
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change its user")
 
@@ -36,7 +36,7 @@ def test_a_program_executed_after_privileges_are_dropped_is_traced(octavo: Octav
 
 @pytest.fixture
 def hidden(tmp_path: Path) -> Path:
-    """A directory with the tracer that nobody but its owner can enter."""
+    """A directory with the tracer that only its owner can enter."""
     directory = tmp_path / "home" / "tracer"
     shutil.copytree(ROOT / "build/tracer", directory, symlinks=True)
     directory.parent.chmod(0o700)
@@ -54,7 +54,7 @@ def test_the_tracer_is_reached_in_a_directory_that_only_root_can_enter(
 
 
 @needs_root
-def test_what_the_dropped_user_cannot_trace_runs_untraced(hidden: Path, octavo: Octavo):
+def test_untraceable_programs_run_untraced(hidden: Path, octavo: Octavo):
     (hidden / "octavo-amd64-linux").chmod(0o700)
     traced = octavo([*DROP, "echo", "ran"], env={"OCTAVO_TOOL_DIR": str(hidden)})
     assert (traced.status, traced.stdout) == (0, b"ran\n")

@@ -131,7 +131,7 @@ def test_a_program_that_executes_itself_by_proc_self_exe(octavo: Octavo):
     natively(["unshare", "-pf", "true"]).status != 0, reason="no PID namespaces here"
 )
 def test_a_pid_namespace(octavo: Octavo):
-    """Processes that know themselves by other identifiers end and are told apart all the same."""
+    """Processes of a PID namespace, whose own identifiers differ, end and are distinguished."""
     traced = octavo(["unshare", "-pf", "sh", "-c", "ls /no/such; echo $$; exit 3"])
     assert (traced.status, traced.stdout) == (3, b"1\n")
     assert traced.stderr.startswith(b"ls: ")
@@ -161,7 +161,7 @@ def test_a_stack_as_large_as_the_limit_allows(limit: str, tmp_path: Path):
     assert (ended.status, ended.stdout) == (0, alone.stdout), ended.stderr.decode()
 
 
-def test_each_process_is_told_apart(octavo: Octavo):
+def test_each_process_is_reported(octavo: Octavo):
     traced = octavo(workload("forks", 5))
     processes = traced.run["processes"]
     began = [process["began_by"] for process in processes]
@@ -242,7 +242,7 @@ def test_the_same_program_has_the_same_counts_twice(octavo: Octavo):
     assert first.run["trace_hash"] == second.run["trace_hash"]
 
 
-def test_a_failed_exec_is_told(octavo: Octavo):
+def test_a_failed_exec_is_reported(octavo: Octavo):
     script = "import os, contextlib\nwith contextlib.suppress(OSError): os.execv('/no/such', ['x'])"
     traced = octavo([sys.executable, "-c", script])
     events = {

@@ -32,7 +32,7 @@ def test_huge_pages_serve_a_table_of_random_updates(octavo: Octavo):
 
 
 def test_threads_are_placed_on_cores(octavo: Octavo):
-    """What one of them unmaps interrupts the cores of the others, where there are any."""
+    """An unmapping in one thread interrupts the cores of the others, if there are any."""
     argv = workload("threads", 4, 1, 3)
     for cores, is_interrupted in ((1, False), (4, True)):
         options = ("--cores", str(cores), "--design", "base4k")
@@ -41,7 +41,7 @@ def test_threads_are_placed_on_cores(octavo: Octavo):
         assert (row["value"] > 0) == is_interrupted, cores
 
 
-def test_a_trace_gives_what_the_program_gave(octavo: Octavo, tmp_path: Path):
+def test_a_trace_gives_the_result_of_the_program(octavo: Octavo, tmp_path: Path):
     trace, result = tmp_path / "gzip.oct", tmp_path / "replayed.json"
     argv = ["gzip", "-9", "--stdout", "/etc/services"]
     assert natively([OCTAVO, "record", "-q", "-o", trace, "--", *argv]).status == 0
@@ -96,7 +96,7 @@ def test_a_wrong_option_starts_nothing(tmp_path: Path):
     assert not left.exists()
 
 
-def test_an_interrupt_keeps_what_was_counted(tmp_path: Path):
+def test_an_interrupt_keeps_the_counts(tmp_path: Path):
     document, said = interrupted("sim", place=tmp_path)
     assert b"Which design? " in said
     assert any(row["counter"] == "misses" and row["value"] > 0 for row in document["rows"])

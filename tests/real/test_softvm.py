@@ -137,7 +137,7 @@ def test_all_miss_the_same(first: tuple[int, int], last: tuple[int, int], bfs: P
     assert [counted["D1mr"] + counted["D1mw"], counted["DLmr"] + counted["DLmw"]] == theirs["d"]
     for side, kinds in (("i", "I"), ("d", "LSM")):
         assert [ours[f"l1{side}"], ours[f"l2{side}"]] == by_lines(bfs.items, kinds, first, last)
-    # What the two ways of counting make of data is next to nothing.
+    # The two ways of counting data differ by next to nothing.
     assert 0 <= ours["l1d"] - theirs["d"][0] < 10
 
 

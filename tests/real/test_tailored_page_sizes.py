@@ -39,7 +39,7 @@ def test_a_workload_is_counted_from_its_region_on():
     assert max(m.fragmented[TPS].pages) <= 4 << 20 < max(m.designs[TPS].pages)
 
 
-def test_what_is_ended_before_its_region_is_left_out():
+def test_a_program_that_ends_before_its_region_is_left_out():
     gups = Program("gups", (str(WORKLOADS / "gups"), "--table", "16MiB", "--check", "no"))
     study = run_study(
         lambda name: None, max_instructions=100_000, chosen=[Subject(gups, "workload", {})]

@@ -40,7 +40,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 
 
 def theirs(path: Path, *, entries: int = ALL, start: int = 0) -> tuple[Sequence[Any], str | None]:
-    """What Octavo lists from an instruction on, and what it finds wrong with the trace."""
+    """The entries that Octavo lists from an instruction on, and the error that it finds."""
     return _core.Trace.open(str(path)).list(entries=entries, from_instruction=start)
 
 
@@ -58,10 +58,10 @@ def ours(trace: Trace) -> Iterator[Entry]:
         if isinstance(entry, Reference):
             yield entry
         elif entry.kind != "process":
-            yield entry.stream, entry.instruction, "event", tell(entry)
+            yield entry.stream, entry.instruction, "event", describe(entry)
 
 
-def tell(event: Event) -> str:
+def describe(event: Event) -> str:
     """An event in Octavo's words."""
     words = event.words
 
@@ -134,7 +134,7 @@ def test_a_chunk_after_another(tmp_path: Path):
     assert difference(some, (entry for entry in listing if entry["instruction"] < end)) is None
 
 
-def test_what_lies_before_a_cut_is_read(recorded: Recorded, tmp_path: Path):
+def test_the_part_before_a_cut_is_read(recorded: Recorded, tmp_path: Path):
     whole, path = recorded("processes").read_bytes(), tmp_path / "cut.oct"
     path.write_bytes(whole[: len(whole) // 2])
     listing, fault = theirs(path)
@@ -148,7 +148,7 @@ def test_what_lies_before_a_cut_is_read(recorded: Recorded, tmp_path: Path):
 
 
 def test_every_byte_counts(recorded: Recorded, tmp_path: Path):
-    """Wherever one is changed, nobody takes the trace for whole."""
+    """A trace with any changed byte is never taken for whole."""
     whole, path = recorded("small").read_bytes(), tmp_path / "damaged.oct"
     for at in range(0, len(whole), 29):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])

@@ -27,7 +27,7 @@ EXACT_SUFFIXES = ("lackey", "csv", "parquet")
 """Of the formats that hold kind, address and size of every reference."""
 OTHER_SUFFIXES = ("din", "xdin", "champsim", "cloudsuite")
 STEADY = {"PYTHONHASHSEED": "0"}
-"""What makes two runs of a program the same."""
+"""Settings that make two runs of a program equal."""
 
 PROGRAMS = {
     "gzip": ["gzip", "-9", "--stdout", "/etc/passwd"],
@@ -44,7 +44,7 @@ def record(output: Path, argv: Sequence[str], *options: str) -> Ended:
     return octavo_does("record", "--quiet", "-o", output, *options, "--", *argv, env=STEADY)
 
 
-def told(*arguments: str | Path, **how: Any) -> dict[str, Any]:
+def document_of(*arguments: str | Path, **how: Any) -> dict[str, Any]:
     """The JSON document of a command that succeeds."""
     ended = octavo_does(*arguments, "--json", "-", **how)
     assert ended.status == 0, ended.stderr.decode()
@@ -86,7 +86,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_trace_gives_what_the_live_run_gives(program: str, tmp_path: Path, octavo: Octavo):
+def test_a_trace_gives_the_result_of_the_live_run(program: str, tmp_path: Path, octavo: Octavo):
     argv = PROGRAMS[program]
     live = octavo(argv, env=STEADY)
     trace = tmp_path / f"{program}.oct"
@@ -115,7 +115,7 @@ def test_a_recording_keeps_the_programs_manners(tmp_path: Path):
     document = json.loads((tmp_path / "a.json").read_text())
     assert document["bytes"] == trace.stat().st_size
     assert document["about"]["exit"]["status"] == 7
-    info = told("info", trace)
+    info = document_of("info", trace)
     assert info["references"] == document["references"]
     assert len(info["processes"]) == document["processes"]
     assert info["about"]["exit"]["status"] == 7
@@ -129,7 +129,7 @@ def test_an_existing_trace_is_precious(tmp_path: Path):
     assert_refused(record(trace, ["no-such-program"], "--force"), status=127)
     assert trace.read_text() == "precious"
     assert record(trace, ["true"], "--force").status == 0
-    assert told("info", trace)["state"] == "whole"
+    assert document_of("info", trace)["state"] == "whole"
 
 
 def test_nothing_traced_leaves_no_file(tmp_path: Path):
@@ -163,19 +163,19 @@ def test_an_interrupt_keeps_a_whole_trace(tmp_path: Path):
     process.send_signal(signal.SIGTERM)
     assert process.wait(TIMEOUT_SECONDS) == 128 + signal.SIGTERM
     process.stdout.close()
-    info = told("info", trace)
+    info = document_of("info", trace)
     assert info["state"] == "whole"
     assert "SIGTERM" in info["about"]["partial_reason"]
 
 
-def test_a_killed_recorder_leaves_what_it_wrote(tmp_path: Path, octavo: Octavo):
+def test_a_killed_recorder_leaves_a_cut_trace(tmp_path: Path, octavo: Octavo):
     trace = tmp_path / "a.oct"
     process = subprocess.Popen(
         [OCTAVO, "record", "--quiet", "-o", trace, "--", *workload("longrun", 10**11)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         start_new_session=True,
-        env={**os.environ, "TMPDIR": str(tmp_path)},  # nobody is left to tidy up
+        env={**os.environ, "TMPDIR": str(tmp_path)},  # the killed process cannot clean up
     )
     try:
         deadline = time.monotonic() + TIMEOUT_SECONDS
@@ -187,7 +187,7 @@ def test_a_killed_recorder_leaves_what_it_wrote(tmp_path: Path, octavo: Octavo):
         process.wait(TIMEOUT_SECONDS)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
-    info = told("info", trace)
+    info = document_of("info", trace)
     assert info["state"] == "cut"
     assert info["references"] > 100_000
     assert b"CUT" in octavo_does("info", trace).stdout
@@ -211,7 +211,7 @@ def test_no_reference_is_lost_on_the_way(small: Path, tmp_path: Path):
         assert references(back) == expected, suffix
 
 
-def test_losses_are_told(small: Path, tmp_path: Path):
+def test_losses_are_reported(small: Path, tmp_path: Path):
     ended = octavo_does("convert", small, tmp_path / "a.din.xz")
     assert b"sizes" in ended.stderr
     assert b"events" in ended.stderr
@@ -231,7 +231,7 @@ def test_through_pipes(small: Path, tmp_path: Path, octavo: Octavo):
 def test_one_process_of_several(tmp_path: Path):
     trace = tmp_path / "a.oct"
     assert record(trace, ["sh", "-c", "/bin/true; /bin/true"]).status == 0
-    number = told("info", trace)["processes"][-1]["stream"]
+    number = document_of("info", trace)["processes"][-1]["stream"]
     assert_refused(octavo_does("convert", trace, tmp_path / "a.csv"), "--process")
     ended = octavo_does("convert", "--process", str(number), trace, tmp_path / "a.csv")
     assert ended.status == 0
@@ -289,7 +289,7 @@ def test_damage_is_one_sentence(suffix: str, small: Path, tmp_path: Path):
 
 
 @pytest.mark.parametrize("command", ["run", "info", "head", "check"])
-def test_what_is_no_trace_is_refused_by_all(command: str, tmp_path: Path):
+def test_other_files_are_refused_by_all_commands(command: str, tmp_path: Path):
     junk = tmp_path / "junk.csv"
     junk.write_bytes(b"PK\x03\x04 no trace at all")
     assert_refused(here(command, junk), "junk.csv")
@@ -323,7 +323,7 @@ def test_ctrl_c_leaves_nothing_half(tmp_path: Path):
 def test_a_long_recording_is_small_and_whole(tmp_path: Path, octavo: Octavo):
     trace = tmp_path / "a.oct"
     assert record(trace, workload("matmul", 200)).status == 0
-    info = told("info", trace)
+    info = document_of("info", trace)
     assert info["bytes_per_reference"] < 1
     assert octavo_does("check", trace).status == 0
     replayed = octavo([trace])
@@ -331,7 +331,7 @@ def test_a_long_recording_is_small_and_whole(tmp_path: Path, octavo: Octavo):
 
 
 @pytest.mark.parametrize("command", ["check", "info", "head"])
-def test_a_reader_who_has_gone_ends_the_command_quietly(command: str) -> None:
+def test_a_closed_pipe_ends_the_command_quietly(command: str) -> None:
     """With the status that a shell reports for SIGPIPE. A closed standard output is a failure."""
     trace = "synth:gups?table=64KiB&updates=10"
     reader, writer = os.pipe()

@@ -1,5 +1,5 @@
 """The measured workloads of workloads/: their checks pass, and can fail; the same seed gives the
-same run, natively and traced; a bad option is told."""
+same run, natively and traced; a bad option is an error."""
 
 import re
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Small:
 
     options: str
     least_bytes: int
-    """What its arrays take together, by hand."""
+    """The bytes of its arrays together, by hand."""
     operations: int
     region_references: int
     """A lower bound of the references of an operation: loads and stores of the arrays."""
@@ -46,7 +46,7 @@ def small(name: str, *more: str) -> list[str]:
 
 
 def result(name: str, stdout: bytes) -> tuple[str, int, str]:
-    """What the line says: checked, operations, digest."""
+    """The parts of the line: checked, operations, digest."""
     matched = RESULT.fullmatch(stdout.decode())
     assert matched, stdout
     assert matched[1] == name
@@ -218,7 +218,7 @@ ALLOWED_OPTIONS = "--table, --updates, --huge, --seed, --check, --help."
         ),
     ],
 )
-def test_a_bad_option_is_told(command: str, sentence: str):
+def test_a_bad_option_is_an_error(command: str, sentence: str):
     name, *options = command.split()
     ended = natively(workload(name, *options))
     assert (ended.status, ended.stdout) == (2, b"")
@@ -232,7 +232,7 @@ def test_the_examples_of_the_help_are_right(name: str):
     examples = re.findall(rf"^  {name} (--.*)$", ended.stdout.decode(), flags=re.MULTILINE)
     assert len(examples) >= 2
     for example in examples:
-        # Options are read one after the other, so that a wrong one is told before the help.
+        # Options are read one after the other, so that a wrong one is an error before the help.
         assert natively(workload(name, *example.split(), "--help")).status == 0
 
 

@@ -79,4 +79,4 @@ def octavo(
         ),
     ] = False,
 ) -> None:
-    """What address translation costs a program at every page size, and which to choose."""
+    """Measure what address translation costs a program at every page size, and choose a size."""

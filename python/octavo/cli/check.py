@@ -79,7 +79,7 @@ def _show(console: Console, trace: str, found: "Checked") -> None:
     for note in own_notes_on(found["facts"]):
         say(console, note)
     if not found["streams_mapped"]:
-        say(console, "The trace tells no mappings, so its references were held against none.")
+        say(console, "The trace records no mappings, so references were not checked against any.")
     if found["fault"] is None:
         number = sum(found["counts"].values())
         verdict = f"{number} finding{'s' if number > 1 else ''}" if number else "nothing is wrong"

@@ -46,17 +46,17 @@ def convert(
         str | None,
         typer.Argument(
             metavar="[OUT]",
-            help="The file to write, or -o OUT; - is standard output. Its name tells the format, "
-            "and .gz, .xz, .bz2 or .zst after that a compression.",
+            help="The file to write, or -o OUT; - is standard output. Its suffix selects the "
+            "format, and .gz, .xz, .bz2 or .zst after that a compression.",
         ),
     ] = None,
     read_format: Annotated[
         str | None,
-        typer.Option("--from", metavar="FORMAT", help="IN's format, where it does not tell."),
+        typer.Option("--from", metavar="FORMAT", help="IN's format, if it cannot be recognised."),
     ] = None,
     write_format: Annotated[
         str | None,
-        typer.Option("--to", metavar="FORMAT", help="OUT's format, where its name does not tell."),
+        typer.Option("--to", metavar="FORMAT", help="OUT's format, if its suffix selects none."),
     ] = None,
     process: Annotated[
         int | None,
@@ -70,8 +70,8 @@ def convert(
         str | None,
         typer.Option(
             metavar="SHARE",
-            help="Keep only so much, in windows of instructions: 10%, or 10%,window=1M,seed=1. "
-            "The error that it brings is measured, told, and kept in a native OUT.",
+            help="Keep only this share, in windows of instructions: 10%, or 10%,window=1M,seed=1. "
+            "The sampling error is measured, shown, and stored in a native OUT.",
         ),
     ] = None,
     max_expansion: Annotated[
@@ -85,9 +85,9 @@ def convert(
     quiet: Quiet = False,
     force: Force = False,
 ) -> None:
-    """Write the trace IN as OUT, in the format that OUT's name tells.
+    """Write the trace IN as OUT, in the format that OUT's suffix selects.
 
-    What the format cannot hold is told. OUT appears whole or not at all.
+    Data that the format cannot hold is listed. OUT appears whole or not at all.
     """
     with guarded():
         place = _one_of(target, out)

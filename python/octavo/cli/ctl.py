@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from octavo.cli.guard import guarded
-from octavo.cli.output_options import Force, JsonName, Quiet, ResultPlace
+from octavo.cli.output_options import Force, JsonName, OutputTarget, Quiet
 from octavo.control.server import ACTIONS
 from octavo.errors import UsageError, choose
 from octavo.output import STANDARD_OUTPUT, JsonFile
@@ -52,7 +52,7 @@ def ctl(
             "of what was counted so far.",
         ),
     ],
-    out: ResultPlace = None,
+    out: OutputTarget = None,
     json: JsonName = None,
     quiet: Quiet = False,
     force: Force = False,
@@ -82,7 +82,7 @@ def ctl(
 def _snapshot(
     stack: ExitStack, pid: int, *, out: str | None, json: str | None, quiet: bool, force: bool
 ) -> None:
-    from octavo.cli.ending import Files
+    from octavo.cli.output_files import Files
     from octavo.control.client import ask
     from octavo.result import RunResult
     from octavo.terminal.console import make_console, make_output_console

@@ -9,9 +9,9 @@ from octavo import units
 from octavo._core import MAX_CACHE_SETS, MAX_LINE_BYTES, MAX_WAYS, MIN_LINE_BYTES
 from octavo.cli import options
 from octavo.cli.command_line import TraceCommand
-from octavo.cli.ending import Files, end
 from octavo.cli.guard import guarded
-from octavo.cli.output_options import Force, JsonName, Quiet, ResultPlace
+from octavo.cli.output_files import Files, end
+from octavo.cli.output_options import Force, JsonName, OutputTarget, Quiet
 from octavo.curves_configuration import (
     DEFAULT_PAGE_SIZES,
     DEFAULT_THRESHOLD,
@@ -141,7 +141,7 @@ def curves(
         str | None,
         typer.Option(
             metavar="ENTRIES[xWAYS]",
-            help="Tell why one TLB misses, such as 64x4, and where, by region and by function.",
+            help="Classify the misses of one TLB, such as 64x4, by cause, region and function.",
         ),
     ] = None,
     classify_sizes: Annotated[
@@ -177,7 +177,7 @@ def curves(
         str | None,
         typer.Option(
             metavar="SHARE[,seed=N]",
-            help="For traces too long to wait for: tell fully associative TLBs and working sets "
+            help="For very long traces: estimate fully associative TLBs and working sets "
             "from this share of the pages, such as 1/64, each number with a 95% interval.",
         ),
     ] = None,
@@ -188,12 +188,12 @@ def curves(
     skip_instructions: options.SkipInstructions = "0",
     max_instructions: options.MaxInstructions = None,
     marks: options.Marks = False,
-    out: ResultPlace = None,
+    out: OutputTarget = None,
     json: JsonName = None,
     quiet: Quiet = False,
     force: Force = False,
 ) -> None:
-    """Tell what every TLB would do with PROGRAM, or with a trace, in one pass.
+    """Compute the misses of every TLB for PROGRAM, or for a trace, in one pass.
 
     Fully associative TLBs of all sizes, set-associative ones of all sets and ways, at every page
     size and with two page sizes at once, and average working sets. The program keeps its standard

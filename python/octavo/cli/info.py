@@ -36,7 +36,7 @@ def info(
 ) -> None:
     """Say what TRACE is: its format, where it came from, and what each process in it did.
 
-    A trace that is cut off is told as such, with what it holds up to there.
+    For a trace that is cut off, describes the part before the cut.
     """
     with guarded():
         shown = Shown(out=out, json=json, force=force)
@@ -79,9 +79,9 @@ def _warning(record: dict[str, Any]) -> str:
     if record["state"] == "cut":
         return (
             f"CUT: its writer did not finish it; the first {record['whole_bytes']} bytes are "
-            "whole, and all that is told here is of these."
+            "whole, and this description covers only these."
         )
-    return f"BROKEN: {record['fault']}; all that is told here comes before."
+    return f"BROKEN: {record['fault']}; this description covers only the part before."
 
 
 def _facts(record: dict[str, Any]) -> list[tuple[str, str]]:

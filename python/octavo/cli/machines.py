@@ -20,8 +20,8 @@ Examples:
   octavo machines mine.toml --json -
 
 \b
-What is shown of a machine is a TOML file that stands alone. A file of yours may say
-extends = "skylake" and only what differs.
+A machine is shown as a complete TOML file. Your own file may contain
+extends = "skylake" and only the keys that differ.
 """
 
 

@@ -78,7 +78,7 @@ ReadFormat = Annotated[
     typer.Option(
         "--format",
         metavar="FORMAT",
-        help="The trace's format, where its first bytes do not tell.",
+        help="The trace's format, if its first bytes do not identify it.",
     ),
 ]
 TraceName = Annotated[
@@ -103,7 +103,7 @@ def scope(
     start_after: str | None = None,
     duration: str | None = None,
 ) -> dict[str, Any]:
-    """What `octavo.configuration.resolve_scope` takes, from the options above."""
+    """The arguments of `octavo.configuration.resolve_scope` from the options above."""
     return {
         "layout": layout,
         "tracer": tracer or "octavo",

@@ -18,7 +18,7 @@ Quiet = Annotated[
 Force = Annotated[
     bool, typer.Option("--force", help="Overwrite files that exist, and results in a DIR.")
 ]
-ResultPlace = Annotated[
+OutputTarget = Annotated[
     str | None,
     typer.Option(
         "--out",

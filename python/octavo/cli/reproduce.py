@@ -44,7 +44,7 @@ class Reproduced:
     """Whether Ctrl-C ended it: what was done by then is here."""
 
     def files(self, name: str) -> Files:
-        """What `--out` writes."""
+        """The files of `--out`."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -70,7 +70,7 @@ class Reproduced:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a study is asked for."""
+    """A requested reproduction."""
 
     on_program: Callable[[str], None]
     """Hears the name of each program as it starts."""

@@ -9,9 +9,9 @@ from octavo import units
 from octavo.api import execute, execute_trace
 from octavo.cli import options
 from octavo.cli.command_line import TraceCommand
-from octavo.cli.ending import Files, end
 from octavo.cli.guard import guarded
-from octavo.cli.output_options import Force, JsonName, Quiet, ResultPlace
+from octavo.cli.output_files import Files, end
+from octavo.cli.output_options import Force, JsonName, OutputTarget, Quiet
 from octavo.configuration import configure
 from octavo.terminal.console import make_console
 from octavo.terminal.live import LiveLine, progress_text, trace_text
@@ -95,7 +95,7 @@ def run(
         ),
     ] = False,
     advice: Annotated[bool, typer.Option(help="Say which page size to choose.")] = True,
-    out: ResultPlace = None,
+    out: OutputTarget = None,
     json: JsonName = None,
     quiet: Quiet = False,
     force: Force = False,

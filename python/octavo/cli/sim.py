@@ -10,9 +10,9 @@ from octavo._core import designs as known_designs
 from octavo._core import policies as known_policies
 from octavo.cli import options
 from octavo.cli.command_line import TraceCommand
-from octavo.cli.ending import Files, end
 from octavo.cli.guard import guarded
-from octavo.cli.output_options import Force, JsonName, Quiet, ResultPlace
+from octavo.cli.output_files import Files, end
+from octavo.cli.output_options import Force, JsonName, OutputTarget, Quiet
 from octavo.sim_configuration import DEFAULT_DESIGNS, DEFAULT_MACHINE, configure_sim, names_in
 from octavo.sim_run import VERB, execute_sim, execute_sim_of_trace
 from octavo.terminal.console import make_console
@@ -88,7 +88,7 @@ def sim(
     ] = "0",
     interval: Annotated[
         str | None,
-        typer.Option(metavar="N", help="Tell every counter for each N instructions, too."),
+        typer.Option(metavar="N", help="Also report all counters every N instructions."),
     ] = None,
     check: Annotated[
         bool,
@@ -132,7 +132,7 @@ def sim(
     skip_instructions: options.SkipInstructions = "0",
     max_instructions: options.MaxInstructions = None,
     marks: options.Marks = False,
-    out: ResultPlace = None,
+    out: OutputTarget = None,
     json: JsonName = None,
     quiet: Quiet = False,
     force: Force = False,

@@ -28,8 +28,8 @@ Examples:
   octavo snapshot --show server.octmem --json -
 
 \b
-Where every frame is (/proc/kpageflags) and where those of a process are (/proc/PID/pagemap) is
-told to root only; without, the numbers of free blocks by order are kept (/proc/buddyinfo).
+The state of every frame (/proc/kpageflags) and the frames of a process (/proc/PID/pagemap) are
+readable by root only; otherwise only free blocks by order are recorded (/proc/buddyinfo).
 """
 
 
@@ -43,12 +43,17 @@ def snapshot(
         str | None, typer.Option("--out", "-o", metavar="FILE", help="The snapshot to write.")
     ] = None,
     show: Annotated[
-        str | None, typer.Option("--show", metavar="FILE", help="Tell what is in a file instead.")
+        str | None,
+        typer.Option("--show", metavar="FILE", help="Describe this file instead."),
     ] = None,
     pid: Annotated[
         int | None,
         typer.Option(
-            "--pid", metavar="PID", min=1, max=2**22, help="How this process's memory lies, too."
+            "--pid",
+            metavar="PID",
+            min=1,
+            max=2**22,
+            help="Also record the physical layout of this process.",
         ),
     ] = None,
     json: JsonName = None,
@@ -56,8 +61,8 @@ def snapshot(
     force: Force = False,
     output: OldOutput = None,
 ) -> None:
-    """Keep how the memory of this machine is fragmented, or tell how much pages of each size
-    could use of what is free.
+    """Record how the memory of this machine is fragmented, and how much of its free memory pages
+    of each size could use.
     """
     with guarded():
         place = current_name(out, output, quiet=quiet)

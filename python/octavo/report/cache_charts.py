@@ -6,7 +6,7 @@ from typing import Any
 
 from octavo.cache_curves import SHOWN_BYTES, SHOWN_WAYS
 from octavo.report import vegalite as vl
-from octavo.report.look import (
+from octavo.report.theme import (
     Spec,
     Values,
     finished,

@@ -13,8 +13,8 @@ from octavo.report.curves_charts import (
     sets_figure,
     working_set_chart,
 )
-from octavo.report.look import Spec, Values
 from octavo.report.page import chosen, render_page
+from octavo.report.theme import Spec, Values
 
 _FIRST = {"stream": "Data", "pages": "4 KiB", "index": "low"}
 _FILE_NAMES = {"Code": "code", "Data": "data", "Both in one TLB": "both"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from octavo.report import vegalite as vl
-from octavo.report.look import (
+from octavo.report.theme import (
     MARKS,
     PAIR_COLOURS,
     Spec,
@@ -76,7 +76,7 @@ def misses_chart(data: dict[str, Any], values: Values) -> Spec:
 
 
 def cost_chart(data: dict[str, Any], values: Values) -> Spec:
-    """What misses cost in one TLB, a bar for each page size and pair of sizes."""
+    """Cost of the misses of one TLB, a bar for each page size and pair of sizes."""
     return finished(_cost_panel(data, values).properties(width=_PANEL_WIDTH))
 
 
@@ -171,7 +171,7 @@ def working_set_chart(data: dict[str, Any], values: Values) -> Spec:
 
 
 def sets_chart(data: dict[str, Any], values: Values) -> Spec:
-    """What misses cost over sets and ways, as a heat map."""
+    """Cost of misses over sets and ways, as a heat map."""
     return finished(_sets_panel(data, values).properties(width=_WIDTH, height=_HEIGHT))
 
 
@@ -212,12 +212,12 @@ def _sets_panel(data: dict[str, Any], values: Values) -> vl.Chart:
 
 
 def rate_name(data: dict[str, Any]) -> str:
-    """What misses are told per."""
+    """The unit of miss rates."""
     return "misses per 1000 instructions" if data["has_instructions"] else "misses per reference"
 
 
 def cost_name(data: dict[str, Any]) -> str:
-    """What misses cost."""
+    """The unit of miss costs."""
     return (
         "CPI_TLB (cycles per instruction)" if data["has_instructions"] else "misses per reference"
     )

@@ -1,6 +1,6 @@
-"""What the report of curves shows, as plain data: `report.json`, from which pages and figures come.
+"""The report of curves as plain data: `report.json`, from which pages and figures come.
 
-The rows have every number; here are those that an eye can tell apart.
+The rows have every number; the report keeps as many points as a figure can show.
 """
 
 from __future__ import annotations
@@ -69,9 +69,11 @@ class _Shown:
         for size, stack in self._curves.stack.items():
             yield from self._curve(format_bytes(size), stack.misses)
         for size, sampled in (self._curves.sampled or {}).items():
-            for told, of_run in groupby(enumerate(sampled.misses), lambda at: at[1] is not None):
+            for has_estimate, of_run in groupby(
+                enumerate(sampled.misses), lambda at: at[1] is not None
+            ):
                 run = [(place, one.value) for place, one in of_run if one is not None]
-                if told:
+                if has_estimate:
                     counts = [round(value) for _, value in run]
                     yield from self._curve(format_bytes(size), counts, run[0][0] + 1)
         for pair in self._curves.pairs:
@@ -206,7 +208,7 @@ class _Shown:
 
 
 def _sampled_byte_refs(curves: StreamCurves) -> dict[tuple[int, int], int]:
-    """`StreamCurves.byte_refs`, where a sample of the pages tells them."""
+    """`StreamCurves.byte_refs`, estimated from a sample of the pages if there is one."""
     return {
         (size, window): round(one.value)
         for size, sampled in (curves.sampled or {}).items()

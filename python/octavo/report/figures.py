@@ -12,7 +12,7 @@ from pathlib import Path
 import vl_convert
 
 from octavo.errors import choose
-from octavo.report.look import Spec, for_paper
+from octavo.report.theme import Spec, for_paper
 from octavo.text import printable_document
 
 _PNG_SCALE = 3

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from octavo.manifest import cautions, warnings
 from octavo.report.bundle import read_bundle
-from octavo.report.look import for_page
+from octavo.report.theme import for_page
 from octavo.text import printable_document, printable_lines
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from octavo.programs import rows_by_program
 from octavo.report.charts import memory_chart, misses_chart, region_charts, tradeoff_chart
-from octavo.report.look import Spec
 from octavo.report.page import render_page
+from octavo.report.theme import Spec
 from octavo.view import (
     headline,
     machine_grid,

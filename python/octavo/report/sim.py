@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from octavo.report.look import Spec
 from octavo.report.page import render_page
 from octavo.report.sim_charts import (
     Panels,
@@ -15,6 +14,7 @@ from octavo.report.sim_charts import (
     panels_figure,
     series_charts,
 )
+from octavo.report.theme import Spec
 
 
 def render_sim(data: dict[str, Any]) -> str:
@@ -33,7 +33,7 @@ def render_sim(data: dict[str, Any]) -> str:
     memory = placed("memory", memory_panels(data))
     series = series_charts(data)
     charts.update(series)
-    told = ("headline", "answer", "remarks", "grids", "unit", "lived")
+    shown = ("headline", "answer", "remarks", "grids", "unit", "lived")
     return render_page(
         "sim.html.jinja",
         data["run"],
@@ -42,7 +42,7 @@ def render_sim(data: dict[str, Any]) -> str:
         has_cycles="cycles" in charts,
         memory=memory,
         series=list(series),
-        **{name: data[name] for name in told},
+        **{name: data[name] for name in shown},
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from octavo.report import vegalite as vl
-from octavo.report.look import UNORDERED, Spec, Values, finished, inline, wide_legend
+from octavo.report.theme import UNORDERED, Spec, Values, finished, inline, wide_legend
 
 _WIDTH, _HEIGHT = 520, 240
 _PANEL_WIDTH, _PANEL_HEIGHT = 270, 190
@@ -64,7 +64,7 @@ def cycles_chart(data: dict[str, Any]) -> Spec:
 
 
 def series_charts(data: dict[str, Any]) -> dict[str, Spec]:
-    """What happened over time, a line for each design; by a name for each figure."""
+    """Charts over time, a line for each design; by a name for each figure."""
     by_what: dict[str, Values] = {}
     for value in data["series"]:
         by_what.setdefault(value["what"], []).append(value)

@@ -1,6 +1,4 @@
-"""What the report of a simulation shows, as plain data: `report.json`, from which pages and figures
-come.
-"""
+"""The report of a simulation as plain data: `report.json`, from which pages and figures come."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from octavo.units import MIB
 
 SCHEMA = "octavo/sim-report/1"
 MOST_POINTS = 400
-"""Of a line: more than an eye tells apart. Neighbours are put together."""
+"""Points of a line: more would be indistinguishable. Neighbours are merged."""
 
 Record = dict[str, Any]
 
@@ -46,33 +44,33 @@ _SERIES: tuple[tuple[str, Callable[[Counts, int], float]], ...] = (
 
 def report_data(result: SimResult) -> Record:
     """The document of report.json."""
-    told = result.total
-    ran = [one for one in told if one.stopped is None]
+    designs = result.total
+    ran = [one for one in designs if one.stopped is None]
     is_of_one = len(result.by_process) > 1 and not result.is_shared
     main = result.manifest["processes"][result.main]
     return {
         "schema": SCHEMA,
         "run": result.manifest,
         "headline": headline(result),
-        "answer": of_what_ran(sentence(told), result.manifest),
+        "answer": of_what_ran(sentence(designs), result.manifest),
         "remarks": list(remarks(result)),
-        "designs": [one.design for one in told],
-        "unit": "instructions" if _has_instructions(told) else "references",
+        "designs": [one.design for one in designs],
+        "unit": "instructions" if _has_instructions(designs) else "references",
         "grids": [
             {**asdict(grid), "best": [list(cell) for cell in grid.best]}
             for grid in grids(result)
             if grid.rows
         ],
         "misses": list(_misses(ran)),
-        "cycles": list(_cycles(ran)) if _has_instructions(told) else [],
-        "memory": list(_memory(told)),
+        "cycles": list(_cycles(ran)) if _has_instructions(designs) else [],
+        "memory": list(_memory(designs)),
         "lived": main["program"] if is_of_one else None,
         "series": list(_series(result)),
     }
 
 
-def _has_instructions(told: Sequence[Simulated]) -> bool:
-    return any(one.instructions for one in told)
+def _has_instructions(designs: Sequence[Simulated]) -> bool:
+    return any(one.instructions for one in designs)
 
 
 def _misses(ran: Sequence[Simulated]) -> Iterator[Record]:
@@ -103,8 +101,8 @@ def _cycles(ran: Sequence[Simulated]) -> Iterator[Record]:
             }
 
 
-def _memory(told: Sequence[Simulated]) -> Iterator[Record]:
-    for one in told:
+def _memory(designs: Sequence[Simulated]) -> Iterator[Record]:
+    for one in designs:
         for counter, name in _MEMORY:
             size = one.count("os", counter)
             yield {

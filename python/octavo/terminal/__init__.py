@@ -1,1 +1,1 @@
-"""What people see on standard error: a live line, tables, advice. Plain when not on a terminal."""
+"""Output on standard error: a live line, tables, advice. Plain when not on a terminal."""

@@ -12,7 +12,7 @@ from rich.table import Table
 from octavo.output import check_standard_output, discard_standard_output
 
 PLAIN_WIDTH = 120
-"""Columns when nobody says how wide the reader's screen is."""
+"""Columns if the width of the screen is unknown."""
 
 GAP_WIDTH = {True: 3, False: 2}
 """Columns between those of a table, with rules and without."""
@@ -75,7 +75,7 @@ class _OutputConsole(Console):
 
 
 def make_output_console() -> Console:
-    """Standard output, for the commands whose business is to tell something."""
+    """Standard output, for the commands whose output is text."""
     check_standard_output()
     console = _OutputConsole(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:

@@ -1,4 +1,4 @@
-"""Processes of several traces that take turns on the machines of `octavo sim`."""
+"""Processes of several traces that share the machines of `octavo sim`."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from octavo.report.sim import render_sim
 from octavo.report.sim_data import report_data
 from octavo.sim_result import SimResult
 from octavo.sim_view import grids, headline
-from sim_fakes import STRIDED, told
+from sim_fakes import STRIDED, counters_of
 
 
 @pytest.fixture(scope="module")
-def by_turns() -> SimResult:
+def time_sliced() -> SimResult:
     """A quarter of all is warm-up; then six intervals."""
     return octavo.sim(
         [STRIDED, STRIDED], processes="asid", quantum=4096, warm_up=20480, interval=10240
     )
 
 
-def test_processes_that_take_turns_share_a_machine() -> None:
-    """Two processes of 1024 pages each, in turns of a whole round: as many faults as both have, and
+def test_time_sliced_processes_share_a_machine() -> None:
+    """Two processes of 1024 pages each, with a quantum of a whole round: the faults of both, and
     where a switch empties all, everything is walked for again after each.
     """
     results = {
@@ -37,15 +37,18 @@ def test_processes_that_take_turns_share_a_machine() -> None:
         for kind in ("asid", "flush")
     }
     for result in results.values():
-        assert told(result, "base4k", "os", "faults", "out_of_memory") == [2 * 1025, 0]
-        assert told(result, "base4k", "tlb.l1d", "accesses", "misses") == [20480, 20480]
+        assert counters_of(result, "base4k", "os", "faults", "out_of_memory") == [2 * 1025, 0]
+        assert counters_of(result, "base4k", "tlb.l1d", "accesses", "misses") == [20480, 20480]
         assert result.by_process == [[], []]
-    walks = {kind: told(result, "base4k", "walker", "walks")[0] for kind, result in results.items()}
+    walks = {
+        kind: counters_of(result, "base4k", "walker", "walks")[0]
+        for kind, result in results.items()
+    }
     assert walks["asid"] < walks["flush"]
     assert results["flush"].total[0].count("tlb.l2", "misses") == 20 * 1025
 
 
-def test_a_warm_up_of_processes_that_take_turns_is_theirs_together() -> None:
+def test_time_sliced_processes_warm_up_together() -> None:
     """Two processes of 40960 instructions each, four to a load: a quarter of all is warm-up."""
     result = octavo.sim(
         [STRIDED, STRIDED], designs=["base4k"], processes="asid", quantum=4096, warm_up=20480
@@ -55,29 +58,29 @@ def test_a_warm_up_of_processes_that_take_turns_is_theirs_together() -> None:
     stream = {row["counter"]: row["value"] for row in rows}
     assert stream["instructions"] == stream["fetches"] == 2 * 40960 - 20480
     assert stream["references"] == stream["fetches"] + stream["loads"] + stream["stores"]
-    assert told(result, "base4k", "tlb.l1d", "accesses") == [stream["loads"]]
+    assert counters_of(result, "base4k", "tlb.l1d", "accesses") == [stream["loads"]]
 
 
-def test_turns_are_for_traces() -> None:
+def test_time_slicing_needs_traces() -> None:
     with pytest.raises(UsageError, match="--processes asid is for traces"):
         octavo.sim(["true"], processes="asid")
     with pytest.raises(UsageError, match="give --processes asid or flush with it"):
         octavo.sim(STRIDED, quantum=5)
 
 
-def test_the_table_is_of_all_that_take_turns(by_turns: SimResult) -> None:
-    first, *others = grids(by_turns)
-    assert first.title == "On skylake, all processes by turns"
+def test_the_table_sums_time_sliced_processes(time_sliced: SimResult) -> None:
+    first, *others = grids(time_sliced)
+    assert first.title == "On skylake, all processes time-sliced"
     assert [grid.title.split(" ")[0] for grid in others] == ["Execution"]
     walks = next(row for row in first.rows if row[0] == "cycles of walks")
     assert len(walks) == 3
     # Of 102.4 k references and 81.9 k instructions.
-    line = headline(by_turns)
+    line = headline(time_sliced)
     assert line.startswith("76.8 k references, 61.4 k instructions, 2 processes, after 20.5 k ")
 
 
-def test_the_report_has_what_all_of_them_did_over_time(by_turns: SimResult) -> None:
-    data = json.loads(json.dumps(report_data(by_turns)))
+def test_the_report_has_the_intervals_of_all_processes(time_sliced: SimResult) -> None:
+    data = json.loads(json.dumps(report_data(time_sliced)))
     assert data["lived"] is None
     walks = [
         value
@@ -93,11 +96,11 @@ def test_the_command_shows_and_writes_it(tmp_path: Path) -> None:
     words = ["sim", "--processes", "flush", "--out", str(tmp_path / "out"), STRIDED, STRIDED]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.stderr
-    assert "all processes by turns" in done.stderr
-    assert "all processes by turns" in (tmp_path / "out" / "report.html").read_text()
+    assert "all processes time-sliced" in done.stderr
+    assert "all processes time-sliced" in (tmp_path / "out" / "report.html").read_text()
 
 
-def test_what_ends_within_the_warm_up_of_all_is_no_result(tmp_path: Path) -> None:
+def test_a_run_within_the_warm_up_is_no_result(tmp_path: Path) -> None:
     with pytest.raises(CannotRun, match="within the 81920 instructions to skip and to warm up"):
         octavo.sim([STRIDED, STRIDED], processes="asid", warm_up=81920)
     words = ["sim", "-q", "--processes", "asid", "--warm-up", "900G", "-o", str(tmp_path / "out")]

@@ -1,4 +1,4 @@
-"""How commands that count end: files, what is said of them, and the exit status."""
+"""The output files of commands that count, the message about them, and the exit status."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from rich.console import Console
 from octavo.cli.shown import check_distinct
 from octavo.errors import CannotRun
 from octavo.output import JsonFile
+from octavo.output_target import OutputTarget
 from octavo.result import Finished
-from octavo.result_place import ResultPlace
 from octavo.signals import uninterrupted
 from octavo.terminal.summary import say
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 
 class Files:
-    """What `--json` and `--out` name, checked before anything runs."""
+    """The files named by `--json` and `--out`, checked before anything runs."""
 
     def __init__(self, stack: ExitStack, *, json: str | None, out: str | None, force: bool) -> None:
-        """Where nothing is written in the end, `stack` removes what was in the making."""
+        """`stack` removes unfinished files if nothing is written in the end."""
         check_distinct(out=out, json=json)
         self._json = JsonFile(json, force=force) if json is not None else None
         self._out = out
-        self._place: ResultPlace | None = None
+        self._place: OutputTarget | None = None
         if out is not None:
             with uninterrupted():
-                self._place = ResultPlace(out, force=force)
+                self._place = OutputTarget(out, force=force)
                 stack.callback(self._place.close)
 
     def write(
         self, console: Console, result: InFiles, *, quiet: bool, otherwise: str | None = None
     ) -> None:
-        """Writes all; `otherwise` is said where nothing was asked for."""
+        """Writes all files; shows `otherwise` if none was requested."""
         if self._json is not None:
             self._json.write(result.document())
         if self._place is not None:

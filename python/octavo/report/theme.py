@@ -1,6 +1,6 @@
-"""How every figure looks: colours, fonts, axes; in the page and on paper.
+"""The theme of all figures: colours, fonts, axes; in the page and on paper.
 
-Colours are told apart by eyes that see red and green alike: what has an order (page sizes, windows)
+Colours differ for colour-blind eyes too: ordered values (page sizes, windows)
 runs from blue to yellow, what has none takes the palette of Okabe and Ito (2008). All stand out on
 white and on the page's dark ground.
 """

@@ -1,4 +1,4 @@
-"""Threads with TLBs of their own, and processes that take turns, of real programs."""
+"""Threads with TLBs of their own, and processes that share a core, of real programs."""
 
 from pathlib import Path
 from typing import Any
@@ -48,14 +48,14 @@ def misses(result: CurvesResult, stream: str = "data", entries: int = 16) -> int
     return found
 
 
-def turns(trace: str, *more: str, **choices: Any) -> CurvesResult:
+def time_sliced(trace: str, *more: str, **choices: Any) -> CurvesResult:
     return octavo.curves([trace, *more], **SMALL, **choices)
 
 
-def test_processes_taking_turns_do_what_they_did_apart(shell: str):
+def test_time_slicing_keeps_counts_and_adds_misses(shell: str):
     apart = octavo.curves(shell, **SMALL)
-    tagged = turns(shell, processes="asid", quantum=5_000)
-    flushed = turns(shell, processes="flush", quantum=5_000)
+    tagged = time_sliced(shell, processes="asid", quantum=5_000)
+    flushed = time_sliced(shell, processes="flush", quantum=5_000)
     for result in (tagged, flushed):
         assert result.manifest["trace_hash"] == apart.manifest["trace_hash"]
         counts = [row for row in result.rows if row["component"] == "stream"]
@@ -67,8 +67,8 @@ def test_processes_taking_turns_do_what_they_did_apart(shell: str):
     assert len(apart.manifest["processes"]) > 7
     # They take room from each other; and flushing leaves nothing of what tags keep.
     assert misses(apart) < misses(tagged) < misses(flushed)
-    # What has its own TLB, and what is emptied with each switch, does not get warmer by waiting.
-    rarely = turns(shell, processes="flush", quantum=10**9)
+    # TLBs of a process's own, and TLBs flushed at each switch, do not get warmer by waiting.
+    rarely = time_sliced(shell, processes="flush", quantum=10**9)
     assert misses(rarely) < misses(flushed)
     pages = {
         curve.pages for curve in (result.total["data"].stack[4096] for result in (apart, tagged))
@@ -76,14 +76,14 @@ def test_processes_taking_turns_do_what_they_did_apart(shell: str):
     assert len(pages) == 1
 
 
-def test_with_turns_as_long_as_processes_flushing_is_being_apart(tmp_path: Path):
+def test_flushing_after_whole_processes_equals_separate_ones(tmp_path: Path):
     """Each of two programs runs alone, from its beginning to its end."""
     traces = [
         recorded(tmp_path / "true.oct", "true"),
         recorded(tmp_path / "gzip.oct", "gzip", "--stdout", "/etc/services"),
     ]
     alone = [octavo.curves(trace, **SMALL) for trace in traces]
-    together = turns(*traces, processes="flush", quantum=10**12)
+    together = time_sliced(*traces, processes="flush", quantum=10**12)
     for stream in ("fetch", "data", "all"):
         for size in (4096, 65536):
             expected = [result.total[stream].stack[size].misses for result in alone]
@@ -153,7 +153,7 @@ def test_threads_of_their_own_add_up(threads: str):
         (["--processes", "asid", "{packed}"], "holds several processes"),
     ],
 )
-def test_what_cannot_be_is_told_in_a_sentence(
+def test_impossible_requests_are_errors(
     arguments: list[str], said: str, shell: str, tmp_path: Path
 ):
     data = tmp_path / "data.din"
@@ -161,8 +161,8 @@ def test_what_cannot_be_is_told_in_a_sentence(
     packed = tmp_path / "shell.oct.gz"
     if "{packed}" in arguments:
         packed.write_bytes(natively(["gzip", "--stdout", shell]).stdout)
-    told = [word.format(trace=shell, data=data, packed=packed) for word in arguments]
-    ended = natively([OCTAVO, "curves", "--entries", "16", "--sets", "4", *told])
+    words = [word.format(trace=shell, data=data, packed=packed) for word in arguments]
+    ended = natively([OCTAVO, "curves", "--entries", "16", "--sets", "4", *words])
     text = " ".join(ended.stderr.decode().split())
     assert ended.status in (2, 125)
     assert said in text

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _SUFFIX = ".parquet"
 
 
-class ResultPlace:
+class OutputTarget:
     """The place that `--out` names: a file where it ends in .parquet, else a directory."""
 
     def __init__(self, name: str, *, force: bool) -> None:
