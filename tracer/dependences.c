@@ -34,8 +34,8 @@ static UInt register_of(Int offset)
    return OTHER;
 }
 
-/* What is known of a value: the instruction that made it (-1: none here) and the registers that
-   it was read from. */
+/* The origin of a value: the instruction that made it (-1: none here) and the registers that it was
+   read from. */
 struct origin {
    Int producer;
    ULong reads;

@@ -31,7 +31,7 @@ struct definition {
 };
 
 static VgHashTable* definitions;
-/* The same, by number. */
+/* The definitions by number. */
 static struct definition** by_id;
 static UInt definitions_made, definitions_room;
 
@@ -307,8 +307,8 @@ IRSB* segments_instrument(VgCallbackClosure* closure, IRSB* in, const VexGuestLa
    begin_segment();
    dependences_of(in, dependences, MAX_INSTRUCTIONS);
 
-   /* What stands before the first instruction checks that the code is still what was translated,
-      and may leave: nothing has executed then. */
+   /* Code before the first instruction checks that the translation is still valid, and may exit
+      before anything has executed. */
    Int i = 0;
    for (; i < in->stmts_used && in->stmts[i]->tag != Ist_IMark; i++)
       addStmtToIRSB(sb.out, in->stmts[i]);

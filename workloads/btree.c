@@ -143,7 +143,7 @@ static uint64_t scan(uint64_t key) {
     return sum;
 }
 
-// What --check finds: the state of a walk over all nodes in the order of their keys.
+// The state of --check: a walk over all nodes in the order of their keys.
 struct walk {
     uint64_t *sorted;     // the keys as they come
     uint64_t seen;        // how many have come

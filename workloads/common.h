@@ -1,4 +1,4 @@
-// What the measured workloads share: options (options.h), random numbers, big arrays, the region of
+// Common code of the measured workloads: options (options.h), random numbers, big arrays, the region of
 // interest, and the line of result. Include it before anything else.
 //
 // A workload draws everything from --seed, so that the same options give the same references; no

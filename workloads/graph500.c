@@ -4,7 +4,7 @@
 //
 //   graph500 [--scale N] [--edge-factor N] [--roots N] …      see --help
 //
-// What differs from the reference code: the edges stay in the order in which they were drawn (the
+// Differences from the reference code: the edges stay in the order in which they were drawn (the
 // vertices' numbers are shuffled), and the search is top-down and of one thread.
 
 #include "common.h"

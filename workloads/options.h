@@ -222,7 +222,7 @@ static inline void read_options(const struct program *this, int argc, char **arg
     }
 }
 
-// What a main function begins with: PROGRAM names itself, its options and its examples.
+// The first statement of a main function: names the program, its options and its examples.
 #define READ_OPTIONS(name_, does_, examples_)                                            \
     do {                                                                                 \
         static const struct program this_program = {                                     \

@@ -88,7 +88,7 @@ static void make_materials(void) {
     }
 }
 
-// What the look-up of this number asks for.
+// The material and energy of look-up number `lookup`.
 static const struct material *asked(uint64_t start, uint64_t lookup, double *energy) {
     // How often each material is hit, in thousandths: fuel, cladding, cold and hot water, …
     static const unsigned often[MATERIALS] = {140, 52, 275, 134, 154, 64, 66, 55, 8, 15, 25, 12};

@@ -5,7 +5,7 @@
 //
 //   ycsb [--workload A|B|C|F] [--records N] [--record-bytes SIZE] [--operations N] …   see --help
 //
-// What is asked is drawn beforehand: the region of interest is the store's own work. Every word
+// Requests are drawn beforehand: the region of interest is the store's own work. Every word
 // that a read returns goes into a digest, and the check makes the same digest without the store,
 // from what was written last.
 

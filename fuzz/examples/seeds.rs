@@ -126,7 +126,7 @@ fn champsim_seeds(seeds: &Seeds) {
     seeds.put("champsim_cloudsuite", "cut", &cloud[..95]);
 }
 
-/// Of a machine with 64 frames: those that everybody may know of, and with the state of each.
+/// Snapshots of a machine with 64 frames: readable by all users, and with the state of each frame.
 fn snapshot_seeds(seeds: &Seeds) {
     let proc = std::env::temp_dir().join(format!("octavo-seeds-{}", std::process::id()));
     fs::create_dir_all(&proc).expect("a folder is made");

@@ -38,15 +38,15 @@ KEYS = {
 """Columns of numbers that say what a row is about, as all columns of words do."""
 
 PROSE = {"description", "means", "notes", "source", "text"}
-"""What is left out of nested documents wherever it is: sentences, which are no rows."""
+"""Fields of nested documents that are left out everywhere: sentences, which are no rows."""
 
 OF_TODAY = {"about", "bytes", "bytes_per_reference", "file", "trace", "usable_page_size"}
-"""What is left out at the top of them: it depends on this machine, or on versions of libraries."""
+"""Top-level fields that are left out: they depend on this machine, or on versions of libraries."""
 
 
 @dataclass(frozen=True)
 class Cases:
-    """What cases.toml says."""
+    """The contents of cases.toml."""
 
     inputs: list[list[str]]
     commands: dict[str, list[str]]
@@ -121,7 +121,7 @@ def _order(row: Row) -> tuple[str, str]:
 
 
 def split(row: Row) -> tuple[Row, Row]:
-    """What a row is about, and what it says of that."""
+    """The key of a row, and its values."""
     key = {
         name: of
         for name, of in row.items()
@@ -160,7 +160,7 @@ class Renames:
     counters: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
-    """Those that were needed for any row."""
+    """The renames that any row needed."""
 
     @classmethod
     def read(cls, text: str) -> Renames:
@@ -205,7 +205,7 @@ SHOWN = 12
 
 
 def differences(expected: Iterable[Row], found: Iterable[Row]) -> list[str]:
-    """What differs, a line each: what the rows are about, what was expected and what was found."""
+    """The differences, a line each: the rows' key, the expected and the found values."""
     wanted, given = _by_key(expected), _by_key(found)
     lines = []
     for key in sorted(wanted.keys() | given.keys()):

@@ -18,7 +18,7 @@ def main(names: list[str]) -> None:
     if unknown:
         sys.exit(f"cases.toml has no case `{unknown[0]}`")
     if corpus.Renames.read(corpus.RENAMES.read_text()).all():
-        # Rows kept before a rename and rows kept after it cannot be told apart.
+        # Rows recorded before a rename and rows recorded after it are indistinguishable.
         if names:
             sys.exit("renames.toml is not empty: record all cases, and empty it")
         print("renames.toml is not needed any more: empty it", file=sys.stderr)

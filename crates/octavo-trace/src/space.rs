@@ -218,15 +218,15 @@ impl AddressSpace {
             MapSource::Heap => Key::Kind(RegionKind::Heap),
             MapSource::Stack => Key::Kind(RegionKind::Stack),
             MapSource::Shared => Key::Kind(RegionKind::Shared),
-            // What Valgrind loads into every program is no file of the program's.
+            // Valgrind loads these files into every program.
             MapSource::File { path, .. } if path.contains("/vgpreload_") => {
                 Key::Kind(RegionKind::Other)
             }
             MapSource::File { path, .. } => Key::File(path.clone(), file_kind(protection)),
             MapSource::Anonymous if flags & MAP_STACK != 0 => Key::Kind(RegionKind::ThreadStack),
             MapSource::Anonymous => {
-                // What a loader maps at a fixed place right behind a file's writable data is that
-                // data's zeroed rest.
+                // A loader maps the zeroed rest of a file's writable data at a fixed place right
+                // behind it.
                 if (flags & MAP_FIXED != 0 || flags == 0)
                     && let Some(path) = self.data_file_ending_at(range.start())
                 {

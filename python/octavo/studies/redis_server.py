@@ -118,7 +118,7 @@ def _send(stream: BufferedRWPair, *words: bytes) -> None:
 
 
 def _command(stream: BufferedRWPair, *words: bytes) -> None:
-    """The same, and its answer."""
+    """Sends a command and reads its answer."""
     _send(stream, *words)
     answer = stream.readline()
     if not answer.endswith(b"\n"):

@@ -53,7 +53,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class SetShape(Shape):
-    """The same, set-associative; two sizes are indexed exactly."""
+    """CPI of set-associative TLBs; two sizes are indexed exactly."""
 
     cpi_large_index: float
     """4 KiB pages alone, indexed by the large page number (Table 5.1)."""

@@ -98,7 +98,7 @@ impl StreamChecker {
     /// The stream is over. `expected` is how many instructions the trace states for it.
     pub fn end(&mut self, ended: Option<Ended>, expected: Option<u64>) {
         match ended {
-            // What it died of explains what it did last.
+            // The fatal signal explains the last findings.
             Some(Ended::Signal) => self.pending.clear(),
             _ => self.stand(),
         }

@@ -278,7 +278,7 @@ impl ReferenceWriter for ColumnWriter {
         }
         let ColumnWriter { name, feed, .. } = *self;
         feed.finish();
-        // What the drain's side makes of the columns is its own affair.
+        // The drain's side writes the columns to a file of its own.
         Ok(Output::to_writer(&name, Box::new(std::io::sink())))
     }
 }

@@ -138,7 +138,7 @@ fn registers_become_dependences() {
     assert_eq!(
         executed.0[0].0.dependences(),
         [
-            // What it leaves in register 1 the next one replaces.
+            // The next instruction overwrites its value in register 1.
             of(0, 0b0001, 0),
             of(0b1, 0, 0b0110),
             of(0b1, 0b0001, 1 << 63),

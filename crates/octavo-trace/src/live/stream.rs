@@ -127,7 +127,7 @@ pub fn follow_ring<C: Observer>(
         });
         witness.inner.inner_mut().tick();
         if asked {
-            // What was written when it was asked is read by then, however fast more of it comes.
+            // By then all is read that was written before the request, however fast more is written.
             until_answer -= 1;
             if read == 0 || until_answer == 0 {
                 until_answer = MOST_BATCHES;

@@ -149,7 +149,7 @@ fn plan_of(
     } else {
         Plan::Phases { repeat, phases: parts.into_iter().map(|(_, plan)| plan).collect() }
     };
-    // What goes on without end must still have rounds that can be counted.
+    // An endless plan must still have rounds that can be counted.
     let round = match &plan {
         Plan::Phases { repeat: None, phases } => {
             Plan::Phases { repeat: Some(1), phases: phases.clone() }.references()

@@ -230,7 +230,7 @@ impl Walk for Zipfian {
     }
 }
 
-/// The same, the popular ones anywhere.
+/// A Zipfian choice whose popular elements are scattered over the table.
 pub(super) struct Scattered {
     zipf: Zipfian,
     order: Permutation,

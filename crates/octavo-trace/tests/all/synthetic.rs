@@ -419,7 +419,7 @@ proptest! {
         let mapped: u64 = mappings.iter().filter(|(_, data)| *data).map(|(range, _)| range.bytes()).sum();
         prop_assert!(mapped >= spec.data_bytes() && mapped < spec.data_bytes() + 4 * 4096);
 
-        // What it says of itself describes it.
+        // Its resolved text describes the same plan.
         let resolved = spec.resolved();
         let again = if resolved.starts_with("synth:") { parse(&resolved) } else { Spec::from_toml(&resolved) };
         prop_assert_eq!(again.as_ref(), Ok(&spec), "{}", resolved);

@@ -109,7 +109,7 @@ impl Reader for LackeyReader {
                 Err(_) => 0,
             };
             let used = self.text.lines_of(self.blocks.text(), read == 0, out);
-            // What is left is less than a line, and no more than `MAX_LINE_BYTES`.
+            // The rest is less than a line, and at most `MAX_LINE_BYTES`.
             let used = used.map_err(|what| self.wrong(what))?;
             self.blocks.consume(used);
             more.map_err(|error| self.wrong(error.to_string()))?;

@@ -72,7 +72,7 @@ impl Paths {
 
     /// The text at hand is another, which goes on where the last one ended.
     pub(super) fn move_on(&mut self) {
-        // What is in the making has its places in the last one.
+        // The piece under construction refers to the last one.
         if self.making.is_some() {
             self.lose();
         }

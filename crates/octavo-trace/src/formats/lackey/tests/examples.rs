@@ -190,7 +190,7 @@ fn an_empty_text_is_an_error() {
 #[test]
 fn long_messages_are_cut_and_only_the_last_kept() {
     for length in [4000, 4096, 4097, 10_000, BLOCK_BYTES, 3 * BLOCK_BYTES] {
-        // What follows in the long message looks like a line, but is none.
+        // The rest of the long message looks like a line, but is none.
         let message = format!("==1== {}", "I  1000,2".repeat(length / 9));
         let (notes, outcome) = read(format!("I  1000,2\n{message}\n L 10,8\n{message}"));
         assert_eq!(outcome, Ok(()));
