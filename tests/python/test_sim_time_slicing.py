@@ -64,7 +64,7 @@ def test_time_sliced_processes_warm_up_together() -> None:
 def test_time_slicing_needs_traces() -> None:
     with pytest.raises(UsageError, match="--processes asid is for traces"):
         octavo.sim(["true"], processes="asid")
-    with pytest.raises(UsageError, match="give --processes asid or flush with it"):
+    with pytest.raises(UsageError, match="--quantum needs --processes asid or flush"):
         octavo.sim(STRIDED, quantum=5)
 
 
