@@ -2,7 +2,7 @@
 
 Cachegrind's caches are indexed by virtual addresses, too. Its first levels are split, its last is
 not. And it counts by references where Octavo counts by lines, so that the two are equal where no
-reference spans lines of which both are missing. So each is held against plain lists on Lackey's
+reference spans lines of which both are missing. So each is compared with plain lists on Lackey's
 text, which count as it does.
 """
 
