@@ -318,7 +318,7 @@ impl TimeSlicedConsumer for Sim {
     }
 
     fn process_ended(&mut self, identity: &StreamIdentity, _: &StreamEnd) -> Counts {
-self.switch_to(identity.stream);
+        self.switch_to(identity.stream);
         self.front.push_event(ControlEvent::Exit(self.running.id));
         self.stream = None;
         let counts = std::mem::take(&mut self.running.counts);
