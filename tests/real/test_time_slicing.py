@@ -144,7 +144,7 @@ def test_threads_of_their_own_add_up(threads: str):
         (["--threads", "privat", "{trace}"], "did you mean `private`"),
         (["{trace}", "{trace}"], "--processes asid or flush"),
         (["--processes", "flush", "{trace}", "true"], "`true` is none"),
-        (["--quantum", "1k", "{trace}"], "give --processes asid or flush"),
+        (["--quantum", "1k", "{trace}"], "--quantum needs --processes asid or flush"),
         (["--processes", "asid", "--threads", "private", "{trace}"], "give one of them"),
         (["--processes", "asid", "--quantum", "0", "{trace}"], "--quantum 0: give instructions"),
         (["--flush-every", "0", "{trace}"], "--flush-every 0: give instructions"),
