@@ -6,6 +6,7 @@ run time: import them under TYPE_CHECKING.
 """
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Generic, Literal, TypedDict, TypeVar
 
 from typing_extensions import NotRequired
@@ -184,6 +185,8 @@ class Progress(Interruptible):
     """Base pages touched and still mapped, all traced processes together."""
     streams_live: int
     streams_total: int
+    programs: list[str]
+    """Paths of the programs of live processes; none of a trace."""
     counting: bool
     """False while the region of interest has not begun, is closed or is over."""
     over: bool
@@ -914,6 +917,10 @@ def machine_presets() -> list[str]:
 def check_machine_tlbs(machine: str) -> None:
     """Raises OctavoError where a machine's TLBs cannot be modelled by Analysis.study."""
 
+def available_memory(root: Path) -> int | None:
+    """Bytes of memory that this process may still take: of the machine under `root`, of its control
+    groups and of its own address space; None where the kernel does not say."""
+
 def resolve_machine(machine: str, settings: list[str]) -> tuple[str, str, str]:
     """A machine (a preset, or a file that ends with .toml) changed by settings `KEY=VALUE`: as
     canonical JSON, its hash, and as TOML with comments. Raises OctavoError."""
@@ -1068,6 +1075,9 @@ class Recording:
 
     def note_interrupted(self) -> None:
         """As of LiveRun."""
+
+    def set_counting(self, counting: bool) -> None:
+        """As of LiveRun, once started."""
 
     def stop(self) -> None:
         """As of LiveRun."""

@@ -13,11 +13,11 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from octavo._core import VERSION, start_calibration
+from octavo._core import VERSION, available_memory, start_calibration
 from octavo.background import see_through
 from octavo.calibration import Calibration, MeasuredHost, Reach, Spread, processor
 from octavo.errors import CannotRun, Interrupted, UsageError
-from octavo.host import cpu_field, read_setting, read_text
+from octavo.host import cpu_field, read_setting
 from octavo.huge_pages import PMD_PAGE
 from octavo.knees import CurvePoint, Knees, find_knees, quantile, spread_of, undisturbed
 from octavo.units import BASE_PAGE, GIB, MIB, format_bytes
@@ -96,27 +96,7 @@ def measure(
 
 def default_memory(root: Path = Path("/")) -> int:
     """The memory that is used where the user says nothing, in bytes."""
-    available = min(filter(None, (_available(root), _cgroup_left(root))), default=0)
-    return min(available // _MEMORY_SHARE, MOST_MEMORY)
-
-
-def _available(root: Path) -> int | None:
-    for line in (read_text(root / "proc/meminfo") or "").splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return None
-
-
-def _cgroup_left(root: Path) -> int | None:
-    """Bytes left to the process's control group (version 2); None where it has no limit."""
-    for line in (read_text(root / "proc/self/cgroup") or "").splitlines():
-        if line.startswith("0::"):
-            group = root / "sys/fs/cgroup" / line[3:].strip("/")
-            limit = (read_text(group / "memory.max") or "").strip()
-            used = (read_text(group / "memory.current") or "").strip()
-            if limit.isdecimal() and used.isdecimal():
-                return max(int(limit) - int(used), 1)
-    return None
+    return min((available_memory(root) or 0) // _MEMORY_SHARE, MOST_MEMORY)
 
 
 def describe(root: Path = Path("/")) -> MeasuredHost:

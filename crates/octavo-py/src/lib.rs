@@ -54,6 +54,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(calibrate::start_calibration, m)?)?;
     m.add_function(wrap_pyfunction!(machine::machine_presets, m)?)?;
     m.add_function(wrap_pyfunction!(machine::resolve_machine, m)?)?;
+    m.add_function(wrap_pyfunction!(machine::available_memory, m)?)?;
     m.add_function(wrap_pyfunction!(analysis::check_machine_tlbs, m)?)?;
     m.add_function(wrap_pyfunction!(jobs::start_convert, m)?)?;
     m.add_function(wrap_pyfunction!(jobs::start_survey, m)?)?;

@@ -1,6 +1,9 @@
 //! Machines: those that ship with Octavo, and any as it is resolved.
 
+use std::path::PathBuf;
+
 use octavo_config::{preset_names, resolve};
+use octavo_types::host_memory::HostMemory;
 use pyo3::prelude::*;
 
 use crate::OctavoError;
@@ -22,4 +25,12 @@ pub fn resolve_machine(
     let resolved = py.detach(|| resolve(machine, &settings));
     let resolved = resolved.map_err(|error| OctavoError::new_err(error.to_string()))?;
     Ok((resolved.json(), resolved.hash(), resolved.toml().to_owned()))
+}
+
+/// Bytes of memory that this process may still take, of the machine under `root`; `None` where the
+/// kernel does not say.
+#[pyfunction]
+pub fn available_memory(root: PathBuf) -> Option<u64> {
+    let host = HostMemory::new(root.join("proc"), root.join("sys/fs/cgroup"));
+    host.available().map(|available| available.bytes)
 }
