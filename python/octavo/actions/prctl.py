@@ -7,9 +7,8 @@ import re
 from pathlib import Path
 
 from octavo.huge_pages import HugePages
+from octavo.linux import PR_SET_THP_DISABLE, PR_THP_DISABLE_EXCEPT_ADVISED
 
-_PR_SET_THP_DISABLE = 41
-_EXCEPT_ADVISED = 2
 _EXCEPT_ADVISED_SINCE = (6, 18)
 _MEMORY_THP_SINCE = 260
 _SYSTEMD_PLACES = ("usr/lib/systemd", "lib/systemd", "usr/lib64/systemd")
@@ -17,10 +16,10 @@ _SYSTEMD_PLACES = ("usr/lib/systemd", "lib/systemd", "usr/lib64/systemd")
 
 def keep_small_prefix(host: HugePages, root: Path = Path("/")) -> tuple[tuple[str, ...], str]:
     """Words before a program that keep unasked huge pages off it, and a sentence about them."""
-    flags = _EXCEPT_ADVISED if host.kernel >= _EXCEPT_ADVISED_SINCE else 0
+    flags = PR_THP_DISABLE_EXCEPT_ADVISED if host.kernel >= _EXCEPT_ADVISED_SINCE else 0
     code = (
         "import ctypes,os,sys; "
-        f"ctypes.CDLL(None).prctl({_PR_SET_THP_DISABLE},1,{flags},0,0); "
+        f"ctypes.CDLL(None).prctl({PR_SET_THP_DISABLE},1,{flags},0,0); "
         "os.execvp(sys.argv[1],sys.argv[1:])"
     )
     text = "PR_SET_THP_DISABLE keeps them off for this program and its children"

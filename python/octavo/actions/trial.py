@@ -6,19 +6,21 @@ privileges. The child is a process of its own because what is tried must not sta
 """
 
 import json
+import mmap
 import subprocess
 import sys
 from dataclasses import dataclass
 from functools import lru_cache
 
+from octavo.linux import (
+    MADV_COLLAPSE,
+    PR_GET_THP_DISABLE,
+    PR_SET_THP_DISABLE,
+    PR_THP_DISABLE_EXCEPT_ADVISED,
+)
 from octavo.units import KIB
 
 _SECONDS = 5
-_MADV_HUGEPAGE = 14
-_MADV_COLLAPSE = 25
-_PR_SET_THP_DISABLE = 41
-_PR_GET_THP_DISABLE = 42
-_EXCEPT_ADVISED = 2
 
 # The child has no site packages and imports little: it is to cost some 20 ms.
 _CHILD = f"""
@@ -46,7 +48,7 @@ def resident(address):
 
 def given(asks):
     memory, offset, address = mapping()
-    if asks and advise(address + offset, {_MADV_HUGEPAGE}):
+    if asks and advise(address + offset, {mmap.MADV_HUGEPAGE}):
         return 0
     before = resident(address + offset)
     memory[offset + 5 * {KIB}] = 1
@@ -56,12 +58,12 @@ def collapses():
     memory, offset, address = mapping()
     for at in range(offset, offset + HUGE, 4096):
         memory[at] = 1
-    return not advise(address + offset, {_MADV_COLLAPSE})
+    return not advise(address + offset, {MADV_COLLAPSE})
 
 found = dict(
-    disabled=libc.prctl({_PR_GET_THP_DISABLE}, 0, 0, 0, 0) == 1,
+    disabled=libc.prctl({PR_GET_THP_DISABLE}, 0, 0, 0, 0) == 1,
     asked=given(True), unasked=given(False), collapses=collapses(),
-    except_advised=not libc.prctl({_PR_SET_THP_DISABLE}, 1, {_EXCEPT_ADVISED}, 0, 0),
+    except_advised=not libc.prctl({PR_SET_THP_DISABLE}, 1, {PR_THP_DISABLE_EXCEPT_ADVISED}, 0, 0),
 )
 print(json.dumps(found))
 """

@@ -18,10 +18,10 @@ from types import TracebackType
 
 from octavo.errors import CannotRun
 from octavo.huge_pages import PMD_PAGE
+from octavo.linux import MADV_COLLAPSE
 from octavo.units import BASE_PAGE
 
 _SYS_PROCESS_MADVISE = 440
-_MADV_COLLAPSE = 25
 _SCAN_REQUEST = 0xC0606610
 _SCAN = struct.Struct("<12Q")
 _SCANNED = struct.Struct("<3Q")
@@ -145,7 +145,7 @@ class RemoteProcess:
             self._pidfd,
             ctypes.byref(vector),
             ctypes.c_size_t(1),
-            _MADV_COLLAPSE,
+            MADV_COLLAPSE,
             0,
         )
         return 0 if done == count * PMD_PAGE else ctypes.get_errno()

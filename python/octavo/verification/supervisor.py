@@ -27,6 +27,7 @@ from typing import Any, NoReturn
 from octavo.errors import CannotRun
 from octavo.host import read_setting
 from octavo.huge_pages import PMD_PAGE
+from octavo.linux import PR_SET_CHILD_SUBREAPER, PR_SET_THP_DISABLE
 from octavo.processes import descendants, is_alive, peak_resident
 from octavo.smaps import Mapping as MemoryMapping
 from octavo.smaps import mappings_of
@@ -39,8 +40,6 @@ TICK_SECONDS = 0.2
 ABORT_SECONDS = 3.0
 """How long a program may take to end after an interrupt."""
 
-_PR_SET_THP_DISABLE = 41
-_PR_SET_CHILD_SUBREAPER = 36
 _LEAST_INTERVAL_SECONDS = 0.005
 _TIMED_COST = 100
 """In a timed run, reading takes one part in so many of the time."""
@@ -231,8 +230,8 @@ class _Supervisor:
 
     def run(self) -> None:
         launch = self._launch
-        prctl(_PR_SET_CHILD_SUBREAPER, 1)
-        if launch.thp_disable is not None and not prctl(_PR_SET_THP_DISABLE, 1, launch.thp_disable):
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        if launch.thp_disable is not None and not prctl(PR_SET_THP_DISABLE, 1, launch.thp_disable):
             self._channel.send(("refused", "this kernel refuses PR_SET_THP_DISABLE", 0.0))
             return
         self._own_peak = peak_resident(os.getpid())
