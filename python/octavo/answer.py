@@ -182,7 +182,7 @@ def _settings(chosen: Sequence[Record]) -> tuple[str, str]:
     """The first action that a shell can do for what gains most, and what undoes it."""
     by_gain = sorted(chosen, key=lambda item: -(item.get("gain") or {"expected": 0})["expected"])
     for item in by_gain:
-        for action in item["means"]:
+        for action in item["actions"]:
             if action["command"] and action["kind"] not in _NOT_SETTINGS:
                 return action["command"], action.get("undo", "")
     return "", ""

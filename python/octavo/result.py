@@ -107,9 +107,13 @@ def advice_records(
         if program:
             subject = subjects.of(item.case)
             actions = actions_for(item, host, program, limits, subject=subject, try_pages=try_pages)
-        # The name of the field is of the first version of the schema.
-        means = [action.record() for action in actions]
-        records.append({**item.record(), "usable_page_size": size, "means": means})
+        records.append(
+            {
+                **item.record(),
+                "usable_page_size": size,
+                "actions": [action.record() for action in actions],
+            }
+        )
     text, more = overall_text(advice, usable), {}
     if costs is not None:
         modelled = manifest["configuration"]["modelled"]["name"]

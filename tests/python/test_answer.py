@@ -28,7 +28,7 @@ def item(stream: str, size: int, gain: tuple[float, float, float], **more: Any) 
         "gain_page_size": HUGE,
         "growth_bytes": 0,
         "touched_bytes_base": 100 * MIB,
-        "means": [],
+        "actions": [],
         **more,
     }
 
@@ -45,7 +45,7 @@ def test_a_stream_of_the_whole_program() -> None:
     source = act("madvise", "madvise(…);")
     switch = act("malloc", "A=1 server", undo="echo never > x")
     code = item("fetch", BASE, (0, 0, 0))
-    data = item("data", HUGE, (0.02, 0.08, 0.19), growth_bytes=20 * MIB, means=[source, switch])
+    data = item("data", HUGE, (0.02, 0.08, 0.19), growth_bytes=20 * MIB, actions=[source, switch])
     found = answer(code, data)
     assert found.text == (
         "Which page size? 2 MiB for data. Expect about 8.0% (2.0% to 19.0%) less time on zen3 "
@@ -63,7 +63,7 @@ def test_regions_where_the_whole_is_refused() -> None:
             HUGE,
             (0, at / 100, 0.1),
             region=f"jemalloc arena {at}.0MiB #{at}",
-            means=[arena],
+            actions=[arena],
         )
         for at in (1, 2)
     ]
@@ -76,14 +76,14 @@ def test_regions_where_the_whole_is_refused() -> None:
 
 
 def test_the_settings_are_those_of_what_gains_most() -> None:
-    one = item("data", HUGE, (0, 0.01, 0.1), region="a", means=[act("malloc", "one")])
-    two = item("data", HUGE, (0, 0.09, 0.1), region="b", means=[act("malloc", "two")])
+    one = item("data", HUGE, (0, 0.01, 0.1), region="a", actions=[act("malloc", "one")])
+    two = item("data", HUGE, (0, 0.09, 0.1), region="b", actions=[act("malloc", "two")])
     assert answer(item("data", BASE, (0, 0, 0)), one, two).settings == "two"
 
 
 def test_what_no_setting_reaches_is_said() -> None:
     linker = act("linker", "cc -Wl,…")
-    found = answer(item("fetch", HUGE, (0.02, 0.03, 0.04), means=[linker]))
+    found = answer(item("fetch", HUGE, (0.02, 0.03, 0.04), actions=[linker]))
     assert found.text.endswith(
         "No setting of this system does it: the evidence below says what would."
     )
@@ -91,7 +91,7 @@ def test_what_no_setting_reaches_is_said() -> None:
 
 
 def test_a_trace_has_nothing_to_verify() -> None:
-    data = item("data", HUGE, (0.02, 0.03, 0.04), means=[act("malloc", "A=1 PROGRAM")])
+    data = item("data", HUGE, (0.02, 0.03, 0.04), actions=[act("malloc", "A=1 PROGRAM")])
     assert answer(data, program=None).verify == ""
 
 

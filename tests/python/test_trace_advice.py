@@ -30,7 +30,7 @@ def offering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def commands(trace: str) -> list[str]:
     advice = octavo.run(trace).advice
     assert any(item.get("page_size", 0) > 4096 for item in advice)
-    return [means["command"] for item in advice for means in item.get("means", ())]
+    return [action["command"] for item in advice for action in item.get("actions", ())]
 
 
 @pytest.mark.usefixtures("offering")

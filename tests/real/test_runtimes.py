@@ -681,7 +681,7 @@ def test_the_block_that_a_run_prints_gives_what_it_promises(tmp_path: Path) -> N
     items = json.loads(document.read_text())["advice"][1:]
     (data,) = (item for item in items if item["scope"] == "program" and item["stream"] == "data")
     assert data["page_size"] == 2 * MIB
-    action = next(action for action in data["means"] if action["command"])
+    action = next(action for action in data["actions"] if action["command"])
     assert action["kind"] == "malloc"
     assert action["tried"].startswith("Tried: this kernel gives 2 MiB pages")
     assert "undo" not in action

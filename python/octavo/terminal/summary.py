@@ -143,7 +143,7 @@ def _show_evidence(console: Console, advice: list[dict[str, Any]]) -> None:
     regions = one_of_each_family(notable_regions(items))
     for item in [*whole, *regions[:_ADVICE_SHOWN]]:
         _show_item(console, item["text"])
-        for action in item["means"]:
+        for action in item["actions"]:
             if action["command"] and action["command"] in printed:
                 continue
             printed.add(action["command"])
