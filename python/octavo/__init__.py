@@ -27,6 +27,7 @@ __all__ = [
     "SimResult",
     "VerifyResult",
     "__version__",
+    "ctl",
     "curves",
     "machine",
     "machines",
@@ -39,6 +40,7 @@ __all__ = [
 _PLACES = {
     "CurvesResult": ("octavo.curves_result", "CurvesResult"),
     "curves": ("octavo.curves_run", "curves"),
+    "ctl": ("octavo.control.client", "ask"),
     "OctavoError": ("octavo._core", "OctavoError"),
     "RecordedTrace": ("octavo.recording", "RecordedTrace"),
     "RunResult": ("octavo.result", "RunResult"),

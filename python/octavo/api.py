@@ -11,6 +11,7 @@ from octavo.advice import Thresholds
 from octavo.configuration import MAX_GROWTH, Configuration, configure
 from octavo.huge_pages import read_huge_pages
 from octavo.manifest import Circumstances, build_manifest
+from octavo.phase import check_no_phase, region_of_interest
 from octavo.programs import programs_of
 from octavo.replay import replay_trace
 from octavo.result import RunResult, advice_records
@@ -38,6 +39,8 @@ def run(
     skip_instructions: int = 0,
     max_instructions: int | None = None,
     between_marks: bool = False,
+    start_after: str | None = None,
+    duration: str | None = None,
     max_growth: float = MAX_GROWTH,
     per_process: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
@@ -52,7 +55,9 @@ def run(
     from 4 KiB to 2 MiB; 4 KiB is always added). `tlb` names the machine whose TLBs are modelled
     (default: this processor), or a preset of entries alone; `entries` are those of the instruction
     and of the data TLB instead. `max_growth` is the share by which memory may grow for larger pages
-    to be advised. With `per_process`, processes of one program are judged apart. The program's
+    to be advised. `start_after` and `duration` choose the part that counts, in the words of the
+    command line: "30s", "200M" (instructions), or "ctl", which waits for `octavo.ctl(pid,
+    "start")`. With `per_process`, processes of one program are judged apart. The program's
     standard streams are ours. Raises OctavoError with one clear sentence.
     """
     words = [command] if isinstance(command, str) else command
@@ -64,11 +69,12 @@ def run(
         layout=layout,
         tracer=tracer or "octavo",
         follow_children=follow_children is not False,
-        skip_instructions=skip_instructions,
-        max_instructions=max_instructions,
+        **region_of_interest(start_after, duration, skip=skip_instructions, most=max_instructions),
         between_marks=between_marks,
         max_growth=max_growth,
     )
+    if is_trace:
+        check_no_phase(configuration.phase)
     show = on_progress or (lambda progress: None)
     if is_trace:
         return execute_trace(words[0], configuration, show, format, per_process=per_process)

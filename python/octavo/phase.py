@@ -74,12 +74,20 @@ def read_span(text: str, option: str) -> tuple[float | None, int | None]:
 def read_phase(
     start_after: str | None, duration_text: str | None, *, skip: str, most: str | None
 ) -> dict[str, Any]:
+    """The same as `region_of_interest`, with numbers as they are written. Raises UsageError."""
+    counted = None if most is None else count(most)
+    return region_of_interest(start_after, duration_text, skip=count(skip), most=counted)
+
+
+def region_of_interest(
+    start_after: str | None, duration_text: str | None, *, skip: int, most: int | None
+) -> dict[str, Any]:
     """The scope's `phase`, `skip_instructions` and `max_instructions`, from the options.
 
     `skip` and `most` are the values of `--skip-instructions` and `--max-instructions`. Raises
     UsageError.
     """
-    skipped, counted = count(skip), None if most is None else count(most)
+    skipped, counted = skip, most
     if start_after is None and duration_text is None:
         return {"skip_instructions": skipped, "max_instructions": counted}
     start_seconds, seconds, softly = 0.0, None, False
@@ -105,6 +113,15 @@ def read_phase(
         "max_instructions": counted,
         "phase": Phase(start_seconds, seconds, softly),
     }
+
+
+def check_no_phase(phase: Phase | None) -> None:
+    """Refuses, for a trace, what only a program can do. Raises UsageError."""
+    if phase is not None:
+        raise UsageError(
+            "--start-after and --duration are for a program that runs; of a trace, "
+            "--skip-instructions and --max-instructions choose a part."
+        )
 
 
 class Phased(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -41,6 +41,9 @@ _RECORDED_OPTIONS = (
 
 class Recorder(Program, Protocol):
     """The part of a `Recording` that is used here; tests put their own in its place."""
+
+    def set_counting(self, counting: bool) -> None:
+        """Opens or closes the region of interest, once started."""
 
     def result(self, about: Callable[[RecordEnd], str]) -> Recorded:
         """Finishes the trace."""
@@ -178,6 +181,17 @@ def _recorded(
             recording.stop()
         on_progress(progress)
 
+    def snapshot() -> dict[str, Any]:
+        raise CannotRun(
+            "octavo record has no snapshots: its trace holds what was written until now, and every "
+            f"command reads that as a trace that is cut off: octavo run {path}."
+        )
+
+    def control(pid: int) -> AbstractContextManager[None]:
+        from octavo.control.server import Control, serving
+
+        return serving(Control(recording, about["command"], pid, snapshot), pid)
+
     whole_about: dict[str, Any] = {}
 
     def finish(end: RecordEnd) -> str:
@@ -186,7 +200,7 @@ def _recorded(
 
     interrupted_by: int | None = None
     try:
-        interrupted_by = drive(recording, watch)
+        interrupted_by = drive(recording, watch, control=control)
         recorded = recording.result(finish)
         if not recorded["references"]:
             raise CannotRun(_nothing_recorded(recorded, about["options"]))

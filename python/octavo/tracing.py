@@ -137,8 +137,13 @@ def trace_program(
         )
 
     def snapshot() -> dict[str, Any]:
-        if document is None or scope.tracer != "octavo":
-            raise CannotRun("a snapshot is of octavo run with its own tracer only.")
+        if document is None:
+            raise CannotRun(_no_snapshots(verb))
+        if scope.tracer != "octavo":
+            raise CannotRun(
+                f"a snapshot needs octavo's own tracer; this run reads the text of {scope.tracer}, "
+                "and has a result at its end."
+            )
         found = live.snapshot()
         if found is None:
             raise CannotRun("the run is at its end, and its result is being made.")
@@ -171,6 +176,14 @@ def trace_program(
     except ValueError as error:
         raise UsageError(f"{error}.") from None
     return result, circumstances(interrupted_by)
+
+
+def _no_snapshots(verb: str) -> str:
+    return (
+        f"octavo {verb} has a result at its end only, since what it counts goes with the state of "
+        "all that it simulates; octavo run gives snapshots. For a part of the run: octavo ctl stop "
+        "and start, or --skip-instructions and --max-instructions."
+    )
 
 
 def _counted_result(live: Run[Found], scope: Scope, interrupted_by: int | None) -> Found:

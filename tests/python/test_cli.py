@@ -313,14 +313,20 @@ def test_the_live_line_needs_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_live_line_in_words() -> None:
     made = progress(running=True, seconds=5.1)
     assert progress_text(made, 24e6) == (
-        "123 M references (24.0 M/s), 100 M instructions, 5.1 s, 45 MiB resident"
+        "prog: counting, 123 M references (24.0 M/s), 100 M instructions, 5.1 s, 45 MiB resident"
     )
     made["streams_total"] = 3
     assert "1 of 3 processes live" in progress_text(made, 0)
+    made["programs"] = ["/bin/sh", *["/usr/bin/postgres"] * 12, "/usr/bin/a", "/usr/bin/b"]
     made["counting"] = False
-    assert progress_text(made, 0).startswith("not counting, 123 M references")
+    assert progress_text(made, 0).startswith(
+        "postgres (12 processes), sh, a, …: not counting, 123 M references"
+    )
     made["references"] = 0
-    assert progress_text(made, 0).startswith("waiting")
+    made["programs"] = []
+    assert progress_text(made, 0).startswith("waiting for the region of interest, 5.1 s")
+    made["over"] = True
+    assert progress_text(made, 0).startswith("region of interest over")
 
 
 def test_the_command_as_a_process() -> None:

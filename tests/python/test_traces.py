@@ -618,10 +618,12 @@ def test_the_line_of_a_recording() -> None:
         "resident_bytes": 0,
         "streams_live": 1,
         "streams_total": 2,
+        "programs": ["/usr/bin/prog"],
         "counting": True,
+        "over": False,
         "bytes": 3 << 20,
         "failed": None,
     }
-    assert recording_text(progress, 5e6).endswith(  # type: ignore[arg-type]
-        "10.0 s, 3 MiB written, 1 of 2 processes live"
-    )
+    text = recording_text(progress, 5e6)  # type: ignore[arg-type]
+    assert text.startswith("prog: recording, 2.00 M references")
+    assert text.endswith("10.0 s, 3 MiB written, 1 of 2 processes live")

@@ -266,8 +266,47 @@ def test_other_engines_are_controlled_without_snapshots(verb: str, serve: Any) -
     counted = server.status()["references"]
     server.ask("touch 100")
     assert server.status()["references"] == counted
-    with pytest.raises(CannotRun, match="a snapshot is of octavo run"):
+    with pytest.raises(CannotRun, match=f"octavo {verb} has a result at its end only"):
         server.ctl("snapshot")
+
+
+def test_a_recording_is_controlled_and_can_be_read_while_it_grows(tmp_path: Path) -> None:
+    trace, result = tmp_path / "requests.oct", tmp_path / "grown.json"
+    server = Server(tmp_path, "-o", str(trace), verb="record")
+    try:
+        server.ask("touch 100")
+        assert server.status()["counting"]
+        server.ctl("stop")
+        counted = server.status()["references"]
+        server.ask("touch 5000")
+        assert server.status()["references"] == counted
+        with pytest.raises(CannotRun, match=f"octavo run {trace}"):
+            server.ctl("snapshot")
+        server.ctl("start")
+        for _ in range(200):
+            server.ask("touch 2000")
+        assert server.status()["references"] > counted
+        grown = natively([OCTAVO, "run", "-q", "--json", str(result), str(trace)])
+        assert grown.status in (0, 125), grown.stderr
+        cut_off = json.loads(result.read_text())["run"]
+        assert cut_off["partial"]
+    finally:
+        server.octavo.communicate(timeout=TIMEOUT_SECONDS)
+    assert server.octavo.returncode == 0
+    checked = natively([OCTAVO, "check", str(trace)])
+    assert checked.status == 0, checked.stdout
+    whole = natively([OCTAVO, "run", "-q", "--json", "-", str(trace)])
+    rows = json.loads(whole.stdout)["rows"]
+    (pages,) = (
+        row["touched_bytes"] // PAGE
+        for row in rows
+        if row["component"] == "memory"
+        and row["stream"] == "data"
+        and row["page_size"] == PAGE
+        and "region" not in row
+    )
+    # Pages touched while nothing counted are not in it.
+    assert 2000 <= pages < 5000
 
 
 def test_the_command_writes_whole_results(serve: Any, tmp_path: Path) -> None:

@@ -87,6 +87,12 @@ impl Recording {
         Ok(())
     }
 
+    fn set_counting(&self, py: Python<'_>, counting: bool) -> PyResult<()> {
+        let (live, _) = self.running()?;
+        py.detach(|| live.set_open(counting));
+        Ok(())
+    }
+
     fn stop(&self) -> PyResult<()> {
         self.running()?.0.stop();
         Ok(())

@@ -62,7 +62,7 @@ pub struct StreamResult<C> {
 }
 
 /// A snapshot of a run.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct RunProgress {
     /// Whether a traced process or its consumer still runs.
     pub running: bool,
@@ -74,6 +74,8 @@ pub struct RunProgress {
     pub streams_live: usize,
     /// Streams that ever began.
     pub streams_total: usize,
+    /// The paths of the executables of live processes, as far as they are known; of a live run.
+    pub programs: Vec<String>,
     /// Whether instructions count now.
     pub counting: bool,
     /// Whether the region of interest is over, whatever the program does.

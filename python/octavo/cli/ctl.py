@@ -57,7 +57,7 @@ def ctl(
     quiet: Quiet = False,
     force: Force = False,
 ) -> None:
-    """Control a live `octavo run`, `curves` or `sim` from another terminal.
+    """Control a live `octavo run`, `curves`, `sim` or `record` from another terminal.
 
     The program goes on all the while. A snapshot is of `octavo run`: rows, advice and report as at
     the end of a run.
@@ -102,6 +102,8 @@ def _snapshot(
 
 
 def _status_text(status: dict[str, Any]) -> str:
+    from octavo.terminal.live import program_names
+
     state = "counting"
     if status["over"]:
         state = "what counts is over, the program is ending"
@@ -114,6 +116,11 @@ def _status_text(status: dict[str, Any]) -> str:
     ]
     if status["resident_bytes"]:
         parts.append(f"{format_bytes(status['resident_bytes'])} resident")
+    if "bytes" in status:
+        parts.append(f"{format_bytes(status['bytes'])} written")
     parts.append(f"{status['streams_live']} of {status['streams_total']} processes live")
     who = f"process {status['pid']}, octavo {status['octavo_pid']}"
+    names = program_names(status["programs"])
+    if names:
+        parts[-1] += f": {names}"
     return f"{shlex.join(status['command'])} ({who}): {state}\n{', '.join(parts)}"

@@ -4,8 +4,6 @@ from typing import Annotated, Any
 
 import typer
 
-from octavo.configuration import Scope
-from octavo.errors import UsageError
 from octavo.phase import read_phase
 
 Program = Annotated[
@@ -111,15 +109,6 @@ def scope(
         **read_phase(start_after, duration, skip=skip_instructions, most=max_instructions),
         "between_marks": marks,
     }
-
-
-def check_no_phase(scope: Scope) -> None:
-    """Refuses what only a program can do. Raises UsageError."""
-    if scope.phase is not None:
-        raise UsageError(
-            "--start-after and --duration are for a program that runs; of a trace, "
-            "--skip-instructions and --max-instructions choose a part."
-        )
 
 
 ProcessesTogether = Annotated[

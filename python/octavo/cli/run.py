@@ -13,6 +13,7 @@ from octavo.cli.guard import guarded
 from octavo.cli.output_files import Files, end
 from octavo.cli.output_options import Force, JsonName, OutputTarget, Quiet
 from octavo.configuration import configure
+from octavo.phase import check_no_phase
 from octavo.terminal.console import make_console
 from octavo.terminal.live import LiveLine, progress_text, trace_text
 from octavo.terminal.summary import show_result
@@ -125,7 +126,7 @@ def run(
             ),
         )
         if is_trace:
-            options.check_no_phase(configuration)
+            check_no_phase(configuration.phase)
         files = Files(stack, json=json, out=out, force=force)
         console = make_console()
         with LiveLine(console, quiet=quiet, text=trace_text if is_trace else progress_text) as line:

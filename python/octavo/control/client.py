@@ -15,7 +15,8 @@ from octavo.errors import CannotRun
 def ask(pid: int, action: str) -> dict[str, Any]:
     """The answer of the run of a process: octavo's, the program's, or one of its children.
 
-    Raises CannotRun where there is no such run, or with what it says.
+    `octavo.ctl`. `action` is "status", "start", "stop" or "snapshot". Raises CannotRun where there
+    is no such run, or with what it says.
     """
     connection = _connect(pid)
     with connection:

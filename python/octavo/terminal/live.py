@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import PurePath
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,9 @@ from rich.text import Text
 
 from octavo.durations import format_duration
 from octavo.manifest import signal_name
+from octavo.programs import program_label
 from octavo.terminal.summary import say
+from octavo.text import printable
 from octavo.units import format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -23,17 +27,18 @@ _SHOWN_AFTER_SECONDS = 0.5
 _LEFT_AFTER_SHARE = 0.005
 """How much must be done before what is left is guessed from it."""
 
+_NAMED = 3
+"""Programs that the line names."""
+
 LineText = Callable[[Any, float], str]
 """From some kind of progress and the references per second to the line."""
 
 
 def progress_text(progress: Progress, references_per_second: float) -> str:
-    """`1.23 G references (240 M/s), 812 M instructions, 5.1 s, 45 MiB resident`."""
-    if not progress["counting"] and not progress["references"]:
-        return f"waiting for the region of interest, {progress['elapsed_seconds']:.1f} s"
-    text = f"{_counts(progress, references_per_second)}, {progress['elapsed_seconds']:.1f} s"
-    if not progress["counting"]:
-        text = f"not counting, {text}"
+    """`redis-server: counting, 1.23 G references (240 M/s), 812 M instructions, 5.1 s, 45 MiB
+    resident, 2 of 3 processes live`.
+    """
+    text = f"{_phase(progress)}, {_spent(progress, references_per_second)}"
     # Not every engine knows.
     if progress["resident_bytes"]:
         text += f", {format_bytes(progress['resident_bytes'])} resident"
@@ -41,14 +46,11 @@ def progress_text(progress: Progress, references_per_second: float) -> str:
 
 
 def recording_text(progress: RecordProgress, references_per_second: float) -> str:
-    """`1.23 G references (240 M/s), 812 M instructions, 5.1 s, 45 MiB written`."""
-    if not progress["counting"]:
-        return f"waiting for the region of interest, {progress['elapsed_seconds']:.1f} s"
-    text = (
-        f"{_counts(progress, references_per_second)}, "
-        f"{progress['elapsed_seconds']:.1f} s, {format_bytes(progress['bytes'])} written"
-    )
-    return text + _processes(progress)
+    """`redis-server: recording, 1.23 G references (240 M/s), 812 M instructions, 5.1 s, 45 MiB
+    written, 2 of 3 processes live`.
+    """
+    text = f"{_phase(progress, 'recording')}, {_spent(progress, references_per_second)}"
+    return f"{text}, {format_bytes(progress['bytes'])} written{_processes(progress)}"
 
 
 def trace_text(progress: TraceProgress | JobProgress, references_per_second: float) -> str:
@@ -72,6 +74,37 @@ def _counts(progress: Progress | JobProgress, references_per_second: float) -> s
         f"({format_count(references_per_second)}/s), "
         f"{format_count(progress['instructions'])} instructions"
     )
+
+
+def _phase(progress: Progress, active: str = "counting") -> str:
+    """The programs of the live processes, and whether what they do counts."""
+    if progress["over"]:
+        phase = "region of interest over"
+    elif progress["counting"]:
+        phase = active
+    elif progress["references"]:
+        phase = f"not {active}"
+    else:
+        phase = "waiting for the region of interest"
+    names = program_names(progress["programs"])
+    return f"{names}: {phase}" if names else phase
+
+
+def program_names(paths: Sequence[str]) -> str:
+    """`postgres (12 processes), sh`: a few of the programs, most processes first."""
+    counts = Counter(PurePath(path).name for path in paths).most_common()
+    names = [
+        name if number == 1 else program_label(name, number) for name, number in counts[:_NAMED]
+    ]
+    if len(counts) > _NAMED:
+        names.append("…")
+    return printable(", ".join(names))
+
+
+def _spent(progress: Progress, references_per_second: float) -> str:
+    """What was counted until now; nothing before there is anything."""
+    counts = f"{_counts(progress, references_per_second)}, " if progress["references"] else ""
+    return f"{counts}{progress['elapsed_seconds']:.1f} s"
 
 
 def _processes(progress: Progress) -> str:

@@ -1,8 +1,8 @@
 //! One stream, followed to its end.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use octavo_types::{AddressWidth, Consumer, Event, Segment, VirtAddr};
@@ -26,6 +26,8 @@ pub struct StreamState {
     references: AtomicU64,
     instructions: AtomicU64,
     resident_bytes: AtomicU64,
+    /// The path of the executable, once the stream has said it.
+    pub program: OnceLock<String>,
     /// The process has executed another program, which has a stream of its own by now.
     pub superseded: AtomicBool,
     /// The stream is read to its end.
@@ -142,6 +144,9 @@ pub fn follow_ring<C: Observer>(
         }
         if read > 0 {
             idle_since = Instant::now();
+            if let Some(start) = decoder.start().filter(|start| !start.program.is_empty()) {
+                state.program.get_or_init(|| start.program.clone());
+            }
             state.publish(witness.inner.inner().progress());
         } else if ended {
             break;
@@ -218,6 +223,7 @@ pub fn follow_lackey<C: Observer>(
     limits: Arc<Limits>,
     state: Arc<StreamState>,
 ) -> Followed<C> {
+    state.program.get_or_init(|| identity.program.clone());
     let mut window = Window::new(consumer, limits.clone());
     let mut decoder = Decoder::default();
     let reader = Box::new(std::fs::File::from(pipe));

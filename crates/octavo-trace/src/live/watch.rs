@@ -74,7 +74,10 @@ impl Shared {
             progress.total.references += stream.references;
             progress.total.instructions += stream.instructions;
             progress.total.resident_bytes += stream.resident_bytes;
-            progress.streams_live += usize::from(!state.finished.load(Ordering::Relaxed));
+            if !state.finished.load(Ordering::Relaxed) {
+                progress.streams_live += 1;
+                progress.programs.extend(state.program.get().cloned());
+            }
         }
         progress.over = self.limits.is_over();
         progress.counting = self.limits.is_open()

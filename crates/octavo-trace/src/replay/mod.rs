@@ -110,6 +110,7 @@ impl<C: Send + 'static, S: Send + 'static> Replay<C, S> {
             streams_total: load(&self.totals.streams_total) as usize,
             counting: self.limits.is_whole_run() || instructions > 0,
             over: false,
+            programs: Vec::new(),
         };
         (progress, read)
     }
