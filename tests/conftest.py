@@ -1,7 +1,11 @@
 """Fixtures of all tests."""
 
+import fcntl
 import signal
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -18,4 +22,28 @@ def _no_configuration_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> I
     """A calibration of this machine would change what is expected of page walks."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        yield
+
+
+@contextmanager
+def _settings_lock(operation: int) -> Iterator[None]:
+    """Of all workers and of all runs of the tests on this machine."""
+    with (Path(tempfile.gettempdir()) / "octavo-test-settings.lock").open("w") as lock:
+        fcntl.flock(lock, operation)
+        yield
+
+
+@pytest.fixture
+def changes_settings() -> Iterator[None]:
+    """For a test that changes settings of huge pages in the system: it runs alone among those that
+    use one of these two fixtures.
+    """
+    with _settings_lock(fcntl.LOCK_EX):
+        yield
+
+
+@pytest.fixture
+def needs_settings() -> Iterator[None]:
+    """For a test that such a change would disturb: meanwhile no test changes settings."""
+    with _settings_lock(fcntl.LOCK_SH):
         yield

@@ -57,6 +57,7 @@ def test_every_page_with_examples_is_run() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("needs_settings")
 @pytest.mark.parametrize("page", PAGES)
 def test_the_shell_examples_run(page: str, tmp_path: Path) -> None:
     for script in examples(page, "sh"):
@@ -65,6 +66,7 @@ def test_the_shell_examples_run(page: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("needs_settings")
 @pytest.mark.parametrize("page", PAGES)
 def test_the_python_examples_run(page: str, tmp_path: Path) -> None:
     for script in examples(page, "python"):

@@ -234,6 +234,7 @@ def test_settings_are_as_before_after_three_kills(tree: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("changes_settings")
 @pytest.mark.skipif(
     not os.access(f"{THP}/enabled", os.W_OK)
     or not Path(f"{THP}/hugepages-64kB").exists()

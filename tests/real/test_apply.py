@@ -23,6 +23,8 @@ from octavo.applying.remote import RemoteProcess
 from octavo.cli import app
 from schemas import first_error, validator_of
 
+pytestmark = pytest.mark.usefixtures("needs_settings")
+
 MIB = 1 << 20
 REGION_MIB = 32
 ENOUGH = 0.9

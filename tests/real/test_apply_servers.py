@@ -17,7 +17,7 @@ from tests.real.conftest import OCTAVO, TIMEOUT_SECONDS, natively
 
 from octavo.applying.collapse import read_mappings
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("needs_settings")]
 
 PRELOAD = (OCTAVO, "apply", "-q", "--by", "preload", "--")
 

@@ -4,7 +4,6 @@ They change settings of the system and restore them, and need root. What is not 
 skipped, and the reason names it.
 """
 
-import fcntl
 import json
 import os
 import shlex
@@ -32,16 +31,9 @@ from octavo.runtimes.detect import Runtime, detect, runtime_of_file, runtime_of_
 
 pytestmark = [
     pytest.mark.long,
+    pytest.mark.usefixtures("changes_settings"),
     pytest.mark.skipif(os.geteuid() != 0, reason="settings of the system are changed by root only"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _alone() -> Iterator[None]:
-    """One test of this file at a time, on all workers: they share the system's settings."""
-    with (Path(tempfile.gettempdir()) / "octavo-test-settings.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 FILL = Path(__file__).parent / "fill"

@@ -14,6 +14,7 @@ from .conftest import OCTAVO, natively, workload
 
 pytestmark = [
     pytest.mark.long,
+    pytest.mark.usefixtures("needs_settings"),
     pytest.mark.skipif(
         read_huge_pages().thp != "madvise",
         reason="transparent_hugepage/enabled is not madvise, under which programs ask for pages",
