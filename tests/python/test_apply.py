@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from octavo.applying.budget import Budget
 from octavo.applying.collapse import ENDED, Work, perform, plan
 from octavo.applying.drop_in import drop_in
-from octavo.applying.launch import Launch
+from octavo.applying.launch import Launch, prepare
 from octavo.applying.mappings import Mapping, parse_mappings
 from octavo.applying.preload import PreloadSettings, elf_of, is_static
 from octavo.applying.running import ProcessReport
@@ -25,6 +25,7 @@ from octavo.cli import app
 from octavo.environment import added_to
 from octavo.errors import CannotRun, UsageError
 from octavo.huge_pages import read_huge_pages
+from verify_tree import THP, make_tree
 
 HUGE = 2 << 20
 BASE = 4096
@@ -119,6 +120,60 @@ def test_the_whole_program_decides_on_kinds_without_advice() -> None:
 def test_a_size_that_the_processor_lacks_counts_as_the_one_to_use_instead() -> None:
     wanted = [advice("heap", MIB, 64 << 10, HUGE), advice("shared", MIB, HUGE, BASE)]
     assert selection_of(wanted, "result").text() == "heap,!anonymous,!shared"
+
+
+def test_code_that_is_to_have_huge_pages_is_that_of_large_text_regions() -> None:
+    code = {"scope": "program", "stream": "fetch"}
+    texts = [
+        {**advice("text", 8 * MIB, HUGE), "stream": "fetch", "path": "/usr/bin/huge"},
+        {**advice("text", 8 * MIB, BASE), "stream": "fetch", "path": "/usr/bin/small"},
+    ]
+    for size, files in ((BASE, ("/usr/bin/huge",)), (HUGE, ("/usr/bin/huge", "/usr/bin/small"))):
+        whole = {**code, "page_size": size, "usable_page_size": size}
+        selection = selection_of([program_advice(BASE), whole, *texts], "result")
+        assert selection.texts == files
+        assert selection.is_empty
+
+
+@pytest.mark.parametrize(
+    ("values", "by", "said"),
+    [
+        (
+            {},
+            "nothing",
+            f"as root, for all programs: echo never > {THP}/hugepages-2048kB/enabled; "
+            f"echo madvise > {THP}/hugepages-64kB/enabled",
+        ),
+        ({"64kB": "madvise", "2048kB": "never"}, "runtime", "glibc's malloc asks for large pages"),
+        ({"64kB": "always", "2048kB": "never"}, "nothing", "64 KiB pages, which every program"),
+        ({"64kB": None}, "nothing", "64 KiB pages, which this kernel does not have"),
+    ],
+)
+def test_pages_below_2_mib_are_those_of_the_runtime_where_settings_give_them(
+    values: dict[str, str | None],
+    by: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tree = make_tree(tmp_path)
+    for size, value in values.items():
+        file = tree / f"{THP}/hugepages-{size}/enabled".lstrip("/")
+        file.unlink()
+        if value is None:
+            file.parent.rmdir()
+        else:
+            file.write_text(f"always inherit madvise never [{value}]\n".replace(f" {value} ", " "))
+    host = read_huge_pages(tree, kernel="6.18.0", libc="glibc 2.36")
+    monkeypatch.setattr("octavo.applying.launch.read_huge_pages", lambda: host)
+    monkeypatch.setattr("octavo.actions.model._is_root_without_sudo", lambda: True)
+    settings = PreloadSettings(selection_of([program_advice(64 << 10)], "result"))
+    launch = prepare(["sort", "-n"], settings)
+    assert launch.by == by
+    assert said in launch.text
+    assert launch.command == ("sort", "-n")
+    tunables = launch.variables.get("GLIBC_TUNABLES", "")
+    assert ("glibc.malloc.hugetlb=1" in tunables) == (by == "runtime")
 
 
 def test_other_files_are_no_results(tmp_path: Path) -> None:

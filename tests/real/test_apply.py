@@ -349,6 +349,47 @@ def test_a_heap_that_grows_is_huge_across_the_place_where_it_was(start: Start) -
     program.end(0)
 
 
+@pytest.mark.parametrize("aligned", [True, False])
+def test_text_is_read_in_huge_pages_as_a_result_advises(tmp_path: Path, aligned: bool) -> None:
+    source, binary, said = tmp_path / "text.c", tmp_path / "text", tmp_path / "said.json"
+    source.write_text(
+        "#include <stdio.h>\n#include <unistd.h>\n"
+        '__asm__(".text\\n.globl body\\nbody: .fill 8388608, 1, 0x90\\nret\\n");\n'
+        "void body(void);\n"
+        'int main(void) { body(); puts("ready"); fflush(stdout); pause(); return 0; }\n'
+    )
+    options = ["-Wl,-z,max-page-size=0x200000"] if aligned else []
+    subprocess.run(["gcc", "-o", binary, source, *options], check=True)
+    os.sync()  # dirty pages stay as they are
+    item = {"page_size": 2 * MIB, "usable_page_size": 2 * MIB, "stream": "fetch"}
+    text = {**item, "scope": "region", "region_kind": "text", "path": str(binary)}
+    data = {"page_size": 4096, "usable_page_size": 4096, "stream": "data", "scope": "program"}
+    result = tmp_path / "result.json"
+    result.write_text(json.dumps({"schema": "octavo/run/1", "advice": [data, text]}))
+    command = [OCTAVO, "apply", "--from", result, "--json", said, "--", binary]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        smaps = Path(f"/proc/{process.pid}/smaps").read_text()
+        huge = sum(int(size) for size in re.findall(r"FilePmdMapped: +([0-9]+) kB", smaps)) << 10
+    finally:
+        process.kill()
+        _, errors = process.communicate()
+    document = json.loads(said.read_text())
+    assert first_error(validator_of("apply"), document) is None
+    (found,) = document["texts"]
+    if not aligned:
+        assert huge == found["huge_bytes"] == 0
+        assert b"text of text stays in 4 KiB pages" in errors
+        return
+    if "has no large folios" in found["reason"] or "since Linux" in found["reason"]:
+        pytest.skip(found["reason"])
+    assert huge >= 6 * MIB
+    assert found["huge_bytes"] >= 6 * MIB
+    assert b"of text are in the page cache in 2 MiB pages" in errors
+
+
 @inside
 def test_the_library_follows_a_result_too(start: Start, tmp_path: Path) -> None:
     result = write_result(tmp_path, heap=2 * MIB, anonymous=4096)

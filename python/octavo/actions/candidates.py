@@ -18,11 +18,15 @@ SIZES = (PMD_PAGE, 64 * KIB)
 
 
 def candidate_actions(
-    program: Path | str | Runtime, host: HugePages, arguments: Sequence[str] = ()
+    program: Path | str | Runtime,
+    host: HugePages,
+    arguments: Sequence[str] = (),
+    sizes: Sequence[int] = SIZES,
 ) -> list[Action]:
     """The settings worth trying for a program, those that change nothing system-wide first.
 
-    `program` is a path, a name on PATH, or its runtime; `arguments` are those of its command line.
+    `program` is a path, a name on PATH, or its runtime; `arguments` are those of its command line;
+    `sizes` are those of the pages, in bytes.
     Each has a `name` of its own, `environment`, `arguments` to insert after the program's name,
     `prefix` words before it, and `settings`, which `system_wide` says to differ from now. The
     program as it is, with nothing changed, is not among them. Raises CannotRun where there is no
@@ -42,14 +46,14 @@ def candidate_actions(
         subject = replace(subject, pool_pages=pool_pages(subject, 0))
     found: dict[str, Action] = {}
     reaches: tuple[Reach, ...] = ("heap", "shared", "text")
-    for size in SIZES:
+    for size in sizes:
         for reach in reaches:
             for action in _of_table(subject, host, reach, size):
                 found.setdefault(action.name, action)
     text = read_ahead(runtime.program, host)
     if text is not None:
         found[text.name] = text
-    for size in SIZES:
+    for size in sizes:
         needed = needed_for_all(host, size)
         if needed is not None:
             action = Action(

@@ -24,11 +24,8 @@ _CODE = (
 
 
 def read_ahead(path: str, host: HugePages, root: Path = Path("/")) -> Action | None:
-    """Starts a program with a file in the page cache in huge pages; None where that does nothing:
-    the file's text is small or not aligned, or its file system has no large folios.
-    """
-    since = _LARGE_FOLIOS_SINCE.get(_file_system(path, root) or "")
-    if since is None or host.kernel < since or not _fits(Path(path)):
+    """Starts a program with a file in huge pages of the page cache; None where it cannot be."""
+    if why_not(path, host, root) is not None:
         return None
     return Action(
         "file",
@@ -39,6 +36,22 @@ def read_ahead(path: str, host: HugePages, root: Path = Path("/")) -> Action | N
         page_size=PMD_PAGE,
         prefix=("python3", "-c", _CODE, path),
     )
+
+
+def why_not(path: str, host: HugePages, root: Path = Path("/")) -> str | None:
+    """Why a file's text cannot be in huge pages; None where it can."""
+    system = _file_system(path, root) or "its file system"
+    since = _LARGE_FOLIOS_SINCE.get(system)
+    if since is None:
+        return f"{system} has no large folios"
+    if host.kernel < since:
+        return f"{system} has large folios since Linux {since[0]}.{since[1]}"
+    if not _fits(Path(path)):
+        return (
+            "no whole 2 MiB of it lie at addresses that are those of the file, modulo 2 MiB "
+            "(link with -Wl,-z,max-page-size=0x200000)"
+        )
+    return None
 
 
 def _fits(path: Path) -> bool:

@@ -6,16 +6,19 @@ import os
 import shlex
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
+from octavo.actions.file_text import read_ahead
 from octavo.applying.preload import PreloadSettings, elf_of, find_library, is_static
 from octavo.applying.running import SCHEMA
+from octavo.applying.text import FileText, read_in_huge_pages
 from octavo.environment import added_to
 from octavo.errors import CannotRun, NotExecutable, choose
 from octavo.huge_pages import PMD_PAGE, read_huge_pages
 from octavo.program import gives_privileges, locate_program
+from octavo.units import format_bytes
 
 if TYPE_CHECKING:
     from octavo.actions.model import Action
@@ -40,14 +43,26 @@ class Launch:
     """The means, in a sentence."""
     variables: Mapping[str, str]
     """Of the environment, those that are set for it."""
+    texts: tuple[str, ...] = ()
+    """Files that are to be read into the page cache in huge pages before it starts."""
 
     def shell(self) -> str:
         """The command line that does the same."""
         settings = [f"{name}={shlex.quote(value)}" for name, value in self.variables.items()]
-        return " ".join([*settings, shlex.join(self.command)])
+        host = read_huge_pages()
+        reading = [action.prefix for path in self.texts if (action := read_ahead(path, host))]
+        first = [shlex.join(word for prefix in reading for word in prefix)] if reading else []
+        if first and settings:
+            first.append("env")
+        return " ".join([*first, *settings, shlex.join(self.command)])
 
-    def document(self) -> dict[str, Any]:
-        """The document of `--json`."""
+    def read_texts(self) -> list[FileText]:
+        """Reads these files in huge pages, and looks at the result."""
+        host = read_huge_pages()
+        return [read_in_huge_pages(path, host) for path in self.texts]
+
+    def document(self, texts: Sequence[FileText]) -> dict[str, Any]:
+        """The document of `--json`; `texts` are those read."""
         return {
             "schema": SCHEMA,
             "program": str(self.program),
@@ -55,6 +70,7 @@ class Launch:
             "by": self.by,
             "text": self.text,
             "environment": dict(self.variables),
+            "texts": [text.record() for text in texts],
         }
 
     def execute(self) -> NoReturn:
@@ -88,11 +104,18 @@ def prepare(command: Sequence[str], settings: PreloadSettings, by: str = "auto")
 
     Raises OctavoError.
     """
-    by = choose(by, MEANS, "means")
+    launch = _memory_by(command, settings, choose(by, MEANS, "means"))
+    return replace(launch, texts=settings.selection.texts)
+
+
+def _memory_by(command: Sequence[str], settings: PreloadSettings, by: str) -> Launch:
     program = locate_program(command[0])
+    selection = settings.selection
+    if selection.is_empty and selection.smaller is not None and by != "preload":
+        return _with_smaller_pages(program, command, selection.origin, selection.smaller)
     if settings.selection.is_empty:
         origin = settings.selection.origin
-        text = f"{origin}: no memory is to have huge pages, so nothing is changed"
+        text = f"{origin}: no data is to have huge pages, so nothing is changed for it"
         return Launch(program, tuple(command), "nothing", text, {})
     action = None if by == "preload" else _own_switch(program, command)
     if by == "runtime" and action is None:
@@ -106,6 +129,36 @@ def prepare(command: Sequence[str], settings: PreloadSettings, by: str = "auto")
         return Launch(program, words, "runtime", action.text.rstrip("."), variables)
     check_reachable(program)
     return _by_preload(program, command, settings)
+
+
+def _with_smaller_pages(program: Path, command: Sequence[str], origin: str, size: int) -> Launch:
+    """Pages between 4 KiB and 2 MiB: only a fault makes them, where the settings of their size say
+    so, and the program's own switch makes it ask for them.
+    """
+    from octavo.actions.candidates import candidate_actions
+    from octavo.actions.settings import needed_for_all
+
+    host = read_huge_pages()
+    actions = candidate_actions(program, host, command[1:], [size])
+    of_size = [action for action in actions if action.page_size == size and not action.prefix]
+    pages = f"{format_bytes(size)} pages"
+    for_all = needed_for_all(host, size)
+    if for_all is not None and all(host.settings[path] == for_all[path] for path in for_all):
+        text = f"{origin}: {pages}, which every program gets here, so nothing is changed"
+        return Launch(program, tuple(command), "nothing", text, {})
+    ready = next((action for action in of_size if not action.system_wide), None)
+    if ready is not None:
+        words = (command[0], *ready.arguments, *command[1:])
+        variables = added_to(os.environ, ready.environment)
+        return Launch(program, words, "runtime", ready.text.rstrip("."), variables)
+    text = f"{origin}: {pages}, which this kernel does not have, so nothing is changed"
+    if size in host.thp_sizes and of_size:
+        lines = "; ".join(of_size[0].setting_lines)
+        text = (
+            f"{origin}: {pages}, which the settings of this machine do not give, so nothing is "
+            f"changed; as root, for all programs: {lines}"
+        )
+    return Launch(program, tuple(command), "nothing", text, {})
 
 
 def _own_switch(program: Path, command: Sequence[str]) -> Action | None:

@@ -16,6 +16,7 @@ from typing import Any
 from octavo.applying.mappings import Kind
 from octavo.huge_pages import PMD_PAGE
 from octavo.stored_result import read_run
+from octavo.units import BASE_PAGE
 
 _KINDS: tuple[Kind, ...] = ("heap", "anonymous", "shared")
 """The kinds of memory whose pages a collapse can make large on every kernel that knows it."""
@@ -52,6 +53,10 @@ class Selection:
     rules: tuple[Rule, ...]
     origin: str
     """A sentence without a full stop."""
+    texts: tuple[str, ...] = ()
+    """Files whose text is to have 2 MiB pages."""
+    smaller: int | None = None
+    """The page size in bytes between 4 KiB and 2 MiB that the program's data is to have."""
 
     def wants(self, kind: Kind, size: int) -> bool:
         """Whether a mapping of this kind and size in bytes is to have 2 MiB pages."""
@@ -99,12 +104,29 @@ def selection_of(advice: Sequence[Mapping[str, Any]], name: str) -> Selection:
         # A result has no advice about small regions; shared memory is meant only where it has.
         wanted_otherwise = otherwise and kind != "shared"
         rules += _rules_by_size(kind, regions, otherwise=wanted_otherwise)
-    return Selection(tuple(rules), f"as `{name}` advises")
+    size = 0 if program is None else _size(program)
+    smaller = size if BASE_PAGE < size < PMD_PAGE else None
+    return Selection(tuple(rules), f"as `{name}` advises", _texts(advice), smaller)
+
+
+def _texts(advice: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The files of large text regions that are to have huge pages, or all of them if the program's
+    code is.
+    """
+    code = [item for item in advice if item.get("stream") == "fetch"]
+    whole = any(item["scope"] == "program" and _wants_huge(item) for item in code)
+    regions = [item for item in code if item.get("region_kind") == "text" and item.get("path")]
+    wanted = (str(item["path"]) for item in regions if whole or _wants_huge(item))
+    return tuple(dict.fromkeys(wanted))
 
 
 def _wants_huge(item: Mapping[str, Any]) -> bool:
     """Whether the size to use is one that a collapse gives, by the advice for this processor."""
-    return int(item.get("usable_page_size") or item.get("page_size") or 0) >= PMD_PAGE
+    return _size(item) >= PMD_PAGE
+
+
+def _size(item: Mapping[str, Any]) -> int:
+    return int(item.get("usable_page_size") or item.get("page_size") or 0)
 
 
 def _rules_by_size(

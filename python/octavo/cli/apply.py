@@ -222,9 +222,11 @@ def _prepare(
     from octavo.applying.launch import prepare
 
     launch = prepare(command, settings, by)
-    shown.write_json(launch.document)
+    texts = [] if dry_run else launch.read_texts()
+    shown.write_json(lambda: launch.document(texts))
     if not quiet:
-        say(make_console(), f"octavo: {launch.program.name}: {launch.text}.")
+        for text in (launch.text, *(text.text() for text in texts)):
+            say(make_console(), f"octavo: {launch.program.name}: {text}.")
     if dry_run:
         shown.write_text([f"{launch.shell()}\n"])
         return None
