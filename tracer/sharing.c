@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later
  *
  * Which mappings processes share, by /proc/self/maps. The core keeps anonymous memory of both kinds
- * in one segment, so a forked child cannot tell by its segments which of its memory is the parent's
- * too.
+ * in one segment, so the segments of a forked child do not show which of its memory is shared with
+ * the parent.
  */
 #include "tracer.h"
 

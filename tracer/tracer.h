@@ -2,7 +2,7 @@
  *
  * What the tracer's own files share. main.c is the way in; ring.c writes words; segments.c turns
  * superblocks into segments; dependences.c reads register dependences off the IR; events.c
- * watches memory, threads and processes; sharing.c tells shared memory from a process's own;
+ * watches memory, threads and processes; sharing.c distinguishes shared memory from a process's own;
  * execution.c decides how an executed program is traced;
  * descriptors.c keeps the tracer's own descriptors; placement.c puts mappings where Linux would.
  */

@@ -32,7 +32,7 @@ impl TouchedPages {
 /// A region: its file, if it has one, its address, and its pages.
 type Given<'py> = (Option<String>, u64, Bound<'py, TouchedPages>);
 
-/// What a sum of the footprints of processes counts more than once.
+/// The memory that a sum of the footprints of processes counts more than once.
 #[pyfunction]
 pub fn memory_counted_again<'py>(
     py: Python<'py>,
