@@ -138,7 +138,7 @@ def read_document(directory: Path) -> Mapping[str, Any]:
         raise CannotRun(f"`{path}` is not JSON.") from None
     if not isinstance(document, dict) or document.get("schema") not in _MAKERS:
         raise CannotRun(
-            f"`{path}` is no result of `octavo run`, `curves` or `sim` (its schema is none of "
+            f"`{path}` is not a result of `octavo run`, `curves` or `sim` (its schema is none of "
             f"{', '.join(_MAKERS)})."
         )
     return document

@@ -240,7 +240,7 @@ def configure_curves(
             )
         left_out |= {"sets", "two-sizes"}
     if left_out.issuperset(PARTS) and classify is None and not cache_lines:
-        raise UsageError("--without leaves nothing to find out.")
+        raise UsageError("--without leaves out all parts: keep one of them.")
     if not 1 <= entries <= MAX_ENTRIES:
         raise UsageError(f"--entries {entries}: give a number from 1 to {MAX_ENTRIES}.")
     if not 1 <= sets <= MAX_SETS or sets & (sets - 1):

@@ -19,7 +19,7 @@ def duration(text: str) -> float:
     unit = None if match is None else _SECONDS.get(match[2])
     if match is None or unit is None or float(match[1]) == 0:
         raise UsageError(
-            f"`{quoted(text)}` is no span of time: give a number such as 30s, 5min or 1.5h."
+            f"`{quoted(text)}` is not a duration: give a number such as 30s, 5min or 1.5h."
         )
     return float(match[1]) * unit
 

@@ -73,7 +73,7 @@ def check_texts(*texts: str) -> None:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise UsageError(f"{text!a} is no text in UTF-8.") from None
+            raise UsageError(f"{text!a} is not UTF-8 text.") from None
 
 
 def toml_value(value: Setting) -> str:

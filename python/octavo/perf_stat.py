@@ -75,7 +75,7 @@ def _text(option: str, name: str) -> str:
     except OSError as error:
         raise UsageError(f"{option}: cannot read `{name}`: {error.strerror}.") from None
     except ValueError:
-        raise UsageError(f"{option}: `{name}` is no text in UTF-8.") from None
+        raise UsageError(f"{option}: `{name}` is not UTF-8 text.") from None
     if len(text) > _MOST_BYTES:
         raise UsageError(f"{option}: `{name}` is too long for what `perf stat -x,` writes.")
     return text
@@ -103,7 +103,9 @@ def _counts(option: str, name: str, text: str) -> dict[str, float]:
         except ValueError:
             counted = -1.0
         if not 0 <= counted < float("inf"):
-            raise UsageError(f"{option}: `{name}`, line {number}: `{quoted(value)}` is no count.")
+            raise UsageError(
+                f"{option}: `{name}`, line {number}: `{quoted(value)}` is not a count."
+            )
         key = event["name"].lower()
         counts[key] = counts.get(key, 0.0) + counted
     return counts

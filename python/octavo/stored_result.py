@@ -26,5 +26,5 @@ def read_run(name: str) -> dict[str, Any]:
     except ValueError:
         raise CannotRun(f"`{path}` is not JSON.") from None
     if not isinstance(document, dict) or not str(document.get("schema")).startswith(_SCHEMA):
-        raise CannotRun(f"`{path}` is no result of `octavo run`.")
+        raise CannotRun(f"`{path}` is not a result of `octavo run`.")
     return document

@@ -124,13 +124,15 @@ def format_to_write(name: str, wanted: str | None) -> str:
             raise UsageError(f"format `{quoted(wanted)}` is only read, not written.")
         return choose(wanted, writable, "format")
     if name == STANDARD_STREAM:
-        raise UsageError(f"--to says in which format to write to standard output: {_or(writable)}.")
+        raise UsageError(f"standard output has no suffix: give --to with {_or(writable)}.")
     named = _formats_of(name)
     fitting = [known["name"] for known in named if known["writes"]]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise UsageError(f"`{name}` may be of format {_or(fitting)}: say which with --to.")
+        raise UsageError(
+            f"several formats have the suffix of `{name}`: give --to with {_or(fitting)}."
+        )
     if named:
         raise UsageError(f"format `{named[0]['name']}` is only read, not written.")
     raise UsageError(f"the suffix of `{name}` is no format's: give --to with {_or(writable)}.")
@@ -141,8 +143,8 @@ def check_name_to_record(name: str) -> None:
     named = [known["name"] for known in _formats_of(name) if known["writes"]]
     if name.endswith(COMPRESSIONS) or (named and NATIVE not in named):
         raise UsageError(
-            f"a recording is an uncompressed native trace, and `{name}` is named like another: "
-            "name it .oct, and `octavo convert` makes the other."
+            f"a recording is an uncompressed native trace, and `{name}` has the suffix of another "
+            "format: name it .oct, and convert it with `octavo convert`."
         )
 
 

@@ -55,8 +55,8 @@ def means_a_trace(
     for option, given in (("--tracer", tracer), ("--follow or --no-follow", follow_children)):
         if given is not None:
             raise UsageError(
-                f"{option} is for a program, and `{command[0]}` is a trace: what it holds was "
-                "decided when it was made."
+                f"{option} is for a program, and `{command[0]}` is a trace, whose contents are "
+                "fixed: leave it out."
             )
     return True
 
@@ -75,8 +75,8 @@ def traces_in_turn(command: Sequence[str], *, processes: str, format: str | None
         other = next(word for word in command if not names_a_trace([word], format))
         raise UsageError(f"`{command[0]}` is a trace and `{other}` is none; give traces alone.")
     raise UsageError(
-        f"--processes {processes} is for traces: in a live run chance would decide whose turn it "
-        "is; record the program first: octavo record -o FILE -- PROGRAM."
+        f"--processes {processes} is for traces, since the schedule of a live run varies; record "
+        "the program first: octavo record -o FILE -- PROGRAM."
     )
 
 
@@ -146,7 +146,7 @@ def trace_program(
             )
         found = live.snapshot()
         if found is None:
-            raise CannotRun("the run is at its end, and its result is being made.")
+            raise CannotRun("the run has ended, and its result is being computed.")
         if not any(process["references"] for process in found["processes"]):
             raise CannotRun("nothing has been counted yet.")
         use_started_name(found["processes"], str(program), str(program.resolve()))

@@ -89,10 +89,12 @@ def count(text: str) -> int:
     """`10M` → 10 000 000; k, M, G and T are powers of 1000."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([kmgt]?)", text.strip().lower())
     if match is None:
-        raise UsageError(f"`{quoted(text)}` is no count: give a number such as 250000, 10M or 2G.")
+        raise UsageError(
+            f"`{quoted(text)}` is not a count: give a number such as 250000, 10M or 2G."
+        )
     number = Fraction(match[1]) * _COUNT_UNITS[match[2]]
     if number.denominator != 1:
-        raise UsageError(f"`{quoted(text)}` is no whole number.")
+        raise UsageError(f"`{quoted(text)}` is not a whole number.")
     return int(number)
 
 
@@ -106,11 +108,11 @@ def byte_size(text: str) -> int:
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
     if match is None:
         raise UsageError(
-            f"`{quoted(text)}` is no size: give bytes, or a number such as 512MiB or 64GiB."
+            f"`{quoted(text)}` is not a size: give bytes, or a number such as 512MiB or 64GiB."
         )
     number = Fraction(match[1]) * 1024 ** " kmgt".index(match[2] or " ")
     if number.denominator != 1 or number < 1:
-        raise UsageError(f"`{quoted(text)}` is no whole number of bytes.")
+        raise UsageError(f"`{quoted(text)}` is not a whole number of bytes.")
     return int(number)
 
 

@@ -179,7 +179,7 @@ def test_pages_below_2_mib_are_those_of_the_runtime_where_settings_give_them(
 def test_other_files_are_no_results(tmp_path: Path) -> None:
     assert read_selection(None) is ALL_LARGE
     file = tmp_path / "result.json"
-    for text, why in (("{", "is not JSON"), ('{"schema": "x"}', "is no result of `octavo run`")):
+    for text, why in (("{", "is not JSON"), ('{"schema": "x"}', "is not a result of `octavo run`")):
         file.write_text(text)
         with pytest.raises(CannotRun, match=why):
             read_selection(str(tmp_path))

@@ -313,7 +313,7 @@ def test_wrong_sizes_are_refused(tmp_path: Path) -> None:
     out = str(tmp_path / "new.toml")
     refused = octavo("calibrate", "-o", out, "--memory", "much")
     assert refused.exit_code == 2
-    assert "`much` is no size" in refused.stderr
+    assert "`much` is not a size" in refused.stderr
     refused = octavo("calibrate", "-o", out, "--memory", "1MiB")
     assert refused.exit_code == 2
     assert "1 MiB of memory are too few: give --memory at least 32 MiB." in refused.stderr

@@ -135,8 +135,8 @@ def test_the_processor_of_this_machine_has_a_name() -> None:
         ("low = 21.5", "low = 99", "`walk_cycles.4KiB` is not in the order low <= median <= high"),
         ("low = 21.5, ", "", "`walk_cycles.4KiB.low` is missing"),
         ('"2MiB" = {first', '"3MiB" = {first', "`tlb.3MiB` has a wrong key: give one of 4KiB,"),
-        ('"12MiB"', '"x"', "`walk_cycles_by_footprint.4KiB.x` has a wrong key: `x` is no size"),
-        ('"96MiB"', '"much"', "`latency_cycles.much` has a wrong key: `much` is no size"),
+        ('"12MiB"', '"x"', "`walk_cycles_by_footprint.4KiB.x` has a wrong key: `x` is not a size"),
+        ('"96MiB"', '"much"', "`latency_cycles.much` has a wrong key: `much` is not a size"),
         (
             "second = {low = 1920, median = 2048, high = 2304}",
             "second = 5",

@@ -278,7 +278,7 @@ def test_files_are_not_overwritten_unasked(tmp_path: Path) -> None:
         (["--sets", "3"], ["power of two from 1 to 1024"]),
         (["--cache-lines", "48"], ["line size `48`", "power of two", "16 to 4096"]),
         (["--cache-lines", "64..16"], ["runs from large to small"]),
-        (["--cache-lines", "wide"], ["`wide` is no size"]),
+        (["--cache-lines", "wide"], ["`wide` is not a size"]),
         (["--index", "middle"], ["low, xor, or bits:N"]),
         (["--page-sizes", "12KiB"], ["power of two"]),
         (["--streams", "data,code"], ["unknown stream `code`"]),

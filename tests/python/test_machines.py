@@ -93,7 +93,7 @@ def test_a_file_extends_a_machine(tmp_path: Path) -> None:
         (["skylke"], "did you mean `skylake`?"),
         (["nothing.toml"], "octavo: nothing.toml: cannot read it: "),
         (["skylake", "--set", "tlb.l2.entires=7"], "--set: tlb.l2.entires: there is no such key"),
-        (["\udcff.toml"], "octavo: '\\udcff.toml' is no text in UTF-8."),
+        (["\udcff.toml"], "octavo: '\\udcff.toml' is not UTF-8 text."),
         (["skylake", "--set", "core.count"], "--set: core.count: give KEY=VALUE"),
         (["--set", "core.count=2"], "--set goes with a machine"),
     ],

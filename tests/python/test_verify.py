@@ -238,7 +238,7 @@ def test_runs_that_fail_now_and_then_do_not_count(tmp_path: Path) -> None:
         (["--", "no-such-program-here"], 127, "no program `no-such-program-here` on PATH"),
         (["--settings", "thp-for-al 2MiB", "--", "true"], 2, "unknown setting `thp-for-al 2MiB`"),
         (["--settings", "thp-for-all 2MiB", "--", "true"], 2, "add --allow-system"),
-        (["--time", "soon", "--", "true"], 2, "`soon` is no span of time"),
+        (["--time", "soon", "--", "true"], 2, "`soon` is not a duration"),
         (["--ready", "true", "--", "true"], 2, "--ready goes with a server"),
         (["--ready", "port:x", "--metric", "time:x", "--", "true"], 2, "from 1 to 65535"),
         (["--try", "", "--", "true"], 2, "--try is empty"),

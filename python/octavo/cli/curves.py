@@ -116,10 +116,10 @@ def curves(
         typer.Option(metavar="T", help="Window of the policy, in references of the program."),
     ] = "10M",
     miss_penalty: Annotated[
-        float, typer.Option(metavar="CYCLES", help="What a TLB miss costs.")
+        float, typer.Option(metavar="CYCLES", help="Cost of a TLB miss.")
     ] = MISS_PENALTY_CYCLES,
     two_sizes_penalty: Annotated[
-        float, typer.Option(metavar="CYCLES", help="What it costs with two page sizes.")
+        float, typer.Option(metavar="CYCLES", help="Cost of a TLB miss with two page sizes.")
     ] = TWO_SIZES_PENALTY_CYCLES,
     presets: Annotated[
         str | None,
@@ -165,8 +165,7 @@ def curves(
         str | None,
         typer.Option(
             metavar="N",
-            help="Flush the TLBs every N instructions: context switches to who leaves nothing "
-            "behind.",
+            help="Flush the TLBs every N instructions, as context switches to other programs do.",
         ),
     ] = None,
     without: Annotated[

@@ -116,11 +116,12 @@ ProcessesTogether = Annotated[
     typer.Option(
         metavar="apart|asid|flush",
         help="Whether each process has TLBs of its own (the default), or all processes of the "
-        "traces given take turns in the same: tagged with their process, or flushed whenever "
-        "another one has its turn.",
+        "traces share TLBs: with entries tagged by process, or flushed at each context switch.",
     ),
 ]
 Quantum = Annotated[
     str | None,
-    typer.Option(metavar="N", help="How many instructions a turn is (default 1M)."),
+    typer.Option(
+        metavar="N", help="Instructions that a process runs before the next one (default 1M)."
+    ),
 ]

@@ -31,7 +31,7 @@ OutputTarget = Annotated[
 TextFile = Annotated[
     str | None,
     typer.Option(
-        "--out", "-o", metavar="FILE", help="Write to FILE what is else shown; - shows it."
+        "--out", "-o", metavar="FILE", help="Write the output to FILE; - is standard output."
     ),
 ]
 OldOutput = Annotated[str | None, typer.Option("--output", hidden=True)]

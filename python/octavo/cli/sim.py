@@ -121,7 +121,9 @@ def sim(
     ] = None,
     perf_thp: Annotated[
         str | None,
-        typer.Option("--perf-thp", metavar="FILE", help="The same with transparent huge pages."),
+        typer.Option(
+            "--perf-thp", metavar="FILE", help="As --perf-4k, with transparent huge pages."
+        ),
     ] = None,
     processes: options.ProcessesTogether = "apart",
     quantum: options.Quantum = None,
