@@ -1,10 +1,10 @@
-//! Shrinking a trace to windows of instructions, and what error that brings.
+//! Shrinks a trace to windows of instructions, and measures the sampling error.
 //!
-//! The trace is cut into periods; of each, one window at a random place is kept (stratified random
-//! sampling). All records are kept, so mappings and definitions are whole. While the trace passes,
-//! two studies run beside it: of all of it, and of what is kept. So the error is not guessed: the
-//! misses that a study of the shrunk trace will show stand beside those of the whole one, with an
-//! interval by resampling the windows (the percentile bootstrap, Efron 1979).
+//! The trace is cut into periods, of each of which one window at a random place is kept (stratified
+//! random sampling). All records are kept, so that mappings and definitions are complete. Two
+//! studies run at the same time: of the whole trace, and of the kept windows. So the error is
+//! measured: the result has the misses of both, with an interval from resampling the windows (the
+//! percentile bootstrap, Efron 1979).
 
 use std::collections::BTreeMap;
 

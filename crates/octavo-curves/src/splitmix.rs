@@ -1,4 +1,4 @@
-//! Numbers that look drawn at random, and are the same each time.
+//! Deterministic pseudo-random numbers.
 
 /// Steele, Lea and Flood's SplitMix64 (2014): one step from a state.
 pub fn splitmix(state: u64) -> u64 {

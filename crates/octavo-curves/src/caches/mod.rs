@@ -1,14 +1,14 @@
-//! All caches of all sets and ways at once, at any sizes of their lines: all-associativity
-//! simulation (Hill and Smith, "Evaluating associativity in CPU caches", 1989) of what a program
-//! references, line by line.
+//! Misses of caches of every number of sets and ways at once, at several line sizes:
+//! all-associativity simulation (Hill and Smith, "Evaluating associativity in CPU caches", 1989) of
+//! the lines that a program references.
 //!
 //! With LRU a set of *w* ways holds the first *w* of its lines in order of last use, so that one
-//! list for each set gives the misses of all numbers of ways; and a line that was used last in its set was used
-//! last in every set that this one is cut into (inclusion), so that a look-up is over at the first
-//! number of sets where it finds its line in front.
+//! list for each set gives the misses of all numbers of ways. A line that was used last in its set
+//! was used last in every smaller set that this one is split into (inclusion), so that a look-up
+//! ends at the first number of sets where its line is the most recent.
 //!
-//! Caches are indexed and tagged by virtual addresses, where they are relocated to; they write
-//! back, and allocate what is stored to. A reference looks up each line that it touches.
+//! Caches are indexed and tagged by relocated virtual addresses; they are write-back and
+//! write-allocate. A reference looks up each line that it touches.
 
 mod line_size;
 mod sets;

@@ -1,4 +1,4 @@
-//! From segments to the lines that one stream touches.
+//! Converts segments to the cache lines that one stream touches.
 
 use octavo_trace::Stream;
 use octavo_types::{ItemKind, PageSize, Segment, VirtAddr};

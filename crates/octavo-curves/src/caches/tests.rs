@@ -1,4 +1,4 @@
-//! All caches at once are what each of them is alone.
+//! All caches at once against each of them simulated alone.
 
 use octavo_oracle::strategies::{RandomStream, Step, stream};
 use octavo_oracle::{NaiveReferences, NaiveSets};

@@ -1,6 +1,6 @@
-//! Why one TLB misses, and where: the classes of Hill ("Aspects of cache memory and instruction
-//! buffer performance", 1987), and what a larger page would have avoided, by region and by
-//! instruction.
+//! Classified misses of one TLB: the classes of Hill ("Aspects of cache memory and instruction
+//! buffer performance", 1987), and the misses that a larger page would have avoided, by region and
+//! by instruction.
 
 mod places;
 mod tlb;

@@ -1,4 +1,4 @@
-//! Misses by region and by function: what the instructions and regions of [`PlaceCounts`] are.
+//! Names the regions and functions of the misses in [`PlaceCounts`].
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The cores that look TLBs up: one, or one for each thread.
+//! The cores of a process, each with TLBs of its own: one, or one for each thread.
 
 use std::num::NonZeroU64;
 

@@ -1,8 +1,9 @@
-//! The analyses that depend on time: working sets, and the policy of two page sizes.
+//! The kernels that depend on time: working sets, and the policy of two page sizes.
 //!
-//! Time is that of the program. If each stream had its own, the last T references of one would be a
-//! longer time than those of both together: working sets could not be compared, and the parts of an
-//! address space would have page sizes that contradict each other.
+//! Time is counted in references of the whole program. With a time of its own for each stream, the
+//! last T references of one stream would span a longer time than those of both together: working
+//! sets would not be comparable, and the streams of an address space would have different page
+//! sizes for the same chunk.
 
 use octavo_trace::Stream;
 use octavo_types::{Segment, VirtAddr};

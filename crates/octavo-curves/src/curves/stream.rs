@@ -1,4 +1,4 @@
-//! One stream and its TLBs and caches. (What depends on time is in [`super::program_time`].)
+//! One stream and its TLBs and caches. (Kernels that depend on time are in [`super::program_time`].)
 
 use octavo_trace::AddressSpace;
 use octavo_types::{Segment, VirtAddr};

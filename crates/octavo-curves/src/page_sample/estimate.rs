@@ -1,18 +1,17 @@
 //! Estimates of totals over all pages from the counts of kept pages, with their errors.
 //!
-//! Given how many pages were kept of how many, the kept ones are a simple random sample without
-//! replacement. So there are two sources of error, both known from the theory of such samples:
+//! The kept pages are a simple random sample without replacement. The theory of such samples gives
+//! two sources of error:
 //!
-//! - *Which pages*: a total is the mean over kept pages times the number of all. Its variance is estimated
-//!   by the spread of groups of pages (random groups; Wolter, "Introduction to variance estimation",
-//!   2007, chapter 2), with the correction for a finite population.
-//! - *How deep*: a page below which *d* others lie has, of *n* kept pages among *N*, a hypergeometric
-//!   number of kept ones below it. This error is shared by whatever goes through the same pages, such
-//!   as a loop, by all groups alike: their spread does not show it. But misses fall as entries grow.
-//!   So they lie between those of the depths that are the same number of standard deviations nearer
-//!   and farther.
+//! - *Which pages*: a total is the mean over kept pages times the number of all pages. Its variance
+//!   is estimated from the spread of groups of pages (random groups; Wolter, "Introduction to variance
+//!   estimation", 2007, chapter 2), with the correction for a finite population.
+//! - *Depth*: of a page at depth *d*, the number of kept pages above it is hypergeometric (*n* kept
+//!   pages among *N*). All groups share this error where they touch the same pages, as in a loop, so
+//!   their spread does not show it. But misses fall as entries grow. So the interval reaches from the
+//!   misses at a depth some standard deviations larger to those at a depth as many smaller.
 //!
-//! The two are independent, so that their squares add up.
+//! The two errors are independent, so that their squares add up.
 
 use super::GROUPS;
 

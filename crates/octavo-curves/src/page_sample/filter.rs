@@ -1,4 +1,4 @@
-//! The runs of pages that are kept: the one place where the others are dropped.
+//! Selects the runs of kept pages and drops all others.
 
 use super::PageSample;
 use crate::classes::first_touch;

@@ -1,14 +1,14 @@
-//! Curves from a sample of the pages, with the error that it brings: Waldspurger et al., "Efficient
-//! MRC construction with SHARDS", FAST 2015.
+//! Curves from a sample of the pages, with their errors (Waldspurger et al., "Efficient MRC
+//! construction with SHARDS", FAST 2015).
 //!
-//! At each page size a page is kept or not by a hash of its number, so that of a kept page every
-//! touch is seen. Among kept pages a page lies as deep as the rate says: a depth in the sample,
-//! scaled, is a depth in the stream, and the misses of kept pages, scaled, are those of all. That
-//! needs a small part of the work, for every number of entries at once. A working set is a sum over
-//! pages, of which the kept ones are a sample too.
+//! At each page size a hash of the page's number decides whether it is kept, so that all touches of
+//! a kept page are seen. A depth among kept pages, divided by the sampling rate, estimates the depth
+//! among all pages, and the misses of kept pages, scaled likewise, those of all pages, for every
+//! number of entries at a fraction of the work. A working set is a sum over pages, which the kept
+//! pages sample too.
 //!
-//! All pages are counted, kept or not. So the rate is not the one asked for but the one that the
-//! sample turned out to have, of which [`estimate`] makes the most.
+//! All pages are counted, kept or not, so that [`estimate`] uses the actual rate of the sample and
+//! not the requested one.
 
 mod estimate;
 mod filter;

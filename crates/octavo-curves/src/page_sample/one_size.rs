@@ -1,5 +1,4 @@
-//! The kept pages of one size: how deep they are found among each other, and how long they are in
-//! windows, group by group.
+//! The kept pages of one size: their depths among each other, and their times in windows, by group.
 
 use octavo_types::PageSize;
 

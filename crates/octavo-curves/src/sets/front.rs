@@ -1,4 +1,4 @@
-//! The pages used last behind the first four, in vectors.
+//! The most recently used pages after the first four, in vectors.
 
 use super::MAX_WAYS;
 use super::lanes::{Bits, Lanes, Machine, NONE, Order, PAGES, TOP, up_to_first};

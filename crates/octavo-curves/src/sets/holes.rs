@@ -1,11 +1,11 @@
-//! Set-associative TLBs of all sets and ways at once from which entries are invalidated.
+//! Set-associative TLBs of all sets and ways at once, with invalidations.
 //!
-//! A set is a list of 16 positions, and the one of *w* ways holds what lies at the first *w*. An
-//! invalidated entry leaves a hole. On an access what lies above the topmost hole is pushed down
-//! into it, so that nothing below moves: a set of *w* ways which has that hole among its ways would
-//! fill it before it evicts, and one that ends above it evicts what is pushed past its end. If the
-//! page was below the hole, its place becomes one: sets that had the page lose no other entry, and
-//! sets that end in between have filled their hole.
+//! A set is a list of 16 positions; the set of *w* ways holds the entries at the first *w*. An
+//! invalidated entry leaves a hole. An access pushes the entries above the topmost hole down into it,
+//! and no entry below moves: a set with that hole among its *w* ways fills it before it evicts, and
+//! a set that ends above the hole evicts the entry that is pushed past its end. If the page was below
+//! the hole, its old place becomes a hole: sets that held the page lose no other entry, and sets that
+//! end in between have filled their hole.
 
 use octavo_types::Instructions;
 

@@ -2,9 +2,9 @@
 //! (Hill and Smith, "Evaluating associativity in CPU caches", 1989).
 //!
 //! With LRU a set of *w* ways holds the first *w* of the pages that belong to it, in order of last
-//! use: so one list for each set gives the misses of every number of ways, and a page's position in
-//! its list for each number of sets, a *level*, is all there is to find. [`nested`] does it where
-//! the sets of a level are those of the level before cut in two, [`scattered`] for any index.
+//! use: so one list for each set gives the misses of every number of ways, and a look-up has to find
+//! the page's position in its list for each number of sets, a *level*. [`nested`] does so if the sets
+//! of a level are those of the previous level cut in two, [`scattered`] for any index.
 
 mod front;
 mod holes;

@@ -1,19 +1,19 @@
-//! All sets and ways at once where each number of sets refines the one before.
+//! All sets and ways at once for an index that each number of sets refines.
 //!
 //! A page's position in its set, with 2^*l* sets, is the number of pages that were used since it was
 //! and that agree with it in the low *l* bits of the index. So the order in which the last pages
-//! were used gives the position of each of them for every number of sets (Hill and Smith's forest of stacks, seen
-//! from its root). The last 32 pages are kept in such an order, and nearly all touches find their
-//! page there: the first four in registers ([`Top`]), where what was found is a number of twelve
-//! bits, counted as it is, and the others in vectors ([`Front`]).
+//! were used gives the position of each of them for every number of sets (Hill and Smith's forest of
+//! stacks, seen from its root). The last 32 pages are kept in such an order, and nearly all touches
+//! find their page there: the first four in registers ([`Top`]), where the result of a look-up is a
+//! number of twelve bits that is counted directly, and the others in vectors ([`Front`]).
 //!
 //! Behind them each set has a list of the pages that have left this order, most recently used first;
 //! a page that is used again is removed from its lists. So a set holds, in order, those of the last
 //! pages that share it, and then its list.
 //!
-//! An invalidated entry leaves a hole at its place, see [`super::holes`]. A page that has one is
-//! first moved to the lists, with all that were used before it, so that holes are in lists only.
-//! There is no difference between a hole and a place that was never filled.
+//! An invalidated entry leaves a hole at its place, see [`super::holes`]. Its page is first moved to
+//! the lists, with all pages used before it, so that only lists have holes. A hole is the same as a
+//! place that was never filled.
 
 use octavo_types::Instructions;
 

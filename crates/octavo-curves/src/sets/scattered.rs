@@ -1,5 +1,5 @@
-//! All sets and ways at once where a page's sets have nothing to do with each other, as with an
-//! XOR: every number of sets is looked up.
+//! All sets and ways at once for any index, such as an XOR, whose sets at different levels are
+//! unrelated: every number of sets is looked up separately.
 
 use super::SetIndex;
 use super::lanes::{Machine, first, up_to_first};

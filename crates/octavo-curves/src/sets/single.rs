@@ -1,4 +1,4 @@
-//! One set-associative TLB: what simulating all of them at once is measured against.
+//! One set-associative TLB: the yardstick for the speed of simulating all of them at once.
 
 use octavo_trace::{Relocation, WordConsumer};
 use octavo_types::{Consumer, Event, Instructions, PageSize, Segment, VirtAddr};

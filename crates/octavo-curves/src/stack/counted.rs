@@ -1,4 +1,4 @@
-//! An order that counts at which depth pages are found.
+//! An order of last use with counts of the depths at which pages are found.
 
 use super::order::{NO_ID, Order};
 

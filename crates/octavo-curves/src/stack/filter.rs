@@ -1,8 +1,8 @@
-//! Touches that change little are taken out before any list is searched.
+//! Filters out touches that alternate between two pages before any list is searched.
 //!
-//! Most of what programs do is to go to and fro between two pages, one of code and one of data: a
-//! touch of the page before the last one. It is at depth 2 at every page size at which the two are
-//! apart, and leaves the order of all others as it is. So such touches are only counted.
+//! Most touches of programs alternate between two pages, one of code and one of data. Such a page is
+//! at depth 2 at every page size at which the two differ, and the order of all other pages does not
+//! change. So these touches are only counted.
 
 use crate::touches::{Row, Rows, Touch};
 

@@ -1,6 +1,6 @@
 //! Several page sizes that are looked up together.
 //!
-//! It is done in stages, each for a whole chunk of touches: the first positions of the lists, the
+//! A look-up has stages, each for a whole chunk of touches: the first positions of the lists, the
 //! others for touches that need them, and then each size's order. So the depth of a page decides
 //! which data is written for the next stage, without unpredictable branches.
 

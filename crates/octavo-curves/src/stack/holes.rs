@@ -1,10 +1,10 @@
 //! One LRU stack whose entries may be invalidated: fully associative TLBs of all sizes at once for
 //! two page sizes.
 //!
-//! An invalidated entry leaves a *hole* at its depth. Every TLB that held it has a free entry then,
-//! and the next page that it takes in goes there, evicting nothing. So whatever pushes entries down
-//! stops at the topmost hole, which it fills; and where a page is brought up from below that hole,
-//! the TLBs that had it have their free entry still, so that the hole is now where the page was
+//! An invalidated entry leaves a *hole* at its depth. Every TLB that held it then has a free entry,
+//! which the next fill takes without an eviction. So an insertion pushes entries down to the topmost
+//! hole only, which it fills. If a page is brought up from below that hole, the TLBs that held the
+//! page keep their free entry, so that the hole moves to the page's old place
 //! (Thompson and Smith, "Efficient (stack) algorithms for analysis of write-back and sector
 //! memories", 1989, where entries are deleted).
 

@@ -1,6 +1,6 @@
-//! Eight numbers at once, in whatever vectors there are.
+//! Vectors of eight numbers.
 //!
-//! The compiler makes no vectors of these loops by itself, or bad ones: written out, they are three
+//! Compilers do not vectorise these loops, or badly: written with vector instructions they are three
 //! to five times as fast.
 
 #[cfg(target_arch = "x86_64")]

@@ -1,11 +1,11 @@
 //! An order of last use that gives each page's depth.
 //!
-//! Pages come in at the recent end and leave from the middle, when they are used again, or from the
-//! old end, when there are too many. So the order is a queue with holes: a page's *slot* is its
-//! position, a bitmap marks the slots that are still taken, and nothing is moved or searched. A
-//! page's depth is the number of taken slots from its own on, which counts of the taken slots in
-//! newer words, and in newer groups of words, give at once. Nearly the same order, without depths,
-//! is `study::recency`.
+//! Pages enter at the recent end and leave from the middle, when they are used again, or from the
+//! old end, when there are too many. So the order is a queue with gaps: a page's *slot* is its
+//! position, a bitmap marks the slots in use, and nothing is moved or searched. A page's depth is
+//! the number of slots in use from its own on; counts of the slots in use in newer words, and in
+//! newer groups of words, give it in constant time. `study::recency` is a similar order without
+//! depths.
 
 mod counts;
 #[cfg(test)]

@@ -1,6 +1,4 @@
-//! One page size on its own.
-//!
-//! Here nothing is searched, so that no branch depends on how deep a page lies.
+//! One page size on its own, without a search: no branch depends on a page's depth.
 
 use super::counted::Counted;
 use super::filter::Filter;

@@ -1,4 +1,4 @@
-//! Against TLBs that are simulated one by one.
+//! All sizes at once against TLBs that are simulated one by one.
 
 use super::*;
 use crate::touches::Splitter;

@@ -1,4 +1,4 @@
-//! A set of 512 numbers that knows how near the nearest one is.
+//! A set of numbers below 512 with a query for the nearest member.
 
 /// A set of numbers below 512.
 #[derive(Clone, Copy, Default)]

@@ -1,14 +1,13 @@
-//! The front: the base pages used last, exactly; as many as the first TLB level holds, up to 64.
+//! The front: the base pages used last, as many as the first TLB level holds, up to 64.
 //!
-//! Nearly all references that leave a page come back to one of these, and for them nothing else is
-//! touched: a page among them hits at every page size, and its place in the recency orders behind
-//! is settled only when it leaves the front. Pages leave in order of last use, so what is put
-//! behind arrives in order.
+//! Nearly all references go to one of these pages, which hits at every page size, and need no other
+//! state: a page gets its place in the recency orders only when it leaves the front. Pages leave in
+//! order of last use, so that they enter the recency orders in order.
 //!
-//! Each use writes its number into a ring, so that the slot used longest ago is the first number
-//! there that is still its slot's last use.
+//! Each use writes its number into a ring, so that the least recently used slot is the first number
+//! in it that is still its slot's last use.
 //!
-//! A page may be *forbidden*, or stores to it: references then ask again, as if its slot were not known.
+//! A page, or stores to it, may be *forbidden*: the next reference then leaves the fast path.
 
 use octavo_trace::RegionId;
 

@@ -1,9 +1,9 @@
 //! The study of one process image: its fetches and its data against TLBs of every page size.
 //!
-//! For every page size at once, the misses of fully associative LRU TLBs and the memory touched,
-//! whole and by region. The way of a reference: [`Study`] splits a segment's references by stream;
-//! [`stream`] sends those that leave the page at hand to a small front, exact at base pages; what
-//! misses there goes to one [`recency`] order for each page size. Pages' own data lie in [`pages`].
+//! For every page size at once, it counts the misses of fully associative LRU TLBs and the memory
+//! touched, for the process and by region. [`Study`] splits a segment's references by stream;
+//! [`stream`] looks up those that leave the current page in a small front of base pages; misses there
+//! go to one [`recency`] order for each page size. [`pages`] holds the state of each page.
 
 use octavo_trace::{
     AddressSpace, Observer, Region, RegionId, Relocation, Start, StreamEnd, StreamIdentity,

@@ -1,10 +1,10 @@
-//! A recency order: which of so many pages was used last, next to last, and so on.
+//! The recency order of pages.
 //!
-//! Pages come in at the recent end and leave either from the middle, when they are used again, or
-//! from the old end, when there are too many. So the order is a queue with holes: a page's *stamp*
-//! is its position, a bitmap marks the positions that are still taken, and nothing is ever moved or
-//! searched. A page whose stamp lies before the old end is not in the order, so that dropping the
-//! oldest page costs no write to it.
+//! Pages enter at the recent end and leave from the middle, when they are used again, or from the
+//! old end, when there are too many. So the order is a queue with gaps: a page's *stamp* is its
+//! position, a bitmap marks the positions in use, and nothing is moved or searched. A page whose
+//! stamp lies before the old end is not in the order, so that dropping the oldest page needs no write
+//! to its stamp.
 
 use super::pages::{Place, Stamps};
 

@@ -1,11 +1,11 @@
 //! One stream of references, fetches or data, against TLBs of every page size at once.
 //!
-//! Exact fully associative LRU in two parts. The front holds the base pages used last. Behind it,
-//! for each page size, a recency order holds the pages of that size that are in the TLB but have no
-//! base page in the front. A page of size *S* is in the TLB if a base page of it is in the front,
-//! which is settled for all sizes by how near the nearest one is, or if the order behind holds it.
-//! The pages of a size in front and behind together are the TLB's, and when there would be one too
-//! many the oldest one behind goes.
+//! Exact fully associative LRU in two parts. The front holds the base pages used last. Behind it, a
+//! recency order for each page size holds the pages of that size that are in the TLB but have no
+//! base page in the front. A page of size *S* is in the TLB if a base page of it is in the front
+//! (the nearest page in the front decides this for all sizes at once), or if the order holds it. The
+//! pages of a size in the front and in the order are together the TLB's contents; when they are one
+//! too many, the oldest one in the order is evicted.
 
 use octavo_trace::RegionId;
 use octavo_types::PageSize;

@@ -1,4 +1,4 @@
-//! Touches in the making: from the items of one execution.
+//! Builds touches from the items of one execution.
 
 use std::hint::select_unpredictable as select;
 use std::mem::MaybeUninit;

@@ -1,8 +1,8 @@
-//! A stream as the base pages it touches, in batches: what every kernel of [`crate::Curves`]
-//! consumes.
+//! Touches: a stream as the base pages that it touches, in batches, which every kernel of
+//! [`crate::Curves`] consumes.
 //!
 //! References that stay on a page change nothing in any TLB that has just looked it up, so they
-//! are only counted. What is left are touches, each with the number of references before it, so
+//! are only counted. The others are touches, each with the number of references before it, so
 //! that kernels of time (working sets, the policy of two page sizes) are exact too.
 
 mod made;

@@ -1,4 +1,4 @@
-//! Pages by dense numbers: what a kernel keeps of a page lies at its row, and needs no look-up.
+//! Dense numbers for pages: a kernel stores a page's state at its row, without a look-up.
 
 use foldhash::fast::RandomState;
 use octavo_trace::Relocation;

@@ -1,4 +1,4 @@
-//! The references of one stream in the time of the whole program, whose references all count.
+//! The references of one stream, timed in references of the whole program.
 
 use octavo_trace::Stream;
 

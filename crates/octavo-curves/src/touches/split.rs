@@ -1,4 +1,4 @@
-//! From segments to the touches of one stream: fetches, data, or both as they come.
+//! Converts segments to the touches of one stream: fetches, data, or both in program order.
 
 use octavo_types::{DataItem, Item, ItemKind, PageSize, Segment, VirtAddr};
 

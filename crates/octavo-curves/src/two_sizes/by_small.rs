@@ -1,8 +1,8 @@
 //! Set-associative TLBs indexed by the small page number, where a large page may be in several sets.
 //!
-//! With so many sets that all blocks of a chunk have different ones, a large page is in each of
-//! them on its own account: it is as good as a page of its own for each block, always found by the
-//! same number. Only with fewer sets do blocks share its entries.
+//! If there are enough sets for the blocks of a chunk to have different ones, a large page has an
+//! independent entry in each of these sets: it behaves as a page of its own for each block, always
+//! found by the same number. Only with fewer sets do blocks share its entries.
 
 use octavo_types::Instructions;
 

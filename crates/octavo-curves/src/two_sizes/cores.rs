@@ -1,7 +1,7 @@
 //! The TLBs of the cores that the threads of a process run on, under one policy.
 //!
-//! A page's size is the address space's affair and the same for all of its threads, so there is one
-//! policy, and what it changes is invalidated on every core.
+//! A page has the same size for all threads of its address space, so there is one policy, whose
+//! changes invalidate entries on every core.
 
 use octavo_types::Instructions;
 

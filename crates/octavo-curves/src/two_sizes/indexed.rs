@@ -1,4 +1,4 @@
-//! Set-associative TLBs of all sets and ways, with one index: what they hold and what was found.
+//! Set-associative TLBs of all sets and ways with one index: their contents and misses.
 
 use octavo_types::Instructions;
 

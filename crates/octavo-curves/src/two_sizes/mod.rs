@@ -11,10 +11,10 @@
 //! fetches and data, in its order; each stream that is asked for has TLBs of its own, which look up
 //! the pages that the policy makes. (The paper's TLBs are unified, and its T counts all references.)
 //!
-//! Most touches are of a block that is in every window when none leaves: they need no decision, and
-//! [`TwoSizes::decide`] is called at the others only. Between touches blocks leave, too: chunks are
-//! demoted, and where that is the chunk of the run under way, its next reference is one to a small
-//! page. Nothing else happens in a run, so all of it is caught up on when the next touch comes
+//! Most touches are of a block that is in every window at a time when no block leaves: they need no
+//! decision, and [`TwoSizes::decide`] is called for the others only. Blocks also leave between
+//! touches: chunks are demoted, and if that is the chunk of the run under way, its next reference is
+//! one to a small page. Nothing else happens in a run, so all of this is applied at the next touch
 //! ([`TwoSizes::catch_up`]).
 
 mod alternation;

@@ -1,4 +1,4 @@
-//! Fully associative TLBs of all sizes, the page size in the tag: what was found at which depth.
+//! Fully associative TLBs of all numbers of entries, with the page size in the tag: counts by depth.
 
 use super::TwoSizesStack;
 use super::alternation::Steps;

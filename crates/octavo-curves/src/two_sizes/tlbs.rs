@@ -1,4 +1,4 @@
-//! All TLBs for two page sizes, and what is looked up in which.
+//! All TLBs for two page sizes; sends each look-up to the TLBs that it concerns.
 
 use octavo_types::Instructions;
 

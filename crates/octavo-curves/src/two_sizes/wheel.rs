@@ -1,9 +1,9 @@
-//! Which blocks leave a window, and when: exactly, at a cost that does not depend on the window.
+//! The times at which blocks leave a window, exactly, at a cost that does not depend on the window.
 //!
-//! All that is kept of a block's references is when the last one was. A block in the window stands
-//! once in a wheel of buckets, each a stretch of time, in one in which it cannot leave yet or may
-//! leave. When a bucket's time comes its blocks are looked at again: those that were referenced
-//! since go to the bucket where they would leave now, the others are due.
+//! Of a block's references only the time of the last one is stored. A block in the window is in one
+//! bucket of a wheel, each of which stands for a stretch of time: that in which the block may leave,
+//! or an earlier one. When a bucket's time comes, blocks that were referenced since are moved to the
+//! bucket in which they would leave now; the others leave.
 
 /// A power of two, and more than twice the buckets in a window.
 const BUCKETS: usize = 256;

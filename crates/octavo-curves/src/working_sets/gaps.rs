@@ -1,4 +1,4 @@
-//! The gaps between a page's references, added up by how long they are.
+//! The gaps between a page's references, summed by their lengths.
 
 /// The gaps of all pages of one size.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! Average working sets at every page size and for every window, exactly and in one pass.
 //!
-//! Time is that of the program: all of its references count, those of other streams too, as in
-//! Denning, "The working set model for program behavior", 1968. So the working sets of fetches and
-//! of data, with one window, are parts of that of both.
+//! Time is counted in references of the whole program, those of other streams included, as in
+//! Denning, "The working set model for program behavior", CACM 1968. So the working sets of fetches
+//! and of data, with one window, are parts of that of both.
 //!
 //! Working sets depend on the gaps between a page's references that are longer than a window
 //! ([`Gaps`]). So time is cut into *blocks* no longer than the shortest window: a page touched

@@ -1,5 +1,5 @@
-//! Sixteen ids beside each other, as many as a set has ways: a cache line, a vector of AVX-512,
-//! two of AVX2. And the index bits of twice as many pages, in the same room.
+//! Vectors of sixteen ids, as many as a set has ways (a cache line: one vector of AVX-512, two of
+//! AVX2), and of the index bits of 32 pages, which take the same room.
 
 mod portable;
 #[cfg(target_arch = "x86_64")]

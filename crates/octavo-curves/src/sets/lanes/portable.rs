@@ -1,4 +1,4 @@
-//! Any processor: loops without a branch, which compilers make vectors of.
+//! For any processor: loops without branches, which compilers vectorise.
 
 use super::{Bits, LEVELS, Lanes, MAX_WAYS, Machine, NONE, Order, PAGES, TOP};
 

@@ -1,8 +1,8 @@
 //! Vectors of x86-64.
 //!
-//! Having one of these machines is the proof that the processor has its instructions; only making
-//! one is unsafe. Their methods are meant to be inlined into functions that are compiled for these
-//! instructions, and have no closures, which may be left outside of those.
+//! A value of these types proves that the processor has its instructions; only its construction is
+//! unsafe. The methods must be inlined into functions that are compiled for these instructions, and
+//! have no closures, which might not be inlined.
 
 use std::arch::x86_64::*;
 

@@ -1,4 +1,4 @@
-//! TLBs from which entries are invalidated.
+//! TLBs with invalidations.
 
 use std::collections::HashMap;
 

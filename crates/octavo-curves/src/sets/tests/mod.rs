@@ -1,4 +1,4 @@
-//! All sets and ways at once give what each TLB alone gives.
+//! All sets and ways at once against each TLB alone.
 
 mod holes;
 mod sequence;

@@ -1,4 +1,4 @@
-//! Random sequences of page numbers, with what programs do among them.
+//! Random sequences of page numbers that include the patterns of programs.
 
 use proptest::prelude::*;
 

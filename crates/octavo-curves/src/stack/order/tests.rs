@@ -1,4 +1,4 @@
-//! Against a list.
+//! The order against a plain list.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! A set-associative array with LRU, some of whose entries are used without a call.
+//! A set-associative LRU array, some of whose hits are recorded later: those of pages in the front.
 
 use std::collections::VecDeque;
 use std::ops::Range;
