@@ -1,9 +1,9 @@
-//! How many random cases a property test tries, and from which seed.
+//! The number and the seed of random cases in property tests.
 //!
-//! Without a word every run tries the same cases, so that a change fails or passes for what it
-//! changes. With `OCTAVO_CASES=N` a test tries N times as many, from a seed of its own each time;
-//! `make test-long` does. A case that fails is kept by proptest in `proptest-regressions/`, which
-//! is checked in, and is tried first from then on.
+//! By default every run tries the same cases, so that a result depends on the code alone. With
+//! `OCTAVO_CASES=N` a test tries N times as many cases, each time from another seed; `make test-long`
+//! does. Proptest stores a failing case in `proptest-regressions/`, which is checked in, and tries it
+//! first from then on.
 
 use proptest::test_runner::{Config, RngSeed};
 

@@ -1,4 +1,4 @@
-//! Streams that any bytes describe: what no program does, but a trace made to harm may hold.
+//! Streams from arbitrary bytes: sequences that no program makes but that a hostile trace may hold.
 
 use octavo_types::{
     AddrRange, Consumer, Event, Item, ItemKind, MapSource, PhysAddr, Protection, Segment, VirtAddr,

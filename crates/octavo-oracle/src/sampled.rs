@@ -1,4 +1,4 @@
-//! A fully associative TLB's depths among some of the pages only.
+//! Depths in a fully associative TLB among a subset of the pages.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Address spaces as their programs see them: what every page holds, and no frames at all.
+//! Address spaces as programs see them: the contents of every page, without frames.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

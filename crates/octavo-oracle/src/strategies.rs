@@ -1,4 +1,4 @@
-//! Random segments and streams that look like a program's, and like its worst moments.
+//! Random segments and streams, with typical and extreme patterns of programs.
 
 use std::ops::Range;
 

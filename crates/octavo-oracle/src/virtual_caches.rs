@@ -1,4 +1,4 @@
-//! Virtual caches of one side, one access at a time, with what is in their lines.
+//! Virtual caches of one side, one access at a time, with the contents of their lines.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Columns in and out: how Python's Parquet meets our traces.
+//! Columns of references, passed between Python (for Parquet) and trace sources and sinks.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -1,4 +1,4 @@
-//! Machines: those that ship with Octavo, and any as it is resolved.
+//! Machines: the presets, and the resolution of a machine with its settings.
 
 use std::path::PathBuf;
 

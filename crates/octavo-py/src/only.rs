@@ -1,4 +1,4 @@
-//! One process out of many.
+//! A sink that passes on the stream of one process only.
 
 use octavo_trace::sink::{Sink, Written};
 use octavo_trace::source::TraceError;

@@ -1,4 +1,4 @@
-//! Which file each instruction came from.
+//! Maps instruction addresses to the files that they were mapped from.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! From one trace to another.
+//! Converts a trace to another format.
 
 use octavo_types::{AddressWidth, Consumer, Event, Segment, VirtAddr};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Long work on a thread of its own, that can be asked how far it is and be stopped.
+//! Long work on a thread of its own, with progress and cancellation.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::source::{Progress, TraceError};
 use crate::threads;
 
-/// How far a job is.
+/// The progress of a job.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct JobProgress {
     /// Whether it still runs.

@@ -3,9 +3,9 @@
 //! All segments seen so far are kept as a tree: a node is a reference (a fetch, or a data item
 //! whatever its address), its children are the references that have followed it within a segment,
 //! and the roots are those that began one. Each node also remembers which two nodes came after it
-//! last, in its own segment or at the root of the next. As programs repeat themselves, that guess
-//! is mostly right, and then a reference costs a comparison; where it fails its node is looked up,
-//! or made. So engines run on such traces as fast as on those that name their segments.
+//! last, in its own segment or at the root of the next. As programs repeat themselves, that guess is
+//! mostly right, and a reference costs one comparison; otherwise its node is looked up or created. So
+//! engines run on such traces as fast as on traces with segments.
 
 use std::collections::HashMap;
 

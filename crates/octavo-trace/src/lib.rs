@@ -1,5 +1,5 @@
-//! Where reference streams come from: a live program under our tracer, a trace file in one of many
-//! formats, a synthetic source; where they go to; and the stages that every stream passes:
+//! Reference streams: their sources (a live program under our tracer, a trace file in one of many
+//! formats, a synthetic description), their sinks, and the stages that every stream passes:
 //! relocation, the region of interest, the address space.
 
 pub mod check;

@@ -1,4 +1,4 @@
-//! Recording: a stream's words into a native trace, as they come.
+//! The recorder: writes a stream's words to a native trace as they arrive.
 
 use octavo_types::{AddressWidth, Consumer, Event, Segment, VirtAddr};
 

@@ -1,4 +1,4 @@
-//! From the addresses that a program had under the tracer to those that Linux would have given.
+//! Maps the addresses that a program had under the tracer to those that Linux would have given.
 //!
 //! The tracer already *places* mappings as the kernel does (`tracer/placement.c`); but Valgrind's
 //! address space is smaller, so each part of it lies at a constant distance from its native place.

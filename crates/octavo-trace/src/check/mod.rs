@@ -1,7 +1,7 @@
-//! Whether a trace can be what it says it is: no program that Linux ran has loaded from memory that
-//! it had not mapped.
+//! Checks a trace for contradictions: on Linux, for example, no program can load from memory that it
+//! has not mapped.
 //!
-//! The checker follows each stream's mappings and threads and holds every reference against them.
+//! The checker follows each stream's mappings and threads and checks every reference against them.
 //! Everything that real programs do must pass, so the checker allows for:
 //!
 //! - stacks, which grow when they are touched; the trace records their growth late or not at all;

@@ -1,9 +1,9 @@
-//! Tables of references as columns in memory: how Parquet, and whatever else another language
-//! reads and writes better, comes in and goes out.
+//! Tables of references as columns in memory, for formats that another language reads and writes,
+//! such as Parquet.
 //!
-//! Batches of rows go through a bounded channel, so that neither side runs far ahead. Columns
-//! mean what they do in the CSV format. A side that goes without a word leaves an error to the
-//! other: half a trace never passes for a whole one.
+//! Batches of rows go through a bounded channel, so that neither side runs far ahead. Columns have
+//! the meanings of the CSV format. If a side goes away before it has finished, the other one gets an
+//! error, so that an incomplete trace is never taken for a complete one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

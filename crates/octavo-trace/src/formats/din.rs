@@ -7,8 +7,8 @@
 //! `xdin` (Dinero IV's): `r|w|i|m|c|v address size`, the letters for the same six types in
 //! another order, in either case. Both may have `0x` before numbers.
 //!
-//! Here what is of unknown kind counts as a load, flushes and invalidations are left out, both
-//! with a note, and addresses stay as they are. Sizes must be 1 to 4096.
+//! Octavo takes accesses of unknown kind for loads and leaves out flushes and invalidations, both
+//! with a note; addresses are not rounded. Sizes must be 1 to 4096.
 
 use octavo_types::{ItemKind, PageSize, VirtAddr};
 

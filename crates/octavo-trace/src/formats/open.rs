@@ -1,4 +1,4 @@
-//! From the name of a trace to its source: which format is it?
+//! Opens a trace by name: recognises its format and returns its source.
 
 use std::io::Read;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The learner against the plain list of references, and its corners one by one.
+//! The learner against the plain list of references, and its special cases.
 
 use octavo_types::{AddressWidth, Consumer, Event, Segment};
 use proptest::collection::vec;

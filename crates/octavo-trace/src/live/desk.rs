@@ -1,6 +1,6 @@
-//! Calls to the threads that follow streams: each hands in its result at its end, and a copy of it for
-//! a snapshot, and follows the opening and closing of the region of interest. A stream answers a call
-//! once it has read all that its process had written by then.
+//! Requests to the threads that follow streams: for the result at the end, for a copy of it for a
+//! snapshot, and to open or close the region of interest. A stream answers a request once it has read
+//! all that its process had written when the request was made.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

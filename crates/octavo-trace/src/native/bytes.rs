@@ -1,4 +1,4 @@
-//! The bytes of a native trace: a file that can be passed over quickly, or whatever comes.
+//! The bytes of a native trace: a seekable file, or a stream.
 
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};

@@ -1,4 +1,4 @@
-//! Where the frames of a native trace lie, so that a reader can look for an instruction.
+//! The index of a native trace: the positions of its frames, so that a reader can find an instruction.
 
 use super::frame::FrameKind;
 

@@ -1,4 +1,4 @@
-//! A trace, consumed as a live program is.
+//! Replays: a trace runs through an engine as a live program does.
 
 mod audiences;
 

@@ -1,4 +1,4 @@
-//! From words to segments and events.
+//! Decodes words to segments and events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

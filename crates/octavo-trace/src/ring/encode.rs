@@ -1,5 +1,5 @@
-//! From segments and events to the ring's words: what the tracer does, for streams of our own
-//! making.
+//! Encodes segments and events as the ring's words, as the tracer does, for streams that Octavo
+//! itself makes.
 
 use octavo_types::{
     AddrRange, Consumer, Dependences, Event, Item, ItemKind, MapSource, Protection, Segment,

@@ -1,4 +1,4 @@
-//! From records to definitions, descriptions of processes, and events.
+//! Decodes records to definitions, descriptions of processes, and events.
 
 use octavo_types::{
     AddrRange, AddressWidth, Dependences, Event, Item, ItemKind, MapSource, PhysAddr, Protection,

@@ -1,4 +1,4 @@
-//! One stream's slot: chunks as they are handed over, and at the end what was begun.
+//! One stream's slot: its complete chunks, and at the end the unfinished one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

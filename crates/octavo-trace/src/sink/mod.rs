@@ -1,4 +1,4 @@
-//! Where a reference stream goes: a trace file, in whatever format.
+//! Sinks of reference streams: trace files of all writable formats.
 
 mod output;
 mod plain;

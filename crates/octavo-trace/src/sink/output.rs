@@ -1,4 +1,4 @@
-//! A file on its way out, compressed by its name.
+//! Output files, compressed according to their suffix.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

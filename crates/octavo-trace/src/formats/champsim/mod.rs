@@ -7,11 +7,11 @@
 //! be one byte long. Within an instruction loads come before stores; the format does not mark a load
 //! and a store as one modify.
 //!
-//! **Continued instructions.** What one record cannot hold (more loads or stores than slots, a
-//! store before a load, data that a later segment adds to the instruction) we write as further
+//! **Continued instructions.** Data that one record cannot hold (more loads or stores than slots, a
+//! store before a load, data that a later segment adds to the instruction) is written as further
 //! records of the same address with `is_branch` 0 and `branch_taken` 1, a pair that no tracer
-//! writes, and read as data of the instruction before. ChampSim itself takes each for an
-//! instruction more.
+//! writes, and read as data of the previous instruction. ChampSim itself takes each such record for
+//! another instruction.
 
 use super::{Format, Likeness};
 use crate::source::Input;

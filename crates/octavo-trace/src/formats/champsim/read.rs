@@ -1,4 +1,4 @@
-//! Records to references.
+//! Reads records as references.
 
 use std::io::{ErrorKind, Read};
 

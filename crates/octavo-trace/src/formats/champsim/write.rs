@@ -1,4 +1,4 @@
-//! References to records.
+//! Writes references as records.
 
 use octavo_types::{Dependences, Event, ItemKind, Segment, VirtAddr};
 

@@ -1,4 +1,4 @@
-//! One file of a trace: its bytes, and where in it the reader stands.
+//! One file of a trace: its bytes, and the reader's position.
 
 use std::io::Read;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! The body of a chunk of the native trace format: ring words, small.
+//! The body of a chunk of the native trace format: compressed ring words.
 //!
 //! A stream of ring words (executions: a segment's number and its data addresses; records: a header
 //! with bit 63 set and its payload) is cut into chunks of whole items, a million words or so each.
@@ -65,14 +65,14 @@
 //! The writer chooses freely. Ours writes NULL as symbol 0, and any other address with the smallest
 //! symbol that can express it from base 1, 2 or 3.
 //!
-//! # Why so
+//! # Rationale
 //!
 //! Regular patterns of a program (a loop walks an array, a function's frame lies where the last one
-//! lay) makes regular symbols and deltas, which zstd finds without our help: predictors of strides,
-//! of frames that move as a whole and of successors of segments were tried, and made chunks smaller
-//! by a tenth at best and at times larger. Wide deltas are what is left of random addresses; by
-//! planes, the bits in which they do not differ cost next to nothing. Symbols name base and width at
-//! once, so that an address is decoded without a branch that could be mispredicted.
+//! lay) give regular symbols and deltas, which zstd compresses by itself: predictors of strides, of
+//! frames that move as a whole and of successors of segments were tried, and made chunks smaller by a
+//! tenth at best and at times larger. Random addresses have wide deltas; stored by planes, the bits
+//! in which they agree cost next to nothing. A symbol encodes base and width together, so that an
+//! address is decoded without a branch that could be mispredicted.
 
 mod decode;
 mod encode;

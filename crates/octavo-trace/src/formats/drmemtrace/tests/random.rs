@@ -1,4 +1,4 @@
-//! Any streams, and any damage.
+//! Random streams, and random damage.
 
 use super::*;
 

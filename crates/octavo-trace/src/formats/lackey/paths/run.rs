@@ -1,4 +1,4 @@
-//! The way through text that was seen before: what takes all the time.
+//! The hot loop: matches text against pieces that were seen before.
 
 use super::super::super::reader::Learning;
 #[cfg(target_arch = "x86_64")]

@@ -1,4 +1,4 @@
-//! Texts that show one thing each.
+//! Hand-written texts, one for each rule.
 
 use super::super::super::testing;
 use super::*;

@@ -1,4 +1,4 @@
-//! Any streams, lines and bytes.
+//! Random streams, lines and bytes.
 
 use super::*;
 
