@@ -1,4 +1,4 @@
-"""What the curves say, computed: the page size past which misses hardly fall and memory grows.
+"""Advice from the curves: the page size past which misses hardly fall and memory grows.
 
 The study of the best base page size (SPEC programs under Lackey) chose by eye a size with a
 substantial fall in TLB misses and hardly any growth in memory. Here the same choice is a rule with
@@ -116,7 +116,7 @@ class Case:
 
     @property
     def subject(self) -> str:
-        """What the case is about, in words: `code`, `data`, `code of libc.so.6 text`."""
+        """The subject of the case, in words: `code`, `data`, `code of libc.so.6 text`."""
         what = "code" if self.stream == "fetch" else "data"
         if self.region is None:
             return what
@@ -130,13 +130,13 @@ class Case:
 
 @dataclass(frozen=True)
 class Advice:
-    """What to do about one case, with the figures that decided it."""
+    """The advice for one case, with the figures that decided it."""
 
     case: Case
     page_size: int
     """The advised size; 4 KiB where nothing should be changed."""
     reason: Reason
-    """What stopped it from being larger."""
+    """Why it is not larger."""
     memory_grows_from: int | None
     """First page size at which memory has grown by GROWTH_BEGINS; None when none measured does."""
     text: str

@@ -10,7 +10,7 @@ from octavo.elf import ELF_MAGIC, read_target
 from octavo.errors import NotExecutable, NotFound, nearest
 
 _HEAD_BYTES = 256
-"""The kernel reads no more of a file to tell what it is (BINPRM_BUF_SIZE)."""
+"""The bytes of a file that the kernel reads to recognise its kind (BINPRM_BUF_SIZE)."""
 
 _INTERPRETER_DEPTH = 4
 """The kernel follows no longer chain of #! lines (fs/exec.c)."""

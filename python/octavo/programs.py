@@ -54,7 +54,7 @@ def _region_rows(program: Program) -> Iterator[Row]:
 
 
 def owner_of(record: Mapping[str, Any]) -> str | None:
-    """Whose region a row or a piece of advice is about, in words; None where there is one process.
+    """The owner of the region of a row or of advice, in words; None where there is one process.
 
     `postgres (12 processes)`, `process 3`.
     """

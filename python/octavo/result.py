@@ -52,7 +52,7 @@ class RunResult(Finished):
     advice: list[dict[str, Any]]
     """The overall answer first, then code, data and each large region, each with its actions."""
     programs: list[Program] = field(default_factory=list)
-    """Those of several processes, which tables show together."""
+    """The programs of several processes, which tables show together."""
 
     def table(self) -> "pa.Table":
         """The rows as an Arrow table (what rows.parquet holds)."""

@@ -86,7 +86,7 @@ def test_the_table_goes_to_standard_error_and_output_to_the_user() -> None:
     assert done.returncode == 0, done.stderr
     # Each setting is run once beforehand and in each round.
     assert done.stdout == "hello\n" * 6
-    assert done.stderr.startswith("Too few rounds to tell noise from a difference: 2 counted")
+    assert done.stderr.startswith("Too few rounds to separate a difference from noise: 2 counted")
     assert "thp-disable" in done.stderr
     assert "lower is better; 2 rounds of 2 settings" in done.stderr
 

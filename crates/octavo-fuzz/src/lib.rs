@@ -125,7 +125,7 @@ fn input(bytes: &[u8]) {
         let Some(mut input) = open_bytes(bytes) else { return };
         let head = input.head().to_vec();
         let mut all = Vec::new();
-        // What comes before an error is given too.
+        // Bytes before an error are delivered too.
         let read = (&mut input).take(4 * MAX_EXPANDED_BYTES).read_to_end(&mut all);
         assert!(all.starts_with(&head), "the head is how it begins");
         let most = MAX_EXPANDED_BYTES.max(bytes.len() as u64);

@@ -25,7 +25,7 @@ impl<V: Clone> NaiveAnySize<V> {
         Some((key.2, self.0.look_up(0, &key)?.clone()))
     }
 
-    /// The same, without a trace.
+    /// Looks a page up without changing the replacement order.
     pub fn probe(&mut self, asid: u16, page: PageNumber) -> Option<(PageSize, V)> {
         let key = self.covering(asid, page)?;
         Some((key.2, self.0.probe(0, &key)?.clone()))

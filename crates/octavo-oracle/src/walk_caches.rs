@@ -57,7 +57,7 @@ impl<V: Clone> NaiveWalkCaches<V> {
         None
     }
 
-    /// The same, of a level and those above it alone.
+    /// The deepest entry for an address at `level` or above.
     pub fn deepest_from(&mut self, asid: u16, addr: VirtAddr, level: u8) -> Option<(u8, V)> {
         (level..=5).find_map(|of| Some((of, self.at(asid, addr, of)?)))
     }

@@ -445,7 +445,7 @@ mod tests {
         space.apply(&map(0x50000, 0x4000, RW, MapSource::Anonymous, 0x22));
         assert!([0x10000, 0x13fff, 0x20000, 0x30000].iter().all(|addr| may(&space, *addr)));
         assert!(![0x14000, 0x40000, 0x50000, 0x60000].iter().any(|addr| may(&space, *addr)));
-        // What the loader has relocated and then protected.
+        // Pages that the loader has relocated and then protected.
         let range = range(0x40000, 0x1000);
         space.apply(&Event::Protect { range, protection: Protection::from_bits(1) });
         assert!(may(&space, 0x40000) && !may(&space, 0x41000));

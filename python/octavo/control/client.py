@@ -53,7 +53,7 @@ def _open(place: Place) -> socket.socket | None:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.connect(str(place.path))
-        # The name is worth nothing in a directory where everybody may make names.
+        # In a directory where all users may create names, the name alone proves nothing.
         if peer_of(connection)[0] == place.octavo_pid:
             return connection
     except OSError:

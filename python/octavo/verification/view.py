@@ -39,7 +39,7 @@ def decision_text(outcome: Outcome) -> str:
     rounds = counted.values if counted else 0
     if rounds < decision.rounds_needed:
         return (
-            f"Too few rounds to tell noise from a difference: {rounds} counted, and "
+            f"Too few rounds to separate a difference from noise: {rounds} counted, and "
             f"{decision.rounds_needed} is the least for {_settings_compared(outcome)}, which takes "
             f"about {_time_needed(outcome)}."
         )

@@ -151,7 +151,7 @@ impl Consumer for Curves {
             self.thread_event(event);
         }
         if self.config.classes.is_some() && event.changes_mappings() {
-            // What came before was in the regions of before.
+            // References before the event belong to the old regions.
             self.hand_on();
             self.images.running.memory.apply(event);
         }

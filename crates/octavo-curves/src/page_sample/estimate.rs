@@ -86,8 +86,8 @@ impl Population {
         let mean = sum / kept;
         let off = |(sum, kept): (&f64, &u64)| (sum - *kept as f64 * mean).powi(2);
         let squares: f64 = sums.iter().zip(&self.kept).map(off).sum();
-        // What each page is off from the mean, squared and added up; the groups have a degree of
-        // freedom less than there are, and so have the pages.
+        // The sum of squared deviations of pages from the mean; groups and pages each have one
+        // degree of freedom less than their number.
         let groups = GROUPS as f64;
         let squares = squares * groups / (groups - 1.0) * kept / (kept - 1.0) + UNSEEN_SQUARES;
         (pages * mean, pages / kept * (squares * (1.0 - kept / pages)).sqrt())

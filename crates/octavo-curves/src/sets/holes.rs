@@ -150,7 +150,7 @@ impl Work for LookUp<'_> {
             let list = lists.set(level, page.index_bits());
             let at = machine.equal(list, page.id());
             if refines && at & 1 != 0 {
-                // What is used most recently of a set is so of the smaller sets in it.
+                // The most recent page of a set is also the most recent of the smaller sets in it.
                 return;
             }
             let moving = up_to_first(at | machine.equal(list, NONE));

@@ -35,12 +35,12 @@ impl Splitter {
         }
     }
 
-    /// The same; a touch is then of fetches or of data alone ([`Touch::is_fetch`]).
+    /// Keeps fetches and data apart: each touch is of fetches or of data ([`Touch::is_fetch`]).
     pub fn with_kinds(self) -> Self {
         Splitter { mark: FetchMark::KEPT, ..self }
     }
 
-    /// The same; each batch then has [`Touches::origins`].
+    /// Records the instruction of each touch in [`Touches::origins`].
     pub fn with_origins(self) -> Self {
         Splitter { origin: Some(VirtAddr::NULL), ..self }
     }

@@ -335,7 +335,7 @@ impl TwoSizes {
             self.catch_up(now - 1);
         }
         let places = touched.map(|row| row.map(|row| self.place(row, rows)));
-        // Those whose blocks enter: each once, with its size and its touched blocks as they were.
+        // Chunks whose blocks enter: each once, with its previous size and touched blocks.
         let mut entered: [Option<(u32, bool, u32)>; 2] = [None; 2];
         for (number, place) in places.iter().enumerate() {
             let Some(Place { chunk, .. }) = *place else { continue };

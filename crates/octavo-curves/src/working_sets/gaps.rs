@@ -31,7 +31,7 @@ impl Gaps {
         while *shorter > 0 && windows[*shorter - 1] >= gap {
             *shorter -= 1;
         }
-        // Those that no window is shorter than need no counting, but that is as quick.
+        // Gaps that are longer than no window need no count, but a branch would cost as much.
         let (count, sum) = &mut self.by_windows[*shorter];
         *count += 1;
         *sum += u128::from(gap);

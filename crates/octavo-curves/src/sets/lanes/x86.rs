@@ -149,7 +149,7 @@ impl Machine for Avx2 {
             let high = _mm256_blend_epi32::<0b11>(high, low);
             let low = _mm256_blend_epi32::<0b11>(low, top);
             let value = _mm256_set1_epi16(value as i16);
-            // Those that are not counted differ in all bits.
+            // Pages that are not counted are made to differ in all bits.
             let places = _mm256_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
             let last = order.pages as i16 - 1;
             let behind_low = _mm256_cmpgt_epi16(places, _mm256_set1_epi16(last));

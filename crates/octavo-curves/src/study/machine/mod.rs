@@ -100,7 +100,7 @@ pub struct Touch {
     pub side: Side,
     /// The base page, as traced.
     pub traced: u64,
-    /// The same, relocated.
+    /// The base page, relocated.
     pub page: u64,
     /// Its region.
     pub region: RegionId,

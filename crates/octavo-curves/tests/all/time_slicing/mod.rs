@@ -117,7 +117,7 @@ impl Naive {
                 [pair.blocks_copied, pair.blocks_zeroed],
                 [naive.blocks_copied, naive.blocks_zeroed]
             );
-            // Those of other streams are compared beside the kernel.
+            // The kernel's own tests compare those of the other streams.
             if found.stream == Stream::All {
                 assert_eq!(pair.working_set_byte_refs, [naive.working_set_byte_refs]);
             }
