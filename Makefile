@@ -89,12 +89,13 @@ test-long: test-programs  ## the long tests, and the property tests with more ca
 fuzz:  ## a minute of fuzzing for each thing that reads bytes from outside
 	scripts/fuzz all
 
-lint: setup  ## format, clippy, ruff, types, C warnings
+lint: setup  ## format, clippy, ruff, types, wording, C warnings
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked --profile bench -- -D warnings
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy --strict python/octavo
+	.venv/bin/python scripts/check-language
 	$(MAKE) --no-print-directory -s -f tracer/build.mk OUT=build/tracer-lint WERROR=1
 	$(MAKE) --no-print-directory -s -f preload/build.mk OUT=build/preload-lint WERROR=1
 	$(CC) -Wall -Wextra -Werror -fsyntax-only -Itracer workloads/*.c
