@@ -190,7 +190,7 @@ static void restore_name(ThreadId tid)
 /* Fills the sixteen random bytes that the kernel gives every image with the same ones each time.
    Programs read them as addresses' low bits: glibc's strcspn, which the loader calls, looks up up
    to three bytes after a string's end in a table on its stack. */
-static void settle_random_bytes(ThreadId tid)
+static void fix_random_bytes(ThreadId tid)
 {
    static const UWord at_random = 25;
    const UWord* word = (const UWord*)VG_(get_SP)(tid);
@@ -314,7 +314,7 @@ static void thread_runs(ThreadId tid, ULong blocks_done)
 {
    if (blocks_done == 0) {
       restore_name(tid);
-      settle_random_bytes(tid);
+      fix_random_bytes(tid);
    }
    Addr start;
    SizeT bytes;

@@ -75,9 +75,9 @@ def sum_caches(of: Sequence[dict[int, Caches]]) -> dict[int, Caches]:
 
 
 def _sum(of: Sequence[Caches]) -> Caches:
-    is_told = all(caches.misses for caches in of)
+    is_complete = all(caches.misses for caches in of)
     return Caches(
         of[0].line_bytes,
         sum(caches.lookups for caches in of),
-        added(caches.misses for caches in of) if is_told else (),
+        added(caches.misses for caches in of) if is_complete else (),
     )

@@ -86,7 +86,7 @@ def partial_reason(
     processes: Sequence[ProcessCounts] | Sequence[RecordedStream],
     untraced: int,
     interrupted_by: int | None,
-    told_by_trace: str | None = None,
+    recorded_reason: str | None = None,
     *,
     by_request: bool = False,
 ) -> str | None:
@@ -110,8 +110,8 @@ def partial_reason(
         return ended["diagnostics"].rstrip(".")
     if ended["reason"] == "signalled" and ended["signal"] is not None:
         return f"the program was killed by {signal_name(ended['signal'])}"
-    if told_by_trace is not None:
-        return told_by_trace
+    if recorded_reason is not None:
+        return recorded_reason
     lost = [process["program"] for process in processes if process["ended_by"] == "lost"]
     if lost:
         death = seccomp_death(ended["diagnostics"])

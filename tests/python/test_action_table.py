@@ -155,9 +155,7 @@ def test_the_rust_crate_of_jemalloc_reads_a_variable_of_its_own(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("kind", "allocator"), [("redis", "jemalloc"), ("go", "go"), ("jvm", "glibc"), ("x", "musl")]
 )
-def test_nobody_is_advised_a_switch_that_the_program_ignores(
-    tmp_path: Path, kind: str, allocator: str
-) -> None:
+def test_ignored_switches_are_not_advised(tmp_path: Path, kind: str, allocator: str) -> None:
     runtime = replace(GLIBC, kind=kind, allocator=allocator, malloc_conf="MALLOC_CONF")
     for advised in (
         actions_for(data_advice(MISS_UNTIL_2M), host(tmp_path), subject=Subject(runtime)),
@@ -247,7 +245,7 @@ def memory_row(name: str, kind: str, touched: int, start: int, size: int) -> dic
         (64 * MIB * 1000 + 4096, 500 * MIB, False, False),
     ],
 )
-def test_arenas_and_blocks_are_told_from_the_regions(
+def test_arenas_and_blocks_are_recognised_by_their_regions(
     start: int, size: int, arenas: bool, blocks: bool
 ) -> None:
     rows = [

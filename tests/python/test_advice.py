@@ -134,7 +134,7 @@ def test_no_data_references() -> None:
     assert not data.changes
 
 
-def test_without_instructions_misses_are_told_in_all() -> None:
+def test_without_instructions_misses_are_totals() -> None:
     advice = for_data([10**6, *[10] * 9], instructions=0, data_references=10**7)
     assert advice.page_size == 8 * KIB
     assert "from 1000000 to 10 in all" in advice.text
@@ -183,7 +183,7 @@ def test_the_answer_in_one_line() -> None:
     assert overall_text(keep, [4 * KIB] * 2) == "Which page size? 4 KiB: nothing should be changed."
 
 
-def test_the_answer_tells_of_regions_that_want_larger_pages() -> None:
+def test_the_answer_names_regions_that_gain_from_larger_pages() -> None:
     grown = (0.0,) + (0.9,) * 9
     found = advise(
         process(0, data_misses=KNEE_AT_16K, data_growth=grown, regions=[region(misses=KNEE_AT_16K)])
@@ -194,7 +194,7 @@ def test_the_answer_tells_of_regions_that_want_larger_pages() -> None:
     )
 
 
-def test_the_answer_tells_of_regions_that_can_have_larger_pages_here() -> None:
+def test_the_answer_names_regions_that_can_have_larger_pages_here() -> None:
     found = advise(process(0, data_misses=KNEE_AT_16K, regions=[region(misses=KNEE_AT_16K)]))
     sizes = [4 * KIB if item.case.region is None else 2 * MIB for item in found]
     assert overall_text(found, sizes) == (

@@ -56,7 +56,7 @@ def octavo(*arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments), prog_name="octavo")
 
 
-def test_mappings_are_told_apart() -> None:
+def test_mappings_are_classified() -> None:
     mappings = parse_mappings(SMAPS.encode())
     kinds = ["text", "heap", "other", "thread-stack", "anonymous", "shared", "other", "stack"]
     assert [mapping.kind for mapping in mappings] == kinds
@@ -284,7 +284,7 @@ def test_the_work_ends_where_every_range_would_be_refused() -> None:
     assert any("no free 2 MiB" in sentence for sentence in remarks(report, dry_run=False))
 
 
-def test_the_work_ends_with_the_process_and_when_it_is_told_to() -> None:
+def test_the_work_ends_with_the_process_and_on_request() -> None:
     process = FakeProcess(full(1, 2), {HUGE: errno.ESRCH})
     works = work_on(process, mapping(HUGE, 2 * HUGE))
     assert run(process, works) == ENDED

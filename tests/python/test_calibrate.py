@@ -186,7 +186,7 @@ def test_a_busy_machine_is_said() -> None:
 
 
 @pytest.mark.parametrize("huge_pages", [128, 4096])
-def test_pieces_of_huge_pages_tell_their_walk_cost_where_each_needs_an_entry(
+def test_pieces_of_huge_pages_give_their_walk_cost_where_each_needs_an_entry(
     huge_pages: int,
 ) -> None:
     found = figures(made_up(entry_bytes=4 * KIB, huge_pages=huge_pages))
@@ -195,7 +195,7 @@ def test_pieces_of_huge_pages_tell_their_walk_cost_where_each_needs_an_entry(
     assert not any("walk cost of 2 MiB pages was not measured" in note for note in found.notes)
 
 
-def test_without_huge_pages_only_latencies_are_told() -> None:
+def test_without_huge_pages_only_latencies_are_measured() -> None:
     found = figures(made_up(huge_pages=0))
     assert (found.tlb, found.walk_cycles, found.entry_bytes) == ({}, {}, {})
     assert numbers(found.latency_cycles[16 * KIB]) == same(4.0)

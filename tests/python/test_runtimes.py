@@ -104,7 +104,7 @@ def test_what_debug_information_names_does_not_count(tmp_path: Path, loader: str
         (b"\0allow_large_os_pages\0allow_thp\0", "mimalloc-allow-thp"),
     ],
 )
-def test_what_a_mimalloc_can_do_its_options_tell(
+def test_the_options_of_mimalloc_show_its_abilities(
     tmp_path: Path, loader: str, options: bytes, fact: str
 ) -> None:
     library = elf(tmp_path / "libmimalloc.so.2", options)
@@ -229,7 +229,7 @@ def test_names_by_runtime() -> None:
     assert named(native, anonymous("anon 8.0MiB #1", 4096)) == ["anon 8.0MiB #1"]
 
 
-def test_the_runtime_of_each_process_is_told_from_what_it_maps(tmp_path: Path) -> None:
+def test_the_runtime_of_each_process_is_recognised_by_its_mappings(tmp_path: Path) -> None:
     library = elf(tmp_path / "libjemalloc.so.2", b"\0MALLOC_CONF\0" + JEMALLOC)
     made = [
         process(0, program="/far/prog", regions=[region("libc text", "text", path=LIBC)]),

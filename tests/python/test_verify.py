@@ -248,7 +248,7 @@ def test_runs_that_fail_now_and_then_do_not_count(tmp_path: Path) -> None:
         (["--repetitions", "1"], 2, "no PROGRAM given"),
     ],
 )
-def test_what_is_wrong_is_told(
+def test_invalid_options_are_errors(
     arguments: list[str], status: int, sentence: str, tmp_path: Path
 ) -> None:
     words = ["verify", "--sysfs-root", str(make_tree(tmp_path)), *arguments]
@@ -401,7 +401,7 @@ def test_a_daemon_that_ends_is_no_server() -> None:
         ({"ready": "true"}, "exec sleep 100", "no format that Octavo knows and is no number alone"),
     ],
 )
-def test_a_server_that_fails_is_told(options: dict[str, Any], program: str, sentence: str) -> None:
+def test_a_failed_server_is_reported(options: dict[str, Any], program: str, sentence: str) -> None:
     with pytest.raises(CannotRun) as refused:
         api.verify(["sh", "-c", program], **{"metric": ["command:echo nothing"], **options})
     assert sentence in str(refused.value)

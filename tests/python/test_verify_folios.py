@@ -37,7 +37,7 @@ def folio(first: int, pages: int, more: int = 0) -> dict[int, int]:
     return flags
 
 
-def test_folios_are_told_apart(tmp_path: Path) -> None:
+def test_folios_are_recognised(tmp_path: Path) -> None:
     flags = {**folio(16, 16), **folio(32, 16), **folio(64, 4), 80: ANONYMOUS, 81: ANONYMOUS}
     # Two of 64 KiB side by side, one of 16 KiB, and two pages that belong to none.
     frames = [*range(16, 48), -1, *range(64, 68), 80, 81]

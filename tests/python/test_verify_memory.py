@@ -118,7 +118,7 @@ def fields(**sizes: int) -> str:
     return "".join(f"{name}: {size:>8} kB\n" for name, size in sizes.items())
 
 
-def test_huge_pages_of_every_kind_are_told_apart() -> None:
+def test_huge_pages_are_counted_by_kind() -> None:
     text = (
         HEAD.format("rw-p", "00:00 0", "")
         + fields(Rss=4096, Pss=4096, AnonHugePages=2048, ShmemPmdMapped=0)

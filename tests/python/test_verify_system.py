@@ -130,7 +130,7 @@ def test_what_both_left_is_noticed_and_repaired(tree: Path) -> None:
     assert restore_left_over(tree) is None
 
 
-def test_what_an_earlier_boot_left_is_forgotten(tree: Path) -> None:
+def test_the_state_of_an_earlier_boot_is_dropped(tree: Path) -> None:
     leave_changed(tree)
     (tree / "proc/sys/kernel/random/boot_id").write_text("another\n")
     check_nothing_left(tree)
@@ -138,7 +138,7 @@ def test_what_an_earlier_boot_left_is_forgotten(tree: Path) -> None:
     assert chosen(tree)[f"{THP}/enabled"] == "always"
 
 
-def test_a_damaged_state_is_told(tree: Path) -> None:
+def test_a_damaged_state_is_reported(tree: Path) -> None:
     leave_changed(tree)
     file = tree / "var/lib/octavo/saved-settings.json"
     for text in ("", "[]", '{"boot": 1}', '{"boot": 1, "values": 3}'):
@@ -156,7 +156,7 @@ def test_two_do_not_change_settings_at_once(tree: Path) -> None:
     assert is_clean(tree)
 
 
-def test_a_setting_that_does_not_follow_is_told(tree: Path) -> None:
+def test_a_setting_that_does_not_change_is_reported(tree: Path) -> None:
     file = tree / f"{THP}/enabled".lstrip("/")
     with SystemSettings(ALWAYS, tree) as system:
         # As `nr_hugepages`, where the kernel finds fewer free pages.
@@ -185,7 +185,7 @@ def test_rights_are_checked_first(tree: Path) -> None:
         SystemSettings(ALWAYS, tree).__enter__()
 
 
-def test_a_file_that_is_not_there_is_told(tree: Path) -> None:
+def test_a_missing_file_is_reported(tree: Path) -> None:
     with pytest.raises(CannotRun, match="hugepages-32kB"):
         SystemSettings([f"{THP}/hugepages-32kB/enabled"], tree).__enter__()
 

@@ -240,7 +240,7 @@ def test_a_socket_that_a_killed_run_left_is_removed(serve: Any) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 @pytest.mark.skipif(not shutil.which("setpriv"), reason="needs setpriv")
-def test_nobody_else_is_answered(serve: Any) -> None:
+def test_other_users_get_no_answer(serve: Any) -> None:
     server = serve()
     path = socket_of(server)
     # As if the file's mode had let them through.

@@ -55,7 +55,7 @@ class Program:
     """The command that fills it; None where it fills itself and prints `ready`."""
     user: str | None = None
     preload: str = ""
-    settle_seconds: float = 0
+    settling_seconds: float = 0
     """How long huge pages may take to come."""
 
 
@@ -103,7 +103,7 @@ def see(program: Program, block: str, size: int = 2 * MIB) -> Seen:
                     break
             else:
                 pytest.fail(f"`{line}` ended: {b''.join(said).decode()}")
-        end = time.monotonic() + program.settle_seconds
+        end = time.monotonic() + program.settling_seconds
         while True:
             seen = _look(server.pid, program.executable, size)
             if seen.large > 0.8 * seen.anonymous or time.monotonic() > end:
@@ -255,7 +255,7 @@ def test_glibc(built: Path, executable: str, arguments: str, name: str) -> None:
 
 @pytest.mark.parametrize("arguments", ["100 150 4", LARGE])
 def test_the_library_reaches_arenas_and_blocks(built: Path, arguments: str) -> None:
-    program = Program(f"{built / 'fill'} {arguments}", "fill", settle_seconds=15)
+    program = Program(f"{built / 'fill'} {arguments}", "fill", settling_seconds=15)
     seen = act(program, "preload 2MiB")
     assert seen.large > 0.8 * seen.anonymous > 100
 
@@ -582,7 +582,7 @@ def test_postgres(open_place: Path, name: str) -> None:
     assert seen.described.startswith("PostgreSQL")
 
 
-def test_nginx_asks_for_nothing_unless_told(tmp_path: Path) -> None:
+def test_nginx_asks_for_no_huge_pages_by_default(tmp_path: Path) -> None:
     """A server that forks before it serves: its processes have the tunable all the same."""
     needs("nginx")
     runtime = runtime_of_file("nginx")

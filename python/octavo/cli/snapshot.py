@@ -72,7 +72,7 @@ def snapshot(
         json_file = None if json is None else JsonFile(json, force=force)
         if place is not None:
             found = take_snapshot(place, pid=pid, force=force)
-            _tell(found, quiet=quiet)
+            _show_taken(found, quiet=quiet)
         else:
             assert show is not None
             if pid is not None:
@@ -84,7 +84,7 @@ def snapshot(
             json_file.write(found.document())
 
 
-def _tell(found: MemorySnapshot, *, quiet: bool) -> None:
+def _show_taken(found: MemorySnapshot, *, quiet: bool) -> None:
     """A word on standard error."""
     if quiet:
         return

@@ -46,7 +46,7 @@ def _connect(pid: int) -> socket.socket:
             return connection
         connection.close()
         live.append(place)
-    raise CannotRun(_nobody(pid, live))
+    raise CannotRun(_no_such_run(pid, live))
 
 
 def _open(place: Place) -> socket.socket | None:
@@ -75,7 +75,7 @@ def _ancestors(pid: int) -> set[int]:
     return found
 
 
-def _nobody(pid: int, live: list[Place]) -> str:
+def _no_such_run(pid: int, live: list[Place]) -> str:
     if not Path(f"/proc/{pid}").exists():
         sentence = f"there is no process {pid}"
     else:

@@ -227,9 +227,9 @@ class _Experimenter:
     def _tick(self) -> None:
         if self._interrupts.first is not None:
             raise _Stop
-        self._tell()
+        self._report_progress()
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         name, number = self._now
         elapsed = time.monotonic() - self._began
         plan = self._plan
