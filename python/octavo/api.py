@@ -1,4 +1,4 @@
-"""`octavo.run`: one call from a command line, or a trace, to a result. `octavo run` uses it too."""
+"""`octavo.run`: one call from a command line, or a trace, to a result; `octavo run` uses it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long work outside the main thread, which stays there for signals and for the live line.
+"""Long work outside the main thread, which stays free for signals and the live line.
 
 A trace may come through a pipe that gives nothing for hours: nothing here waits for it once the
 user has said that it is enough.

@@ -1,4 +1,4 @@
-"""From one trace to another."""
+"""Conversion of traces between formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From curves to rows, by blocks: a block's rows share most columns.
+"""Rows of curves, in blocks whose rows share most columns.
 
 There are some hundred thousand rows, so that they are made only where a file or a table is asked
 for. The columns are listed in docs/rows.md.

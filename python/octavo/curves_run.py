@@ -1,4 +1,4 @@
-"""`octavo.curves`: one call from a command line, or a trace, to what every TLB would do with it."""
+"""`octavo.curves`: one call from a command line, or a trace, to the misses of every TLB."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One clear sentence out of what Valgrind prints when something goes wrong."""
+"""Diagnosis of a failed run: one sentence from Valgrind's messages."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Why one TLB misses, and where: by region and by function."""
+"""Classified misses of one TLB, by region and by function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes of one program, put together: a server's workers are one thing to its user."""
+"""Groups of processes that run one program, such as the workers of a server."""
 
 from __future__ import annotations
 

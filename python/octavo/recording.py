@@ -1,4 +1,4 @@
-"""`octavo.record`: one call from a command line to a trace. The `octavo record` command uses it."""
+"""`octavo.record`: one call from a command line to a trace; `octavo record` uses it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the extension's result to rows: one flat list of plain records.
+"""Rows of a run: the extension's result as one flat list of plain records.
 
 A row says one thing about one component. The whole program comes first; then each process, when
 there is more than one; then each region of each process. The columns are listed in docs/rows.md.

@@ -1,4 +1,4 @@
-"""Which design to choose, and why, in one sentence."""
+"""The choice of a design, with the reason, in one sentence."""
 
 from __future__ import annotations
 

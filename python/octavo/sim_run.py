@@ -1,4 +1,4 @@
-"""`octavo.sim`: one call from a command line, or a trace, to what designs would make of it."""
+"""`octavo.sim`: one call from a command line, or a trace, to the result of a simulation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text of others in messages and tables: file names, program names, values that a user gave."""
+"""Foreign text in messages and tables: file names, program names, values that a user gave."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`octavo check`: whether a trace can be what it says it is."""
+"""`octavo check`: contradictions in a trace."""
 
 from typing import TYPE_CHECKING, Any
 

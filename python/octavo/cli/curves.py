@@ -1,4 +1,4 @@
-"""`octavo curves`: what every TLB would do with a program or a trace, all at once."""
+"""`octavo curves`: the misses of every TLB for a program or a trace, in one pass."""
 
 from contextlib import ExitStack
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`octavo info`: what a trace is and what it holds."""
+"""`octavo info`: the format, origin and contents of a trace."""
 
 import shlex
 from typing import Annotated, Any

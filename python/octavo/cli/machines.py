@@ -1,4 +1,4 @@
-"""`octavo machines`: what a simulation can run on."""
+"""`octavo machines`: the machines of simulations."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`octavo reproduce`: run a paper's study again and set the results beside what it says."""
+"""`octavo reproduce`: repeat a paper's study and compare the results with its claims."""
 
 from collections.abc import Callable
 from contextlib import ExitStack

@@ -85,7 +85,7 @@ def snapshot(
 
 
 def _show_taken(found: MemorySnapshot, *, quiet: bool) -> None:
-    """A word on standard error."""
+    """Summarises a new snapshot on standard error."""
     if quiet:
         return
     console = make_console()

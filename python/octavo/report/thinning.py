@@ -1,4 +1,4 @@
-"""Which points of a curve of thousands are drawn."""
+"""Selects the points to draw of a curve of thousands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the claims of the paper on perforated pages are answered from what was measured."""
+"""Answers to the claims of the paper on perforated pages, from the measurements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The study of Perforated Pages (Park et al., ISCA 2020): what is measured.
+"""The study of Perforated Pages (Park et al., ISCA 2020): the measurements.
 
 Every figure of the paper's charts is one number here, so that the text and the JSON say the same.
 """

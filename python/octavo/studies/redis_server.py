@@ -1,4 +1,4 @@
-"""A real redis-server, traced: filled with keys, then asked for random ones."""
+"""A real redis-server, traced: filled with keys, from which random ones are then read."""
 
 from __future__ import annotations
 

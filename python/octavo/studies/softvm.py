@@ -1,4 +1,4 @@
-"""The study of software-managed address translation (Jacob and Mudge, HPCA 1997): what is measured.
+"""The study of software-managed address translation (Jacob and Mudge, HPCA 1997): the measurements.
 
 Each program is recorded once; every simulation reads that trace. Every figure of the paper's tables
 is one number here, so that the text (softvm_text) and the JSON say the same.

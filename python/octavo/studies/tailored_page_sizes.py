@@ -1,4 +1,4 @@
-"""The study of Tailored Page Sizes (Guvenilir and Patt, ISCA 2020): what is measured.
+"""The study of Tailored Page Sizes (Guvenilir and Patt, ISCA 2020): the measurements.
 
 Each program is recorded once; every simulation reads that trace. Every figure of the paper's charts
 is one number of a Measurement, so that the text and the JSON say the same.

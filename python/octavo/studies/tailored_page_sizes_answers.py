@@ -1,4 +1,4 @@
-"""How the claims of the paper on Tailored Page Sizes are answered from what was measured."""
+"""Answers to the claims of the paper on Tailored Page Sizes, from the measurements."""
 
 from __future__ import annotations
 

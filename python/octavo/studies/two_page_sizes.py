@@ -1,4 +1,4 @@
-"""The study of two page sizes (Talluri et al.), on real programs of today: what is measured.
+"""The study of two page sizes (Talluri et al.), on real programs of today: the measurements.
 
 Every figure of the paper's tables and charts is one number here, so that the text
 (two_page_sizes_text) and the JSON say the same.

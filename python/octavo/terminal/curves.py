@@ -1,4 +1,4 @@
-"""The final word of `octavo curves` on the terminal."""
+"""The final output of `octavo curves` on the terminal."""
 
 from rich.console import Console
 

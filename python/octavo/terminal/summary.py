@@ -1,4 +1,4 @@
-"""The final word of a run on the terminal: tables, answer, advice."""
+"""The final output of a run on the terminal: tables, answer, advice."""
 
 from typing import Any
 
