@@ -143,7 +143,7 @@ class ProcessCounts(TypedDict):
     loads: int
     stores: int
     modifies: int
-    """Of loads and stores, how many pairs were one read-modify-write item."""
+    """Pairs of a load and a store that were one read-modify-write item."""
     references: int
     """fetches + loads + stores."""
     segments: int
@@ -279,7 +279,7 @@ class TwoSizesCurves(TypedDict):
     blocks_copied: int
     blocks_zeroed: int
     small_misses: bytes
-    """Of fully associative TLBs, as in StackCurve; so are the next two."""
+    """This and the next two: misses of fully associative TLBs, as in StackCurve."""
     large_misses: bytes
     invalidated: bytes
     sets: list[TwoSizesSets]
@@ -315,7 +315,7 @@ class StreamCurves(TypedDict):
     stream: Literal["fetch", "data", "all"]
     references: int
     program_references: int
-    """Of the whole program, fetches and data: the time that windows are measured in."""
+    """Fetches and data of the whole program: the unit of time of windows."""
     stack: list[StackCurve]
     sets: list[SetCurves]
     caches: list[CacheCurves]
@@ -343,7 +343,7 @@ class SampledSize(TypedDict):
     """Distinct pages, an exact count."""
     kept_pages: int
     misses: Estimates
-    """Of fully associative TLBs: with n entries, at index n - 1."""
+    """Misses of fully associative TLBs; with n entries, at index n - 1."""
     windows_refs: list[int]
     page_refs: Estimates
     """For each window, as in WorkingSet."""
@@ -355,7 +355,7 @@ class ClassCounts(TypedDict):
     capacity: int
     conflict: int
     page_size: int
-    """Of all of them, those at which the TLB with the larger page size hits."""
+    """The part of these misses at which the TLB with the larger page size hits."""
 
 class RegionMisses(TypedDict):
     """Misses on the pages of a region."""
@@ -373,7 +373,7 @@ class FunctionMisses(TypedDict):
     """The file that it was mapped from."""
     source: str | None
     line: int | None
-    """Of the instruction that misses most."""
+    """The line of the instruction that misses most."""
     counts: ClassCounts
 
 class Classified(TypedDict):
@@ -395,7 +395,7 @@ class CurvesProcess(ProcessCounts):
     """A process image with what every TLB does with it."""
 
     streams: list[StreamCurves]
-    """None where processes took turns."""
+    """Empty if processes shared a core."""
 
 class CurvesResult(RunEnd):
     """The result of curves."""
@@ -636,7 +636,7 @@ class TraceOverview(TypedDict):
     """JSON: what it says of itself, as last said."""
 
 def trace_overview(path: str) -> TraceOverview | None:
-    """Of a native trace that is a plain file; None for everything else. Raises OctavoError."""
+    """The overview of a native trace in a plain file; None for other files. Raises OctavoError."""
 
 class Entry(TypedDict, total=False):
     """One line of a listing."""
@@ -687,7 +687,7 @@ class TraceProgress(Progress):
     """How far a trace is read."""
 
     done: int
-    """Of the trace as stored: bytes, or references of a synthetic one."""
+    """Bytes of the stored trace, or references of a synthetic one."""
     total: int | None
     """Out of how many; None where nobody knows."""
 
@@ -740,7 +740,7 @@ class Converted(TypedDict):
     """What a conversion did."""
 
     facts: Facts
-    """Of the trace that was read."""
+    """Facts on the trace that was read."""
     bytes: int
     """0 where nobody counted them."""
     references: int
@@ -759,7 +759,7 @@ class SurveyedStream(TypedDict):
     program: str
     began_by: Literal["start", "fork", "exec"]
     ended_by: Literal["exit", "exec", "signal", "lost", "limit", "corrupt"] | None
-    """None where the trace ends before the process."""
+    """None if the trace ends before the process."""
     exit_code: int | None
     instructions: int
     references: int
@@ -833,7 +833,7 @@ class SnapshotSummary(TypedDict):
     free_bytes: int
     largest_block_bytes: int
     movable_share: float | None
-    """Of 2 MiB regions, those that Linux keeps for what may be moved."""
+    """The share of 2 MiB regions that Linux keeps for movable pages."""
     states: dict[str, int] | None
     """Bytes that are absent, fixed, free, movable, of the process; None unless exact."""
     coverage: list[SizeCoverage]
@@ -948,7 +948,7 @@ class ColumnDrain:
         GIL. Raises OctavoError when the other side stopped early."""
 
     def close(self) -> None:
-        """Nothing more is taken: the job fails if it is not done."""
+        """Stops reading; the job fails if it is not done."""
 
 def start_convert_to_columns(
     trace: Trace,
@@ -970,10 +970,10 @@ class ColumnFeed:
         GIL. False when nobody reads any more. Raises ValueError."""
 
     def close(self) -> None:
-        """There is no more, and all was well."""
+        """Ends the columns: all rows were pushed."""
 
     def fail(self, what: str) -> None:
-        """There is no more, for this reason (without a full stop)."""
+        """Ends the columns with this error (without a full stop)."""
 
 def open_columns(name: str) -> tuple[Trace, ColumnFeed]:
     """A trace of rows, and where they are to be put."""

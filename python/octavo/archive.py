@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 ROWS = "rows.parquet"
 DOCUMENT = "result.json"
-"""Of a run: what its report and anybody's program reads."""
+"""The result of a run, for its report and for other programs."""
 REPORT_DATA = "report.json"
-"""Of curves and simulations: what their reports show."""
+"""The data that reports of curves and simulations show."""
 MANIFEST = "manifest.json"
 REPORT = "report.html"
 FIGURES = "figures"
@@ -68,7 +68,7 @@ def sim_files(result: SimResult) -> Files:
 def _shown_files(
     result: CurvesResult | SimResult, data: dict[str, Any], render: Callable[[dict[str, Any]], str]
 ) -> Files:
-    """Of a result whose report shows less than its rows."""
+    """The files of a result whose report shows less than its rows."""
     return {
         ROWS: rows_writer(result),
         MANIFEST: _manifest_writer(result),

@@ -89,10 +89,10 @@ class CurvesConfiguration(Scope):
     max_entries: int
     """0 where fully associative TLBs are left out."""
     indexes: tuple[str, ...]
-    """None where set-associative TLBs are left out."""
+    """Empty if set-associative TLBs are left out."""
     max_sets: int
     windows_refs: tuple[int, ...]
-    """None where working sets are left out; else the policy's window is among them."""
+    """Empty if working sets are left out; else the policy's window is among them."""
     two_sizes: tuple[TwoSizes, ...]
     miss_penalty_cycles: float
     two_sizes_penalty_cycles: float

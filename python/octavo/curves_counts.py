@@ -10,7 +10,7 @@ from operator import add
 from octavo._core import MAX_WAYS
 
 Counts = Sequence[int]
-"""Of all numbers of entries, or of all sets and ways: see `at`."""
+"""Counts for all numbers of entries, or for all sets and ways: see `at`."""
 
 
 def at(sets: int, ways: int) -> int:

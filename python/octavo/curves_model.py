@@ -90,7 +90,7 @@ class StreamCurves:
     byte_refs: dict[tuple[int, int], int] = field(default_factory=dict)
     """By page size and window, the bytes in the window summed over the program's references."""
     program_references: int = 0
-    """Of the program, fetches and data: the time that windows are measured in."""
+    """Fetches and data of the whole program: the unit of time of windows."""
     pairs: tuple[Pair, ...] = ()
     classes: MissClasses | None = None
     sampled: dict[int, SampledSize] | None = None

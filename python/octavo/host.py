@@ -12,7 +12,7 @@ _THP = Path("sys/kernel/mm/transparent_hugepage")
 
 
 def versions(valgrind: str | None) -> dict[str, str]:
-    """Of everything whose version may change a result; Valgrind where it took part."""
+    """Versions of all software that may change a result; of Valgrind if it took part."""
     return {
         "octavo": VERSION,
         **({"valgrind": valgrind} if valgrind is not None else {}),

@@ -25,7 +25,7 @@ class ResolvedMachine:
 
     config: dict[str, Any]
     hash: str
-    """Of the canonical JSON: XXH3, 128 bits, hexadecimal."""
+    """The XXH3 hash of the canonical JSON: 128 bits, hexadecimal."""
     toml: str
     """With the comments that it was written with; a file that stands alone."""
 

@@ -82,7 +82,7 @@ class Classes:
     conflict: int = 0
     """It would have hit."""
     page_size: int = 0
-    """Of all of them, those at which the TLB with the larger page size hits."""
+    """The part of these misses at which the TLB with the larger page size hits."""
 
     @property
     def misses(self) -> int:

@@ -23,7 +23,7 @@ class ModelledMachine:
     """A preset, or a file that ends with `.toml`."""
     description: str
     hash: str
-    """Of its canonical JSON, as `octavo machines` prints it."""
+    """The hash of its canonical JSON, as `octavo machines` prints it."""
     config: dict[str, Any]
     """Every key."""
     chosen: Chosen

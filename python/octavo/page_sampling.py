@@ -84,11 +84,11 @@ class Estimate:
         return Estimate(self.value + other.value, self.low + other.low, self.high + other.high)
 
     def scaled(self, factor: float) -> Estimate:
-        """So many times of it."""
+        """The estimate times `factor`."""
         return Estimate(factor * self.value, factor * self.low, factor * self.high)
 
     def averaged(self, count: int) -> Estimate:
-        """So many parts of it."""
+        """The estimate divided by `count`."""
         return Estimate(self.value / count, self.low / count, self.high / count)
 
     def over(self, base: Estimate) -> Estimate | None:

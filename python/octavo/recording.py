@@ -36,7 +36,7 @@ _RECORDED_OPTIONS = (
     "max_instructions",
     "between_marks",
 )
-"""Of a configuration, what a recording depends on."""
+"""The settings that change a recording."""
 
 
 class Recorder(Program, Protocol):

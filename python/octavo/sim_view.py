@@ -13,7 +13,7 @@ from octavo.units import format_bytes, format_count, format_cpi, format_mpki, fo
 from octavo.view import Grid
 
 Value = float | None
-"""None where a machine has no such thing."""
+"""None if the machine lacks the component."""
 
 _LEVELS = {
     "l1i": "L1 TLB misses of code",

@@ -138,7 +138,7 @@ struct Target {
 enum Place {
     /// This offset in the page of the last reference.
     SamePage(u64),
-    /// So many bytes further than the last reference.
+    /// An address at this distance in bytes from the last reference.
     Stride(u64),
     /// This offset from the start of a page of the small universe.
     Near { page: u64, offset: u64 },

@@ -7,7 +7,7 @@ pub enum NaiveArrival {
     AtOnce,
     /// Another process forks it, with or without a step that records the fork.
     Forked(usize),
-    /// This one executes its program.
+    /// Another process executes its program.
     Executed(usize),
 }
 
@@ -25,7 +25,7 @@ pub enum NaiveStep {
 /// A process image.
 #[derive(Clone, Debug)]
 pub struct NaiveProcess {
-    /// How it comes.
+    /// How it begins.
     pub arrival: NaiveArrival,
     /// Its steps, in order.
     pub steps: Vec<NaiveStep>,

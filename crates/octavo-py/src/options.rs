@@ -127,7 +127,7 @@ pub fn read_threads(name: &str) -> PyResult<Threads> {
     }
 }
 
-/// None where processes do not take turns.
+/// None if processes do not share a core.
 pub fn read_processes(name: &str) -> PyResult<Option<AtContextSwitch>> {
     match name {
         "apart" => Ok(None),

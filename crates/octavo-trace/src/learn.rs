@@ -41,7 +41,7 @@ pub(crate) struct Reference {
     pub(crate) addr: VirtAddr,
     /// 1 to 4096.
     pub(crate) size_bytes: u16,
-    /// Of a fetch, where the format knows them.
+    /// The dependences of a fetch, if the format has them.
     pub(crate) registers: Registers,
 }
 

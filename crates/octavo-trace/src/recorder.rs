@@ -16,7 +16,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Of the stream `identity`, into `file`.
+    /// A recorder of the stream `identity` into `file`.
     pub fn new(file: &NativeFile, identity: &StreamIdentity) -> Self {
         Recorder {
             writer: Some(file.stream(identity)),

@@ -65,7 +65,7 @@ class _Shown:
         self._byte_refs = {**self._lived.byte_refs, **_sampled_byte_refs(self._lived)}
 
     def misses(self) -> Iterator[Record]:
-        """Of fully associative TLBs, over their entries, for each page size and pair."""
+        """Misses of fully associative TLBs by entries, for each page size and pair."""
         for size, stack in self._curves.stack.items():
             yield from self._curve(format_bytes(size), stack.misses)
         for size, sampled in (self._curves.sampled or {}).items():
@@ -88,7 +88,7 @@ class _Shown:
             yield {"pages": pages, "entries": place + first, "misses": misses, "rate": rate}
 
     def costs(self) -> Iterator[Record]:
-        """Of a few TLBs, for each page size and pair."""
+        """Miss costs of a few TLBs, for each page size and pair."""
         full, sets = shown_tlbs(self._configuration)
         for entries in full:
             for pages, misses, penalty in self._of_all(full=entries):
@@ -122,7 +122,7 @@ class _Shown:
         return {"tlb": tlb, "pages": pages, "misses": misses, "cost": cost}
 
     def caches(self) -> Iterator[Record]:
-        """Of the caches that the terminal shows, too."""
+        """Misses of the caches that the terminal shows too."""
         for caches in self._curves.caches.values():
             for ways in SHOWN_WAYS:
                 for size in SHOWN_BYTES:
@@ -163,7 +163,7 @@ class _Shown:
             }
 
     def sets(self) -> dict[str, dict[str, list[Record]]]:
-        """Of all sets and ways, by pages and index."""
+        """Miss costs of all sets and ways, by page size and index."""
         configuration = self._configuration
         if not configuration.indexes:
             return {}

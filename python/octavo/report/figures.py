@@ -20,7 +20,7 @@ _PNG_SCALE = 3
 
 
 _NAME = re.compile(r'(?<=id=")(?:clip|gradient_)\d+(?=")|(?<=url\(#)(?:clip|gradient_)\d+(?=\))')
-"""Of what an SVG refers to inside itself. The library counts on from figure to figure."""
+"""Identifiers within an SVG, which the library numbers on from figure to figure."""
 _RESOURCES = re.compile(rb"(?:^[ ]*/\w+ \d+ 0 R\n){2,}", flags=re.MULTILINE)
 """Entries of a dictionary in a PDF. The library has them in any order; with the same lines in
 another order a file is as long, so that no place in it changes. (Several fonts would come in any

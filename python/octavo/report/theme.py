@@ -19,7 +19,7 @@ Values = list[dict[str, Any]]
 COLOURS = {"code": "#0b6e99", "data": "#d1600a"}
 UNORDERED = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#b8860b", "#777777")
 PAIR_COLOURS = ("#0a8f6a", "#5aa02c", "#8c6d31", "#7f7f7f")
-"""Of two page sizes at once, beside single sizes in order."""
+"""Colours of pairs of page sizes, beside those of single sizes."""
 MARKS = ("circle", "diamond", "square", "triangle-up", "triangle-down")
 _ORDERED = ("#1f77c8", "#6f6ad6", "#a95bbf", "#d2559a", "#e2655f", "#e08030", "#cf9f00")
 _INK = "#1d2733"
@@ -53,7 +53,7 @@ _CONFIG: Spec = {
 
 
 def ordered_colours(number: int) -> list[str]:
-    """So many colours from blue to yellow."""
+    """`number` colours from blue to yellow."""
     last = len(_ORDERED) - 1
     return [_between(last * at / max(number - 1, 1)) for at in range(number)]
 

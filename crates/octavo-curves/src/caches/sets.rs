@@ -40,7 +40,7 @@ pub struct CacheSets {
     /// By level and position how often a line was found; [`MAX_WAYS`]: that it was not.
     found: Box<[[u64; MAX_WAYS + 1]; LEVELS]>,
     lookups: u64,
-    /// There were more lines than ids.
+    /// Whether there were more lines than ids: counting has stopped.
     is_over: bool,
 }
 

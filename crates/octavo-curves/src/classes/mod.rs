@@ -46,7 +46,7 @@ pub struct ClassCounts {
     pub capacity: u64,
     /// It would have hit.
     pub conflict: u64,
-    /// Of all these, the misses at which the same TLB with the larger page size hits.
+    /// The part of these misses at which the same TLB with the larger page size hits.
     pub page_size: u64,
 }
 

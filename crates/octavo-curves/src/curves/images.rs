@@ -75,7 +75,7 @@ pub struct Images {
 }
 
 impl Images {
-    /// None has had anything.
+    /// No image has run.
     pub fn new() -> Self {
         Images {
             running: Image::new(),

@@ -77,7 +77,7 @@ pub struct SampledPages {
 }
 
 impl SampledPages {
-    /// Of fully associative TLBs with 1 to `max_entries` entries (none where it is 0), and of working
+    /// Samples fully associative TLBs with 1 to `max_entries` entries (none where it is 0), and working
     /// sets with `windows_refs`, at each of `sizes`.
     pub fn new(sample: PageSample, sizes: &Sizes, max_entries: u32, windows_refs: &[u64]) -> Self {
         let one = |(number, page_size)| {

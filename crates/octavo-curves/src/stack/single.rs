@@ -19,7 +19,7 @@ pub struct Single {
 }
 
 impl Single {
-    /// Of page size number `size`.
+    /// An empty stack at page size number `size`.
     pub fn new(size: usize, max_entries: u32) -> Self {
         Single {
             size,

@@ -22,7 +22,7 @@ impl Step {
         if self.page.id == self.before.id { 0 } else { self.alternations }
     }
 
-    /// Of what kinds the two are: 1 is large.
+    /// The kinds of the two pages: 1 is large.
     #[inline(always)]
     pub fn kinds(&self) -> [usize; 2] {
         [self.page, self.before].map(|page| usize::from(page.is_large()))
@@ -32,7 +32,7 @@ impl Step {
 /// Steps that wait: every TLB takes many at a time.
 #[derive(Debug)]
 pub struct Steps {
-    /// As many as there is room for.
+    /// A buffer of [`MOST`] steps.
     steps: Box<[Step]>,
     len: usize,
     last: Page,

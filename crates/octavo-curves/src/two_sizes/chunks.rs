@@ -27,7 +27,7 @@ pub struct Chunks {
 }
 
 impl Chunks {
-    /// None yet.
+    /// No blocks and no chunks.
     pub fn new(config: &TwoSizesConfig) -> Self {
         Chunks {
             small_shift: config.small.log2() - PageSize::BASE.log2(),

@@ -42,7 +42,7 @@ impl Located {
 pub struct Indexed {
     max_sets_log2: u8,
     sets: HoleSets,
-    /// Of small pages and of large ones.
+    /// Misses on small pages and on large ones.
     misses: [Misses; 2],
 }
 

@@ -12,7 +12,7 @@ pub struct Gaps {
 }
 
 impl Gaps {
-    /// None yet, for so many windows.
+    /// No gaps, for so many windows.
     pub fn new(windows: usize) -> Self {
         Gaps { pages: 0, before_first_refs: 0, by_windows: vec![(0, 0); windows + 1] }
     }

@@ -55,7 +55,7 @@ impl FindingKind {
 /// Something that cannot be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Of what kind.
+    /// Its kind.
     pub kind: FindingKind,
     /// In which stream.
     pub stream: u32,

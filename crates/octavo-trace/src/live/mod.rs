@@ -74,7 +74,7 @@ pub enum LiveError {
     /// It ended without a single stream.
     #[error("nothing was traced: {said}{}", resource_limits::explain_failed_start(), said = .0)]
     NothingTraced(String),
-    /// There is no thread to watch the program from.
+    /// The thread that watches the program could not be started.
     #[error("{0}")]
     NoThread(String),
     /// A thread of the run panicked.

@@ -62,11 +62,11 @@ pub struct FrameHeader {
     pub stream: u32,
     /// The length of each part of the body.
     pub part_bytes: [u32; 2],
-    /// Of a chunk: how many instructions its stream has executed before it.
+    /// The instructions that the stream has executed before a chunk.
     pub first_instruction: u64,
-    /// Of a chunk: its own instructions.
+    /// The instructions of a chunk.
     pub instructions: u64,
-    /// Of a chunk: its fetches, loads and stores.
+    /// The fetches, loads and stores of a chunk.
     pub references: u64,
     /// The xxh3-64 of each part of the body.
     checksums: [u64; 2],

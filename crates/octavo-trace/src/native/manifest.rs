@@ -40,7 +40,7 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Of a trace that was recorded.
+    /// The manifest of a recording.
     pub fn recorded(about: Value) -> Self {
         Manifest {
             octavo: env!("CARGO_PKG_VERSION").to_owned(),
@@ -56,7 +56,7 @@ impl Manifest {
         }
     }
 
-    /// Of a trace that was converted from another.
+    /// The manifest of a converted trace.
     pub fn converted(facts: &Facts, about: Value) -> Self {
         Manifest {
             source_format: facts.format.to_owned(),

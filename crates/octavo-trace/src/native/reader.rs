@@ -53,7 +53,7 @@ pub(super) struct FramePlace {
 
 struct Stream {
     totals: StreamTotals,
-    /// Of all words, while none was skipped.
+    /// The hash of all words, as long as none was skipped.
     hash: Option<xxhash_rust::xxh3::Xxh3>,
     ended: bool,
 }

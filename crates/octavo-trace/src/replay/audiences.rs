@@ -78,7 +78,7 @@ pub struct Together<C> {
 }
 
 impl<C> Together<C> {
-    /// None has had its turn.
+    /// No stream has run.
     pub fn new(engine: C, limits: Arc<Limits>) -> Self {
         let region = Region::new(limits);
         Together { engine, region, marked: BTreeMap::new(), running: None }

@@ -82,12 +82,12 @@ pub struct Facts {
     pub physical: bool,
     /// Further notes for the user, a sentence each.
     pub notes: Vec<String>,
-    /// How it was shrunk to a sample, and what error that brings; complete at its end.
+    /// The sample that it was shrunk to, with the sampling error; complete at its end.
     pub sample: Option<Value>,
 }
 
 impl Facts {
-    /// Of a format that holds every reference, with instructions and sizes.
+    /// Facts on a trace whose format holds every reference, with instructions and sizes.
     pub fn of(format: &'static str) -> Self {
         Facts {
             format,
@@ -109,7 +109,7 @@ pub const ASSUMED_BYTES: u16 = 1;
 /// How far a source has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Of the trace as stored, or references of a synthetic one.
+    /// Bytes of the stored trace, or references of a synthetic one.
     pub done: u64,
     /// The total; none if unknown (a pipe).
     pub total: Option<u64>,

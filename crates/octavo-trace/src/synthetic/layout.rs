@@ -17,7 +17,7 @@ const ANONYMOUS: u64 = 0x20;
 /// Where each loop has its table and its code.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Layout {
-    /// Of each loop, in order: its table and its text.
+    /// The table and the text of each loop, in order.
     pub(super) places: Vec<(u64, u64)>,
     text_bytes: u64,
     /// The mappings of data, disjoint: tables that were given the same place share it.

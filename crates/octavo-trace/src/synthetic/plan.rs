@@ -74,7 +74,7 @@ pub(super) struct Loop {
     pub(super) code_order: CodeOrder,
     /// For each access; an update of `gups` is one access.
     pub(super) instructions: u64,
-    /// Of all accesses, in billionths.
+    /// The share of all accesses, in billionths.
     pub(super) stores: u64,
     pub(super) access_bytes: u64,
     pub(super) seed: u64,

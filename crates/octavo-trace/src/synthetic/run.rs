@@ -81,7 +81,7 @@ impl Node {
                 let all: i64 = parts.iter().map(|part| part.weight).sum();
                 let mut done = 0;
                 while done < most && !out.is_full() {
-                    // Of several that are as far behind, the last: any rule would do.
+                    // If several are equally far behind, the last one: any rule would do.
                     let next = parts.iter_mut().max_by_key(|part| part.behind);
                     let next = next.expect("a mix has parts");
                     let made = next.node.run(most - done, true, out);

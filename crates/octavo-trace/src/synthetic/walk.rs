@@ -95,7 +95,7 @@ impl AnyWalk {
     }
 }
 
-/// Of another walk's elements those that are used, each read access by access.
+/// The used elements of another walk, each read access by access.
 pub(super) struct Picked {
     from: Box<AnyWalk>,
     unused: Option<Unused>,
@@ -111,7 +111,7 @@ impl Walk for Picked {
     #[inline]
     fn next(&mut self) -> u64 {
         if self.done_bytes >= self.span_bytes {
-            // There is a used one, which the walk comes to.
+            // Ends, since the walk reaches a used element.
             self.start = loop {
                 let start = self.from.next();
                 if !self.unused.as_ref().is_some_and(|unused| unused.has(start)) {

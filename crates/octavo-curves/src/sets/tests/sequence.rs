@@ -5,7 +5,7 @@ use proptest::prelude::*;
 /// Part of a sequence of page numbers.
 #[derive(Clone, Debug)]
 enum Part {
-    /// There and back, so many times.
+    /// Alternation between two pages, so many times.
     Alternate(u64, u64, usize),
     /// From a page on, with a stride, so many pages, so many times.
     Sweep(u64, u64, usize, usize),

@@ -5,7 +5,7 @@
 pub struct Counts([u64; 4]);
 
 impl Counts {
-    /// Of a function of each one's number.
+    /// Counts from a function of their indexes.
     pub fn new(count: impl Fn(u32) -> u32) -> Self {
         Counts(std::array::from_fn(|word| {
             (0..4).map(|part| u64::from(count(word as u32 * 4 + part)) << (part * 16)).sum()
@@ -18,7 +18,7 @@ impl Counts {
         (self.0[at / 4 % 4] >> (at % 4 * 16)) as u32 & 0xffff
     }
 
-    /// One more in each count before `end`.
+    /// Adds one to each count before `end`.
     #[inline(always)]
     pub fn more_before(&mut self, end: usize) {
         for (counts, ones) in self.0.iter_mut().zip(&ONES_BEFORE[end % 16]) {
@@ -26,7 +26,7 @@ impl Counts {
         }
     }
 
-    /// One more in each count from `start` to before `end`.
+    /// Adds one to each count from `start` to before `end`.
     #[inline(always)]
     pub fn more_between(&mut self, start: usize, end: usize) {
         let ones = ONES_BEFORE[end % 16].iter().zip(&ONES_BEFORE[start % 16]);

@@ -30,7 +30,7 @@ pub static FORMAT: Format = Format {
     create: Some(|output| write::create(output, &INPUT)),
 };
 
-/// That of the CloudSuite traces.
+/// The format of the CloudSuite traces.
 pub static CLOUDSUITE: Format = Format {
     name: "champsim-cloudsuite",
     about: "ChampSim's instruction records of 96 bytes, as its CloudSuite traces have them",

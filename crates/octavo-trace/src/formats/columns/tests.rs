@@ -21,7 +21,7 @@ fn read(batches: Vec<ColumnBatch>) -> Drained {
 proptest! {
     #![proptest_config(octavo_oracle::cases(48))]
 
-    /// Of references nothing is dropped, nor which thread makes them.
+    /// All references are kept, with their threads.
     #[test]
     fn written_traces_are_read_back(random in testing::stream(1..80), cut in 1usize..50) {
         let (writer, written) = column_writer("trace");

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 proptest! {
     #![proptest_config(octavo_oracle::cases(64))]
 
-    /// Of references nothing is dropped, nor which thread makes them.
+    /// All references are kept, with their threads.
     #[test]
     fn written_traces_are_read_back(random in testing::stream(1..80)) {
         let (bytes, written) = testing::write(&FORMAT, &random).unwrap();

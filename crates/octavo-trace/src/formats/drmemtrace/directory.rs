@@ -129,7 +129,7 @@ impl Archive<'_> {
         (local.starts_with(b"PK\x03\x04") && fits).then_some(start)
     }
 
-    /// So many bytes from `at` on, if there are: never more than a directory has.
+    /// The bytes from `at` on, if there are so many: never more than a directory has.
     fn bytes(&self, at: u64, count: u64) -> Option<Vec<u8>> {
         if at.checked_add(count)? > self.length {
             return None;

@@ -14,7 +14,7 @@ use crate::source::{Facts, Place};
 const MAX_INSTRUCTION_BYTES: u16 = 17;
 /// How many threads may be named.
 const MAX_THREADS: usize = 1 << 16;
-/// Of how many the notes name the identifiers.
+/// The number of threads whose identifiers the notes name.
 const MAX_NAMED: usize = 32;
 
 /// Where in one file its reader stands.

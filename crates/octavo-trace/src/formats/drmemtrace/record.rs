@@ -57,7 +57,7 @@ pub(super) mod file_type {
 pub(super) struct Record {
     /// One of [`kind`].
     pub(super) kind: u16,
-    /// Of a reference how many bytes it touches, of a marker one of [`marker`].
+    /// The bytes that a reference touches, or the kind of a marker (one of [`marker`]).
     pub(super) size: u16,
     /// An address, an identifier, or a marker's value.
     pub(super) value: u64,

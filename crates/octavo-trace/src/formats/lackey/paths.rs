@@ -102,7 +102,7 @@ impl Paths {
         }
         let after = if continues { out.learner.here } else { START };
         if continues && out.learner.nodes[after as usize].guesses[0] == START {
-            // Nothing ever came after it.
+            // No piece has followed it so far.
             return (0, 0);
         }
         let key = key(window);

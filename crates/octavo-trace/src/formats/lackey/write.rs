@@ -52,7 +52,7 @@ mod tests {
     proptest! {
         #![proptest_config(octavo_oracle::cases(64))]
 
-        /// Nothing of the references is dropped.
+        /// All references are kept.
         #[test]
         fn written_text_equals_lackeys_and_is_read_back(random in testing::stream(1..80)) {
             let references = references_of(&random);
