@@ -137,7 +137,7 @@ def test_report_of_something_else(tmp_path: Path) -> None:
     (tmp_path / "result.json").write_text("{}")
     done = octavo("report", str(tmp_path))
     assert done.exit_code == 125
-    assert "no result of `octavo run`" in done.stderr
+    assert "is not a result of `octavo run`" in done.stderr
 
 
 @pytest.mark.parametrize(

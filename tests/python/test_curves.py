@@ -272,7 +272,7 @@ def test_files_are_not_overwritten_unasked(tmp_path: Path) -> None:
         (["--two-sizes", "4KiB+32KiB", "--threshold", "9"], ["1 to 8 blocks"]),
         (["--threshold", "0"], ["--threshold 0", "1 to 4 blocks"]),
         (["--windows", "1M,0"], ["--windows 0", "from 1 to"]),
-        (["--windows", "1M,"], ["no count"]),
+        (["--windows", "1M,"], ["is not a count"]),
         (["--policy-window", "0"], ["--policy-window 0"]),
         (["--entries", "5000"], ["1 to 4096"]),
         (["--sets", "3"], ["power of two from 1 to 1024"]),

@@ -76,7 +76,7 @@ def test_thresholds(threshold: int | str, blocks: int, expected: int) -> None:
         ({"two_sizes_penalty": float("nan")}, ["--two-sizes-penalty nan"]),
         ({"presets": ["r400"]}, ["did you mean `r4000`"]),
         ({"without": ["set"]}, ["did you mean `sets`"]),
-        ({"without": ["full", "sets", "working-sets", "two-sizes"]}, ["nothing"]),
+        ({"without": ["full", "sets", "working-sets", "two-sizes"]}, ["leaves out all parts"]),
         ({"layout": "linux"}, ["layout"]),
         ({"max_instructions": 0}, ["--max-instructions"]),
     ],

@@ -68,7 +68,7 @@ def test_other_files_than_perf_stat_are_refused(tmp_path: Path, text: str, said:
 def test_binary_files_are_refused(tmp_path: Path) -> None:
     place = tmp_path / "perf.csv"
     place.write_bytes(b"\xff\xfe")
-    with pytest.raises(UsageError, match="no text in UTF-8"):
+    with pytest.raises(UsageError, match="is not UTF-8 text"):
         read_perf_stat("--perf-thp", str(place))
     with pytest.raises(UsageError, match="cannot read"):
         read_perf_stat("--perf-thp", str(tmp_path))

@@ -192,7 +192,7 @@ def test_what_was_predicted_stands_beside(tmp_path: Path) -> None:
     assert "12.0% (5.0% to 20.0%)" in done.stderr
     assert predicted_gain({"advice": [{**data, "gain": None}]}) is None
     file.write_text(json.dumps({"schema": "octavo/sim/1"}))
-    with pytest.raises(CannotRun, match="no result of `octavo run`"):
+    with pytest.raises(CannotRun, match="is not a result of `octavo run`"):
         read_run(str(tmp_path))
 
 
