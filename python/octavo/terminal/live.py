@@ -102,7 +102,7 @@ def program_names(paths: Sequence[str]) -> str:
 
 
 def _spent(progress: Progress, references_per_second: float) -> str:
-    """What was counted until now; nothing before there is anything."""
+    """The counts so far, if there are any, and the elapsed time."""
     counts = f"{_counts(progress, references_per_second)}, " if progress["references"] else ""
     return f"{counts}{progress['elapsed_seconds']:.1f} s"
 
