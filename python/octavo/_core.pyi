@@ -891,6 +891,19 @@ class StrideSamples(TypedDict):
     lines: int
     ticks: list[float]
 
+class WorkingSetSamples(TypedDict):
+    """Loads over all lines of a working set in pages of one size: each waits, or eight at once."""
+
+    dependent: list[float]
+    overlapped: list[float]
+
+class DenseSamples(TypedDict):
+    """Loads over all lines of a working set, in 4 KiB and in 2 MiB pages."""
+
+    bytes: int
+    small: WorkingSetSamples
+    huge: WorkingSetSamples
+
 class CalibrationSamples(TypedDict):
     """What a calibration has measured."""
 
@@ -906,6 +919,7 @@ class CalibrationSamples(TypedDict):
     latency: list[LatencySamples]
     spread: list[SpreadSamples]
     strides: list[StrideSamples]
+    dense: list[DenseSamples]
 
 def start_calibration(*, quick: bool, memory_bytes: int) -> TraceJob[str]:
     """Measures this processor with at most so much memory: `CalibrationSamples` as JSON. A job that

@@ -167,6 +167,7 @@ def evaluate(
         },
         entry_bytes={} if entry_bytes is None else {PMD_PAGE: entry_bytes},
         latency_cycles=latency,
+        load_cycles=_loads(samples, ratio.median),
         notes=tuple(
             _notes(
                 samples,
@@ -284,6 +285,22 @@ def _over_all(walks: Mapping[int, Spread]) -> Spread:
     """
     waiting = [one.median for one in walks.values()]
     return Spread(min(one.low for one in walks.values()), median(waiting), max(waiting))
+
+
+def _loads(samples: CalibrationSamples, ratio: float) -> dict[int, dict[int, Spread]]:
+    """Cycles of a load over all lines of a working set, by page size and by bytes.
+
+    Low: independent loads; median: each waits for the one before; high: the upper quartile.
+    """
+    found: dict[int, dict[int, Spread]] = {}
+    for one in samples["dense"]:
+        for size, times in ((BASE_PAGE, one["small"]), (PMD_PAGE, one["huge"])):
+            if times["dependent"] and times["overlapped"]:
+                waiting = median(times["dependent"])
+                low = min(median(times["overlapped"]), waiting)
+                spread = Spread(low, waiting, quantile(times["dependent"], 0.75))
+                found.setdefault(size, {})[one["bytes"]] = _scaled(spread, ratio)
+    return found
 
 
 def _is_half_octave(pages: int) -> bool:
@@ -426,5 +443,6 @@ def calibration_document(calibration: Calibration) -> dict[str, Any]:
         },
         "entry_bytes": {str(size): covered for size, covered in calibration.entry_bytes.items()},
         "latency_cycles": table(calibration.latency_cycles),
+        "load_cycles": {str(size): table(costs) for size, costs in calibration.load_cycles.items()},
         "notes": list(calibration.notes),
     }

@@ -18,7 +18,7 @@ from typing import Any
 from octavo.errors import CannotRun, UsageError
 from octavo.host import cpu_field, open_regular
 from octavo.text import printable, quoted
-from octavo.units import byte_size
+from octavo.units import BASE_PAGE, byte_size
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -103,6 +103,10 @@ class Calibration:
     of a virtual machine has smaller pages."""
     latency_cycles: Mapping[int, Spread] = field(default_factory=dict)
     """Latency of a load, by the bytes of its working set, at few TLB misses; ascending."""
+    load_cycles: Mapping[int, Mapping[int, Spread]] = field(default_factory=dict)
+    """Cycles of a load over all lines of a working set, by page size and by bytes, ascending: with
+    its share of walks, while data and page tables compete for the caches. Low: independent loads;
+    median and high: each load waits for the one before."""
     notes: tuple[str, ...] = ()
     """The limits of the figures, a sentence each."""
     path: Path | None = None
@@ -117,6 +121,31 @@ class Calibration:
             return self.walk_cycles.get(page_size)
         wanted = math.log2(max(footprint_bytes, 1))
         return measured[min(measured, key=lambda size: abs(math.log2(size) - wanted))]
+
+    def load_at(self, page_size: int, working_set_bytes: int) -> Spread | None:
+        """Cycles of a load over a working set in pages of that size, between the two that were
+        measured next to it (on a logarithmic scale); None for smaller ones than were measured.
+        """
+        measured = self.load_cycles.get(page_size)
+        if not measured or working_set_bytes < min(measured):
+            return None
+        below = max(size for size in measured if size <= working_set_bytes)
+        above = min((size for size in measured if size > working_set_bytes), default=below)
+        if above == below:
+            return measured[below]
+        part = math.log2(working_set_bytes / below) / math.log2(above / below)
+        ends = zip(*(asdict(measured[size]).values() for size in (below, above)), strict=True)
+        return Spread(*((1 - part) * one + part * other for one, other in ends))
+
+    def walk_share(self, working_set_bytes: int) -> float | None:
+        """Share of loads that walk, over all lines of a working set in 4 KiB pages in random
+        order: those of pages that the second level has no entries for. None where its reach is
+        unknown.
+        """
+        reach = self.tlb.get(BASE_PAGE)
+        if reach is None or reach.second is None:
+            return None
+        return max(0.0, 1 - reach.second.median * BASE_PAGE / working_set_bytes)
 
     def walk_seconds(self, page_size: int) -> Spread | None:
         """Seconds that a page walk adds to a load; None where it was not measured."""
@@ -238,6 +267,7 @@ class _Parser:
             tlb=self._sizes(document, "tlb", _page_size, self._reach),
             entry_bytes=self._sizes(document, "entry_bytes", _page_size, self._bytes),
             latency_cycles=dict(sorted(latency.items())),
+            load_cycles=self._sizes(document, "load_cycles", _page_size, self._footprints),
             notes=tuple(notes),
             path=self._place,
         )

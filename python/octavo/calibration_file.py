@@ -78,6 +78,11 @@ def _lines(found: Calibration) -> Iterator[str]:
         yield f'[walk_cycles_by_footprint."{_PAGE_NAMES[page]}"]  # by the bytes used in turn'
         for size, spread in sorted(costs.items()):
             yield f'"{_size(size)}" = {_spread(spread)}'
+    for page, costs in sorted(found.load_cycles.items()):
+        yield ""
+        yield f'[load_cycles."{_PAGE_NAMES[page]}"]  # over all lines of a working set, with walks'
+        for size, spread in sorted(costs.items()):
+            yield f'"{_size(size)}" = {_spread(spread)}'
     yield ""
     yield "[second_level_hit_cycles]  # added to a load, over a hit in the first level"
     yield from _spreads(found.second_level_hit_cycles)

@@ -113,6 +113,14 @@ def made_up(
             }
             for step in range(14 if huge_pages else 0)
         ],
+        "dense": [
+            {
+                "bytes": size,
+                "small": {"dependent": [300 / RATIO] * ROUNDS, "overlapped": [50 / RATIO] * ROUNDS},
+                "huge": {"dependent": [240 / RATIO] * ROUNDS, "overlapped": [45 / RATIO] * ROUNDS},
+            }
+            for size in ((32 * MIB, 64 * MIB) if huge_pages else ())
+        ],
     }
     found: CalibrationSamples = samples
     return found
@@ -158,6 +166,9 @@ def test_the_figures_of_a_machine_without_noise_are_its_own() -> None:
     assert found.cycles_per_second == pytest.approx(2.5e9)
     assert found.tsc_per_second == 2e9
     assert numbers(found.latency_cycles[256 * MIB]) == same(300.0)
+    assert list(found.load_cycles[SMALL]) == [32 * MIB, 64 * MIB]
+    assert numbers(found.load_cycles[SMALL][64 * MIB]) == pytest.approx((50, 300, 300))
+    assert numbers(found.load_cycles[HUGE][64 * MIB]) == pytest.approx((45, 240, 240))
     assert found.notes == (
         "The core's clock ran at 1.25 times the rate of the time-stamp counter; cycles are those "
         "of the core.",
@@ -362,8 +373,12 @@ def test_a_real_measurement_has_every_sample(quick: tuple[Path, dict[str, Any], 
     assert [one["bytes"] for one in latency] == sorted(one["bytes"] for one in latency)
     assert all(min(one["ticks"]) > 0 for one in latency)
     if not huge["obtained_bytes"]:
-        assert samples["spread"] == []
+        assert samples["spread"] == samples["dense"] == []
         return
+    assert [one["bytes"] for one in samples["dense"]] == [8 * MIB, 16 * MIB]
+    for one in samples["dense"]:
+        for times in (one["small"], one["huge"]):
+            assert min(*times["dependent"], *times["overlapped"]) > 0
     pages = [one["pages"] for one in samples["spread"] if one["page_bytes"] == SMALL]
     assert pages[0] == 8
     assert pages[-1] == 4096
@@ -376,7 +391,8 @@ def test_a_real_measurement_has_every_sample(quick: tuple[Path, dict[str, Any], 
 def test_measured_figures_are_in_order(quick: tuple[Path, dict[str, Any], str]) -> None:
     found = load_calibration(quick[0])
     assert found is not None
-    for spread in (*found.latency_cycles.values(), *found.walk_cycles.values()):
+    loads = (*found.load_cycles.get(SMALL, {}).values(), *found.load_cycles.get(HUGE, {}).values())
+    for spread in (*found.latency_cycles.values(), *found.walk_cycles.values(), *loads):
         assert 0 <= spread.low <= spread.median <= spread.high
     for reach in found.tlb.values():
         if reach.first is not None and reach.second is not None:

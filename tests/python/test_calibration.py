@@ -50,6 +50,10 @@ CALIBRATION = Calibration(
         2 * MIB: Reach(Spread(64, 64, 72), None),
     },
     latency_cycles={4 * KIB: Spread(4, 4, 4.1), 96 * MIB: Spread(250, 300.5, 1234)},
+    load_cycles={
+        4 * KIB: {16 * MIB: Spread(20, 60, 70), 64 * MIB: Spread(80, 600, 640)},
+        2 * MIB: {16 * MIB: Spread(19, 55, 60), 64 * MIB: Spread(70, 500, 540)},
+    },
     notes=('A "note" with \\ and – in it.',),
 )
 
@@ -185,3 +189,21 @@ def test_a_file_that_is_named_is_overwritten_with_force_only(
     assert CalibrationFile(None).replaced_date is None
     with pytest.raises(UsageError, match="--out is empty"):
         CalibrationFile("")
+
+
+def test_loads_are_read_between_measured_working_sets() -> None:
+    def at(size: int) -> tuple[float, float, float] | None:
+        found = CALIBRATION.load_at(4 * KIB, size)
+        return None if found is None else (found.low, found.median, found.high)
+
+    assert at(16 * MIB) == (20, 60, 70)
+    assert at(32 * MIB) == pytest.approx((50, 330, 355))
+    assert at(1 << 40) == (80, 600, 640)
+    assert at(8 * MIB) is None
+    assert CALIBRATION.load_at(1 << 30, 32 * MIB) is None
+
+
+def test_loads_walk_where_the_second_level_does_not_reach() -> None:
+    assert CALIBRATION.walk_share(8 * MIB) == 0
+    assert CALIBRATION.walk_share(32 * MIB) == 0.75
+    assert replace(CALIBRATION, tlb={}).walk_share(32 * MIB) is None

@@ -20,7 +20,10 @@ mod measure;
 mod memory;
 mod plan;
 
-pub use measure::{LatencySamples, Measured, SpreadSamples, StrideSamples, measure};
+pub use measure::{
+    DenseSamples, LatencySamples, Measured, SpreadSamples, StrideSamples, WorkingSetSamples,
+    measure,
+};
 pub use memory::Obtained;
 pub use plan::Plan;
 

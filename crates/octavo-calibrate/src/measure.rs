@@ -11,8 +11,8 @@ use crate::chase::{Cycle, shuffle};
 use crate::clock::{Stopwatch, core_cycles_per_tick, time};
 use crate::memory::{Memory, Obtained};
 use crate::plan::{
-    GIGANTIC_PAGE, HUGE_PAGE, LINE_BYTES, Plan, SMALL_PAGE, page_counts, piece_counts, strides,
-    working_sets,
+    GIGANTIC_PAGE, HUGE_PAGE, LINE_BYTES, Plan, SMALL_PAGE, dense_sets, page_counts, piece_counts,
+    strides, working_sets,
 };
 
 /// Loads that are timed at once: so many that reading the clock does not count, and so few that most
@@ -60,6 +60,8 @@ pub struct Measured {
     pub spread: Vec<SpreadSamples>,
     /// Loads at several distances within 2 MiB pages.
     pub strides: Vec<StrideSamples>,
+    /// Loads over all lines of working sets, in 4 KiB and in 2 MiB pages.
+    pub dense: Vec<DenseSamples>,
 }
 
 /// Times of dependent loads over all lines of a working set.
@@ -104,12 +106,34 @@ pub struct StrideSamples {
     pub ticks: Vec<f64>,
 }
 
+/// Times of loads over all lines of a working set. Data and page tables compete for the caches, as
+/// they do in programs. Samples at one index were taken one after the other.
+#[derive(Debug, Serialize)]
+pub struct DenseSamples {
+    /// Bytes of the working set.
+    pub bytes: usize,
+    /// In 4 KiB pages.
+    pub small: WorkingSetSamples,
+    /// In 2 MiB pages.
+    pub huge: WorkingSetSamples,
+}
+
+/// Times of loads over all lines of a working set in pages of one size.
+#[derive(Debug, Default, Serialize)]
+pub struct WorkingSetSamples {
+    /// Ticks per load where each load waits for the one before.
+    pub dependent: Vec<f64>,
+    /// Ticks per load where eight chases run at once.
+    pub overlapped: Vec<f64>,
+}
+
 /// One measurement of a round, by its index in the results.
 #[derive(Clone, Copy)]
 enum Task {
     Latency(usize),
     Spread(usize),
     Stride(usize),
+    Dense(usize),
 }
 
 /// Measures this processor as `plan` says.
@@ -146,6 +170,7 @@ pub fn measure(
             .collect(),
         spread: Vec::new(),
         strides: Vec::new(),
+        dense: Vec::new(),
     };
     // Without 2 MiB pages there is no control.
     let Some(control) = huge.as_ref() else {
@@ -182,6 +207,14 @@ pub fn measure(
         .into_iter()
         .map(|stride_bytes| StrideSamples { stride_bytes, lines: STRIDE_LINES, ticks: Vec::new() })
         .collect();
+    measured.dense = dense_sets(small.bytes().min(control.bytes()))
+        .into_iter()
+        .map(|bytes| DenseSamples {
+            bytes,
+            small: WorkingSetSamples::default(),
+            huge: WorkingSetSamples::default(),
+        })
+        .collect();
     let memories = |page_bytes: usize| {
         let found = by_size.iter().find(|(bytes, _)| *bytes == page_bytes);
         found.and_then(|(_, memory)| memory.zip(huge.as_ref()))
@@ -213,7 +246,8 @@ impl Rounds<'_> {
         let latencies = (0..measured.latency.len()).map(Task::Latency);
         let spreads = (0..measured.spread.len()).map(Task::Spread);
         let strides = (0..measured.strides.len()).map(Task::Stride);
-        let mut tasks: Vec<Task> = latencies.chain(spreads).chain(strides).collect();
+        let dense = (0..measured.dense.len()).map(Task::Dense);
+        let mut tasks: Vec<Task> = latencies.chain(spreads).chain(strides).chain(dense).collect();
         let total = (tasks.len() * self.plan.rounds) as u64;
         let mut done = 0;
         for round in 0..self.plan.rounds {
@@ -242,6 +276,11 @@ impl Rounds<'_> {
                     Task::Stride(index) => {
                         sample_stride(&mut measured.strides[index], latency_memory, self.random);
                     }
+                    Task::Dense(index) => {
+                        let (memory, huge) =
+                            memories(SMALL_PAGE).expect("only sets with memory are measured");
+                        sample_dense(&mut measured.dense[index], round, memory, huge, self.random);
+                    }
                 }
                 done += 1;
             }
@@ -264,7 +303,7 @@ fn sample_latency(
     random: &mut Xoshiro256PlusPlus,
 ) {
     let links = samples.bytes / LINE_BYTES;
-    let rounds_between = (links / LINKS_IN_EVERY_ROUND).clamp(1, MOST_ROUNDS_BETWEEN);
+    let rounds_between = rounds_between(links);
     if !round.is_multiple_of(rounds_between) {
         return;
     }
@@ -274,6 +313,34 @@ fn sample_latency(
     for _ in 0..rounds_between {
         samples.ticks.push(shortest(loads(links), |loads| cycle.follow(loads)));
     }
+}
+
+fn sample_dense(
+    samples: &mut DenseSamples,
+    round: usize,
+    small: &Memory,
+    huge: &Memory,
+    random: &mut Xoshiro256PlusPlus,
+) {
+    let links = samples.bytes / LINE_BYTES;
+    let rounds_between = rounds_between(links);
+    if !round.is_multiple_of(rounds_between) {
+        return;
+    }
+    let loads = loads(links);
+    for (memory, times) in [(small, &mut samples.small), (huge, &mut samples.huge)] {
+        let cycle = Cycle::new(memory.all(samples.bytes), random);
+        warm(&cycle);
+        for _ in 0..rounds_between {
+            times.dependent.push(shortest(loads, |loads| cycle.follow(loads)));
+            times.overlapped.push(shortest(loads, |loads| cycle.follow_overlapped(loads)));
+        }
+    }
+}
+
+/// A working set of so many links is measured in one round of so many.
+fn rounds_between(links: usize) -> usize {
+    (links / LINKS_IN_EVERY_ROUND).clamp(1, MOST_ROUNDS_BETWEEN)
 }
 
 fn sample_spread(
@@ -347,7 +414,7 @@ mod tests {
     use super::*;
 
     const TINY: Plan = Plan {
-        small_bytes: 4 << 20,
+        small_bytes: 8 << 20,
         huge_bytes: 16 << 20,
         rounds: 2,
         seconds: 0,
@@ -381,8 +448,12 @@ mod tests {
         let is_huge_given = measured.memory[1].obtained_bytes > 0;
         assert_eq!(
             sizes(SMALL_PAGE).next_back().map(|one| one.pages),
-            is_huge_given.then_some(1024)
+            is_huge_given.then_some(2048)
         );
+        assert_eq!(!measured.dense.is_empty(), measured.memory[1].obtained_bytes >= 8 << 20);
+        for times in measured.dense.iter().flat_map(|set| [&set.small, &set.huge]) {
+            assert_eq!((times.dependent.len(), times.overlapped.len()), (2, 2));
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ const FEWEST_PIECES: usize = 1024;
 const MOST_PIECES: usize = 1 << 17;
 const SMALLEST_WORKING_SET: usize = 4 * KIB;
 const LARGEST_WORKING_SET: usize = 256 * MIB;
+const SMALLEST_DENSE_SET: usize = 8 * MIB;
 
 /// The extent of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +102,13 @@ pub fn working_sets(most: usize) -> Vec<usize> {
     sizes
 }
 
+/// Working sets that are measured in 4 KiB and in 2 MiB pages, bytes, ascending, up to `most`: one an
+/// octave.
+pub fn dense_sets(most: usize) -> Vec<usize> {
+    let sizes = std::iter::successors(Some(SMALLEST_DENSE_SET), |size| size.checked_mul(2));
+    sizes.take_while(|size| *size <= most).collect()
+}
+
 /// Distances of lines within 2 MiB pages, bytes: powers of two up to a page and up to `most`.
 pub fn strides(most: usize) -> Vec<usize> {
     let lengths = std::iter::successors(Some(4 * LINE_BYTES), |length| Some(2 * length));
@@ -125,6 +133,12 @@ mod tests {
     fn working_sets_end_with_the_memory() {
         assert_eq!(working_sets(16 * KIB), [4 * KIB, 6 * KIB, 8 * KIB, 12 * KIB, 16 * KIB]);
         assert_eq!(working_sets(usize::MAX).last(), Some(&LARGEST_WORKING_SET));
+    }
+
+    #[test]
+    fn dense_sets_are_powers_of_two() {
+        assert_eq!(dense_sets(40 * MIB), [8 * MIB, 16 * MIB, 32 * MIB]);
+        assert_eq!(dense_sets(MIB), []);
     }
 
     #[test]
