@@ -9,10 +9,12 @@ quick instructions, dear walks that hide behind nothing, and data that come quic
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from statistics import fmean
 
 from octavo.units import BASE_PAGE, format_share
-from octavo.walk_costs import WalkCosts
+from octavo.walk_costs import LoadThatWalks, WalkCosts
 
 CPI_LOW, CPI_EXPECTED, CPI_HIGH = 0.4, 0.75, 2.0
 """Cycles of an instruction without misses of TLBs and of the caches beside them."""
@@ -76,6 +78,34 @@ def gain(
     """
     if walks_base == 0 or program.instructions == 0:
         return NO_GAIN
+    measured = costs.loads(page_size, program.touched_bytes)
+    if measured is not None:
+        return _by_loads(program, measured, walks_base - walks)
+    return _by_walks(program, costs, page_size, walks_base, walks, touched_bytes)
+
+
+def _by_loads(program: Program, loads: Sequence[LoadThatWalks], avoided: int) -> Gain:
+    """From loads over a working set as large as the program's memory, measured in both sizes."""
+
+    def share(cpi: float, load: LoadThatWalks) -> float:
+        time = program.instructions * cpi + program.walks * load.cycles
+        return max(0.0, avoided * load.saved / time)
+
+    low, expected, high = (
+        [share(cpi, load) for load in loads] for cpi in (CPI_HIGH, CPI_EXPECTED, CPI_LOW)
+    )
+    return Gain(min(low), fmean(expected), max(high))
+
+
+def _by_walks(
+    program: Program,
+    costs: WalkCosts,
+    page_size: int,
+    walks_base: int,
+    walks: int,
+    touched_bytes: int,
+) -> Gain:
+    """From the cost of a walk, and of the data that are fetched after it."""
     base, large = costs.walk(BASE_PAGE, program.touched_bytes), costs.walk(page_size, touched_bytes)
     data = costs.data(program.touched_bytes)
     # Measured, the low cost is what a core that overlaps walks has left of them.

@@ -19,7 +19,7 @@ from octavo.calibration import Calibration, Spread, load_calibration
 from octavo.host import cpu_field
 from octavo.modelled import ModelledMachine
 from octavo.processors import machine_for, this_processor
-from octavo.units import byte_size, format_bytes
+from octavo.units import BASE_PAGE, byte_size, format_bytes
 
 Source = Literal["calibration", "preset"]
 _ENTRY_BYTES = 8
@@ -29,6 +29,9 @@ _CACHE_SHARE = 0.5
 """Of a cache, what may be taken by page tables, or by data, for it to be the one that serves
 them."""
 
+_LEAST_WALK_SHARE = 0.25
+"""Of the loads over a working set, those that must walk for the cost of walks to show."""
+
 
 @dataclass(frozen=True)
 class CacheLevel:
@@ -37,6 +40,18 @@ class CacheLevel:
     name: str
     bytes: float
     latency_cycles: int
+
+
+@dataclass(frozen=True)
+class LoadThatWalks:
+    """A load from a page that was not used lately, as measured over a working set in both page
+    sizes.
+    """
+
+    cycles: float
+    """In 4 KiB pages, with its walk."""
+    saved: float
+    """Cycles that it takes less in the larger pages."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +97,23 @@ class WalkCosts:
             for factor, level in zip(factors, (near, at, far), strict=True)
         )
         return Spread(low, median, high)
+
+    def loads(self, size: int, touched_bytes: int) -> list[LoadThatWalks] | None:
+        """Loads that walk where so much memory is in use, where they were measured: independent
+        ones, then such as wait for each other.
+        """
+        found = self.calibration
+        if found is None:
+            return None
+        base, large = found.load_at(BASE_PAGE, touched_bytes), found.load_at(size, touched_bytes)
+        share = found.walk_share(touched_bytes)
+        if base is None or large is None or not share or share < _LEAST_WALK_SHARE:
+            return None
+        saved = [
+            (other, max(0.0, one - other) / share)
+            for one, other in ((base.low, large.low), (base.median, large.median))
+        ]
+        return [LoadThatWalks(other + less, less) for other, less in saved]
 
     def data(self, touched_bytes: int) -> Spread:
         """Cycles of the reference that needed a walk: its page was not used lately, so that its

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -107,6 +108,49 @@ def test_gains_are_shares_in_order(
 ) -> None:
     program = Program(instructions, walks, touched)
     found = gain(program, costs(), 2 * MIB, walks, min(walks, walks_huge), touched)
+    assert 0 <= found.low <= found.expected <= found.high <= 1
+
+
+LOADS = """
+[tlb."4KiB"]
+second = {low = 2048, median = 2048, high = 2048}
+[load_cycles."4KiB"]
+"16MiB" = {low = 10.0, median = 60.0, high = 70.0}
+"64MiB" = {low = 80.0, median = 600.0, high = 640.0}
+[load_cycles."2MiB"]
+"16MiB" = {low = 9.0, median = 50.0, high = 60.0}
+"64MiB" = {low = 66.0, median = 530.0, high = 540.0}
+"""
+
+
+def test_gains_follow_from_loads_measured_in_both_sizes(tmp_path: Path) -> None:
+    """At 64 MiB seven loads in eight walk: a walk costs 80 of 610 cycles, or 16 of 82."""
+    measured = calibration(tmp_path / "calibration.toml", LOADS)
+    program = Program(10**9, 10**7, 64 * MIB)
+    found = gain(program, measured, 2 * MIB, 10**7, 10**6, 64 * MIB)
+    avoided = 9 * 10**6
+
+    def share(cpi: float, saved: float, cycles: float) -> float:
+        return avoided * saved / (10**9 * cpi + 10**7 * cycles)
+
+    assert found.low == pytest.approx(share(2, 16, 82))
+    assert found.high == pytest.approx(share(0.4, 16, 82))
+    assert found.expected == pytest.approx((share(0.75, 16, 82) + share(0.75, 80, 610)) / 2)
+
+
+@given(
+    st.integers(1, 10**10),
+    st.integers(0, 10**9),
+    st.integers(0, 10**9),
+    st.integers(8 * MIB, 1 << 40),
+)
+def test_measured_gains_are_shares_in_order(
+    instructions: int, walks: int, walks_huge: int, touched: int
+) -> None:
+    with TemporaryDirectory() as place:
+        measured = calibration(Path(place) / "calibration.toml", LOADS)
+    program = Program(instructions, walks, touched)
+    found = gain(program, measured, 2 * MIB, walks, min(walks, walks_huge), touched)
     assert 0 <= found.low <= found.expected <= found.high <= 1
 
 
