@@ -179,10 +179,14 @@ def _confidence(gain: Gain, limits: Thresholds) -> str:
 
 
 def _settings(chosen: Sequence[Record]) -> tuple[str, str]:
-    """The first action that a shell can do for what gains most, and what undoes it."""
+    """The first action that a shell can do for what gains most, and what undoes it.
+
+    One that gives smaller pages than are advised is none: the gain would not be that of the answer.
+    """
     by_gain = sorted(chosen, key=lambda item: -(item.get("gain") or {"expected": 0})["expected"])
     for item in by_gain:
         for action in item["actions"]:
-            if action["command"] and action["kind"] not in _NOT_SETTINGS:
+            fits = action.get("page_size") in (None, item["usable_page_size"])
+            if fits and action["command"] and action["kind"] not in _NOT_SETTINGS:
                 return action["command"], action.get("undo", "")
     return "", ""

@@ -9,7 +9,7 @@ from octavo.actions.model import Action, sized
 from octavo.actions.postgres import pool_pages
 from octavo.actions.prctl import keep_small_prefix
 from octavo.actions.settings import needed_for_all
-from octavo.actions.table import Reach, Subject, lines_for
+from octavo.actions.table import Reach, Subject, in_large_pieces, lines_for
 from octavo.huge_pages import PMD_PAGE, HugePages
 from octavo.runtimes.detect import Runtime, runtime_of_file
 from octavo.units import KIB
@@ -41,7 +41,7 @@ def candidate_actions(
             *arguments,
         )
     )
-    subject = Subject(runtime, words)
+    subject = in_large_pieces(Subject(runtime, words))
     if runtime.kind == "postgres":
         subject = replace(subject, pool_pages=pool_pages(subject, 0))
     found: dict[str, Action] = {}

@@ -20,7 +20,7 @@ from octavo.actions.settings import (
     needed_pool,
     needed_to_ask,
 )
-from octavo.actions.table import Line, Subject, has_command, lines_for
+from octavo.actions.table import Line, Subject, has_command, in_large_pieces, lines_for
 from octavo.actions.trial import Trial
 from octavo.advice import Advice, Point, Thresholds
 from octavo.elf import ELF_MAGIC
@@ -39,6 +39,8 @@ _IN_SOURCE = "Asks for them in the program's source, before first use"
 _UNKNOWN = Subject(Runtime(program=""))
 _WITH_SOURCE = ("native", "unknown")
 """Runtimes whose users may change what the program asks of the kernel in its source."""
+_LARGE_PIECE = 4 * PMD_PAGE
+"""Bytes of a mapping that holds 2 MiB pages, also in a runtime that maps most in small pieces."""
 
 TryPages = Callable[[], Trial | None]
 
@@ -62,6 +64,8 @@ def actions_for(
         return list(_keep_small(advice, host, program, limits))
     if subject.runtime.names[:2] == ("unknown", "unknown"):
         subject = replace(subject, runtime=_assumed(subject.runtime, host))
+    if advice.case.region is not None and (advice.case.bytes or 0) >= _LARGE_PIECE:
+        subject = in_large_pieces(subject)
     chooser = _Chooser(advice, host, program, subject, try_pages)
     size, notes = _usable_size(advice, host, limits)
     if size == BASE_PAGE:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -44,6 +44,14 @@ class Subject:
     """Whether blocks below 4 MiB that malloc mapped one by one hold much of it."""
     pool_pages: int = 0
     """Pages of hugetlbfs that its memory takes, as far as it is known."""
+
+
+def in_large_pieces(subject: Subject) -> Subject:
+    """The subject for a mapping that holds 2 MiB pages, in a runtime that maps most in small
+    pieces.
+    """
+    facts = subject.runtime.facts - {"small-pieces"}
+    return replace(subject, runtime=replace(subject.runtime, facts=facts))
 
 
 @dataclass(frozen=True)
