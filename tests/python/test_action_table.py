@@ -26,7 +26,7 @@ from octavo.actions.trial import Trial, try_pages
 from octavo.advice import Case, Point
 from octavo.huge_pages import HugePages, read_huge_pages
 from octavo.runtimes.detect import Runtime
-from test_actions import MISS_UNTIL_2M, data_advice, machine
+from test_actions import MISS_UNTIL_2M, data_advice, machine, region_advice
 
 KIB, MIB = 1024, 1 << 20
 SIZES = (16 * KIB, 64 * KIB, 2 * MIB)
@@ -200,6 +200,15 @@ def test_memory_in_small_pieces_gets_what_fits_and_no_promise(tmp_path: Path) ->
     assert "64 KiB is what can be had" in note.text
     assert "page walks do not" in note.text
     assert action.name == "node-64k 64KiB"
+
+
+def test_large_mappings_of_a_runtime_of_small_pieces_are_reached(tmp_path: Path) -> None:
+    node = Runtime("/usr/bin/node", "node", allocator="glibc", facts=frozenset({"small-pieces"}))
+    region = region_advice("anon 8MiB #1")
+    for mapped, first in ((2 * MIB, "node-64k 64KiB"), (56 * MIB, "preload 2MiB")):
+        advice = replace(region, case=replace(region.case, bytes=mapped))
+        found = actions_for(advice, host(tmp_path), subject=Subject(node))
+        assert next(action.name for action in found if action.kind != "note") == first
 
 
 def test_threads_and_blocks_lengthen_the_tunable(tmp_path: Path) -> None:

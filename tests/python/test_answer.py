@@ -81,6 +81,16 @@ def test_the_settings_are_those_of_what_gains_most() -> None:
     assert answer(item("data", BASE, (0, 0, 0)), one, two).settings == "two"
 
 
+def test_settings_that_give_smaller_pages_are_no_settings() -> None:
+    small = {**act("mthp", "echo always > 64kB"), "page_size": 64 * 1024}
+    data = item("data", HUGE, (0.02, 0.08, 0.19), means=[small])
+    found = answer(item("fetch", BASE, (0, 0, 0)), data)
+    assert found.settings == ""
+    assert "No setting of this system does it" in found.text
+    huge = {**act("apply", "octavo apply"), "page_size": HUGE}
+    assert answer({**data, "means": [small, huge]}).settings == "octavo apply"
+
+
 def test_what_no_setting_reaches_is_said() -> None:
     linker = act("linker", "cc -Wl,…")
     found = answer(item("fetch", HUGE, (0.02, 0.03, 0.04), actions=[linker]))
