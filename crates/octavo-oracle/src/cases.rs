@@ -21,6 +21,8 @@ pub fn factor() -> Option<u32> {
 pub fn cases(usual: u32) -> Config {
     let factor = factor();
     let mut config = Config::with_cases(usual.saturating_mul(factor.unwrap_or(1)));
+    // As many rejected inputs a case as in a usual run.
+    config.max_global_rejects = config.max_global_rejects.saturating_mul(factor.unwrap_or(1));
     if factor.is_none() && config.rng_seed == RngSeed::Random {
         config.rng_seed = RngSeed::Fixed(SEED);
     }
