@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from octavo.environment import added_to
+from octavo.runtimes.launchers import with_options
 from octavo.units import format_bytes
 
 UNKNOWN_PROGRAM = "PROGRAM ARGUMENTS"
@@ -65,8 +66,7 @@ class Action:
 
     def words(self, program: Sequence[str]) -> list[str]:
         """The program's command line under this action, without settings and environment."""
-        first, *rest = program
-        return [*self.prefix, first, *self.arguments, *rest]
+        return [*self.prefix, *with_options(program, self.arguments)]
 
     def for_program(self, program: str) -> "Action":
         """The action with its command: the settings, then the program, as a shell takes it."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from octavo.actions.table import Subject
 from octavo.huge_pages import PMD_PAGE
+from octavo.runtimes.launchers import program_at
 
 _SECONDS = 2
 _SETTING = "shared_memory_size_in_huge_pages"
@@ -30,7 +31,8 @@ def _ask(subject: Subject) -> int | None:
     """
     if len(subject.words) < 2:
         return None
-    command = [subject.words[0], "-C", _SETTING, *subject.words[1:]]
+    server, *arguments = subject.words[program_at(subject.words) :]
+    command = [server, "-C", _SETTING, *arguments]
     try:
         user, group = _owner(subject.words) if os.geteuid() == 0 else (None, None)
         done = subprocess.run(

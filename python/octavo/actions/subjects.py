@@ -12,6 +12,7 @@ from octavo.actions.table import Subject
 from octavo.advice import Case
 from octavo.rows import Row, instructions_by_process
 from octavo.runtimes.detect import Runtime, with_arguments
+from octavo.runtimes.launchers import program_at
 from octavo.runtimes.naming import is_glibc_arena
 from octavo.units import BASE_PAGE, MIB
 
@@ -95,5 +96,5 @@ def _starts(words: Sequence[str], program: str) -> bool:
     """Whether a command line starts this program, by whatever link or name."""
     if not words or not program:
         return True
-    found = shutil.which(words[0])
-    return Path(found or words[0]).resolve() == Path(program).resolve()
+    started = words[program_at(words)]
+    return Path(shutil.which(started) or started).resolve() == Path(program).resolve()

@@ -18,6 +18,7 @@ from octavo.environment import added_to
 from octavo.errors import CannotRun, NotExecutable, choose
 from octavo.huge_pages import PMD_PAGE, read_huge_pages
 from octavo.program import gives_privileges, locate_program
+from octavo.runtimes.launchers import program_at, with_options
 from octavo.units import format_bytes
 
 if TYPE_CHECKING:
@@ -117,14 +118,14 @@ def _memory_by(command: Sequence[str], settings: PreloadSettings, by: str) -> La
         origin = settings.selection.origin
         text = f"{origin}: no data is to have huge pages, so nothing is changed for it"
         return Launch(program, tuple(command), "nothing", text, {})
-    action = None if by == "preload" else _own_switch(program, command)
+    action = None if by == "preload" else _own_switch(command)
     if by == "runtime" and action is None:
         raise CannotRun(
             f"`{program}` has no switch of its own that gives it 2 MiB pages with the settings of "
             "this machine; --by preload does without one."
         )
     if action is not None and (by == "runtime" or _is_preferred(action, program, settings)):
-        words = (command[0], *action.arguments, *command[1:])
+        words = tuple(with_options(command, action.arguments))
         variables = added_to(os.environ, action.environment)
         return Launch(program, words, "runtime", action.text.rstrip("."), variables)
     check_reachable(program)
@@ -139,7 +140,8 @@ def _with_smaller_pages(program: Path, command: Sequence[str], origin: str, size
     from octavo.actions.settings import needed_for_all
 
     host = read_huge_pages()
-    actions = candidate_actions(program, host, command[1:], [size])
+    started, *arguments = command[program_at(command) :]
+    actions = candidate_actions(started, host, arguments, [size])
     of_size = [action for action in actions if action.page_size == size and not action.prefix]
     pages = f"{format_bytes(size)} pages"
     for_all = needed_for_all(host, size)
@@ -148,7 +150,7 @@ def _with_smaller_pages(program: Path, command: Sequence[str], origin: str, size
         return Launch(program, tuple(command), "nothing", text, {})
     ready = next((action for action in of_size if not action.system_wide), None)
     if ready is not None:
-        words = (command[0], *ready.arguments, *command[1:])
+        words = tuple(with_options(command, ready.arguments))
         variables = added_to(os.environ, ready.environment)
         return Launch(program, words, "runtime", ready.text.rstrip("."), variables)
     text = f"{origin}: {pages}, which this kernel does not have, so nothing is changed"
@@ -161,14 +163,15 @@ def _with_smaller_pages(program: Path, command: Sequence[str], origin: str, size
     return Launch(program, tuple(command), "nothing", text, {})
 
 
-def _own_switch(program: Path, command: Sequence[str]) -> Action | None:
+def _own_switch(command: Sequence[str]) -> Action | None:
     """The switch that makes the program's allocator or runtime ask for 2 MiB pages.
 
     Only a switch that works under the present settings of this machine counts.
     """
     from octavo.actions.candidates import candidate_actions
 
-    for action in candidate_actions(program, read_huge_pages(), command[1:]):
+    started, *arguments = command[program_at(command) :]
+    for action in candidate_actions(started, read_huge_pages(), arguments):
         if action.page_size == PMD_PAGE and action.kind in _OWN_SWITCHES and not action.system_wide:
             return action
         if action.kind == "apply":

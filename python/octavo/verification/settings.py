@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from octavo.environment import added_to
 from octavo.errors import CannotRun, NotExecutable, UsageError, choose
 from octavo.huge_pages import PMD_PAGE, HugePages
+from octavo.runtimes.launchers import program_at, with_options
 from octavo.text import quoted
 
 if TYPE_CHECKING:
@@ -46,8 +47,7 @@ class Setting:
 
     def argv(self, command: Sequence[str]) -> list[str]:
         """The command line under this setting."""
-        first, *rest = command
-        return [*self.prefix, first, *self.arguments, *rest]
+        return [*self.prefix, *with_options(command, self.arguments)]
 
     def environment_over(self, before: Mapping[str, str]) -> dict[str, str]:
         """The environment under this setting, made of the user's."""
@@ -81,7 +81,8 @@ def candidates(
     notes: list[str] = []
     if host.thp is None:
         return found, ["This kernel has no transparent huge pages: nothing else is tried."]
-    for action in candidate_actions(command[0], host, command[1:]):
+    program, *arguments = command[program_at(command) :]
+    for action in candidate_actions(program, host, arguments):
         if action.kind == "apply":
             preloaded = _preloaded(action, command, result)
             if isinstance(preloaded, Setting):
