@@ -92,6 +92,8 @@ class Region(TypedDict):
     """Size of the largest extent it ever had."""
     mappings: int
     """How many mappings were counted under this name."""
+    asked_huge_bytes: int
+    """The most bytes that the program had asked 2 MiB pages for, by madvise(MADV_HUGEPAGE)."""
     fetch_references: int
     data_references: int
     curves: list[Curve]

@@ -18,6 +18,8 @@ const MAP_STACK: u64 = 0x20000;
 const MAP_SHARED: u64 = 0x1;
 /// `MAP_FIXED` of `mmap(2)`.
 const MAP_FIXED: u64 = 0x10;
+const MADV_HUGEPAGE: u64 = 14;
+const MADV_NOHUGEPAGE: u64 = 15;
 
 /// A region's number, dense from 0 within its process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -75,7 +77,11 @@ pub struct Region {
     pub peak_bytes: u64,
     /// How many mappings were counted here.
     pub mappings: u64,
+    /// The most bytes of its mappings that the program had asked 2 MiB pages for, by
+    /// `madvise(MADV_HUGEPAGE)`.
+    pub asked_huge_bytes: u64,
     mapped_bytes: u64,
+    huge_bytes: u64,
 }
 
 /// The identity of the region that a mapping belongs to.
@@ -93,6 +99,8 @@ struct Mapping {
     region: RegionId,
     writable: bool,
     backing: Backing,
+    /// Whether the program has asked for 2 MiB pages here.
+    is_huge: bool,
 }
 
 /// Where the pages of a mapping come from.
@@ -184,6 +192,10 @@ impl AddressSpace {
             Event::Unmap { range } => drop(self.cut_out(*range)),
             Event::Remap { from, to } => self.remap(*from, *to),
             Event::Protect { range, protection } => self.protect(*range, *protection),
+            Event::Advise { range, advice } => {
+                self.advise(*range, *advice);
+                return false;
+            }
             _ => return false,
         }
         true
@@ -203,7 +215,8 @@ impl AddressSpace {
             MapSource::File { .. } => Backing::File,
             MapSource::Anonymous | MapSource::Heap | MapSource::Stack => Backing::Own,
         };
-        self.insert(range.start(), Mapping { end, region, writable: protection.write, backing });
+        let (writable, is_huge) = (protection.write, false);
+        self.insert(range.start(), Mapping { end, region, writable, backing, is_huge });
         self.regions[region.0 as usize].mappings += 1;
     }
 
@@ -276,6 +289,26 @@ impl AddressSpace {
         }
     }
 
+    fn advise(&mut self, range: AddrRange, advice: u64) {
+        let is_huge = match advice {
+            MADV_HUGEPAGE => true,
+            MADV_NOHUGEPAGE => false,
+            _ => return,
+        };
+        let mut at = range.start();
+        while at < range.end() {
+            let Some((start, mapping)) = self.next_mapping(at, range.end()) else { break };
+            let part_start = start.max(at);
+            let part_end = mapping.end.min(range.end());
+            let part = AddrRange::new(part_start, part_end.raw() - part_start.raw());
+            if mapping.is_huge != is_huge {
+                self.cut_out(part);
+                self.insert(part_start, Mapping { end: part_end, is_huge, ..mapping });
+            }
+            at = part_end;
+        }
+    }
+
     /// A file's mapping made executable is text from then on, and the other way round.
     fn protected_region(&mut self, region: RegionId, protection: Protection) -> RegionId {
         let old = &self.regions[region.0 as usize];
@@ -299,9 +332,14 @@ impl AddressSpace {
     fn insert(&mut self, start: VirtAddr, mapping: Mapping) {
         self.mappings.insert(start, mapping);
         let shown = self.relocation.address(start);
+        let bytes = mapping.end.raw() - start.raw();
         let region = &mut self.regions[mapping.region.0 as usize];
-        region.mapped_bytes += mapping.end.raw() - start.raw();
+        region.mapped_bytes += bytes;
         region.peak_bytes = region.peak_bytes.max(region.mapped_bytes);
+        if mapping.is_huge {
+            region.huge_bytes += bytes;
+            region.asked_huge_bytes = region.asked_huge_bytes.max(region.huge_bytes);
+        }
         region.start = region.start.min(shown);
     }
 
@@ -323,7 +361,12 @@ impl AddressSpace {
             if cut_end < mapping.end {
                 self.mappings.insert(cut_end, mapping);
             }
-            self.regions[mapping.region.0 as usize].mapped_bytes -= cut_end.raw() - cut_start.raw();
+            let cut_bytes = cut_end.raw() - cut_start.raw();
+            let region = &mut self.regions[mapping.region.0 as usize];
+            region.mapped_bytes -= cut_bytes;
+            if mapping.is_huge {
+                region.huge_bytes -= cut_bytes;
+            }
         }
         first
     }
@@ -357,8 +400,17 @@ impl AddressSpace {
             Key::File(path, kind) => (self.file_name(path, *kind), *kind, Some(path.clone())),
         };
         let id = RegionId(self.regions.len() as u16);
-        let (peak_bytes, mappings, mapped_bytes) = (0, 0, 0);
-        self.regions.push(Region { name, kind, path, start, peak_bytes, mappings, mapped_bytes });
+        self.regions.push(Region {
+            name,
+            kind,
+            path,
+            start,
+            peak_bytes: 0,
+            mappings: 0,
+            asked_huge_bytes: 0,
+            mapped_bytes: 0,
+            huge_bytes: 0,
+        });
         self.by_key.insert(key, id);
         id
     }
@@ -473,6 +525,23 @@ mod tests {
         assert_eq!(name_at(&mut space, 0x1010_0000), "other");
         assert_eq!(name_at(&mut space, 0x1020_0000), "anon 4.0MiB #1");
         assert_eq!(space.regions()[1].peak_bytes, 8 << 20);
+    }
+
+    #[test]
+    fn bytes_that_huge_pages_are_asked_for_are_counted_once() {
+        let mut space = space();
+        let advise = |start, bytes, advice| Event::Advise { range: range(start, bytes), advice };
+        space.apply(&map(0x100_0000, 8 << 20, RW, MapSource::Anonymous, 0x22));
+        for _ in 0..2 {
+            assert!(!space.apply(&advise(0x120_0000, 4 << 20, MADV_HUGEPAGE)));
+        }
+        assert_eq!(space.regions()[1].asked_huge_bytes, 4 << 20);
+        space.apply(&advise(0x140_0000, 16 << 20, MADV_NOHUGEPAGE));
+        space.apply(&advise(0x150_0000, 1 << 20, MADV_HUGEPAGE));
+        assert_eq!(space.regions()[1].huge_bytes, 3 << 20);
+        assert_eq!(space.regions()[1].asked_huge_bytes, 4 << 20, "at most at one time");
+        space.apply(&Event::Unmap { range: range(0x100_0000, 8 << 20) });
+        assert_eq!(space.regions()[1].huge_bytes, 0);
     }
 
     #[test]

@@ -34,6 +34,7 @@ fn region<'py>(py: Python<'py>, region: &Region, result: &RegionResult) -> Dict<
         start: region.start.raw(),
         bytes: region.peak_bytes,
         mappings: region.mappings,
+        asked_huge_bytes: region.asked_huge_bytes,
         fetch_references: result.fetch_references,
         data_references: result.data_references,
         curves: curves(py, result)?,
