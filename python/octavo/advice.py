@@ -30,7 +30,14 @@ from octavo.units import (
 )
 
 Reason = Literal[
-    "misses-flat", "memory", "largest-size", "negligible", "no-references", "no-gain", "gain"
+    "misses-flat",
+    "memory",
+    "largest-size",
+    "negligible",
+    "no-references",
+    "no-gain",
+    "gain",
+    "already",
 ]
 Basis = Literal["misses", "walks"]
 

@@ -90,22 +90,32 @@ def _chosen(items: Sequence[Record]) -> list[Record]:
     chosen = []
     for whole in (item for item in items if item["scope"] == "program"):
         stream = whole["stream"]
-        if whole["usable_page_size"] > BASE_PAGE:
+        if _is_to_change(whole):
             chosen.append(whole)
-            continue
-        chosen += [
-            item
-            for item in items
-            if item["scope"] == "region"
-            and item["stream"] == stream
-            and item["usable_page_size"] > BASE_PAGE
-        ]
+        elif whole["reason"] != "already":
+            chosen += [
+                item
+                for item in items
+                if item["scope"] == "region" and item["stream"] == stream and _is_to_change(item)
+            ]
     return chosen
+
+
+def _is_to_change(item: Record) -> bool:
+    return bool(item["usable_page_size"] > BASE_PAGE and item["reason"] != "already")
 
 
 def _keep(items: Sequence[Record], machine: str, cost_label: str, limits: Thresholds) -> Answer:
     whole = [item for item in items if item["scope"] == "program" and item.get("gain")]
     gain = _sum(whole)
+    present = [item for item in items if item["reason"] == "already"]
+    present = [item for item in present if item["scope"] == "program"] or present
+    if present:
+        text = (
+            f"Which page size? {_by_size(present)}, which it has already: nothing is to be done. "
+            f"They save {_sum(present)} of the time on {machine} ({cost_label})."
+        )
+        return Answer(text, False, _sum(present), 0, "", "", "")
     refused = [item for item in whole if item["reason"] == "memory"]
     if refused:
         best = max(refused, key=lambda item: item["gain"]["expected"])

@@ -13,6 +13,7 @@ from octavo.answer import answer_of
 from octavo.gain import ASSUMPTIONS
 from octavo.huge_pages import HugePages
 from octavo.manifest import of_what_ran
+from octavo.present_pages import leave_as_is
 from octavo.programs import Program, rows_by_program
 from octavo.rows import Row
 from octavo.runtimes.detect import Runtime
@@ -97,14 +98,15 @@ def advice_records(
     if costs is None:
         advice = advise_all(merged, machine, limits)
     else:
-        advice = advise_by_walks(merged, machine, costs, limits)
+        found = advise_by_walks(merged, machine, costs, limits)
+        advice = leave_as_is(found, merged, host, limits)
     usable = [usable_size(item, host, limits) for item in advice]
     program = UNKNOWN_PROGRAM if command is None else shlex.join(command)
     subjects = Subjects(rows, runtimes or {}, command or ())
     records = []
     for item, size in zip(advice, usable, strict=True):
         actions = []
-        if program:
+        if program and item.reason != "already":
             subject = subjects.of(item.case)
             actions = actions_for(item, host, program, limits, subject=subject, try_pages=try_pages)
         records.append(
@@ -117,9 +119,9 @@ def advice_records(
     text, more = overall_text(advice, usable), {}
     if costs is not None:
         modelled = manifest["configuration"]["modelled"]["name"]
-        found = answer_of(records, modelled, costs.label(), command, limits)
-        text = found.text
-        more = {**found.record(), "walk_costs": costs.record(), "assumptions": ASSUMPTIONS}
+        answered = answer_of(records, modelled, costs.label(), command, limits)
+        text = answered.text
+        more = {**answered.record(), "walk_costs": costs.record(), "assumptions": ASSUMPTIONS}
     answer = {
         "scope": "answer",
         "text": of_what_ran(text, manifest),

@@ -91,6 +91,22 @@ def test_settings_that_give_smaller_pages_are_no_settings() -> None:
     assert answer({**data, "means": [small, huge]}).settings == "octavo apply"
 
 
+def test_pages_that_are_there_already_need_nothing() -> None:
+    data = item("data", HUGE, (0.02, 0.08, 0.19), reason="already")
+    region = {**data, "scope": "region", "region": "anon 64.0MiB #1"}
+    code = item("fetch", BASE, (0, 0, 0))
+    found = answer(code, data, region)
+    assert (found.changes, found.settings) == (False, "")
+    assert found.text == (
+        "Which page size? 2 MiB for data, which it has already: nothing is to be done. They save "
+        "about 8.0% (2.0% to 19.0%) of the time on zen3 (walk cost measured)."
+    )
+    rest = {**region, "reason": "gain", "region": "heap", "means": [act("malloc", "A=1 server")]}
+    refused = item("data", BASE, (0, 0, 0), reason="memory")
+    assert answer(code, refused, region, rest).settings == "A=1 server"
+    assert not answer(code, refused, region).changes
+
+
 def test_what_no_setting_reaches_is_said() -> None:
     linker = act("linker", "cc -Wl,…")
     found = answer(item("fetch", HUGE, (0.02, 0.03, 0.04), actions=[linker]))

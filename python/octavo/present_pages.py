@@ -1,0 +1,74 @@
+"""Memory that has 2 MiB pages as the program and this system are: nothing is to be done about it.
+
+The kernel gives them to anonymous memory of whoever asks (`madvise`), or to all (`always`); see
+transhuge.rst of the kernel's documentation. Whether it had some at the time is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from octavo.advice import Advice, Case, Thresholds
+from octavo.huge_pages import PMD_PAGE, HugePages
+from octavo.rows import Row
+
+ASKED = "asked_huge_bytes"
+"""The counter of the bytes of a region that the program asked 2 MiB pages for."""
+_NEARLY_ALL = 0.9
+_LARGE_MAPPING = 2 * PMD_PAGE
+
+
+def leave_as_is(
+    advice: Sequence[Advice], rows: Sequence[Row], host: HugePages, limits: Thresholds
+) -> list[Advice]:
+    """The advice, with the reason `already` where the memory has 2 MiB pages as it is.
+
+    The whole program's is changed where the regions without them would gain too little.
+    """
+    asked = {_key(row): row["value"] for row in rows if row.get("counter") == ASKED}
+    has = {
+        id(item)
+        for item in advice
+        if item.case.region is not None and _has(item.case, asked.get(_of(item.case), 0), host)
+    }
+    walks = sum(item.case.base.walks or 0 for item in advice if id(item) in has)
+    return [_judged(item, id(item) in has, walks, limits) for item in advice]
+
+
+def _judged(item: Advice, has: bool, walks: int, limits: Thresholds) -> Advice:
+    if not item.changes or item.page_size != PMD_PAGE or item.gain is None:
+        return item
+    if item.case.region is None:
+        rest = 1 - walks / max(item.case.base.walks or 0, walks, 1)
+        has = item.case.stream == "data" and item.gain.expected * rest < limits.min_gain
+    if not has:
+        return item
+    subject = item.case.subject[0].upper() + item.case.subject[1:]
+    text = (
+        f"{subject}: 2 MiB, which it has already, as the program and this system are. They save "
+        f"{item.gain} of the time; nothing is to be done."
+    )
+    return replace(item, reason="already", text=text)
+
+
+def _has(case: Case, asked_bytes: int, host: HugePages) -> bool:
+    if case.stream != "data" or case.path is not None:
+        return False
+    setting = host.thp_sizes.get(PMD_PAGE)
+    if setting == "always":
+        # Other memory grows by steps that 2 MiB pages do not fit into.
+        return case.region_kind == "anonymous" and (case.bytes or 0) >= _LARGE_MAPPING
+    asked = asked_bytes >= _NEARLY_ALL * case.base.touched_bytes
+    return setting == "madvise" and asked and case.region_kind in ("anonymous", "heap")
+
+
+_Key = tuple[int | None, str | None, str | None, int | None]
+
+
+def _key(row: Row) -> _Key:
+    return row.get("process"), row.get("program"), row["region"], row["start"]
+
+
+def _of(case: Case) -> _Key:
+    return case.process, case.program, case.region, case.start

@@ -1,0 +1,50 @@
+"""Memory that has 2 MiB pages as the program is."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from octavo.advice import Advice, Thresholds
+from octavo.gain import Gain
+from octavo.huge_pages import PMD_PAGE
+from octavo.present_pages import ASKED, leave_as_is
+from octavo.rows import Row
+from octavo.units import MIB
+from test_actions import MISS_UNTIL_2M, data_advice, machine, region_advice
+
+GAIN = Gain(0.02, 0.08, 0.19)
+
+
+def walking(item: Advice, walks: int) -> Advice:
+    """The advice with 2 MiB pages and so many walks in 4 KiB pages."""
+    case = item.case
+    points = tuple(replace(point, walks=walks) for point in case.points)
+    case = replace(case, points=points, bytes=None if case.region is None else 64 * MIB)
+    return replace(item, case=case, page_size=PMD_PAGE, gain=GAIN, reason="gain", basis="walks")
+
+
+def judged(tmp_path: Path, thp: str, asked: int, region_walks: int) -> list[str]:
+    """The reasons for all data, and for a region that has so many of its 1,000 walks."""
+    whole = walking(data_advice(MISS_UNTIL_2M), 1000)
+    region = walking(region_advice("anon 8MiB #1"), region_walks)
+    host = machine(tmp_path, thp=thp, sizes={2048: "always [inherit] madvise never"})
+    row = Row(region="anon 8MiB #1", start=2, counter=ASKED, value=asked)
+    found = leave_as_is([whole, region], [row], host, Thresholds())
+    return [item.reason for item in found]
+
+
+@pytest.mark.parametrize(
+    ("thp", "asked", "walks", "reasons"),
+    [
+        ("always [madvise] never", 1 << 40, 950, ["already", "already"]),
+        ("always [madvise] never", 1 << 40, 500, ["gain", "already"]),
+        ("always [madvise] never", 4096, 950, ["gain", "gain"]),
+        ("always madvise [never]", 1 << 40, 950, ["gain", "gain"]),
+        ("[always] madvise never", 0, 950, ["already", "already"]),
+    ],
+)
+def test_what_has_huge_pages_is_left_as_it_is(
+    tmp_path: Path, thp: str, asked: int, walks: int, reasons: list[str]
+) -> None:
+    assert judged(tmp_path, thp, asked, walks) == reasons
