@@ -117,6 +117,15 @@ def test_the_whole_program_decides_on_kinds_without_advice() -> None:
         assert selection.is_whole == (page == HUGE)
 
 
+def test_regions_that_gain_too_little_alone_belong_to_the_program() -> None:
+    small = {**advice("anonymous", 4 * MIB, BASE), "reason": "no-gain"}
+    sparse = {**advice("anonymous", 64 * MIB, BASE), "reason": "memory"}
+    shared = {**advice("shared", 4 * MIB, BASE), "reason": "no-gain"}
+    selection = selection_of([program_advice(HUGE), small, sparse, shared], "result")
+    assert selection.text() == f"heap,anonymous=0-{16 * MIB},!anonymous={16 * MIB + 1}-,!shared"
+    assert selection_of([program_advice(BASE), small], "result").is_empty
+
+
 def test_a_size_that_the_processor_lacks_counts_as_the_one_to_use_instead() -> None:
     wanted = [advice("heap", MIB, 64 << 10, HUGE), advice("shared", MIB, HUGE, BASE)]
     assert selection_of(wanted, "result").text() == "heap,!anonymous,!shared"

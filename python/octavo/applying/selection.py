@@ -103,7 +103,10 @@ def selection_of(advice: Sequence[Mapping[str, Any]], name: str) -> Selection:
         regions = [item for item in data if item.get("region_kind") == kind]
         # A result has no advice about small regions; shared memory is meant only where it has.
         wanted_otherwise = otherwise and kind != "shared"
-        rules += _rules_by_size(kind, regions, otherwise=wanted_otherwise)
+        sized = [
+            (int(item.get("bytes") or 0), _is_meant(item, wanted_otherwise)) for item in regions
+        ]
+        rules += _rules_by_size(kind, sized, otherwise=wanted_otherwise)
     size = 0 if program is None else _size(program)
     smaller = size if BASE_PAGE < size < PMD_PAGE else None
     return Selection(tuple(rules), f"as `{name}` advises", _texts(advice), smaller)
@@ -129,11 +132,22 @@ def _size(item: Mapping[str, Any]) -> int:
     return int(item.get("usable_page_size") or item.get("page_size") or 0)
 
 
+def _is_meant(region: Mapping[str, Any], is_program: bool) -> bool:
+    """Whether a region is to have huge pages, where all data of the program are or are not.
+
+    Many regions may gain together what none gains alone; those that would grow too much stay.
+    """
+    return _wants_huge(region) or (is_program and region.get("reason") != "memory")
+
+
 def _rules_by_size(
-    kind: Kind, regions: Iterable[Mapping[str, Any]], *, otherwise: bool
+    kind: Kind, regions: Iterable[tuple[int, bool]], *, otherwise: bool
 ) -> list[Rule]:
-    """Rules that leave no size out; neighbours that agree are one rule."""
-    sized = sorted((int(item.get("bytes") or 0), _wants_huge(item)) for item in regions)
+    """Rules that leave no size out; neighbours that agree are one rule.
+
+    `regions` are sizes in bytes, and whether they are meant.
+    """
+    sized = sorted(regions)
     if not sized:
         return [Rule(kind, otherwise)]
     if kind == "heap":
