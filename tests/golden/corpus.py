@@ -37,7 +37,7 @@ KEYS = {
 }
 """Columns of numbers that say what a row is about, as all columns of words do."""
 
-PROSE = {"description", "means", "notes", "source", "text"}
+PROSE = {"actions", "description", "notes", "source", "text"}
 """Fields of nested documents that are left out everywhere: sentences, which are no rows."""
 
 OF_TODAY = {"about", "bytes", "bytes_per_reference", "file", "trace", "usable_page_size"}
