@@ -361,3 +361,32 @@ def test_a_trial_shows_what_this_kernel_gives() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "asked=4096, unasked=4096, collapses=False" in done.stdout
     assert "disabled=True" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "pages"),
+    [
+        # The heap, a sixteenth of it, and a code cache of 240 MiB; and 8 pages.
+        (["-Xmx512m"], 256 + 16 + 120 + 8),
+        (["-Xmx1g", "-XX:MaxHeapSize=64m", "-XX:ReservedCodeCacheSize=32m"], 32 + 2 + 16 + 8),
+    ],
+)
+def test_the_pool_of_a_jvm_holds_its_heap_and_its_code(
+    options: list[str], pages: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
+    jvm = Runtime("/usr/bin/java", "jvm", allocator="glibc")
+    actions = candidate_actions(jvm, host(tmp_path), options)
+    found = next(action for action in actions if action.name == "jvm-large-pages 2MiB")
+    assert list(found.changes.values()) == [str(pages)]
+    assert found.arguments == ("-XX:+UseLargePages",)
+
+
+def test_the_pool_of_malloc_is_as_large_as_the_memory_of_a_run(tmp_path: Path) -> None:
+    name = "glibc-hugetlb 2MiB"
+    assert name not in {action.name for action in candidate_actions(GLIBC, host(tmp_path))}
+    actions = candidate_actions(GLIBC, host(tmp_path), touched_bytes=9 * MIB)
+    found = next(action for action in actions if action.name == name)
+    assert list(found.changes.values()) == ["5"]
+    assert found.environment == {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=2"}

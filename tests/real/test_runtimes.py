@@ -184,8 +184,8 @@ def restored(action: Action) -> Iterator[None]:
     assert read_huge_pages().settings == before
 
 
-def act(program: Program, name: str) -> Seen:
-    """Does what an action of this program says, and looks."""
+def act(program: Program, name: str, *, touched_bytes: int = 0) -> Seen:
+    """Does what an action of this program says, and looks. `touched_bytes` are those of a run."""
     words = shlex.split(program.command)
     host = read_huge_pages()
     runtime = runtime_of_file(words[0], words[1:])
@@ -196,7 +196,9 @@ def act(program: Program, name: str) -> Seen:
         runtime = _preloaded_runtime(program)
     actions = {
         action.name: action
-        for action in candidate_actions(runtime if program.preload else words[0], host, words[1:])
+        for action in candidate_actions(
+            runtime if program.preload else words[0], host, words[1:], touched_bytes=touched_bytes
+        )
     }
     assert name in actions, sorted(actions)
     action = actions[name].for_program(program.command)
@@ -225,6 +227,54 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([*compile_c, str(directory / "fill")], check=True)
     subprocess.run([*compile_c, str(directory / "fill-static"), "-static"], check=True)
     return directory
+
+
+# --- pools of hugetlbfs -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_malloc_takes_its_memory_from_a_pool(built: Path, threads: int) -> None:
+    command = f"{built / 'fill'} 100 150 {threads}"
+    seen = act(Program(command, "fill"), "glibc-hugetlb 2MiB", touched_bytes=300 * MIB)
+    assert seen.shared >= 160
+    assert seen.resident < 16, "RSS leaves it out"
+
+
+def test_the_jvm_takes_its_heap_from_a_pool(tmp_path: Path) -> None:
+    needs("java", "javac")
+    subprocess.run(["javac", "-d", str(tmp_path), str(FILL / "Fill.java")], check=True)
+    seen = act(Program(f"java -Xmx512m -cp {tmp_path} Fill", "java"), "jvm-large-pages 2MiB")
+    # What it fills of the heap, at least.
+    assert seen.shared >= 200
+
+
+OPENMP = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int main(void)
+{
+    enum { ARRAYS = 24 };
+    static char *arrays[ARRAYS];
+#pragma omp parallel for num_threads(4)
+    for (int i = 0; i < ARRAYS; i++)
+        memset(arrays[i] = malloc(8 << 20), i, 8 << 20);
+    puts("ready");
+    fflush(stdout);
+    pause();
+}
+"""
+
+
+def test_openmp(tmp_path: Path) -> None:
+    """Arrays of 8 MiB, which malloc maps one by one in each thread and asks huge pages for."""
+    source, binary = tmp_path / "arrays.c", tmp_path / "arrays"
+    source.write_text(OPENMP)
+    subprocess.run(["gcc", "-O1", "-fopenmp", "-o", str(binary), str(source)], check=True)
+    seen = act(Program(str(binary), "arrays"), "glibc-thp 2MiB")
+    assert seen.large >= 140
+    assert seen.described.startswith("native") or "glibc" in seen.described
 
 
 # --- C programs, under several allocators -------------------------------------------------------
@@ -582,13 +632,43 @@ def test_postgres(open_place: Path, name: str) -> None:
     assert seen.described.startswith("PostgreSQL")
 
 
-def test_nginx_asks_for_no_huge_pages_by_default(tmp_path: Path) -> None:
+def test_nginx_asks_for_no_huge_pages_by_default(open_place: Path) -> None:
     """A server that forks before it serves: its processes have the tunable all the same."""
     needs("nginx")
     runtime = runtime_of_file("nginx")
     assert (runtime.kind, runtime.allocator) == ("native", "glibc")
     actions = {action.name: action for action in candidate_actions("nginx", read_huge_pages())}
     assert not actions["glibc-thp 2MiB"].system_wide
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    open_place.chmod(0o755)
+    (open_place / "page").write_text("x" * 1000)
+    (open_place / "nginx.conf").write_text(
+        f"daemon off; worker_processes 4; pid {open_place}/pid; error_log /dev/null;"
+        "events {} http { access_log off; "
+        + "".join(
+            f"{kind}_temp_path {open_place}/{kind};"
+            for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        )
+        + f" server {{ listen 127.0.0.1:{port}; root {open_place}; }} }}"
+    )
+
+    def load() -> None:
+        def answers() -> bool:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port)) as client:
+                client.sendall(b"GET /page HTTP/1.0\r\n\r\n")
+                return b"200 OK" in client.recv(4096)
+            return False
+
+        until(answers)
+        for _ in range(200):
+            assert answers()
+
+    program = Program(f"nginx -c {open_place}/nginx.conf", "nginx", load)
+    seen = act(program, "glibc-thp 2MiB")
+    # All of its processes together: nothing to gain from larger pages.
+    assert seen.anonymous <= 32
 
 
 def test_mariadb(open_place: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from octavo.actions.file_text import read_ahead
 from octavo.actions.model import Action, sized
-from octavo.actions.postgres import pool_pages
+from octavo.actions.pools import pool_pages
 from octavo.actions.prctl import keep_small_prefix
 from octavo.actions.settings import needed_for_all
 from octavo.actions.table import Reach, Subject, in_large_pieces, lines_for
@@ -22,11 +22,13 @@ def candidate_actions(
     host: HugePages,
     arguments: Sequence[str] = (),
     sizes: Sequence[int] = SIZES,
+    touched_bytes: int = 0,
 ) -> list[Action]:
     """The settings worth trying for a program, those that change nothing system-wide first.
 
     `program` is a path, a name on PATH, or its runtime; `arguments` are those of its command line;
-    `sizes` are those of the pages, in bytes.
+    `sizes` are those of the pages, in bytes; `touched_bytes` is the program's memory in 2 MiB
+    pages, if it is known: so large must a pool be whose size the program does not say.
     Each has a `name` of its own, `environment`, `arguments` to insert after the program's name,
     `prefix` words before it, and `settings`, which `system_wide` says to differ from now. The
     program as it is, with nothing changed, is not among them. Raises CannotRun where there is no
@@ -42,8 +44,7 @@ def candidate_actions(
         )
     )
     subject = in_large_pieces(Subject(runtime, words))
-    if runtime.kind == "postgres":
-        subject = replace(subject, pool_pages=pool_pages(subject, 0))
+    subject = replace(subject, pool_pages=pool_pages(subject, touched_bytes))
     found: dict[str, Action] = {}
     reaches: tuple[Reach, ...] = ("heap", "shared", "text")
     for size in sizes:

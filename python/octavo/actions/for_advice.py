@@ -12,7 +12,7 @@ from pathlib import Path
 
 from octavo.actions.file_text import read_ahead
 from octavo.actions.model import UNKNOWN_PROGRAM, Action, own_command, show_settings
-from octavo.actions.postgres import pool_pages
+from octavo.actions.pools import pool_pages
 from octavo.actions.prctl import keep_small_prefix
 from octavo.actions.settings import (
     Settings,
@@ -253,7 +253,7 @@ class _Chooser:
         """The action of a line, or a note where this kernel has just refused what it relies on."""
         subject = self._subject
         if line.needed == "pool" and not subject.pool_pages:
-            pages = -(-self._advice.case.at(size).touched_bytes // size)
+            pages = pool_pages(subject, self._advice.case.at(size).touched_bytes)
             subject = replace(subject, pool_pages=pages)
         action = line.action(subject, self._host, size)
         if action is None:

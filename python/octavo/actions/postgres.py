@@ -6,35 +6,26 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from octavo.actions.table import Subject
-from octavo.huge_pages import PMD_PAGE
 from octavo.runtimes.launchers import program_at
 
 _SECONDS = 2
 _SETTING = "shared_memory_size_in_huge_pages"
 
 
-def pool_pages(subject: Subject, shared_bytes: int) -> int:
-    """Huge pages of 2 MiB that the server wants, by its own count where it can be asked.
+def ask_postgres(words: Sequence[str]) -> int | None:
+    """Huge pages of 2 MiB that the server of a command line wants; None where it does not say.
 
-    Else as many as the shared memory of the run takes. 0 where neither is known.
-    """
-    asked = _ask(subject) if subject.is_started_directly else None
-    return asked if asked is not None else -(-shared_bytes // PMD_PAGE)
-
-
-def _ask(subject: Subject) -> int | None:
-    """`postgres -C shared_memory_size_in_huge_pages` with the server's own arguments.
+    It is asked by `postgres -C shared_memory_size_in_huge_pages` with the server's own arguments.
 
     PostgreSQL 15 and later know it, and answer beside a running server. They answer the owner of
     the data directory alone, so root asks as that user.
     """
-    if len(subject.words) < 2:
+    if len(words) < 2:
         return None
-    server, *arguments = subject.words[program_at(subject.words) :]
+    server, *arguments = words[program_at(words) :]
     command = [server, "-C", _SETTING, *arguments]
     try:
-        user, group = _owner(subject.words) if os.geteuid() == 0 else (None, None)
+        user, group = _owner(words) if os.geteuid() == 0 else (None, None)
         done = subprocess.run(
             command,
             capture_output=True,

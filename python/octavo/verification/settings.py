@@ -12,6 +12,7 @@ from octavo.environment import added_to
 from octavo.errors import CannotRun, NotExecutable, UsageError, choose
 from octavo.huge_pages import PMD_PAGE, HugePages
 from octavo.runtimes.launchers import program_at, with_options
+from octavo.stored_result import read_run
 from octavo.text import quoted
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ def candidates(
     if host.thp is None:
         return found, ["This kernel has no transparent huge pages: nothing else is tried."]
     program, *arguments = command[program_at(command) :]
-    for action in candidate_actions(program, host, arguments):
+    touched = 0 if result is None else _touched(read_run(result))
+    for action in candidate_actions(program, host, arguments, touched_bytes=touched):
         if action.kind == "apply":
             preloaded = _preloaded(action, command, result)
             if isinstance(preloaded, Setting):
@@ -96,6 +98,20 @@ def candidates(
     at = sum(not setting.system for setting in found)
     found.insert(at, Setting(THP_DISABLE, without, thp_disable=0))
     return found, notes
+
+
+def _touched(document: Mapping[str, Any]) -> int:
+    """The data of a result in 2 MiB pages, in bytes; 0 where it was not measured."""
+    return next(
+        (
+            int(row["touched_bytes"])
+            for row in document.get("rows", [])
+            if (row["component"], row.get("stream"), row.get("page_size"))
+            == ("memory", "data", PMD_PAGE)
+            and not {"process", "region"} & row.keys()
+        ),
+        0,
+    )
 
 
 def _of_action(action: Action) -> Setting:

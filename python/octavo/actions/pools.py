@@ -1,0 +1,51 @@
+"""How many huge pages a program's memory takes from hugetlbfs."""
+
+import os
+import re
+import shlex
+from collections.abc import Sequence
+
+from octavo.actions.postgres import ask_postgres
+from octavo.actions.table import Subject
+from octavo.huge_pages import PMD_PAGE
+from octavo.units import KIB, MIB
+
+_JVM_HEAP = re.compile(r"-(?:Xmx|XX:MaxHeapSize=)([0-9]+)([kKmMgG]?)$")
+_JVM_CODE = re.compile(r"-XX:ReservedCodeCacheSize=([0-9]+)([kKmMgG]?)$")
+_JVM_CODE_BYTES = 240 * MIB
+"""ReservedCodeCacheSize with tiered compilation."""
+_JVM_HEAP_SHARE = 4
+"""Of the machine's memory, the heap takes one part in so many at most, if it is not told."""
+_JVM_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+_UNITS = {"": 1, "k": KIB, "m": MIB, "g": 1024 * MIB}
+
+
+def pool_pages(subject: Subject, touched_bytes: int) -> int:
+    """Huge pages of 2 MiB that the program wants: by its own count or its options, else as many as
+    the memory of the run takes. 0 where none of them is known.
+    """
+    asked = None
+    if subject.runtime.kind == "postgres" and subject.is_started_directly:
+        asked = ask_postgres(subject.words)
+    elif subject.runtime.kind == "jvm":
+        asked = _jvm_pages(subject.words)
+    return asked if asked is not None else -(-touched_bytes // PMD_PAGE)
+
+
+def _jvm_pages(words: Sequence[str]) -> int:
+    """The whole heap, the tables of its collector, and the code cache: all of it at the start."""
+    options = [word for name in _JVM_VARIABLES for word in shlex.split(os.environ.get(name, ""))]
+    options += words
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    heap = _last(_JVM_HEAP, options, memory // _JVM_HEAP_SHARE)
+    code = _last(_JVM_CODE, options, _JVM_CODE_BYTES)
+    return -(-(heap + heap // 16 + code) // PMD_PAGE) + 8
+
+
+def _last(pattern: re.Pattern[str], options: Sequence[str], default: int) -> int:
+    """The value of the last option of a kind, in bytes."""
+    matches = [match for word in options if (match := pattern.match(word))]
+    if not matches:
+        return default
+    number, unit = matches[-1].groups()
+    return int(number) * _UNITS[unit.lower()]
