@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use octavo_types::open_regular;
 use octavo_types::spelling::quoted;
 use toml_edit::{DocumentMut, Item, Value};
-use xxhash_rust::xxh3::xxh3_128;
+use twox_hash::XxHash3_128;
 
 use crate::error::{MachineError, WrongValue};
 use crate::host;
@@ -66,7 +66,7 @@ impl MachineConfig {
 
     /// XXH3 (128 bits) of [`MachineConfig::to_json`], as 32 hexadecimal digits.
     pub fn hash(&self) -> String {
-        format!("{:032x}", xxh3_128(self.to_json().as_bytes()))
+        format!("{:032x}", XxHash3_128::oneshot(self.to_json().as_bytes()))
     }
 
     /// It with settings such as `softvm.l1.bytes=16KiB`, in order.

@@ -1,6 +1,6 @@
 //! Native traces whose checksums fit: no fuzzer finds one by chance.
 
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 const FILE_HEADER_BYTES: usize = 16;
 const FRAME_HEADER_BYTES: usize = 64;
@@ -22,11 +22,11 @@ pub fn with_checksums(bytes: &[u8]) -> Vec<u8> {
         let (first, second) = (length(12, frame), length(16, frame));
         let middle = FRAME_HEADER_BYTES.saturating_add(first).min(frame.len());
         let end = middle.saturating_add(second).min(frame.len());
-        let sums = [&frame[FRAME_HEADER_BYTES..middle], &frame[middle..end]].map(xxh3_64);
+        let sums = [&frame[FRAME_HEADER_BYTES..middle], &frame[middle..end]].map(XxHash3_64::oneshot);
         frame[48..56].copy_from_slice(&sums[0].to_le_bytes());
         frame[56..64].copy_from_slice(&sums[1].to_le_bytes());
         frame[20..24].fill(0);
-        let sum = xxh3_64(&frame[..FRAME_HEADER_BYTES]) as u32;
+        let sum = XxHash3_64::oneshot(&frame[..FRAME_HEADER_BYTES]) as u32;
         frame[20..24].copy_from_slice(&sum.to_le_bytes());
         at += end;
     }
@@ -36,5 +36,5 @@ pub fn with_checksums(bytes: &[u8]) -> Vec<u8> {
 /// The same bytes with the checksum of all before as their last eight (docs/snapshot.md).
 pub fn with_last_checksum(bytes: &[u8]) -> Vec<u8> {
     let content = &bytes[..bytes.len().saturating_sub(8)];
-    [content, &xxh3_64(content).to_le_bytes()].concat()
+    [content, &XxHash3_64::oneshot(content).to_le_bytes()].concat()
 }

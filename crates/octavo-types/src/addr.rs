@@ -2,10 +2,12 @@
 
 use std::fmt;
 
+use bytemuck::{Pod, Zeroable};
+
 use crate::page::{PageNumber, PageSize};
 
 /// A virtual address of the traced program.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct VirtAddr(u64);
 
@@ -40,15 +42,13 @@ impl VirtAddr {
     /// Views raw 64-bit words, as a tracer writes them, as addresses, without copying.
     #[inline(always)]
     pub fn slice_from_raw(words: &[u64]) -> &[VirtAddr] {
-        // SAFETY: `VirtAddr` is `repr(transparent)` over `u64` and every bit pattern is valid.
-        unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), words.len()) }
+        bytemuck::cast_slice(words)
     }
 
-    /// Views addresses as the raw words that they are.
+    /// Views addresses as raw 64-bit words, without copying.
     #[inline(always)]
     pub fn slice_to_raw(addresses: &[VirtAddr]) -> &[u64] {
-        // SAFETY: `VirtAddr` is `repr(transparent)` over `u64`.
-        unsafe { std::slice::from_raw_parts(addresses.as_ptr().cast(), addresses.len()) }
+        bytemuck::cast_slice(addresses)
     }
 }
 

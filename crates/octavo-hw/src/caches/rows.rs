@@ -4,6 +4,7 @@
 //! A set is a whole or a part of one host cache line: 2 MiB of 64-byte lines in 16 ways are 128 KiB
 //! of rows, so that several machines fit side by side into the host's own second level.
 
+use bytemuck::{Pod, Zeroable};
 use octavo_types::{InstructionSet, Instructions};
 
 use crate::{Geometry, Replacement, SetArray};
@@ -13,7 +14,7 @@ const FREE: u32 = u32::MAX;
 
 /// Tags, each above the bit that says whether the line is dirty: a cache line of the host, and a row
 /// or several.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct Tags([u32; 16]);
 
@@ -49,10 +50,7 @@ impl<const LENGTH: usize> Rows<LENGTH> {
     fn row(&mut self, line: u64) -> (&mut [u32; LENGTH], u32) {
         debug_assert!(self.fits(line));
         let (set, tag) = (self.set(line), (line >> self.sets_log2 << 1) as u32);
-        // SAFETY: `Tags` are sixteen tags without padding.
-        let tags = unsafe {
-            std::slice::from_raw_parts_mut(self.tags.as_mut_ptr().cast(), 16 * self.tags.len())
-        };
+        let tags: &mut [u32] = bytemuck::cast_slice_mut(&mut self.tags);
         (&mut tags.as_chunks_mut::<LENGTH>().0[set], tag)
     }
 

@@ -259,7 +259,7 @@ proptest! {
         for (at, value) in changes {
             bytes[usize::from(at) % content] = value;
         }
-        let checksum = xxhash_rust::xxh3::xxh3_64(&bytes[..content]);
+        let checksum = twox_hash::XxHash3_64::oneshot(&bytes[..content]);
         bytes[content..].copy_from_slice(&checksum.to_le_bytes());
         if let Ok(snapshot) = Snapshot::from_bytes(&bytes) {
             let frames = snapshot.frames();

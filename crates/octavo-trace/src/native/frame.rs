@@ -3,7 +3,7 @@
 //! Every frame is a header and a body of two parts, each part with a checksum of its own: of a
 //! chunk, the records can be read and checked without its executions.
 
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 /// The first bytes of a native trace: text transfers and cut files spoil them.
 pub const MAGIC: [u8; 8] = *b"OCTAVO\r\n";
@@ -103,7 +103,7 @@ impl FrameHeader {
             first_instruction: 0,
             instructions: 0,
             references: 0,
-            checksums: parts.map(xxh3_64),
+            checksums: parts.map(XxHash3_64::oneshot),
         }
     }
 
@@ -132,7 +132,7 @@ impl FrameHeader {
         for (at, count) in (24..).step_by(8).zip(counts) {
             bytes[at..at + 8].copy_from_slice(&count.to_le_bytes());
         }
-        let checksum = xxh3_64(&bytes) as u32;
+        let checksum = XxHash3_64::oneshot(&bytes) as u32;
         bytes[20..24].copy_from_slice(&checksum.to_le_bytes());
         bytes
     }
@@ -147,7 +147,7 @@ impl FrameHeader {
         }
         let mut plain = *bytes;
         plain[20..24].fill(0);
-        if xxh3_64(&plain) as u32 != word(20) {
+        if XxHash3_64::oneshot(&plain) as u32 != word(20) {
             return Err(FrameError::Damaged);
         }
         let header = FrameHeader {
@@ -167,7 +167,7 @@ impl FrameHeader {
 
     /// Whether `part` is the first (0) or second (1) part of the body, unharmed.
     pub fn check(&self, which: usize, part: &[u8]) -> Result<(), FrameError> {
-        if xxh3_64(part) == self.checksums[which] { Ok(()) } else { Err(FrameError::Body) }
+        if XxHash3_64::oneshot(part) == self.checksums[which] { Ok(()) } else { Err(FrameError::Body) }
     }
 }
 

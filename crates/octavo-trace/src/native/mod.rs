@@ -16,9 +16,3 @@ pub use manifest::{Manifest, StreamTotals};
 pub use overview::{Overview, StreamOverview};
 pub use reader::NativeSource;
 pub use writer::{NativeFile, NativeSink, StreamWriter};
-
-/// Words as the bytes that they are in memory: little-endian on all machines that we run on.
-fn as_bytes(words: &[u64]) -> &[u8] {
-    // SAFETY: any bytes of a slice of words may be read as bytes.
-    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), 8 * words.len()) }
-}

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use twox_hash::xxhash3_128;
+
 use super::bytes::Bytes;
 use super::codec::ChunkDecoder;
 use super::frame::{FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FrameHeader, FrameKind, MAGIC, VERSION};
@@ -54,7 +56,7 @@ pub(super) struct FramePlace {
 struct Stream {
     totals: StreamTotals,
     /// The hash of all words, as long as none was skipped.
-    hash: Option<xxhash_rust::xxh3::Xxh3>,
+    hash: Option<xxhash3_128::Hasher>,
     ended: bool,
 }
 
@@ -258,7 +260,7 @@ impl NativeSource {
         }
         let stream = Stream {
             totals: StreamTotals::default(),
-            hash: Some(xxhash_rust::xxh3::Xxh3::new()),
+            hash: Some(xxhash3_128::Hasher::new()),
             ended: false,
         };
         if self.streams.insert(header.stream, stream).is_some() {
@@ -290,7 +292,7 @@ impl NativeSource {
                 ended.totals().references
             )));
         }
-        if hash.is_some_and(|hash| format!("{:032x}", hash.digest128()) != ended.hash()) {
+        if hash.is_some_and(|hash| format!("{:032x}", hash.finish_128()) != ended.hash()) {
             let stream = header.stream;
             return Err(
                 self.wrong(format!("stream {stream} is not what was written: its hash differs"))
@@ -382,7 +384,7 @@ impl Source for NativeSource {
                 let stream = self.streams.get_mut(&number).expect("its chunk has begun");
                 let more = self.decoder.next(&mut batch.words);
                 if let (Ok(true), Some(hash)) = (&more, &mut stream.hash) {
-                    hash.update(super::as_bytes(&batch.words));
+                    hash.write(bytemuck::cast_slice(&batch.words));
                 }
                 if more.map_err(|error| self.wrong(error))? {
                     return Ok(Some(Step::Batch(number)));

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use twox_hash::xxhash3_128;
+
 use super::codec::ChunkEncoder;
 use super::frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, MAGIC, VERSION};
 use super::index::{Index, IndexEntry};
@@ -71,7 +73,7 @@ impl NativeFile {
             parts: [Vec::new(), Vec::new()],
             flushed_at: Instant::now(),
             totals: StreamTotals::default(),
-            hash: xxhash_rust::xxh3::Xxh3::new(),
+            hash: xxhash3_128::Hasher::new(),
         }
     }
 
@@ -149,7 +151,7 @@ pub struct StreamWriter {
     parts: [Vec<u8>; 2],
     flushed_at: Instant,
     totals: StreamTotals,
-    hash: xxhash_rust::xxh3::Xxh3,
+    hash: xxhash3_128::Hasher,
 }
 
 impl StreamWriter {
@@ -188,7 +190,7 @@ impl StreamWriter {
             let name = self.file.lock().name.clone();
             TraceError::whole(&name, format!("a chunk cannot be encoded: {error}"))
         })?;
-        self.hash.update(super::as_bytes(&self.words));
+        self.hash.write(bytemuck::cast_slice(&self.words));
         self.words.clear();
         let parts = [self.parts[0].as_slice(), self.parts[1].as_slice()];
         let mut header = FrameHeader::new(FrameKind::Chunk, self.identity.stream, parts);
@@ -203,7 +205,7 @@ impl StreamWriter {
     /// The stream is over.
     pub fn end(mut self, end: &StreamEnd) -> Result<(), TraceError> {
         self.flush()?;
-        let ended = StreamEnded::new(end, &self.totals, self.hash.digest128());
+        let ended = StreamEnded::new(end, &self.totals, self.hash.finish_128());
         let json = ended.to_json();
         let header = FrameHeader::new(FrameKind::Ended, self.identity.stream, [&json, &[]]);
         self.file.append(header, [&json, &[]])

@@ -2,13 +2,14 @@
 
 use std::ops::{Deref, DerefMut};
 
+use bytemuck::{Pod, Zeroable};
 use octavo_types::{InstructionSet, Instructions};
 
 /// The most ways that are scanned.
 pub(in super::super) const MAX_SCANNED: usize = 16;
 
 /// Eight keys: a cache line, a vector of AVX-512, two of AVX2.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct Line([u64; 8]);
 
@@ -28,16 +29,14 @@ impl Deref for Keys {
 
     #[inline(always)]
     fn deref(&self) -> &[u64] {
-        // SAFETY: a `Line` is eight keys without padding.
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), 8 * self.0.len()) }
+        bytemuck::cast_slice(&self.0)
     }
 }
 
 impl DerefMut for Keys {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [u64] {
-        // SAFETY: as above.
-        unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), 8 * self.0.len()) }
+        bytemuck::cast_slice_mut(&mut self.0)
     }
 }
 

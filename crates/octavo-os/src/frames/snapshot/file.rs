@@ -17,7 +17,7 @@ use std::io::Read;
 use std::path::Path;
 
 use octavo_types::open_regular;
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use super::Snapshot;
 use super::about::About;
@@ -59,7 +59,7 @@ impl Snapshot {
         bytes.extend((expanded as u64).to_le_bytes());
         bytes.extend(header);
         bytes.extend(frames);
-        bytes.extend(xxh3_64(&bytes).to_le_bytes());
+        bytes.extend(XxHash3_64::oneshot(&bytes).to_le_bytes());
         bytes
     }
 
@@ -95,7 +95,7 @@ impl Snapshot {
             return Err(SnapshotError::Length { has, should });
         }
         let (content, checksum) = bytes.split_at(bytes.len() - CHECKSUM_BYTES);
-        if xxh3_64(content).to_le_bytes() != checksum {
+        if XxHash3_64::oneshot(content).to_le_bytes() != checksum {
             return Err(SnapshotError::Checksum);
         }
         let (header, frames) = content[FIXED_BYTES..].split_at(header_bytes as usize);
