@@ -22,7 +22,8 @@ pub fn with_checksums(bytes: &[u8]) -> Vec<u8> {
         let (first, second) = (length(12, frame), length(16, frame));
         let middle = FRAME_HEADER_BYTES.saturating_add(first).min(frame.len());
         let end = middle.saturating_add(second).min(frame.len());
-        let sums = [&frame[FRAME_HEADER_BYTES..middle], &frame[middle..end]].map(XxHash3_64::oneshot);
+        let sums =
+            [&frame[FRAME_HEADER_BYTES..middle], &frame[middle..end]].map(XxHash3_64::oneshot);
         frame[48..56].copy_from_slice(&sums[0].to_le_bytes());
         frame[56..64].copy_from_slice(&sums[1].to_le_bytes());
         frame[20..24].fill(0);

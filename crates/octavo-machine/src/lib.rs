@@ -21,9 +21,7 @@ pub use counters::{Counters, Lookups};
 pub use design::Design;
 pub use env::Env;
 pub use footprint::{Footprint, TooLarge};
-pub use front::{
-    Batch, ControlEvent, FetchSets, Filter, Front, Image, ImageId, Kind, LineAccess, Lines,
-};
+pub use front::{Batch, ControlEvent, FetchSets, Filter, Front, Image, ImageId, LineAccess, Lines};
 pub use machine::{AnyMachine, Machine, Outcome};
 pub use sim::{Sim, SimConfig, everything};
 pub use tlb::{Coalescing, L1Tlb, LongRuns, Lookup, Ranges, Tlb, TlbEntry, Translation};

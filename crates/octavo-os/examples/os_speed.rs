@@ -12,8 +12,10 @@ use std::time::Instant;
 use octavo_os::frames::{Frames, MemoryShape, Order};
 use octavo_os::page_table::Format;
 use octavo_os::policy::{BasePages, Policy, Thp, ThpConfig};
-use octavo_os::{Access, Memory, Os, ProcessId};
-use octavo_types::{AddrRange, Event, MapSource, PageNumber, PageSize, Protection, VirtAddr};
+use octavo_os::{Memory, Os, ProcessId};
+use octavo_types::{
+    Access, AddrRange, Event, MapSource, PageNumber, PageSize, Protection, VirtAddr,
+};
 
 /// The first base page; before it are a hundred other mappings.
 const START: u64 = 1 << 27;

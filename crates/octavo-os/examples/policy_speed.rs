@@ -6,8 +6,10 @@ use std::time::Instant;
 use octavo_os::frames::{Frames, MemoryShape, Order};
 use octavo_os::page_table::Format;
 use octavo_os::policy::{POLICIES, PolicyEntry};
-use octavo_os::{Access, Memory, Os};
-use octavo_types::{AddrRange, Event, MapSource, PageNumber, PageSize, Protection, VirtAddr};
+use octavo_os::{Memory, Os};
+use octavo_types::{
+    Access, AddrRange, Event, MapSource, PageNumber, PageSize, Protection, VirtAddr,
+};
 
 const PAGES: u64 = 1 << 20;
 

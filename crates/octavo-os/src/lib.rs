@@ -14,4 +14,4 @@ pub use memory::{
     Content, CopyOnWrite, Invalidation, Memory, PartsUsedBytes, Process, ProcessId, SamePages,
     around, base_pages,
 };
-pub use os::{Access, Os};
+pub use os::Os;

@@ -7,7 +7,7 @@
 
 mod processes;
 
-use octavo_types::{Event, PageNumber, Protection};
+use octavo_types::{Access, Event, PageNumber, Protection};
 use rustc_hash::FxHashMap;
 
 use crate::frames::OutOfMemory;
@@ -15,17 +15,6 @@ use crate::memory::{CopyOnWrite, Invalidation, Memory, ProcessId, SamePages, is_
 use crate::page_table::Leaf;
 use crate::policy::{Fault, Policy};
 use crate::vmas::{Advice, Backing, ObjectId, Pages, Vma, Vmas, backing_of, pages_of};
-
-/// What a reference does to its page.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Access {
-    /// An instruction fetch.
-    Fetch,
-    /// A load.
-    Load,
-    /// A store.
-    Store,
-}
 
 /// An operating system with its memory.
 pub struct Os {

@@ -21,7 +21,9 @@ pub use event::{Event, MapSource, Protection};
 pub use files::open_regular;
 pub use instructions::{Compiled, InstructionSet, Instructions, ParseInstructionsError};
 pub use page::{PageNumber, PageSize, ParsePageSizeError};
-pub use segment::{DataItem, Dependences, FetchPage, Item, ItemKind, Segment, SegmentError};
+pub use segment::{
+    Access, DataItem, Dependences, FetchPage, Item, ItemKind, Segment, SegmentError,
+};
 pub use width::AddressWidth;
 
 /// A reader of a reference stream: takes each executed segment with its data addresses, and each

@@ -3,6 +3,25 @@
 use crate::addr::VirtAddr;
 use crate::page::{PageNumber, PageSize};
 
+/// The kind of a reference.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Access {
+    /// An instruction fetch.
+    Fetch,
+    /// A load.
+    Load,
+    /// A store.
+    Store,
+}
+
+impl Access {
+    /// Whether it is an instruction fetch, which has a TLB and a cache of its own on most machines.
+    #[inline(always)]
+    pub const fn is_fetch(self) -> bool {
+        matches!(self, Access::Fetch)
+    }
+}
+
 /// The kind of an item of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ItemKind {

@@ -6,9 +6,9 @@ use octavo_config::{CacheLevel, MachineConfig, TlbLevel};
 use octavo_os::frames::{Frames, MemoryShape, Order};
 use octavo_os::page_table::Format;
 use octavo_os::policy::BasePages;
-use octavo_os::{Access, Memory, Os, ProcessId};
+use octavo_os::{Memory, Os, ProcessId};
 use octavo_trace::WordConsumer;
-use octavo_types::{Consumer, Event, Item, ItemKind, PageNumber, Segment, VirtAddr};
+use octavo_types::{Access, Consumer, Event, Item, ItemKind, PageNumber, Segment, VirtAddr};
 
 /// An entry of a set; free where it has never been used.
 #[derive(Clone, Copy, Default)]

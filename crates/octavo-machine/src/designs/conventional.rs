@@ -4,13 +4,13 @@
 use octavo_config::TlbConfig;
 use octavo_hw::Asid;
 use octavo_os::vmas::Pages;
-use octavo_types::{FrameNumber, Instructions, PageNumber};
+use octavo_types::{Access, FrameNumber, Instructions, PageNumber};
 
 use crate::config::ConfigError;
 use crate::counters::Counters;
 use crate::design::{AddressSpace, Design};
 use crate::env::Env;
-use crate::front::{Kind, LineAccess};
+use crate::front::LineAccess;
 use crate::tlb::{Coalescing, KnownPartBits, L1Tlb, Lookup, Tlb, Translation};
 
 use super::colt::coalesced_with_neighbours;
@@ -171,7 +171,7 @@ impl Conventional {
         let asid = env.asid();
         let Some(l2) = &mut self.l2 else { return Lookup::Miss };
         let Some(translation) = env.look_up_l2(l2, page) else { return Lookup::Miss };
-        if !translation.entry.permits(access.kind() == Kind::Store) {
+        if !translation.entry.permits(access.kind() == Access::Store) {
             return Lookup::PermissionMiss;
         }
         if l2.holds_victims() {

@@ -18,14 +18,14 @@
 use octavo_config::TlbConfig;
 use octavo_hw::Asid;
 use octavo_os::vmas::Pages;
-use octavo_types::{FrameNumber, Instructions, PageNumber};
+use octavo_types::{Access, FrameNumber, Instructions, PageNumber};
 
 use super::Conventional;
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
 use crate::design::{AddressSpace, Design};
 use crate::env::Env;
-use crate::front::{Kind, LineAccess};
+use crate::front::LineAccess;
 
 /// A conventional design with a direct segment.
 pub struct DirectSegment {
@@ -71,7 +71,7 @@ impl DirectSegment {
     #[inline(always)]
     fn look_up(&mut self, asid: Asid, page: PageNumber, access: LineAccess) -> Option<FrameNumber> {
         let segment = self.segments.get(usize::from(asid.raw()))?;
-        let frame = segment.look_up(page, access.kind() == Kind::Store)?;
+        let frame = segment.look_up(page, access.kind() == Access::Store)?;
         self.lookups.hits += u64::from(access.lookups());
         Some(frame)
     }

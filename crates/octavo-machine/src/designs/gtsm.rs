@@ -22,13 +22,13 @@ use octavo_config::{Fill, GtsmHardware, MachineConfig, TlbConfig, Ways};
 use octavo_hw::{Asid, Geometry, Replacement, SetArray};
 use octavo_os::frames::SubBlocks;
 use octavo_os::vmas::Pages;
-use octavo_types::{FrameNumber, Instructions, PageNumber};
+use octavo_types::{Access, FrameNumber, Instructions, PageNumber};
 
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
 use crate::design::{AddressSpace, Design};
 use crate::env::Env;
-use crate::front::{Kind, LineAccess};
+use crate::front::LineAccess;
 use crate::tlb::{Coalescing, L1Tlb, Lookup, Tlb, Translation};
 
 /// Base pages of a gapped page.
@@ -105,7 +105,7 @@ impl Gtsm {
             self.hits += 1;
             translation = self.base_page_of(env, page, &translation, false);
         }
-        match translation.entry.permits(access.kind() == Kind::Store) {
+        match translation.entry.permits(access.kind() == Access::Store) {
             true => Lookup::Hit(translation),
             false => Lookup::PermissionMiss,
         }

@@ -4,14 +4,14 @@
 use octavo_config::{TlbConfig, TlbLevel};
 use octavo_hw::Asid;
 use octavo_os::vmas::Pages;
-use octavo_types::{FrameNumber, Instructions};
+use octavo_types::{Access, FrameNumber, Instructions};
 use rustc_hash::FxHashMap;
 
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
 use crate::design::{AddressSpace, Design};
 use crate::env::Env;
-use crate::front::{Kind, LineAccess};
+use crate::front::LineAccess;
 use crate::tlb::{Coalescing, L1Tlb, Lookup, Translation};
 
 /// Every reference hits the first level: translation is free. Page faults still happen.
@@ -28,7 +28,7 @@ impl Design for PerfectL1 {
         let page = env.page(access);
         self.hits += u64::from(access.lookups());
         let key = env.asid().tag(page.raw());
-        let stores = access.kind() == Kind::Store;
+        let stores = access.kind() == Access::Store;
         if let Some(translation) = self.known.get(&key)
             && translation.entry.permits(stores)
         {

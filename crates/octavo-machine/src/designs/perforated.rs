@@ -24,13 +24,13 @@
 use octavo_config::{Fill, TlbConfig};
 use octavo_hw::Asid;
 use octavo_os::vmas::Pages;
-use octavo_types::{FrameNumber, Instructions, PageNumber};
+use octavo_types::{Access, FrameNumber, Instructions, PageNumber};
 
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
 use crate::design::{AddressSpace, Design, applying_invalidations};
 use crate::env::{Env, PartAccess};
-use crate::front::{Kind, LineAccess};
+use crate::front::LineAccess;
 use crate::tlb::{BITMAP_WORD_PAGES, Coalescing, EntryKinds, L1Tlb, Lookup, Tlb, Translation};
 
 /// Base pages of a perforated page.
@@ -147,7 +147,7 @@ impl Perforated {
             }
             translation = translation.part_of_region(page);
         }
-        let serves = translation.entry.permits(access.kind() == Kind::Store);
+        let serves = translation.entry.permits(access.kind() == Access::Store);
         Some(if serves { L2Lookup::Hit(translation) } else { L2Lookup::PermissionMiss })
     }
 

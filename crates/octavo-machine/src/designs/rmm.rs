@@ -21,14 +21,14 @@
 use octavo_config::TlbConfig;
 use octavo_hw::Asid;
 use octavo_os::vmas::Pages;
-use octavo_types::{FrameNumber, Instructions, PageNumber, PageSize};
+use octavo_types::{Access, FrameNumber, Instructions, PageNumber, PageSize};
 
 use super::Conventional;
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
 use crate::design::{AddressSpace, Design};
 use crate::env::Env;
-use crate::front::{Kind, LineAccess};
+use crate::front::LineAccess;
 use crate::tlb::{Lookup, Ranges, TlbEntry, Translation};
 
 /// Entries of the range TLB.
@@ -105,8 +105,9 @@ impl Rmm {
         let translation = self.ranges.look_up(asid, page);
         self.lookups.hits += u64::from(translation.is_some());
         self.lookups.misses += u64::from(translation.is_none());
-        translation
-            .is_some_and(|(translation, _)| translation.entry.permits(access.kind() == Kind::Store))
+        translation.is_some_and(|(translation, _)| {
+            translation.entry.permits(access.kind() == Access::Store)
+        })
     }
 
     /// Walks the page table and then the range table.

@@ -3,11 +3,10 @@
 
 use octavo_hw::{Asid, WalkCaches};
 use octavo_os::page_table::{Perforated, Step, Walk};
-use octavo_types::{AddrRange, PageNumber, PhysAddr, VirtAddr};
+use octavo_types::{Access, AddrRange, PageNumber, PhysAddr, VirtAddr};
 
 use super::Env;
 use super::walk::{WalkedPage, page_start};
-use crate::front::Kind;
 use crate::tlb::Translation;
 
 /// The page-table level of perforated pages.
@@ -97,7 +96,7 @@ impl Env {
 
     /// Uses a base page of a perforated page that is not a hole, after a [walk](Env::walk) has found the
     /// page. `None` when memory has run out.
-    pub(crate) fn use_part(&mut self, page: PageNumber, kind: Kind) -> Option<PartAccess> {
+    pub(crate) fn use_part(&mut self, page: PageNumber, kind: Access) -> Option<PartAccess> {
         if self.host.is_some() {
             return self.use_part_nested(page, kind);
         }
@@ -119,7 +118,7 @@ impl Env {
     pub(crate) fn walk_hole(
         &mut self,
         page: PageNumber,
-        kind: Kind,
+        kind: Access,
         continues_walk: bool,
     ) -> Option<PartAccess> {
         if self.host.is_some() {
@@ -152,7 +151,7 @@ impl Env {
         self.extend_walk(latency_cycles);
     }
 
-    pub(super) fn faulted(&mut self, page: PageNumber, kind: Kind) -> Option<PartAccess> {
+    pub(super) fn faulted(&mut self, page: PageNumber, kind: Access) -> Option<PartAccess> {
         self.walker.faulted += 1;
         self.fault(page, kind)?;
         Some(PartAccess::Faulted)

@@ -3,11 +3,11 @@
 use octavo_config::WalkStart;
 use octavo_hw::{Asid, Caches, Served, ServedBy};
 use octavo_os::page_table::{Step, Walk};
-use octavo_os::{Access, Os, ProcessId};
-use octavo_types::{PageNumber, PageSize, PhysAddr, VirtAddr};
+use octavo_os::{Os, ProcessId};
+use octavo_types::{Access, PageNumber, PageSize, PhysAddr, VirtAddr};
 
 use super::Env;
-use crate::front::{Kind, Lines};
+use crate::front::Lines;
 use crate::tlb::Translation;
 
 /// Counters of a page walker.
@@ -76,7 +76,7 @@ impl Env {
     /// The caller must apply the [pending invalidations](Env::pending_invalidations) before it fills the page
     /// anywhere.
     #[inline(never)]
-    pub fn walk(&mut self, page: PageNumber, kind: Kind) -> Option<Translation> {
+    pub fn walk(&mut self, page: PageNumber, kind: Access) -> Option<Translation> {
         if self.host.is_some() {
             return self.walk_nested(page, kind);
         }
@@ -106,7 +106,7 @@ impl Env {
 
     /// Translates a base page by page table and operating system, without memory reads or walker counters.
     /// For ideal bounds.
-    pub fn resolve(&mut self, page: PageNumber, kind: Kind) -> Option<Translation> {
+    pub fn resolve(&mut self, page: PageNumber, kind: Access) -> Option<Translation> {
         self.missed_lookup_cycles = 0;
         loop {
             let walk = self.table_walk(page);
@@ -131,20 +131,15 @@ impl Env {
         &mut self,
         walk: &Walk,
         page: PageNumber,
-        kind: Kind,
+        kind: Access,
     ) -> Option<WalkedPage> {
-        finish_walk(&mut self.os, self.process, walk, page, kind == Kind::Store)
+        finish_walk(&mut self.os, self.process, walk, page, kind == Access::Store)
     }
 
     /// Serves a page fault. `None` when memory has run out.
-    pub(super) fn fault(&mut self, page: PageNumber, kind: Kind) -> Option<()> {
-        let access = match kind {
-            Kind::Fetch => Access::Fetch,
-            Kind::Load => Access::Load,
-            Kind::Store => Access::Store,
-        };
+    pub(super) fn fault(&mut self, page: PageNumber, kind: Access) -> Option<()> {
         let process = self.process;
-        self.with_os(|os| os.fault(process, page, access))
+        self.with_os(|os| os.fault(process, page, kind))
     }
 
     /// Reads the entries of a walk that the walk caches do not skip. Returns the address of the last entry.

@@ -2,20 +2,9 @@
 
 use std::ops::Range;
 
-use octavo_types::{Event, PageNumber, PageSize};
+use octavo_types::{Access, Event, PageNumber, PageSize};
 
-/// The kind of a reference.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Kind {
-    /// An instruction fetch.
-    Fetch,
-    /// A load.
-    Load,
-    /// A store.
-    Store,
-}
-
-/// An access to one line, and the number of following references of its [side](Kind::is_fetch) that every
+/// An access to one line, and the number of following references of its [side](Access::is_fetch) that every
 /// design serves exactly alike.
 ///
 /// A *repeat* is a reference to the line of the previous reference of its side; the same first-level TLB
@@ -45,7 +34,7 @@ impl LineAccess {
     /// An access to line number `line`, with up to [`LineAccess::MAX_REPEATS`] repeats. `is_half` events the
     /// second half of a reference that has looked up its page already.
     #[inline(always)]
-    pub fn new(line: u64, kind: Kind, is_half: bool, repeats: u32) -> Self {
+    pub fn new(line: u64, kind: Access, is_half: bool, repeats: u32) -> Self {
         debug_assert!(repeats <= Self::MAX_REPEATS && line >> (REPEATS_SHIFT - LINE_SHIFT) == 0);
         let packed = line << LINE_SHIFT | (kind as u64) | if is_half { HALF } else { 0 };
         LineAccess(packed | u64::from(repeats) << REPEATS_SHIFT)
@@ -59,24 +48,24 @@ impl LineAccess {
 
     /// The kind of the reference.
     #[inline(always)]
-    pub fn kind(self) -> Kind {
+    pub fn kind(self) -> Access {
         match self.0 & (HALF - 1) {
-            0 => Kind::Fetch,
-            1 => Kind::Load,
-            _ => Kind::Store,
+            0 => Access::Fetch,
+            1 => Access::Load,
+            _ => Access::Store,
         }
     }
 
     /// 0 for a fetch, 1 for data. Branch-free.
     #[inline(always)]
     pub(crate) fn side(self) -> usize {
-        usize::from(self.0 & (HALF - 1) != Kind::Fetch as u64)
+        usize::from(self.0 & (HALF - 1) != Access::Fetch as u64)
     }
 
     /// Whether it is a store. Branch-free.
     #[inline(always)]
     pub(crate) fn is_store(self) -> bool {
-        self.0 & Kind::Store as u64 != 0
+        self.0 & Access::Store as u64 != 0
     }
 
     /// The number of repeats.
@@ -147,14 +136,6 @@ impl LineAccess {
     #[inline(always)]
     pub(super) fn repeated(self, times: u32) -> Self {
         LineAccess(self.0.wrapping_add(u64::from(times) << REPEATS_SHIFT))
-    }
-}
-
-impl Kind {
-    /// Whether it belongs to the instruction side, which has TLBs and a cache of its own.
-    #[inline(always)]
-    pub fn is_fetch(self) -> bool {
-        self == Kind::Fetch
     }
 }
 

@@ -19,9 +19,9 @@ mod plan;
 use std::hint::select_unpredictable;
 use std::ops::Range;
 
-use octavo_types::{Event, PageSize, Segment, VirtAddr};
+use octavo_types::{Access, Event, PageSize, Segment, VirtAddr};
 
-pub use batch::{Batch, ControlEvent, ImageId, Kind, LineAccess, Lines};
+pub use batch::{Batch, ControlEvent, ImageId, LineAccess, Lines};
 pub use image::Image;
 use image::Pages;
 use plan::Step;
@@ -168,7 +168,7 @@ impl Front {
     fn spanning(&mut self, pages: &mut Pages, addr: VirtAddr, step: Step) {
         let first = addr.raw() >> self.lines.log2();
         let last = addr.wrapping_add(step.size_bytes() - 1).raw() >> self.lines.log2();
-        let kinds = [(step.modifies(), Kind::Load), (true, step.kind())];
+        let kinds = [(step.modifies(), Access::Load), (true, step.kind())];
         for (_, kind) in kinds.into_iter().filter(|(does, _)| *does) {
             let mut line = first;
             loop {
@@ -238,7 +238,7 @@ impl Play<'_> {
             }
             let line = pages.line(addr.raw() >> lines.log2(), lines);
             if step.modifies() {
-                sides.data(out, LineAccess::new(line, Kind::Load, false, 0), filter);
+                sides.data(out, LineAccess::new(line, Access::Load, false, 0), filter);
             }
             sides.data(out, step.data(line), filter);
         }

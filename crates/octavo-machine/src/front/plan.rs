@@ -1,9 +1,9 @@
 //! Segments compiled to steps: the lines they fetch and the data items in between.
 
-use octavo_types::{Item, ItemKind, PageSize, Segment};
+use octavo_types::{Access, Item, ItemKind, PageSize, Segment};
 
 use super::Filter;
-use super::batch::{Kind, LineAccess, Lines};
+use super::batch::{LineAccess, Lines};
 
 /// Maximum repeats of a step: half of the maximum of an access, so that a repeated step still fits.
 const MAX_REPEATS: u32 = LineAccess::MAX_REPEATS / 2;
@@ -23,7 +23,7 @@ const OFFSET_SHIFT: u32 = 32;
 
 impl Step {
     fn of_data(item: &Item, lines: Lines) -> Self {
-        let kind = if item.kind == ItemKind::Load { Kind::Load } else { Kind::Store };
+        let kind = if item.kind == ItemKind::Load { Access::Load } else { Access::Store };
         let modifies = if item.kind == ItemKind::Modify { MODIFIES } else { 0 };
         let last_whole_offset = (1 << lines.log2()) - i64::from(item.size_bytes);
         let place = (last_whole_offset.max(-1) as u64) << OFFSET_SHIFT;
@@ -33,7 +33,7 @@ impl Step {
     /// Whether it is a fetch.
     #[inline(always)]
     pub fn is_fetch(self) -> bool {
-        self.0 & 3 == Kind::Fetch as u64
+        self.0 & 3 == Access::Fetch as u64
     }
 
     /// The access of a fetch.
@@ -67,8 +67,8 @@ impl Step {
     }
 
     /// The kind of a data item; of a modify, the store.
-    pub fn kind(self) -> Kind {
-        if self.0 & 3 == Kind::Load as u64 { Kind::Load } else { Kind::Store }
+    pub fn kind(self) -> Access {
+        if self.0 & 3 == Access::Load as u64 { Access::Load } else { Access::Store }
     }
 }
 
@@ -106,7 +106,7 @@ pub fn steps(
                 _ => {
                     fetch = Some((steps.len(), line));
                     let is_half = line != first && !begins_page(line, lines);
-                    let access = LineAccess::new(native(line), Kind::Fetch, is_half, 0);
+                    let access = LineAccess::new(native(line), Access::Fetch, is_half, 0);
                     steps.push(Step(access.bits()));
                 }
             }

@@ -3,12 +3,12 @@
 use octavo_config::{FirstLevel, TlbLevel};
 use octavo_hw::Asid;
 use octavo_os::vmas::Pages;
-use octavo_types::{Instructions, PageNumber, PageSize};
+use octavo_types::{Access, Instructions, PageNumber, PageSize};
 
 use super::{Coalescing, Tlb, Translation};
 use crate::config::ConfigError;
 use crate::counters::Counters;
-use crate::front::{Kind, LineAccess};
+use crate::front::LineAccess;
 
 /// The first TLB level.
 pub struct L1Tlb {
@@ -54,12 +54,12 @@ impl L1Tlb {
 
     /// The TLB of a reference.
     #[inline(always)]
-    fn of(&mut self, kind: Kind) -> &mut Tlb {
+    fn of(&mut self, kind: Access) -> &mut Tlb {
         &mut self.tlbs[self.side_of(kind)]
     }
 
     #[inline(always)]
-    fn side_of(&self, kind: Kind) -> usize {
+    fn side_of(&self, kind: Access) -> usize {
         if kind.is_fetch() { 0 } else { self.data }
     }
 

@@ -5,8 +5,8 @@ use octavo_os::frames::{Holder, Order};
 use octavo_os::page_table::Leaf;
 use octavo_os::policy::{BasePages, Thp, ThpConfig};
 use octavo_os::vmas::Pages;
-use octavo_os::{Access, CopyOnWrite, Invalidation, Memory, Os, ProcessId};
-use octavo_types::{AddrRange, Event, MapSource, PageSize, VirtAddr};
+use octavo_os::{CopyOnWrite, Invalidation, Memory, Os, ProcessId};
+use octavo_types::{Access, AddrRange, Event, MapSource, PageSize, VirtAddr};
 
 fn mark(memory: &mut Memory, process: ProcessId, at: u64, written: bool) {
     memory.process_mut(process).table.mark(page(at), written);

@@ -4,8 +4,8 @@ use crate::small::{R, RW, SIZE_32K, leaf, memory, page, place, vma, vma_of};
 use octavo_os::frames::{Holder, Order};
 use octavo_os::policy::BasePages;
 use octavo_os::vmas::ObjectId;
-use octavo_os::{Access, CopyOnWrite, Memory, Os, ProcessId, base_pages};
-use octavo_types::{AddrRange, Event, PageSize, VirtAddr};
+use octavo_os::{CopyOnWrite, Memory, Os, ProcessId, base_pages};
+use octavo_types::{Access, AddrRange, Event, PageSize, VirtAddr};
 
 /// Takes all free frames but so many.
 fn leave(memory: &mut Memory, frames: u64) {

@@ -167,7 +167,11 @@ impl FrameHeader {
 
     /// Whether `part` is the first (0) or second (1) part of the body, unharmed.
     pub fn check(&self, which: usize, part: &[u8]) -> Result<(), FrameError> {
-        if XxHash3_64::oneshot(part) == self.checksums[which] { Ok(()) } else { Err(FrameError::Body) }
+        if XxHash3_64::oneshot(part) == self.checksums[which] {
+            Ok(())
+        } else {
+            Err(FrameError::Body)
+        }
     }
 }
 

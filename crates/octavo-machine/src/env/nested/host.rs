@@ -7,10 +7,10 @@ use octavo_config::{HostConfig, TlbsHold, WalkStart};
 use octavo_hw::{Asid, Caches, WalkCaches};
 use octavo_os::frames::OutOfMemory;
 use octavo_os::page_table::PageTable;
-use octavo_os::{Access, Os, ProcessId};
+use octavo_os::{Os, ProcessId};
 use octavo_types::{
-    AddrRange, Event, FrameNumber, Instructions, MapSource, PageNumber, PageSize, Protection,
-    VirtAddr,
+    Access, AddrRange, Event, FrameNumber, Instructions, MapSource, PageNumber, PageSize,
+    Protection, VirtAddr,
 };
 
 use super::super::walk::{

@@ -41,14 +41,14 @@ use octavo_hw::Caches;
 use octavo_os::Invalidation;
 use octavo_os::frames::OutOfMemory;
 use octavo_os::page_table::Walk;
-use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr};
+use octavo_types::{Access, FrameNumber, PageNumber, PageSize, PhysAddr};
 
 pub(crate) use host::Host;
 use host::{Backing, GuestAccess, Port, guest_page};
 
 use super::Env;
 use super::walk::{WalkedPage, entries_to_read, read_entry};
-use crate::front::{Kind, LineAccess};
+use crate::front::LineAccess;
 use crate::tlb::{TlbEntry, Translation};
 
 /// Added to guest frame numbers in TLB entries, above all host frames: marks guest halves of translations.
@@ -61,7 +61,7 @@ fn is_guest_half(translation: &Translation) -> bool {
 
 impl Env {
     /// [`Env::walk`] in a guest.
-    pub(super) fn walk_nested(&mut self, page: PageNumber, kind: Kind) -> Option<Translation> {
+    pub(super) fn walk_nested(&mut self, page: PageNumber, kind: Access) -> Option<Translation> {
         let mut latency_cycles = 0;
         loop {
             let walk = self.table_walk(page);
@@ -83,7 +83,7 @@ impl Env {
                     Some(own) => own,
                     None => translation,
                 };
-                let (frame, stores) = (translation.frame_of(page), kind == Kind::Store);
+                let (frame, stores) = (translation.frame_of(page), kind == Access::Store);
                 let (backing, cost) = match own.size >= PageSize::HUGE {
                     true => self.backing_entry(frame, GuestAccess { stores, is_certain: true })?,
                     false => {
@@ -137,9 +137,9 @@ impl Env {
         &mut self,
         page: PageNumber,
         translation: Translation,
-        kind: Kind,
+        kind: Access,
     ) -> Option<Translation> {
-        let (frame, stores) = (guest_page(translation.frame_of(page)), kind == Kind::Store);
+        let (frame, stores) = (guest_page(translation.frame_of(page)), kind == Access::Store);
         let backing = self.with_host(|host, _| host.resolve(frame, stores))?;
         Some(compose(page, translation, backing))
     }

@@ -17,13 +17,12 @@
 //!   host has mapped nothing there, the bits are not cached, since a later mapping may have holes without an
 //!   invalidation.
 
-use octavo_types::{PageNumber, PageSize, PhysAddr};
+use octavo_types::{Access, PageNumber, PageSize, PhysAddr};
 
 use super::super::perforated::{PartAccess, hole_entries};
 use super::super::walk::WalkedPage;
 use super::host::{Backing, GuestAccess, Port, guest_page};
 use super::{Env, compose, guest_half, is_guest_half};
-use crate::front::Kind;
 use crate::tlb::Translation;
 
 impl Env {
@@ -44,11 +43,11 @@ impl Env {
         &mut self,
         page: PageNumber,
         own: Translation,
-        kind: Kind,
+        kind: Access,
         latency_cycles: &mut u32,
     ) -> Option<Translation> {
         let frame = own.part_of_region(page).entry.frame();
-        let usage = GuestAccess { stores: kind == Kind::Store, is_certain: false };
+        let usage = GuestAccess { stores: kind == Access::Store, is_certain: false };
         let (backing, cost) = self.backing_entry(frame, usage)?;
         *latency_cycles += cost;
         Some(match backing {
@@ -107,7 +106,7 @@ impl Env {
     pub(in crate::env) fn use_part_nested(
         &mut self,
         page: PageNumber,
-        kind: Kind,
+        kind: Access,
     ) -> Option<PartAccess> {
         if self.perforated(page).is_some_and(|of| of.is_hole) {
             return Some(PartAccess::Faulted);
@@ -120,7 +119,7 @@ impl Env {
         };
         let entry = walk.steps().last().expect("a walk reads the root's entry").at;
         self.write_guest_entry_if(is_marked, entry);
-        let (frame, stores) = (own.frame_of(page), kind == Kind::Store);
+        let (frame, stores) = (own.frame_of(page), kind == Access::Store);
         let host = self.host.as_ref().expect("a guest has a host");
         let is_in_large_page = host.is_in_large_page(guest_page(frame));
         let backing = if is_in_large_page {
@@ -155,7 +154,7 @@ impl Env {
     pub(in crate::env) fn walk_hole_nested(
         &mut self,
         page: PageNumber,
-        kind: Kind,
+        kind: Access,
         continues_walk: bool,
     ) -> Option<PartAccess> {
         let mut latency_cycles = 0;
@@ -180,7 +179,7 @@ impl Env {
             return self.faulted(page, kind);
         };
         self.write_guest_entry_if(is_marked, entry);
-        let (backing, cost) = self.backing(translation.frame_of(page), kind == Kind::Store, 1)?;
+        let (backing, cost) = self.backing(translation.frame_of(page), kind == Access::Store, 1)?;
         self.extend_walk(cost);
         let part = translation.part(page, PageSize::BASE);
         Some(PartAccess::Page(compose(page, part, backing)))

@@ -6,7 +6,7 @@ mod naive;
 mod streams;
 
 use crate::common::{config, identity, tiny, virtual_cache};
-use naive::{Design, Kind, Naive};
+use naive::{Design, Naive};
 use octavo_config::{
     AddressSpaces, Aliasing, IncreasedRights, MachineConfig, Sharing, SoftTlbConfig, SoftvmRates,
     TableKind, WriteBackTranslation,
@@ -18,8 +18,8 @@ use octavo_os::page_table::Format;
 use octavo_os::{Memory, ProcessId};
 use octavo_trace::{StreamEnd, TimeSlicedConsumer, WordConsumer};
 use octavo_types::{
-    AddrRange, Consumer, Event, Instructions, Item, ItemKind, MapSource, Protection, Segment,
-    VirtAddr,
+    Access, AddrRange, Consumer, Event, Instructions, Item, ItemKind, MapSource, Protection,
+    Segment, VirtAddr,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -125,7 +125,7 @@ fn compare(design: Design, kind: u32, steps: &[Step]) -> Result<Counters, TestCa
             |sim: &mut Sim,
              naive: &mut Naive,
              number: &mut u64,
-             (offset, bytes, data): (u64, u16, &[(Kind, u64, u16)])| {
+             (offset, bytes, data): (u64, u16, &[(Access, u64, u16)])| {
                 let item = |kind, size_bytes, addr| Item {
                     kind,
                     guarded: false,
@@ -135,9 +135,9 @@ fn compare(design: Design, kind: u32, steps: &[Step]) -> Result<Counters, TestCa
                 };
                 let fetch = VirtAddr::new(CODE + offset);
                 let mut items = vec![item(ItemKind::Fetch, bytes, fetch)];
-                naive.reference(Kind::Fetch, fetch.raw(), u64::from(bytes));
+                naive.reference(Access::Fetch, fetch.raw(), u64::from(bytes));
                 for (kind, addr, bytes) in data {
-                    let of = if *kind == Kind::Load { ItemKind::Load } else { ItemKind::Store };
+                    let of = if *kind == Access::Load { ItemKind::Load } else { ItemKind::Store };
                     items.push(item(of, *bytes, VirtAddr::NULL));
                     naive.reference(*kind, *addr, u64::from(*bytes));
                 }
@@ -306,8 +306,8 @@ fn everything_happens() {
 /// The handler of a write-back uses other lines of the set between a store and the load that repeats it.
 #[test]
 fn a_repeat_is_a_use_of_its_line() {
-    let execute = |data: Vec<(Kind, u64, u16)>| Step::Execute(0, 1, data);
-    let (store, load) = (Kind::Store, Kind::Load);
+    let execute = |data: Vec<(Access, u64, u16)>| Step::Execute(0, 1, data);
+    let (store, load) = (Access::Store, Access::Load);
     let steps = [
         execute(vec![(store, 0x10000139, 200)]),
         execute(vec![]),

@@ -1,11 +1,9 @@
 //! What processes do at random.
 
-use octavo_types::{AddrRange, Event, MapSource, Protection, VirtAddr};
+use octavo_types::{Access, AddrRange, Event, MapSource, Protection, VirtAddr};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-
-use super::naive::Kind;
 
 /// Pages of code.
 pub const CODE: u64 = 0x40_0000;
@@ -14,7 +12,7 @@ const DATA: [u64; 4] = [0x1000_0000, 0x1_1000_0000, 0x7fff_0000_0000, 0x5555_555
 #[derive(Clone, Debug)]
 pub enum Step {
     /// An instruction at so many bytes, so long, and what it does.
-    Execute(u64, u16, Vec<(Kind, u64, u16)>),
+    Execute(u64, u16, Vec<(Access, u64, u16)>),
     Event(Event),
     Turn(Index),
     Fork,
@@ -70,7 +68,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 pub fn step() -> impl Strategy<Value = Step> {
-    let kind = select(vec![Kind::Load, Kind::Store, Kind::Store]);
+    let kind = select(vec![Access::Load, Access::Store, Access::Store]);
     let data = vec((kind, addr(), select(vec![1u16, 8, 8, 64, 200])), 0..4);
     let code = prop_oneof![Just(0u64), 0u64..200, 0u64..0x3000];
     prop_oneof![

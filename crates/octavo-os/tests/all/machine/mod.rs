@@ -16,9 +16,9 @@ use octavo_os::frames::{Holder, MemoryShape, Order, OutOfMemory};
 use octavo_os::page_table::Format;
 use octavo_os::policy::Policy;
 use octavo_os::vmas::{Backing, Vma};
-use octavo_os::{Access, Content, CopyOnWrite, Memory, Os, ProcessId, SamePages, around};
+use octavo_os::{Content, CopyOnWrite, Memory, Os, ProcessId, SamePages, around};
 use octavo_types::{
-    AddrRange, Event, FrameNumber, MapSource, PageNumber, PageSize, Protection, VirtAddr,
+    Access, AddrRange, Event, FrameNumber, MapSource, PageNumber, PageSize, Protection, VirtAddr,
 };
 
 use gaps::KeptGaps;

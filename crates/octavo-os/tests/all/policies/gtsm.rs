@@ -3,9 +3,9 @@
 use octavo_os::frames::{Frames, Holder, MemoryShape, Order};
 use octavo_os::page_table::Format;
 use octavo_os::policy::{GtsmConfig, PolicyConfig};
-use octavo_os::{Access, Memory, Os, ProcessId};
+use octavo_os::{Memory, Os, ProcessId};
 use octavo_types::{
-    AddrRange, Event, FrameNumber, MapSource, PageNumber, PageSize, Protection, VirtAddr,
+    Access, AddrRange, Event, FrameNumber, MapSource, PageNumber, PageSize, Protection, VirtAddr,
 };
 
 fn page(raw: u64) -> PageNumber {

@@ -8,9 +8,9 @@ use octavo_os::frames::{Frames, Holder, MemoryShape, Order};
 use octavo_os::page_table::Format;
 use octavo_os::policy::Policy;
 use octavo_os::vmas::{Backing, Pages, pages_of};
-use octavo_os::{Access, Memory, Os, ProcessId, base_pages};
+use octavo_os::{Memory, Os, ProcessId, base_pages};
 use octavo_types::{
-    AddrRange, Event, FrameNumber, MapSource, PageNumber, PageSize, Protection, VirtAddr,
+    Access, AddrRange, Event, FrameNumber, MapSource, PageNumber, PageSize, Protection, VirtAddr,
 };
 use proptest::prelude::*;
 

@@ -3,8 +3,8 @@
 use octavo_os::frames::{Frames, Holder, MemoryShape, Order};
 use octavo_os::page_table::Format;
 use octavo_os::policy::{PerforatedConfig, PolicyConfig, ReserveWhen, ThpConfig};
-use octavo_os::{Access, Memory, Os, ProcessId};
-use octavo_types::VirtAddr;
+use octavo_os::{Memory, Os, ProcessId};
+use octavo_types::{Access, VirtAddr};
 use octavo_types::{AddrRange, Event, FrameNumber, MapSource, PageNumber, PageSize, Protection};
 
 const STAYS: Holder = Holder::Foreign { movable: false };

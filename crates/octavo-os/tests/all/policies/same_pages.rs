@@ -3,8 +3,10 @@
 use octavo_os::frames::{Frames, Holder, MemoryShape, Order};
 use octavo_os::page_table::Format;
 use octavo_os::policy::OsConfig;
-use octavo_os::{Access, Memory, Os, ProcessId};
-use octavo_types::{AddrRange, Event, MapSource, PageNumber, PageSize, Protection, VirtAddr};
+use octavo_os::{Memory, Os, ProcessId};
+use octavo_types::{
+    Access, AddrRange, Event, MapSource, PageNumber, PageSize, Protection, VirtAddr,
+};
 
 fn page(raw: u64) -> PageNumber {
     PageNumber::new(raw)

@@ -206,7 +206,7 @@ fn pages_do_not_grow_over_what_is_shared_or_has_other_rights() {
         if child_ends {
             machine.os.end(child);
         }
-        machine.os.fault(FIRST, PageNumber::new(1025), octavo_os::Access::Load).unwrap();
+        machine.os.fault(FIRST, PageNumber::new(1025), octavo_types::Access::Load).unwrap();
         assert_eq!(mapped(&machine), [(1024, 1), (1025, 1)], "{read_only}");
     }
 }

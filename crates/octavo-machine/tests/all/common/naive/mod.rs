@@ -18,8 +18,8 @@ use octavo_machine::designs::Variant;
 use octavo_machine::{Coalescing, Counters};
 use octavo_oracle::{NaiveCaches, NaiveWalkCache, NaiveWalkCaches};
 use octavo_os::page_table::Walk;
-use octavo_os::{Access, Os, ProcessId};
-use octavo_types::{AddrRange, ItemKind, PageNumber, VirtAddr};
+use octavo_os::{Os, ProcessId};
+use octavo_types::{Access, AddrRange, ItemKind, PageNumber, VirtAddr};
 
 use beside::{RangeTlb, SegmentRegisters};
 use cycles::Cycles;

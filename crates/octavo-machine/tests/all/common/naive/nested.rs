@@ -6,8 +6,8 @@ use octavo_config::{HostConfig, TlbsHold};
 use octavo_machine::{Coalescing, Counters};
 use octavo_oracle::{NaiveWalkCache, NaiveWalkCaches};
 use octavo_os::page_table::PageTable;
-use octavo_os::{Access, Os, ProcessId};
-use octavo_types::{AddrRange, Event, MapSource, PageNumber, Protection, VirtAddr};
+use octavo_os::{Os, ProcessId};
+use octavo_types::{Access, AddrRange, Event, MapSource, PageNumber, Protection, VirtAddr};
 
 use super::NaiveMachine;
 use super::host_holes::HostHoles;

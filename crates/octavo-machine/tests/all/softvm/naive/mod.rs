@@ -14,8 +14,8 @@ use octavo_config::{
     IncreasedRights, MachineConfig, SoftvmConfig, VirtualCacheLevel, WriteBackTranslation,
 };
 use octavo_oracle::{NaiveChange, NaiveFound, NaiveReplacement, NaiveVirtualSide};
-use octavo_os::{Access, Os, ProcessId};
-use octavo_types::{Event, PageNumber, PageSize};
+use octavo_os::{Os, ProcessId};
+use octavo_types::{Access, Event, PageNumber, PageSize};
 use space::Segment;
 use tlb::Tlb;
 
@@ -62,14 +62,6 @@ impl Design {
 pub struct Piece {
     /// Whether it is the first of its page.
     is_first: bool,
-}
-
-/// What a reference does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    Fetch,
-    Load,
-    Store,
 }
 
 pub struct Naive {
@@ -172,12 +164,12 @@ impl Naive {
     }
 
     /// One reference: each line of the first level that it touches is accessed.
-    pub fn reference(&mut self, kind: Kind, addr: u64, bytes: u64) {
+    pub fn reference(&mut self, kind: Access, addr: u64, bytes: u64) {
         match kind {
             // One that spans pages counts in each.
-            Kind::Fetch => self.instructions += (addr + bytes - 1) / 4096 - addr / 4096 + 1,
-            Kind::Load => self.do_rare(),
-            Kind::Store => {
+            Access::Fetch => self.instructions += (addr + bytes - 1) / 4096 - addr / 4096 + 1,
+            Access::Load => self.do_rare(),
+            Access::Store => {
                 self.do_rare();
                 self.stores += 1;
             }
@@ -195,11 +187,11 @@ impl Naive {
     }
 
     /// A line of a reference.
-    fn access(&mut self, kind: Kind, addr: u64, piece: Piece) {
+    fn access(&mut self, kind: Access, addr: u64, piece: Piece) {
         if self.refused {
             return;
         }
-        let side = usize::from(kind != Kind::Fetch);
+        let side = usize::from(kind != Access::Fetch);
         let of = (self.process, addr >> 12);
         self.load_register(self.place(self.process, addr).0);
         let global = self.global(self.process, addr);
@@ -221,9 +213,9 @@ impl Naive {
     }
 
     /// Says whether the line was missed at each level.
-    fn access_caches(&mut self, kind: Kind, addr: u64, global: u64) -> [bool; 2] {
-        let side = usize::from(kind != Kind::Fetch);
-        let stores = kind == Kind::Store;
+    fn access_caches(&mut self, kind: Access, addr: u64, global: u64) -> [bool; 2] {
+        let side = usize::from(kind != Access::Fetch);
+        let stores = kind == Access::Store;
         let of = (self.process, addr >> 12);
         let mut missed = [false; 2];
         let store = stores.then_some(self.stores);
@@ -280,27 +272,22 @@ impl Naive {
     }
 
     /// The page's frame, and whether it may be stored to, once the operating system allows the access.
-    fn resolve(&mut self, kind: Kind, addr: u64) -> (u64, bool) {
+    fn resolve(&mut self, kind: Access, addr: u64) -> (u64, bool) {
         let page = PageNumber::new(addr >> 12);
-        if kind == Kind::Store && self.design != Design::MipsPhysical {
+        if kind == Access::Store && self.design != Design::MipsPhysical {
             self.clean_source(addr >> 12);
         }
         loop {
             let table = &mut self.os.memory_mut().process_mut(self.process).table;
             if let Some(leaf) = table.leaf(page)
-                && (kind != Kind::Store || leaf.rights.write)
+                && (kind != Access::Store || leaf.rights.write)
             {
-                table.mark(page, kind == Kind::Store);
+                table.mark(page, kind == Access::Store);
                 self.has_large_pages =
                     self.has_large_pages.max(u64::from(leaf.size > PageSize::BASE));
                 return (leaf.frame_of(page).raw(), leaf.rights.write);
             }
-            let access = match kind {
-                Kind::Fetch => Access::Fetch,
-                Kind::Load => Access::Load,
-                Kind::Store => Access::Store,
-            };
-            self.os.fault(self.process, page, access).unwrap();
+            self.os.fault(self.process, page, kind).unwrap();
             self.os_has_run();
         }
     }

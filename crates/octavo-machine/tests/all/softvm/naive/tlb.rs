@@ -3,9 +3,10 @@
 use octavo_config::SoftTlbConfig;
 use octavo_oracle::{NaiveArray, NaiveFound, NaiveReplacement};
 use octavo_os::Invalidation;
+use octavo_types::Access;
 
 use super::handler::PHYSICAL;
-use super::{Kind, Naive, Page, Piece};
+use super::{Naive, Page, Piece};
 
 /// A page that it has: whose, its frame, whether it may be stored to.
 type Entry = (Page, u64, bool);
@@ -78,9 +79,9 @@ impl Naive {
     }
 
     /// An access of physical caches.
-    pub fn access_physical(&mut self, kind: Kind, addr: u64, piece: Piece) {
-        let side = usize::from(kind != Kind::Fetch);
-        let stores = kind == Kind::Store;
+    pub fn access_physical(&mut self, kind: Access, addr: u64, piece: Piece) {
+        let side = usize::from(kind != Access::Fetch);
+        let stores = kind == Access::Store;
         let of = (self.process, addr >> 12);
         self.load_register(self.place(self.process, addr).0);
         let global = self.global(self.process, addr);
