@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import json
 import lzma
+import re
 import shlex
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from typer.testing import CliRunner
 
 from octavo.cli import app
 
-from . import inputs
+from . import inputs, studies
 
 HERE = Path(__file__).parent
 ROWS = HERE / "rows"
@@ -37,7 +38,9 @@ KEYS = {
 }
 """Columns of numbers that say what a row is about, as all columns of words do."""
 
-PROSE = {"actions", "description", "notes", "source", "text"}
+PROSE = {
+    *("actions", "description", "line", "not_told", "notes", "paper", "source", "text", "where"),
+}
 """Fields of nested documents that are left out everywhere: sentences, which are no rows."""
 
 OF_TODAY = {"about", "bytes", "bytes_per_reference", "file", "trace", "usable_page_size"}
@@ -73,8 +76,14 @@ class Cases:
 
 def run(command: list[str]) -> list[Row]:
     """All rows that a command gives, in canonical order."""
-    document = json.loads(_octavo([*command, "--quiet", "--json", "-"]))
+    group, *rest = command
+    document = studies.document(rest[0], _document) if group == "reproduce" else _document(command)
     return sorted(_rows_of(document), key=_order)
+
+
+def _document(command: Sequence[str]) -> Row:
+    document: Row = json.loads(_octavo([*command, "--quiet", "--json", "-"]))
+    return document
 
 
 def _octavo(command: list[str]) -> str:
@@ -106,11 +115,14 @@ def _leaves(path: str, value: Any) -> Iterator[Row]:
     """Every number and word of a nested document, as a row with its place."""
     if isinstance(value, dict):
         for name, of in value.items():
+            if name == "ours" and isinstance(of, str):  # a sentence: what it tells are its numbers
+                of = re.findall(r"\d+(?:[.,]\d+)*", of)
             if name not in PROSE:
                 yield from _leaves(f"{path}.{name}".lstrip("."), of)
     elif isinstance(value, list):
         for n, of in enumerate(value):
-            yield from _leaves(f"{path}[{n}]", of)
+            which = of["key"] if isinstance(of, dict) and "key" in of else n
+            yield from _leaves(f"{path}[{which}]", of)
     else:
         yield {"path": path, "is": value}
 
@@ -201,7 +213,7 @@ class Renames:
 
 # --- comparison ----------------------------------------------------------------------------------
 
-SHOWN = 12
+SHOWN, MAX_LINE = 12, 300
 
 
 def differences(expected: Iterable[Row], found: Iterable[Row]) -> list[str]:
@@ -212,7 +224,7 @@ def differences(expected: Iterable[Row], found: Iterable[Row]) -> list[str]:
         before, now = wanted.get(key, []), given.get(key, [])
         if before != now:
             about = " ".join(f"{name}={of}" for name, of in json.loads(key).items())
-            lines.append(f"{about}: {_said(before, now)}")
+            lines.append(f"{about}: {_said(before, now)}"[:MAX_LINE])
     return lines
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from octavo import _core
+from octavo.cli.reproduce import STUDIES
 
 from . import corpus
 from .corpus import Cases, Renames, Row, differences
@@ -33,7 +34,8 @@ def renames() -> Renames:
 def test_rows_are_those_kept(case: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(directory)
     lines = differences(map(renames().apply, corpus.kept(case)), corpus.run(CASES.commands[case]))
-    assert not lines, corpus.report(case, lines)
+    if lines:
+        pytest.fail(corpus.report(case, lines), pytrace=False)
 
 
 def test_every_kept_file_is_of_a_case() -> None:
@@ -62,6 +64,11 @@ def test_every_machine_design_and_policy_has_a_case() -> None:
     named = {of[0] for of in (*_core.designs(), *_core.policies())}
     assert (machines | named) - set(words("sim")) == set()
     assert machines - set(words("machines")) == set()
+
+
+def test_every_study_has_a_case() -> None:
+    cases = {command[1] for command in CASES.commands.values() if command[0] == "reproduce"}
+    assert cases == set(STUDIES)
 
 
 def test_every_trace_format_has_a_case() -> None:

@@ -1,0 +1,140 @@
+"""The documents of the reproductions, of small traces in place of programs: what a study makes of
+the rows of its passes, and what it says to each claim.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from octavo.studies import (
+    base_page_size,
+    perforated_faults,
+    perforated_grid,
+    perforated_pages,
+    perforated_programs,
+    perforated_redis,
+    perforated_text,
+    softvm,
+    softvm_sweep,
+    softvm_text,
+    tailored_measurement,
+    tailored_memory,
+    tailored_page_sizes,
+    tailored_page_sizes_text,
+    tailored_subjects,
+    two_page_sizes,
+    two_page_sizes_text,
+)
+from octavo.studies.perforated_memory import Fragments
+from octavo.studies.programs import Program, to_settings
+from octavo.studies.simulation_pool import Done, Pass
+from octavo.units import KIB, MIB
+
+Document = dict[str, Any]
+Run = Callable[[Sequence[str]], Document]
+"""Runs a command of octavo, which gives a document."""
+
+PROGRAMS = {"events": "events.oct", "zipf": "zipf.oct", "gups": "gups.oct"}
+
+
+def document(study: str, run: Run) -> Document:
+    """What `octavo reproduce STUDY --out` would write as JSON."""
+    written: Document = json.loads(json.dumps(STUDIES[study](run)))
+    return written
+
+
+def _base_page_size(run: Run) -> Document:
+    measured = [
+        base_page_size.measure(name, run(["run", "--tlb", "lru64", trace])["rows"])
+        for name, trace in PROGRAMS.items()
+    ]
+    return base_page_size.Study(tuple(measured), {}).document()
+
+
+def _two_page_sizes(run: Run) -> Document:
+    measured = [
+        two_page_sizes.measure(name, run([*two_page_sizes.ARGUMENTS, trace])["rows"])
+        for name, trace in PROGRAMS.items()
+    ]
+    return two_page_sizes_text.to_document(two_page_sizes.Study(tuple(measured), {}))
+
+
+def _tailored_page_sizes(run: Run) -> Document:
+    designs = ["--design", ",".join(tailored_measurement.DESIGNS)]
+    simulate = ["sim", "--machine", tailored_page_sizes.MACHINE, "--set", "tlb.l2.main.entries=48"]
+    turns = ["--processes", "asid", "--quantum", "1000"]
+
+    def measured(name: str, trace: str) -> tailored_measurement.Measurement:
+        subject = tailored_subjects.Subject(Program(name, (trace,)), "workload", {})
+        touched = run(["run", "--page-sizes", "4KiB,2MiB", trace])
+        empty = run([*simulate, *designs, trace])
+        counted = tailored_page_sizes.all_counted(empty)
+        scarce = to_settings(tailored_memory.fragmented(counted["base4k"].resident_bytes))
+        short = run([*simulate, *scarce, *designs, trace])
+        shared = run([*simulate, *turns, *designs, trace, trace])
+        instructions = tailored_page_sizes.instructions_of(empty)
+        return tailored_page_sizes.measure(subject, touched, instructions, counted, short, shared)
+
+    all_ = tuple(measured(*of) for of in PROGRAMS.items())
+    (memory,) = (of for of in tailored_memory.coverages() if of.memory == "as simulated")
+    return tailored_page_sizes_text.to_document(tailored_page_sizes.Study(all_, {}, (memory,)))
+
+
+def _softvm(run: Run) -> Document:
+    swept = [
+        softvm_sweep.Organisation(l1, l2, line, line)
+        for l1, l2, line in ((1 * KIB, 512 * KIB, 16), (8 * KIB, 1 * MIB, 32))
+    ]
+
+    def measured(name: str, trace: str) -> softvm.Measurement:
+        simulate = ["sim", "--machine", softvm.MACHINE]
+        half = ["--warm-up", str(softvm.half_of(run(["info", trace])))]
+        whole = run([*simulate, *half, "--design", ",".join(softvm.ALL_DESIGNS), trace])
+        sweep = run([*simulate, "--design", ",".join(of.design for of in swept), trace])
+        return softvm.measure(name, whole, [(swept, sweep)], run(softvm_sweep.one_pass(trace)))
+
+    all_ = tuple(measured(*of) for of in PROGRAMS.items())
+    return softvm_text.to_document(softvm.Study(all_, {}, 100_000_000))
+
+
+def _perforated_pages(run: Run) -> Document:
+    place = Path.cwd()
+
+    def done(passes: Sequence[Pass]) -> Done:
+        return Done({of.key: run(of.arguments) for of in passes}, {}, False)
+
+    size = perforated_grid.Size(table_bytes=8 * MIB, warm_references=2000, references=10_000)
+    grid = [
+        perforated_grid.Point(Fragments(0.0, 0.1, "clustered"), is_allocated=True),
+        perforated_grid.Point(Fragments(0.5, 0.25, "clustered"), is_allocated=True),
+        perforated_grid.Point(Fragments(1.0, 0.1, "dispersed"), is_allocated=True),
+        perforated_grid.Point(Fragments(0.0, 0.1, "clustered"), is_allocated=False),
+        perforated_grid.Point(Fragments(1.0, 0.5, "dispersed"), is_allocated=False),
+    ]
+    faults = [perforated_faults.Faults(portion, "dispersed") for portion in (0.02, 0.1)]
+    passes = list(perforated_grid.grid_passes(grid, size, place))
+    grid_rows = perforated_grid.grid_rows(grid, done(passes))
+    passes = list(perforated_faults.fault_passes(faults, size, place))
+    fault_rows = perforated_faults.fault_rows(faults, done(passes))
+    none, *fragmented = (row for row in grid_rows if row.point.is_allocated)
+    rows = [perforated_programs.ProgramRow(row.point.fragments, row.designs) for row in fragmented]
+    programs = [
+        perforated_programs.ProgramMeasurement("gups", is_virtual, 4, none.designs, tuple(rows))
+        for is_virtual in (False, True)
+    ]
+    redis = perforated_redis.RedisMeasurement("a stream", 100, 1000, fragmented[0].designs)
+    return perforated_text.to_document(
+        perforated_pages.Study(tuple(grid_rows), tuple(programs), (redis,), {}, tuple(fault_rows))
+    )
+
+
+STUDIES: dict[str, Callable[[Run], Document]] = {
+    "base-page-size": _base_page_size,
+    "two-page-sizes": _two_page_sizes,
+    "tailored-page-sizes": _tailored_page_sizes,
+    "softvm": _softvm,
+    "perforated-pages": _perforated_pages,
+}
