@@ -43,7 +43,7 @@ fn vector_bits(
     format: Format,
     system: &OsConfig,
 ) -> Result<u8, ConfigError> {
-    let bits = system.policy.vector_bits();
+    let bits = system.policy.page_table_format().vector_bits;
     if bits > 0 && format.aliases == Aliases::Copies {
         return Err(ConfigError::NoVectors {
             bits,

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use octavo_config::MachineConfig;
 use octavo_os::frames::fragmentation::Fragmentation;
-use octavo_os::page_table::{Aliases, Format, SizeEncoding};
+use octavo_os::page_table::{Aliases, Format};
 use octavo_os::policy::OsConfig;
 use octavo_types::{Instructions, PageSize};
 
@@ -105,9 +105,7 @@ pub struct NamedDesign {
 #[rustfmt::skip]
 pub const HARDWARE: &[TranslationHardware] = &[
     TranslationHardware { name: "conventional", about: "TLBs as the machine has them", sizes: Sizes::X86, needs: None, is_bound: false, make: make_conventional },
-    TranslationHardware { name: "tps", about: "an any-size first-level TLB in place of those for larger pages", sizes: Sizes::All, needs: Some(Requirement::TailoredPages), is_bound: false, make: |config, setup, os| make_tps(config, setup, os, Format::default()) },
-    TranslationHardware { name: "tps_copies", about: "tps with page tables whose aliases are full copies", sizes: Sizes::All, needs: Some(Requirement::TailoredPages), is_bound: false, make: |config, setup, os| make_tps(config, setup, os, Format { aliases: Aliases::Copies, ..Format::default() }) },
-    TranslationHardware { name: "tps_one_bit", about: "tps with page tables that encode sizes in one bit", sizes: Sizes::All, needs: Some(Requirement::TailoredPages), is_bound: false, make: |config, setup, os| make_tps(config, setup, os, Format { encoding: SizeEncoding::OneBit, ..Format::default() }) },
+    TranslationHardware { name: "tps", about: "an any-size first-level TLB in place of those for larger pages", sizes: Sizes::All, needs: Some(Requirement::TailoredPages), is_bound: false, make: make_tps },
     TranslationHardware { name: "granule", about: "arrays for 4 KiB pages that also hold the policy's page size, one entry each", sizes: Sizes::All, needs: None, is_bound: false, make: make_granule },
     TranslationHardware { name: "colt", about: "TLBs that coalesce contiguous base pages, in sets and in ranges", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, os| make_colt(config, setup, os, colt::ALL) },
     TranslationHardware { name: "colt_sa", about: "CoLT in set-associative arrays only", sizes: Sizes::X86, needs: None, is_bound: false, make: |config, setup, os| make_colt(config, setup, os, colt::SETS) },
@@ -138,7 +136,6 @@ pub const DESIGNS: &[NamedDesign] = &[
     NamedDesign { name: "base64k", hardware: "granule", policy: "fixed:size=64KiB", about: "a base page of 64 KiB for anonymous memory" },
     NamedDesign { name: "first_touch", hardware: "granule", policy: "first_touch", about: "256 KiB at the first touch where the mapping has room, 4 KiB elsewhere" },
     NamedDesign { name: "tps", hardware: "tps", policy: "tps", about: "Tailored Page Sizes: pages of every power of two" },
-    NamedDesign { name: "tps_copies", hardware: "tps_copies", policy: "tps", about: "tps with aliases that are full copies: shorter walks, more writes on changes" },
     NamedDesign { name: "colt", hardware: "colt", policy: "base", about: "CoLT: entries that hold several contiguous 4 KiB pages" },
     NamedDesign { name: "colt_sa", hardware: "colt_sa", policy: "base", about: "CoLT in set-associative arrays only" },
     NamedDesign { name: "colt_fa", hardware: "colt_fa", policy: "base", about: "CoLT in a fully associative array only" },
@@ -196,11 +193,12 @@ fn make_conventional(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Ma
     machine(config, setup, Sizes::X86, os, || Conventional::new(&config.tlb, setup.instructions))
 }
 
-fn make_tps(config: &MachineConfig, setup: &Setup, os: &OsConfig, format: Format) -> MachineResult {
+fn make_tps(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     let tlbs = tps::tlbs(&config.tlb);
+    let format = os.policy.page_table_format();
     machine_with_format(config, setup, (Sizes::All, format), os, || {
         let tlbs = Conventional::new(&tlbs, setup.instructions)?.filling_whole_pages();
-        Ok(tlbs.with_vectors(os.policy.vector_bits()))
+        Ok(tlbs.with_vectors(format.vector_bits))
     })
 }
 

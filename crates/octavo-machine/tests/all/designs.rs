@@ -68,7 +68,7 @@ fn unsupported_vectors_are_rejected() {
         error.to_string()
     };
     assert_eq!(
-        sentence(tiny(), "tps_copies:vector_bits=16"),
+        sentence(tiny(), "tps:aliases=copies:vector_bits=16"),
         "vector_bits = 16: give 0: aliases that are full copies have no room for them"
     );
     assert_eq!(

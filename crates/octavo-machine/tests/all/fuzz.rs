@@ -30,7 +30,7 @@ const OTHERS: [&str; 16] = [
     "colt_fa+reserved_thp:promotion_threshold_percent=50",
     "colt_sa+eager",
     "tps:promotion_threshold_percent=50:merge_every_instructions=1",
-    "tps_one_bit+tps:span=round-up:merge_every_instructions=1",
+    "tps:size_encoding=one-bit:span=round-up:merge_every_instructions=1",
     "direct_segment+eager:largest=4KiB",
 ];
 /// The most processes that live at a time.

@@ -32,7 +32,9 @@ fn parts(design: &str) -> (Beside, PolicyConfig) {
         "gtsm" => Beside::Gapped,
         "rmm" => Beside::Ranges,
         "direct_segment" => Beside::Segment,
-        "tps" => Beside::Tailored(DesignSpec::parse(design).unwrap().os().policy.vector_bits()),
+        "tps" => Beside::Tailored(
+            DesignSpec::parse(design).unwrap().os().policy.page_table_format().vector_bits,
+        ),
         _ => panic!("no naive {hardware}"),
     };
     (beside, DesignSpec::parse(design).unwrap().os().policy.clone())
@@ -44,7 +46,7 @@ fn naive(config: &MachineConfig, beside: Beside, policy: &PolicyConfig) -> Naive
     let shape = MemoryShape::new(config.memory.bytes >> 12, largest).unwrap();
     let is_tailored = matches!(beside, Beside::Tailored(_));
     let sizes = if is_tailored { Sizes::All } else { Sizes::X86 };
-    let vector_bits = policy.vector_bits();
+    let vector_bits = policy.page_table_format().vector_bits;
     let has_perforated = matches!(beside, Beside::Perforated(_));
     let has_gapped = matches!(beside, Beside::Gapped);
     let levels = config.page_table.levels;

@@ -2,7 +2,7 @@
 
 use octavo_types::PageSize;
 
-use crate::page_table::MAX_VECTOR_BITS;
+use crate::page_table::{Format, MAX_VECTOR_BITS};
 
 use super::{
     BasePages, Eager, EagerConfig, FirstTouch, FirstTouchConfig, Fixed, FixedConfig, Gtsm,
@@ -82,11 +82,16 @@ impl PolicyConfig {
         }
     }
 
-    /// How many parts of its pages have accessed and dirty bits of their own; 0 for none.
-    pub fn vector_bits(&self) -> u8 {
+    /// The page-table format that its settings ask for.
+    pub fn page_table_format(&self) -> Format {
         match self {
-            PolicyConfig::Tps(config) => config.vector_bits,
-            _ => 0,
+            PolicyConfig::Tps(config) => Format {
+                encoding: config.size_encoding,
+                aliases: config.aliases,
+                vector_bits: config.vector_bits,
+                ..Format::default()
+            },
+            _ => Format::default(),
         }
     }
 

@@ -4,6 +4,7 @@ use octavo_types::PageSize;
 
 use super::{Defrag, FaultHuge, ReserveWhen, Span};
 use crate::memory::{CopyOnWrite, SamePages};
+use crate::page_table::{Aliases, SizeEncoding};
 
 /// One setting of a policy.
 pub trait Setting {
@@ -82,6 +83,12 @@ names!(
     "all" => SamePages::All,
 );
 names!(CopyOnWrite, "split" => CopyOnWrite::Split, "whole" => CopyOnWrite::Whole);
+names!(Aliases, "pointers" => Aliases::Pointers, "copies" => Aliases::Copies);
+names!(
+    SizeEncoding,
+    "four-bits" => SizeEncoding::FourBits,
+    "one-bit" => SizeEncoding::OneBit,
+);
 names!(Span, "exact" => Span::Exact, "round-up" => Span::RoundUp);
 names!(ReserveWhen, "mapped" => ReserveWhen::Mapped, "touched" => ReserveWhen::Touched);
 names!(

@@ -79,6 +79,8 @@ impl PolicyConfig {
                 defrag,
                 merge_every_instructions,
                 vector_bits,
+                aliases,
+                size_encoding,
             }) => vec![
                 ("promotion_threshold_percent", promotion_threshold_percent),
                 ("span", span),
@@ -88,6 +90,8 @@ impl PolicyConfig {
                 ("defrag", defrag),
                 ("merge_every_instructions", merge_every_instructions),
                 ("vector_bits", vector_bits),
+                ("aliases", aliases),
+                ("size_encoding", size_encoding),
             ],
             PolicyConfig::Eager(EagerConfig { largest }) => vec![("largest", largest)],
             PolicyConfig::Fixed(FixedConfig { size })

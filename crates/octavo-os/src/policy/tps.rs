@@ -37,6 +37,7 @@ use super::reserving::{Reserving, Rules};
 use super::{Defrag, Fault, Policy};
 use crate::frames::{Order, OutOfMemory};
 use crate::memory::{Memory, ProcessId};
+use crate::page_table::{Aliases, SizeEncoding};
 use crate::vmas::{Pages, Vma};
 
 /// How large reservations are (Section III-B.2, "Internal Fragmentation").
@@ -83,6 +84,10 @@ pub struct TpsConfig {
     /// How many parts of a page have accessed and dirty bits of their own, in its alias entries (Section III-C.1):
     /// 0 for none, or 2, 4, 8 or 16.
     pub vector_bits: u8,
+    /// What alias entries hold (Section III-A.2).
+    pub aliases: Aliases,
+    /// How entries state the page size (Section III-A.1).
+    pub size_encoding: SizeEncoding,
 }
 
 impl Default for TpsConfig {
@@ -97,6 +102,8 @@ impl Default for TpsConfig {
             defrag: Defrag::Never,
             merge_every_instructions: 0,
             vector_bits: 0,
+            aliases: Aliases::default(),
+            size_encoding: SizeEncoding::default(),
         }
     }
 }
