@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_usual_host_is_a_table() {
+    fn usual_host_expands_to_a_table() {
         assert!(usual().is_table());
     }
 }

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_tells_its_address_space_and_is_never_nobodys() {
+    fn tags_round_trip_and_differ_from_the_empty_key() {
         assert_eq!((Asid::new(4095), Asid::new(4094)), (None, Some(Asid::LAST)));
         assert_eq!(Asid::of(Asid::LAST.tag(u64::MAX)), Asid::LAST);
         assert_ne!(Asid::LAST.tag(u64::MAX), crate::NO_KEY);

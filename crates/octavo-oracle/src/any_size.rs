@@ -83,7 +83,7 @@ mod tests {
 
     /// A page of 32 KiB grows out of its first base page, whose entry stays.
     #[test]
-    fn a_small_entry_ages_out_behind_a_large_one() {
+    fn small_entry_ages_out_behind_a_large_one() {
         let large = PageSize::from_bytes(32 << 10).unwrap();
         let page = PageNumber::new;
         let mut tlb = NaiveAnySize::new(2, NaiveReplacement::Lru);

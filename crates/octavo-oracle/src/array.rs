@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_by_hand() {
+    fn replacement_policies_by_hand() {
         assert_eq!(evicted(NaiveReplacement::Lru, &[4, 5, 6, 7]), [1, 2, 3, 0]);
         assert_eq!(evicted(NaiveReplacement::Fifo, &[4, 5, 6, 7]), [0, 1, 2, 3]);
         // The root points right, the bit of 2 and 3 left: 2 goes. Then left of the root, and 1.
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_over_three_ways_never_leads_to_a_fourth() {
+    fn tree_plru_of_three_ways_never_selects_a_fourth() {
         let mut array = NaiveArray::new(1, 3, NaiveReplacement::TreePlru);
         for key in 0..3 {
             array.insert(0, key, ());
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_invalidated_is_filled_first() {
+    fn invalid_ways_are_filled_first() {
         let mut array = NaiveArray::new(2, 2, NaiveReplacement::Lru);
         array.insert(1, 7, 'a');
         array.insert(1, 8, 'b');

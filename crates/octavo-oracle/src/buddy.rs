@@ -116,7 +116,7 @@ mod tests {
 
     /// Eight frames, blocks of up to four: what is free after each of a few steps.
     #[test]
-    fn eight_frames() {
+    fn buddy_of_eight_frames_by_hand() {
         let mut buddy = NaiveBuddy::new(8, 2);
         let free = |buddy: &NaiveBuddy| {
             buddy.assert_sound();

@@ -103,7 +103,7 @@ mod tests {
 
     /// One line in front of two: what each access finds.
     #[test]
-    fn a_dirty_line_comes_back_from_behind() {
+    fn evicted_dirty_line_is_found_in_the_next_level() {
         let mut caches = NaiveCaches::default();
         let second = caches.add(1, 2, NaiveReplacement::Lru, None);
         let first = caches.add(1, 1, NaiveReplacement::Lru, Some(second));

@@ -116,7 +116,7 @@ mod tests {
 
     /// Twelve frames in blocks of four: the low block is emptied into the highest free frames.
     #[test]
-    fn twelve_frames() {
+    fn compaction_of_twelve_frames_by_hand() {
         let frame = |letter| match letter {
             '.' => NaiveFrame::Free,
             'm' => NaiveFrame::Movable,

@@ -91,7 +91,7 @@ mod tests {
     use octavo_types::Item;
 
     #[test]
-    fn a_guarded_item_at_null_did_not_execute() {
+    fn guarded_item_at_null_is_not_executed() {
         let item = |kind, guarded, size_bytes, addr| Item {
             kind,
             guarded,

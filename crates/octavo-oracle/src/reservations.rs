@@ -52,7 +52,7 @@ impl NaiveReservations {
     }
 
     /// A reservation is used now.
-    pub fn note_use(&mut self, name: u64) {
+    pub fn record_use(&mut self, name: u64) {
         if let Some(at) = self.reservations.iter().position(|(of, _)| *of == name) {
             let used = self.reservations.remove(at);
             self.reservations.push(used);

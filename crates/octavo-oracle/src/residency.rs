@@ -137,7 +137,7 @@ mod tests {
 
     /// Checks the resident size after each load or event; the code is page 1 throughout.
     #[test]
-    fn touches_unmaps_maps_and_moves() {
+    fn residency_by_hand() {
         enum Step {
             Load(u64),
             Event(Event),

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seven_touches_by_hand() {
+    fn sampled_depths_of_seven_touches_by_hand() {
         let mut depths = NaiveSampledDepths::default();
         // Page 2 is not kept, page 3 is of another group than 1 and 4.
         for (page, group) in [

@@ -78,7 +78,7 @@ mod tests {
 
     /// A free entry is filled before another is replaced; a page may be in two sets.
     #[test]
-    fn what_was_invalidated_is_filled_first() {
+    fn invalid_ways_are_filled_first() {
         let [a, b, c] = [7, 8, 9].map(PageNumber::new);
         let mut tlb = NaiveSets::new(2, 2);
         assert!(!tlb.access(0, a) && !tlb.access(0, b) && !tlb.access(1, a));

@@ -265,7 +265,7 @@ mod tests {
 
         /// Invariants between the numbers of any stream.
         #[test]
-        fn the_models_agree_among_themselves(stream in stream(0..200)) {
+        fn naive_models_agree(stream in stream(0..200)) {
             let mut references = NaiveReferences::default();
             let mut study = NaiveStudy::new(&sizes(), &[4, 16], |addr| addr)
                 .with_regions(|addr| (addr.raw() >> 20) as u32);
@@ -302,7 +302,7 @@ mod tests {
 
         /// A second level does not change what the first one sees.
         #[test]
-        fn the_first_level_is_a_tlb_of_its_own(pages in vec(0u64..12, 0..200)) {
+        fn first_level_equals_a_single_tlb(pages in vec(0u64..12, 0..200)) {
             let mut one = NaiveHierarchy::new(&[4]);
             let mut two = NaiveHierarchy::new(&[4, 6]);
             for page in pages.into_iter().map(octavo_types::PageNumber::new) {

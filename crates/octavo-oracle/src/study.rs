@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worked_example() {
+    fn naive_study_worked_example() {
         let mut study = NaiveStudy::new(&[SIZE_4K, size_8k()], &[1, 2], |addr| addr);
         two_executions(&mut study);
         assert_eq!(
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn relocation_comes_first() {
+    fn relocation_precedes_look_ups() {
         let up = |addr: VirtAddr| addr.wrapping_add(0x2000);
         let mut study = NaiveStudy::new(&[SIZE_4K], &[2], up);
         two_executions(&mut study);
@@ -313,7 +313,7 @@ mod tests {
 
     /// A region for every 4 KiB page: a reference counts where it begins, a look-up where it is.
     #[test]
-    fn a_spanning_reference_is_looked_up_in_two_regions_and_counted_in_one() {
+    fn spanning_reference_looks_up_two_regions_and_counts_once() {
         let region = |addr: VirtAddr| addr.page(SIZE_4K).raw() as u32;
         let mut study =
             NaiveStudy::new(&[SIZE_4K, size_8k()], &[1], |addr| addr).with_regions(region);

@@ -99,7 +99,7 @@ mod tests {
 
     /// An invalidated entry is filled before any other is evicted.
     #[test]
-    fn an_invalid_entry_is_filled_first() {
+    fn invalid_entry_is_filled_first() {
         let mut tlb = NaiveTlb::new(2);
         tlb.access(PageNumber::new(1));
         tlb.access(PageNumber::new(2));

@@ -220,7 +220,7 @@ mod tests {
 
     /// One line of 16 bytes in front of one of 32.
     #[test]
-    fn what_was_stored_comes_back() {
+    fn stored_lines_are_written_back() {
         let level = |bytes| (bytes, 1, 1, NaiveReplacement::Lru);
         let mut side = NaiveVirtualSide::new([level(16), level(32)]);
         let page = (7, true);

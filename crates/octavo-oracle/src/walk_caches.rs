@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_addresses_share_what_is_above_them() {
+    fn nearby_addresses_share_upper_walk_cache_entries() {
         let cache = |level| NaiveWalkCache::new(level, 1, 4, NaiveReplacement::Lru);
         let mut caches = NaiveWalkCaches(vec![cache(3), cache(2)]);
         let (first, near, far) = (VirtAddr::new(0), VirtAddr::new(2 << 20), VirtAddr::new(1 << 30));

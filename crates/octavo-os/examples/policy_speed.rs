@@ -17,7 +17,7 @@ const PAGES: u64 = 1 << 20;
 fn touch(entry: &PolicyEntry, step: u64) -> (f64, u64) {
     let policy = (entry.usual)();
     let shape = MemoryShape::new(PAGES * 2, Order::LARGEST).expect("8 GiB");
-    let mut memory = Memory::new(Frames::new(shape), &policy.needs(), Format::default());
+    let mut memory = Memory::new(Frames::new(shape), &policy.required_sizes(), Format::default());
     let process = memory.spawn().expect("a frame");
     let mut os = Os::new(memory, policy.build());
     let began = Instant::now();

@@ -1,57 +1,55 @@
-//! What an operating system did, counted.
+//! Counters of an operating system.
 
 use crate::frames::Order;
 
-/// Counts since the start. What became of reservations, the frames that hold them know
+/// Counters since the start. Counts of reservations are kept by the frames
 /// ([`Frames::reservation_counts`](crate::frames::Frames::reservation_counts)).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// Faults of a page that was not there.
+    /// Page faults on unmapped pages.
     pub faults: u64,
-    /// Faults outside every mapping known: served with a base page, since the program ran.
+    /// Page faults outside all known mappings. They map a base page, since the traced program ran.
     pub faults_unmapped: u64,
-    /// Stores to a page that was shared until then.
+    /// Copy-on-write faults: stores to a shared page.
     pub copy_on_write_faults: u64,
-    /// Bytes of new pages that were cleared.
+    /// Bytes of new pages cleared.
     pub bytes_zeroed: u64,
     /// Bytes copied from one frame to another.
     pub bytes_copied: u64,
-    /// Bytes read from files, the first time that somebody needs them.
+    /// Bytes read from files, each page at its first use.
     pub bytes_read: u64,
-    /// Pages made larger.
+    /// Pages promoted to a larger size.
     pub promotions: u64,
     /// Pages split into smaller ones.
     pub splits: u64,
-    /// Ranges that TLBs had to forget.
+    /// Invalidated ranges.
     pub shootdowns: u64,
-    /// Page-table entries written, aliases included.
+    /// Page-table entries written, including aliases.
     pub entries_written: u64,
-    /// Faults for which there was no memory.
+    /// Page faults that ran out of memory.
     pub out_of_memory: u64,
-    /// Pages made larger in place, by the order of the new one.
+    /// Pages promoted in place, by the order of the new page.
     pub grown_by_order: [u64; Order::COUNT],
-    /// Bytes that nobody had touched when they were mapped: internal fragmentation, as far as a
-    /// policy knows of it.
+    /// Bytes mapped before their first touch: internal fragmentation, as far as the policy knows it.
     pub bytes_mapped_untouched: u64,
-    /// Pages or reservations that were smaller than wanted, since no block was free.
+    /// Pages or reservations smaller than wanted for lack of a free block.
     pub fallbacks: u64,
-    /// Pages that hold zeros and share one frame since.
+    /// Zero pages merged into one shared frame.
     pub pages_merged: u64,
-    /// Those that were stored to, and have a frame of their own again.
+    /// Merged pages copied again on a store.
     pub pages_unmerged: u64,
-    /// Pages with gaps made.
+    /// Gapped pages created.
     pub gapped: u64,
-    /// Perforated pages made.
+    /// Perforated pages created.
     pub perforations: u64,
     /// Holes punched in perforated pages.
     pub punches: u64,
-    /// Holes patched: what lay in their place is a part of the page again.
+    /// Holes patched: the base page becomes a part of its perforated page again.
     pub patches: u64,
-    /// Of the shootdowns, those for hole bits alone: one for each run of pages whose bits changed while no
-    /// other was due.
+    /// Shootdowns for hole bits only: one per run of pages whose bits changed without another shootdown.
     pub hole_shootdowns: u64,
-    /// How often memory was compacted.
+    /// Number of compactions.
     pub compactions: u64,
-    /// Frames that compaction moved, foreign ones included.
+    /// Frames moved by compaction, including background memory.
     pub frames_compacted: u64,
 }

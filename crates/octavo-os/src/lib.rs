@@ -1,5 +1,5 @@
-//! What the operating system of a simulated machine holds: physical memory, address spaces, page
-//! tables, and the policies that choose page sizes.
+//! The operating system of a simulated machine: physical memory, address spaces, page tables, and page-size
+//! policies.
 
 mod counters;
 pub mod frames;

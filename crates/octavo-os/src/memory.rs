@@ -1,11 +1,11 @@
-//! What there is to manage: frames, processes with their mappings and page tables, shared pages;
-//! and the operations on it that page-size policies are written in.
+//! The managed memory: frames, processes with their mappings and page tables, and shared objects; with the
+//! operations that page-size policies are written in.
 //!
-//! A frame has as many *references* as page tables and objects hold it; it is freed with the last.
-//! A page is mapped writable only while its frames have one.
+//! A frame has one *reference* per page table or object that uses it, and is freed with the last. A page is
+//! mapped writable only while its frames have one reference.
 //!
-//! Where there is no memory for an operation, it has changed nothing that a program could see: each
-//! page holds what it held, and no frame is lost. Pages that were split on the way stay split.
+//! An operation that runs out of memory has no effect visible to programs: pages keep their contents, and no
+//! frame is lost. Pages split on the way stay split.
 
 mod check;
 mod compaction;
@@ -15,7 +15,6 @@ mod grow;
 mod invalidations;
 mod merge;
 mod objects;
-mod parts;
 mod parts_used;
 mod perforated;
 mod ranges;
@@ -23,6 +22,7 @@ mod references;
 mod run;
 mod same_pages;
 mod sharing;
+mod splitting;
 
 pub use contents::Content;
 pub use invalidations::Invalidation;
@@ -35,21 +35,21 @@ use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 use rustc_hash::FxHashMap;
 
 use crate::counters::Counters;
-use crate::frames::{Frames, Holder, Order, OutOfMemory};
+use crate::frames::{Frames, Order, OutOfMemory, Owner};
 use crate::page_table::{Format, Leaf, PageTable};
 use crate::vmas::{ObjectId, Pages, Vmas};
 use objects::Object;
 use references::References;
 
-/// A process, dense from 0.
+/// A process identifier, dense from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct ProcessId(pub u16);
 
-/// A process' memory.
+/// The memory of a process.
 pub struct Process {
-    /// What is mapped.
+    /// Its mappings.
     pub vmas: Vmas,
-    /// Where it lies.
+    /// Its page table.
     pub table: PageTable,
 }
 
@@ -57,28 +57,28 @@ pub struct Process {
 pub struct Memory {
     /// Physical memory.
     pub frames: Frames,
-    /// What was done.
+    /// Counters of operations.
     pub counters: Counters,
-    /// Of 4 KiB and what else page tables may hold, smallest first.
+    /// Supported page sizes including 4 KiB, smallest first.
     sizes: Vec<PageSize>,
     format: Format,
     processes: Vec<Option<Process>>,
     references: References,
     objects: FxHashMap<ObjectId, Object>,
     stale: Vec<Invalidation>,
-    /// Whether a page of 2 MiB is perforated where it would be split.
+    /// Whether a 2 MiB page is perforated instead of split.
     pub punches: bool,
-    /// Base pages whose bit in the bitmap of holes has changed, and which nobody has been told of yet.
+    /// Base pages whose hole bit has changed without an invalidation yet.
     holes_changed: Vec<(ProcessId, PageNumber)>,
     contents: Option<Vec<Content>>,
-    /// What is known of zeros, where pages are merged.
+    /// Knowledge of zero pages, if identical pages are merged.
     zeros: Option<same_pages::Contents>,
 }
 
-/// All base pages that there may be.
+/// All base pages.
 const EVERYTHING: Pages = 0..u64::MAX;
 
-/// How many base pages a page of `size` has.
+/// The number of base pages of a page of `size`.
 pub const fn base_pages(size: PageSize) -> u64 {
     1 << size.base_shift()
 }
@@ -90,7 +90,7 @@ pub const fn around(page: PageNumber, size: PageSize) -> Pages {
 }
 
 impl Memory {
-    /// Memory with no process. Pages are of one of `sizes`, of which 4 KiB is one always.
+    /// Memory without processes. Pages have one of `sizes`, or 4 KiB.
     pub fn new(mut frames: Frames, sizes: &[PageSize], format: Format) -> Self {
         let mut sizes = sizes.to_vec();
         sizes.push(PageSize::BASE);
@@ -119,12 +119,11 @@ impl Memory {
         }
     }
 
-    /// A process without any mapping. It has the lowest number that no process has: that of one
-    /// that has ended, if any has.
+    /// Creates a process without mappings. Its number is the lowest that no live process has.
     ///
     /// # Panics
     ///
-    /// Where 65,536 processes live already.
+    /// If there are 65,536 live processes.
     pub fn spawn(&mut self) -> Result<ProcessId, OutOfMemory> {
         let table = PageTable::new(self.format, &mut self.frames)?;
         let unused = self.processes.iter().position(Option::is_none);
@@ -137,11 +136,11 @@ impl Memory {
         Ok(id)
     }
 
-    /// The process is gone, and all that it alone had.
+    /// Ends a process and frees its memory.
     pub fn end(&mut self, process: ProcessId) {
         self.release(process, &EVERYTHING).expect("no page reaches out of everything");
         if let Some(ended) = self.processes[usize::from(process.0)].take() {
-            ended.table.dissolve(&mut self.frames);
+            ended.table.free_all(&mut self.frames);
             if ended.vmas.iter().any(|(_, vma)| !vma.is_anonymous()) {
                 self.drop_unmapped_objects();
             }
@@ -151,22 +150,22 @@ impl Memory {
     /// The process.
     ///
     /// # Panics
-    /// Where it has ended.
+    /// If it has ended.
     pub fn process(&self, process: ProcessId) -> &Process {
         self.processes[usize::from(process.0)].as_ref().expect("it has not ended")
     }
 
-    /// The process, to be changed.
+    /// The process, mutable.
     pub fn process_mut(&mut self, process: ProcessId) -> &mut Process {
         self.processes[usize::from(process.0)].as_mut().expect("it has not ended")
     }
 
-    /// The sizes that pages may have, smallest first.
+    /// The supported page sizes, smallest first.
     pub fn sizes(&self) -> &[PageSize] {
         &self.sizes
     }
 
-    /// The pages that are mapped in a range, those that only reach into it included.
+    /// The mapped pages that overlap a range.
     pub fn leaves(&self, process: ProcessId, pages: &Pages) -> Vec<Leaf> {
         let table = &self.process(process).table;
         let (mut found, mut from) = (Vec::new(), pages.start);
@@ -177,17 +176,17 @@ impl Memory {
         found
     }
 
-    /// Whether nothing is mapped in a range yet.
+    /// Whether nothing is mapped in a range.
     pub fn is_untouched(&self, process: ProcessId, pages: &Pages) -> bool {
         let (from, end) = (PageNumber::new(pages.start), PageNumber::new(pages.end));
         self.process(process).table.next(from, end).is_none()
     }
 
-    /// Gives a page new, zeroed memory.
+    /// Maps a page at newly allocated, zeroed memory.
     ///
     /// # Errors
     ///
-    /// Where there is no block of its size, or no frame for its page table.
+    /// If there is no free block of its size, or no frame for its page table.
     pub fn place_new(
         &mut self,
         process: ProcessId,
@@ -195,7 +194,7 @@ impl Memory {
         size: PageSize,
         rights: Protection,
     ) -> Result<(), OutOfMemory> {
-        let frame = self.frames.allocate(Order::of(size), Holder::Data)?;
+        let frame = self.frames.allocate(Order::of(size), Owner::Data)?;
         if let Err(error) = self.map(process, page, size, frame, rights) {
             self.frames.free(frame, Order::of(size));
             return Err(error);
@@ -204,11 +203,11 @@ impl Memory {
         Ok(())
     }
 
-    /// Maps a base page at a frame that the caller has taken as data, and clears it.
+    /// Maps a base page at a data frame of the caller, and clears it.
     ///
     /// # Errors
     ///
-    /// Where there are no frames for its page table: the frame is free then.
+    /// If there are no frames for its page table: the frame is freed.
     pub fn place_at(
         &mut self,
         process: ProcessId,
@@ -224,12 +223,12 @@ impl Memory {
         Ok(())
     }
 
-    /// Maps a page at frames that are its own already, or an object's. One that lies there already,
-    /// and only gets other rights or another size, stays used and written to as it was.
+    /// Maps a page at frames of the process or of an object. If the same frames are mapped there already,
+    /// only with other permissions or another size, accessed and dirty bits are kept.
     ///
     /// # Errors
     ///
-    /// Where there are no frames for its page table.
+    /// If there are no frames for its page table.
     pub fn map(
         &mut self,
         process: ProcessId,
@@ -244,7 +243,7 @@ impl Memory {
         Ok(())
     }
 
-    /// The processes that have not ended.
+    /// The live processes.
     pub fn live(&self) -> impl Iterator<Item = ProcessId> + '_ {
         let numbered = self.processes.iter().enumerate();
         numbered.filter(|(_, of)| of.is_some()).map(|(number, _)| ProcessId(number as u16))

@@ -1,9 +1,8 @@
-//! The operating system: events of processes, and faults.
+//! The operating system: memory events of processes, and page faults.
 //!
-//! What the events do not tell, it does not know: that `mremap` leaves the old mapping behind
-//! (`MREMAP_DONTUNMAP`, or an old size of 0) or that `pkey_mprotect` gave a key. `MADV_FREE` frees
-//! at once; `MADV_REMOVE` unmaps, and the object keeps its pages. A page of a file that has been
-//! read stays in memory.
+//! Limits of the event stream: an `mremap` that keeps the old mapping (`MREMAP_DONTUNMAP`, or an old size of
+//! 0) and the key of `pkey_mprotect` are unknown. Simplifications: `MADV_FREE` frees at once; `MADV_REMOVE`
+//! unmaps, and the object keeps its pages; file pages stay in memory once read.
 
 mod processes;
 
@@ -21,7 +20,7 @@ pub struct Os {
     memory: Memory,
     policy: Box<dyn Policy>,
     copy_on_write: CopyOnWrite,
-    /// Which same pages are merged, after how many instructions each time, and when the next time.
+    /// The merging policy, its interval in instructions, and the time of the next scan.
     same_pages: (SamePages, u64, u64),
     /// Objects by the path of their file.
     files: FxHashMap<String, ObjectId>,
@@ -38,7 +37,7 @@ mod madv {
 }
 
 impl Os {
-    /// One without processes.
+    /// An operating system without processes.
     pub fn new(mut memory: Memory, mut policy: Box<dyn Policy>) -> Self {
         policy.start(&mut memory);
         let (copy_on_write, same_pages) = (CopyOnWrite::default(), (SamePages::Never, 0, 0));
@@ -46,17 +45,17 @@ impl Os {
         Os { memory, policy, copy_on_write, same_pages, files, objects: 0 }
     }
 
-    /// The same, which copies large pages so.
+    /// Sets how large pages are copied on a store.
     pub fn with_copy_on_write(mut self, how: CopyOnWrite) -> Self {
         self.copy_on_write = how;
         self
     }
 
-    /// The same, which merges such pages each time that programs have executed so many instructions in all (0:
-    /// never). It is to be [told](Memory::note_stored) of every store then. No process has begun yet.
+    /// Sets which identical pages are merged, and every how many instructions (0: never). Every store must
+    /// then be [recorded](Memory::record_store). No process may exist yet.
     pub fn with_same_pages(mut self, how: SamePages, every_instructions: u64) -> Self {
         if how != SamePages::Never && every_instructions > 0 {
-            self.memory.follow_stores();
+            self.memory.track_stores();
             self.same_pages = (how, every_instructions, every_instructions);
         }
         self
@@ -67,17 +66,17 @@ impl Os {
         &self.memory
     }
 
-    /// Its memory, for who starts and ends processes, and hardware that marks pages as used.
+    /// Its memory, mutable: for tests, and for hardware that sets accessed and dirty bits.
     pub fn memory_mut(&mut self) -> &mut Memory {
         &mut self.memory
     }
 
-    /// What has become stale since the last call.
+    /// The invalidations since the last call.
     pub fn take_invalidations(&mut self) -> Vec<Invalidation> {
         self.memory.take_invalidations()
     }
 
-    /// What the operating system does beside the programs, after so many instructions in all.
+    /// Runs background work; `instructions` is the number executed so far by all programs.
     pub fn background(&mut self, instructions: u64) {
         self.policy.background(&mut self.memory, instructions);
         let (how, every, next) = self.same_pages;
@@ -87,44 +86,43 @@ impl Os {
         }
     }
 
-    /// A process without any mapping.
+    /// Creates a process without mappings.
     ///
     /// # Errors
     ///
-    /// Where there is no frame for its page table.
+    /// If there is no frame for its page table.
     pub fn spawn(&mut self) -> Result<ProcessId, OutOfMemory> {
         self.memory.spawn()
     }
 
-    /// A copy of a process that shares all its pages until one of the two stores to them.
+    /// Forks a process: the child shares all pages until one of the two stores to them.
     ///
     /// # Errors
     ///
-    /// Where there are no frames for its page table: there is no copy then.
+    /// If there are no frames for its page table: no child is created.
     pub fn fork(&mut self, parent: ProcessId) -> Result<ProcessId, OutOfMemory> {
         let child = self.memory.fork(parent)?;
         self.policy.forked(&mut self.memory, parent, child);
         Ok(child)
     }
 
-    /// The process is gone, and all that it alone had. A later one may get its number.
+    /// Ends a process and frees its memory. Its number may be reused.
     pub fn end(&mut self, process: ProcessId) {
         self.policy.ended(&mut self.memory, process);
         self.memory.end(process);
     }
 
-    /// Something happened to a process' mappings. Other events do nothing.
+    /// Applies a memory event of a process; ignores other events.
     ///
     /// # Errors
     ///
-    /// Where there is no memory for it. The mappings and what their pages hold are as they were
-    /// before then, but for memory that a policy places at once: its mapping stands, without all
-    /// of its pages.
+    /// If memory runs out. Mappings and contents are then unchanged, except that a mapping whose memory a
+    /// policy allocates at once stays, partly backed.
     pub fn event(&mut self, process: ProcessId, event: &Event) -> Result<(), OutOfMemory> {
         match event {
             Event::Map { range, protection, source, flags } => {
                 let pages = pages_of(*range);
-                if !self.grows_into_its_own(process, &pages, source, *protection) {
+                if !self.grows_into_own_page(process, &pages, source, *protection) {
                     self.unmap(process, &pages)?;
                 }
                 let backing = backing_of(source, *flags, pages.start, |path| self.object(path));
@@ -149,11 +147,11 @@ impl Os {
         Ok(())
     }
 
-    /// Serves a reference to a page that is not mapped, or not for that. Afterwards it is.
+    /// Serves a page fault: afterwards the page is mapped and permits the access.
     ///
     /// # Errors
     ///
-    /// Where there is no memory for it. All pages hold what they held then.
+    /// If memory runs out. All contents are unchanged.
     pub fn fault(
         &mut self,
         process: ProcessId,
@@ -167,7 +165,7 @@ impl Os {
             let backing = Backing::Anonymous;
             (page.raw()..page.raw() + 1, Vma { rights, backing, advice: Advice::NoHuge })
         });
-        // The program ran: what the trace knows of rights may be less than the truth.
+        // The program ran, so that the trace's record of permissions may be incomplete.
         let rights = Protection {
             read: true,
             write: vma.rights.write || access == Access::Store,
@@ -202,7 +200,7 @@ impl Os {
         served
     }
 
-    /// An object's page is mapped; a store to a private one copies it.
+    /// Maps an object's page, or its copy for a store to a private mapping.
     fn object_page(
         &mut self,
         process: ProcessId,
@@ -219,7 +217,7 @@ impl Os {
         self.memory.place_object_page(process, page, object_page, rights)
     }
 
-    /// A store to a page that was mapped for reading: it is copied where others have it too.
+    /// Serves a store to a read-only page: copies it if it is shared.
     fn store_to_shared(
         &mut self,
         process: ProcessId,
@@ -239,7 +237,7 @@ impl Os {
         self.memory.release(process, pages)
     }
 
-    /// Changes what is mapped in a range. Shared memory that is mapped nowhere afterwards is freed.
+    /// Changes the mappings in a range, and frees shared memory that is no longer mapped anywhere.
     fn change_vmas(&mut self, process: ProcessId, pages: &Pages, change: impl FnOnce(&mut Vmas)) {
         let vmas = &mut self.memory.process_mut(process).vmas;
         let had_objects = vmas.within(pages).iter().any(|(_, vma)| !vma.is_anonymous());
@@ -252,7 +250,7 @@ impl Os {
     /// `mremap` moves page-table entries, not data.
     fn relocate(&mut self, process: ProcessId, from: Pages, to: Pages) -> Result<(), OutOfMemory> {
         if from.start == to.start {
-            // What no longer is there, or, where it grows, what cannot be there.
+            // The part that no longer exists or, if the mapping grows, cannot exist yet.
             let rest = to.end.min(from.end)..to.end.max(from.end);
             self.unmap(process, &rest)?;
         } else {
@@ -266,7 +264,7 @@ impl Os {
         let both = from.start.min(to.start)..from.end.max(to.end);
         let (start, pages) = (to.start, to.end - to.start);
         self.change_vmas(process, &both, |vmas| vmas.relocate(from, start, pages));
-        self.opened(process, &grown)
+        self.notify_mapped(process, &grown)
     }
 
     fn protect(
@@ -288,7 +286,7 @@ impl Os {
         self.memory.process_mut(process).vmas.change(pages, |vma| vma.rights = rights);
         self.memory.protect_parts(process, &parts)?;
         for (part, _) in closed {
-            self.opened(process, &part)?;
+            self.notify_mapped(process, &part)?;
         }
         Ok(())
     }
@@ -305,7 +303,7 @@ impl Os {
             madv::DONTNEED | madv::FREE | madv::REMOVE => return self.unmap(process, pages),
             _ => return Ok(()),
         };
-        // Two mappings share no page, as in Linux.
+        // Mappings share no page, as in Linux.
         let parts = self.memory.process(process).vmas.within(pages);
         for (part, _) in parts.iter().filter(|(_, vma)| vma.advice != wanted) {
             self.memory.split_at_ends(process, part)?;

@@ -1,41 +1,40 @@
-//! What is mapped in an address space: ranges of base pages with their rights, what they are made
-//! of, and what the program asked for with `madvise`.
+//! The mappings of an address space: ranges of base pages with permissions, backing and `madvise` advice.
 
 use std::ops::Range;
 
 use octavo_types::{AddrRange, MapSource, PageNumber, PageSize, Protection};
 use rangemap::RangeMap;
 
-/// A file or a piece of shared memory, by number.
+/// A file or a shared-memory object.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ObjectId(pub u32);
 
-/// What a mapping is made of.
+/// The backing of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Backing {
-    /// Zero-filled memory of the process' own: `mmap`.
+    /// Private zero-filled memory: `mmap`.
     Anonymous,
-    /// The `brk` heap, else the same.
+    /// The `brk` heap; otherwise anonymous.
     Heap,
-    /// A stack, else the same.
+    /// A stack; otherwise anonymous.
     Stack,
     /// `mmap` with `MAP_HUGETLB`, from a pool of pages of that size if there is one.
     HugeTlb(PageSize),
-    /// Pages of an object. `origin` is the base page at which its first one would lie, wrapping.
+    /// Pages of an object. `origin` is the base page at which its first page would be mapped, wrapping.
     Object {
-        /// Which.
+        /// The object.
         object: ObjectId,
-        /// Where its first page would be mapped.
+        /// The base page of its first page.
         origin: u64,
-        /// Whether a store changes the object; else it copies the page.
+        /// Whether a store changes the object; otherwise it copies the page.
         shared: bool,
     },
 }
 
-/// What a program asked for.
+/// The `madvise` advice of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Advice {
-    /// Nothing.
+    /// None.
     #[default]
     None,
     /// `MADV_HUGEPAGE`.
@@ -47,22 +46,22 @@ pub enum Advice {
 /// A mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Vma {
-    /// Its rights.
+    /// Its permissions.
     pub rights: Protection,
-    /// What it is made of.
+    /// Its backing.
     pub backing: Backing,
-    /// What the program asked for.
+    /// The advice of the program.
     pub advice: Advice,
 }
 
 impl Vma {
-    /// Whether a page of it is new, zeroed memory of the process' own.
+    /// Whether its pages are private zero-filled memory.
     pub fn is_anonymous(&self) -> bool {
         !matches!(self.backing, Backing::Object { .. })
     }
 
-    /// The object whose pages a store changes for all who map them, and the base page at which its first
-    /// one would lie, wrapping; none where stores copy, or where nobody else can have the memory.
+    /// The object that stores change for all its users, and the base page at which its first page would be
+    /// mapped, wrapping; `None` if stores copy or the memory is private.
     pub fn shared_object(&self) -> Option<(ObjectId, u64)> {
         match self.backing {
             Backing::Object { object, origin, shared: true } => Some((object, origin)),
@@ -70,7 +69,7 @@ impl Vma {
         }
     }
 
-    /// Whether it may be used at all.
+    /// Whether any access is permitted.
     pub fn is_accessible(&self) -> bool {
         self.rights != Protection::default()
     }
@@ -79,32 +78,32 @@ impl Vma {
 /// A range of base pages.
 pub type Pages = Range<u64>;
 
-/// The base pages that a range of addresses touches.
+/// The base pages that overlap a range of addresses.
 pub fn pages_of(range: AddrRange) -> Pages {
     let wide = range.widened_to(PageSize::BASE);
     wide.start().page(PageSize::BASE).raw()..wide.end().page(PageSize::BASE).raw()
 }
 
-/// The mappings of a process. Neighbours that are alike are one, as Linux merges them.
+/// The mappings of a process. Equal neighbours are merged, as in Linux.
 #[derive(Clone, Default)]
 pub struct Vmas {
     map: RangeMap<u64, Vma>,
 }
 
 impl Vmas {
-    /// The mapping that holds a base page, and all of its pages.
+    /// The mapping that holds a base page, with its range.
     pub fn find(&self, page: PageNumber) -> Option<(Pages, Vma)> {
         self.map.get_key_value(&page.raw()).map(|(pages, vma)| (pages.clone(), *vma))
     }
 
-    /// A new mapping; what was there is mapped no more.
+    /// Adds a mapping, in place of those it overlaps.
     pub fn map(&mut self, pages: Pages, vma: Vma) {
         if !pages.is_empty() {
             self.map.insert(pages, vma);
         }
     }
 
-    /// Nothing is mapped there any more.
+    /// Removes a range.
     pub fn unmap(&mut self, pages: Pages) {
         if !pages.is_empty() {
             self.map.remove(pages);
@@ -120,7 +119,7 @@ impl Vmas {
         self.map.overlapping(pages).map(|(of, vma)| (cut(of), *vma)).collect()
     }
 
-    /// Changes what is mapped in a range, part by part: it splits mappings at its ends.
+    /// Changes the mappings in a range, split at its ends.
     pub fn change(&mut self, pages: &Pages, change: impl Fn(&mut Vma)) {
         for (part, mut vma) in self.within(pages) {
             change(&mut vma);
@@ -128,8 +127,8 @@ impl Vmas {
         }
     }
 
-    /// Moves what is mapped in `from` to begin at `to`, and makes it `pages` long: its last mapping
-    /// grows if it reaches the end, or what is too much goes.
+    /// Moves the mappings of `from` to begin at `to`, with a total length of `pages`: the last mapping grows
+    /// if it reaches the end; excess pages are removed.
     pub fn relocate(&mut self, from: Pages, to: u64, pages: u64) {
         let parts = self.within(&from);
         self.unmap(from.clone());
@@ -153,7 +152,7 @@ impl Vmas {
     }
 }
 
-/// What a mapping of `source` is made of, its object told by name.
+/// The backing of a mapping of `source`; `object` gives the object of a name.
 pub fn backing_of(
     source: &MapSource,
     flags: u64,
@@ -162,7 +161,7 @@ pub fn backing_of(
 ) -> Backing {
     /// `MAP_SHARED` of `mmap(2)`.
     const MAP_SHARED: u64 = 1;
-    /// `MAP_HUGETLB`, and above `MAP_HUGE_SHIFT` the logarithm of the size, 0 for the usual.
+    /// `MAP_HUGETLB`; the bits above `MAP_HUGE_SHIFT` hold log2 of the page size, 0 for the default.
     const MAP_HUGETLB: u64 = 0x40000;
     const MAP_HUGE_SHIFT: u32 = 26;
     match source {
@@ -203,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_that_are_alike_are_one() {
+    fn equal_neighbours_are_merged() {
         let mut vmas = Vmas::default();
         vmas.map(0..4, vma(Backing::Anonymous));
         vmas.map(4..8, vma(Backing::Anonymous));
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_moved_keeps_its_object_s_pages() {
+    fn relocated_mappings_keep_their_object_pages() {
         let mut vmas = Vmas::default();
         vmas.map(10..14, vma(object(7)));
         vmas.map(14..16, vma(Backing::Anonymous));

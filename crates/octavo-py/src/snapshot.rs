@@ -12,7 +12,7 @@ use crate::OctavoError;
 #[pyfunction]
 #[pyo3(signature = (*, pid=None))]
 pub fn take_snapshot(py: Python<'_>, pid: Option<u32>) -> PyResult<(Bound<'_, PyBytes>, String)> {
-    let taken = py.detach(|| Snapshot::take(Path::new(PROC), pid));
+    let taken = py.detach(|| Snapshot::capture(Path::new(PROC), pid));
     let snapshot = taken.map_err(|error| failed(&error))?;
     let (bytes, summary) = py.detach(|| (snapshot.to_bytes(), summary(&snapshot)));
     Ok((PyBytes::new(py, &bytes), summary))

@@ -28,7 +28,7 @@ fn told_of_skylake(text: &str) -> String {
 }
 
 #[test]
-fn geometry_that_cannot_be() {
+fn invalid_geometry_is_rejected() {
     assert_eq!(
         told("skylake", &["tlb.l2.main.entries=1537"]),
         "--set: tlb.l2.main.entries = 1537: give a multiple of 12 (ways), such as 1548"
@@ -68,7 +68,7 @@ fn geometry_that_cannot_be() {
 }
 
 #[test]
-fn keys_that_are_not() {
+fn unknown_keys_are_rejected() {
     assert_eq!(
         told("skylake", &["tlb.l2.main.entires=2048"]),
         "--set: tlb.l2.main.entires: there is no such key; give entries, ways, page_sizes or \
@@ -96,7 +96,7 @@ fn keys_that_are_not() {
 }
 
 #[test]
-fn values_that_are_not() {
+fn invalid_values_are_rejected() {
     let cases = [
         (
             "tlb.l2.fill=victm",
@@ -188,7 +188,7 @@ fn values_that_are_not() {
 }
 
 #[test]
-fn parts_that_do_not_fit() {
+fn inconsistent_parts_are_rejected() {
     assert_eq!(
         told("skylake", &["tlb.l1d.fill=victim"]),
         "--set: tlb.l1d.fill = \"victim\": give \"all\": there is no level before it whose victims \
@@ -288,7 +288,7 @@ fn parts_that_do_not_fit() {
 }
 
 #[test]
-fn settings_that_are_none() {
+fn malformed_settings_are_rejected() {
     for setting in ["tlb.l2", "", "=", "a b=1", "=5"] {
         let sentence = told("skylake", &[setting]);
         assert!(sentence.starts_with(&format!("--set: {setting}: give ")), "{sentence}");
@@ -338,7 +338,7 @@ fn empty_table_over_one_with_keys_is_refused() {
 }
 
 #[test]
-fn machines_that_are_not() {
+fn unknown_machines_are_rejected() {
     assert_eq!(
         told("skylke", &[]),
         "there is no machine `skylke`: give skylake, ice-lake, golden-cove, zen2, zen3, zen4, zen5, \
@@ -353,7 +353,7 @@ fn machines_that_are_not() {
 }
 
 #[test]
-fn files_that_are_none() {
+fn unreadable_files_are_rejected() {
     let folder = Folder::new("errors");
     let bytes = folder.put("bytes.toml", b"name = \"\xff\"");
     assert_eq!(told(&bytes, &[]), format!("{bytes}: it is no text in UTF-8: byte 8 is not"));
@@ -378,7 +378,7 @@ fn files_that_are_none() {
 }
 
 #[test]
-fn extensions_that_are_none() {
+fn invalid_extensions_are_rejected() {
     assert_eq!(
         told_of("extends = \"skylke\""),
         told("skylke", &[]).replace("there is no", "mine.toml: extends: there is no")

@@ -13,7 +13,7 @@ fn told(settings: &[&str]) -> String {
 }
 
 #[test]
-fn there_is_none_until_something_is_said_of_it() {
+fn host_is_absent_until_configured() {
     assert_eq!(machine(&[]).host, None);
     assert!(!machine(&[]).to_json().contains("host"), "machines keep their hashes");
     let usual = machine(&["host=usual"]).host.unwrap();
@@ -32,7 +32,7 @@ fn there_is_none_until_something_is_said_of_it() {
 }
 
 #[test]
-fn a_file_may_say_a_part_of_it() {
+fn file_may_set_part_of_the_host() {
     let file = "extends = \"skylake\"\n[host]\npolicy = \"thp:max_ptes_none=0\"\n[host.tlb.main]\n\
                 entries = 16\n";
     let settings = ["host.walk_caches.pde=none", "host.tlbs_hold=halves"];
@@ -54,7 +54,7 @@ fn a_file_may_say_a_part_of_it() {
 }
 
 #[test]
-fn every_number_of_it_says_where_it_is_from() {
+fn every_host_number_names_its_source() {
     let resolved = resolve("skylake", &["host=usual"]).unwrap();
     let host = resolved.toml().split_once("[host]").unwrap().1;
     for line in host.lines().filter(|line| line.contains(" = ")) {
@@ -63,7 +63,7 @@ fn every_number_of_it_says_where_it_is_from() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_in_one_sentence() {
+fn invalid_values_are_rejected_with_one_sentence() {
     assert_eq!(
         told(&["host.policy=eagr"]),
         "--set: host.policy = \"eagr\": give \"design\", each design's own, or another: no policy \

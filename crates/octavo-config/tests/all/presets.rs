@@ -36,7 +36,7 @@ fn settings_of(machine: &MachineConfig) -> Vec<String> {
 }
 
 #[test]
-fn every_file_is_a_preset_and_is_named_as_its_machine() {
+fn preset_files_are_listed_and_named_as_their_machine() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/octavo/presets/machines");
     let mut files: Vec<String> = fs::read_dir(folder)
         .unwrap()
@@ -54,7 +54,7 @@ fn every_file_is_a_preset_and_is_named_as_its_machine() {
 }
 
 #[test]
-fn every_number_of_a_preset_says_where_it_is_from() {
+fn every_preset_number_names_its_source() {
     for name in preset_names() {
         let resolved = resolve(name, &NO_SETTINGS).unwrap();
         let told = ["#", "name", "description", "source"];
@@ -85,7 +85,7 @@ fn every_preset_can_be_built() {
 }
 
 #[test]
-fn a_preset_reads_back_from_each_of_its_texts() {
+fn presets_round_trip_through_their_texts() {
     for name in preset_names() {
         let resolved = resolve(name, &NO_SETTINGS).unwrap();
         let machine = resolved.config();
@@ -102,7 +102,7 @@ fn a_preset_reads_back_from_each_of_its_texts() {
 }
 
 #[test]
-fn every_key_can_be_set_and_set_to_its_value_changes_nothing() {
+fn setting_every_key_to_its_value_changes_nothing() {
     for name in preset_names() {
         let machine = preset(name);
         let settings = settings_of(&machine);

@@ -300,7 +300,7 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(256))]
 
     #[test]
-    fn a_machine_reads_back_from_each_of_its_texts(machine in machine()) {
+    fn machines_round_trip_through_their_texts(machine in machine()) {
         prop_assert_eq!(machine.check(), Ok(()));
         let toml = machine.to_toml();
         let resolved = resolve_text("it.toml", &toml, &NO_SETTINGS);
@@ -317,7 +317,7 @@ proptest! {
 
     /// What a file says replaces what the machine has that it extends; what only that has stays.
     #[test]
-    fn a_file_replaces_what_it_says(
+    fn file_replaces_the_keys_it_sets(
         machine in machine(),
         base in select(preset_names().collect::<Vec<_>>()),
     ) {
@@ -357,7 +357,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_it_panic(text in "\\PC{0,200}", setting in "[a-z0-9.=\"{}\\[\\] ]{0,40}") {
+    fn arbitrary_text_never_panics(text in "\\PC{0,200}", setting in "[a-z0-9.=\"{}\\[\\] ]{0,40}") {
         for (text, setting) in [
             (text.clone(), setting.clone()),
             (format!("extends = \"skylake\"\n{text}"), setting.clone()),

@@ -10,7 +10,7 @@ fn told(settings: &[&str]) -> String {
 }
 
 #[test]
-fn nothing_said_is_the_paper() {
+fn softvm_defaults_are_the_papers() {
     let machine = resolve("skylake", &[""; 0]).unwrap();
     let SoftvmConfig { l1, l2, kernel, cycles, tlb, rates } = machine.config().softvm;
     assert_eq!(
@@ -32,7 +32,7 @@ fn nothing_said_is_the_paper() {
 }
 
 #[test]
-fn a_key_that_is_given_leaves_the_others() {
+fn setting_one_key_keeps_the_others() {
     let settings = [
         "softvm.l1.bytes=16KiB",
         "softvm.l2.ways=2",
@@ -54,7 +54,7 @@ fn a_key_that_is_given_leaves_the_others() {
 
 /// Of two that do not fit the later one is wrong, unless no value of it would fit.
 #[test]
-fn of_lines_that_do_not_fit_the_later_ones_are_wrong() {
+fn line_size_error_names_the_later_level() {
     let (machine, l1, l2) = ("cache.line_bytes", "softvm.l1.line_bytes", "softvm.l2.line_bytes");
     let least = |key, bytes: u64, least: u64, whose| {
         format!("--set: {key} = {bytes}: give a power of two from {least} ({whose}) to 4096")
@@ -78,7 +78,7 @@ fn of_lines_that_do_not_fit_the_later_ones_are_wrong() {
 }
 
 #[test]
-fn what_cannot_be_protected_alike_is_refused() {
+fn invalid_protection_unit_is_rejected() {
     let bytes = |value: &str| format!("softvm.kernel.protection_bytes={value}");
     assert_eq!(
         told(&["softvm.l2.line_bytes=64", &bytes("32")]),
@@ -97,7 +97,7 @@ fn what_cannot_be_protected_alike_is_refused() {
 }
 
 #[test]
-fn the_own_tables_of_a_guest_say_nothing_of_memory() {
+fn guest_rejects_hierarchical_tables() {
     assert_eq!(
         told(&["softvm.kernel.table=hierarchical", "host=usual"]),
         "--set: softvm.kernel.table = \"hierarchical\": give \"two-tier\", \"inverted\" or \"guarded\": what the \
@@ -106,7 +106,7 @@ fn the_own_tables_of_a_guest_say_nothing_of_memory() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_in_one_sentence() {
+fn invalid_values_are_rejected_with_one_sentence() {
     assert_eq!(
         told(&["softvm.l1.byte=16KiB"]),
         "--set: softvm.l1.byte: there is no such key; give bytes, ways, line_bytes or replacement; did \

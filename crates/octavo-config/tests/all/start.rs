@@ -16,7 +16,7 @@ fn start(fragmentation: &str) -> Result<Fragmentation, String> {
 }
 
 #[test]
-fn holes_and_mixes_are_as_they_are_written() {
+fn fragmentation_settings_round_trip() {
     let holes = "{kind = 'holes', portion = 0.5, fraction = 0.25, layout = 'dispersed', \
                  holes = 'unallocated'}";
     assert_eq!(
@@ -54,7 +54,7 @@ fn holes_and_mixes_are_as_they_are_written() {
 }
 
 #[test]
-fn a_seed_is_1_unless_it_is_given_and_is_told() {
+fn seed_defaults_to_1_and_is_shown() {
     let holes = "memory.fragmentation={kind = 'holes', portion = 0.5, fraction = 0.25, \
                  layout = 'dispersed', holes = 'movable'}";
     let resolved = |settings: &[&str]| resolve("skylake", settings).unwrap();
@@ -67,13 +67,13 @@ fn a_seed_is_1_unless_it_is_given_and_is_told() {
 }
 
 #[test]
-fn a_snapshot_that_is_none_is_told() {
+fn invalid_snapshot_is_reported() {
     let error = start("{kind = 'snapshot', file = 'nothing.octmem'}").unwrap_err();
     assert!(error.contains("nothing.octmem"), "{error}");
 }
 
 #[test]
-fn another_kind_begins_anew() {
+fn changing_the_kind_resets_its_settings() {
     let keys = ["kind=holes", "portion=0.5", "fraction=1", "layout=clustered", "holes=movable"];
     let mut settings = keys.map(|key| format!("memory.fragmentation.{key}")).to_vec();
     let holes = resolve("skylake", &settings).unwrap();
@@ -86,7 +86,7 @@ fn another_kind_begins_anew() {
 }
 
 #[test]
-fn none_takes_out_what_a_machine_need_not_have() {
+fn none_removes_optional_parts() {
     let machine = |setting| resolve("skylake", &[setting]).unwrap().into_config();
     assert_eq!(machine("tlb.l2=none").tlb.l2, None);
     assert!(machine("walker.caches=none").walker.walk_caches().is_empty());

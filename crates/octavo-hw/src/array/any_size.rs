@@ -223,7 +223,7 @@ mod tests {
     /// Sizes that no entry has are not looked up: what is known of them follows evictions,
     /// invalidations and insertions of what is there.
     #[test]
-    fn absent_sizes_cost_nothing() {
+    fn absent_sizes_are_not_searched() {
         let mut tlb = AnySizeArray::new(3, Replacement::Lru, Instructions::PORTABLE).unwrap();
         let insert = |tlb: &mut AnySizeArray<()>, page, shift| {
             tlb.insert(Asid::ONLY, PageNumber::new(page), size(shift), ());

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_cut_into_sets() {
+    fn entries_divide_into_sets() {
         let geometry = Geometry::of_entries(1536, 12).unwrap();
         assert_eq!((geometry.sets(), geometry.ways(), geometry.entries()), (128, 12, 1536));
         assert_eq!((geometry.set_of(129), geometry.set_of(u64::MAX)), (1, 127));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_in_one_sentence() {
+    fn invalid_values_are_rejected_with_one_sentence() {
         let sentence = |result: Result<Geometry, GeometryError>| result.unwrap_err().to_string();
         assert_eq!(
             sentence(Geometry::of_entries(64, 6)),

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_in_one_sentence() {
+    fn invalid_values_are_rejected_with_one_sentence() {
         let level = |level| WalkCacheConfig::x86_64(level, 4);
         let sentence = |configs: &[WalkCacheConfig]| check(configs).unwrap_err().to_string();
         assert_eq!(check(&[level(2), level(4)]), Ok(()));

@@ -94,7 +94,7 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(128))]
 
     #[test]
-    fn arrays_of_any_size_do_as_lists(
+    fn any_size_arrays_match_lists(
         replacement in replacement(),
         entries in prop::sample::select(vec![1u64, 3, 8, 16, 32]),
         steps in vec(step(), 1..200),
@@ -108,7 +108,7 @@ proptest! {
 /// The example of the paper, section III.A.1: a page of 32 KiB is one entry, whichever of its eight
 /// base pages is looked up; and what was there before it grew ages out.
 #[test]
-fn a_page_that_has_grown_is_one_entry() {
+fn grown_page_occupies_one_entry() {
     let large = PageSize::from_bytes(32 << 10).unwrap();
     let (asid, number) = (Asid::ONLY, PageNumber::new);
     let mut tlb = AnySizeArray::new(2, Replacement::Lru, Instructions::best()).unwrap();

@@ -113,7 +113,7 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(256))]
 
     #[test]
-    fn arrays_do_as_lists_of_ways(
+    fn arrays_match_lists_of_ways(
         replacement in replacement(),
         (sets, ways, steps) in case(),
     ) {
@@ -138,7 +138,7 @@ proptest! {
     /// Where a policy says that repeats change nothing, leaving them out changes nothing; and where
     /// it says that they do, some stream shows it (below).
     #[test]
-    fn repeats_can_be_left_out_where_the_policy_says_so(
+    fn repeats_can_be_filtered_unless_retouch_changes(
         replacement in replacement(),
         keys in vec((0u64..30, 1usize..4), 1..300),
         ways in prop::sample::select(vec![2u64, 4, 5, 12, 20]),
@@ -162,7 +162,7 @@ proptest! {
 }
 
 #[test]
-fn a_repeat_after_a_fill_counts_for_srrip() {
+fn srrip_counts_a_repeat_after_a_fill() {
     let geometry = Geometry::new(1, 2).unwrap();
     let evicted = [1, 2].map(|times| {
         let mut array = SetArray::new(geometry, Replacement::Srrip, Instructions::best());
@@ -178,7 +178,7 @@ fn a_repeat_after_a_fill_counts_for_srrip() {
 }
 
 #[test]
-fn random_replacement_is_even_and_seeded() {
+fn random_replacement_is_uniform_and_seeded() {
     let geometry = Geometry::new(1, 6).unwrap();
     let evicted = |seed| {
         let replacement = Replacement::Random { seed };
@@ -195,7 +195,7 @@ fn random_replacement_is_even_and_seeded() {
 
 #[test]
 #[should_panic(expected = "nobody's key")]
-fn nobodys_key_is_refused() {
+fn empty_key_is_rejected() {
     let geometry = Geometry::new(1, 1).unwrap();
     SetArray::new(geometry, Replacement::Lru, Instructions::best()).insert(
         0,

@@ -150,7 +150,7 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(192))]
 
     #[test]
-    fn caches_do_as_lists(
+    fn caches_match_lists(
         levels in vec(level(), 4),
         pte_entry in prop::sample::select(vec![PteEntry::L1d, PteEntry::L2]),
         accesses in vec(access(), 1..500),
@@ -210,7 +210,7 @@ fn repeats_of_a_miss_hit() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_in_one_sentence() {
+fn invalid_values_are_rejected_with_one_sentence() {
     let (private, shared) = one_core();
     let sentence = |private: PrivateConfig, shared: SharedConfig| {
         let refused: CacheError = Caches::new(&private, &shared, Instructions::best()).unwrap_err();

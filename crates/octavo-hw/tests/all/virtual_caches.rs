@@ -183,7 +183,7 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(192))]
 
     #[test]
-    fn virtual_caches_do_as_lists(
+    fn virtual_caches_match_lists(
         shapes in prop::array::uniform2(prop::array::uniform2(shape())),
         lines in prop::array::uniform2(lines()),
         ops in vec(op(), 1..600),
@@ -195,7 +195,7 @@ proptest! {
 }
 
 #[test]
-fn what_cannot_be_is_refused_in_one_sentence() {
+fn invalid_values_are_rejected_with_one_sentence() {
     let level = |line_bytes| config((4, 1, Replacement::Lru), line_bytes);
     let sentence = |l1: [u64; 2], l2: [u64; 2]| {
         let config = VirtualCacheConfig { l1: l1.map(level), l2: l2.map(level) };

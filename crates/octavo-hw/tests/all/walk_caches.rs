@@ -115,7 +115,7 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(128))]
 
     #[test]
-    fn walk_caches_do_as_lists(caches in vec(cache(), 4), steps in vec(step(), 1..250)) {
+    fn walk_caches_match_lists(caches in vec(cache(), 4), steps in vec(step(), 1..250)) {
         for instructions in Instructions::all() {
             check(instructions, &caches, &steps)?;
         }
@@ -125,7 +125,7 @@ proptest! {
 /// What the caches of Skylake's walker would spare: a walk of four levels reads four entries at
 /// first, then one for each new page, two for each new 2 MiB.
 #[test]
-fn walks_start_where_they_can() {
+fn walks_start_at_the_deepest_cached_level() {
     let configs = [(2, 32), (3, 4), (4, 2)];
     let configs = configs.map(|(level, entries)| WalkCacheConfig::x86_64(level, entries));
     let mut caches = WalkCaches::new(&configs, Instructions::best()).unwrap();

@@ -80,7 +80,7 @@ fn os(
     system: &OsConfig,
 ) -> Result<Os, ConfigError> {
     let configured = Order::of(memory.largest_block);
-    let needed = system.policy.needs().into_iter().max().map_or(Order::BASE, Order::of);
+    let needed = system.policy.required_sizes().into_iter().max().map_or(Order::BASE, Order::of);
     let frames = memory.bytes / PageSize::BASE.bytes();
     let shape = MemoryShape::new(frames, configured.max(needed))?;
     // The initially free frames do not depend on the largest block, so that all designs start equal.
@@ -134,7 +134,7 @@ impl TranslationHardware {
             ));
         }
         let supported = self.sizes.list();
-        match policy.needs().into_iter().find(|size| !supported.contains(size)) {
+        match policy.required_sizes().into_iter().find(|size| !supported.contains(size)) {
             None => Ok(()),
             Some(size) => Err(refused(
                 host,

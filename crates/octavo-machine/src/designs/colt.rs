@@ -75,7 +75,7 @@ pub(super) fn coalesced_with_neighbours(
 /// its entry; for a part of a larger page, the rest of that page.
 fn run_in(table: &PageTable, page: PageNumber, seen: usize) -> (u64, u64) {
     let at = page.raw() as usize % seen;
-    let Some(entries) = table.beside(page, seen) else {
+    let Some(entries) = table.neighbour_entries(page, seen) else {
         let size = table.leaf(page).map_or(PageSize::BASE, |leaf| leaf.size);
         let last = (1 << size.base_shift()) - 1;
         return (page.raw() & last, last - (page.raw() & last));

@@ -243,7 +243,7 @@ fn make_mips_physical(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> M
 
 /// Each entry of a larger page is a full copy, like arm64's contiguous entries.
 fn make_granule(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
-    let tlbs = granule::tlbs(&config.tlb, &os.policy.needs());
+    let tlbs = granule::tlbs(&config.tlb, &os.policy.required_sizes());
     let format = Format { aliases: Aliases::Copies, ..Format::default() };
     machine_with_format(config, setup, (Sizes::All, format), os, || {
         Conventional::new(&tlbs, setup.instructions)

@@ -218,7 +218,9 @@ impl DesignSpec {
             });
         }
         let supported = hardware.sizes.list();
-        if let Some(size) = os.policy.needs().into_iter().find(|size| !supported.contains(size)) {
+        if let Some(size) =
+            os.policy.required_sizes().into_iter().find(|size| !supported.contains(size))
+        {
             return Err(SpecError::UnsupportedSize {
                 hardware: hardware.name,
                 policy: policy.to_owned(),
@@ -281,13 +283,13 @@ mod tests {
             assert_eq!(DesignSpec::parse(known.name).unwrap().name(), known.name);
         }
         let larger = DesignSpec::parse("base16k:size=32KiB").unwrap();
-        assert_eq!(larger.os().set_as()[0], ("size", "32KiB".to_owned()));
+        assert_eq!(larger.os().to_settings()[0], ("size", "32KiB".to_owned()));
         let whole = DesignSpec::parse("thp:copy_on_write=whole").unwrap();
         assert_eq!(whole.os().copy_on_write, CopyOnWrite::Whole);
         let parts = DesignSpec::parse("conventional+thp").unwrap();
         assert_eq!(parts.hardware().name, "conventional");
         let half = DesignSpec::parse("tps:promotion_threshold_percent=50:span=round-up").unwrap();
-        let settings = half.os().set_as();
+        let settings = half.os().to_settings();
         assert_eq!(settings[0], ("promotion_threshold_percent", "50".to_owned()));
         assert_eq!(settings[1], ("span", "round-up".to_owned()));
         let large = DesignSpec::parse("softvm:softvm.l1.bytes=16KiB").unwrap();

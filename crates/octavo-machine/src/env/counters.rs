@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use octavo_hw::WalkCaches;
 use octavo_os::Os;
-use octavo_os::frames::Holder;
+use octavo_os::frames::Owner;
 use octavo_types::PageSize;
 
 use super::{Cycles, Env, Host, Overlap, WalkerCounters};
@@ -51,7 +51,7 @@ impl Env {
         let of_host = self.host.as_ref().map(|host| &host.os);
         let has_bitmaps = |os: &Os| {
             let frames = &os.memory().frames;
-            frames.hole_bitmaps().are_there() || frames.chunk_bitmaps().are_there()
+            frames.hole_bitmaps().are_reserved() || frames.chunk_bitmaps().are_reserved()
         };
         if has_bitmaps(&self.os) || of_host.is_some_and(has_bitmaps) {
             self.report_bitmaps(counters);
@@ -66,7 +66,7 @@ impl Env {
 
     /// Counters of pages with bitmaps.
     fn report_bitmaps(&self, counters: &mut Counters) {
-        let has_holes = self.os.memory().frames.hole_bitmaps().are_there();
+        let has_holes = self.os.memory().frames.hole_bitmaps().are_reserved();
         counters.add("walker", "bitmap_references", self.walker.bitmap_reads);
         if let Some(host) = &self.host {
             counters.add("walker", "bitmap_references", host.walker.bitmap_reads);
@@ -198,47 +198,47 @@ fn report_os(component: &str, os: &Os, counters: &mut Counters) {
         ("hole_shootdowns", hole_shootdowns),
     ];
     // Counters of optional page kinds appear only on machines that have them.
-    let has_gaps = memory.frames.chunk_bitmaps().are_there();
+    let has_gaps = memory.frames.chunk_bitmaps().are_reserved();
     let of_same = [("pages_merged", pages_merged), ("pages_unmerged", pages_unmerged)];
-    let of_same = of_same.into_iter().filter(|_| memory.follows_stores());
+    let of_same = of_same.into_iter().filter(|_| memory.tracks_stores());
     let of_gaps = Some(("gapped", gapped)).filter(|_| has_gaps);
-    let of_holes = of_holes.into_iter().filter(|_| memory.frames.hole_bitmaps().are_there());
+    let of_holes = of_holes.into_iter().filter(|_| memory.frames.hole_bitmaps().are_reserved());
 
     for (name, value) in counts.into_iter().chain(of_same).chain(of_gaps).chain(of_holes) {
         counters.add(component, name, value);
     }
     let bytes = |frames: u64| frames * PageSize::BASE.bytes();
-    let held = |holder| bytes(memory.frames.used_frames(holder));
-    counters.level(component, "resident_bytes", held(Holder::Data));
-    counters.level(component, "page_table_bytes", held(Holder::PageTable));
-    counters.level(component, "reserved_bytes", held(Holder::Reserved));
-    counters.level(component, "shadow_bytes", held(Holder::Shadow));
-    let others = [true, false].map(|movable| held(Holder::Foreign { movable }));
+    let held = |owner| bytes(memory.frames.used_frames(owner));
+    counters.level(component, "resident_bytes", held(Owner::Data));
+    counters.level(component, "page_table_bytes", held(Owner::PageTable));
+    counters.level(component, "reserved_bytes", held(Owner::Reserved));
+    counters.level(component, "shadow_bytes", held(Owner::Shadow));
+    let others = [true, false].map(|movable| held(Owner::Background { movable }));
     counters.level(component, "foreign_bytes", others.iter().sum());
-    if held(Holder::Faulty) > 0 {
-        counters.level(component, "faulty_bytes", held(Holder::Faulty));
+    if held(Owner::Faulty) > 0 {
+        counters.level(component, "faulty_bytes", held(Owner::Faulty));
     }
-    if memory.frames.hole_bitmaps().are_there() {
-        counters.level(component, "bitmap_bytes", held(Holder::HoleBitmap));
+    if memory.frames.hole_bitmaps().are_reserved() {
+        counters.level(component, "bitmap_bytes", held(Owner::HoleBitmap));
         counters.level(
             &format!("{component}.pages.perforated"),
             "mapped",
             memory.perforated_pages(),
         );
     }
-    if memory.follows_stores() {
+    if memory.tracks_stores() {
         let saved = memory.merged_pages().saturating_sub(1);
         counters.level(component, "merged_bytes", bytes(saved));
     }
     if has_gaps {
-        counters.level(component, "bitmap_bytes", held(Holder::HoleBitmap));
+        counters.level(component, "bitmap_bytes", held(Owner::HoleBitmap));
         let component = format!("{component}.pages.gapped");
         counters.level(&component, "mapped", memory.gapped_pages());
     }
     counters.level(component, "free_bytes", bytes(memory.frames.free_frames()));
-    let peak = |holder| bytes(memory.frames.peak_frames(holder));
-    counters.level(component, "peak_resident_bytes", peak(Holder::Data));
-    counters.level(component, "peak_page_table_bytes", peak(Holder::PageTable));
+    let peak = |owner| bytes(memory.frames.peak_frames(owner));
+    counters.level(component, "peak_resident_bytes", peak(Owner::Data));
+    counters.level(component, "peak_page_table_bytes", peak(Owner::PageTable));
     for size in memory.sizes() {
         counters.level(&format!("{component}.pages.{size}"), "mapped", memory.pages(*size));
     }

@@ -65,7 +65,7 @@ pub struct Env {
     host: Option<Box<Host>>,
     is_checked: bool,
     /// Whether the operating system observes every store (for merging of identical pages).
-    follows_stores: bool,
+    tracks_stores: bool,
     /// Whether TLBs may hold guest halves of translations.
     caches_halves: bool,
 }
@@ -108,7 +108,7 @@ impl Env {
         let WalkerConfig { walkers, window_instructions, .. } = config.walker;
         let overlap = Overlap::new(walkers, window_instructions);
         let first = cores[0].take().expect("a machine has a core");
-        let follows_stores = os.memory().follows_stores();
+        let tracks_stores = os.memory().tracks_stores();
         Ok(Env {
             os,
             caches: Caches { private: first.caches, shared },
@@ -134,7 +134,7 @@ impl Env {
             address_spaces: config.core.address_spaces,
             host: None,
             is_checked: false,
-            follows_stores,
+            tracks_stores,
             caches_halves: false,
             l1_latency_cycles: [private.l1i.latency_cycles, private.l1d.latency_cycles],
         })
@@ -148,7 +148,7 @@ impl Env {
     /// Whether every access must be observed: for checks, or by an operating system that follows stores.
     #[inline(always)]
     pub(crate) fn observes_accesses(&self) -> bool {
-        self.is_checked | self.follows_stores
+        self.is_checked | self.tracks_stores
     }
 
     /// Whether each translation is checked against the page table.
@@ -160,8 +160,8 @@ impl Env {
     /// Reports a store to the operating system, if it follows stores.
     #[inline(always)]
     pub(crate) fn record_store(&mut self, access: LineAccess, frame: FrameNumber) {
-        if self.follows_stores && access.is_store() {
-            self.os.memory_mut().note_stored(frame);
+        if self.tracks_stores && access.is_store() {
+            self.os.memory_mut().record_store(frame);
         }
     }
 
@@ -368,7 +368,7 @@ impl Env {
             // One page less than the 64-bit space, whose size in bytes 64 bits cannot represent.
             let pages = invalidation.pages.end.min((1 << 52) - 1) - invalidation.pages.start;
             let range = AddrRange::new(start, pages << PageSize::BASE.log2());
-            let has_shadows = self.os.memory().frames.hole_bitmaps().are_there();
+            let has_shadows = self.os.memory().frames.hole_bitmaps().are_reserved();
             let others = self.cores.iter_mut().flatten().map(|core| &mut core.walk_caches);
             for caches in others.chain([&mut self.walk_caches]) {
                 caches.invalidate(asid, range);

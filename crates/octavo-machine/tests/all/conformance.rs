@@ -304,7 +304,7 @@ files! {
 }
 
 #[test]
-fn every_file_of_cases_has_a_test() {
+fn every_case_file_has_a_test() {
     let files = fs::read_dir(folder()).unwrap();
     let mut names: Vec<_> =
         files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
@@ -315,7 +315,7 @@ fn every_file_of_cases_has_a_test() {
 
 /// A hit that one line does not name, and a miss that another does not.
 #[test]
-fn every_line_that_does_something_else_is_reported() {
+fn every_deviating_line_is_reported() {
     let text = "# One\n\n```machine\nmachine = skylake\ndesign = base4k\n```\n\n```steps\n\
                 map 0x10000000 4KiB\nload 0x10000000 | l1 miss, l2 miss, walks 2, references 3, faults 1\n\
                 load 0x10000000 |\nload 0x10000000 | l1 hit\nload 0x10000000 | l1 miss\n```\n";

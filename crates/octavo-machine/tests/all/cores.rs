@@ -42,7 +42,7 @@ fn get(counters: &Counters, component: &str, counter: &'static str) -> u64 {
 /// Two threads on two cores load the same page: each core walks for itself; and when the page is
 /// unmapped by one, the other is interrupted.
 #[test]
-fn each_core_has_tlbs_of_its_own_and_is_told_of_shootdowns() {
+fn cores_have_private_tlbs_and_receive_shootdowns() {
     let mut machine = tiny();
     machine.core.count = 2;
     let mut sim = Sim::new(&config(machine, &["base4k"])).unwrap();
@@ -70,7 +70,7 @@ fn each_core_has_tlbs_of_its_own_and_is_told_of_shootdowns() {
 /// A child shares its parent's page until it stores to it; where address spaces are not told apart,
 /// each switch costs the TLBs.
 #[test]
-fn forked_children_copy_what_they_store_to() {
+fn forked_children_copy_pages_on_store() {
     for address_spaces in [AddressSpaces::Tagged, AddressSpaces::Flushed] {
         let mut machine = tiny();
         machine.core.address_spaces = address_spaces;
@@ -109,7 +109,7 @@ fn forked_children_copy_what_they_store_to() {
 
 /// What each core has of its own is told of all cores together.
 #[test]
-fn segments_of_virtual_caches_are_those_of_all_cores() {
+fn segments_are_counted_over_all_cores() {
     let mut machine = tiny();
     machine.core.count = 2;
     let mut sim = Sim::new(&config(machine, &["softvm"])).unwrap();

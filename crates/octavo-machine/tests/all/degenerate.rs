@@ -51,7 +51,7 @@ proptest! {
 
     /// Tailored page sizes where all pages have 4 KiB.
     #[test]
-    fn without_large_pages_all_are_the_same(stream in stream(1..150)) {
+    fn designs_agree_without_large_pages(stream in stream(1..150)) {
         let config = tiny();
         let usual = |name| (octavo_os::policy::by_name(name).unwrap().usual)();
         let small = TpsConfig { largest: PageSize::BASE, ..TpsConfig::default() };
@@ -67,7 +67,7 @@ proptest! {
 
     /// The bounds fault as the machine does that they bound, and never walk.
     #[test]
-    fn bounds_have_the_same_pages(stream in stream(1..150)) {
+    fn ideal_bounds_map_the_same_pages(stream in stream(1..150)) {
         let config = tiny();
         let base = PolicyConfig::Base;
         let counted = outcome(&stream, vec![
@@ -89,7 +89,7 @@ proptest! {
 
     /// CoLT where a walk sees no entry but its own, and groups choose no set.
     #[test]
-    fn what_coalesces_nothing_is_conventional(stream in stream(1..150)) {
+    fn colt_without_contiguity_equals_conventional(stream in stream(1..150)) {
         let mut config = tiny();
         // A line of one page-table entry.
         config.cache.line_bytes = 8;
@@ -118,7 +118,7 @@ proptest! {
 
     /// Redundant Memory Mappings and direct segments where the operating system makes no ranges.
     #[test]
-    fn without_ranges_all_are_the_same(stream in stream(1..150)) {
+    fn range_designs_agree_without_ranges(stream in stream(1..150)) {
         let config = tiny();
         for policy in ["base", "thp"] {
             let policy = (octavo_os::policy::by_name(policy).unwrap().usual)();
@@ -148,7 +148,7 @@ proptest! {
 
     /// A guest all of whose memory is in pages of 1 GiB, which the nested TLB always has.
     #[test]
-    fn above_pages_of_a_gigabyte_a_guest_is_as_if_it_were_alone(stream in stream(1..150)) {
+    fn guest_on_1gib_host_pages_equals_native(stream in stream(1..150)) {
         let mut alone = tiny();
         alone.memory.bytes = 2 << 30;
         let largest = [PageSize::LARGEST];
@@ -210,7 +210,7 @@ proptest! {
 
     /// Transparent huge pages in a memory that has no block of 2 MiB.
     #[test]
-    fn without_free_huge_blocks_pages_are_small(stream in stream(1..150)) {
+    fn huge_page_policies_use_base_pages_without_free_blocks(stream in stream(1..150)) {
         let config = tiny();
         let start = config.memory.start().unwrap().into();
         let instructions = Instructions::PORTABLE;

@@ -12,7 +12,7 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(20))]
 
     #[test]
-    fn translations_are_right_and_nothing_is_lost(
+    fn translations_match_page_tables_and_frames_are_conserved(
         stream in stream(1..200),
         cores in 1u32..4,
         memory_log2 in 18u8..33,
@@ -44,7 +44,7 @@ proptest! {
     /// Outside of the pool machines play a batch while the next one is made; on a thread of it they
     /// play it at once.
     #[test]
-    fn machines_play_the_same_behind_the_front(stream in stream(100..200)) {
+    fn front_filter_preserves_counters(stream in stream(100..200)) {
         let told = || {
             let mut sim = Sim::new(&config(tiny(), &["base4k", "thp"])).unwrap();
             // Enough for several batches, where the stream has any references at all.

@@ -75,7 +75,7 @@ proptest! {
     /// No design takes more than its footprint, but for what no setting sizes; and designs that have all
     /// parts of a machine take a third of it or more.
     #[test]
-    fn footprint_bounds_what_is_allocated(
+    fn footprint_bounds_allocation(
         design in 0..DESIGNS.len(),
         cores in 1u32..4,
         settings in prop::collection::vec((0..LARGE.len(), 0usize..5), 1..5),
@@ -108,7 +108,7 @@ proptest! {
 }
 
 #[test]
-fn machines_that_do_not_fit_are_refused_in_one_sentence() {
+fn oversized_machines_are_rejected_with_one_sentence() {
     let huge = ["tlb.l2.main.entries=67108864", "tlb.l2.main.ways=1", "core.count=2"];
     let machine = resolve("skylake", &huge).unwrap().into_config();
     let footprint = Footprint::of(&config(machine, &["base4k", "tps"])).unwrap();

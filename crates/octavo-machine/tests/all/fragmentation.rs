@@ -78,7 +78,7 @@ fn pages(counters: &Counters, size: &str) -> u64 {
 }
 
 #[test]
-fn an_empty_memory_gives_every_design_its_pages() {
+fn every_design_gets_its_pages_from_empty_memory() {
     let filled = filled(&machine(FragmentationConfig::Empty), 8 * MIB);
     for (name, (before, after)) in &filled {
         assert_eq!((os(before, "foreign_bytes"), os(after, "foreign_bytes")), (0, 0), "{name}");
@@ -93,7 +93,7 @@ fn an_empty_memory_gives_every_design_its_pages() {
 }
 
 #[test]
-fn free_blocks_are_those_that_are_told_and_no_design_gets_larger_ones() {
+fn order_mix_limits_every_design_to_its_blocks() {
     for movable_share in [0.0, 1.0] {
         // What is free is for 8 MiB of data and their page tables.
         let machine = mix(&[(4 * KIB, 100), (64 * KIB, 128), (256 * KIB, 8)], movable_share);
@@ -117,7 +117,7 @@ fn free_blocks_are_those_that_are_told_and_no_design_gets_larger_ones() {
 }
 
 #[test]
-fn holes_are_held_by_those_whose_they_are() {
+fn holes_are_charged_to_their_owners() {
     let holes = |kind, fraction, seed| {
         machine(FragmentationConfig::Holes {
             portion: 1.0,
@@ -147,7 +147,7 @@ fn holes_are_held_by_those_whose_they_are() {
 }
 
 #[test]
-fn what_has_no_room_is_refused_in_one_sentence() {
+fn infeasible_fragmentation_is_rejected_with_one_sentence() {
     // No two free blocks of 4 KiB are buddies.
     let machine = mix(&[(4 * KIB, 8193)], 0.0);
     let error = Sim::new(&config(machine, &["base4k"])).err().expect("there is no room");
@@ -161,7 +161,7 @@ fn what_has_no_room_is_refused_in_one_sentence() {
 
 /// `ideal2m` knows no fragmentation, neither of the guest's memory nor of the host's.
 #[test]
-fn ideal_memory_is_free_in_the_host_too() {
+fn ideal_memory_is_unfragmented_in_the_host() {
     let holes = FragmentationConfig::Holes {
         portion: 1.0,
         fraction: 0.25,

@@ -183,14 +183,14 @@ fn run(machines: u64, steps: u64) {
 }
 
 #[test]
-fn thousands_of_steps() {
+fn random_steps_match_the_model() {
     run(4, 1000);
 }
 
 /// A million on each machine, or as many as `OCTAVO_FUZZ_STEPS` says.
 #[test]
 #[ignore = "takes minutes"]
-fn a_million_steps() {
+fn a_million_random_steps_match_the_model() {
     let steps = std::env::var("OCTAVO_FUZZ_STEPS").ok().map(|text| text.parse().unwrap());
     run(steps.unwrap_or(1_000_000u64).div_ceil(STEPS_OF_A_MACHINE), STEPS_OF_A_MACHINE);
 }

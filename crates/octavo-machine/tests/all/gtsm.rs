@@ -11,7 +11,7 @@ use octavo_machine::designs::{DesignSpec, Gtsm, Setup};
 use octavo_machine::{AnyMachine, Counters, Design, Env, Machine, Sim};
 use octavo_oracle::strategies::{loads, stream};
 use octavo_os::frames::fragmentation::HoleLayout;
-use octavo_os::frames::{Holder, Order, OutOfMemory, SubBlocks};
+use octavo_os::frames::{Order, OutOfMemory, Owner, SubBlocks};
 use octavo_os::page_table::Format;
 use octavo_os::policy::{Fault, OsConfig, Policy, by_name};
 use octavo_os::{Memory, around};
@@ -32,7 +32,7 @@ impl Policy for Makes {
         let Fault { process, page, ref vma, .. } = *fault;
         let pages = around(page, PageSize::HUGE);
         assert!(memory.is_untouched(process, &pages));
-        let chunk = memory.frames.allocate(Order::LINUX, Holder::Data)?;
+        let chunk = memory.frames.allocate(Order::LINUX, Owner::Data)?;
         memory.frames.free(chunk.plus(512), Order::HUGE);
         if *self == Makes::NoGaps {
             let blocks = SubBlocks::first_of(u64::MAX).unwrap();
@@ -41,7 +41,7 @@ impl Policy for Makes {
         }
         let first = PageNumber::new(pages.start);
         memory.map(process, first, PageSize::HUGE, chunk, vma.rights)?;
-        memory.frames.allocate(Order::BASE, Holder::Reserved)?;
+        memory.frames.allocate(Order::BASE, Owner::Reserved)?;
         memory.zeroed(chunk, 512);
         Ok(())
     }
@@ -110,7 +110,7 @@ proptest! {
 
     /// Where no page has gaps, the design is the conventional one.
     #[test]
-    fn without_such_pages_all_are_the_same(stream in stream(1..150)) {
+    fn gtsm_without_gapped_pages_equals_thp(stream in stream(1..150)) {
         let kind = tiny();
         for policy in ["base", "thp"] {
             let policy = || (by_name(policy).unwrap().usual)().build();
@@ -125,7 +125,7 @@ proptest! {
 
     /// So it is in a guest, whatever page sizes both have.
     #[test]
-    fn without_such_pages_all_are_the_same_in_a_guest(
+    fn gtsm_without_gapped_pages_equals_thp_in_a_guest(
         stream in stream(1..150),
         caches_halves in any::<bool>(),
     ) {
@@ -143,7 +143,7 @@ proptest! {
     /// In memory of a host without faults the design is that of huge pages, but for where base pages lie: so for
     /// what the guest sees, and walks of its table.
     #[test]
-    fn without_faults_a_guest_has_huge_pages(stream in stream(1..150)) {
+    fn guest_has_huge_pages_without_faults(stream in stream(1..150)) {
         let kind = hosted(tiny(), 33, false);
         let designs = ["gtsm:gtsm.walk_cache_entries=0", "thp"];
         let mut sim = Sim::new(&config(kind, &designs)).unwrap();
@@ -166,7 +166,7 @@ proptest! {
     /// Faults of a host's memory: translations are those of both page tables, and no frame that is faulty is
     /// ever anybody's.
     #[test]
-    fn so_it_is_of_the_host_s_memory(
+    fn host_without_faults_has_huge_pages(
         stream in stream(1..200),
         cores in 1u32..3,
         portion in prop_oneof![0.0..=0.05, Just(0.2)],
@@ -194,7 +194,7 @@ proptest! {
     /// A page without gaps is a page of 2 MiB, counter for counter, where the first level takes base pages of
     /// both; beside it there are look-ups of bitmaps, and the lines that are read for them.
     #[test]
-    fn a_page_without_gaps_is_a_huge_page_and_a_bitmap(
+    fn gapless_gapped_page_equals_huge_page_plus_bitmap(
         touches in touches(),
         bitmap_entries in prop_oneof![Just(1u64), Just(64)],
     ) {
@@ -229,7 +229,7 @@ proptest! {
     /// In memory with faults of any number, whatever the program does: translations are those of the page table,
     /// and no frame that is faulty is ever anybody's.
     #[test]
-    fn translations_are_right_and_faults_are_nobody_s(
+    fn translations_are_checked_and_faulty_frames_unused(
         stream in stream(1..200),
         cores in 1u32..3,
         portion in prop_oneof![0.0..=0.05, Just(0.2)],
@@ -259,7 +259,7 @@ proptest! {
 /// 2% of faults leave no region of 2 MiB whole: `thp` makes no huge page, and `gtsm` one in each chunk until half
 /// of memory is taken.
 #[test]
-fn large_pages_are_there_in_spite_of_faults() {
+fn gtsm_keeps_large_pages_despite_faults() {
     let kind = with_faults(tiny(), 0.02, HoleLayout::Dispersed);
     let touches: Vec<_> = (0..40 * 512).map(|page| (page, 1, false)).collect();
     let mut sim = Sim::new(&config(kind, &["gtsm", "thp"])).unwrap();
@@ -278,7 +278,7 @@ fn large_pages_are_there_in_spite_of_faults() {
 
 /// Whoever asks for what does not fit hears in one sentence what to do.
 #[test]
-fn what_does_not_fit_is_refused() {
+fn unsupported_combinations_are_rejected() {
     let machine = hosted(tiny(), 33, false);
     let start = machine.memory.start().unwrap().into();
     let setup =

@@ -87,7 +87,7 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(16))]
 
     #[test]
-    fn so_do_those_with_ranges(stream in stream(1..120), asides in asides(), kind in kind()) {
+    fn range_machines_match_the_naive_machine(stream in stream(1..120), asides in asides(), kind in kind()) {
         let kind = Kind { policy: HostPolicy::Eager, ..kind };
         compare(Translates::Ranges, kind, &stream, &asides)?;
         compare(Translates::Segment, kind, &stream, &asides)?;
@@ -98,7 +98,7 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(40))]
 
     #[test]
-    fn conventional_machines_count_what_naive_ones_do(
+    fn conventional_machines_match_the_naive_machine(
         stream in stream(1..120),
         asides in asides(),
         kind in kind(),
@@ -108,7 +108,7 @@ proptest! {
     }
 
     #[test]
-    fn so_do_those_that_coalesce(stream in stream(1..120), asides in asides(), kind in kind()) {
+    fn coalescing_machines_match_the_naive_machine(stream in stream(1..120), asides in asides(), kind in kind()) {
         for coalescing in [colt::ALL, colt::SETS, colt::FULLY_ASSOCIATIVE] {
             compare(Translates::Coalescing("base", coalescing), kind, &stream, &asides)?;
         }
@@ -116,7 +116,7 @@ proptest! {
     }
 
     #[test]
-    fn so_do_those_with_perforated_pages(
+    fn perforated_machines_match_the_naive_machine(
         stream in stream(1..120),
         asides in asides(),
         kind in kind_with_holes(),
@@ -133,7 +133,7 @@ proptest! {
     }
 
     #[test]
-    fn so_do_those_with_gaps(
+    fn gtsm_machines_match_the_naive_machine(
         stream in stream(1..120),
         asides in asides(),
         kind in kind_with_gaps(),
@@ -146,7 +146,7 @@ proptest! {
     /// Virtual caches and software's TLBs keep nothing that the host has moved, or lets nobody store to any
     /// more: of each access it is asked of both tables where its page lies.
     #[test]
-    fn software_sees_what_the_host_changes(
+    fn softvm_observes_host_changes(
         stream in stream(1..120),
         asides in asides(),
         kind in kind(),
@@ -169,7 +169,7 @@ proptest! {
 
     /// What the front of a simulation leaves out is what nobody can tell apart, halves or not.
     #[test]
-    fn so_do_simulations(stream in stream(1..120), kind in kind()) {
+    fn nested_simulations_match_the_naive_machine(stream in stream(1..120), kind in kind()) {
         let kind = Kind { policy: HostPolicy::Base, is_fragmented: false, ..kind };
         let conventional = ["base", "thp"].map(Translates::Conventional);
         compare_simulated(machine(kind), "base", kind, &["base4k", "thp"], &conventional, &stream)?;
@@ -177,7 +177,7 @@ proptest! {
 
     /// So do those of pages with gaps, with walk caches of their own for both tables.
     #[test]
-    fn so_do_simulations_of_gaps(
+    fn nested_gtsm_simulations_match_the_naive_machine(
         stream in stream(1..120),
         kind in kind_with_gaps(),
         walk_cache_entries in 0u64..4,
@@ -213,7 +213,7 @@ fn compare_simulated(
 /// Two cores load a page each of the same guest; the host forks the virtual machine, so that both have to
 /// forget it all, and the one that does not run is interrupted for that.
 #[test]
-fn an_invept_reaches_all_cores() {
+fn invept_reaches_all_cores() {
     let kind = Kind {
         machine: 0,
         host: 2,
@@ -304,7 +304,7 @@ const fn heap_kind(policy: HostPolicy, is_fragmented: bool, tlbs_hold: TlbsHold)
 
 /// Nothing that is compared above is always 0.
 #[test]
-fn what_is_compared_happens() {
+fn compared_events_occur() {
     let (stream, asides) = through_a_heap();
     let kind = heap_kind;
     let fills = [("tlb.nested", "hits"), ("tlb.nested", "misses"), ("walker.host", "marked")];

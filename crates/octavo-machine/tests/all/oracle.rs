@@ -41,7 +41,7 @@ fn parts(design: &str) -> (Beside, PolicyConfig) {
 }
 
 fn naive(config: &MachineConfig, beside: Beside, policy: &PolicyConfig) -> NaiveMachine {
-    let largest = policy.needs().into_iter().map(Order::of).max();
+    let largest = policy.required_sizes().into_iter().map(Order::of).max();
     let largest = largest.map_or(Order::LINUX, |needed| needed.max(Order::LINUX));
     let shape = MemoryShape::new(config.memory.bytes >> 12, largest).unwrap();
     let is_tailored = matches!(beside, Beside::Tailored(_));
@@ -174,23 +174,23 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(50))]
 
     #[test]
-    fn small_machines_count_what_naive_ones_do(stream in stream(1..120)) {
+    fn conventional_machines_match_the_naive_machine(stream in stream(1..120)) {
         compare(&tiny(), &stream, CONVENTIONAL)?;
     }
 
     #[test]
-    fn so_do_other_kinds(stream in stream(1..120), kind in 0..KINDS) {
+    fn other_replacement_policies_match_the_naive_machine(stream in stream(1..120), kind in 0..KINDS) {
         compare(&other(kind), &stream, CONVENTIONAL)?;
     }
 
     #[test]
-    fn so_do_those_that_coalesce(stream in stream(1..120)) {
+    fn coalescing_machines_match_the_naive_machine(stream in stream(1..120)) {
         compare(&tiny(), &stream, COLT)?;
     }
 
     /// Pages that were touched in order lie side by side, and are gone through twice.
     #[test]
-    fn so_do_those_that_have_much_to_coalesce(
+    fn contiguous_pages_under_colt_match_the_naive_machine(
         pages in 20u64..80,
         then in prop::collection::vec((0u64..80, 1usize..4, prop::bool::weighted(0.1)), 1..150),
         kind in 0..=KINDS,
@@ -207,12 +207,12 @@ proptest! {
     }
 
     #[test]
-    fn so_do_other_kinds_that_coalesce(stream in stream(1..120), kind in 0..KINDS) {
+    fn other_coalescing_machines_match_the_naive_machine(stream in stream(1..120), kind in 0..KINDS) {
         compare(&other(kind), &stream, COLT)?;
     }
 
     #[test]
-    fn so_do_those_with_perforated_pages(
+    fn perforated_machines_match_the_naive_machine(
         stream in stream(1..120),
         kind in 0..=KINDS,
         portion in prop_oneof![Just(0.0), Just(1.0)],
@@ -235,7 +235,7 @@ proptest! {
     }
 
     #[test]
-    fn so_do_those_with_gaps(
+    fn gtsm_machines_match_the_naive_machine(
         stream in stream(1..120),
         kind in 0..=KINDS,
         portion in prop_oneof![Just(0.0), Just(0.02), Just(0.04)],
@@ -253,12 +253,12 @@ proptest! {
     }
 
     #[test]
-    fn so_do_those_with_ranges(stream in stream(1..120)) {
+    fn range_machines_match_the_naive_machine(stream in stream(1..120)) {
         compare(&tiny(), &stream, RANGES)?;
     }
 
     #[test]
-    fn so_do_other_kinds_with_ranges(stream in stream(1..120), kind in 0..KINDS) {
+    fn other_range_machines_match_the_naive_machine(stream in stream(1..120), kind in 0..KINDS) {
         compare(&other(kind), &stream, RANGES)?;
     }
 }
@@ -268,13 +268,13 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(30))]
 
     #[test]
-    fn so_do_those_with_tailored_pages(stream in stream(1..120), kind in 0..=KINDS) {
+    fn tps_machines_match_the_naive_machine(stream in stream(1..120), kind in 0..=KINDS) {
         compare(&if kind == KINDS { tiny() } else { other(kind) }, &stream, TAILORED)?;
     }
 
     /// Pages that grow as they are touched in order, and are stored to again.
     #[test]
-    fn so_do_those_whose_tailored_pages_have_parts(
+    fn tps_vectors_match_the_naive_machine(
         pages in 20u64..80,
         then in prop::collection::vec((0u64..80, 1usize..4, prop::bool::weighted(0.3)), 1..150),
         kind in 0..=KINDS,
@@ -312,7 +312,7 @@ fn makes(machine: &MachineConfig, designs: &[&str], what: &[(&str, &'static str)
 
 /// Without which a comparison would say nothing.
 #[test]
-fn what_is_compared_happens() {
+fn compared_events_occur() {
     let mut machine = tiny();
     machine.memory.bytes = 256 << 20;
     let layout = HoleLayout::Dispersed;
@@ -350,7 +350,7 @@ fn what_is_compared_happens() {
 /// More references to one line than one access counts: executions of a loop, and a segment that
 /// fetches from one line for long.
 #[test]
-fn long_runs_of_repeats_are_counted() {
+fn long_runs_of_repeats_are_counted_exactly() {
     let item = |kind, size_bytes, addr| Item {
         kind,
         guarded: false,

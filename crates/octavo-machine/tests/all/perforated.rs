@@ -52,7 +52,7 @@ proptest! {
 
     /// Where no page is perforated, the design is the conventional one.
     #[test]
-    fn without_perforated_pages_all_are_the_same(stream in stream(1..150)) {
+    fn perforated_design_without_perforated_pages_equals_thp(stream in stream(1..150)) {
         let kind = tiny();
         for policy in ["base", "thp"] {
             let policy = || (by_name(policy).unwrap().usual)().build();
@@ -70,7 +70,7 @@ proptest! {
 
     /// In memory with holes of any kind, whatever the program does.
     #[test]
-    fn translations_are_right_and_nothing_is_lost(
+    fn translations_match_page_tables_and_frames_are_conserved(
         stream in stream(1..200),
         cores in 1u32..3,
         holes in prop::sample::select(vec![
@@ -111,7 +111,7 @@ proptest! {
 
     /// Entries of bits are never taken for pages of 32 base pages.
     #[test]
-    fn a_second_level_has_no_pages_as_large_as_its_bitmaps(stream in stream(1..200)) {
+    fn second_level_holds_no_pages_of_bitmap_word_size(stream in stream(1..200)) {
         let mut kind = tiny();
         kind.memory.bytes = 256 << 20;
         kind.memory.fragmentation = FragmentationConfig::Holes {
@@ -136,7 +136,7 @@ proptest! {
     /// A perforated page without holes is a page of 2 MiB, counter for counter, where the first level
     /// takes base pages of both.
     #[test]
-    fn a_page_without_holes_is_a_huge_page(touches in touches()) {
+    fn perforated_page_without_holes_equals_huge_page(touches in touches()) {
         let kind = with_small_first();
         let counted = outcome(&kind, &loads(&touches), vec![
             machine(&kind, Box::new(Makes::NoHoles), perforated(&kind, Variant::Filtered)),
@@ -148,7 +148,7 @@ proptest! {
 
     /// So it is in a guest, where both have such pages.
     #[test]
-    fn in_a_guest_too(touches in touches(), halves in any::<bool>()) {
+    fn perforated_page_without_holes_equals_huge_page_in_a_guest(touches in touches(), halves in any::<bool>()) {
         let kind = hosted(with_small_first(), 33, halves);
         let counted = outcome(&kind, &loads(&touches), vec![
             guest(&kind, Makes::NoHoles, perforated(&kind, Variant::Filtered)),
@@ -162,7 +162,7 @@ proptest! {
     /// In a guest, pages of 512 holes, each of which is a hole of the host's, too, are base pages. A walk
     /// reads one entry of the guest's more where it has found the page.
     #[test]
-    fn pages_of_holes_of_both_are_base_pages_and_bitmaps(touches in touches()) {
+    fn all_hole_pages_equal_base_pages_plus_bitmaps_in_a_guest(touches in touches()) {
         let mut kind = hosted(tiny(), 33, false);
         kind.walker.caches.clear();
         kind.tlb.l2 = Some(level(9, &[("main", 8192, 64, &[PageSize::BASE, PageSize::HUGE])]));
@@ -200,7 +200,7 @@ proptest! {
     /// level is a hit of the page there, a look-up of bits and a walk as long. Where the walk has to find
     /// the page first, it reads one entry more.
     #[test]
-    fn a_page_of_holes_is_base_pages_and_bitmaps(touches in touches()) {
+    fn all_hole_page_equals_base_pages_plus_bitmaps(touches in touches()) {
         let mut kind = tiny();
         kind.walker.caches.clear();
         kind.tlb.l2 = Some(level(9, &[("main", 8192, 64, &[PageSize::BASE, PageSize::HUGE])]));
@@ -235,7 +235,7 @@ proptest! {
 
 /// Section IV-E: a bitmap of 0.003% of memory, and 4 KiB of shadow entries for each node of entries.
 #[test]
-fn overheads_are_those_of_the_paper() {
+fn overheads_match_the_paper() {
     let mut kind = tiny();
     kind.memory.bytes = 1 << 30;
     kind.memory.fragmentation = FragmentationConfig::Holes {
@@ -265,7 +265,7 @@ fn overheads_are_those_of_the_paper() {
 /// Parent and child share a region, and its bitmap: what the child has punched looks like a hole to the
 /// parent, which gets an entry of its own for what lies in its place still.
 #[test]
-fn processes_that_share_a_region_have_holes_of_their_own() {
+fn processes_sharing_a_region_have_separate_holes() {
     let start = VirtAddr::new(0x1000_0000);
     let at = |page: u64| start.raw() + (page << 12);
     let item = |kind, addr| Item { kind, guarded: false, atomic: false, size_bytes: 4, addr };

@@ -88,7 +88,7 @@ proptest! {
     /// Each page that was touched, or lies in a huge page that was, and was never stored to, is merged; what is
     /// stored to then is one page's alone again.
     #[test]
-    fn what_was_never_stored_to_is_merged(
+    fn pages_never_stored_to_are_merged(
         touches in prop::collection::vec((0..PAGES, any::<bool>(), 0u64..4088), 1..80),
     ) {
         let (base, huge) = designs();

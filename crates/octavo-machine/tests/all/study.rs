@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn study_and_machine_agree_where_few_pages_come_often(random in few_pages(300, 1..2000)) {
+    fn study_and_machine_agree_on_few_hot_pages(random in few_pages(300, 1..2000)) {
         compare(&tiny(), "base4k", PageSize::BASE, &random)?;
         compare(&preset("skylake"), "base4k", PageSize::BASE, &random)?;
     }

@@ -33,7 +33,7 @@ fn array_of_all_sizes(machine: &MachineConfig) -> Option<&TlbArray> {
 }
 
 #[test]
-fn arrays_of_all_sizes_keep_all_their_entries() {
+fn any_size_arrays_keep_all_entries() {
     let mut seen = 0;
     for machine in presets() {
         let Some(array) = array_of_all_sizes(&machine) else { continue };
@@ -52,7 +52,7 @@ proptest! {
 
     /// Premise: no page grows, since of two that lie in the same 8 KiB one alone is used.
     #[test]
-    fn tailored_pages_of_4_kib_miss_as_base_pages_do(
+    fn tailored_4kib_pages_miss_like_base_pages(
         pages in prop::collection::vec(0u64..200, 1..400),
     ) {
         let steps: Vec<_> = pages.iter().map(|page| (2 * page, 1, false)).collect();
@@ -66,7 +66,7 @@ proptest! {
     /// entry used least recently, and nothing is shot down. (Then each entry that was used since a
     /// page was used last stands for a page that was, and no two of them for the same one.)
     #[test]
-    fn pages_that_grow_in_an_array_with_masks_miss_no_more(
+    fn growing_tailored_pages_do_not_add_misses(
         stream in few_pages(300, 1..400),
     ) {
         for machine in presets() {

@@ -116,7 +116,7 @@ proptest! {
 
     /// Premise: the same first level and the same pages in it.
     #[test]
-    fn perfect_levels_bound_what_translation_costs(
+    fn perfect_levels_bound_translation_cycles(
         machine in machines(),
         outcome in streams(),
         policy in prop::sample::select(&POLICIES[..]),
@@ -132,7 +132,7 @@ proptest! {
     /// Premise: caches from which walks evict nothing. (Where they are small, a walk that takes a
     /// line's place may let it be used in a later level, which keeps it longer then.)
     #[test]
-    fn perfect_levels_bound_all_cycles(
+    fn perfect_levels_bound_total_cycles(
         machine in machines(),
         outcome in streams(),
         policy in prop::sample::select(&POLICIES[..]),
@@ -153,7 +153,7 @@ proptest! {
 
     /// Premise: a look-up takes no longer than the shortest walk.
     #[test]
-    fn no_second_level_is_never_cheaper_than_a_perfect_one(
+    fn missing_second_level_costs_at_least_a_perfect_one(
         machine in machines(),
         outcome in streams(),
         policy in prop::sample::select(&POLICIES[..]),
@@ -173,7 +173,7 @@ proptest! {
     /// The same of a second level that has all pages after a first pass. Loads alone: a first store
     /// to a page walks to mark it.
     #[test]
-    fn no_second_level_is_never_cheaper_than_one_that_always_hits(
+    fn missing_second_level_costs_at_least_one_that_always_hits(
         machine in machines(),
         stream in few_pages(40, 1..150),
     ) {
@@ -194,7 +194,7 @@ proptest! {
 
     /// Walks that start with the look-up hide some of it, and change nothing else.
     #[test]
-    fn walks_that_start_with_the_lookup_never_cost_more(
+    fn concurrent_walk_start_never_costs_more(
         machine in machines(),
         caches_halves in any::<bool>(),
         stream in stream(1..80),

@@ -1,12 +1,12 @@
-//! A set of small numbers that finds its nearest members in a few word operations.
+//! A hierarchical bit set that finds its nearest members in a few word operations.
 
-/// Numbers below a fixed length: a bit each, and above them levels of summary in which a bit says
-/// that a word of the level below has any.
+/// A set of numbers below a fixed length: one bit each, and summary levels above in which a bit marks a
+/// non-empty word of the level below.
 ///
-/// A new set costs no time: its words are zero, and come from the system as such.
+/// A new set costs no time: its words are zero pages of the system.
 #[derive(Clone, Debug)]
 pub struct Bits {
-    /// The bits themselves first, one word of summary last.
+    /// The bits themselves first, one summary word last.
     levels: Vec<Vec<u64>>,
     length: u64,
     members: u64,
@@ -15,7 +15,7 @@ pub struct Bits {
 const WORD_LOG2: u32 = 6;
 
 impl Bits {
-    /// No member; room for the numbers below `length`.
+    /// An empty set of numbers below `length`.
     pub fn new(length: u64) -> Self {
         let mut levels = Vec::new();
         let mut bits = length;
@@ -29,7 +29,7 @@ impl Bits {
         }
     }
 
-    /// All numbers below `members`; room for those below `length`.
+    /// The set of all numbers below `members`, of numbers below `length`.
     pub fn with_first(length: u64, members: u64) -> Self {
         debug_assert!(members <= length);
         let mut set = Bits::new(length);
@@ -47,20 +47,20 @@ impl Bits {
         set
     }
 
-    /// How many members there are.
+    /// The number of members.
     #[inline]
     pub fn count(&self) -> u64 {
         self.members
     }
 
-    /// Whether `number` is a member; those past the length never are.
+    /// Whether `number` is a member; false past the length.
     #[inline]
     pub fn contains(&self, number: u64) -> bool {
         number < self.length
             && self.levels[0][(number >> WORD_LOG2) as usize] >> (number & 63) & 1 == 1
     }
 
-    /// Adds `number`, which is none.
+    /// Adds `number`, which must not be a member.
     #[inline]
     pub fn insert(&mut self, number: u64) {
         debug_assert!(number < self.length && !self.contains(number));
@@ -77,7 +77,7 @@ impl Bits {
         }
     }
 
-    /// Takes `number` out, which is a member.
+    /// Removes `number`, which must be a member.
     #[inline]
     pub fn remove(&mut self, number: u64) {
         debug_assert!(self.contains(number));
@@ -112,7 +112,7 @@ impl Bits {
                 let found = (at & !63) + u64::from(word.trailing_zeros());
                 return Some(self.lowest_below(depth, found));
             }
-            // Nothing more in this word: on with the words after it.
+            // No member left in this word: continue with the words after it.
             at = (at >> WORD_LOG2) + 1;
         }
         None
@@ -122,7 +122,7 @@ impl Bits {
     pub fn previous(&self, number: u64) -> Option<u64> {
         let mut end = number.min(self.length);
         for (depth, level) in self.levels.iter().enumerate() {
-            // Of the word that holds the last bit before the end, what lies before the end.
+            // The part of the word before `end`.
             let last = end.checked_sub(1)?;
             let word = level[(last >> WORD_LOG2) as usize] & (!0 >> (63 - (last & 63)));
             if word != 0 {
@@ -144,7 +144,7 @@ impl Bits {
         })
     }
 
-    /// The lowest member under bit `at` of level `depth`, which is set.
+    /// The lowest member below bit `at` of level `depth`, which is set.
     #[inline]
     fn lowest_below(&self, depth: usize, mut at: u64) -> u64 {
         for level in self.levels[..depth].iter().rev() {
@@ -153,7 +153,7 @@ impl Bits {
         at
     }
 
-    /// The highest member under bit `at` of level `depth`, which is set.
+    /// The highest member below bit `at` of level `depth`, which is set.
     fn highest_below(&self, depth: usize, mut at: u64) -> u64 {
         for level in self.levels[..depth].iter().rev() {
             at = (at << WORD_LOG2) + u64::from(63 - level[at as usize].leading_zeros());
@@ -189,7 +189,7 @@ mod tests {
         #![proptest_config(octavo_oracle::cases(64))]
 
         #[test]
-        fn a_tree_of_numbers_has_the_same_members(
+        fn bits_match_a_btree_set(
             length in lengths(),
             steps in vec((any::<u64>(), any::<u64>()), 0..300),
         ) {
@@ -211,11 +211,11 @@ mod tests {
         }
 
         #[test]
-        fn a_set_that_begins_full_has_them_all(length in lengths(), members in any::<u64>()) {
+        fn full_set_has_all_members(length in lengths(), members in any::<u64>()) {
             let members = members % (length + 1);
             let mut bits = Bits::with_first(length, members);
             prop_assert!(bits.iter().eq(0..members));
-            // The summaries are those of members put in one by one: all go out again.
+            // The summaries equal those of single insertions: all members can be removed again.
             for number in 0..members {
                 prop_assert_eq!(bits.first(), Some(number));
                 bits.remove(number);

@@ -9,7 +9,7 @@ use super::order::Order;
 /// Bits of a word.
 const WORD: u64 = 64;
 
-/// Which of the `2^order` places of a block are in, a bit each.
+/// A subset of the `2^order` places of a block, one bit each.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BlockSet {
     order: Order,
@@ -18,13 +18,13 @@ pub struct BlockSet {
 }
 
 impl BlockSet {
-    /// None of a block of `order`.
+    /// The empty subset of a block of `order`.
     pub fn none(order: Order) -> Self {
         let words = vec![0; order.frames().div_ceil(WORD) as usize];
         BlockSet { order, words, len: 0 }
     }
 
-    /// All of a block of `order`.
+    /// All places of a block of `order`.
     pub fn all(order: Order) -> Self {
         let word = u64::MAX >> (WORD - order.frames().min(WORD));
         let words = vec![word; order.frames().div_ceil(WORD) as usize];
@@ -36,22 +36,22 @@ impl BlockSet {
         self.order
     }
 
-    /// How many are in.
+    /// The number of members.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether none is in.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether place `at` is in.
+    /// Whether place `at` is a member.
     pub fn contains(&self, at: u64) -> bool {
         self.words[(at / WORD) as usize] >> (at % WORD) & 1 == 1
     }
 
-    /// Puts place `at` in; whether it was not.
+    /// Adds place `at`. Returns whether it was absent.
     pub fn insert(&mut self, at: u64) -> bool {
         let new = !self.contains(at);
         self.words[(at / WORD) as usize] |= 1 << (at % WORD);
@@ -59,7 +59,7 @@ impl BlockSet {
         new
     }
 
-    /// Takes place `at` out; whether it was in.
+    /// Removes place `at`. Returns whether it was present.
     pub fn remove(&mut self, at: u64) -> bool {
         let there = self.contains(at);
         self.words[(at / WORD) as usize] &= !(1 << (at % WORD));
@@ -67,7 +67,7 @@ impl BlockSet {
         there
     }
 
-    /// The runs of places that are in, in `places`, in order.
+    /// The runs of members in `places`, in order.
     pub fn runs(&self, places: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let mut at = places.start;
         std::iter::from_fn(move || {
@@ -78,7 +78,7 @@ impl BlockSet {
         })
     }
 
-    /// How many are in of the aligned part of `order` that holds place `at`, of at most 64 places.
+    /// The number of members in the aligned part of `order` that holds place `at`, of at most 64 places.
     pub fn count_of(&self, at: u64, order: Order) -> u64 {
         let first = order.align_down(FrameNumber::new(at)).raw() % WORD;
         let mask = u64::MAX >> (WORD - order.frames()) << first;
@@ -97,7 +97,7 @@ impl BlockSet {
         BlockSet { order, words, len }
     }
 
-    /// The first place from `at` on and before `end` that is in, or is not.
+    /// The first member, or non-member if not `within`, from `at` to before `end`.
     fn next(&self, mut at: u64, end: u64, within: bool) -> Option<u64> {
         while at < end {
             let word = self.words[(at / WORD) as usize];
@@ -122,7 +122,7 @@ mod tests {
         #![proptest_config(octavo_oracle::cases(256))]
 
         #[test]
-        fn it_holds_what_a_plain_set_holds(
+        fn block_set_matches_a_plain_set(
             order in 0u8..9,
             full in any::<bool>(),
             places in prop::collection::vec((0u64..512, any::<bool>()), 0..80),

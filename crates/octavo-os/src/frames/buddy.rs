@@ -1,13 +1,12 @@
-//! The buddy allocator: free physical memory as blocks of `2^order` frames, each aligned to its
-//! size, of which no two that make up one larger block are both free (paper 003, Section II-B,
-//! "Buddy Memory Allocation").
+//! The buddy allocator: free physical memory as blocks of `2^order` frames, aligned to their size; two free
+//! buddies always merge (Guvenilir and Patt, ISCA 2020, Section II-B, "Buddy Memory Allocation").
 //!
-//! A block is taken from the smallest order that has one, lowest address first. Linux takes the
-//! one freed last, which depends on all that happened before; the lowest is a choice that anyone
-//! can foretell, packs what is held at one end, and costs nothing to find.
+//! An allocation takes the lowest block of the smallest sufficient order. Linux takes the block freed last,
+//! which depends on all of the history; the lowest address is predictable, packs allocations at one end, and
+//! costs nothing to find.
 //!
-//! For each order there is a set of the free blocks of that order ([`Bits`]): two bits a frame in
-//! all, and as memory begins free in few large blocks, words that were never touched.
+//! Each order has a set of its free blocks ([`Bits`]): two bits per frame in total, and since memory starts
+//! as a few large blocks, mostly untouched words.
 
 use octavo_types::FrameNumber;
 
@@ -17,9 +16,9 @@ use super::order::{Order, blocks_of};
 /// The free memory of a machine.
 #[derive(Clone, Debug)]
 pub struct Buddy {
-    /// The free blocks by order; a block's number is its first frame shifted right by the order.
+    /// The free blocks by order; the number of a block is its first frame shifted right by the order.
     free: Vec<Bits>,
-    /// A bit for each order that has a free block.
+    /// One bit per order with a free block.
     orders_with_any: u32,
     free_frames: u64,
     frames: u64,
@@ -27,9 +26,9 @@ pub struct Buddy {
 }
 
 impl Buddy {
-    /// Memory of `frames` frames, all of them free, with blocks of up to `largest`.
+    /// Memory of `frames` free frames, with blocks of up to `largest`.
     pub fn all_free(frames: u64, largest: Order) -> Self {
-        let mut buddy = Buddy::all_held(frames, largest);
+        let mut buddy = Buddy::all_allocated(frames, largest);
         let whole = frames >> largest.raw();
         buddy.free[largest.index()] = Bits::with_first(whole, whole);
         if whole > 0 {
@@ -43,40 +42,40 @@ impl Buddy {
         buddy
     }
 
-    /// Memory of `frames` frames, none of them free.
-    pub fn all_held(frames: u64, largest: Order) -> Self {
+    /// Memory of `frames` allocated frames.
+    pub fn all_allocated(frames: u64, largest: Order) -> Self {
         let free = largest.and_smaller().map(|order| Bits::new(frames >> order.raw())).collect();
         Buddy { free, orders_with_any: 0, free_frames: 0, frames, largest }
     }
 
-    /// How many frames memory has, free or not.
+    /// The number of frames, free or not.
     pub fn frames(&self) -> u64 {
         self.frames
     }
 
-    /// The order up to which blocks merge.
+    /// The largest order of a block.
     pub fn largest(&self) -> Order {
         self.largest
     }
 
-    /// Frames that are free.
+    /// Number of free frames.
     #[inline]
     pub fn free_frames(&self) -> u64 {
         self.free_frames
     }
 
-    /// How many free blocks of exactly `order` there are.
+    /// The number of free blocks of exactly `order`.
     pub fn free_blocks(&self, order: Order) -> u64 {
         self.free.get(order.index()).map_or(0, Bits::count)
     }
 
-    /// The order of the largest free block, or `None` where nothing is free.
+    /// The order of the largest free block, or `None` if no frame is free.
     pub fn largest_free_order(&self) -> Option<Order> {
         self.orders_with_any.checked_ilog2().and_then(|order| Order::new(order as u8))
     }
 
-    /// Takes the lowest free block of the smallest order that has one of at least `order`, and
-    /// gives back all of it but its lowest block of `order`. `None` where there is no such block.
+    /// Allocates a block of `order`: splits the lowest free block of the smallest sufficient order and keeps
+    /// its lowest part. `None` if no block is large enough.
     #[inline]
     pub fn allocate(&mut self, order: Order) -> Option<FrameNumber> {
         let fitting = self.orders_with_any >> order.raw();
@@ -94,15 +93,15 @@ impl Buddy {
         Some(FrameNumber::new(frame))
     }
 
-    /// Takes the very block of `order` that begins at `frame`, and says whether it could: whether
-    /// all of it was free. A block that is not aligned, or not inside memory, is never free.
+    /// Allocates exactly the block of `order` at `frame`. Returns whether all of it was free; an unaligned
+    /// block, or one outside memory, never is.
     pub fn allocate_at(&mut self, frame: FrameNumber, order: Order) -> bool {
         if !order.is_aligned(frame) {
             return false;
         }
         let Some((_, from)) = self.free_block_around(frame, order) else { return false };
         self.remove(from.raw(), frame.raw() >> from.raw());
-        // Of each half on the way down, the other one stays free.
+        // At each halving on the way down, the other half stays free.
         for half in order.raw()..from.raw() {
             self.insert(half, (frame.raw() >> half) ^ 1);
         }
@@ -110,13 +109,12 @@ impl Buddy {
         true
     }
 
-    /// Gives the block of `order` that begins at `frame` back; it merges with its buddy as long as
-    /// that is free, too.
+    /// Frees the block of `order` at `frame` and merges it with free buddies.
     ///
     /// # Panics
     ///
-    /// Where there is no such block in memory. That it was held is checked in debug builds only:
-    /// [`Frames`](super::Frames) knows who holds what.
+    /// If memory has no such block. Debug builds also check that it was allocated; [`Frames`](super::Frames)
+    /// tracks the owners.
     #[inline]
     pub fn free(&mut self, frame: FrameNumber, order: Order) {
         assert!(
@@ -138,8 +136,7 @@ impl Buddy {
         self.insert(at, block);
     }
 
-    /// Whether every frame of the block of `order` at `frame` is free. Blocks above the largest
-    /// order do not exist, and are not free.
+    /// Whether every frame of the block of `order` at `frame` is free; false above the largest order.
     pub fn is_free(&self, frame: FrameNumber, order: Order) -> bool {
         order.is_aligned(frame) && self.free_block_around(frame, order).is_some()
     }
@@ -180,7 +177,7 @@ impl Buddy {
         })
     }
 
-    /// The highest free frame that lies in a block smaller than `order`.
+    /// The highest free frame in a block smaller than `order`.
     pub fn last_in_smaller(&self, order: Order) -> Option<FrameNumber> {
         let smaller = self.free.iter().take(order.index()).enumerate();
         let lasts =

@@ -1,33 +1,31 @@
-//! Memory compaction: frames that may be moved go to the other end of memory, so that what is free
-//! comes together (paper 003, Section II-B, "Memory Compaction").
+//! Memory compaction: moves movable frames to the end of memory, so that free memory becomes contiguous
+//! (Guvenilir and Patt, ISCA 2020, Section II-B, "Memory Compaction").
 //!
-//! Two scanners walk towards each other, as in Linux: one from the low end, which empties one
-//! block of the wanted order after the other, and one from the high end, which finds free frames.
-//! It ends when there are enough blocks, when the scanners meet, or at a limit.
+//! As in Linux, two scanners approach each other: one from the low end empties one block of the wanted order
+//! after another, one from the high end finds free frames. Compaction ends with enough blocks, when the
+//! scanners meet, or at a limit.
 //!
-//! Two things are simpler than in Linux. A block with a frame that cannot move is left alone as a
-//! whole; Linux does that when a process waits for the block, and moves the rest all the same when
-//! it compacts in the background. And each frame moves to the highest free one, while Linux keeps
-//! a list of some.
+//! Two simplifications of Linux: a block with an unmovable frame is skipped as a whole (Linux does that when
+//! a process waits for the block, and moves the rest when compacting in the background); and each frame moves
+//! to the highest free frame, while Linux keeps a list of several.
 
 use octavo_types::FrameNumber;
 
-use super::ledger::{Holder, frames_of};
+use super::ledger::{Owner, frames_of};
 use super::memory::Frames;
 use super::order::Order;
 
-/// Who knows where the frames that hold data are mapped.
-pub trait FrameOwner {
-    /// Whether the data in `frame` may be moved now: a base page, neither pinned nor a part of a
-    /// larger page that would have to be moved as a whole.
+/// Updates the mappings of moved frames.
+pub trait FrameRelocator {
+    /// Whether the data in `frame` may be moved now: an unpinned base page that is not part of a larger page.
     fn may_move(&self, frame: FrameNumber) -> bool;
 
-    /// The data in `from` is in `to` now; `from` is free already.
+    /// The data of `from` was moved to `to`; `from` is free already.
     fn moved(&mut self, from: FrameNumber, to: FrameNumber);
 }
 
-/// An owner whose frames may all be moved.
-impl<F: FnMut(FrameNumber, FrameNumber)> FrameOwner for F {
+/// A relocator that allows every move.
+impl<F: FnMut(FrameNumber, FrameNumber)> FrameRelocator for F {
     fn may_move(&self, _: FrameNumber) -> bool {
         true
     }
@@ -37,71 +35,69 @@ impl<F: FnMut(FrameNumber, FrameNumber)> FrameOwner for F {
     }
 }
 
-/// When one compaction ends, even if it could go on.
+/// Limits of one compaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CompactionLimits {
-    /// As soon as so many blocks of at least the wanted order are free. With none wanted nothing
-    /// is done.
+    /// Ends once this many blocks of at least the wanted order are free; 0 does nothing.
     pub free_blocks: u64,
-    /// Before it moves more frames than this.
+    /// Maximum frames moved.
     pub moved_frames: u64,
-    /// Once the scanners have looked at so many frames: it looks at the rest of a block still, and
-    /// for free frames for it.
+    /// Ends once the scanners have passed this many frames, except for the rest of the current block and its
+    /// targets.
     pub scanned_frames: u64,
 }
 
 impl CompactionLimits {
-    /// One block, whatever it costs: what an allocation that failed asks for.
+    /// One block at any cost: the request of a failed allocation.
     pub const ONE_BLOCK: CompactionLimits =
         CompactionLimits { free_blocks: 1, moved_frames: u64::MAX, scanned_frames: u64::MAX };
-    /// Everything that can be brought together.
+    /// No limit.
     pub const ALL: CompactionLimits = CompactionLimits { free_blocks: u64::MAX, ..Self::ONE_BLOCK };
 }
 
 /// Why a compaction ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CompactionEnd {
-    /// There are as many blocks as were wanted.
+    /// Enough blocks are free.
     Enough,
-    /// The scanners met: the next one begins at the low end again.
+    /// The scanners met; the next compaction starts at the low end.
     Met,
-    /// It moved or looked at as many frames as it may. The next one goes on from there.
+    /// A limit was reached; the next compaction continues from there.
     Limit,
 }
 
-/// What a compaction did.
+/// The result of a compaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Compaction {
     /// Why it ended.
     pub end: CompactionEnd,
-    /// Blocks of the wanted order that it emptied.
+    /// Blocks of the wanted order emptied.
     pub blocks_made: u64,
     /// Frames moved, each a copy of 4 KiB.
     pub moved_frames: u64,
-    /// Frames that the low scanner looked at.
+    /// Frames passed by the low scanner.
     pub scanned_for_moving: u64,
-    /// Frames that the high scanner passed in search of free ones, those it found included.
+    /// Frames passed by the high scanner, including the free frames it found.
     pub scanned_for_free: u64,
 }
 
-/// The low scanner's place, kept from one compaction to the next.
+/// The position of the low scanner, kept between compactions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Compactor {
     scanned_to: FrameNumber,
 }
 
 impl Compactor {
-    /// Makes free blocks of `order` in `frames`, within `limits`. Every frame of data that moves is
-    /// told to `owner`; what is foreign moves silently. Where memory has no blocks of `order` there
-    /// is nothing to be done.
+    /// Makes free blocks of `order` in `frames`, within `limits`. Reports every moved data frame to
+    /// `relocator`; background frames move silently. Does nothing if memory has no blocks of `order`.
     pub fn compact(
         &mut self,
         frames: &mut Frames,
         order: Order,
         limits: CompactionLimits,
-        owner: &mut impl FrameOwner,
+        relocator: &mut impl FrameRelocator,
     ) -> Compaction {
-        let mut run = Run {
+        let mut run = Pass {
             free_end: frames.shape().frames(),
             order,
             done: Compaction {
@@ -120,18 +116,18 @@ impl Compactor {
             if free_blocks(frames, order) >= limits.free_blocks {
                 break CompactionEnd::Enough;
             }
-            // A block that reaches past the high scanner is not emptied: it would go into itself.
+            // A block beyond the high scanner is not emptied: its frames would move into itself.
             if block.raw() + order.frames() > run.free_end {
                 break CompactionEnd::Met;
             }
             if run.done.scanned_for_moving + run.done.scanned_for_free >= limits.scanned_frames {
                 break CompactionEnd::Limit;
             }
-            if let Some(to_move) = run.movable_in(frames, block, owner) {
+            if let Some(to_move) = run.movable_in(frames, block, relocator) {
                 if run.done.moved_frames + to_move.len() as u64 > limits.moved_frames {
                     break CompactionEnd::Limit;
                 }
-                if !run.empty(frames, block, &to_move, owner) {
+                if !run.empty(frames, block, &to_move, relocator) {
                     break CompactionEnd::Met;
                 }
             }
@@ -143,22 +139,22 @@ impl Compactor {
     }
 }
 
-/// One compaction under way.
-struct Run {
-    /// Where the high scanner is: no frame from here on is free and in a small block.
+/// The state of one compaction.
+struct Pass {
+    /// Position of the high scanner: no frame from here on is free in a small block.
     free_end: u64,
     order: Order,
     done: Compaction,
 }
 
-impl Run {
-    /// The frames to be moved so that `block` is free; `None` where it is free already, or holds
-    /// what cannot be moved.
+impl Pass {
+    /// The frames to move so that `block` becomes free; `None` if it is free already or holds unmovable
+    /// frames.
     fn movable_in(
         &mut self,
         frames: &Frames,
         block: FrameNumber,
-        owner: &impl FrameOwner,
+        relocator: &impl FrameRelocator,
     ) -> Option<Vec<FrameNumber>> {
         if frames.is_free(block, self.order) {
             self.done.scanned_for_moving += 1;
@@ -167,27 +163,27 @@ impl Run {
         let mut to_move = Vec::new();
         for frame in frames_of(block, self.order) {
             self.done.scanned_for_moving += 1;
-            match frames.holder(frame) {
+            match frames.owner(frame) {
                 None => {}
-                Some(Holder::Data) if !owner.may_move(frame) => return None,
-                Some(holder) if !holder.is_movable() => return None,
+                Some(Owner::Data) if !relocator.may_move(frame) => return None,
+                Some(owner) if !owner.is_movable() => return None,
                 Some(_) => to_move.push(frame),
             }
         }
         Some(to_move)
     }
 
-    /// Moves frames out of `block`; whether there was a free one above the block for each.
+    /// Moves frames out of `block`. Returns whether each found a free frame above the block.
     fn empty(
         &mut self,
         frames: &mut Frames,
         block: FrameNumber,
         to_move: &[FrameNumber],
-        owner: &mut impl FrameOwner,
+        relocator: &mut impl FrameRelocator,
     ) -> bool {
         let end = block.raw() + self.order.frames();
         for &from in to_move {
-            // Free blocks of the wanted order are left whole: that would be one for another.
+            // Free blocks of the wanted order stay whole.
             let target = frames.buddy().last_in_smaller(self.order);
             let Some(to) = target.filter(|to| to.raw() >= end) else {
                 self.done.scanned_for_free += self.free_end.saturating_sub(end);
@@ -195,12 +191,12 @@ impl Run {
             };
             self.done.scanned_for_free += self.free_end - to.raw();
             self.free_end = to.raw();
-            let holder = frames.holder(from).expect("a frame that is held");
-            assert!(frames.allocate_at(to, Order::BASE, holder), "a frame that is free");
+            let owner = frames.owner(from).expect("a frame that is held");
+            assert!(frames.allocate_at(to, Order::BASE, owner), "a frame that is free");
             frames.free(from, Order::BASE);
             self.done.moved_frames += 1;
-            if holder == Holder::Data {
-                owner.moved(from, to);
+            if owner == Owner::Data {
+                relocator.moved(from, to);
             }
         }
         self.done.blocks_made += 1;
@@ -208,7 +204,7 @@ impl Run {
     }
 }
 
-/// Free blocks of `order`, those in larger ones included.
+/// Free blocks of `order`, including those in larger free blocks.
 fn free_blocks(frames: &Frames, order: Order) -> u64 {
     let at_least = Order::all().skip(order.index());
     at_least.map(|at| frames.buddy().free_blocks(at) << (at.raw() - order.raw())).sum()

@@ -1,10 +1,10 @@
-//! How much of free memory each page size could use (paper 003, Figure 15).
+//! Coverage: how much of free memory each page size could use (Guvenilir and Patt, ISCA 2020, Figure 15).
 
 use super::buddy::Buddy;
 use super::order::Order;
 
-/// For each order, how many of the free frames lie in free, aligned blocks of that size: what
-/// could be used if only pages of that size were allocated. All of it at order 0, by definition.
+/// By order: the number of free frames in free aligned blocks of that size, which pages of that size alone
+/// could use. All free frames at order 0, by definition.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Coverage {
     free_frames: u64,
@@ -12,12 +12,12 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// The coverage of a memory. Blocks larger than those that the allocator merges count, too:
-    /// they are free blocks of its largest order, side by side.
+    /// The coverage of a memory, including blocks above the allocator's largest order: adjacent free blocks
+    /// of its largest order.
     pub fn of(buddy: &Buddy) -> Self {
         let largest = buddy.largest();
         let mut coverage = Coverage::of_blocks(|order| buddy.free_blocks(order), largest);
-        // By its number at its order; halves that are both free make up the next larger one.
+        // Block numbers at the current order; two free halves form the next larger block.
         let mut blocks: Vec<u64> =
             buddy.blocks(largest).map(|block| block.raw() >> largest.raw()).collect();
         for order in Order::all().skip(largest.index() + 1) {
@@ -31,8 +31,8 @@ impl Coverage {
         coverage
     }
 
-    /// The coverage of so many free blocks of each order up to `largest`, as `/proc/buddyinfo` has
-    /// them. What larger sizes could use is not known.
+    /// The coverage of free blocks by order up to `largest`, as in `/proc/buddyinfo`; unknown for larger
+    /// orders.
     pub fn of_blocks(free_blocks: impl Fn(Order) -> u64, largest: Order) -> Self {
         let mut usable_frames = [None; Order::COUNT];
         let mut frames = 0;
@@ -43,18 +43,18 @@ impl Coverage {
         Coverage { free_frames: frames, usable_frames }
     }
 
-    /// Frames that are free.
+    /// Number of free frames.
     pub fn free_frames(&self) -> u64 {
         self.free_frames
     }
 
-    /// Free frames that blocks of `order` could use; `None` where that is not known.
+    /// Free frames that blocks of `order` could use; `None` if unknown.
     pub fn usable_frames(&self, order: Order) -> Option<u64> {
         self.usable_frames[order.index()]
     }
 
-    /// The share of free memory that blocks of `order` could use, 0 to 1; `None` where that is not
-    /// known, or nothing is free.
+    /// The share of free memory that blocks of `order` could use, 0 to 1; `None` if unknown or if no frame is
+    /// free.
     pub fn share(&self, order: Order) -> Option<f64> {
         let usable = self.usable_frames(order)?;
         (self.free_frames > 0).then(|| usable as f64 / self.free_frames as f64)

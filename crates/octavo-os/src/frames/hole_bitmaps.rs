@@ -1,40 +1,40 @@
-//! The bitmap of holes (paper 004, Section IV-B): reserved physical memory with one bit for each base
-//! frame of the machine, so that where the bits of a page are follows from where the page lies. The 512
-//! bits of a 2 MiB region are one line of 64 bytes. It takes 0.003% of memory.
+//! The hole bitmap of perforated pages (Park et al., ISCA 2020, Section IV-B): reserved physical memory with
+//! one bit per base frame of the machine, so that the location of a page's bits follows from its frame. The
+//! 512 bits of a 2 MiB region fill one line of 64 bytes. It takes 0.003% of memory.
 //!
-//! A bit is the frame's, not that of a page that is mapped there: where several address spaces map one
-//! region as a perforated page, a bit is set as long as one of them has a hole there. (Those that have
-//! none map the frame by an entry of their own.) So holes are counted here.
+//! A bit belongs to a frame, not to a page mapped there: if several address spaces map a region as a
+//! perforated page, a bit is set while any of them has a hole there. (Those without the hole map the frame by
+//! a base-page entry.) Holes are therefore counted.
 
 use octavo_types::{FrameNumber, PhysAddr};
 use rustc_hash::FxHashMap;
 
+use super::fixed_tables::FRAMES_OF_FRAME;
 use super::memory::Frames;
 use super::order::Order;
-use super::tables::FRAMES_OF_FRAME;
 
-/// Bits of a region: those of its base frames.
+/// Bits of a region: one per base frame.
 const REGION: u64 = Order::HUGE.frames();
 
-/// The bits, and where they lie.
+/// The hole bitmap and its location.
 #[derive(Clone, Debug, Default)]
 pub struct HoleBitmaps {
-    /// Where the bit of frame 0 is; none where no memory is reserved.
+    /// The first frame of the bitmap; `None` if no memory is reserved.
     start: Option<FrameNumber>,
-    /// By region, how many perforated pages have a hole at each frame. Those without any are not there.
+    /// By region: the number of perforated pages with a hole at each frame. Regions without holes are absent.
     holes: FxHashMap<u64, Box<[u16; REGION as usize]>>,
 }
 
 impl HoleBitmaps {
-    /// Whether there are any.
-    pub fn are_there(&self) -> bool {
+    /// Whether memory is reserved for the bitmap.
+    pub fn are_reserved(&self) -> bool {
         self.start.is_some()
     }
 
-    /// Where the line is that holds the bits of the region of a frame.
+    /// The physical address of the line with the bits of the region of a frame.
     ///
     /// # Panics
-    /// Where no memory is reserved.
+    /// If no memory is reserved.
     pub fn line_of(&self, frame: FrameNumber) -> PhysAddr {
         let start = self.start.expect("memory is reserved for bitmaps").start().raw();
         PhysAddr::new(start + frame.raw() / REGION * (REGION / 8))
@@ -45,13 +45,13 @@ impl HoleBitmaps {
         self.count(frame) > 0
     }
 
-    /// How many perforated pages have a hole at a frame.
+    /// The number of perforated pages with a hole at a frame.
     pub fn count(&self, frame: FrameNumber) -> u16 {
         let of = self.holes.get(&(frame.raw() / REGION));
         of.map_or(0, |holes| holes[(frame.raw() % REGION) as usize])
     }
 
-    /// The 32 bits around that of a frame, the first frame's in the lowest bit.
+    /// The aligned 32 bits around that of a frame, the first frame in the lowest bit.
     pub fn word(&self, frame: FrameNumber) -> u32 {
         let Some(holes) = self.holes.get(&(frame.raw() / REGION)) else { return 0 };
         let first = (frame.raw() % REGION) as usize & !31;
@@ -59,7 +59,7 @@ impl HoleBitmaps {
         (0..32).map(bit).sum()
     }
 
-    /// A perforated page has a hole at a frame from now on.
+    /// Counts a hole of a perforated page at a frame.
     pub(crate) fn add(&mut self, frame: FrameNumber) {
         let holes = self.holes.entry(frame.raw() / REGION);
         let count = &mut holes.or_insert_with(|| Box::new([0; REGION as usize]))
@@ -67,10 +67,10 @@ impl HoleBitmaps {
         *count += 1;
     }
 
-    /// A perforated page has no hole at a frame any more.
+    /// Counts one hole less at a frame.
     ///
     /// # Panics
-    /// Where it had none.
+    /// If no hole is counted.
     pub(crate) fn remove(&mut self, frame: FrameNumber) {
         let region = frame.raw() / REGION;
         let holes = self.holes.get_mut(&region).expect("a region with holes");
@@ -81,7 +81,7 @@ impl HoleBitmaps {
         }
     }
 
-    /// All holes, each as often as it is counted.
+    /// All holes, with their counts.
     pub fn counted(&self) -> FxHashMap<FrameNumber, u16> {
         let mut counted = FxHashMap::default();
         for (region, holes) in &self.holes {
@@ -94,17 +94,16 @@ impl HoleBitmaps {
 }
 
 impl Frames {
-    /// Takes the frames that hold the bitmap of holes: the last of memory, whoever has them, as it is
-    /// there from the start. Done once.
+    /// Reserves the last frames of memory for the hole bitmap, whoever owns them. Called once, at the start.
     pub fn reserve_hole_bitmaps(&mut self) {
-        if self.holes.are_there() {
+        if self.holes.are_reserved() {
             return;
         }
         let frames = self.shape().frames().div_ceil(FRAMES_OF_FRAME);
-        self.holes.start = Some(self.reserve_last(frames));
+        self.holes.start = Some(self.reserve_at_end(frames));
     }
 
-    /// The bitmap of holes.
+    /// The hole bitmap.
     pub fn hole_bitmaps(&self) -> &HoleBitmaps {
         &self.holes
     }
@@ -113,20 +112,20 @@ impl Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frames::{Holder, MemoryShape};
+    use crate::frames::{MemoryShape, Owner};
 
     fn frame(raw: u64) -> FrameNumber {
         FrameNumber::new(raw)
     }
 
     #[test]
-    fn bitmaps_take_one_bit_a_frame_of_the_end_of_memory() {
+    fn hole_bitmap_reserves_one_bit_per_frame_at_the_end() {
         // 12 GiB and a frame.
         let shape = MemoryShape::new(3 << 20 | 1, Order::LINUX).unwrap();
         let mut frames = Frames::new(shape);
         frames.reserve_hole_bitmaps();
         frames.reserve_hole_bitmaps();
-        let taken = frames.used_frames(Holder::HoleBitmap);
+        let taken = frames.used_frames(Owner::HoleBitmap);
         assert_eq!(taken, 97);
         assert!(taken as f64 / (shape.frames() as f64) < 0.000_031, "0.003%");
         let bitmaps = frames.hole_bitmaps();
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bit_is_set_as_long_as_anybody_has_a_hole_there() {
+    fn bit_stays_set_until_the_last_hole_is_removed() {
         let mut bitmaps = HoleBitmaps::default();
         for at in [1000, 1000, 1023] {
             bitmaps.add(frame(at));

@@ -1,4 +1,4 @@
-//! Who holds each frame of physical memory.
+//! The ledger: the owner of each frame of physical memory.
 
 use std::fmt;
 
@@ -6,173 +6,173 @@ use octavo_types::FrameNumber;
 
 use super::order::Order;
 
-/// What a frame that is not free is used for.
+/// The use of an allocated frame.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Holder {
-    /// It holds data of a simulated process, and is mapped.
+pub enum Owner {
+    /// Mapped data of a simulated process.
     Data,
-    /// It holds entries of a page table.
+    /// A page-table node.
     PageTable,
-    /// It was set aside for data that nobody touched yet.
+    /// Reserved for data that has not been touched yet.
     Reserved,
-    /// It holds what a translation design keeps in memory beside the page table.
+    /// A structure of a translation design beside the page table, such as a shadow node.
     Shadow,
-    /// It holds what hardware finds in memory by its place: the bitmap of the holes of perforated pages, or
-    /// those of chunks.
+    /// A bitmap that hardware finds by its fixed location: the hole bitmap of perforated pages, or chunk
+    /// bitmaps.
     HoleBitmap,
-    /// It is broken, and nobody gets it.
+    /// Faulty, and never allocated.
     Faulty,
-    /// It belonged to others before the simulation began.
-    Foreign {
+    /// Background memory: in use since before the simulation.
+    Background {
         /// Whether compaction may move it.
         movable: bool,
     },
 }
 
-impl Holder {
-    /// All of them.
-    pub const ALL: [Holder; 8] = [
-        Holder::Data,
-        Holder::PageTable,
-        Holder::Reserved,
-        Holder::Shadow,
-        Holder::Foreign { movable: false },
-        Holder::Foreign { movable: true },
-        Holder::HoleBitmap,
-        Holder::Faulty,
+impl Owner {
+    /// All owners.
+    pub const ALL: [Owner; 8] = [
+        Owner::Data,
+        Owner::PageTable,
+        Owner::Reserved,
+        Owner::Shadow,
+        Owner::Background { movable: false },
+        Owner::Background { movable: true },
+        Owner::HoleBitmap,
+        Owner::Faulty,
     ];
 
-    /// Whether compaction may move such a frame, if its owner lets it: data, and what is foreign
-    /// and movable. Page tables stay, as they do in Linux; so does what is reserved, since a
-    /// reservation is worth something only where it is.
+    /// Whether compaction may move such a frame: data, if its relocator allows, and movable background
+    /// memory. Page tables stay, as in Linux; so do reserved frames, since a reservation depends on its
+    /// location.
     pub const fn is_movable(self) -> bool {
-        matches!(self, Holder::Data | Holder::Foreign { movable: true })
+        matches!(self, Owner::Data | Owner::Background { movable: true })
     }
 
-    /// Its place in [`Holder::ALL`].
+    /// Its index in [`Owner::ALL`].
     const fn index(self) -> usize {
         match self {
-            Holder::Data => 0,
-            Holder::PageTable => 1,
-            Holder::Reserved => 2,
-            Holder::Shadow => 3,
-            Holder::Foreign { movable: false } => 4,
-            Holder::Foreign { movable: true } => 5,
-            Holder::HoleBitmap => 6,
-            Holder::Faulty => 7,
+            Owner::Data => 0,
+            Owner::PageTable => 1,
+            Owner::Reserved => 2,
+            Owner::Shadow => 3,
+            Owner::Background { movable: false } => 4,
+            Owner::Background { movable: true } => 5,
+            Owner::HoleBitmap => 6,
+            Owner::Faulty => 7,
         }
     }
 }
 
-impl fmt::Display for Holder {
+impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Holder::Data => "data",
-            Holder::PageTable => "page tables",
-            Holder::Reserved => "reserved",
-            Holder::Shadow => "shadow",
-            Holder::HoleBitmap => "hole bitmaps",
-            Holder::Faulty => "faulty",
-            Holder::Foreign { movable: false } => "foreign, not movable",
-            Holder::Foreign { movable: true } => "foreign, movable",
+            Owner::Data => "data",
+            Owner::PageTable => "page tables",
+            Owner::Reserved => "reserved",
+            Owner::Shadow => "shadow",
+            Owner::HoleBitmap => "hole bitmaps",
+            Owner::Faulty => "faulty",
+            Owner::Background { movable: false } => "foreign, not movable",
+            Owner::Background { movable: true } => "foreign, movable",
         })
     }
 }
 
-/// A byte for each frame, which says who holds it, and how many frames each holder has and had.
+/// The owner of each frame, in one byte, with current and peak frame counts by owner.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    /// [`FREE`], or one more than the holder's place in [`Holder::ALL`].
+    /// [`FREE`], or one more than the index in [`Owner::ALL`].
     entries: Vec<u8>,
-    held_frames: [u64; Holder::ALL.len()],
-    peak_frames: [u64; Holder::ALL.len()],
+    owned_frames: [u64; Owner::ALL.len()],
+    peak_frames: [u64; Owner::ALL.len()],
 }
 
 const FREE: u8 = 0;
 
 impl Ledger {
-    /// `frames` frames that nobody holds.
+    /// A ledger of `frames` free frames.
     pub fn new(frames: u64) -> Self {
         let frames = usize::try_from(frames).expect("a ledger fits into memory");
         Ledger {
             entries: vec![FREE; frames],
-            held_frames: [0; Holder::ALL.len()],
-            peak_frames: [0; Holder::ALL.len()],
+            owned_frames: [0; Owner::ALL.len()],
+            peak_frames: [0; Owner::ALL.len()],
         }
     }
 
-    /// Who holds `frame`; `None` where it is free.
+    /// The owner of `frame`; `None` if it is free.
     ///
     /// # Panics
     ///
-    /// Where memory has no such frame.
+    /// If memory has no such frame.
     #[inline]
-    pub fn holder(&self, frame: FrameNumber) -> Option<Holder> {
-        holder_of(self.entries[frame.raw() as usize])
+    pub fn owner(&self, frame: FrameNumber) -> Option<Owner> {
+        owner_of(self.entries[frame.raw() as usize])
     }
 
-    /// How many frames `holder` has.
+    /// The current number of frames of `owner`.
     #[inline]
-    pub fn held_frames(&self, holder: Holder) -> u64 {
-        self.held_frames[holder.index()]
+    pub fn owned_frames(&self, owner: Owner) -> u64 {
+        self.owned_frames[owner.index()]
     }
 
-    /// The most frames that `holder` ever had at one time.
-    pub fn peak_frames(&self, holder: Holder) -> u64 {
-        self.peak_frames[holder.index()]
+    /// The peak number of frames of an owner.
+    pub fn peak_frames(&self, owner: Owner) -> u64 {
+        self.peak_frames[owner.index()]
     }
 
-    /// The most that each ever had is what each has now.
-    pub fn restart_peaks(&mut self) {
-        self.peak_frames = self.held_frames;
+    /// Resets the peaks to the current counts.
+    pub fn reset_peaks(&mut self) {
+        self.peak_frames = self.owned_frames;
     }
 
-    /// Frames that anybody holds.
-    pub fn all_held_frames(&self) -> u64 {
-        self.held_frames.iter().sum()
+    /// Number of allocated frames.
+    pub fn allocated_frames(&self) -> u64 {
+        self.owned_frames.iter().sum()
     }
 
-    /// `holder` takes `frames` free frames from `start` on.
+    /// `owner` takes `frames` free frames from `start` on.
     #[inline]
-    pub fn take(&mut self, start: FrameNumber, frames: u64, holder: Holder) {
+    pub fn assign(&mut self, start: FrameNumber, frames: u64, owner: Owner) {
         let entries = self.entries_mut(start, frames);
         debug_assert!(entries.iter().all(|&entry| entry == FREE));
-        entries.fill(entry_of(holder));
-        self.add(holder, frames);
+        entries.fill(entry_of(owner));
+        self.add(owner, frames);
     }
 
-    /// `frames` frames from `start` on become free, whoever holds them.
+    /// Frees `frames` frames from `start` on, whoever owns them.
     ///
     /// # Panics
     ///
-    /// Where one of them is free.
+    /// If one of them is free.
     #[inline]
-    pub fn give_back(&mut self, start: FrameNumber, frames: u64) {
+    pub fn release(&mut self, start: FrameNumber, frames: u64) {
         self.subtract(start, frames);
         self.entries_mut(start, frames).fill(FREE);
     }
 
-    /// `frames` frames from `start` on pass to `holder`, whoever holds them.
+    /// Assigns `frames` allocated frames from `start` on to `owner`.
     ///
     /// # Panics
     ///
-    /// Where one of them is free.
-    pub fn change(&mut self, start: FrameNumber, frames: u64, holder: Holder) {
+    /// If one of them is free.
+    pub fn change(&mut self, start: FrameNumber, frames: u64, owner: Owner) {
         self.subtract(start, frames);
-        self.entries_mut(start, frames).fill(entry_of(holder));
-        self.add(holder, frames);
+        self.entries_mut(start, frames).fill(entry_of(owner));
+        self.add(owner, frames);
     }
 
-    /// Counts the frames anew and compares: the first difference as a sentence.
+    /// Recounts the frames. Returns the first difference as a sentence.
     pub fn check(&self) -> Result<(), String> {
-        let mut counted = [0; Holder::ALL.len()];
-        for holder in self.entries.iter().filter_map(|&entry| holder_of(entry)) {
-            counted[holder.index()] += 1;
+        let mut counted = [0; Owner::ALL.len()];
+        for owner in self.entries.iter().filter_map(|&entry| owner_of(entry)) {
+            counted[owner.index()] += 1;
         }
-        for holder in Holder::ALL {
-            let (at, said) = (counted[holder.index()], self.held_frames(holder));
+        for owner in Owner::ALL {
+            let (at, said) = (counted[owner.index()], self.owned_frames(owner));
             if at != said {
-                return Err(format!("{holder}: {at} frames, and the count says {said}"));
+                return Err(format!("{owner}: {at} frames, but {said} counted"));
             }
         }
         Ok(())
@@ -185,35 +185,35 @@ impl Ledger {
     }
 
     #[inline]
-    fn add(&mut self, holder: Holder, frames: u64) {
-        let at = holder.index();
-        self.held_frames[at] += frames;
-        self.peak_frames[at] = self.peak_frames[at].max(self.held_frames[at]);
+    fn add(&mut self, owner: Owner, frames: u64) {
+        let at = owner.index();
+        self.owned_frames[at] += frames;
+        self.peak_frames[at] = self.peak_frames[at].max(self.owned_frames[at]);
     }
 
-    /// Takes the frames off the counts of those who hold them.
+    /// Subtracts the frames from the counts of their owners.
     #[inline]
     fn subtract(&mut self, start: FrameNumber, frames: u64) {
         let start = start.raw() as usize;
         let entries = &self.entries[start..start + frames as usize];
         for run in entries.chunk_by(|left, right| left == right) {
-            let holder = holder_of(run[0]).expect("only frames that somebody holds");
-            self.held_frames[holder.index()] -= run.len() as u64;
+            let owner = owner_of(run[0]).expect("only frames that somebody holds");
+            self.owned_frames[owner.index()] -= run.len() as u64;
         }
     }
 }
 
 #[inline]
-fn holder_of(entry: u8) -> Option<Holder> {
+fn owner_of(entry: u8) -> Option<Owner> {
     match entry {
         FREE => None,
-        entry => Some(Holder::ALL[usize::from(entry) - 1]),
+        entry => Some(Owner::ALL[usize::from(entry) - 1]),
     }
 }
 
 #[inline]
-const fn entry_of(holder: Holder) -> u8 {
-    holder.index() as u8 + 1
+const fn entry_of(owner: Owner) -> u8 {
+    owner.index() as u8 + 1
 }
 
 /// The frames of a block.
@@ -226,19 +226,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_holder_is_at_its_own_place() {
-        for (place, holder) in Holder::ALL.into_iter().enumerate() {
-            assert_eq!(holder.index(), place);
-            assert_eq!(holder_of(entry_of(holder)), Some(holder));
+    fn owner_index_matches_its_position() {
+        for (place, owner) in Owner::ALL.into_iter().enumerate() {
+            assert_eq!(owner.index(), place);
+            assert_eq!(owner_of(entry_of(owner)), Some(owner));
         }
     }
 
     #[test]
-    fn a_wrong_count_is_told() {
+    fn check_reports_a_wrong_count() {
         let mut ledger = Ledger::new(4);
-        ledger.take(FrameNumber::new(1), 2, Holder::Data);
+        ledger.assign(FrameNumber::new(1), 2, Owner::Data);
         assert_eq!(ledger.check(), Ok(()));
-        ledger.held_frames[0] += 1;
-        assert_eq!(ledger.check(), Err("data: 2 frames, and the count says 3".to_owned()));
+        ledger.owned_frames[0] += 1;
+        assert_eq!(ledger.check(), Err("data: 2 frames, but 3 counted".to_owned()));
     }
 }

@@ -1,11 +1,11 @@
-//! Physical memory as the operating system uses it: the allocator and the ledger together.
+//! Physical memory as the operating system uses it: the allocator combined with the ledger.
 
 use octavo_types::FrameNumber;
 
 use super::buddy::Buddy;
 use super::chunks::ChunkBitmaps;
 use super::hole_bitmaps::HoleBitmaps;
-use super::ledger::{Holder, Ledger, frames_of};
+use super::ledger::{Ledger, Owner, frames_of};
 use super::order::{Order, blocks_of};
 use super::reservations::Reservations;
 
@@ -17,11 +17,11 @@ pub struct MemoryShape {
 }
 
 impl MemoryShape {
-    /// The most frames that a memory may have: 4 TiB.
+    /// Maximum frames of a memory: 4 TiB.
     pub const MAX_FRAMES: u64 = 1 << 30;
 
-    /// Memory of `frames` base frames, with blocks of up to `largest`; an error where there is
-    /// none, or more than [`MemoryShape::MAX_FRAMES`].
+    /// A memory of `frames` base frames with blocks of up to `largest`. Fails for 0 frames or more than
+    /// [`MemoryShape::MAX_FRAMES`].
     pub fn new(frames: u64, largest: Order) -> Result<Self, MemorySizeError> {
         if frames == 0 || frames > Self::MAX_FRAMES {
             return Err(MemorySizeError(frames));
@@ -29,31 +29,31 @@ impl MemoryShape {
         Ok(MemoryShape { frames, largest })
     }
 
-    /// Base frames.
+    /// Number of base frames.
     pub fn frames(self) -> u64 {
         self.frames
     }
 
-    /// The order up to which blocks merge: 10 for Linux, 18 for Tailored Page Sizes.
+    /// The largest order of a block: 10 in Linux, 18 for Tailored Page Sizes.
     pub fn largest(self) -> Order {
         self.largest
     }
 }
 
-/// A memory too small or too large to be simulated.
+/// An unsupported memory size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a physical memory of {0} frames of 4 KiB: it has 1 to {max} frames (4 TiB)", max = MemoryShape::MAX_FRAMES)]
 pub struct MemorySizeError(u64);
 
-/// No free block is large enough, or there are fewer free frames than something needs at once.
+/// No free block is large enough, or an operation needs more free frames at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{}", out_of_memory_text(self))]
 pub struct OutOfMemory {
-    /// The order that was asked for.
+    /// The requested order.
     pub order: Order,
-    /// Frames that were free all the same.
+    /// Number of free frames.
     pub free_frames: u64,
-    /// The order of the largest free block, if any was free.
+    /// The order of the largest free block, if any.
     pub largest_free: Option<Order>,
 }
 
@@ -69,11 +69,10 @@ fn out_of_memory_text(error: &OutOfMemory) -> String {
     format!("no block of {size} is free: {free_frames} frames of 4 KiB are free, {largest}")
 }
 
-/// Physical memory: what is free, and who holds what is not.
+/// Physical memory: free blocks, and the owners of allocated frames.
 ///
-/// Every frame is either in a free block of the allocator or held by one [`Holder`];
-/// [`Frames::check`] says whether that is so. Frames come and go by blocks, but what was taken as
-/// one block may pass to other holders, and be freed, by parts.
+/// Every frame is either in a free block of the allocator or has one [`Owner`]; [`Frames::check`] verifies
+/// that. Frames are allocated by blocks, but parts of a block may change owner and be freed separately.
 #[derive(Clone, Debug)]
 pub struct Frames {
     buddy: Buddy,
@@ -85,7 +84,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Memory in which everything is free.
+    /// A free memory.
     pub fn new(shape: MemoryShape) -> Self {
         Frames {
             buddy: Buddy::all_free(shape.frames, shape.largest),
@@ -97,99 +96,98 @@ impl Frames {
         }
     }
 
-    /// Memory all of which `holder` has.
-    pub fn held_by(shape: MemoryShape, holder: Holder) -> Self {
+    /// A memory owned entirely by `owner`.
+    pub fn all_owned_by(shape: MemoryShape, owner: Owner) -> Self {
         let mut ledger = Ledger::new(shape.frames);
-        ledger.take(FrameNumber::new(0), shape.frames, holder);
-        let buddy = Buddy::all_held(shape.frames, shape.largest);
+        ledger.assign(FrameNumber::new(0), shape.frames, owner);
+        let buddy = Buddy::all_allocated(shape.frames, shape.largest);
         let reservations = Reservations::default();
         let (holes, chunks) = (HoleBitmaps::default(), ChunkBitmaps::default());
         Frames { buddy, ledger, reservations, holes, chunks, peak_used_frames: shape.frames }
     }
 
-    /// A block of `order` for `holder`: the lowest of the smallest order that has one. For a base
-    /// frame reservations are broken where none is free.
+    /// Allocates a block of `order` for `owner`: the lowest of the smallest sufficient order. If no base
+    /// frame is free, reservations are broken for it.
     ///
     /// # Errors
     ///
-    /// Where no free block is large enough.
+    /// If no free block is large enough.
     #[inline]
-    pub fn allocate(&mut self, order: Order, holder: Holder) -> Result<FrameNumber, OutOfMemory> {
-        let had = self.allocate_free(order, holder);
+    pub fn allocate(&mut self, order: Order, owner: Owner) -> Result<FrameNumber, OutOfMemory> {
+        let had = self.allocate_free(order, owner);
         if had.is_err() && order == Order::BASE && self.break_oldest_reservation() {
-            return self.allocate_free(order, holder);
+            return self.allocate_free(order, owner);
         }
         had
     }
 
-    /// As [`Frames::allocate`], and no reservation is broken for it.
+    /// Allocates like [`Frames::allocate`], but never breaks a reservation.
     ///
     /// # Errors
     ///
-    /// Where no free block is large enough.
+    /// If no free block is large enough.
     #[inline]
     pub fn allocate_free(
         &mut self,
         order: Order,
-        holder: Holder,
+        owner: Owner,
     ) -> Result<FrameNumber, OutOfMemory> {
         let Some(block) = self.buddy.allocate(order) else {
             return Err(self.out_of_memory(order));
         };
-        self.taken(block, order, holder);
+        self.taken(block, order, owner);
         Ok(block)
     }
 
-    /// The very block of `order` at `frame` for `holder`, and whether it could be had: whether all
-    /// of it was free.
-    pub fn allocate_at(&mut self, frame: FrameNumber, order: Order, holder: Holder) -> bool {
+    /// Allocates exactly the block of `order` at `frame` for `owner`. Returns whether all of it was free.
+    pub fn allocate_at(&mut self, frame: FrameNumber, order: Order, owner: Owner) -> bool {
         let could = self.buddy.allocate_at(frame, order);
         if could {
-            self.taken(frame, order, holder);
+            self.taken(frame, order, owner);
         }
         could
     }
 
-    /// Gives the block of `order` at `frame` back, whoever holds its frames; it may be a part of
-    /// what was allocated, or several such parts together.
+    /// Frees the block of `order` at `frame`, whoever owns it; it may be a part of an allocated block, or
+    /// several parts together.
     ///
     /// # Panics
     ///
-    /// Where any of it is free, or there is no such block.
+    /// If any of it is free, or memory has no such block.
     #[inline]
     pub fn free(&mut self, frame: FrameNumber, order: Order) {
-        self.ledger.give_back(frame, order.frames());
+        self.ledger.release(frame, order.frames());
         self.buddy.free(frame, order);
     }
 
-    /// Gives back `frames` frames from `start` on, as [`Frames::free`] does with a block.
+    /// Frees `frames` frames from `start` on.
     ///
     /// # Panics
     ///
-    /// Where any of them is free, or memory ends before them.
+    /// If any of them is free, or memory ends before them.
     pub fn free_range(&mut self, start: FrameNumber, frames: u64) {
         for (block, order) in blocks_of(start, frames, self.buddy.largest()) {
             self.free(block, order);
         }
     }
 
-    /// The frames of the block of `order` at `frame` pass to `holder`, whoever holds them: what
-    /// was reserved becomes data part by part.
+    /// Assigns the allocated frames of the block of `order` at `frame` to `owner`, as when reserved frames
+    /// become data.
     ///
     /// # Panics
     ///
-    /// Where any of them is free.
-    pub fn change_holder(&mut self, frame: FrameNumber, order: Order, holder: Holder) {
-        self.ledger.change(frame, order.frames(), holder);
+    /// If any of them is free.
+    pub fn change_owner(&mut self, frame: FrameNumber, order: Order, owner: Owner) {
+        self.ledger.change(frame, order.frames(), owner);
     }
 
-    /// As [`Frames::change_holder`], of `frames` frames from `start` on.
+    /// Assigns `frames` allocated frames from `start` on to `owner`.
     ///
     /// # Panics
     ///
-    /// Where any of them is free, or memory ends before them.
-    pub fn change_range(&mut self, start: FrameNumber, frames: u64, holder: Holder) {
-        self.ledger.change(start, frames, holder);
+    /// If any of them is free, or memory ends before them.
+    pub fn change_range(&mut self, start: FrameNumber, frames: u64, owner: Owner) {
+        self.ledger.change(start, frames, owner);
     }
 
     /// Who holds `frame`; `None` where it is free.
@@ -198,8 +196,8 @@ impl Frames {
     ///
     /// Where memory has no such frame.
     #[inline]
-    pub fn holder(&self, frame: FrameNumber) -> Option<Holder> {
-        self.ledger.holder(frame)
+    pub fn owner(&self, frame: FrameNumber) -> Option<Owner> {
+        self.ledger.owner(frame)
     }
 
     /// Whether every frame of the block of `order` at `frame` is free.
@@ -207,33 +205,33 @@ impl Frames {
         self.buddy.is_free(frame, order)
     }
 
-    /// Sees to it that `frames` frames can be allocated one by one, of which none is taken yet: who
-    /// changes much at once asks before the first change. Reservations are broken for them.
+    /// Ensures that `frames` frames can be allocated one by one, breaking reservations if necessary.
+    /// Operations with many changes call it before the first.
     ///
     /// # Errors
     ///
-    /// Where there are fewer.
+    /// If fewer frames are available.
     pub fn ensure_free(&mut self, frames: u64) -> Result<(), OutOfMemory> {
         while frames > self.free_frames() && self.break_oldest_reservation() {}
         if frames <= self.free_frames() { Ok(()) } else { Err(self.out_of_memory(Order::BASE)) }
     }
 
-    /// How many frames `holder` has.
-    pub fn used_frames(&self, holder: Holder) -> u64 {
-        self.ledger.held_frames(holder)
+    /// The current number of frames of an owner.
+    pub fn used_frames(&self, owner: Owner) -> u64 {
+        self.ledger.owned_frames(owner)
     }
 
-    /// The most frames that `holder` ever had at one time.
-    pub fn peak_frames(&self, holder: Holder) -> u64 {
-        self.ledger.peak_frames(holder)
+    /// The peak number of frames of an owner.
+    pub fn peak_frames(&self, owner: Owner) -> u64 {
+        self.ledger.peak_frames(owner)
     }
 
-    /// The most frames that were in use at one time, whoever held them.
+    /// The peak number of allocated frames.
     pub fn peak_used_frames(&self) -> u64 {
         self.peak_used_frames
     }
 
-    /// Frames that are free.
+    /// Number of free frames.
     pub fn free_frames(&self) -> u64 {
         self.buddy.free_frames()
     }
@@ -243,20 +241,18 @@ impl Frames {
         &self.buddy
     }
 
-    /// What this memory was made with.
+    /// The shape of this memory.
     pub fn shape(&self) -> MemoryShape {
         MemoryShape { frames: self.buddy.frames(), largest: self.buddy.largest() }
     }
 
-    /// Whether nothing was lost: a frame is free in the ledger if it lies in a free block, the
-    /// counts are those of the frames, and all holders and what is free make up the whole memory.
-    /// It looks at every frame, and says the first thing that is wrong.
+    /// Checks every frame: a frame is free in the ledger if and only if it lies in a free block, counts
+    /// match, and owners and free memory add up to the whole. Returns the first error.
     pub fn check(&self) -> Result<(), String> {
         self.ledger.check()?;
         let mut free_frames = 0;
         for (block, order) in self.buddy.iter() {
-            if let Some(held) = frames_of(block, order).find(|&frame| self.holder(frame).is_some())
-            {
+            if let Some(held) = frames_of(block, order).find(|&frame| self.owner(frame).is_some()) {
                 return Err(format!("frame {} is held and free at once", held.raw()));
             }
             free_frames += order.frames();
@@ -264,16 +260,16 @@ impl Frames {
         if free_frames != self.free_frames() {
             return Err(format!("{free_frames} frames are free, not {}", self.free_frames()));
         }
-        let (all, held) = (self.buddy.frames(), self.ledger.all_held_frames());
+        let (all, held) = (self.buddy.frames(), self.ledger.allocated_frames());
         if held + free_frames != all {
             return Err(format!("{held} frames held and {free_frames} free are not all {all}"));
         }
         Ok(())
     }
 
-    /// High-water marks begin anew with what is held now.
-    pub(super) fn restart_peaks(&mut self) {
-        self.ledger.restart_peaks();
+    /// Resets the peaks to the current counts.
+    pub(super) fn reset_peaks(&mut self) {
+        self.ledger.reset_peaks();
         self.peak_used_frames = self.buddy.frames() - self.buddy.free_frames();
     }
 
@@ -287,8 +283,8 @@ impl Frames {
     }
 
     #[inline]
-    fn taken(&mut self, block: FrameNumber, order: Order, holder: Holder) {
-        self.ledger.take(block, order.frames(), holder);
+    fn taken(&mut self, block: FrameNumber, order: Order, owner: Owner) {
+        self.ledger.assign(block, order.frames(), owner);
         let used = self.buddy.frames() - self.buddy.free_frames();
         self.peak_used_frames = self.peak_used_frames.max(used);
     }

@@ -1,8 +1,7 @@
-//! Physical memory: which frames are free, who holds the others, how scattered what is free is at
-//! the start, and how it is brought together again.
+//! Physical memory: free frames, owners of allocated frames, fragmentation at the start, and compaction.
 //!
-//! [`Frames`] is what an operating system uses: a [`Buddy`] allocator and a ledger of holders.
-//! Everything about a frame that is not about memory itself, such as who maps it, is its owner's.
+//! An operating system uses [`Frames`], which combines a [`Buddy`] allocator with a ledger of owners. Other
+//! state of a frame, such as its mappings, is kept by its owner.
 
 mod bits;
 mod block_set;
@@ -10,6 +9,7 @@ mod buddy;
 mod chunks;
 mod compaction;
 mod coverage;
+mod fixed_tables;
 pub mod fragmentation;
 mod hole_bitmaps;
 mod ledger;
@@ -17,15 +17,14 @@ mod memory;
 mod order;
 mod reservations;
 pub mod snapshot;
-mod tables;
 
 pub use block_set::BlockSet;
 pub use buddy::Buddy;
 pub use chunks::{ChunkBitmaps, SubBlocks};
-pub use compaction::{Compaction, CompactionEnd, CompactionLimits, Compactor, FrameOwner};
+pub use compaction::{Compaction, CompactionEnd, CompactionLimits, Compactor, FrameRelocator};
 pub use coverage::Coverage;
 pub use hole_bitmaps::HoleBitmaps;
-pub use ledger::Holder;
+pub use ledger::Owner;
 pub use memory::{Frames, MemoryShape, MemorySizeError, OutOfMemory};
 pub use order::{Order, blocks_of};
 pub use reservations::{ReservationCounts, ReservationId};

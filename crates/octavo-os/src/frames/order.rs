@@ -1,4 +1,4 @@
-//! Orders: the sizes of blocks of frames, as powers of two.
+//! Orders: block sizes as powers of two base frames.
 
 use std::fmt;
 
@@ -15,9 +15,9 @@ impl Order {
     pub const HUGE: Order = Order(9);
     /// 4 MiB, the largest block of Linux's allocator on x86-64 (`MAX_PAGE_ORDER`).
     pub const LINUX: Order = Order(10);
-    /// 1 GiB, the largest block that any memory has.
+    /// 1 GiB, the largest supported block.
     pub const LARGEST: Order = Order(18);
-    /// How many orders there are.
+    /// Number of orders.
     pub const COUNT: usize = 19;
 
     /// The order `raw`, or `None` above 18.
@@ -30,13 +30,13 @@ impl Order {
         Order(size.base_shift())
     }
 
-    /// The number itself.
+    /// The order as a number.
     #[inline(always)]
     pub const fn raw(self) -> u8 {
         self.0
     }
 
-    /// The number as an index of an array of [`Order::COUNT`].
+    /// The order as an index of an array of [`Order::COUNT`].
     #[inline(always)]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -88,7 +88,7 @@ impl fmt::Debug for Order {
     }
 }
 
-/// `frames` frames from `start` as the fewest blocks of at most `largest`, in order of address.
+/// Splits `frames` frames from `start` into the fewest blocks of at most `largest`, in order of address.
 pub fn blocks_of(
     start: FrameNumber,
     frames: u64,
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn orders_are_the_page_sizes() {
+    fn orders_match_page_sizes() {
         assert_eq!(Order::all().count(), Order::COUNT);
         for order in Order::all() {
             assert_eq!(Order::of(order.page_size()), order);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_cut_where_alignment_asks() {
+    fn blocks_split_a_range_at_alignment_boundaries() {
         let cut = |start, frames, largest| {
             let blocks = blocks_of(FrameNumber::new(start), frames, Order(largest));
             blocks.map(|(block, order)| (block.raw(), order.raw())).collect::<Vec<_>>()

@@ -1,12 +1,12 @@
-//! Reservations: blocks set aside for a range of pages, from which frames are taken one by one
-//! (paper 003, Section III-B.1, after FreeBSD and Navarro et al., OSDI 2002).
+//! Reservations: blocks set aside for a range of pages, whose frames are claimed one by one (Guvenilir and
+//! Patt, ISCA 2020, Section III-B.1, after FreeBSD and Navarro et al., OSDI 2002).
 //!
-//! "Reserved frames are neither free nor in use; they can transition to either state depending on
-//! system demands." What a reservation has are the frames that nobody took yet, which the ledger
-//! knows as [`Holder::Reserved`]; what was taken is data, and its taker's. A reservation ends when
-//! it has none left, when its owner ends it, or when it is *broken*: when a base frame is wanted
-//! and none is free, the reservation that was used longest ago gives back all it has. A wish for a
-//! larger block breaks none, since that would trade one contiguity for another.
+//! "Reserved frames are neither free nor in use; they can transition to either state depending on system
+//! demands." A reservation owns its unclaimed frames ([`Owner::Reserved`] in the ledger); claimed frames are
+//! data of the claimant. A reservation ends when all frames are claimed, when its owner ends it, or when it
+//! is *broken*: if a base frame is requested and none is free, the least recently used reservation frees its
+//! unclaimed frames. Requests for larger blocks break none, since that would trade one contiguity for
+//! another.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,35 +15,35 @@ use octavo_types::FrameNumber;
 use rustc_hash::FxHashMap;
 
 use super::block_set::BlockSet;
-use super::ledger::Holder;
+use super::ledger::Owner;
 use super::memory::Frames;
 use super::order::{Order, blocks_of};
 
-/// A reservation; no two ever have the same.
+/// A reservation. Identifiers are never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ReservationId(u64);
 
-/// What became of reservations since the start.
+/// Counts of reservations since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReservationCounts {
-    /// Blocks set aside.
+    /// Blocks reserved.
     pub made: u64,
-    /// Those broken for want of memory.
+    /// Reservations broken for lack of free frames.
     pub broken: u64,
-    /// Frames that the broken ones gave back.
+    /// Frames freed by broken reservations.
     pub frames_given_back: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Reservation {
     block: FrameNumber,
-    /// The frames that nobody took yet; never none.
+    /// The unclaimed frames; never empty.
     left: BlockSet,
-    /// When it was used last, no two at the same time.
+    /// Unique time of its last use.
     used: u64,
 }
 
-/// All reservations, and which was used longest ago.
+/// All reservations, with their order of use.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reservations {
     by_id: FxHashMap<ReservationId, Reservation>,
@@ -73,26 +73,26 @@ impl Reservations {
 }
 
 impl Frames {
-    /// Sets a block of `order` aside; none where none is free.
+    /// Reserves a block of `order`; `None` if none is free.
     pub fn reserve(&mut self, order: Order) -> Option<(ReservationId, FrameNumber)> {
-        let block = self.allocate_free(order, Holder::Reserved).ok()?;
+        let block = self.allocate_free(order, Owner::Reserved).ok()?;
         let used = self.reservations.tick();
         self.reservations.counts.made += 1;
         Some((self.reservations.insert(block, BlockSet::all(order), used), block))
     }
 
-    /// Whether the reservation has frames left: it is neither used up nor broken nor ended.
+    /// Whether the reservation still exists: it has unclaimed frames, and was neither broken nor ended.
     pub fn is_reserved(&self, id: ReservationId) -> bool {
         self.reservations.by_id.contains_key(&id)
     }
 
-    /// Whether nobody took the frame at `place` of the reservation's block yet.
-    pub fn has_left(&self, id: ReservationId, place: u64) -> bool {
+    /// Whether the frame at `place` of the reservation's block is unclaimed.
+    pub fn has_unclaimed(&self, id: ReservationId, place: u64) -> bool {
         self.reservations.by_id.get(&id).is_some_and(|of| of.left.contains(place))
     }
 
-    /// Notes that the reservation is used now, so that others are broken before it.
-    pub fn note_use(&mut self, id: ReservationId) {
+    /// Records a use of the reservation, so that others are broken before it.
+    pub fn record_use(&mut self, id: ReservationId) {
         let latest = self.reservations.by_use.last_key_value();
         if latest.is_some_and(|(_, of)| *of == id) {
             return;
@@ -105,9 +105,9 @@ impl Frames {
         }
     }
 
-    /// Takes what is left at `places` of the reservation's block as data, and tells which those
-    /// were.
-    pub fn take_reserved(&mut self, id: ReservationId, places: Range<u64>) -> Vec<Range<u64>> {
+    /// Claims the unclaimed frames at `places` of the reservation's block as data. Returns the claimed
+    /// places.
+    pub fn claim_reserved(&mut self, id: ReservationId, places: Range<u64>) -> Vec<Range<u64>> {
         let Some(of) = self.reservations.by_id.get_mut(&id) else { return Vec::new() };
         let runs: Vec<_> = of.left.runs(places).collect();
         for run in &runs {
@@ -115,7 +115,7 @@ impl Frames {
                 of.left.remove(place);
             }
             let start = of.block.plus(run.start);
-            self.ledger.change(start, run.end - run.start, Holder::Data);
+            self.ledger.change(start, run.end - run.start, Owner::Data);
         }
         if of.left.is_empty() {
             self.reservations.remove(id);
@@ -123,18 +123,17 @@ impl Frames {
         runs
     }
 
-    /// Ends the reservation: what is left of it is free.
+    /// Ends the reservation and frees its unclaimed frames.
     pub fn end_reservation(&mut self, id: ReservationId) {
         if let Some(gone) = self.reservations.remove(id) {
             self.free_left(&gone, 0..gone.left.order().frames());
         }
     }
 
-    /// Cuts `places` out of the reservation: what is left of them is free, and what lies around
-    /// them is reserved by the fewest blocks of two frames or more, each a reservation of its own,
-    /// used just now. Returns those that have any frame left: the first place of each in this one,
-    /// its order, and which it is.
-    pub fn cut_reservation(
+    /// Removes `places` from the reservation: their unclaimed frames are freed, and the rest is reserved by
+    /// the fewest blocks of two or more frames, each a new reservation used just now. Returns the new
+    /// reservations with unclaimed frames: first place in the old one, order and identifier.
+    pub fn split_reservation(
         &mut self,
         id: ReservationId,
         places: Range<u64>,
@@ -160,12 +159,12 @@ impl Frames {
         parts
     }
 
-    /// What became of reservations since the start.
+    /// Counts of reservations since the start.
     pub fn reservation_counts(&self) -> ReservationCounts {
         self.reservations.counts
     }
 
-    /// Breaks the reservation that was used longest ago; whether there was one.
+    /// Breaks the least recently used reservation. Returns whether there was one.
     pub fn break_oldest_reservation(&mut self) -> bool {
         let Some((_, &id)) = self.reservations.by_use.first_key_value() else { return false };
         let gone = self.reservations.remove(id).expect("it is in both lists");

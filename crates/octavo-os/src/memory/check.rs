@@ -1,29 +1,28 @@
-//! The law of conservation: every frame is held as often as it is counted.
+//! Conservation of frames: references equal actual uses.
 
 use octavo_types::{FrameNumber, PageSize};
 use rustc_hash::FxHashMap;
 
 use super::{EVERYTHING, Memory, frames_of};
-use crate::frames::{Holder, Order};
+use crate::frames::{Order, Owner};
 
 impl Memory {
-    /// Frames that page tables map or objects keep, each once.
+    /// Frames mapped by page tables or kept by objects, each counted once.
     pub fn frames_in_use(&self) -> u64 {
         self.nodes() + self.shadows() + self.count_references().len() as u64
     }
 
-    /// Whether nothing was lost: frames of data are those that page tables map and objects keep,
-    /// each with as many references as there are of these; frames of page tables are their nodes;
-    /// and [`Frames::check`](crate::frames::Frames::check). It looks at everything, and says the
-    /// first thing that is wrong.
+    /// Checks everything: data frames are those that page tables map and objects keep, each with its number
+    /// of references; page-table frames are nodes; and [`Frames::check`](crate::frames::Frames::check) holds.
+    /// Returns the first error.
     pub fn check(&self) -> Result<(), String> {
         self.frames.check()?;
         let references = self.count_references();
         for (frame, count) in &references {
-            if self.frames.holder(*frame) != Some(Holder::Data) {
+            if self.frames.owner(*frame) != Some(Owner::Data) {
                 return Err(format!("frame {} is in use and no data", frame.raw()));
             }
-            let noted = self.references.others(*frame) + 1;
+            let noted = self.references.extra(*frame) + 1;
             if noted != *count {
                 return Err(format!("frame {} has {count} references, not {noted}", frame.raw()));
             }
@@ -35,19 +34,19 @@ impl Memory {
                 self.references.shared_frames()
             ));
         }
-        let held = |holder, used: u64| match self.frames.used_frames(holder) {
+        let held = |owner, used: u64| match self.frames.used_frames(owner) {
             held if held == used => Ok(()),
-            held => Err(format!("{held} frames are held as {holder}, and {used} are used")),
+            held => Err(format!("{held} frames belong to {owner}, but {used} are used")),
         };
-        held(Holder::Data, references.len() as u64)?;
-        held(Holder::PageTable, self.nodes())?;
-        held(Holder::Shadow, self.shadows())?;
+        held(Owner::Data, references.len() as u64)?;
+        held(Owner::PageTable, self.nodes())?;
+        held(Owner::Shadow, self.shadows())?;
         self.check_holes()?;
         self.check_gaps()?;
         self.check_pages()
     }
 
-    /// Whether page tables have counted their pages by size.
+    /// Checks the page counts of page tables, by size.
     fn check_pages(&self) -> Result<(), String> {
         for process in self.live() {
             let mut counted = [0; Order::COUNT];
@@ -58,16 +57,16 @@ impl Memory {
             }
             for (order, counted) in Order::all().zip(counted) {
                 let size = order.page_size();
-                let told = self.process(process).table.pages(size);
-                if told != counted {
-                    return Err(format!("{counted} pages of {size} are mapped, not {told}"));
+                let expected = self.process(process).table.pages(size);
+                if expected != counted {
+                    return Err(format!("{counted} pages of {size} are mapped, not {expected}"));
                 }
             }
         }
         Ok(())
     }
 
-    /// How many pages of a size all processes have mapped.
+    /// The number of mapped pages of a size, over all processes.
     pub fn pages(&self, size: PageSize) -> u64 {
         self.processes.iter().flatten().map(|process| process.table.pages(size)).sum()
     }
@@ -77,7 +76,7 @@ impl Memory {
         self.processes.iter().flatten().map(|process| process.table.nodes()).sum()
     }
 
-    /// How often each frame is mapped or kept.
+    /// The number of uses of each frame.
     fn count_references(&self) -> FxHashMap<FrameNumber, u32> {
         let mut references = FxHashMap::default();
         let mut count = |frame| *references.entry(frame).or_insert(0) += 1;

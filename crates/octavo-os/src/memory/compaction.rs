@@ -1,20 +1,20 @@
-//! Compaction of memory in which processes live: what moves is mapped anew.
+//! Compaction of memory with live processes: moved pages are remapped.
 
 use octavo_types::{FrameNumber, PageNumber, PageSize};
 use rustc_hash::FxHashMap;
 
 use super::references::References;
 use super::{EVERYTHING, Memory, ProcessId};
-use crate::frames::{Compaction, CompactionLimits, Compactor, FrameOwner, Order};
+use crate::frames::{Compaction, CompactionLimits, Compactor, FrameRelocator, Order};
 use crate::vmas::ObjectId;
 
-/// A frame that a process maps by a base page.
+/// A frame mapped by a base page of a process.
 type Mapped = (FrameNumber, ProcessId, PageNumber);
 
-/// Who holds data by base pages, looked up once for each compaction: to know it at any time would
-/// cost every fault.
+/// The users of base-page frames. Collected once per compaction: keeping them current would slow every page
+/// fault.
 struct Residents<'a, F> {
-    /// The frames of base pages with who maps them, in order of frames.
+    /// The frames of base pages with their processes and pages, in order of frames.
     mapped: Vec<Mapped>,
     /// The frames of objects' pages.
     objects: FxHashMap<FrameNumber, (ObjectId, u64)>,
@@ -23,19 +23,19 @@ struct Residents<'a, F> {
     moves: Vec<(FrameNumber, FrameNumber)>,
 }
 
-/// Who maps a frame.
+/// The base pages that map a frame.
 fn of_frame(mapped: &[Mapped], frame: FrameNumber) -> &[Mapped] {
     let from = mapped.partition_point(|(of, ..)| *of < frame);
     let to = mapped.partition_point(|(of, ..)| *of <= frame);
     &mapped[from..to]
 }
 
-impl<F: Fn(FrameNumber) -> bool> FrameOwner for Residents<'_, F> {
+impl<F: Fn(FrameNumber) -> bool> FrameRelocator for Residents<'_, F> {
     fn may_move(&self, frame: FrameNumber) -> bool {
-        // Another process may have it as a part of a larger page.
+        // Another process may map it as part of a larger page.
         let mapped = of_frame(&self.mapped, frame).len();
         let found = mapped + usize::from(self.objects.contains_key(&frame));
-        found as u64 == u64::from(self.references.others(frame)) + 1 && !(self.stays)(frame)
+        found as u64 == u64::from(self.references.extra(frame)) + 1 && !(self.stays)(frame)
     }
 
     fn moved(&mut self, from: FrameNumber, to: FrameNumber) {
@@ -44,9 +44,9 @@ impl<F: Fn(FrameNumber) -> bool> FrameOwner for Residents<'_, F> {
 }
 
 impl Memory {
-    /// Makes free blocks of `order`, within `limits`, by moving base pages, shared ones too, and
-    /// what is foreign; larger pages stay, and so do frames that `stays` names. Each page that moved
-    /// is copied, mapped where it is now, and forgotten where it was, in each process.
+    /// Makes free blocks of `order`, within `limits`, by moving base pages, including shared ones, and
+    /// background memory. Larger pages, and frames selected by `stays`, are not moved. Each moved page is
+    /// copied, remapped and invalidated in each process.
     pub fn compact_for(
         &mut self,
         compactor: &mut Compactor,
@@ -73,8 +73,8 @@ impl Memory {
         let Residents { mapped, objects, moves, .. } = residents;
         for (from, to) in &moves {
             self.copied(*from, *to, 1);
-            for _ in 0..self.references.others(*from) {
-                self.references.give_up(*from);
+            for _ in 0..self.references.extra(*from) {
+                self.references.drop_reference(*from);
                 self.references.add(*to);
             }
             if let Some((object, index)) = objects.get(from) {
@@ -91,11 +91,11 @@ impl Memory {
         done
     }
 
-    /// A base page lies in another frame now.
+    /// Remaps a base page to another frame.
     fn move_page(&mut self, process: ProcessId, page: PageNumber, to: FrameNumber) {
         let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
-        let used = of.table.used(page).expect("only what is mapped is told");
-        let rights = of.table.leaf(page).expect("only what is mapped is told").rights;
+        let used = of.table.used(page).expect("a mapped page moves");
+        let rights = of.table.leaf(page).expect("a mapped page moves").rights;
         let frames = &mut self.frames;
         let written = of.table.map_used(page, PageSize::BASE, to, rights, used, frames);
         self.counters.entries_written += written.expect("its tables are there").entries;

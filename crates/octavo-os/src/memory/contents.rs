@@ -1,59 +1,57 @@
-//! What happens to the contents of frames, counted; memory holds none of them.
+//! Counts changes of frame contents; the contents themselves are not simulated.
 
 use octavo_types::{FrameNumber, PageSize};
 
 use super::Memory;
 use crate::vmas::ObjectId;
 
-/// Something that changed what frames hold. All else leaves them as they are; what a frame holds
-/// that has just been allocated is not defined.
+/// A change of frame contents. Other operations preserve them; the contents of a newly allocated frame are
+/// undefined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Content {
     /// Frames were cleared.
     Zeroed {
-        /// The first.
+        /// The first frame.
         frame: FrameNumber,
-        /// How many.
+        /// The number of frames.
         frames: u64,
     },
     /// Frames were copied.
     Copied {
-        /// The first one that was read.
+        /// The first source frame.
         from: FrameNumber,
-        /// The first one that was written.
+        /// The first target frame.
         to: FrameNumber,
-        /// How many.
+        /// The number of frames.
         frames: u64,
     },
     /// A page of a file was read in.
     Read {
         /// The file.
         object: ObjectId,
-        /// Which of its pages.
+        /// The index of the page.
         index: u64,
-        /// Where to.
+        /// The target frame.
         frame: FrameNumber,
     },
 }
 
 impl Memory {
-    /// From now on all changes of contents are kept for [`Memory::take_contents`]: for tests, since
-    /// nobody else wants to know.
+    /// Records all changes of contents from now on for [`Memory::take_contents`], for tests.
     pub fn record_contents(&mut self) {
         self.contents = Some(Vec::new());
     }
 
-    /// All changes of contents since the last call, in order.
+    /// The changes of contents since the last call, in order.
     pub fn take_contents(&mut self) -> Vec<Content> {
         self.contents.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Counts `frames` frames from `frame` on as cleared: whoever gives new memory to a program
-    /// clears it.
+    /// Counts `frames` frames from `frame` on as cleared. Callers that give new memory to programs clear it.
     #[inline]
     pub fn zeroed(&mut self, frame: FrameNumber, frames: u64) {
         self.counters.bytes_zeroed += frames * PageSize::BASE.bytes();
-        self.note_content(frame, frames, |_, _| false);
+        self.record_content(frame, frames, |_, _| false);
         if let Some(contents) = &mut self.contents {
             contents.push(Content::Zeroed { frame, frames });
         }
@@ -63,7 +61,7 @@ impl Memory {
     #[inline]
     pub fn copied(&mut self, from: FrameNumber, to: FrameNumber, frames: u64) {
         self.counters.bytes_copied += frames * PageSize::BASE.bytes();
-        self.note_content(to, frames, |all, number| all[from.plus(number).raw() as usize]);
+        self.record_content(to, frames, |all, number| all[from.plus(number).raw() as usize]);
         if let Some(contents) = &mut self.contents {
             contents.push(Content::Copied { from, to, frames });
         }
@@ -72,7 +70,7 @@ impl Memory {
     /// Counts a file's page as read.
     pub(super) fn read(&mut self, object: ObjectId, index: u64, frame: FrameNumber) {
         self.counters.bytes_read += PageSize::BASE.bytes();
-        self.note_stored(frame);
+        self.record_store(frame);
         if let Some(contents) = &mut self.contents {
             contents.push(Content::Read { object, index, frame });
         }

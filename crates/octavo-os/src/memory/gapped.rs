@@ -1,6 +1,6 @@
-//! Pages of 2 MiB with gaps (paper 004, Section VII-D): made, and counted. What is done to them at once that is
-//! done to base pages one by one elsewhere is in [`whole`](super::perforated); what is done to a part of one
-//! splits it.
+//! Creates and counts gapped pages of 2 MiB (Gap-Tolerant Sequential Mapping; Park et al., ISCA 2020, Section
+//! VII-D). Operations on whole gapped pages are in [`composite_pages`](super::perforated); an operation on a
+//! part splits the page.
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 use rustc_hash::FxHashMap;
@@ -12,27 +12,26 @@ use crate::page_table::{Gapped, Holes, Leaf, PageTable};
 use crate::vmas::Pages;
 
 impl Memory {
-    /// The pages with gaps that lie in a range or reach into it.
+    /// The gapped pages that overlap a range.
     pub fn gapped_in(&self, process: ProcessId, pages: &Pages) -> Vec<Gapped> {
         let most = self.process(process).table.gapped_pages();
         self.regions_in(process, pages, most, PageTable::gapped)
     }
 
-    /// How many pages with gaps all processes have mapped.
+    /// The number of gapped pages of all processes.
     pub fn gapped_pages(&self) -> u64 {
         self.processes.iter().flatten().map(|of| of.table.gapped_pages()).sum()
     }
 
-    /// Makes a page with gaps of the 2 MiB around a base page, of these sub-blocks of a chunk, whose frames the
-    /// caller has allocated as data: base pages that are mapped there, all of them the process' own, move to
-    /// their places, the rest is cleared. Returns whether there is one now: there is none where page tables
-    /// cannot say so.
+    /// Makes the 2 MiB around a base page a gapped page of these sub-blocks of a chunk, whose frames the
+    /// caller has allocated as data: mapped base pages, all private, move to their places; the rest is
+    /// cleared. Returns whether the page exists now: page tables without support for gapped pages keep none.
     ///
     /// # Errors
-    /// Where there are no frames for its page table: nothing has changed then.
+    /// If there are no frames for its page table: nothing has changed.
     ///
     /// # Panics
-    /// Where a larger page is in the way.
+    /// If a larger page is mapped there.
     pub fn map_gapped(
         &mut self,
         process: ProcessId,
@@ -56,9 +55,9 @@ impl Memory {
         Ok(true)
     }
 
-    /// The pages in a range that are perforated or have gaps, as pages of 2 MiB: of those with gaps the frame
-    /// is the chunk's, and they have no holes.
-    pub(super) fn parted_in(&self, process: ProcessId, pages: &Pages) -> Vec<(Leaf, Holes)> {
+    /// The composite (perforated or gapped) pages in a range, as pages of 2 MiB with their holes. The frame
+    /// of a gapped page is that of its chunk; it has no holes.
+    pub(super) fn composite_in(&self, process: ProcessId, pages: &Pages) -> Vec<(Leaf, Holes)> {
         let mut all = self.perforated_in(process, pages);
         let region = |of: Gapped| {
             let Gapped { page, chunk: frame, rights, .. } = of;
@@ -68,8 +67,8 @@ impl Memory {
         all
     }
 
-    /// Pages with gaps of a process were split: as any large page that is split, each is a shootdown, but for
-    /// those that lie in pages which are about to be forgotten.
+    /// Collects the splits of gapped pages of a process. Each is a shootdown, like the split of any large
+    /// page, unless the page lies in a range that is invalidated anyway.
     pub(super) fn collect_gapped_splits(&mut self, process: ProcessId, forgotten: &Pages) {
         let Some(Some(of)) = self.processes.get_mut(usize::from(process.0)) else { return };
         for page in of.table.take_gapped_splits() {
@@ -82,24 +81,24 @@ impl Memory {
         }
     }
 
-    /// The same of all processes.
+    /// Collects the splits of gapped pages of all processes.
     pub(super) fn collect_all_gapped_splits(&mut self) {
-        if self.frames.chunk_bitmaps().are_there() {
+        if self.frames.chunk_bitmaps().are_reserved() {
             let live: Vec<ProcessId> = self.live().collect();
             live.into_iter().for_each(|process| self.collect_gapped_splits(process, &(0..0)));
         }
     }
 
-    /// Whether chunks have the pages that page tables say, the bitmaps say where their parts lie, and no part is
-    /// faulty.
+    /// Checks that chunks have the pages of the page tables, that bitmaps match the frames of their parts,
+    /// and that no part is faulty.
     pub(super) fn check_gaps(&self) -> Result<(), String> {
         let mut tables = FxHashMap::<FrameNumber, u32>::default();
         for process in self.live() {
             let table = &self.process(process).table;
             let gapped = self.gapped_in(process, &EVERYTHING);
             if gapped.len() as u64 != table.gapped_pages() {
-                let told = table.gapped_pages();
-                return Err(format!("{} pages have gaps, not {told}", gapped.len()));
+                let counted = table.gapped_pages();
+                return Err(format!("{} pages have gaps, not {counted}", gapped.len()));
             }
             for of in gapped {
                 *tables.entry(of.chunk).or_insert(0) += 1;
@@ -113,10 +112,10 @@ impl Memory {
                 }
             }
         }
-        let told = self.frames.chunk_bitmaps().counted();
-        match tables == told {
+        let counted = self.frames.chunk_bitmaps().counted();
+        match tables == counted {
             true => Ok(()),
-            false => Err(format!("{} chunks have a page, not {}", tables.len(), told.len())),
+            false => Err(format!("{} chunks have a page, not {}", tables.len(), counted.len())),
         }
     }
 }

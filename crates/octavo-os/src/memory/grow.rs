@@ -1,4 +1,4 @@
-//! Pages that grow where they are.
+//! Promotion of pages in place.
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 
@@ -8,19 +8,17 @@ use crate::page_table::level_of;
 use crate::vmas::Pages;
 
 impl Memory {
-    /// Maps the page of `size` that holds `page`, of which parts are mapped already where they lie in
-    /// it, as the process' own, and the others are new, and cleared by the caller. It is used and
-    /// written to as its parts were.
+    /// Maps the page of `size` that holds `page`. Its parts are private and mapped in place already, or new
+    /// and cleared by the caller. Accessed and dirty bits of the parts are kept.
     ///
-    /// No page becomes stale: "the PTE that may have been present in a TLB for the smaller page size
-    /// will still be correct for its portion of the larger page" (paper 003, Section III-C.2). But
-    /// where the page is large enough for an entry of a higher level, the tables of its parts go, of
-    /// which the paper says nothing: what walk caches know of those must be forgotten, which is one
-    /// shootdown.
+    /// No translation is invalidated: "the PTE that may have been present in a TLB for the smaller page size
+    /// will still be correct for its portion of the larger page" (Guvenilir and Patt, ISCA 2020, Section
+    /// III-C.2). If the page moves to an entry of a higher level, however, the tables of its parts are freed,
+    /// which the paper does not discuss: walk caches must drop them, by one shootdown.
     ///
     /// # Errors
     ///
-    /// Where there are no frames for its page table.
+    /// If there are no frames for its page table.
     pub fn grow(
         &mut self,
         process: ProcessId,
@@ -42,8 +40,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Unmaps what pages that reach out of `pages` have beyond every mapping: the rest of a page
-    /// that was made larger than what the program asked for.
+    /// Unmaps the parts of pages overlapping `pages` that belong to no mapping: the rest of a page made
+    /// larger than the requested memory.
     pub fn release_overhang(&mut self, process: ProcessId, pages: &Pages) {
         if pages.is_empty() {
             return;
@@ -55,13 +53,13 @@ impl Memory {
             let all = around(leaf.page, leaf.size);
             let outside = [all.start..pages.start.max(all.start), pages.end.min(all.end)..all.end];
             for gap in outside.map(|part| self.unmapped_in(process, &part)).concat() {
-                // Where there is no frame to split the page, the rest stays.
+                // Without a frame to split the page, the rest stays.
                 let _ = self.release(process, &gap);
             }
         }
     }
 
-    /// The parts of a range that no mapping has.
+    /// The parts of a range outside all mappings.
     fn unmapped_in(&self, process: ProcessId, pages: &Pages) -> Vec<Pages> {
         let mut gaps = Vec::new();
         let mut from = pages.start;

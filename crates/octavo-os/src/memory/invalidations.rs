@@ -1,28 +1,27 @@
-//! Translations that are no longer right.
+//! Invalidations of cached translations.
 
 use super::{Memory, ProcessId};
 use crate::vmas::Pages;
 
-/// Base pages of a process whose translation may be no longer what it was: whoever has kept it must
-/// forget it. One of these is one shootdown.
+/// A range of base pages whose translations may have changed: every copy of them must be dropped. Each is one
+/// shootdown.
 ///
-/// What an operation changes in a range is one of them, from the first page that it changed to the
-/// last, whatever lies between (`mmu_gather` of Linux): so the range of a fork is most of the
-/// address space.
+/// All changes of one operation form one invalidation, from the first changed page to the last (like
+/// `mmu_gather` in Linux): the range of a fork is most of the address space.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Invalidation {
-    /// Whose.
+    /// The process.
     pub process: ProcessId,
-    /// Which.
+    /// The base pages.
     pub pages: Pages,
 }
 
-/// What one operation has changed so far.
+/// The range that one operation has changed so far.
 #[derive(Default)]
-pub(super) struct InvalidationGatherer(Option<Pages>);
+pub(super) struct GatheredInvalidation(Option<Pages>);
 
-impl InvalidationGatherer {
-    /// These pages, too.
+impl GatheredInvalidation {
+    /// Adds pages.
     pub fn add(&mut self, pages: Pages) {
         self.0 = Some(match self.0.take() {
             Some(all) => all.start.min(pages.start)..all.end.max(pages.end),
@@ -32,14 +31,14 @@ impl InvalidationGatherer {
 }
 
 impl Memory {
-    /// What has become stale since the last call.
+    /// The invalidations since the last call.
     pub fn take_invalidations(&mut self) -> Vec<Invalidation> {
-        self.forget_changed_holes();
+        self.invalidate_changed_holes();
         self.collect_all_gapped_splits();
         std::mem::take(&mut self.stale)
     }
 
-    /// Notes that translations of these pages are no longer right: one shootdown.
+    /// Invalidates these pages: one shootdown.
     pub fn invalidate(&mut self, process: ProcessId, pages: Pages) {
         self.collect_gapped_splits(process, &pages);
         self.counters.shootdowns += 1;
@@ -48,8 +47,12 @@ impl Memory {
         self.stale.push(Invalidation { process, pages });
     }
 
-    /// The end of an operation: one shootdown, if it changed anything.
-    pub(super) fn forget_all(&mut self, process: ProcessId, changed: InvalidationGatherer) {
+    /// Ends an operation: one shootdown if it changed anything.
+    pub(super) fn invalidate_gathered(
+        &mut self,
+        process: ProcessId,
+        changed: GatheredInvalidation,
+    ) {
         if let Some(pages) = changed.0 {
             self.invalidate(process, pages);
         }

@@ -1,6 +1,6 @@
-//! Pages that lie side by side become one (paper 003, Section III-B.3): "a page merge is possible
-//! when two appropriately aligned and adjacent frames map contiguous virtual address space with
-//! identical permissions."
+//! Merging of contiguous pages (Guvenilir and Patt, ISCA 2020, Section III-B.3): "a page merge is possible
+//! when two appropriately aligned and adjacent frames map contiguous virtual address space with identical
+//! permissions."
 
 use octavo_types::{PageNumber, PageSize};
 
@@ -10,11 +10,11 @@ use crate::page_table::Leaf;
 use crate::vmas::Pages;
 
 impl Memory {
-    /// Merges what can be merged of a range, into pages of the allowed sizes, and tells how many
-    /// those were. Only pages that the process has alone are merged, and nothing is moved.
+    /// Merges the pages of a range into larger pages of allowed sizes, without moving data. Only private
+    /// pages are merged. Returns the number of new pages.
     pub fn merge_pages(&mut self, process: ProcessId, pages: &Pages) -> Result<u64, OutOfMemory> {
         let own = self.leaves(process, pages).into_iter().filter(|leaf| !self.is_shared(leaf));
-        // Halves that have been put together so far, each larger than the next or not beside it.
+        // Runs merged so far, each larger than the next or not adjacent to it.
         let mut runs: Vec<Leaf> = Vec::new();
         for leaf in own {
             runs.push(leaf);
@@ -31,7 +31,7 @@ impl Memory {
         Ok(made)
     }
 
-    /// Maps a run by the largest allowed pages, where it is not mapped by such already.
+    /// Maps a run by the largest allowed pages, unless it is so mapped already.
     fn make_large(&mut self, process: ProcessId, run: Leaf) -> Result<u64, OutOfMemory> {
         let now = self.process(process).table.leaf(run.page).expect("a run is mapped").size;
         if now >= run.size {
@@ -52,7 +52,7 @@ impl Memory {
     }
 }
 
-/// Two pages as one, where they are its halves.
+/// Two pages as one, if they are its halves.
 fn merged(first: &Leaf, second: &Leaf) -> Option<Leaf> {
     let size = PageSize::from_log2(first.size.log2() + 1)?;
     let half = base_pages(first.size);

@@ -1,11 +1,11 @@
-//! Objects: files, whose pages stay in memory once they have been read, and shared memory, which
-//! lasts as long as somebody maps it.
+//! Objects: files, whose pages stay in memory once read, and shared memory, which lasts until its last
+//! mapping is removed.
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Memory, ProcessId};
-use crate::frames::{Holder, Order, OutOfMemory};
+use crate::frames::{Order, OutOfMemory, Owner};
 use crate::vmas::{Backing, ObjectId};
 
 /// A file, or shared memory.
@@ -13,18 +13,18 @@ use crate::vmas::{Backing, ObjectId};
 pub(super) struct Object {
     /// The frames of its pages.
     pub frames: FxHashMap<u64, FrameNumber>,
-    /// Whether it is shared memory: its pages begin as zeros, and it goes with its last mapping.
+    /// Whether it is shared memory: zero-filled, and freed with its last mapping.
     is_shared_memory: bool,
 }
 
 impl Memory {
-    /// Says that an object is shared memory; it is a file else. Somebody has to map it before
-    /// [`Memory::drop_unmapped_objects`] is called.
+    /// Declares an object to be shared memory; other objects are files. It must be mapped before the next
+    /// call of [`Memory::drop_unmapped_objects`].
     pub fn add_shared_memory(&mut self, object: ObjectId) {
         self.objects.entry(object).or_default().is_shared_memory = true;
     }
 
-    /// Frees the shared memory that no process maps any more.
+    /// Frees shared memory that no process maps any more.
     pub fn drop_unmapped_objects(&mut self) {
         if !self.objects.values().any(|object| object.is_shared_memory) {
             return;
@@ -44,16 +44,16 @@ impl Memory {
             }
             stays
         });
-        // The allocator's state is not to depend on how a table is hashed.
+        // Sorted, so that the allocator's state does not depend on hash order.
         dropped.sort_unstable();
         dropped.into_iter().for_each(|frame| self.drop_range(frame, 1));
     }
 
-    /// The frame of an object's page, one more reference to it taken; read in when first asked.
+    /// The frame of an object's page, with one more reference; read in at its first use.
     ///
     /// # Errors
     ///
-    /// Where there is no frame to read it into.
+    /// If there is no frame to read it into.
     pub fn object_frame(
         &mut self,
         object: ObjectId,
@@ -69,11 +69,11 @@ impl Memory {
         self.objects.get(&object)?.frames.get(&index).copied()
     }
 
-    /// Maps an object's page: with rights to store only where that may change the object.
+    /// Maps an object's page, writable only if stores may change the object.
     ///
     /// # Errors
     ///
-    /// Where there is no frame to read it into or for its page table. It may have been read in.
+    /// If there is no frame to read it into or for its page table. It may have been read in.
     pub fn place_object_page(
         &mut self,
         process: ProcessId,
@@ -89,12 +89,12 @@ impl Memory {
         placed
     }
 
-    /// Maps a copy of an object's page, the process' own.
+    /// Maps a private copy of an object's page.
     ///
     /// # Errors
     ///
-    /// Where there is no frame for the copy, to read the page into or for the page table. It may
-    /// have been read in.
+    /// If there is no frame for the copy, to read the page into, or for the page table. It may have been read
+    /// in.
     pub fn place_copy(
         &mut self,
         process: ProcessId,
@@ -103,7 +103,7 @@ impl Memory {
         rights: Protection,
     ) -> Result<(), OutOfMemory> {
         let from = self.read_in(object, index)?;
-        let copy = self.frames.allocate(Order::BASE, Holder::Data)?;
+        let copy = self.frames.allocate(Order::BASE, Owner::Data)?;
         if let Err(error) = self.map(process, page, PageSize::BASE, copy, rights) {
             self.frames.free(copy, Order::BASE);
             return Err(error);
@@ -113,13 +113,13 @@ impl Memory {
         Ok(())
     }
 
-    /// The frame of an object's page, no reference to it taken.
+    /// The frame of an object's page, without a reference.
     fn read_in(&mut self, object: ObjectId, index: u64) -> Result<FrameNumber, OutOfMemory> {
         let of = self.objects.entry(object).or_default();
         if let Some(frame) = of.frames.get(&index) {
             return Ok(*frame);
         }
-        let frame = self.frames.allocate(Order::BASE, Holder::Data)?;
+        let frame = self.frames.allocate(Order::BASE, Owner::Data)?;
         of.frames.insert(index, frame);
         if of.is_shared_memory {
             self.zeroed(frame, 1);

@@ -1,4 +1,4 @@
-//! How much memory page tables say was used, and written to: by pages, and by the parts of tailored pages.
+//! Accessed and dirty memory by page tables: by whole pages, and by parts of tailored pages.
 
 use octavo_types::PageNumber;
 
@@ -7,25 +7,25 @@ use super::{Memory, base_pages};
 /// Bytes of all pages whose parts have accessed and dirty bits of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PartsUsedBytes {
-    /// Of these pages.
+    /// Bytes mapped.
     pub mapped: u64,
-    /// Of those that were used.
+    /// Bytes of accessed pages.
     pub accessed: u64,
-    /// Of their parts that were used.
+    /// Bytes of accessed parts.
     pub accessed_parts: u64,
-    /// Of the pages that were written to.
+    /// Bytes of dirty pages.
     pub dirty: u64,
-    /// Of their parts that were written to.
+    /// Bytes of dirty parts.
     pub dirty_parts: u64,
 }
 
 impl Memory {
-    /// Whether page tables tell how the parts of tailored pages were used.
+    /// Whether page tables keep accessed and dirty vectors of tailored pages.
     pub fn has_vectors(&self) -> bool {
         self.format.vector_bits > 0
     }
 
-    /// What page tables tell of the parts of tailored pages.
+    /// The accessed and dirty bytes of tailored pages.
     pub fn parts_used(&self) -> PartsUsedBytes {
         let mut all = PartsUsedBytes::default();
         for process in self.live() {

@@ -1,27 +1,25 @@
-//! Perforated pages (paper 004, Sections IV-E and VI): made, patched, made whole and split, which is
-//! always asked for. What is done to them at once that is done to base pages one by one elsewhere is in
-//! [`whole`].
+//! Perforated pages (Park et al., ISCA 2020, Sections IV-E and VI): explicit creation, patching, restoration
+//! and splitting. Operations on whole perforated pages are in [`composite_pages`].
 
-mod changed;
-mod whole;
+mod composite_pages;
+mod hole_changes;
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 use rustc_hash::FxHashMap;
 
 use super::{Memory, ProcessId, around, base_pages};
-use crate::frames::{Holder, Order, OutOfMemory};
+use crate::frames::{Order, OutOfMemory, Owner};
 use crate::page_table::{Holes, Leaf, PageTable};
 use crate::vmas::Pages;
 
 impl Memory {
-    /// The perforated pages that lie in a range or reach into it: their regions, as pages of 2 MiB, and
-    /// their holes.
+    /// The perforated pages that overlap a range: their regions as 2 MiB pages, and their holes.
     pub fn perforated_in(&self, process: ProcessId, pages: &Pages) -> Vec<(Leaf, Holes)> {
         let most = self.process(process).table.perforated_pages();
         self.regions_in(process, pages, most, PageTable::perforation)
     }
 
-    /// What is found of the pages of parts in a range, by a base page in them: `most` in all.
+    /// Collects `find` over the composite pages of a range, at most `most`.
     pub(super) fn regions_in<T>(
         &self,
         process: ProcessId,
@@ -43,22 +41,21 @@ impl Memory {
         found
     }
 
-    /// How many perforated pages all processes have mapped.
+    /// The number of perforated pages of all processes.
     pub fn perforated_pages(&self) -> u64 {
         self.processes.iter().flatten().map(|of| of.table.perforated_pages()).sum()
     }
 
-    /// Makes a perforated page of the 2 MiB around a base page. All but the holes lies in the region
-    /// from `frame` on, whose other frames the caller has allocated as data: base pages that are mapped
-    /// there move to their places, the rest is cleared. In holes, pages that are mapped stay. Everything
-    /// mapped is the process' own. Returns whether there is one now: where there is no shadow node it is
-    /// not, and nothing has changed.
+    /// Makes the 2 MiB around a base page a perforated page. All but the holes lies in the region from
+    /// `frame` on, whose other frames the caller has allocated as data: mapped base pages move to their
+    /// places, the rest is cleared; pages mapped in holes stay. All mapped pages are private. Returns whether
+    /// the page exists now: without a shadow node nothing changes.
     ///
     /// # Errors
-    /// Where there are no frames for its page table: nothing has changed then.
+    /// If there are no frames for its page table: nothing has changed.
     ///
     /// # Panics
-    /// Where a larger page is in the way.
+    /// If a larger page is mapped there.
     pub fn perforate(
         &mut self,
         process: ProcessId,
@@ -84,8 +81,8 @@ impl Memory {
         Ok(true)
     }
 
-    /// Fills the parts of a page that was made, told by their places in it and their frames: base pages that
-    /// were mapped there move to them, the others are cleared. Where anything was mapped, that is a promotion.
+    /// Fills the parts of a new page, given by place and frame: mapped base pages move there, the others are
+    /// cleared. Counts a promotion if anything was mapped.
     pub(super) fn fill(
         &mut self,
         process: ProcessId,
@@ -109,8 +106,8 @@ impl Memory {
         }
     }
 
-    /// Makes a page of 2 MiB a perforated one without holes, where that is wanted rather than splitting
-    /// it and it can be. Whether it did; no translation changes by that.
+    /// Turns a 2 MiB page into a perforated page without holes, if punching is enabled and possible. Returns
+    /// whether it did; no translation changes.
     pub(super) fn punch_whole(&mut self, process: ProcessId, leaf: &Leaf) -> bool {
         if !self.punches || leaf.size != PageSize::HUGE {
             return false;
@@ -128,8 +125,8 @@ impl Memory {
         is_made
     }
 
-    /// Patches the holes of a range whose pages lie in their places, with the rights of the others.
-    /// How many those were.
+    /// Patches the holes of a range whose pages lie in their places with the permissions of the rest. Returns
+    /// their number.
     pub fn patch_holes(&mut self, process: ProcessId, pages: &Pages) -> u64 {
         let mut patched = 0;
         for (region, holes) in self.perforated_in(process, pages) {
@@ -146,14 +143,14 @@ impl Memory {
         patched
     }
 
-    /// Maps a hole at its place in the region, whose frame the caller has taken as data, and clears it: it
-    /// is patched, where its rights are those of the region.
+    /// Maps a hole at its place in the region, whose frame the caller has claimed as data, and clears it. It
+    /// is patched if its permissions are those of the region.
     ///
     /// # Errors
-    /// Never where the page is a hole.
+    /// Never if the page is a hole.
     ///
     /// # Panics
-    /// Where there is no perforated page.
+    /// If there is no perforated page.
     pub fn fill_hole(
         &mut self,
         process: ProcessId,
@@ -166,19 +163,19 @@ impl Memory {
         Ok(())
     }
 
-    /// Moves the page of a hole to its place in the region, where that frame is free, and patches it.
-    /// Whether it did. A hole without a page stays one.
+    /// Moves the page of a hole to its place in the region, if that frame is free, and patches it. Returns
+    /// whether it did. A hole without a page stays a hole.
     pub fn move_into_place(&mut self, process: ProcessId, page: PageNumber) -> bool {
         let table = &self.process(process).table;
         let Some((region, holes)) = table.perforation(page) else { return false };
         let Some(leaf) = table.leaf(page) else { return false };
         let place = region.frame_of(page);
         let is_hole = holes.contains(page.raw() - region.page.raw());
-        if !is_hole || leaf.rights != region.rights || self.has_others(leaf.frame) {
+        if !is_hole || leaf.rights != region.rights || self.is_frame_shared(leaf.frame) {
             return false;
         }
         if leaf.frame != place {
-            if !self.frames.allocate_at(place, Order::BASE, Holder::Data) {
+            if !self.frames.allocate_at(place, Order::BASE, Owner::Data) {
                 return false;
             }
             let used = table_used(self, process, page);
@@ -195,7 +192,8 @@ impl Memory {
         is_patched
     }
 
-    /// Makes the perforated page around a base page one of 2 MiB, if it has no hole left. Whether it did.
+    /// Turns the perforated page around a base page into a plain 2 MiB page, if it has no holes. Returns
+    /// whether it did.
     pub fn make_whole(&mut self, process: ProcessId, page: PageNumber) -> bool {
         let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
         let is_whole = of.table.make_whole(page, &mut self.frames);
@@ -207,7 +205,7 @@ impl Memory {
         is_whole
     }
 
-    /// Puts base pages in the place of the perforated page around a base page: a split.
+    /// Splits the perforated page around a base page into base pages.
     pub fn split_perforated(&mut self, process: ProcessId, page: PageNumber) {
         let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
         if of.table.split_perforated(page, &mut self.frames) {

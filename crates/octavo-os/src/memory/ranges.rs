@@ -1,22 +1,22 @@
-//! What is done to ranges of pages: made one, cut, moved, protected, released.
+//! Operations on ranges of pages: collapse, split, move, protect, release.
 
 use octavo_types::{PageNumber, PageSize, Protection};
 
-use super::invalidations::InvalidationGatherer;
+use super::invalidations::GatheredInvalidation;
 use super::sharing::is_shared;
 use super::{Memory, ProcessId, around, base_pages};
-use crate::frames::{Holder, Order, OutOfMemory};
+use crate::frames::{Order, OutOfMemory, Owner};
 use crate::page_table::{Leaf, Used};
 use crate::vmas::{Pages, Vma};
 
 impl Memory {
-    /// Moves what is mapped in the range of a larger page into one block, clears the rest of it,
-    /// and maps that as one page. What was there must have been the process' own. Where it is one
-    /// page already, or part of one, nothing is done.
+    /// Collapses the range of a larger page into one block: copies its mapped pages, clears the rest, and
+    /// maps it as one page. Mapped pages must be private. Does nothing if it is one page, or part of one,
+    /// already.
     ///
     /// # Errors
     ///
-    /// Where there is no block, or no frame for the page table.
+    /// If there is no free block, or no frame for the page table.
     pub fn collapse(
         &mut self,
         process: ProcessId,
@@ -30,7 +30,7 @@ impl Memory {
         if old.iter().any(|leaf| leaf.size >= size) {
             return Ok(());
         }
-        let block = self.frames.allocate(Order::of(size), Holder::Data)?;
+        let block = self.frames.allocate(Order::of(size), Owner::Data)?;
         let used = self.used_of(process, &old);
         let whole = Leaf { page: first, frame: block, size, rights };
         if let Err(error) = self.map_used(process, &whole, rights, used) {
@@ -57,12 +57,12 @@ impl Memory {
         Ok(())
     }
 
-    /// Cuts a page into the largest allowed ones that do not straddle the ends of `kept`. They are
-    /// used and written to as it was.
+    /// Splits a page into the largest allowed pages that do not straddle the ends of `kept`. Accessed and
+    /// dirty bits are inherited.
     ///
     /// # Errors
     ///
-    /// Where there are no frames for the nodes of smaller pages.
+    /// If there are no frames for the nodes of smaller pages.
     pub fn split(
         &mut self,
         process: ProcessId,
@@ -73,13 +73,13 @@ impl Memory {
         self.replace(process, &leaf, &parts)
     }
 
-    /// Splits the pages that reach out of a range.
+    /// Splits the pages that straddle the ends of a range.
     ///
     /// # Errors
     ///
-    /// Where there are no frames for the nodes of smaller pages. The page at one end may be split.
+    /// If there are no frames for the nodes of smaller pages.
     pub fn split_at_ends(&mut self, process: ProcessId, pages: &Pages) -> Result<(), OutOfMemory> {
-        for leaf in self.reaching_out(process, pages) {
+        for leaf in self.straddling(process, pages) {
             if !self.punch_whole(process, &leaf) {
                 self.split(process, leaf, pages)?;
             }
@@ -87,13 +87,12 @@ impl Memory {
         Ok(())
     }
 
-    /// Moves the pages of a range to another, entry by entry; what does not fit there stays. Pages
-    /// whose size does not fit the new place are split. Nothing is mapped there, and the two do not
-    /// overlap.
+    /// Moves the pages of a range to another range, entry by entry; excess pages stay. Pages whose alignment
+    /// does not fit the new place are split. The target is unmapped, and the ranges do not overlap.
     ///
     /// # Errors
     ///
-    /// Where there are no frames for the page table of the new place: no page has moved then.
+    /// If there are no frames for the page table of the new place: no page has moved.
     pub fn move_pages(
         &mut self,
         process: ProcessId,
@@ -103,8 +102,8 @@ impl Memory {
         self.ensure_movable(process, from, to)?;
         let from = fitting(from, to);
         let moved = to.start.wrapping_sub(from.start);
-        let mut changed = InvalidationGatherer::default();
-        self.move_parted(process, &from, moved, &mut changed);
+        let mut changed = GatheredInvalidation::default();
+        self.move_composite(process, &from, moved, &mut changed);
         for leaf in self.leaves(process, &from) {
             let parts = self.moved_parts(&leaf, moved);
             self.counters.splits += u64::from(parts.len() > 1);
@@ -117,16 +116,16 @@ impl Memory {
             self.unmap(process, leaf.page);
             changed.add(around(leaf.page, leaf.size));
         }
-        self.forget_all(process, changed);
+        self.invalidate_gathered(process, changed);
         Ok(())
     }
 
-    /// Sees to it that [`Memory::move_pages`] can be done, also after what is mapped at its new
-    /// place has been released. Pages that reach out of a range are split.
+    /// Ensures that [`Memory::move_pages`] succeeds, even after the target has been released. Splits pages
+    /// that straddle a range.
     ///
     /// # Errors
     ///
-    /// Where there are no frames for that, or for splitting.
+    /// If there are no frames for it, or for splitting.
     pub fn ensure_movable(
         &mut self,
         process: ProcessId,
@@ -139,16 +138,16 @@ impl Memory {
         self.split_at_ends(process, to)?;
         let leaves = self.leaves(process, &from);
         let parts = leaves.iter().flat_map(|leaf| self.moved_parts(leaf, moved));
-        // Nodes that a release gives back are free then, and not needed more than once.
+        // Nodes freed by a release are available again.
         let nodes = self.process(process).table.nodes_for(parts);
         self.frames.ensure_free(nodes)
     }
 
-    /// Gives the pages of a range the rights of their mapping; what is shared stays without stores.
+    /// Gives the pages of a range the permissions of their mapping; shared pages stay read-only.
     ///
     /// # Errors
     ///
-    /// Where there are no frames for the nodes of smaller pages: the rights are as they were then.
+    /// If there are no frames for the nodes of smaller pages: permissions are unchanged.
     pub fn protect(
         &mut self,
         process: ProcessId,
@@ -158,7 +157,7 @@ impl Memory {
         self.protect_parts(process, &[(pages.clone(), *vma)])
     }
 
-    /// As [`Memory::protect`], of several ranges at once: one shootdown.
+    /// As [`Memory::protect`], for several ranges in one shootdown.
     ///
     /// # Errors
     ///
@@ -171,9 +170,9 @@ impl Memory {
         for (pages, _) in parts {
             self.split_at_ends(process, pages)?;
         }
-        let mut changed = InvalidationGatherer::default();
+        let mut changed = GatheredInvalidation::default();
         for (pages, vma) in parts {
-            let done = self.protect_parted(process, pages, vma, &mut changed);
+            let done = self.protect_composite(process, pages, vma, &mut changed);
             for leaf in self.leaves(process, pages) {
                 if done.contains(leaf.page) && self.process(process).table.is_part(leaf.page) {
                     continue;
@@ -190,25 +189,25 @@ impl Memory {
         for (pages, _) in parts {
             self.patch_holes(process, pages);
         }
-        self.forget_all(process, changed);
+        self.invalidate_gathered(process, changed);
         Ok(())
     }
 
-    /// Unmaps a range, and frees what nobody else has. Pages that reach out of it are split.
+    /// Unmaps a range and frees its unshared frames. Pages that straddle it are split.
     ///
     /// # Errors
     ///
-    /// Where there are no frames for the nodes of smaller pages, not even those that the range frees:
-    /// all is mapped as it was then.
+    /// If there are no frames for the nodes of smaller pages, even counting those that the range frees:
+    /// nothing has changed.
     pub fn release(&mut self, process: ProcessId, pages: &Pages) -> Result<(), OutOfMemory> {
         self.ensure_releasable(process, pages)?;
-        let mut changed = InvalidationGatherer::default();
-        self.release_parted(process, pages, &mut changed);
-        // What lies inside goes first: its frames can serve as the nodes.
+        let mut changed = GatheredInvalidation::default();
+        self.release_composite(process, pages, &mut changed);
+        // Pages inside the range first: their frames can become the nodes.
         let is_inside = |leaf: &Leaf| contains(pages, &around(leaf.page, leaf.size));
         let leaves = self.leaves(process, pages);
         for leaf in leaves.iter().filter(|leaf| is_inside(leaf)) {
-            // It splits the page, which is one shootdown with what it unmaps.
+            // The split and the unmapping are one shootdown.
             if let Some(gapped) = self.process(process).table.gapped(leaf.page) {
                 changed.add(around(gapped.page, PageSize::HUGE));
             }
@@ -222,11 +221,11 @@ impl Memory {
             self.drop_range(first, gone.end - gone.start);
             self.replace(process, leaf, &kept).expect("frames were ensured");
         }
-        self.forget_all(process, changed);
+        self.invalidate_gathered(process, changed);
         Ok(())
     }
 
-    /// Sees to it that [`Memory::release`] can be done.
+    /// Ensures that [`Memory::release`] succeeds.
     ///
     /// # Errors
     ///
@@ -236,11 +235,11 @@ impl Memory {
         process: ProcessId,
         pages: &Pages,
     ) -> Result<(), OutOfMemory> {
-        for leaf in self.reaching_out(process, pages) {
+        for leaf in self.straddling(process, pages) {
             self.punch_whole(process, &leaf);
         }
         let table = &self.process(process).table;
-        let reaching = self.reaching_out(process, pages);
+        let reaching = self.straddling(process, pages);
         let nodes: u64 = reaching.iter().map(|leaf| table.nodes_for(self.cut(leaf, pages).1)).sum();
         if self.frames.ensure_free(nodes).is_ok() {
             return Ok(());
@@ -249,13 +248,13 @@ impl Memory {
         for leaf in self.leaves(process, pages) {
             let gone = self.cut(&leaf, pages).0;
             let frames = gone.map(|page| leaf.frame_of(PageNumber::new(page)));
-            freed += frames.filter(|frame| !self.has_others(*frame)).count() as u64;
+            freed += frames.filter(|frame| !self.is_frame_shared(*frame)).count() as u64;
         }
         self.frames.ensure_free(nodes.saturating_sub(freed))
     }
 
-    /// The pages of a range that reach out of it: one at each end, at most.
-    fn reaching_out(&self, process: ProcessId, pages: &Pages) -> Vec<Leaf> {
+    /// The pages that straddle the ends of a range: at most one per end.
+    fn straddling(&self, process: ProcessId, pages: &Pages) -> Vec<Leaf> {
         let table = &self.process(process).table;
         let end = pages.end.min(table.reach_pages());
         let mut found = Vec::new();
@@ -267,7 +266,7 @@ impl Memory {
         found
     }
 
-    /// Puts smaller pages in the place of one: a split.
+    /// Replaces a page by smaller ones: a split.
     fn replace(
         &mut self,
         process: ProcessId,
@@ -282,14 +281,14 @@ impl Memory {
         Ok(())
     }
 
-    /// How any of these pages was used.
+    /// The *or* of the accessed and dirty bits of these pages.
     pub(super) fn used_of(&self, process: ProcessId, leaves: &[Leaf]) -> Used {
         let table = &self.process(process).table;
         let used = leaves.iter().filter_map(|leaf| table.used(leaf.page));
         used.fold((false, false), |all, one| (all.0 | one.0, all.1 | one.1))
     }
 
-    /// As [`Memory::map`], of a page that was used as told.
+    /// As [`Memory::map`], with these accessed and dirty bits.
     pub(super) fn map_used(
         &mut self,
         process: ProcessId,
@@ -310,7 +309,7 @@ impl Memory {
     }
 }
 
-/// What of a range fits into another one.
+/// The part of a range that fits into another.
 fn fitting(from: &Pages, to: &Pages) -> Pages {
     from.start..from.end.min(from.start + (to.end - to.start))
 }

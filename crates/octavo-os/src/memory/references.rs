@@ -1,23 +1,23 @@
-//! How many page tables and objects hold each frame.
+//! Reference counts of frames.
 
 use octavo_types::FrameNumber;
 
-/// References to frames, beside the first one that every frame in use has.
+/// References to frames, in addition to the first one of every used frame.
 pub(super) struct References {
-    /// For each frame; most of it is never touched, and takes no memory.
+    /// Extra references of each frame; mostly untouched memory.
     others: Vec<u32>,
-    /// How many frames have others.
+    /// Number of frames with extra references.
     shared_frames: u64,
 }
 
 impl References {
-    /// No frame of `frames` has others.
+    /// No extra references to `frames` frames.
     pub fn new(frames: u64) -> Self {
         let frames = usize::try_from(frames).expect("references fit into memory");
         References { others: vec![0; frames], shared_frames: 0 }
     }
 
-    /// One more.
+    /// Adds a reference.
     #[inline]
     pub fn add(&mut self, frame: FrameNumber) {
         let others = &mut self.others[frame.raw() as usize];
@@ -25,9 +25,9 @@ impl References {
         *others += 1;
     }
 
-    /// One less. Returns whether there is another one, so that the frame stays.
+    /// Drops a reference. Returns whether another one remains.
     #[inline]
-    pub fn give_up(&mut self, frame: FrameNumber) -> bool {
+    pub fn drop_reference(&mut self, frame: FrameNumber) -> bool {
         let others = &mut self.others[frame.raw() as usize];
         if *others == 0 {
             return false;
@@ -37,13 +37,13 @@ impl References {
         true
     }
 
-    /// How many there are beside the first.
+    /// The number of extra references.
     #[inline]
-    pub fn others(&self, frame: FrameNumber) -> u32 {
+    pub fn extra(&self, frame: FrameNumber) -> u32 {
         self.others[frame.raw() as usize]
     }
 
-    /// Frames that have others.
+    /// Number of frames with extra references.
     #[inline]
     pub fn shared_frames(&self) -> u64 {
         self.shared_frames

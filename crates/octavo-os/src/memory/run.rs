@@ -1,4 +1,4 @@
-//! Pages that are mapped many at a time.
+//! Mapping of many contiguous pages at once.
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 
@@ -8,11 +8,11 @@ use crate::page_table::Leaf;
 use crate::vmas::Pages;
 
 impl Memory {
-    /// Maps new, cleared frames that lie side by side, and were allocated as data, at pages that
-    /// nothing is mapped at, by the fewest pages of the allowed sizes up to `largest`.
+    /// Maps contiguous data frames of the caller, cleared, at unmapped pages, by the fewest pages of allowed
+    /// sizes up to `largest`.
     ///
     /// # Errors
-    /// Where there is no frame for a page table: what is not mapped by then is free.
+    /// If there is no frame for a page table: frames not mapped by then are freed.
     pub fn map_run(
         &mut self,
         process: ProcessId,
@@ -44,14 +44,14 @@ impl Memory {
         Ok(())
     }
 
-    /// Unmaps a page that is the process' alone; its frames stay what they are, and are the caller's.
-    pub fn take_away(&mut self, process: ProcessId, leaf: &Leaf) {
+    /// Unmaps a private page; its frames become the caller's.
+    pub fn unmap_keeping_frames(&mut self, process: ProcessId, leaf: &Leaf) {
         let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
         of.table.unmap(leaf.page, &mut self.frames);
         self.invalidate(process, around(leaf.page, leaf.size));
     }
 
-    /// The parts of a range at which nothing is mapped.
+    /// The unmapped parts of a range.
     pub fn untouched_in(&self, process: ProcessId, pages: &Pages) -> Vec<Pages> {
         let (mut gaps, mut from) = (Vec::new(), pages.start);
         let table = &self.process(process).table;

@@ -1,63 +1,63 @@
-//! Same-page merging (paper 004, Sections III-A and VI): pages of equal content share one frame, which nobody may
-//! store to; a store copies it again.
+//! Same-page merging (Park et al., ISCA 2020, Sections III-A and VI): pages of equal content share one
+//! read-only frame; a store copies it again.
 //!
-//! What pages hold is not known here, but for one thing: a page that was cleared and has not been stored to since
-//! holds zeros. Those are the pages that are merged. Stores of the kernel (`read`) are not seen: what it alone has
-//! filled is taken for zeros; other equal contents are not found.
+//! Contents are not simulated, so that only zero pages are known: pages cleared and never stored to. These
+//! are merged. Stores of the kernel (`read`) are not observed: pages that only the kernel filled are taken
+//! for zero pages; other equal contents are not found.
 //!
-//! A part of a perforated page becomes a hole by it, whose own frame is free then. A store patches the hole, if
-//! that frame is still free: the page is a part again.
+//! Merging a part of a perforated page punches a hole and frees its frame. A store patches the hole if that
+//! frame is still free.
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 
 use super::{EVERYTHING, Memory, ProcessId, around};
-use crate::frames::{Holder, Order, OutOfMemory};
+use crate::frames::{Order, OutOfMemory, Owner};
 use crate::page_table::Leaf;
 use crate::vmas::{Backing, Pages, Vma};
 
-/// Which pages are merged.
+/// The pages that are merged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SamePages {
     /// None.
     #[default]
     Never,
-    /// Base pages; large ones are left alone.
+    /// Base pages only.
     Base,
-    /// Parts of large pages, too: these get a hole where the policy makes perforated pages, and are split
-    /// elsewhere.
+    /// Also parts of large pages, which get a hole if the policy makes perforated pages, and are split
+    /// otherwise.
     All,
 }
 
-/// What is known of contents, and the frame of zeros.
+/// Known contents, and the shared zero frame.
 pub(super) struct Contents {
-    /// By frame, whether it may hold anything but zeros. Of what was never cleared that says nothing.
+    /// Whether each frame may hold anything but zeros; meaningless for frames never cleared.
     is_stored: Vec<bool>,
     zeros: Option<FrameNumber>,
 }
 
 impl Memory {
-    /// From now on it is known which pages hold zeros, as long as every store is told of
-    /// ([`Memory::note_stored`]). No page may have been used before.
-    pub fn follow_stores(&mut self) {
+    /// Tracks zero pages from now on, given that every store is [recorded](Memory::record_store). No page may
+    /// be in use yet.
+    pub fn track_stores(&mut self) {
         let frames = self.frames.shape().frames() as usize;
         self.zeros = Some(Contents { is_stored: vec![false; frames], zeros: None });
     }
 
-    /// Whether stores have to be told of.
-    pub fn follows_stores(&self) -> bool {
+    /// Whether stores must be recorded.
+    pub fn tracks_stores(&self) -> bool {
         self.zeros.is_some()
     }
 
-    /// A program has stored to a frame.
+    /// Records a store of a program to a frame.
     #[inline]
-    pub fn note_stored(&mut self, frame: FrameNumber) {
-        self.note_content(frame, 1, |_, _| true);
+    pub fn record_store(&mut self, frame: FrameNumber) {
+        self.record_content(frame, 1, |_, _| true);
     }
 
-    /// Frames hold something else now: whether anything but zeros may be, by what all frames held and the
-    /// number of the frame.
+    /// Updates the contents of frames: `is_stored` gives, from the old state and the frame number, whether a
+    /// frame may hold anything but zeros.
     #[inline]
-    pub(super) fn note_content(
+    pub(super) fn record_content(
         &mut self,
         frame: FrameNumber,
         frames: u64,
@@ -71,7 +71,7 @@ impl Memory {
         }
     }
 
-    /// Merges the pages of all processes that hold zeros and that a process has alone.
+    /// Merges the private zero pages of all processes.
     pub(crate) fn merge_same_pages(&mut self, how: SamePages) {
         let live: Vec<ProcessId> = self.live().collect();
         for process in live {
@@ -95,13 +95,13 @@ impl Memory {
         }
     }
 
-    /// Whether a frame that is one page's alone holds zeros.
+    /// Whether a private frame holds zeros.
     fn holds_zeros(&self, frame: FrameNumber) -> bool {
         let of = self.zeros.as_ref();
-        of.is_some_and(|of| !of.is_stored[frame.raw() as usize]) && !self.has_others(frame)
+        of.is_some_and(|of| !of.is_stored[frame.raw() as usize]) && !self.is_frame_shared(frame)
     }
 
-    /// Merges a base page that holds zeros; none where that would need memory, or is not wanted.
+    /// Merges a zero page, unless that needs memory or is disabled.
     fn merge(
         &mut self,
         process: ProcessId,
@@ -132,29 +132,29 @@ impl Memory {
         Some(())
     }
 
-    /// The frame of zeros, which stays once there is one.
+    /// The zero frame, allocated at its first use and never freed.
     fn frame_of_zeros(&mut self) -> Result<FrameNumber, OutOfMemory> {
         if let Some(zeros) = self.zeros.as_ref().and_then(|of| of.zeros) {
             return Ok(zeros);
         }
-        let frame = self.frames.allocate(Order::BASE, Holder::Data)?;
+        let frame = self.frames.allocate(Order::BASE, Owner::Data)?;
         self.zeroed(frame, 1);
         self.zeros.as_mut().expect("stores are followed").zeros = Some(frame);
         Ok(frame)
     }
 
-    /// The frame of zeros, if there is one.
+    /// The zero frame, if allocated.
     pub(super) fn zeros(&self) -> Option<FrameNumber> {
         self.zeros.as_ref().and_then(|of| of.zeros)
     }
 
-    /// How many pages lie in the frame of zeros.
+    /// The number of pages that map the zero frame.
     pub fn merged_pages(&self) -> u64 {
-        self.zeros().map_or(0, |frame| u64::from(self.references.others(frame)))
+        self.zeros().map_or(0, |frame| u64::from(self.references.extra(frame)))
     }
 
-    /// The frame for the copy of a base page that is stored to, and whether it is the page's place in a
-    /// perforated page: that of a page that was merged, if nobody has it yet.
+    /// The frame for the copy of a base page on a store, and whether it is the page's place in a perforated
+    /// page: the place of a merged page, if still free.
     pub(super) fn frame_for_copy(
         &mut self,
         process: ProcessId,
@@ -164,14 +164,14 @@ impl Memory {
             let of = self.process(process).table.perforation(leaf.page);
             let place = of.map(|(region, _)| region.frame_of(leaf.page));
             let frames = &mut self.frames;
-            let found = place.filter(|at| frames.allocate_at(*at, Order::BASE, Holder::Data));
+            let found = place.filter(|at| frames.allocate_at(*at, Order::BASE, Owner::Data));
             let found = match found {
                 Some(at) => (at, true),
-                None => (self.frames.allocate(Order::BASE, Holder::Data)?, false),
+                None => (self.frames.allocate(Order::BASE, Owner::Data)?, false),
             };
             self.counters.pages_unmerged += 1;
             return Ok(found);
         }
-        Ok((self.frames.allocate(Order::BASE, Holder::Data)?, false))
+        Ok((self.frames.allocate(Order::BASE, Owner::Data)?, false))
     }
 }

@@ -1,46 +1,44 @@
-//! Pages that several have: fork, and copies of what is stored to.
+//! Shared pages: fork and copy-on-write.
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 
-use super::invalidations::InvalidationGatherer;
+use super::invalidations::GatheredInvalidation;
 use super::{EVERYTHING, Memory, Process, ProcessId, around, base_pages, frames_of};
-use crate::frames::{Holder, Order, OutOfMemory};
+use crate::frames::{Order, OutOfMemory, Owner};
 use crate::page_table::Leaf;
 use crate::vmas::{Backing, Vma};
 
-/// What is copied when a program stores to a large page that others have, too (Tailored Page Sizes,
-/// section III.C.3).
+/// The amount copied by a store to a shared large page (Guvenilir and Patt, ISCA 2020, section III.C.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CopyOnWrite {
-    /// The base page that is stored to. The page is split around it, and the rest stays shared: less
-    /// is copied, and less memory taken. Linux does so.
+    /// Only the base page. The page is split around it, and the rest stays shared: less copying and memory.
+    /// Linux does this.
     #[default]
     Split,
-    /// All of the page, if there is a block for it; it is split where there is none. It takes more
-    /// time and memory, and fewer TLB entries.
+    /// The whole page, if a block is free; otherwise it is split. More copying and memory, fewer TLB entries.
     Whole,
 }
 
-/// Whether stores to a mapping go to what others map too.
+/// Whether stores to a mapping are visible to its other users.
 pub fn is_shared(vma: &Vma) -> bool {
     vma.shared_object().is_some()
 }
 
 impl Memory {
-    /// A copy of a process that shares all its pages until one of the two stores to them.
+    /// Forks a process: the child shares all pages until one of the two stores to them.
     ///
     /// # Errors
     ///
-    /// Where there are no frames for its page table: there is no copy then.
+    /// If there are no frames for its page table: no child is created.
     pub fn fork(&mut self, parent: ProcessId) -> Result<ProcessId, OutOfMemory> {
         let nodes = self.process(parent).table.frames_of_copy();
         self.frames.ensure_free(nodes)?;
         let child = self.spawn()?;
         self.process_mut(child).vmas = self.process(parent).vmas.clone();
-        let mut changed = InvalidationGatherer::default();
-        let parted = self.parted_in(parent, &EVERYTHING);
+        let mut changed = GatheredInvalidation::default();
+        let parted = self.composite_in(parent, &EVERYTHING);
         for (region, holes) in &parted {
-            self.share_parted(parent, region, holes, &mut changed);
+            self.share_composite(parent, region, holes, &mut changed);
         }
         for leaf in self.leaves(parent, &EVERYTHING) {
             if self.process(parent).table.is_part(leaf.page) {
@@ -57,25 +55,25 @@ impl Memory {
             for frame in frames_of(&leaf) {
                 self.references.add(frame);
             }
-            // The copy is not used yet; what is stored to a shared page, the parent's entry tells
+            // The copy is not accessed yet; the parent's entry keeps the dirty bit of shared pages
             // (`copy_present_pte`).
             let dirty = self.process(parent).table.used(leaf.page).is_some_and(|used| used.1);
             self.map_used(child, &leaf, rights, (false, dirty && !shared))
                 .expect("frames were ensured");
         }
         for (region, holes) in &parted {
-            self.copy_parted((parent, child), region, holes);
+            self.copy_composite((parent, child), region, holes);
         }
-        self.forget_all(parent, changed);
+        self.invalidate_gathered(parent, changed);
         Ok(child)
     }
 
-    /// A store to a page that may not be stored to: it gets `rights`. Where others have it, too, the
-    /// process gets its own copy of the base page, or of the whole page.
+    /// Serves a store to a read-only page, which gets `rights`. If it is shared, the process gets its own
+    /// copy of the base page or of the whole page.
     ///
     /// # Errors
     ///
-    /// Where there is no frame for the copy or for the nodes of smaller pages.
+    /// If there is no frame for the copy or for the nodes of smaller pages.
     pub fn copy_on_write(
         &mut self,
         process: ProcessId,
@@ -85,7 +83,7 @@ impl Memory {
     ) -> Result<(), OutOfMemory> {
         let Some(mut leaf) = self.process(process).table.leaf(page) else { return Ok(()) };
         if !self.is_shared(&leaf) {
-            if self.open_parts(process, page, rights) {
+            if self.make_parts_writable(process, page, rights) {
                 return Ok(());
             }
             return self.map(process, leaf.page, leaf.size, leaf.frame, rights);
@@ -93,9 +91,9 @@ impl Memory {
         let order = Order::of(leaf.size);
         if leaf.size > PageSize::BASE {
             if how == CopyOnWrite::Whole
-                && let Ok(copy) = self.frames.allocate(order, Holder::Data)
+                && let Ok(copy) = self.frames.allocate(order, Owner::Data)
             {
-                self.take_copy(process, &leaf, (copy, false), rights);
+                self.map_copy(process, &leaf, (copy, false), rights);
                 return Ok(());
             }
             if self.punch_whole(process, &leaf) {
@@ -104,7 +102,7 @@ impl Memory {
             let one = page.raw()..page.raw() + 1;
             let parts = self.parts_of(&leaf, &one);
             let nodes = self.process(process).table.nodes_for(parts);
-            let copies = u64::from(self.has_others(leaf.frame_of(page)));
+            let copies = u64::from(self.is_frame_shared(leaf.frame_of(page)));
             self.frames.ensure_free(nodes + copies)?;
             self.split(process, leaf, &one)?;
             leaf = self.process(process).table.leaf(page).expect("split, not unmapped");
@@ -114,12 +112,13 @@ impl Memory {
             }
         }
         let (copy, is_in_place) = self.frame_for_copy(process, &leaf)?;
-        self.take_copy(process, &leaf, (copy, is_in_place), rights);
+        self.map_copy(process, &leaf, (copy, is_in_place), rights);
         Ok(())
     }
 
-    /// Puts a copy in the place of a page. If it is in its place in a perforated page, it is a part of that.
-    fn take_copy(
+    /// Maps a copy in place of a page. If the copy lies at its place in a perforated page, it becomes a part
+    /// of that.
+    fn map_copy(
         &mut self,
         process: ProcessId,
         leaf: &Leaf,
@@ -137,7 +136,7 @@ impl Memory {
         self.invalidate(process, pages);
     }
 
-    /// The base frame that would be copied if a process stored to a base page now.
+    /// The base frame that a store to a base page would copy now.
     pub fn source_of_copy(&self, process: ProcessId, page: PageNumber) -> Option<FrameNumber> {
         let Process { vmas, table } = self.process(process);
         let backing = vmas.find(page).map(|(_, vma)| vma.backing);
@@ -145,7 +144,7 @@ impl Memory {
             (_, Some(Backing::Object { shared: true, .. })) => None,
             (Some(leaf), _) => {
                 let frame = leaf.frame_of(page);
-                (!leaf.rights.write && self.has_others(frame)).then_some(frame)
+                (!leaf.rights.write && self.is_frame_shared(frame)).then_some(frame)
             }
             (None, Some(Backing::Object { object, origin, .. })) => {
                 self.object_page(object, page.raw().wrapping_sub(origin))
@@ -154,31 +153,32 @@ impl Memory {
         }
     }
 
-    /// Gives up one reference to the frames of a page.
+    /// Drops one reference to each frame of a page.
     pub fn drop_frames(&mut self, leaf: &Leaf) {
         self.drop_range(leaf.frame, base_pages(leaf.size));
     }
 
-    /// Gives up one reference to each of `frames` frames from `first` on.
+    /// Drops one reference to each of `frames` frames from `first` on.
     pub(super) fn drop_range(&mut self, first: FrameNumber, frames: u64) {
         if self.references.shared_frames() == 0 {
             self.frames.free_range(first, frames);
             return;
         }
         for frame in (0..frames).map(|number| first.plus(number)) {
-            if !self.references.give_up(frame) {
+            if !self.references.drop_reference(frame) {
                 self.frames.free(frame, Order::BASE);
             }
         }
     }
 
-    /// Whether somebody else has a frame of the page too.
+    /// Whether any frame of the page has other references.
     pub fn is_shared(&self, leaf: &Leaf) -> bool {
-        self.references.shared_frames() > 0 && frames_of(leaf).any(|frame| self.has_others(frame))
+        self.references.shared_frames() > 0
+            && frames_of(leaf).any(|frame| self.is_frame_shared(frame))
     }
 
     /// Whether a base frame has more than one reference.
-    pub fn has_others(&self, frame: FrameNumber) -> bool {
-        self.references.others(frame) > 0
+    pub fn is_frame_shared(&self, frame: FrameNumber) -> bool {
+        self.references.extra(frame) > 0
     }
 }

@@ -1,4 +1,4 @@
-//! What policies are told of mappings that grow.
+//! Notifies policies of growing mappings.
 
 use octavo_types::{MapSource, Protection};
 
@@ -8,8 +8,12 @@ use crate::memory::ProcessId;
 use crate::vmas::Pages;
 
 impl Os {
-    /// Tells the policy of anonymous memory that a program may use from now on.
-    pub(super) fn opened(&mut self, process: ProcessId, pages: &Pages) -> Result<(), OutOfMemory> {
+    /// Notifies the policy of newly accessible anonymous memory.
+    pub(super) fn notify_mapped(
+        &mut self,
+        process: ProcessId,
+        pages: &Pages,
+    ) -> Result<(), OutOfMemory> {
         for (part, vma) in self.memory.process(process).vmas.within(pages) {
             if vma.is_anonymous() {
                 self.policy.mapped(&mut self.memory, process, &part, &vma)?;
@@ -18,8 +22,8 @@ impl Os {
         Ok(())
     }
 
-    /// Whether the heap grows into the rest of a page that was made larger than the heap was.
-    pub(super) fn grows_into_its_own(
+    /// Whether the heap grows into the rest of a page that was made larger than the heap.
+    pub(super) fn grows_into_own_page(
         &self,
         process: ProcessId,
         pages: &Pages,

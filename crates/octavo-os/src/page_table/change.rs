@@ -3,7 +3,7 @@
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 
 use super::entry::{Entry, level_of};
-use super::perforated::Of;
+use super::perforated::EntryIndex;
 use super::{
     INDEX_BITS, Leaf, MAX_LEVELS, PageTable, PartsUsed, ROOT, Used, Written, aliases_of, index,
     leaf,
@@ -31,11 +31,11 @@ impl PageTable {
         rights: Protection,
         frames: &mut Frames,
     ) -> Result<Written, OutOfMemory> {
-        let place = self.make_way(page, size, frame, frames)?;
+        let place = self.prepare_path(page, size, frame, frames)?;
         let used = self.used_in_place(place, size, frame);
         let parts = self.parts_in_place(place, size, frame);
         let entry = Entry::page(frame, size, rights, self.format.encoding);
-        self.note_range(page, size, frame, entry.rights());
+        self.update_ranges(page, size, frame, entry.rights());
         Ok(self.write(place, size, entry, (used, parts), frames))
     }
 
@@ -69,9 +69,9 @@ impl PageTable {
         used: (Used, PartsUsed),
         frames: &mut Frames,
     ) -> Result<Written, OutOfMemory> {
-        let place = self.make_way(page, size, frame, frames)?;
+        let place = self.prepare_path(page, size, frame, frames)?;
         let entry = Entry::page(frame, size, rights, self.format.encoding);
-        self.note_range(page, size, frame, entry.rights());
+        self.update_ranges(page, size, frame, entry.rights());
         Ok(self.write(place, size, entry, used, frames))
     }
 
@@ -147,7 +147,7 @@ impl PageTable {
     }
 
     /// The node and level whose entries are to map a page, made where there is none.
-    pub(super) fn make_way(
+    pub(super) fn prepare_path(
         &mut self,
         page: PageNumber,
         size: PageSize,
@@ -212,7 +212,7 @@ impl PageTable {
         };
         for index in first..first + count {
             self.drop_child(node, index, level, frames);
-            self.forget_entry(node, index, level);
+            self.uncount_entry(node, index, level);
             self.nodes[node as usize].set(index, alias);
         }
         self.count_page(size, count as u64);
@@ -279,7 +279,7 @@ impl PageTable {
         let (node, first, level) = self.find(page)?;
         let leaf = leaf(page, self.nodes[node as usize].entries[first], level);
         for index in first..first + aliases_of(leaf.size, level) {
-            self.forget_entry(node, index, level);
+            self.uncount_entry(node, index, level);
             self.nodes[node as usize].set(index, Entry::NONE);
         }
         if let Some(ranges) = &mut self.ranges {
@@ -290,7 +290,7 @@ impl PageTable {
     }
 
     /// Keeps the ranges, if any are kept: a page is about to be mapped.
-    fn note_range(
+    fn update_ranges(
         &mut self,
         page: PageNumber,
         size: PageSize,
@@ -311,5 +311,5 @@ pub(super) struct Place {
     pub first: usize,
     level: u8,
     /// Where its node is one of holes, the node and index of the entry of the perforated page.
-    of_holes: Option<Of>,
+    of_holes: Option<EntryIndex>,
 }

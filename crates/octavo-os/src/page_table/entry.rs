@@ -238,7 +238,7 @@ mod tests {
     const RW: Protection = Protection { read: true, write: true, execute: false };
 
     #[test]
-    fn an_entry_tells_what_it_was_made_of() {
+    fn entries_round_trip() {
         for encoding in [SizeEncoding::FourBits, SizeEncoding::OneBit] {
             for log2 in PageSize::BASE.log2()..=PageSize::LARGEST.log2() {
                 let size = PageSize::from_log2(log2).unwrap();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_perforated_page_keeps_all_that_it_was_beside_its_filter() {
+    fn perforated_entry_preserves_its_page() {
         for filter in [0, 1, 0x80, 0xff] {
             let frame = FrameNumber::new(0x12200);
             let plain =
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alias_holds_32_bits_beside_its_size() {
+    fn alias_holds_32_vector_bits_and_its_size() {
         for encoding in [SizeEncoding::FourBits, SizeEncoding::OneBit] {
             for log2 in (13..=20).chain(22..=29) {
                 let size = PageSize::from_log2(log2).unwrap();
@@ -292,7 +292,7 @@ mod tests {
 
     /// As a processor of today has them.
     #[test]
-    fn conventional_entries_have_their_bits() {
+    fn conventional_entries_have_x86_64_bits() {
         let entry = |frame, size| {
             Entry::page(FrameNumber::new(frame), size, RW, SizeEncoding::OneBit).bits()
         };
@@ -303,7 +303,7 @@ mod tests {
 
     /// Figure 5: the lowest frame bit tells 8 KiB from larger, the next 16 KiB from larger.
     #[test]
-    fn one_bit_tells_a_size_by_the_frame_bits_that_it_frees() {
+    fn one_bit_encoding_uses_unused_frame_bits() {
         let size = |log2| PageSize::from_log2(log2).unwrap();
         let entry = |log2| {
             let page = Entry::page(FrameNumber::new(0), size(log2), RW, SizeEncoding::OneBit);

@@ -9,13 +9,13 @@
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 
 use super::entry::{ENTRIES, Entry};
-use super::perforated::{LEVEL, Of};
+use super::perforated::{EntryIndex, LEVEL};
 use super::{Leaf, PageTable, Used, index};
 use crate::frames::{Frames, OutOfMemory, SubBlocks};
 
 /// What a page table knows of its pages with gaps beside their entries.
 #[derive(Default)]
-pub(super) struct Gaps {
+pub(super) struct GappedState {
     /// How many there are.
     pub pages: u64,
     /// The first base pages of those that were split since that was asked last.
@@ -70,14 +70,14 @@ impl PageTable {
         }
         let first = PageNumber::new(page.raw() & !(ENTRIES as u64 - 1));
         assert!(self.gapped_at(first).is_none(), "there is a page with gaps");
-        let place = self.make_way(first, PageSize::HUGE, chunk, frames)?;
+        let place = self.prepare_path(first, PageSize::HUGE, chunk, frames)?;
         let of = (place.node, place.first);
         let child = self.child_or_new(of, first, frames)?;
-        self.forget_entry(of.0, of.1, LEVEL);
+        self.uncount_entry(of.0, of.1, LEVEL);
         let block = SubBlocks::ORDER.frames();
         let parts = blocks.iter().flat_map(|number| (number * block)..(number + 1) * block);
         for (at, frame) in parts.map(|frame| chunk.plus(frame)).enumerate() {
-            self.forget_entry(child, at, 1);
+            self.uncount_entry(child, at, 1);
             let part = Entry::page(frame, PageSize::BASE, rights, self.format.encoding);
             self.nodes[child as usize].set(at, part);
         }
@@ -94,7 +94,7 @@ impl PageTable {
     }
 
     /// The page with gaps that holds a base page.
-    pub(super) fn gapped_at(&self, page: PageNumber) -> Option<Of> {
+    pub(super) fn gapped_at(&self, page: PageNumber) -> Option<EntryIndex> {
         if self.gaps.pages == 0 {
             return None;
         }
@@ -102,7 +102,7 @@ impl PageTable {
     }
 
     /// A base page of a page with gaps.
-    pub(super) fn part_of_gapped(&self, page: PageNumber, of: Of) -> Leaf {
+    pub(super) fn base_page_of_gapped(&self, page: PageNumber, of: EntryIndex) -> Leaf {
         let frame = self.nodes[self.child_of(of)].entries[index(page, 1)].frame(1);
         Leaf { page, frame, size: PageSize::BASE, rights: self.entry_of(of).rights() }
     }
@@ -117,7 +117,7 @@ impl PageTable {
     }
 
     /// Puts base pages in the place of a page with gaps.
-    pub(super) fn split_gapped(&mut self, of: Of, frames: &mut Frames) {
+    pub(super) fn split_gapped(&mut self, of: EntryIndex, frames: &mut Frames) {
         let (whole, child) = (self.entry_of(of), self.child_of(of));
         for at in 0..ENTRIES {
             let frame = self.nodes[child].entries[at].frame(1);

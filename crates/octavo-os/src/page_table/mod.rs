@@ -24,9 +24,9 @@ pub use vectors::{MAX_VECTOR_BITS, PartsUsed, Vectors, parts_of};
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr, Protection};
 
-use self::gapped::Gaps;
+use self::gapped::GappedState;
 use self::node::Node;
-use self::perforated::Perforations;
+use self::perforated::PerforationState;
 use crate::frames::{Frames, Order, OutOfMemory};
 
 /// The most levels that a page table has.
@@ -109,8 +109,8 @@ pub struct PageTable {
     entries_by_order: [u64; Order::COUNT],
     /// Kept where somebody asked for them.
     ranges: Option<Ranges>,
-    perforations: Perforations,
-    gaps: Gaps,
+    perforations: PerforationState,
+    gaps: GappedState,
 }
 
 const ROOT: u32 = 0;
@@ -124,8 +124,8 @@ impl PageTable {
             free: Vec::new(),
             entries_by_order: [0; Order::COUNT],
             ranges: None,
-            perforations: Perforations::default(),
-            gaps: Gaps::default(),
+            perforations: PerforationState::default(),
+            gaps: GappedState::default(),
         };
         table.new_node(format.levels, frames)?;
         Ok(table)
@@ -218,7 +218,7 @@ impl PageTable {
     fn leaf_of(&self, page: PageNumber, of: (u32, usize), level: u8) -> Leaf {
         let entry = self.nodes[of.0 as usize].entries[of.1];
         match entry.is_gapped() {
-            true => self.part_of_gapped(page, of),
+            true => self.base_page_of_gapped(page, of),
             false => leaf(page, entry, level),
         }
     }
@@ -226,7 +226,7 @@ impl PageTable {
     /// The `count` entries (a power of two, up to [`ENTRIES`]) around that of a base page, from a
     /// multiple of `count` on: what one read of memory shows beside it. None where no page of 4 KiB
     /// is mapped there.
-    pub fn beside(&self, page: PageNumber, count: usize) -> Option<&[Entry]> {
+    pub fn neighbour_entries(&self, page: PageNumber, count: usize) -> Option<&[Entry]> {
         let (node, index, level) = self.find(page)?;
         let entries = &self.nodes[node as usize].entries;
         if level > 1 || entries[index].size(level) > PageSize::BASE {
@@ -267,7 +267,7 @@ impl PageTable {
     }
 
     /// Gives all nodes back. Pages that are still mapped are their owner's.
-    pub fn dissolve(mut self, frames: &mut Frames) {
+    pub fn free_all(mut self, frames: &mut Frames) {
         for index in 0..ENTRIES {
             self.drop_child(ROOT, index, self.format.levels, frames);
         }

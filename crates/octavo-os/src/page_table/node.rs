@@ -4,7 +4,7 @@ use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr};
 
 use super::entry::{ENTRIES, Entry};
 use super::{MAX_LEVELS, PageTable, ROOT, index};
-use crate::frames::{Frames, Holder, Order, OutOfMemory};
+use crate::frames::{Frames, Order, OutOfMemory, Owner};
 
 /// A node with its shadow node.
 const PAIR: Order = Order::new(1).expect("two frames");
@@ -35,17 +35,17 @@ impl Node {
 impl PageTable {
     pub(super) fn new_node(&mut self, level: u8, frames: &mut Frames) -> Result<u32, OutOfMemory> {
         let shadowed = match self.has_shadows(level) {
-            true => frames.allocate_free(PAIR, Holder::PageTable).ok(),
+            true => frames.allocate_free(PAIR, Owner::PageTable).ok(),
             false => None,
         };
         let frame = match shadowed {
             Some(pair) => pair,
-            None => frames.allocate(Order::BASE, Holder::PageTable)?,
+            None => frames.allocate(Order::BASE, Owner::PageTable)?,
         };
         if shadowed.is_some() {
-            frames.change_holder(frame.plus(1), Order::BASE, Holder::Shadow);
+            frames.change_owner(frame.plus(1), Order::BASE, Owner::Shadow);
         }
-        self.note_node(level, shadowed.is_some());
+        self.count_node(level, shadowed.is_some());
         let children = if level > 1 { ENTRIES } else { 0 };
         let node = Node {
             frame,
@@ -67,7 +67,7 @@ impl PageTable {
     }
 
     /// An entry of a node of `level` is about to be written over: it maps a page no more.
-    pub(super) fn forget_entry(&mut self, number: u32, index: usize, level: u8) {
+    pub(super) fn uncount_entry(&mut self, number: u32, index: usize, level: u8) {
         let entry = self.nodes[number as usize].entries[index];
         if entry.is_perforated() {
             self.perforations.pages -= 1;
@@ -88,7 +88,7 @@ impl PageTable {
         if level == 1 {
             return;
         }
-        self.forget_holes(number, index, frames);
+        self.remove_holes(number, index, frames);
         if self.nodes[number as usize].entries[index].is_gapped() {
             self.split_gapped((number, index), frames);
         }
@@ -98,7 +98,7 @@ impl PageTable {
         }
         for below in 0..ENTRIES {
             self.drop_child(child, below, level - 1, frames);
-            self.forget_entry(child, below, level - 1);
+            self.uncount_entry(child, below, level - 1);
         }
         self.free_node(child, level - 1, frames);
         self.free.push(child);
@@ -108,7 +108,7 @@ impl PageTable {
     pub(super) fn free_node(&mut self, number: u32, level: u8, frames: &mut Frames) {
         let Node { frame, has_shadow, .. } = self.nodes[number as usize];
         frames.free(frame, if has_shadow { PAIR } else { Order::BASE });
-        self.forget_node(level, has_shadow);
+        self.uncount_node(level, has_shadow);
     }
 
     /// Gives back the nodes on the way to a base page that hold nothing any more.

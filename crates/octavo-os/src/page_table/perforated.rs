@@ -27,11 +27,11 @@ const FILTERED: usize = ENTRIES / 8;
 pub(super) const LEVEL: u8 = 2;
 
 /// The node and index of a perforated page's entry.
-pub(super) type Of = (u32, usize);
+pub(super) type EntryIndex = (u32, usize);
 
 /// What a page table knows of its perforated pages beside their entries.
 #[derive(Default)]
-pub(super) struct Perforations {
+pub(super) struct PerforationState {
     /// How many there are.
     pub pages: u64,
     /// Nodes of their level, with a shadow node or without.
@@ -157,19 +157,19 @@ impl PageTable {
     }
 
     /// There is one node more of a level.
-    pub(super) fn note_node(&mut self, level: u8, has_shadow: bool) {
+    pub(super) fn count_node(&mut self, level: u8, has_shadow: bool) {
         self.perforations.nodes += u64::from(level == LEVEL);
         self.perforations.shadows += u64::from(has_shadow);
     }
 
     /// There is one node less of a level.
-    pub(super) fn forget_node(&mut self, level: u8, has_shadow: bool) {
+    pub(super) fn uncount_node(&mut self, level: u8, has_shadow: bool) {
         self.perforations.nodes -= u64::from(level == LEVEL);
         self.perforations.shadows -= u64::from(has_shadow);
     }
 
     /// The perforated page that holds a base page.
-    pub(super) fn perforated_at(&self, page: PageNumber) -> Option<Of> {
+    pub(super) fn perforated_at(&self, page: PageNumber) -> Option<EntryIndex> {
         if self.perforations.pages == 0 {
             return None;
         }
@@ -178,7 +178,7 @@ impl PageTable {
 
     /// The node and index of the entry of the level of perforated pages for a base page, where there is such a
     /// node.
-    pub(super) fn of_level_2(&self, page: PageNumber) -> Option<Of> {
+    pub(super) fn of_level_2(&self, page: PageNumber) -> Option<EntryIndex> {
         if page.raw() >= self.reach_pages() {
             return None;
         }
@@ -196,7 +196,7 @@ impl PageTable {
     pub(super) fn reach_perforated(
         &self,
         page: PageNumber,
-        of: Of,
+        of: EntryIndex,
     ) -> Result<(u32, usize, u8), u64> {
         let (child, at) = (self.child_of(of), index(page, 1));
         match self.nodes[child].entries[at] {
@@ -224,7 +224,7 @@ impl PageTable {
 
     /// The base page that a walk finds that ends at a perforated page.
     #[inline(never)]
-    pub(super) fn walk_perforated(&self, page: PageNumber, of: Of, walk: &mut Walk) {
+    pub(super) fn walk_perforated(&self, page: PageNumber, of: EntryIndex, walk: &mut Walk) {
         walk.is_perforated = true;
         let hole = self.nodes[self.child_of(of)].entries[index(page, 1)];
         let is_part = hole == Entry::NONE;
@@ -235,7 +235,12 @@ impl PageTable {
     }
 
     /// How a part of a perforated page was used, if it lies in `frame`; none where it is a hole.
-    pub(super) fn part_used(&self, of: Of, place: usize, frame: FrameNumber) -> Option<Used> {
+    pub(super) fn part_used(
+        &self,
+        of: EntryIndex,
+        place: usize,
+        frame: FrameNumber,
+    ) -> Option<Used> {
         let whole = self.entry_of(of);
         let is_part = self.nodes[self.child_of(of)].entries[place] == Entry::NONE;
         let lies_there = whole.frame(LEVEL).plus(place as u64) == frame;
@@ -252,16 +257,16 @@ impl PageTable {
         }
     }
 
-    pub(super) fn entry_of(&self, of: Of) -> Entry {
+    pub(super) fn entry_of(&self, of: EntryIndex) -> Entry {
         self.nodes[of.0 as usize].entries[of.1]
     }
 
-    pub(super) fn set_entry(&mut self, of: Of, entry: Entry) {
+    pub(super) fn set_entry(&mut self, of: EntryIndex, entry: Entry) {
         self.nodes[of.0 as usize].set(of.1, entry);
     }
 
     /// The node of the holes of a perforated page, or of the parts of one with gaps.
-    pub(super) fn child_of(&self, of: Of) -> usize {
+    pub(super) fn child_of(&self, of: EntryIndex) -> usize {
         self.nodes[of.0 as usize].children[of.1] as usize
     }
 }

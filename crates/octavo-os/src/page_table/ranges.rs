@@ -24,7 +24,7 @@ pub struct Range {
 
 /// What all pages of a range have in common. Neighbours that have the same are one range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Way {
+struct RangeAttributes {
     /// From the number of a page to that of its frame, wrapping.
     offset: u64,
     rights: Protection,
@@ -33,7 +33,7 @@ struct Way {
 /// The ranges of an address space.
 #[derive(Clone, Debug, Default)]
 pub struct Ranges {
-    map: RangeMap<u64, Way>,
+    map: RangeMap<u64, RangeAttributes>,
 }
 
 impl Ranges {
@@ -60,7 +60,7 @@ impl Ranges {
     /// These pages lie at `frame` and after it now.
     pub(super) fn set(&mut self, pages: Pages, frame: FrameNumber, rights: Protection) {
         let offset = frame.raw().wrapping_sub(pages.start);
-        self.map.insert(pages, Way { offset, rights });
+        self.map.insert(pages, RangeAttributes { offset, rights });
     }
 
     /// These pages lie nowhere any more.
@@ -69,7 +69,7 @@ impl Ranges {
     }
 }
 
-fn range(pages: &Pages, way: &Way) -> Range {
+fn range(pages: &Pages, way: &RangeAttributes) -> Range {
     let frame = FrameNumber::new(pages.start.wrapping_add(way.offset));
     Range { pages: pages.clone(), frame, rights: way.rights }
 }

@@ -37,7 +37,7 @@ fn levels(table: &PageTable, at: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_walk_reads_one_entry_a_level() {
+fn walk_reads_one_entry_per_level() {
     for (levels_of_table, expected) in [(4, vec![4, 3, 2, 1]), (5, vec![5, 4, 3, 2, 1])] {
         let (mut table, mut frames) =
             table(Format { levels: levels_of_table, ..Format::default() });
@@ -53,7 +53,7 @@ fn a_walk_reads_one_entry_a_level() {
 /// Section III.A.1 and Figure 6: a page of 32 KiB has eight entries, seven of them aliases, which
 /// cost a walk one more access, to the entry that the address has with the page's bits cleared.
 #[test]
-fn an_alias_costs_a_walk_one_more_access() {
+fn alias_costs_a_walk_one_extra_access() {
     let (mut table, mut frames) = table(Format::default());
     let written = table.map(page(0x1238), size(15), frame(DATA), RW, &mut frames).unwrap();
     assert_eq!(written, Written { entries: 8, aliases: 7 });
@@ -72,7 +72,7 @@ fn an_alias_costs_a_walk_one_more_access() {
 }
 
 #[test]
-fn larger_pages_take_the_place_of_smaller_ones_and_their_nodes() {
+fn larger_pages_replace_smaller_ones_and_their_nodes() {
     let (mut table, mut frames) = table(Format::default());
     for at in 0..512 {
         table.map(page(0x400 + at), PageSize::BASE, frame(DATA + at), RW, &mut frames).unwrap();
@@ -84,13 +84,13 @@ fn larger_pages_take_the_place_of_smaller_ones_and_their_nodes() {
     let leaf = table.unmap(page(0x433), &mut frames).unwrap();
     assert_eq!((leaf.page, leaf.size), (page(0x400), PageSize::HUGE));
     assert_eq!(table.nodes(), 1, "empty nodes are given back");
-    table.dissolve(&mut frames);
+    table.free_all(&mut frames);
     assert_eq!(used(&frames), 0);
 }
 
 #[test]
 #[should_panic = "a larger page is in the way"]
-fn a_larger_page_of_the_same_level_is_in_the_way() {
+fn mapping_inside_a_larger_page_panics() {
     let (mut table, mut frames) = table(Format::default());
     table.map(page(8), size(15), frame(DATA), RW, &mut frames).unwrap();
     let _ = table.map(page(10), size(13), frame(DATA), RW, &mut frames);
@@ -116,7 +116,7 @@ proptest! {
 
     /// As many nodes as they say, and where there are fewer frames, none at all.
     #[test]
-    fn nodes_are_foretold(
+    fn nodes_for_predicts_allocated_nodes(
         there in prop::collection::vec((12u8..=30, 0u64..1 << 30), 0..8),
         pages in prop::collection::vec((12u8..=30, 0u64..1 << 30), 1..8),
         five in any::<bool>(),
@@ -148,7 +148,7 @@ proptest! {
             let all = frames.free_frames();
             let mut taken = Vec::new();
             while frames.free_frames() >= needed {
-                taken.push(frames.allocate(Order::BASE, crate::frames::Holder::Data).unwrap());
+                taken.push(frames.allocate(Order::BASE, crate::frames::Owner::Data).unwrap());
             }
             table.map(page, size, frame(DATA << 10), RW, &mut frames).unwrap_err();
             prop_assert_eq!(table.nodes(), before);
@@ -163,7 +163,7 @@ proptest! {
 
     /// Beside a list of pages by their first base page.
     #[test]
-    fn it_maps_what_it_was_told_to(
+    fn page_table_matches_a_map_of_pages(
         ops in prop::collection::vec(op(), 1..200),
         one_bit in any::<bool>(),
         copies in any::<bool>(),
@@ -176,7 +176,7 @@ proptest! {
         };
         let (mut table, mut frames) = table(format);
         let mut pages: BTreeMap<u64, (u8, u64, bool, bool)> = BTreeMap::new();
-        let holder = |pages: &BTreeMap<u64, (u8, u64, bool, bool)>, at: u64| {
+        let owner = |pages: &BTreeMap<u64, (u8, u64, bool, bool)>, at: u64| {
             let (first, of) = pages.range(..=at).next_back()?;
             (at < first + (1 << (of.0 - 12))).then_some((*first, *of))
         };
@@ -186,7 +186,7 @@ proptest! {
                     let count = 1 << (log2 - 12);
                     let first = at / count * count;
                     let in_the_way = |of: &(u8, u64, bool, bool)| of.0 > log2;
-                    if holder(&pages, first).is_some_and(|(_, of)| in_the_way(&of)) {
+                    if owner(&pages, first).is_some_and(|(_, of)| in_the_way(&of)) {
                         continue;
                     }
                     let at = DATA + ((number as u64) << 12);
@@ -195,7 +195,7 @@ proptest! {
                     pages.insert(first, (log2, at, false, false));
                 }
                 Op::Unmap(at) => {
-                    let expected = holder(&pages, at);
+                    let expected = owner(&pages, at);
                     let leaf = table.unmap(page(at), &mut frames);
                     prop_assert_eq!(leaf.map(|leaf| leaf.page.raw()), expected.map(|of| of.0));
                     if let Some((first, _)) = expected {
@@ -203,7 +203,7 @@ proptest! {
                     }
                 }
                 Op::Mark(at, written) => {
-                    let first = holder(&pages, at).map(|(first, _)| first);
+                    let first = owner(&pages, at).map(|(first, _)| first);
                     let changed = table.mark(page(at), written);
                     let expected = first.and_then(|first| pages.get_mut(&first)).is_some_and(|of| {
                         let before = *of;
@@ -215,7 +215,7 @@ proptest! {
             }
         }
         for at in 0..1 << 13 {
-            let expected = holder(&pages, at);
+            let expected = owner(&pages, at);
             let leaf = table.leaf(page(at));
             prop_assert_eq!(
                 leaf.map(|leaf| (leaf.page.raw(), leaf.size, leaf.frame.raw())),
@@ -230,7 +230,7 @@ proptest! {
             prop_assert_eq!(next, expected.map(|(first, _)| first).or(after));
         }
         prop_assert_eq!(used(&frames), table.nodes());
-        table.dissolve(&mut frames);
+        table.free_all(&mut frames);
         prop_assert_eq!(used(&frames), 0);
     }
 }
@@ -284,7 +284,7 @@ proptest! {
 
     /// Section III.C.1: whatever is touched, mapped in place and split, the vectors say which parts were used.
     #[test]
-    fn vectors_say_which_parts_were_used(
+    fn vectors_record_used_parts(
         steps in prop::collection::vec((0..REGION, 0..=LARGEST, 0u8..4), 1..120),
         vector_bits in prop::sample::select(vec![0u8, 2, 4, 8, 16]),
         one_bit in any::<bool>(),
@@ -344,7 +344,7 @@ proptest! {
 }
 
 #[test]
-fn copies_have_no_room_for_vectors() {
+fn copied_aliases_have_no_vectors() {
     let format = Format { vector_bits: 16, aliases: Aliases::Copies, ..Format::default() };
     let (mut table, mut frames) = table(format);
     table.map(page(0), size(15), frame(DATA), RW, &mut frames).unwrap();

@@ -3,7 +3,7 @@
 use octavo_types::{PageNumber, PageSize, Protection};
 
 use super::{Fault, Policy};
-use crate::frames::{Holder, Order, OutOfMemory};
+use crate::frames::{Order, OutOfMemory, Owner};
 use crate::memory::{Memory, ProcessId};
 
 /// Demand paging with 4 KiB pages alone.
@@ -28,7 +28,7 @@ pub(super) fn place_last(
     rights: Protection,
 ) -> Result<(), OutOfMemory> {
     let last = memory.frames.buddy().last_in_smaller(Order::HUGE);
-    match last.filter(|at| memory.frames.allocate_at(*at, Order::BASE, Holder::Data)) {
+    match last.filter(|at| memory.frames.allocate_at(*at, Order::BASE, Owner::Data)) {
         Some(frame) => memory.place_at(process, page, frame, rights),
         None => memory.place_new(process, page, PageSize::BASE, rights),
     }

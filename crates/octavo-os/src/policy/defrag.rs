@@ -4,7 +4,7 @@
 
 use octavo_types::FrameNumber;
 
-use crate::frames::{CompactionLimits, Compactor, Holder, Order, OutOfMemory};
+use crate::frames::{CompactionLimits, Compactor, Order, OutOfMemory, Owner};
 use crate::memory::Memory;
 
 /// Whether a program that wants a large page waits for compaction.
@@ -59,9 +59,9 @@ impl Defragmenter {
         order: Order,
         advised: bool,
     ) -> Result<FrameNumber, OutOfMemory> {
-        let had = memory.frames.allocate_free(order, Holder::Data);
+        let had = memory.frames.allocate_free(order, Owner::Data);
         if had.is_err() && self.make_room(memory, order, advised, |_| false) {
-            return memory.frames.allocate_free(order, Holder::Data);
+            return memory.frames.allocate_free(order, Owner::Data);
         }
         had
     }

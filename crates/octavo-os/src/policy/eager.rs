@@ -16,7 +16,7 @@
 use octavo_types::{FrameNumber, PageSize, Protection};
 
 use super::{Fault, Policy};
-use crate::frames::{Holder, Order, OutOfMemory, blocks_of};
+use crate::frames::{Order, OutOfMemory, Owner, blocks_of};
 use crate::memory::{Memory, ProcessId, base_pages};
 use crate::vmas::{Pages, Vma};
 
@@ -118,7 +118,7 @@ impl Request {
         let blocks: Vec<_> = blocks_of(start, count, memory.frames.shape().largest()).collect();
         let mut left = pages.clone();
         for (block, order) in blocks.into_iter().rev() {
-            if !memory.frames.allocate_at(block, order, Holder::Data) {
+            if !memory.frames.allocate_at(block, order, Owner::Data) {
                 break;
             }
             let from = left.end - order.frames();
@@ -150,7 +150,7 @@ fn at_or_below(
 ) -> Option<(FrameNumber, Order)> {
     let mut orders = (smallest..=largest).rev().filter_map(Order::new);
     orders
-        .find(|order| memory.frames.allocate_at(frame, *order, Holder::Data))
+        .find(|order| memory.frames.allocate_at(frame, *order, Owner::Data))
         .map(|order| (frame, order))
 }
 
@@ -158,7 +158,7 @@ fn at_or_below(
 fn largest_block(memory: &mut Memory, order: Order) -> Result<(FrameNumber, Order), OutOfMemory> {
     let free = memory.frames.buddy().largest_free_order().unwrap_or(Order::BASE);
     let order = order.min(free);
-    Ok((memory.frames.allocate(order, Holder::Data)?, order))
+    Ok((memory.frames.allocate(order, Owner::Data)?, order))
 }
 
 impl Policy for Eager {

@@ -14,7 +14,7 @@
 use octavo_types::PageSize;
 
 use super::{Fault, Policy};
-use crate::frames::{Holder, Order, OutOfMemory};
+use crate::frames::{Order, OutOfMemory, Owner};
 use crate::memory::{Memory, ProcessId, around, base_pages};
 use crate::vmas::Pages;
 
@@ -64,7 +64,7 @@ impl Policy for Fixed {
         let known = memory.process(process).vmas.find(fault.page).is_some();
         if let Some(size) = found.filter(|_| known) {
             let pages = around(fault.page, size);
-            match memory.frames.allocate_free(Order::of(size), Holder::Data) {
+            match memory.frames.allocate_free(Order::of(size), Owner::Data) {
                 Ok(block) => {
                     memory.map_run(process, &pages, block, size, fault.vma.rights)?;
                     let untouched = (base_pages(size) - 1) * PageSize::BASE.bytes();

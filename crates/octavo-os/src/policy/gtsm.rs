@@ -18,7 +18,7 @@ use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 
 use super::base::place_last;
 use super::{Fault, Policy, Thp, ThpConfig};
-use crate::frames::{Frames, Holder, OutOfMemory, SubBlocks};
+use crate::frames::{Frames, OutOfMemory, Owner, SubBlocks};
 use crate::memory::{Memory, ProcessId, around};
 use crate::vmas::Pages;
 
@@ -80,7 +80,7 @@ impl Chunks {
         let Some((chunk, blocks)) = self.choose(&memory.frames) else { return };
         let frames = |number: u64| chunk.plus(number * SubBlocks::ORDER.frames());
         for block in blocks.iter().map(frames) {
-            let taken = memory.frames.allocate_at(block, SubBlocks::ORDER, Holder::Data);
+            let taken = memory.frames.allocate_at(block, SubBlocks::ORDER, Owner::Data);
             assert!(taken, "a sub-block that is free");
         }
         // Where its page table has no room, base pages serve.

@@ -14,7 +14,7 @@
 use octavo_types::{FrameNumber, PageNumber, PageSize};
 
 use super::{Fault, Policy};
-use crate::frames::{Holder, Order, OutOfMemory};
+use crate::frames::{Order, OutOfMemory, Owner};
 use crate::memory::{Memory, ProcessId, around, base_pages};
 use crate::vmas::{Backing, Pages, Vma};
 
@@ -73,7 +73,7 @@ impl Policy for Hugetlb {
             // A block is left for all else, such as page tables.
             while (pool.len() as u64) < wanted && memory.frames.free_frames() >= 2 * order.frames()
             {
-                let Ok(block) = memory.frames.allocate_free(order, Holder::Reserved) else { break };
+                let Ok(block) = memory.frames.allocate_free(order, Owner::Reserved) else { break };
                 pool.push(block);
             }
             pool.reverse();
@@ -90,7 +90,7 @@ impl Policy for Hugetlb {
             if let Some(pool) = free {
                 if let Some(block) = pool.pop() {
                     let order = Order::of(size);
-                    memory.frames.change_holder(block, order, Holder::Data);
+                    memory.frames.change_owner(block, order, Owner::Data);
                     let first = PageNumber::new(pages.start);
                     let mapped = memory.map(process, first, size, block, rights);
                     if mapped.is_ok() {
@@ -99,7 +99,7 @@ impl Policy for Hugetlb {
                         memory.zeroed(block, base_pages(size));
                         return Ok(());
                     }
-                    memory.frames.change_holder(block, order, Holder::Reserved);
+                    memory.frames.change_owner(block, order, Owner::Reserved);
                     pool.push(block);
                 }
                 memory.counters.fallbacks += 1;
@@ -114,8 +114,8 @@ impl Policy for Hugetlb {
             let inside = pages.start <= whole.start && whole.end <= pages.end;
             let alone = inside && !memory.is_shared(&leaf);
             if let Some(pool) = self.pool(leaf.size).filter(|_| alone) {
-                memory.take_away(process, &leaf);
-                memory.frames.change_holder(leaf.frame, Order::of(leaf.size), Holder::Reserved);
+                memory.unmap_keeping_frames(process, &leaf);
+                memory.frames.change_owner(leaf.frame, Order::of(leaf.size), Owner::Reserved);
                 pool.push(leaf.frame);
             }
         }

@@ -24,7 +24,7 @@ use octavo_types::{PageNumber, PageSize};
 
 use super::base::place_last;
 use super::{Fault, Policy, ReserveWhen, Thp, ThpConfig};
-use crate::frames::{Holder, Order, OutOfMemory, ReservationId};
+use crate::frames::{Order, OutOfMemory, Owner, ReservationId};
 use crate::memory::{Memory, ProcessId, around};
 use crate::page_table::Holes;
 use crate::vmas::Pages;
@@ -133,7 +133,7 @@ impl Perforated {
         let pages = around(page, PageSize::HUGE);
         let Some((id, block)) = memory.frames.reserve(Order::HUGE) else { return };
         let place = page.raw() - pages.start;
-        memory.frames.take_reserved(id, place..place + 1);
+        memory.frames.claim_reserved(id, place..place + 1);
         let mut holes = Holes([u64::MAX; 8]);
         holes.0[(place / 64) as usize] &= !(1 << (place % 64));
         let made = memory.perforate(process, page, block, &holes, fault.vma.rights);
@@ -151,13 +151,13 @@ impl Perforated {
         let pages = around(page, PageSize::HUGE);
         if let Some(id) = self.reserved.get(&(process, pages.start)) {
             let place = page.raw() - pages.start;
-            memory.frames.note_use(*id);
-            if !memory.frames.take_reserved(*id, place..place + 1).is_empty() {
+            memory.frames.record_use(*id);
+            if !memory.frames.claim_reserved(*id, place..place + 1).is_empty() {
                 return memory.fill_hole(process, page, fault.vma.rights);
             }
         }
         let place = memory.process(process).table.perforation(page).map(|of| of.0.frame_of(page));
-        if place.is_some_and(|at| memory.frames.allocate_at(at, Order::BASE, Holder::Data)) {
+        if place.is_some_and(|at| memory.frames.allocate_at(at, Order::BASE, Owner::Data)) {
             return memory.fill_hole(process, page, fault.vma.rights);
         }
         place_last(memory, process, page, fault.vma.rights)

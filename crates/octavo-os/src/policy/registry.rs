@@ -58,7 +58,7 @@ impl PolicyConfig {
     /// The page sizes beside 4 KiB that page tables and hardware must have for it, smallest first:
     /// without them it is not what it says. Others, it uses where they are allowed: multi-size pages
     /// and eager paging need none.
-    pub fn needs(&self) -> Vec<PageSize> {
+    pub fn required_sizes(&self) -> Vec<PageSize> {
         match self {
             PolicyConfig::Base | PolicyConfig::Mthp(_) | PolicyConfig::Eager(_) => Vec::new(),
             PolicyConfig::Thp(_)

@@ -14,7 +14,7 @@
 //! given back into their reservation again; here they are free, and a range that was given back as a
 //! whole is reserved anew.
 
-use super::reserving::{Reserving, Rules};
+use super::reserving::{ReservationManager, Rules};
 use super::{Defrag, Fault, Policy};
 use crate::frames::{Order, OutOfMemory};
 use crate::memory::{Memory, ProcessId};
@@ -40,7 +40,7 @@ impl Default for ReservedThpConfig {
 /// Huge pages by reservation.
 #[derive(Clone, Debug)]
 pub struct ReservedThp {
-    reserving: Reserving,
+    reserving: ReservationManager,
 }
 
 impl ReservedThp {
@@ -53,7 +53,7 @@ impl ReservedThp {
             heap: config.beyond_heap.then_some(Order::HUGE),
             defrag: Defrag::Never,
         };
-        ReservedThp { reserving: Reserving::new(rules) }
+        ReservedThp { reserving: ReservationManager::new(rules) }
     }
 }
 

@@ -39,10 +39,10 @@ pub enum SettingError {
     Policy(String),
 }
 
-type Named<'a> = Vec<(&'static str, &'a mut dyn Setting)>;
+type NamedSettings<'a> = Vec<(&'static str, &'a mut dyn Setting)>;
 
 /// The settings of a kernel's daemon and of faults.
-fn thp(config: &mut ThpConfig) -> Named<'_> {
+fn thp(config: &mut ThpConfig) -> NamedSettings<'_> {
     let ThpConfig { enabled, max_ptes_none, scan_every_instructions, pages_to_scan } = config;
     vec![
         ("enabled", enabled),
@@ -54,12 +54,13 @@ fn thp(config: &mut ThpConfig) -> Named<'_> {
 
 impl PolicyConfig {
     /// Its settings by name. (The sizes of multi-size pages, a list, are not among them.)
-    fn settings(&mut self) -> Named<'_> {
+    fn settings(&mut self) -> NamedSettings<'_> {
         match self {
             PolicyConfig::Base => Vec::new(),
             PolicyConfig::Thp(config) => thp(config),
             PolicyConfig::Mthp(MthpConfig { enabled, sizes: _, defrag, khugepaged }) => {
-                let mut settings: Named<'_> = vec![("enabled", enabled), ("defrag", defrag)];
+                let mut settings: NamedSettings<'_> =
+                    vec![("enabled", enabled), ("defrag", defrag)];
                 settings.extend(thp(khugepaged).into_iter().skip(1));
                 settings
             }
@@ -104,7 +105,7 @@ impl PolicyConfig {
                 min_parts,
                 huge,
             }) => {
-                let mut settings: Named<'_> = vec![
+                let mut settings: NamedSettings<'_> = vec![
                     ("max_immovable_percent", max_immovable_percent),
                     ("max_filter_bits", max_filter_bits),
                     ("hole_pages", hole_pages),
@@ -115,7 +116,7 @@ impl PolicyConfig {
                 settings
             }
             PolicyConfig::Gtsm(GtsmConfig { whole_blocks, huge }) => {
-                let mut settings: Named<'_> = vec![("whole_blocks", whole_blocks)];
+                let mut settings: NamedSettings<'_> = vec![("whole_blocks", whole_blocks)];
                 settings.extend(thp(huge));
                 settings
             }
@@ -169,7 +170,7 @@ impl OsConfig {
     }
 
     /// The policy's settings, then those that all have.
-    fn settings(&mut self) -> Named<'_> {
+    fn settings(&mut self) -> NamedSettings<'_> {
         let mut settings = self.policy.settings();
         settings.push(("copy_on_write", &mut self.copy_on_write));
         settings.push(("same_pages", &mut self.same_pages));
@@ -179,7 +180,7 @@ impl OsConfig {
     }
 
     /// All settings, as [`OsConfig::set`] takes them.
-    pub fn set_as(&self) -> Vec<(&'static str, String)> {
+    pub fn to_settings(&self) -> Vec<(&'static str, String)> {
         let mut copy = self.clone();
         copy.settings().into_iter().map(|(name, setting)| (name, setting.text())).collect()
     }
@@ -210,10 +211,10 @@ mod tests {
     use crate::policy::{POLICIES, Span};
 
     #[test]
-    fn every_setting_may_be_set_to_what_it_is() {
+    fn setting_a_value_to_itself_is_accepted() {
         for policy in POLICIES {
             let mut config = OsConfig::new((policy.usual)());
-            for (key, value) in config.set_as() {
+            for (key, value) in config.to_settings() {
                 assert_eq!(config.set(key, &value), Ok(()), "{} {key}", policy.name);
             }
             assert_eq!(config, OsConfig::new((policy.usual)()));
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_change_what_they_name() {
+    fn settings_change_their_field() {
         let mut config = OsConfig::new(PolicyConfig::Tps(TpsConfig::default()));
         config.set("promotion_threshold_percent", "50").unwrap();
         config.set("span", "round-up").unwrap();
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_in_one_sentence() {
+    fn invalid_values_are_rejected_with_one_sentence() {
         let mut config = OsConfig::new(PolicyConfig::Tps(TpsConfig::default()));
         let mut sentence = |key, value| config.set(key, value).unwrap_err().to_string();
         assert_eq!(sentence("span", "round"), "span = round: give exact or round-up");

@@ -33,7 +33,7 @@
 
 use octavo_types::PageSize;
 
-use super::reserving::{Reserving, Rules};
+use super::reserving::{ReservationManager, Rules};
 use super::{Defrag, Fault, Policy};
 use crate::frames::{Order, OutOfMemory};
 use crate::memory::{Memory, ProcessId};
@@ -112,7 +112,7 @@ impl Default for TpsConfig {
 #[derive(Clone, Debug)]
 pub struct Tps {
     config: TpsConfig,
-    reserving: Reserving,
+    reserving: ReservationManager,
     /// When pages are merged next.
     next_merge_instructions: u64,
 }
@@ -128,7 +128,7 @@ impl Tps {
             heap: config.heap.map(|heap| Order::of(heap.min(config.largest))),
         };
         let next_merge_instructions = config.merge_every_instructions;
-        Tps { config, reserving: Reserving::new(rules), next_merge_instructions }
+        Tps { config, reserving: ReservationManager::new(rules), next_merge_instructions }
     }
 }
 

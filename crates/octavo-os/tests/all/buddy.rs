@@ -118,7 +118,7 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(96))]
 
     #[test]
-    fn the_model_has_the_same_blocks_after_every_step(
+    fn buddy_matches_the_model(
         frames in prop_oneof![1u64..40, 60u64..70, 1u64..3000],
         largest in order(),
         steps in vec(step(), 0..200),
@@ -140,7 +140,7 @@ proptest! {
 
 /// Two million steps in four memories: every answer, and all blocks now and then.
 #[test]
-fn the_model_has_the_same_blocks_after_millions_of_steps() {
+fn buddy_matches_the_model_after_millions_of_steps() {
     for (frames, largest, seed) in [(1000, 10, 1u64), (4096, 18, 2), (777, 5, 3), (65, 18, 4)] {
         let mut pair = Pair::new(frames, Order::new(largest).unwrap());
         let mut state = seed;
@@ -170,7 +170,7 @@ fn the_model_has_the_same_blocks_after_millions_of_steps() {
 
 /// 64 GiB, with blocks of 4 MiB and of 1 GiB: few blocks, and right at both ends.
 #[test]
-fn a_large_memory_begins_as_few_blocks() {
+fn large_memory_starts_with_few_blocks() {
     for largest in [Order::LINUX, Order::LARGEST] {
         let frames = 16 << 20;
         let mut buddy = Buddy::all_free(frames + 5, largest);

@@ -2,8 +2,8 @@
 
 use octavo_oracle::{NaiveCompaction, NaiveFrame};
 use octavo_os::frames::{
-    Compaction, CompactionEnd, CompactionLimits, Compactor, FrameOwner, Frames, Holder,
-    MemoryShape, Order,
+    Compaction, CompactionEnd, CompactionLimits, Compactor, FrameRelocator, Frames, MemoryShape,
+    Order, Owner,
 };
 use octavo_types::FrameNumber;
 use proptest::collection::vec;
@@ -12,29 +12,29 @@ use proptest::prelude::*;
 /// Who, if anybody, holds a frame, and whether its owner lets it go.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Cell {
-    holder: Option<Holder>,
+    owner: Option<Owner>,
     pinned: bool,
 }
 
 impl Cell {
     fn naive(self) -> NaiveFrame {
-        match self.holder {
+        match self.owner {
             None => NaiveFrame::Free,
-            Some(Holder::Data) if self.pinned => NaiveFrame::Fixed,
-            Some(Holder::Data | Holder::Foreign { movable: true }) => NaiveFrame::Movable,
+            Some(Owner::Data) if self.pinned => NaiveFrame::Fixed,
+            Some(Owner::Data | Owner::Background { movable: true }) => NaiveFrame::Movable,
             Some(_) => NaiveFrame::Fixed,
         }
     }
 }
 
 fn cell() -> impl Strategy<Value = Cell> {
-    let holder = prop_oneof![
+    let owner = prop_oneof![
         12 => Just(None),
-        8 => Just(Some(Holder::Data)),
-        4 => Just(Some(Holder::Foreign { movable: true })),
-        1 => prop::sample::select(&Holder::ALL[1..]).prop_map(Some),
+        8 => Just(Some(Owner::Data)),
+        4 => Just(Some(Owner::Background { movable: true })),
+        1 => prop::sample::select(&Owner::ALL[1..]).prop_map(Some),
     ];
-    (holder, prop::bool::weighted(0.02)).prop_map(|(holder, pinned)| Cell { holder, pinned })
+    (owner, prop::bool::weighted(0.02)).prop_map(|(owner, pinned)| Cell { owner, pinned })
 }
 
 /// Runs of cells, so that some blocks are free or held as a whole.
@@ -44,12 +44,12 @@ fn memory() -> impl Strategy<Value = Vec<Cell>> {
     })
 }
 
-struct Owner<'a> {
+struct Relocator<'a> {
     cells: &'a [Cell],
     moves: Vec<(usize, usize)>,
 }
 
-impl FrameOwner for Owner<'_> {
+impl FrameRelocator for Relocator<'_> {
     fn may_move(&self, frame: FrameNumber) -> bool {
         !self.cells[frame.raw() as usize].pinned
     }
@@ -62,8 +62,8 @@ impl FrameOwner for Owner<'_> {
 fn frames_with(cells: &[Cell], largest: Order) -> Frames {
     let mut frames = Frames::new(MemoryShape::new(cells.len() as u64, largest).unwrap());
     for (at, cell) in cells.iter().enumerate() {
-        if let Some(holder) = cell.holder {
-            assert!(frames.allocate_at(FrameNumber::new(at as u64), Order::BASE, holder));
+        if let Some(owner) = cell.owner {
+            assert!(frames.allocate_at(FrameNumber::new(at as u64), Order::BASE, owner));
         }
     }
     frames
@@ -77,7 +77,7 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(256))]
 
     #[test]
-    fn the_model_moves_the_same_frames(
+    fn compaction_matches_the_model(
         mut cells in memory(),
         order in 0u8..5,
         more in 0u8..3,
@@ -97,8 +97,8 @@ proptest! {
                 moved_frames,
                 scanned_frames,
             );
-            let mut owner = Owner { cells: &cells.clone(), moves: Vec::new() };
-            let fast = compactor.compact(&mut frames, order, limits, &mut owner);
+            let mut relocator = Relocator { cells: &cells.clone(), moves: Vec::new() };
+            let fast = compactor.compact(&mut frames, order, limits, &mut relocator);
 
             prop_assert_eq!(fast.moved_frames, naive.moves.len() as u64);
             prop_assert_eq!(fast.blocks_made, naive.blocks_made);
@@ -108,18 +108,18 @@ proptest! {
                 .moves
                 .iter()
                 .copied()
-                .filter(|&(from, _)| cells[from].holder == Some(Holder::Data))
+                .filter(|&(from, _)| cells[from].owner == Some(Owner::Data))
                 .collect();
-            prop_assert_eq!(owner.moves, of_data);
+            prop_assert_eq!(relocator.moves, of_data);
             for (from, to) in naive.moves {
                 cells[to] = cells[from];
-                cells[from].holder = None;
+                cells[from].owner = None;
                 cells[from].pinned = false;
             }
             next = naive.next;
             prop_assert_eq!(frames.check(), Ok(()));
             for (at, cell) in cells.iter().enumerate() {
-                prop_assert_eq!(frames.holder(FrameNumber::new(at as u64)), cell.holder);
+                prop_assert_eq!(frames.owner(FrameNumber::new(at as u64)), cell.owner);
             }
         }
     }
@@ -127,9 +127,9 @@ proptest! {
 
 /// All frames of data but every sixteenth free: 2 MiB blocks come back, and are told as such.
 #[test]
-fn scattered_data_comes_together() {
-    let data = Cell { holder: Some(Holder::Data), pinned: false };
-    let free = Cell { holder: None, pinned: false };
+fn compaction_gathers_scattered_data() {
+    let data = Cell { owner: Some(Owner::Data), pinned: false };
+    let free = Cell { owner: None, pinned: false };
     let cells: Vec<_> = (0..8192).map(|at| if at % 16 == 3 { data } else { free }).collect();
     let mut frames = frames_with(&cells, Order::LINUX);
     assert_eq!(frames.buddy().largest_free_order(), Order::new(3));
@@ -158,8 +158,6 @@ fn scattered_data_comes_together() {
     // All data fits into one block of 2 MiB, with 512 frames: fifteen others are free.
     assert_eq!(frames.buddy().free_blocks(Order::LINUX), 7);
     assert_eq!(frames.buddy().free_blocks(Order::HUGE), 1);
-    assert!(
-        mapped.iter().all(|&frame| frames.holder(FrameNumber::new(frame)) == Some(Holder::Data))
-    );
+    assert!(mapped.iter().all(|&frame| frames.owner(FrameNumber::new(frame)) == Some(Owner::Data)));
     assert_eq!(frames.check(), Ok(()));
 }

@@ -4,7 +4,7 @@ use octavo_oracle::NaiveBuddy;
 use octavo_os::frames::fragmentation::{
     Faults, Fragmentation, HoleKind, HoleLayout, Holes, OrderMix,
 };
-use octavo_os::frames::{Buddy, Coverage, Frames, Holder, MemoryShape, Order};
+use octavo_os::frames::{Buddy, Coverage, Frames, MemoryShape, Order, Owner};
 use octavo_types::FrameNumber;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,8 +13,8 @@ fn shape(frames: u64, largest: u8) -> MemoryShape {
     MemoryShape::new(frames, Order::new(largest).unwrap()).unwrap()
 }
 
-fn holders(frames: &Frames) -> Vec<Option<Holder>> {
-    (0..frames.shape().frames()).map(|frame| frames.holder(FrameNumber::new(frame))).collect()
+fn holders(frames: &Frames) -> Vec<Option<Owner>> {
+    (0..frames.shape().frames()).map(|frame| frames.owner(FrameNumber::new(frame))).collect()
 }
 
 /// A memory in which blocks at random were taken one after the other.
@@ -35,7 +35,7 @@ proptest! {
 
     /// What a memory has can be had again.
     #[test]
-    fn an_order_mix_has_its_blocks(
+    fn order_mix_yields_the_given_blocks(
         frames in 1u64..6000,
         largest in 0u8..=18,
         more in 0u8..4,
@@ -60,7 +60,7 @@ proptest! {
             prop_assert_eq!(blocks(order), mix.free_blocks[order.index()], "{:?}", order);
         }
         let held = frames - built.free_frames();
-        let foreign = |movable| built.used_frames(Holder::Foreign { movable });
+        let foreign = |movable| built.used_frames(Owner::Background { movable });
         prop_assert_eq!(foreign(true) + foreign(false), held);
         prop_assert_eq!(built.peak_used_frames(), held);
 
@@ -76,21 +76,21 @@ proptest! {
     }
 
     #[test]
-    fn holes_are_where_they_are_said_to_be(
+    fn holes_follow_portion_fraction_and_layout(
         regions in 1u64..12,
         rest in 0u64..512,
         portion in 0.0..=1.0,
         fraction in prop_oneof![0.0..=1.0, Just(0.0), Just(1.0)],
         clustered in any::<bool>(),
         kind in prop::sample::select(vec![
-            (HoleKind::Immovable, Holder::Foreign { movable: false }),
-            (HoleKind::Movable, Holder::Foreign { movable: true }),
-            (HoleKind::Unallocated, Holder::Reserved),
+            (HoleKind::Immovable, Owner::Background { movable: false }),
+            (HoleKind::Movable, Owner::Background { movable: true }),
+            (HoleKind::Unallocated, Owner::Reserved),
         ]),
         seed in any::<u64>(),
     ) {
         let layout = if clustered { HoleLayout::Clustered } else { HoleLayout::Dispersed };
-        let (kind, holder) = kind;
+        let (kind, owner) = kind;
         let state = Fragmentation::Holes(Holes { portion, fraction, layout, kind });
         let built = state.build(shape(regions * 512 + rest, 10), seed).unwrap();
         prop_assert_eq!(built.check(), Ok(()));
@@ -98,7 +98,7 @@ proptest! {
         let mut fragmented = 0;
         for region in holders(&built).chunks(512) {
             let held: Vec<usize> = (0..region.len()).filter(|&at| region[at].is_some()).collect();
-            prop_assert!(held.iter().all(|&at| region[at] == Some(holder)));
+            prop_assert!(held.iter().all(|&at| region[at] == Some(owner)));
             if held.is_empty() {
                 continue;
             }
@@ -120,7 +120,7 @@ proptest! {
 
     /// As many as are asked for, but in the last frames; clustered ones in runs of 16, and every run is whole.
     #[test]
-    fn faults_are_where_they_are_said_to_be(
+    fn faults_follow_portion_and_layout(
         frames in 1u64..6000,
         portion in prop_oneof![0.0..=1.0, 0.0..=0.1, Just(1.0)],
         clustered in any::<bool>(),
@@ -134,8 +134,8 @@ proptest! {
         // A frame for the bitmap of holes, and one for those of chunks.
         let room = frames.saturating_sub(2);
         let runs = (frames as f64 * portion / run as f64).round() as u64;
-        prop_assert_eq!(built.used_frames(Holder::Faulty), runs.min(room / run) * run);
-        prop_assert_eq!(built.free_frames() + built.used_frames(Holder::Faulty), frames);
+        prop_assert_eq!(built.used_frames(Owner::Faulty), runs.min(room / run) * run);
+        prop_assert_eq!(built.free_frames() + built.used_frames(Owner::Faulty), frames);
         let held = holders(&built);
         prop_assert!(held[room as usize..].iter().all(Option::is_none));
         for faulty in held.chunk_by(|a, b| a == b).filter(|run| run[0].is_some()) {
@@ -145,7 +145,7 @@ proptest! {
 
     /// Regions of several kinds: the naive count of each, and as many clean ones as are left.
     #[test]
-    fn groups_of_holes_have_regions_of_their_own(
+    fn hole_groups_use_disjoint_regions(
         regions in 1u64..40,
         shares in prop::collection::vec(0.0..=1.0, 1..4),
         seed in any::<u64>(),
@@ -166,7 +166,7 @@ proptest! {
         let built = state.build(shape(regions * 512, 10), seed).unwrap();
         prop_assert_eq!(built.check(), Ok(()));
         let all = holders(&built);
-        let held = |region: &[Option<Holder>]| region.iter().filter(|of| of.is_some()).count();
+        let held = |region: &[Option<Owner>]| region.iter().filter(|of| of.is_some()).count();
         let (mut left, mut used) = (regions, 0);
         for (number, group) in groups.iter().enumerate() {
             let wanted = ((regions as f64 * group.portion).round() as u64).min(left);
@@ -180,7 +180,7 @@ proptest! {
 
     /// A size's coverage is what aligned blocks of that size hold, however they are counted.
     #[test]
-    fn coverage_is_of_aligned_free_blocks(
+    fn coverage_counts_aligned_free_blocks(
         frames in 1u64..3000,
         largest in 0u8..=10,
         taken in taken(),
@@ -207,7 +207,7 @@ proptest! {
 }
 
 #[test]
-fn a_seed_gives_one_memory() {
+fn equal_seeds_give_equal_memory() {
     let mut free_blocks = [0; Order::COUNT];
     free_blocks[..8].fill(12);
     let mix = OrderMix { free_blocks, largest: Order::LINUX, movable_share: 0.5 };
@@ -228,13 +228,13 @@ fn a_seed_gives_one_memory() {
 
 /// The shares of what moves are exact, in regions as Linux has them.
 #[test]
-fn what_moves_has_regions_of_its_own() {
+fn movable_frames_have_separate_regions() {
     let free_blocks = [0; Order::COUNT];
     let mix = OrderMix { free_blocks, largest: Order::LINUX, movable_share: 0.25 };
     let built = Fragmentation::OrderMix(mix).build(shape(20 * 512, 10), 1).unwrap();
-    assert_eq!(built.used_frames(Holder::Foreign { movable: true }), 5 * 512);
+    assert_eq!(built.used_frames(Owner::Background { movable: true }), 5 * 512);
     for region in holders(&built).chunks(512) {
-        assert!(region.iter().all(|holder| *holder == region[0]));
+        assert!(region.iter().all(|owner| *owner == region[0]));
     }
 }
 
@@ -245,8 +245,8 @@ fn dispersed_faults_are_independent() {
     let faults = Faults { portion: 0.055, layout: HoleLayout::Dispersed };
     let built = Fragmentation::Faults(faults).build(shape(1 << 20, 10), 1).unwrap();
     let held = holders(&built);
-    let healthy = |frames: &[Option<Holder>]| frames.iter().all(Option::is_none);
-    let of_chunk = |chunk: &[Option<Holder>]| chunk.chunks(16).filter(|of| healthy(of)).count();
+    let healthy = |frames: &[Option<Owner>]| frames.iter().all(Option::is_none);
+    let of_chunk = |chunk: &[Option<Owner>]| chunk.chunks(16).filter(|of| healthy(of)).count();
     let chunks: Vec<usize> = held.chunks(1024).map(of_chunk).collect();
     // 0.945^16 of 65,536 sub-blocks, with a standard deviation of 126.
     let all: usize = chunks.iter().sum();
@@ -258,7 +258,7 @@ fn dispersed_faults_are_independent() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_fragmentation_is_rejected() {
     let refused = |state: Fragmentation| state.build(shape(1024, 10), 0).unwrap_err().to_string();
     let holes = |portion, fraction| {
         let (layout, kind) = (HoleLayout::Clustered, HoleKind::Movable);
@@ -295,7 +295,7 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
-fn a_mix_scales_with_memory() {
+fn order_mix_scales_with_memory() {
     let mut free_blocks = [0; Order::COUNT];
     free_blocks[0] = 100;
     free_blocks[10] = 3;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use octavo_os::frames::{Frames, Holder, MemoryShape, Order};
+use octavo_os::frames::{Frames, MemoryShape, Order, Owner};
 use octavo_types::FrameNumber;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -10,21 +10,21 @@ use proptest::sample::{Index, select};
 
 #[derive(Clone, Debug)]
 enum Step {
-    Allocate(Order, Holder),
-    AllocateAt(u64, Order, Holder),
-    Change(Index, Order, Holder),
+    Allocate(Order, Owner),
+    AllocateAt(u64, Order, Owner),
+    Change(Index, Order, Owner),
     Free(Index, Order),
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let order = || (0u8..6).prop_map(|raw| Order::new(raw).unwrap());
-    let holder = || select(&Holder::ALL[..]);
+    let owner = || select(&Owner::ALL[..]);
     prop_oneof![
-        4 => (order(), holder()).prop_map(|(order, holder)| Step::Allocate(order, holder)),
-        2 => (0u64..400, order(), holder())
-            .prop_map(|(frame, order, holder)| Step::AllocateAt(frame, order, holder)),
-        3 => (any::<Index>(), order(), holder())
-            .prop_map(|(at, order, holder)| Step::Change(at, order, holder)),
+        4 => (order(), owner()).prop_map(|(order, owner)| Step::Allocate(order, owner)),
+        2 => (0u64..400, order(), owner())
+            .prop_map(|(frame, order, owner)| Step::AllocateAt(frame, order, owner)),
+        3 => (any::<Index>(), order(), owner())
+            .prop_map(|(at, order, owner)| Step::Change(at, order, owner)),
         4 => (any::<Index>(), order()).prop_map(|(at, order)| Step::Free(at, order)),
     ]
 }
@@ -33,23 +33,23 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(96))]
 
     #[test]
-    fn every_frame_has_one_holder(
+    fn every_frame_has_one_owner(
         frames in 1u64..400,
         largest in 0u8..=18,
         steps in vec(step(), 0..200),
     ) {
         let shape = MemoryShape::new(frames, Order::new(largest).unwrap()).unwrap();
         let mut fast = Frames::new(shape);
-        let mut held: BTreeMap<u64, Holder> = BTreeMap::new();
-        let mut peaks: BTreeMap<Holder, u64> = BTreeMap::new();
+        let mut held: BTreeMap<u64, Owner> = BTreeMap::new();
+        let mut peaks: BTreeMap<Owner, u64> = BTreeMap::new();
         let mut peak = 0;
         for step in steps {
             match step {
-                Step::Allocate(order, holder) => match fast.allocate(order, holder) {
+                Step::Allocate(order, owner) => match fast.allocate(order, owner) {
                     Ok(block) => {
                         let block = block.raw()..block.raw() + order.frames();
                         for frame in block {
-                            prop_assert!(held.insert(frame, holder).is_none());
+                            prop_assert!(held.insert(frame, owner).is_none());
                         }
                     }
                     Err(error) => {
@@ -57,17 +57,17 @@ proptest! {
                         prop_assert!(error.largest_free.is_none_or(|largest| largest < order));
                     }
                 },
-                Step::AllocateAt(frame, order, holder) => {
-                    if fast.allocate_at(FrameNumber::new(frame), order, holder) {
+                Step::AllocateAt(frame, order, owner) => {
+                    if fast.allocate_at(FrameNumber::new(frame), order, owner) {
                         for frame in frame..frame + order.frames() {
-                            prop_assert!(frame < frames && held.insert(frame, holder).is_none());
+                            prop_assert!(frame < frames && held.insert(frame, owner).is_none());
                         }
                     }
                 }
-                Step::Change(at, order, holder) => {
+                Step::Change(at, order, owner) => {
                     if let Some(block) = held_block(&held, at, order) {
-                        fast.change_holder(FrameNumber::new(block), order, holder);
-                        held.extend((block..block + order.frames()).map(|frame| (frame, holder)));
+                        fast.change_owner(FrameNumber::new(block), order, owner);
+                        held.extend((block..block + order.frames()).map(|frame| (frame, owner)));
                     }
                 }
                 Step::Free(at, order) => {
@@ -82,23 +82,23 @@ proptest! {
             peak = peak.max(held.len() as u64);
             prop_assert_eq!(fast.peak_used_frames(), peak);
             prop_assert_eq!(fast.free_frames(), frames - held.len() as u64);
-            for holder in Holder::ALL {
-                let count = held.values().filter(|&&found| found == holder).count() as u64;
-                let most = peaks.entry(holder).or_default();
+            for owner in Owner::ALL {
+                let count = held.values().filter(|&&found| found == owner).count() as u64;
+                let most = peaks.entry(owner).or_default();
                 *most = count.max(*most);
-                prop_assert_eq!(fast.used_frames(holder), count);
-                prop_assert_eq!(fast.peak_frames(holder), *most);
+                prop_assert_eq!(fast.used_frames(owner), count);
+                prop_assert_eq!(fast.peak_frames(owner), *most);
             }
         }
         for frame in 0..frames {
-            let holder = held.get(&frame).copied();
-            prop_assert_eq!(fast.holder(FrameNumber::new(frame)), holder);
+            let owner = held.get(&frame).copied();
+            prop_assert_eq!(fast.owner(FrameNumber::new(frame)), owner);
         }
     }
 }
 
 /// A block of `order` all of whose frames are held, around one that is.
-fn held_block(held: &BTreeMap<u64, Holder>, at: Index, order: Order) -> Option<u64> {
+fn held_block(held: &BTreeMap<u64, Owner>, at: Index, order: Order) -> Option<u64> {
     let frames: Vec<u64> = held.keys().copied().collect();
     let frame = *frames.get(at.index(frames.len().max(1)))?;
     let block = order.align_down(FrameNumber::new(frame)).raw();
@@ -106,7 +106,7 @@ fn held_block(held: &BTreeMap<u64, Holder>, at: Index, order: Order) -> Option<u
 }
 
 #[test]
-fn a_memory_has_a_size() {
+fn invalid_memory_sizes_are_rejected() {
     let refused = |frames| MemoryShape::new(frames, Order::LINUX).unwrap_err().to_string();
     let says = "a physical memory of 0 frames of 4 KiB: it has 1 to 1073741824 frames (4 TiB)";
     assert_eq!(refused(0), says);
@@ -115,19 +115,19 @@ fn a_memory_has_a_size() {
 }
 
 #[test]
-fn running_out_says_what_is_left() {
+fn out_of_memory_reports_remaining_blocks() {
     let mut frames = Frames::new(MemoryShape::new(8, Order::LINUX).unwrap());
     let order = |raw| Order::new(raw).unwrap();
-    assert!(frames.allocate_at(FrameNumber::new(5), Order::BASE, Holder::PageTable));
-    let refused = frames.allocate(order(3), Holder::Data).unwrap_err();
+    assert!(frames.allocate_at(FrameNumber::new(5), Order::BASE, Owner::PageTable));
+    let refused = frames.allocate(order(3), Owner::Data).unwrap_err();
     assert_eq!(
         refused.to_string(),
         "no block of 32KiB is free: 7 frames of 4 KiB are free, the largest block of them has 16KiB"
     );
-    frames.allocate(order(2), Holder::Data).unwrap();
-    frames.allocate(order(1), Holder::Data).unwrap();
-    frames.allocate(order(0), Holder::Data).unwrap();
-    let refused = frames.allocate(Order::BASE, Holder::Data).unwrap_err();
+    frames.allocate(order(2), Owner::Data).unwrap();
+    frames.allocate(order(1), Owner::Data).unwrap();
+    frames.allocate(order(0), Owner::Data).unwrap();
+    let refused = frames.allocate(Order::BASE, Owner::Data).unwrap_err();
     assert_eq!(
         refused.to_string(),
         "no block of 4KiB is free: 0 frames of 4 KiB are free, none of any size"
@@ -137,9 +137,9 @@ fn running_out_says_what_is_left() {
 /// What is freed twice would be given out twice: it is never accepted.
 #[test]
 #[should_panic(expected = "only frames that somebody holds")]
-fn nothing_is_freed_twice() {
+fn double_free_panics() {
     let mut frames = Frames::new(MemoryShape::new(64, Order::LINUX).unwrap());
-    let block = frames.allocate(Order::new(2).unwrap(), Holder::Data).unwrap();
+    let block = frames.allocate(Order::new(2).unwrap(), Owner::Data).unwrap();
     frames.free(block.plus(1), Order::BASE);
     frames.free(block, Order::new(2).unwrap());
 }

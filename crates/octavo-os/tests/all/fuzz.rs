@@ -4,7 +4,7 @@
 
 use crate::machine::{Machine, Op, Setup, op, play};
 use octavo_os::frames::fragmentation::{Faults, Fragmentation, HoleLayout};
-use octavo_os::frames::{CompactionLimits, Compactor, Holder, Order, OutOfMemory};
+use octavo_os::frames::{CompactionLimits, Compactor, Order, OutOfMemory, Owner};
 use octavo_os::page_table::{Aliases, Format, Holes, Leaf, SizeEncoding};
 use octavo_os::policy::{BasePages, Fault, Gtsm, GtsmConfig, Policy, Thp, ThpConfig};
 use octavo_os::{CopyOnWrite, Memory, SamePages, around};
@@ -75,7 +75,7 @@ impl Perforating {
 
     /// Tries to make one around a page, whose process it is alone.
     fn perforate(&mut self, memory: &mut Memory, fault: &Fault) -> Option<()> {
-        let block = memory.frames.allocate_free(Order::HUGE, Holder::Data).ok()?;
+        let block = memory.frames.allocate_free(Order::HUGE, Owner::Data).ok()?;
         let mut holes = Holes::default();
         let most = [1, 8, 64, 400][self.random.draw(4) as usize];
         for _ in 0..self.random.draw(most) {
@@ -227,18 +227,18 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(200))]
 
     #[test]
-    fn base_pages_hold_what_was_stored(ops in ops(), how in copies()) {
+    fn base_pages_preserve_contents(ops in ops(), how in copies()) {
         let failures = play(&conventional(ROOMY, how), Box::new(BasePages), &ops);
         prop_assert_eq!(failures, 0);
     }
 
     #[test]
-    fn transparent_huge_pages_hold_what_was_stored(ops in ops(), how in copies()) {
+    fn transparent_huge_pages_preserve_contents(ops in ops(), how in copies()) {
         prop_assert_eq!(play(&conventional(ROOMY, how), thp(), &ops), 0);
     }
 
     #[test]
-    fn pages_of_any_size_hold_what_was_stored(
+    fn pages_of_any_size_preserve_contents(
         ops in ops(), how in copies(), aliases in aliases(), state in any::<u64>(),
     ) {
         let setup = tailored(ROOMY, how, aliases);
@@ -246,7 +246,7 @@ proptest! {
     }
 
     #[test]
-    fn perforated_pages_hold_what_was_stored(
+    fn perforated_pages_preserve_contents(
         ops in ops(), how in copies(), levels in 4u8..=5, state in any::<u64>(),
     ) {
         prop_assert_eq!(play(&perforated(ROOMY, how, levels), Box::new(Perforating::new(state)), &ops), 0);
@@ -260,7 +260,7 @@ proptest! {
     }
 
     #[test]
-    fn pages_with_gaps_hold_what_was_stored(
+    fn gapped_pages_preserve_contents(
         ops in ops(), how in copies(), faults in 0u64..40, whole_blocks in any::<bool>(),
     ) {
         let failures = play(&gapped(ROOMY, faults, how), gtsm(whole_blocks), &ops);
@@ -268,7 +268,7 @@ proptest! {
     }
 
     #[test]
-    fn pages_with_gaps_survive_without_memory(
+    fn gapped_pages_survive_without_memory(
         ops in ops(), frames in prop_oneof![10u64..200, 1000u64..6000], how in copies(),
         faults in 0u64..60, whole_blocks in any::<bool>(),
     ) {
@@ -277,7 +277,7 @@ proptest! {
 
     /// Pages of zeros are merged beside all else: what is stored to has a frame of its own again.
     #[test]
-    fn merged_pages_hold_what_was_stored(
+    fn merged_pages_preserve_contents(
         ops in ops(), how in copies(), which in 0usize..4, state in any::<u64>(),
         same_pages in prop_oneof![Just(SamePages::Base), Just(SamePages::All)],
         frames in prop_oneof![Just(ROOMY), 500u64..4000],
@@ -363,14 +363,14 @@ fn run(steps: u64, every: u64) {
 }
 
 #[test]
-fn thousands_of_steps() {
+fn random_steps_match_the_model() {
     run(20 * STEPS_OF_A_MACHINE, 250);
 }
 
 /// Three million, or as many as `OCTAVO_FUZZ_STEPS` says.
 #[test]
 #[ignore = "takes minutes"]
-fn millions_of_steps() {
+fn millions_of_random_steps_match_the_model() {
     let steps = std::env::var("OCTAVO_FUZZ_STEPS").ok().map(|text| text.parse().unwrap());
     run(steps.unwrap_or(3_000_000), 500);
 }

@@ -1,7 +1,7 @@
 //! Operations on memory one by one: what each does and costs.
 
 use crate::small::{R, RW, SIZE_32K, leaf, memory, page, place, vma, vma_of};
-use octavo_os::frames::{Holder, Order};
+use octavo_os::frames::{Order, Owner};
 use octavo_os::page_table::Leaf;
 use octavo_os::policy::{BasePages, Thp, ThpConfig};
 use octavo_os::vmas::Pages;
@@ -27,7 +27,7 @@ fn stale(process: ProcessId, pages: Pages) -> Vec<Invalidation> {
 }
 
 #[test]
-fn an_operation_on_a_range_is_one_shootdown() {
+fn range_operation_is_one_shootdown() {
     let (mut memory, process) = memory(1 << 14);
     for at in (512..612).chain(700..710) {
         place(&mut memory, process, at, PageSize::BASE);
@@ -59,7 +59,7 @@ fn an_operation_on_a_range_is_one_shootdown() {
 }
 
 #[test]
-fn pages_stay_used_and_written_to() {
+fn accessed_and_dirty_bits_survive_changes() {
     let (mut memory, process) = memory(1 << 14);
     place(&mut memory, process, 512, PageSize::HUGE);
     mark(&mut memory, process, 512, false);
@@ -102,9 +102,9 @@ fn pages_stay_used_and_written_to() {
 
 /// A page that grows where it lies: its parts become one without a copy.
 #[test]
-fn what_becomes_larger_in_place_stays_used() {
+fn promotion_in_place_keeps_accessed_bits() {
     let (mut memory, process) = memory(1 << 12);
-    let block = memory.frames.allocate(Order::HUGE, Holder::Data).unwrap();
+    let block = memory.frames.allocate(Order::HUGE, Owner::Data).unwrap();
     for at in 0..512 {
         memory.map(process, page(512 + at), PageSize::BASE, block.plus(at), RW).unwrap();
     }
@@ -118,7 +118,7 @@ fn what_becomes_larger_in_place_stays_used() {
 }
 
 #[test]
-fn a_store_copies_a_base_page_or_all() {
+fn copy_on_write_copies_a_base_page_or_the_whole_page() {
     let around_it = vec![(SIZE_32K, 1), (PageSize::BASE, 8), (SIZE_32K, 62)];
     for (how, copied, parts, shootdowns) in [
         (CopyOnWrite::Split, 4096, around_it, 2),
@@ -152,7 +152,7 @@ fn a_store_copies_a_base_page_or_all() {
 }
 
 #[test]
-fn a_number_is_used_again() {
+fn process_numbers_are_reused() {
     let (mut memory, first) = memory(1 << 10);
     let second = memory.fork(first).unwrap();
     let third = memory.fork(second).unwrap();
@@ -168,7 +168,7 @@ fn shared(os: &mut Os, process: ProcessId, at: u64) {
 }
 
 #[test]
-fn shared_memory_goes_with_its_last_mapping() {
+fn shared_memory_is_freed_with_its_last_mapping() {
     let (memory, process) = memory(1 << 10);
     let mut os = Os::new(memory, Box::new(BasePages));
     shared(&mut os, process, 64);
@@ -178,20 +178,20 @@ fn shared_memory_goes_with_its_last_mapping() {
     let child = os.fork(process).unwrap();
     let gone = AddrRange::new(VirtAddr::new(64 << 12), 8 << 12);
     os.event(process, &Event::Unmap { range: gone }).unwrap();
-    assert_eq!(os.memory().frames.used_frames(Holder::Data), 1, "the child maps it");
+    assert_eq!(os.memory().frames.used_frames(Owner::Data), 1, "the child maps it");
     os.end(child);
-    assert_eq!(os.memory().frames.used_frames(Holder::Data), 0);
+    assert_eq!(os.memory().frames.used_frames(Owner::Data), 0);
     assert!(os.memory().frames.free_frames() > free);
     shared(&mut os, process, 64);
     os.fault(process, page(65), Access::Store).unwrap();
     os.event(process, &Event::Unmap { range: gone }).unwrap();
-    assert_eq!(os.memory().frames.used_frames(Holder::Data), 0);
+    assert_eq!(os.memory().frames.used_frames(Owner::Data), 0);
     assert_eq!(os.memory().check(), Ok(()));
 }
 
 /// However little a scan looks at, the next one goes on behind it.
 #[test]
-fn khugepaged_gets_everywhere() {
+fn khugepaged_scans_every_process() {
     let (memory, process) = memory(1 << 13);
     let config =
         ThpConfig { pages_to_scan: 1, scan_every_instructions: 10, ..ThpConfig::default() };
@@ -211,7 +211,7 @@ fn khugepaged_gets_everywhere() {
 }
 
 #[test]
-fn a_mapping_that_is_advised_alone_shares_no_page() {
+fn advised_mapping_shares_no_page() {
     let (memory, process) = memory(1 << 13);
     let mut os = Os::new(memory, Box::new(Thp::new(ThpConfig::default())));
     vma(&mut os, process, 512, 512);

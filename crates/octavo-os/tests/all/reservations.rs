@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use octavo_oracle::NaiveReservations;
-use octavo_os::frames::{Frames, Holder, MemoryShape, Order, ReservationId};
+use octavo_os::frames::{Frames, MemoryShape, Order, Owner, ReservationId};
 use octavo_types::FrameNumber;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -60,7 +60,7 @@ impl Pair {
         match step {
             Step::Allocate(order) => {
                 let naive = self.naive.allocate(order);
-                let fast = self.fast.allocate(Order::new(order).unwrap(), Holder::Data).ok();
+                let fast = self.fast.allocate(Order::new(order).unwrap(), Owner::Data).ok();
                 assert_eq!(fast, naive);
                 let block = fast.map(FrameNumber::raw).into_iter();
                 self.held.extend(block.flat_map(|at| at..at + (1 << order)).map(FrameNumber::new));
@@ -84,8 +84,8 @@ impl Pair {
             }
             Step::Use(choice) => {
                 if let Some((id, name, ..)) = self.pick(choice) {
-                    self.fast.note_use(id);
-                    self.naive.note_use(name);
+                    self.fast.record_use(id);
+                    self.naive.record_use(name);
                 }
             }
             Step::Take(choice, at, length) => {
@@ -93,14 +93,14 @@ impl Pair {
                 let places = at % frames..(at % frames + length).min(frames);
                 let naive = self.naive.take(name, block + places.start..block + places.end);
                 let fast: Vec<_> =
-                    self.fast.take_reserved(id, places).into_iter().flatten().collect();
+                    self.fast.claim_reserved(id, places).into_iter().flatten().collect();
                 assert_eq!(fast.iter().map(|place| block + place).collect::<Vec<_>>(), naive);
                 self.held.extend(naive.into_iter().map(FrameNumber::new));
             }
             Step::Cut(choice, at, length) => {
                 let Some((id, name, block, frames)) = self.pick(choice) else { return };
                 let places = at % frames..(at % frames + length).min(frames);
-                let parts = self.fast.cut_reservation(id, places);
+                let parts = self.fast.split_reservation(id, places);
                 for (at, order, part) in parts {
                     let from = block + at;
                     let new = self.name(part);
@@ -122,7 +122,7 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(400))]
 
     #[test]
-    fn the_model_takes_and_breaks_the_same(
+    fn reservations_match_the_model(
         frames in 1u64..300,
         steps in vec(step(), 1..150),
     ) {
@@ -146,7 +146,7 @@ proptest! {
                 prop_assert_eq!(pair.fast.is_reserved(id), left.is_some());
                 for place in 0..frames {
                     let has = left.is_some_and(|left| left.contains(&(block + place)));
-                    prop_assert_eq!(pair.fast.has_left(id, place), has);
+                    prop_assert_eq!(pair.fast.has_unclaimed(id, place), has);
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! What operations do where memory is short: all, or nothing.
 
 use crate::small::{R, RW, SIZE_32K, leaf, memory, page, place, vma, vma_of};
-use octavo_os::frames::{Holder, Order};
+use octavo_os::frames::{Order, Owner};
 use octavo_os::policy::BasePages;
 use octavo_os::vmas::ObjectId;
 use octavo_os::{CopyOnWrite, Memory, Os, ProcessId, base_pages};
@@ -9,14 +9,14 @@ use octavo_types::{Access, AddrRange, Event, PageSize, VirtAddr};
 
 /// Takes all free frames but so many.
 fn leave(memory: &mut Memory, frames: u64) {
-    let foreign = Holder::Foreign { movable: false };
+    let foreign = Owner::Background { movable: false };
     while memory.frames.free_frames() > frames {
         memory.frames.allocate(Order::BASE, foreign).unwrap();
     }
 }
 
 #[test]
-fn all_of_a_large_page_is_copied_only_where_there_is_a_block() {
+fn whole_page_copy_needs_a_free_block() {
     let (mut memory, process) = memory(600);
     place(&mut memory, process, 512, PageSize::HUGE);
     memory.fork(process).unwrap();
@@ -26,7 +26,7 @@ fn all_of_a_large_page_is_copied_only_where_there_is_a_block() {
 
 /// Nodes for the rest of a large page lie in the frames of what goes.
 #[test]
-fn a_part_of_a_large_page_is_released_without_a_free_frame() {
+fn part_of_a_large_page_is_released_without_free_frames() {
     let (mut memory, process) = memory(1 << 12);
     place(&mut memory, process, 512, PageSize::HUGE);
     leave(&mut memory, 0);
@@ -39,7 +39,7 @@ fn a_part_of_a_large_page_is_released_without_a_free_frame() {
 }
 
 #[test]
-fn what_cannot_be_done_changes_nothing() {
+fn failed_operations_change_nothing() {
     let (mut memory, process) = memory(1 << 12);
     place(&mut memory, process, 512, PageSize::HUGE);
     let whole = leaf(&memory, process, 512);
@@ -73,7 +73,7 @@ fn what_cannot_be_done_changes_nothing() {
 
 /// There is a block, and then no frame for the page table.
 #[test]
-fn a_block_that_cannot_be_mapped_goes_back() {
+fn unmappable_block_is_freed() {
     let (mut memory, process) = memory(1 << 12);
     leave(&mut memory, 8);
     memory.place_new(process, page(0), SIZE_32K, RW).unwrap_err();
@@ -90,7 +90,7 @@ fn a_block_that_cannot_be_mapped_goes_back() {
 /// What is to be mapped over stays where the move fails: its ends need nodes, and so does the
 /// middle.
 #[test]
-fn a_move_that_fails_leaves_both_places() {
+fn failed_move_leaves_both_ranges_unchanged() {
     for free in [2, 3] {
         let (memory, process) = memory(1 << 13);
         let mut os = Os::new(memory, Box::new(BasePages));
@@ -120,7 +120,7 @@ fn a_move_that_fails_leaves_both_places() {
 
 /// With so many free frames an operation fails, and with one more it does not.
 #[test]
-fn an_operation_needs_as_many_frames_as_it_takes() {
+fn operations_reserve_exactly_the_frames_they_use() {
     type Operation = fn(&mut Memory, ProcessId) -> bool;
     let cases: [(u64, Operation); 6] = [
         (2, |memory, process| {
@@ -159,7 +159,7 @@ fn an_operation_needs_as_many_frames_as_it_takes() {
 
 /// The large page that its ends lie in cannot be split: the mapping's rights stay, too.
 #[test]
-fn a_mapping_that_cannot_be_protected_keeps_its_rights() {
+fn failed_protection_keeps_the_rights() {
     let (memory, process) = memory(1 << 12);
     let mut os = Os::new(memory, Box::new(BasePages));
     vma(&mut os, process, 512, 512);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use octavo_os::frames::fragmentation::Fragmentation;
 use octavo_os::frames::snapshot::{FrameState, Snapshot};
-use octavo_os::frames::{Frames, Holder, MemoryShape, Order};
+use octavo_os::frames::{Frames, MemoryShape, Order, Owner};
 use octavo_types::FrameNumber;
 use proptest::prelude::*;
 
@@ -76,11 +76,11 @@ impl Proc {
     }
 
     fn take(&self, pid: Option<u32>) -> Snapshot {
-        Snapshot::take(&self.0, pid).unwrap()
+        Snapshot::capture(&self.0, pid).unwrap()
     }
 
     fn refused(&self, pid: Option<u32>) -> String {
-        Snapshot::take(&self.0, pid).unwrap_err().to_string()
+        Snapshot::capture(&self.0, pid).unwrap_err().to_string()
     }
 }
 
@@ -91,18 +91,18 @@ fn start(snapshot: Snapshot, frames: u64, seed: u64) -> Result<Frames, String> {
 }
 
 #[test]
-fn every_frame_starts_as_it_was() {
+fn exact_snapshot_restores_every_frame() {
     let snapshot = Proc::whole().take(Some(77));
-    assert_eq!(snapshot.about().missing, [""; 0]);
+    assert_eq!(snapshot.header().missing, [""; 0]);
     assert_eq!(snapshot.frames(), 4096);
     let frames = start(snapshot.clone(), 4096, 1).unwrap();
     assert_eq!(frames.check(), Ok(()));
     for frame in 0..4096 {
         let expected = match flags_of(frame) {
             BUDDY => None,
-            flags => Some(Holder::Foreign { movable: flags == LRU }),
+            flags => Some(Owner::Background { movable: flags == LRU }),
         };
-        assert_eq!(frames.holder(FrameNumber::new(frame)), expected, "frame {frame}");
+        assert_eq!(frames.owner(FrameNumber::new(frame)), expected, "frame {frame}");
     }
     assert_eq!(frames.peak_used_frames(), 4096 - 1536);
     // Larger than any block of Linux: 1024 frames from 1536 on are no aligned block, though.
@@ -116,7 +116,7 @@ fn every_frame_starts_as_it_was() {
 }
 
 #[test]
-fn a_summary_has_the_numbers() {
+fn summary_has_the_snapshots_numbers() {
     let summary = Proc::whole().take(Some(77)).summary();
     assert!(summary.exact);
     assert_eq!((summary.kernel.as_str(), summary.memory_bytes), ("6.1.0-test", 14 << 20));
@@ -142,11 +142,11 @@ fn a_summary_has_the_numbers() {
 }
 
 #[test]
-fn without_rights_the_free_blocks_are_kept() {
+fn unprivileged_capture_keeps_free_blocks() {
     let snapshot = Proc::public().take(None);
     assert!(snapshot.runs().is_none());
     assert_eq!(
-        snapshot.about().missing,
+        snapshot.header().missing,
         [
             "/proc/pagetypeinfo: this kernel has none; how much memory may be moved is told by \
          /proc/kpageflags or not at all",
@@ -170,7 +170,7 @@ fn without_rights_the_free_blocks_are_kept() {
 /// A machine that is all but free leaves little choice where blocks lie: what has no room whole
 /// comes in parts, and no size is refused.
 #[test]
-fn a_memory_of_any_size_starts_like_an_empty_machine() {
+fn idle_snapshot_scales_to_any_memory_size() {
     let proc = Proc::public();
     proc.write("buddyinfo", b"Node 0, zone Normal 9 9 9 9 9 9 9 9 9 8 511\n");
     proc.write("meminfo", b"MemTotal: 2150400 kB\n");
@@ -191,7 +191,7 @@ fn a_memory_of_any_size_starts_like_an_empty_machine() {
 }
 
 #[test]
-fn what_is_wrong_has_a_sentence() {
+fn errors_are_single_sentences() {
     assert_eq!(Proc::whole().refused(Some(78)), "there is no process 78");
     let proc = Proc::public();
     proc.write("buddyinfo", b"Node 0, zone Normal x\n");
@@ -202,17 +202,17 @@ fn what_is_wrong_has_a_sentence() {
     );
     proc.write("buddyinfo", b"Node 0, zone Normal 9999999\n");
     assert_eq!(proc.refused(None), "its header is damaged: more free memory than memory");
-    let nowhere = Snapshot::take(Path::new("/nowhere"), None).unwrap_err().to_string();
+    let nowhere = Snapshot::capture(Path::new("/nowhere"), None).unwrap_err().to_string();
     assert!(nowhere.starts_with("cannot read `/nowhere/buddyinfo`: No such file"), "{nowhere}");
     let hidden = Proc::whole();
     hidden.write("77/pagemap", &[1u64 << 63; 80].map(u64::to_le_bytes).concat());
     let snapshot = hidden.take(Some(77));
-    assert!(snapshot.about().process.is_none());
-    assert!(snapshot.about().missing[0].contains("root only (CAP_SYS_ADMIN)"));
+    assert!(snapshot.header().process.is_none());
+    assert!(snapshot.header().missing[0].contains("root only (CAP_SYS_ADMIN)"));
 }
 
 #[test]
-fn a_file_gives_the_snapshot_back() {
+fn snapshot_files_round_trip() {
     for (proc, pid) in [(Proc::whole(), Some(77)), (Proc::whole(), None), (Proc::public(), None)] {
         let snapshot = proc.take(pid);
         let file = proc.0.join("snapshot");
@@ -228,7 +228,7 @@ fn a_file_gives_the_snapshot_back() {
 }
 
 #[test]
-fn files_cut_or_changed_anywhere_are_refused() {
+fn damaged_files_are_rejected() {
     let bytes = Proc::whole().take(Some(77)).to_bytes();
     for end in 0..bytes.len() {
         assert!(Snapshot::from_bytes(&bytes[..end]).is_err(), "cut at {end}");
@@ -253,7 +253,7 @@ proptest! {
 
     /// Lies with a right checksum: whatever is read is sound enough to start from.
     #[test]
-    fn what_is_read_can_be_used(changes in prop::collection::vec((any::<u16>(), any::<u8>()), 1..4)) {
+    fn decoded_snapshots_are_usable(changes in prop::collection::vec((any::<u16>(), any::<u8>()), 1..4)) {
         let mut bytes = made();
         let content = bytes.len() - 8;
         for (at, value) in changes {
@@ -278,7 +278,7 @@ fn made() -> Vec<u8> {
 }
 
 #[test]
-fn states_have_their_names() {
+fn frame_states_have_names() {
     let names: Vec<&str> = FrameState::ALL.iter().map(|state| state.name()).collect();
     assert_eq!(names, ["free", "absent", "fixed", "movable", "process"]);
 }

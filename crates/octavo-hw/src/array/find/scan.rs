@@ -130,7 +130,7 @@ mod tests {
         #![proptest_config(octavo_oracle::cases(256))]
 
         #[test]
-        fn all_instructions_find_the_same(
+        fn all_instruction_sets_agree(
             lines in vec(prop_oneof![0u64..3, (0u64..3).prop_map(|key| key << 32)], 16),
             key in prop_oneof![0u64..3, (0u64..3).prop_map(|key| key << 32)],
         ) {

@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_read_back() {
+    fn replacement_names_round_trip() {
         for replacement in Replacement::ALL {
             assert_eq!(replacement.to_string().parse(), Ok(replacement));
         }

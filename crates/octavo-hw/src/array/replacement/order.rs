@@ -189,7 +189,7 @@ mod tests {
         #![proptest_config(octavo_oracle::cases(256))]
 
         #[test]
-        fn both_are_lists(ways in 1usize..=16, moved in vec((0usize..3, 0usize..16, 0..5), 0..99)) {
+        fn both_orders_match_a_list(ways in 1usize..=16, moved in vec((0usize..3, 0usize..16, 0..5), 0..99)) {
             let geometry = Geometry::new(3, ways as u64).unwrap();
             let (mut packed, mut linked) = (Packed::new(geometry), Linked::new(geometry));
             let mut lists = vec![(0..ways).rev().collect::<Vec<usize>>(); 3];

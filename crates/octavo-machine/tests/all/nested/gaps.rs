@@ -8,7 +8,7 @@ use super::{compare, heap_kind, makes_of, through_a_heap};
 
 /// Nothing that is compared of them is always 0.
 #[test]
-fn what_is_compared_of_gaps_happens() {
+fn compared_gtsm_events_occur() {
     let (stream, asides) = through_a_heap();
     let makes = |policy, tlbs_hold, what: &[(&str, &'static str)]| {
         let kind = Kind { has_faults: true, ..heap_kind(policy, false, tlbs_hold) };
@@ -36,7 +36,7 @@ fn what_is_compared_of_gaps_happens() {
 /// for every entry of the guest's table that is read, and for every page of it that is walked to: of a base page
 /// by the host's walker, of 2 MiB by that of the design, if it does not have it.
 #[test]
-fn bitmaps_are_read_for_all_that_lies_in_pages_with_gaps() {
+fn bitmaps_are_read_for_every_access_to_gapped_pages() {
     let (stream, _) = through_a_heap();
     let kind = Kind {
         host: 0,

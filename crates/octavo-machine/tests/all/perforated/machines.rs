@@ -3,7 +3,7 @@
 use octavo_config::MachineConfig;
 use octavo_machine::designs::{Perforated, Variant};
 use octavo_machine::{AnyMachine, Design, Env, Machine};
-use octavo_os::frames::{Holder, Order, OutOfMemory};
+use octavo_os::frames::{Order, OutOfMemory, Owner};
 use octavo_os::page_table::{Format, Holes};
 use octavo_os::policy::{Fault, Policy};
 use octavo_os::{Memory, around};
@@ -29,7 +29,7 @@ impl Policy for Makes {
         let Fault { process, page, ref vma, .. } = *fault;
         let pages = around(page, PageSize::HUGE);
         if *self != Makes::Base && memory.is_untouched(process, &pages) {
-            let block = memory.frames.allocate(Order::HUGE, Holder::Data)?;
+            let block = memory.frames.allocate(Order::HUGE, Owner::Data)?;
             match self {
                 Makes::NoHoles => {
                     assert!(memory.perforate(
@@ -44,7 +44,7 @@ impl Policy for Makes {
                 Makes::Huge => {
                     let first = PageNumber::new(pages.start);
                     memory.map(process, first, PageSize::HUGE, block, vma.rights)?;
-                    memory.frames.allocate(Order::BASE, Holder::Reserved)?;
+                    memory.frames.allocate(Order::BASE, Owner::Reserved)?;
                     memory.zeroed(block, 512);
                     return Ok(());
                 }

@@ -233,18 +233,18 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(60))]
 
     #[test]
-    fn all_is_counted_as_a_naive_machine_does(steps in vec(step(), 1..150), kind in 0..KINDS) {
+    fn softvm_matches_the_naive_machine(steps in vec(step(), 1..150), kind in 0..KINDS) {
         compare(Design::Software, kind, &steps)?;
     }
 
     #[test]
-    fn so_is_what_hardware_translates(steps in vec(step(), 1..100), kind in 0..KINDS) {
+    fn spur_matches_the_naive_machine(steps in vec(step(), 1..100), kind in 0..KINDS) {
         compare(Design::Spur, kind, &steps)?;
         compare(Design::Free, kind, &steps)?;
     }
 
     #[test]
-    fn so_is_what_a_tlb_translates(steps in vec(step(), 1..100), kind in 0..KINDS) {
+    fn software_refilled_tlbs_match_the_naive_machine(steps in vec(step(), 1..100), kind in 0..KINDS) {
         compare(Design::MipsVirtual, kind, &steps)?;
         compare(Design::MipsPhysical, kind, &steps)?;
     }
@@ -253,7 +253,7 @@ proptest! {
 /// "After any fuzzed sequence": as many as there is time for.
 #[test]
 #[ignore = "takes minutes"]
-fn all_is_counted_alike_for_long() {
+fn softvm_matches_the_naive_machine_on_long_streams() {
     let source_file = Some(file!());
     let mut runner = TestRunner::new(Config { cases: 4000, source_file, ..Config::default() });
     let streams = (vec(step(), 1..250), 0..KINDS);
@@ -264,7 +264,7 @@ fn all_is_counted_alike_for_long() {
 
 /// The streams of the test above do whatever can be done.
 #[test]
-fn everything_happens() {
+fn every_softvm_counter_is_exercised() {
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
     let mut seen = std::collections::BTreeMap::new();
@@ -305,7 +305,7 @@ fn everything_happens() {
 
 /// The handler of a write-back uses other lines of the set between a store and the load that repeats it.
 #[test]
-fn a_repeat_is_a_use_of_its_line() {
+fn repeats_count_as_uses_of_their_line() {
     let execute = |data: Vec<(Access, u64, u16)>| Step::Execute(0, 1, data);
     let (store, load) = (Access::Store, Access::Load);
     let steps = [

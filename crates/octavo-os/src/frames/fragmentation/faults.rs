@@ -1,6 +1,5 @@
-//! A start state with faulty memory (paper 004, Section VII-D; Du et al., "Supporting Superpages in
-//! Non-Contiguous Physical Memory", HPCA 2015): frames in which errors have been found, and which the operating
-//! system gives to nobody.
+//! An initial state with faulty memory (Du et al., HPCA 2015; Park et al., ISCA 2020, Section VII-D): frames
+//! with detected errors, which the operating system never allocates.
 
 use octavo_types::FrameNumber;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -8,8 +7,8 @@ use rand_xoshiro::rand_core::SeedableRng;
 
 use super::sampler::{Sampler, part_of};
 use super::{FragmentationError, HoleLayout, check_share};
-use crate::frames::tables::frames_of_tables;
-use crate::frames::{Frames, Holder, MemoryShape, Order, SubBlocks};
+use crate::frames::fixed_tables::frames_of_tables;
+use crate::frames::{Frames, MemoryShape, Order, Owner, SubBlocks};
 
 /// Frames of a run of clustered faults: 64 KiB.
 const RUN: u64 = SubBlocks::ORDER.frames();
@@ -19,14 +18,14 @@ const RUN: u64 = SubBlocks::ORDER.frames();
 pub struct Faults {
     /// The share, 0 to 1.
     pub portion: f64,
-    /// Dispersed: any choice of so many frames is as likely as any other. Clustered: the same of runs of
-    /// 64 KiB, of which as many are faulty as come nearest to the share.
+    /// Dispersed: a uniform choice of single frames. Clustered: a uniform choice of 64 KiB runs, their number
+    /// rounded to the nearest.
     pub layout: HoleLayout,
 }
 
 impl Faults {
-    /// Memory with such frames. Its very last ones, in which tables lie that hardware finds by their place
-    /// (0.003% of memory), have no faults: with a share above what the others are, there are fewer.
+    /// Builds a memory with such frames. Its last frames, which hold fixed tables (0.003% of memory), have no
+    /// faults: a share above that of the remaining frames yields fewer.
     pub(super) fn build(
         &self,
         shape: MemoryShape,
@@ -40,7 +39,7 @@ impl Faults {
         };
         let room = shape.frames().saturating_sub(frames_of_tables(shape.frames()));
         let wanted = part_of(shape.frames(), self.portion / run as f64).min(room / run);
-        // Each run counts as one place, and so does each frame that is in none.
+        // Each run counts as one place, as does each frame outside the runs.
         let mut sampler = Sampler::new(&mut random, room - wanted * (run - 1), wanted);
         let mut frames = Frames::new(shape);
         let mut at = 0;
@@ -50,7 +49,7 @@ impl Faults {
                 continue;
             }
             for frame in (at..at + run).map(FrameNumber::new) {
-                let taken = frames.allocate_at(frame, Order::BASE, Holder::Faulty);
+                let taken = frames.allocate_at(frame, Order::BASE, Owner::Faulty);
                 debug_assert!(taken, "each fault has a place of its own");
             }
             at += run;

@@ -1,4 +1,4 @@
-//! A start state by portion and hole fraction (paper 004, Section VII-A and Figure 7).
+//! An initial state by portion and hole fraction (Park et al., ISCA 2020, Section VII-A and Figure 7).
 
 use octavo_types::FrameNumber;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -6,55 +6,55 @@ use rand_xoshiro::rand_core::SeedableRng;
 
 use super::sampler::{below, choose_among, part_of};
 use super::{FragmentationError, check_share};
-use crate::frames::{Frames, Holder, MemoryShape, Order};
+use crate::frames::{Frames, MemoryShape, Order, Owner};
 
-/// How the holes of a region lie.
+/// The layout of the holes of a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HoleLayout {
-    /// Side by side, in one run somewhere in the region.
+    /// Contiguous, in one run somewhere in the region.
     Clustered,
-    /// Throughout the region: each somewhere in a part of its own, of equal parts.
+    /// Spread: the region is divided into equal parts, each with one hole at a random place.
     Dispersed,
 }
 
-/// What is in a hole.
+/// The content of a hole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HoleKind {
-    /// Somebody else's frame that stays: the page there has to be elsewhere.
+    /// An unmovable background frame: its page must be placed elsewhere.
     Immovable,
-    /// Somebody else's frame that compaction may move.
+    /// A background frame that compaction may move.
     Movable,
-    /// Nothing: the part of the region that the program does not use. Its frames are set aside
-    /// ([`Holder::Reserved`]), so that nobody else gets them.
+    /// No content: the part of the region that the program does not use. Its frames are reserved
+    /// ([`Owner::Reserved`]), so that nothing else is allocated there.
     Unallocated,
 }
 
 impl HoleKind {
-    fn holder(self) -> Holder {
+    fn owner(self) -> Owner {
         match self {
-            HoleKind::Immovable => Holder::Foreign { movable: false },
-            HoleKind::Movable => Holder::Foreign { movable: true },
-            HoleKind::Unallocated => Holder::Reserved,
+            HoleKind::Immovable => Owner::Background { movable: false },
+            HoleKind::Movable => Owner::Background { movable: true },
+            HoleKind::Unallocated => Owner::Reserved,
         }
     }
 }
 
-/// A share of the 2 MiB regions of memory is fragmented: each of these has the same share of
-/// holes among its 512 base frames. All else is free.
+/// A share of the 2 MiB regions of memory is fragmented; each of these has the same share of holes among its
+/// 512 base frames. All other frames are free.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Holes {
-    /// The share of regions that are fragmented, 0 to 1 (the paper's portion).
+    /// The share of fragmented regions, 0 to 1 (the paper's portion).
     pub portion: f64,
-    /// The share of holes in each of them, 0 to 1 (the paper's fragmentation).
+    /// The share of holes in each fragmented region, 0 to 1 (the paper's fragmentation).
     pub fraction: f64,
-    /// How the holes of a region lie.
+    /// The layout of the holes of a region.
     pub layout: HoleLayout,
-    /// What is in them.
+    /// The content of the holes.
     pub kind: HoleKind,
 }
 
-/// Memory of regions with several kinds of holes: each of `groups` has its portion of all regions,
-/// and what they leave is free.
+/// Builds a memory with several kinds of holes: each group has its portion of all regions; the remaining
+/// regions are free.
 pub(super) fn build(
     groups: &[Holes],
     shape: MemoryShape,
@@ -65,7 +65,7 @@ pub(super) fn build(
         check_share("hole fraction", group.fraction)?;
     }
     let portions: f64 = groups.iter().map(|group| group.portion).sum();
-    // Portions are seldom exact in binary: three thirds are to be a whole.
+    // Portions are rarely exact in binary: three thirds must add up to the whole.
     check_share(
         "sum of portions",
         if portions < 1.0 + 1e-9 { portions.min(1.0) } else { portions },
@@ -75,7 +75,7 @@ pub(super) fn build(
     let mut room = regions;
     let mut wanted: Vec<u64> = Vec::with_capacity(groups.len());
     for group in groups {
-        // Halves are rounded up, so that two of them may be one region too many.
+        // Rounding half up may make two groups one region too large.
         wanted.push(part_of(regions, group.portion).min(room));
         room -= wanted.last().expect("it was just pushed");
     }
@@ -107,7 +107,7 @@ impl Holes {
                     low + below(random, high - low)
                 }
             };
-            let taken = frames.allocate_at(start.plus(place), Order::BASE, self.kind.holder());
+            let taken = frames.allocate_at(start.plus(place), Order::BASE, self.kind.owner());
             debug_assert!(taken, "each hole has a place of its own");
         }
     }

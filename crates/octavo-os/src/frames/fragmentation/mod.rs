@@ -1,6 +1,6 @@
-//! What physical memory is like before a simulation begins.
+//! The initial state of physical memory.
 //!
-//! A start state and a seed give the same memory, frame by frame, each time and on every machine.
+//! An initial state and a seed determine the memory, frame by frame, on every machine.
 
 mod faults;
 mod holes;
@@ -17,30 +17,30 @@ use std::sync::Arc;
 use super::snapshot::Snapshot;
 use super::{Frames, MemoryShape, Order};
 
-/// A start state of physical memory.
+/// An initial state of physical memory.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum Fragmentation {
-    /// Everything is free.
+    /// All memory is free.
     #[default]
     Empty,
-    /// Frames that nobody may have.
+    /// Faulty frames.
     Faults(Faults),
-    /// So many free blocks of each order.
+    /// A number of free blocks of each order.
     OrderMix(OrderMix),
     /// Holes in some of the 2 MiB regions.
     Holes(Holes),
     /// Holes of several kinds, each in regions of its own.
     MixedHoles(Vec<Holes>),
-    /// As a real machine's was.
+    /// The state of a real machine.
     Snapshot(Arc<Snapshot>),
 }
 
 impl Fragmentation {
-    /// Memory of this shape in this state. High-water marks begin here.
+    /// Builds a memory of this shape in this state. Peaks start at the initial counts.
     ///
     /// # Errors
     ///
-    /// Where the state asks for what cannot be: a share outside 0 to 1, or more than fits.
+    /// If the state is infeasible: a share outside 0 to 1, or more than fits.
     pub fn build(&self, shape: MemoryShape, seed: u64) -> Result<Frames, FragmentationError> {
         let mut frames = match self {
             Fragmentation::Empty => Frames::new(shape),
@@ -50,41 +50,41 @@ impl Fragmentation {
             Fragmentation::MixedHoles(groups) => holes::build(groups, shape, seed)?,
             Fragmentation::Snapshot(snapshot) => snapshot.build(shape, seed)?,
         };
-        frames.restart_peaks();
+        frames.reset_peaks();
         Ok(frames)
     }
 }
 
-/// A start state that cannot be.
+/// An infeasible initial state.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum FragmentationError {
-    /// A share that is none.
-    #[error("{what} {given}: give a share from 0 to 1")]
+    /// A share outside 0 to 1.
+    #[error("{quantity} {given}: give a share from 0 to 1")]
     Share {
-        /// Which share.
-        what: &'static str,
-        /// What was given.
+        /// The name of the share.
+        quantity: &'static str,
+        /// The given value.
         given: f64,
     },
-    /// Blocks larger than the largest.
+    /// Free blocks above the largest order of the mix.
     #[error(
         "the order mix has free blocks of order {order}, and says that none is above order {largest}"
     )]
     AboveLargest {
         /// The order of the blocks.
         order: Order,
-        /// The largest order that the mix says there is.
+        /// The largest order of the mix.
         largest: Order,
     },
-    /// More free memory than memory.
+    /// More free frames than memory has.
     #[error("the order mix has {free_frames} free frames; memory has {frames} frames in all")]
     TooMuch {
-        /// What the mix has.
+        /// Free frames of the mix.
         free_frames: u64,
-        /// What there is.
+        /// Frames of memory.
         frames: u64,
     },
-    /// A memory of another size than the snapshot's.
+    /// A memory size other than the snapshot's.
     #[error(
         "the snapshot is of {snapshot} frames of 4 KiB, each of which is known, and memory has \
          {memory}: give memory the same size"
@@ -95,7 +95,7 @@ pub enum FragmentationError {
         /// Frames of the memory.
         memory: u64,
     },
-    /// No place for blocks of one order.
+    /// Not enough room for the free blocks of one order.
     #[error(
         "the order mix has {wanted} free blocks of order {order}; beside the larger ones there is \
          room for {room}, as two that are buddies would merge"
@@ -103,17 +103,17 @@ pub enum FragmentationError {
     NoRoom {
         /// The order.
         order: Order,
-        /// How many blocks the mix has.
+        /// Blocks of the mix.
         wanted: u64,
-        /// How many could be placed.
+        /// Blocks that could be placed.
         room: u64,
     },
 }
 
-fn check_share(what: &'static str, given: f64) -> Result<(), FragmentationError> {
+fn check_share(quantity: &'static str, given: f64) -> Result<(), FragmentationError> {
     if (0.0..=1.0).contains(&given) {
         Ok(())
     } else {
-        Err(FragmentationError::Share { what, given })
+        Err(FragmentationError::Share { quantity, given })
     }
 }

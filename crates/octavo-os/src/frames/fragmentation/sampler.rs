@@ -1,10 +1,10 @@
-//! Random choices that are exact in number.
+//! Random samples of exact size.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;
 
-/// Chooses `wanted` of `candidates` that come one after the other, every set of so many as likely
-/// as any other (Knuth, The Art of Computer Programming, volume 2, section 3.4.2, algorithm S).
+/// Selects `wanted` of `candidates` consecutive candidates, every subset equally likely (Knuth, The Art of
+/// Computer Programming, volume 2, section 3.4.2, algorithm S).
 pub struct Sampler<'a> {
     random: &'a mut Xoshiro256PlusPlus,
     candidates: u64,
@@ -17,7 +17,7 @@ impl<'a> Sampler<'a> {
         Sampler { random, candidates, wanted }
     }
 
-    /// Whether the next candidate is chosen.
+    /// Whether the next candidate is selected.
     pub fn chooses_next(&mut self) -> bool {
         let wanted = std::slice::from_mut(&mut self.wanted);
         let group = choose_among(self.random, self.candidates, wanted);
@@ -25,19 +25,19 @@ impl<'a> Sampler<'a> {
         group.is_some()
     }
 
-    /// A number below `limit`, from the same source.
+    /// A number below `limit`, from the same generator.
     pub fn below(&mut self, limit: u64) -> u64 {
         below(self.random, limit)
     }
 
-    /// Whether all that was wanted was chosen.
+    /// Whether the sample is complete.
     pub fn is_done(&self) -> bool {
         self.wanted == 0
     }
 }
 
-/// Which group the next of so many candidates is in, if any, where each group still wants some of them: any
-/// way to deal them out is as likely as any other. No number is drawn where all have what they wanted.
+/// The group of the next of `candidates` candidates, if any, where each group still wants some; every
+/// assignment is equally likely. Draws no number if no group wants any.
 pub fn choose_among(
     random: &mut Xoshiro256PlusPlus,
     candidates: u64,
@@ -57,13 +57,13 @@ pub fn choose_among(
     None
 }
 
-/// A random number below `limit`, which is not 0; as likely as any other but for one part in 2^34,
-/// since no limit here is above 2^30.
+/// A random number below `limit`, which is not 0; uniform up to one part in 2^34, since no limit here exceeds
+/// 2^30.
 pub fn below(random: &mut Xoshiro256PlusPlus, limit: u64) -> u64 {
     ((u128::from(random.next_u64()) * u128::from(limit)) >> 64) as u64
 }
 
-/// The share `share` of `all`, to the nearest whole number.
+/// `share` of `all`, rounded to the nearest.
 pub fn part_of(all: u64, share: f64) -> u64 {
     (all as f64 * share).round() as u64
 }
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_pair_of_five_is_chosen_equally_often() {
+    fn every_pair_is_sampled_equally_often() {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
         let mut counts = [[0; 5]; 5];
         for _ in 0..20_000 {

@@ -1,4 +1,4 @@
-//! Takes a snapshot of the running machine from its `/proc`.
+//! Captures a snapshot of the running machine from its `/proc`.
 
 use std::fs::File;
 use std::io;
@@ -6,26 +6,25 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Snapshot;
-use super::about::{About, Process, Zone};
 use super::error::SnapshotError;
 use super::flags::read_flags;
+use super::header::{Process, SnapshotHeader, Zone};
 use super::pagemap::{parse_maps, read_pagemap};
+use super::proc_text::{parse_buddyinfo, parse_iomem, parse_meminfo, parse_pagetypeinfo};
 use super::runs::FrameRuns;
-use super::tables::{parse_buddyinfo, parse_iomem, parse_meminfo, parse_pagetypeinfo};
 
-/// Where Linux tells of itself.
+/// The proc file system of Linux.
 pub const PROC: &str = "/proc";
 
 impl Snapshot {
-    /// Reads what the rights allow from `proc`, usually [`PROC`]: what every user may read, and
-    /// what root may. What is missing is said in [`About::missing`]. Memory goes on changing
-    /// meanwhile, so that its parts may differ by what happened between.
+    /// Captures from `proc`, usually [`PROC`]: information open to every user and, if permitted, to root
+    /// only. [`SnapshotHeader::missing`] lists what could not be read. Memory changes during the capture, so
+    /// that its parts may be inconsistent.
     ///
     /// # Errors
     ///
-    /// Where not even the free blocks can be read, the process does not exist, or a text is not
-    /// what Linux writes.
-    pub fn take(proc: &Path, pid: Option<u32>) -> Result<Self, SnapshotError> {
+    /// If free blocks cannot be read, the process does not exist, or a file has an unknown format.
+    pub fn capture(proc: &Path, pid: Option<u32>) -> Result<Self, SnapshotError> {
         let mut missing = Vec::new();
         let mut zones = parse(proc.join("buddyinfo"), parse_buddyinfo)?;
         let memory_frames = parse(proc.join("meminfo"), parse_meminfo)?;
@@ -35,7 +34,7 @@ impl Snapshot {
         let runs = read_frames(proc, &mapped.unwrap_or_default(), &mut missing)?;
         let kernel = read(&proc.join("sys/kernel/osrelease")).unwrap_or_default();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let about = About {
+        let about = SnapshotHeader {
             taken_at_seconds: now.as_secs(),
             kernel: kernel.trim().to_owned(),
             memory_frames,
@@ -48,7 +47,7 @@ impl Snapshot {
     }
 }
 
-/// The regions of each zone by kind.
+/// Reads the regions of each zone by kind.
 fn read_regions(
     proc: &Path,
     zones: &mut [Zone],
@@ -70,14 +69,14 @@ fn read_regions(
     Ok(())
 }
 
-/// Every frame's state.
+/// Reads the state of every frame.
 fn read_frames(
     proc: &Path,
     mapped: &[u64],
     missing: &mut Vec<String>,
 ) -> Result<Option<FrameRuns>, SnapshotError> {
     let path = proc.join("kpageflags");
-    // Older kernels mark what is no memory: they do without this.
+    // Older kernels mark frames without memory, so that this file is optional.
     let memory = read(&proc.join("iomem")).map(|text| parse_iomem(&text)).unwrap_or_default();
     match File::open(&path).and_then(|file| read_flags(file, mapped, &memory)) {
         Ok(runs) if runs.frames() > 0 => Ok(Some(runs)),
@@ -94,7 +93,7 @@ fn read_frames(
     }
 }
 
-/// How a process's memory lies, and the frames that it maps.
+/// Reads the layout of a process, and the frames that it maps.
 fn read_process(
     proc: &Path,
     pid: u32,
@@ -143,7 +142,7 @@ fn read_process(
     Ok(Some((process, resident.frames)))
 }
 
-/// Whether a file that is not for everybody may be left out with a word.
+/// Whether an unreadable privileged file may be reported as missing.
 fn may_be_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound)
 }
@@ -163,7 +162,7 @@ fn parse<T>(path: PathBuf, parser: impl Fn(&str) -> Result<T, String>) -> Result
     }
 }
 
-/// A text of the kernel's; a process's name may have any bytes.
+/// Reads a text of the kernel. A process name may have any bytes.
 fn read(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&std::fs::read(path)?).into_owned())
 }

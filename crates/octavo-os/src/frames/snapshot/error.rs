@@ -1,69 +1,69 @@
-//! What can be wrong with a snapshot, or with taking one.
+//! Errors of snapshots and their capture.
 
 use std::path::PathBuf;
 
-/// Why there is no snapshot: one sentence.
+/// An error of a snapshot, as one sentence.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// A file of the system, or the snapshot's own, cannot be read.
+    /// A file of the system or of a snapshot cannot be read.
     #[error("cannot read `{}`: {source}", path.display())]
     Io {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A file of the system says something else than it should.
+    /// A file of the system has an unknown format.
     #[error("`{}` is not what Linux writes there: {what}", path.display())]
     Proc {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is not understood.
+        /// The part that is not understood.
         what: String,
     },
     /// There is no such process.
     #[error("there is no process {0}")]
     NoProcess(u32),
-    /// Something is wrong with a file of ours.
+    /// A snapshot file is invalid.
     #[error("`{}`: {source}", path.display())]
     File {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         source: Box<SnapshotError>,
     },
-    /// Another kind of file.
+    /// Not a snapshot file.
     #[error("it is no snapshot of Octavo")]
     NotASnapshot,
-    /// A format that this version does not know.
+    /// An unknown format version.
     #[error("it is a snapshot of version {0}, and this Octavo reads version {known}", known = super::file::VERSION)]
     Version(u32),
-    /// It ends before it should, or goes on after.
+    /// The file is truncated or has trailing bytes.
     #[error("it has {has} bytes, and its header says {should}")]
     Length {
-        /// What it has.
+        /// The actual size in bytes.
         has: u64,
-        /// What it should have.
+        /// The size in bytes by the header.
         should: u64,
     },
-    /// It is larger than any snapshot.
+    /// The file exceeds the size limit.
     #[error("it has {has} bytes, more than any snapshot ({most})")]
     TooLong {
-        /// What it has.
+        /// The actual size in bytes.
         has: u64,
-        /// What is allowed.
+        /// The limit in bytes.
         most: u64,
     },
-    /// Some bytes are not those that were written.
+    /// The checksum does not match.
     #[error("it was damaged: its checksum is another")]
     Checksum,
-    /// Its header is not understood.
+    /// The header is invalid.
     #[error("its header is damaged: {0}")]
     Header(String),
     /// Its frames cannot be decompressed.
     #[error("its frames cannot be decompressed: {0}")]
     Zstd(std::io::Error),
-    /// Its frames make no sense.
+    /// The frame runs are invalid.
     #[error("its frames are damaged: {0}")]
     Runs(&'static str),
 }

@@ -7,7 +7,7 @@
 //! | 4 | H: the header's length |
 //! | 8 | F: the stored length of the frames; 0 where they are not known |
 //! | 8 | their length once decompressed |
-//! | H | the header: [`About`] as JSON |
+//! | H | the header: [`SnapshotHeader`] as JSON |
 //! | F | a zstd frame of [`FrameRuns`] |
 //! | 8 | XXH3 (64 bits) of everything before |
 //!
@@ -20,27 +20,27 @@ use octavo_types::open_regular;
 use twox_hash::XxHash3_64;
 
 use super::Snapshot;
-use super::about::About;
 use super::error::SnapshotError;
+use super::header::SnapshotHeader;
 use super::runs::FrameRuns;
 
-/// The first bytes: text transfers and cut files spoil them.
+/// The magic bytes: text-mode transfers damage them.
 const MAGIC: [u8; 8] = *b"OCTMEM\r\n";
-/// The version that is written, and read.
+/// The version written and read.
 pub const VERSION: u32 = 1;
 const FIXED_BYTES: usize = 32;
 const CHECKSUM_BYTES: usize = 8;
 const MAX_HEADER_BYTES: u64 = 16 << 20;
-/// zstd's own default: smaller files cost more time than they save room.
+/// zstd's default level: higher levels cost more time than they save space.
 const ZSTD_LEVEL: i32 = 3;
-/// 8 MiB; that level needs 2 MiB at most.
+/// 8 MiB; that level needs at most 2 MiB.
 const MAX_WINDOW_LOG2: u32 = 23;
 
 impl Snapshot {
-    /// The most bytes that a file of a snapshot may have.
+    /// Maximum size of a snapshot file in bytes.
     pub const MAX_FILE_BYTES: u64 = 300 << 20;
 
-    /// The snapshot as the bytes of a file.
+    /// Encodes the snapshot as a file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let header = serde_json::to_vec(&self.about).expect("numbers and texts are JSON");
         let (frames, expanded) = match &self.runs {
@@ -63,12 +63,12 @@ impl Snapshot {
         bytes
     }
 
-    /// Reads what [`Snapshot::to_bytes`] made.
+    /// Decodes a file of [`Snapshot::to_bytes`].
     ///
     /// # Errors
     ///
-    /// Whatever the bytes are, they are a snapshot or refused with a sentence; no more than some
-    /// hundred megabytes are taken for them.
+    /// Any bytes either decode or are rejected with a sentence; memory use is bounded by some hundred
+    /// megabytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, SnapshotError> {
         if !bytes.starts_with(&MAGIC) {
             return Err(SnapshotError::NotASnapshot);
@@ -99,7 +99,7 @@ impl Snapshot {
             return Err(SnapshotError::Checksum);
         }
         let (header, frames) = content[FIXED_BYTES..].split_at(header_bytes as usize);
-        let about: About = serde_json::from_slice(header)
+        let about: SnapshotHeader = serde_json::from_slice(header)
             .map_err(|error| SnapshotError::Header(error.to_string()))?;
         about.check()?;
         if frames.is_empty() {
@@ -116,7 +116,7 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// As [`Snapshot::from_bytes`], with the file's name; and where it cannot be read.
+    /// As [`Snapshot::from_bytes`], with the file's name; or if the file cannot be read.
     pub fn read(path: &Path) -> Result<Self, SnapshotError> {
         let failed = |source| SnapshotError::Io { path: path.to_owned(), source };
         let in_file =
@@ -132,8 +132,8 @@ impl Snapshot {
     }
 }
 
-/// What zstd's bytes expand to, or a little more than `most` bytes of it. Memory grows with what
-/// comes, not with what the header promises.
+/// Decompresses zstd data, to slightly more than `most` bytes at most. Memory grows with the actual data, not
+/// with the size in the header.
 fn expand(stored: &[u8], most: u64) -> std::io::Result<Vec<u8>> {
     let mut decoder = zstd::stream::read::Decoder::with_buffer(stored)?;
     decoder.window_log_max(MAX_WINDOW_LOG2)?;

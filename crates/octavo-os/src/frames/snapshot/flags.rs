@@ -18,11 +18,10 @@ const OFFLINE: u64 = 1 << 23;
 const PGTABLE: u64 = 1 << 26;
 const RESERVED: u64 = 1 << 32;
 
-/// Says of one frame after the other what it is used for.
+/// Classifies frames in order.
 #[derive(Debug)]
 pub struct Classifier {
-    /// The state of the last head of a compound page: its tails have no flags of their own on
-    /// older kernels.
+    /// The state of the last compound head: older kernels give its tails no flags.
     head: FrameState,
 }
 
@@ -33,9 +32,8 @@ impl Default for Classifier {
 }
 
 impl Classifier {
-    /// The state of the next frame. What is on a list of pages that can be reclaimed (LRU) holds
-    /// programs' data or files, which Linux can move; a frame with no flags at all is taken by a
-    /// driver or waits in a list of one processor, and stays.
+    /// Classifies the next frame. Frames on a reclaim list (LRU) hold program data or files, which Linux can
+    /// move. Frames without flags belong to drivers or per-processor lists, and are unmovable.
     pub fn classify(&mut self, flags: u64) -> FrameState {
         if flags & (NOPAGE | OFFLINE) != 0 {
             return FrameState::Absent;
@@ -56,9 +54,9 @@ impl Classifier {
     }
 }
 
-/// Reads the flags of all frames. Of those in `process`, which are sorted, the movable ones are
-/// marked as the process's. `memory` has the ranges of frames that are memory, sorted, where that
-/// is known: newer kernels give the others no flags, as they do to frames of drivers.
+/// Reads the flags of all frames. Movable frames in `process` (sorted) are marked as the process's. `memory`
+/// has the sorted ranges of frames that are memory, if known: newer kernels give other frames no flags, as
+/// for drivers.
 pub fn read_flags(
     mut flags: impl Read,
     process: &[u64],
@@ -94,7 +92,7 @@ pub fn read_flags(
     }
 }
 
-/// Fills `buffer` as far as there is something to read: whole words of it.
+/// Fills `buffer` with whole words, up to the end of the input.
 pub fn read_words<'a>(from: &mut impl Read, buffer: &'a mut [u8]) -> io::Result<&'a [[u8; 8]]> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -113,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_are_what_their_flags_say() {
+    fn flags_classify_frames() {
         let uptodate = 1 << 3;
         let anonymous = 1 << 12;
         let flags = [
@@ -141,7 +139,7 @@ mod tests {
         let mut expected: Vec<FrameState> = flags.iter().map(|(_, state)| *state).collect();
         expected.pop();
         assert_eq!(states(&[]), expected, "what is absent at the end is left out");
-        // What is free or movable is memory, whatever else is said of it.
+        // Free or movable frames are memory, even outside the listed ranges.
         for hole in [0, 5, 6] {
             expected[hole] = FrameState::Absent;
         }

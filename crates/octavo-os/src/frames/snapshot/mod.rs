@@ -1,56 +1,56 @@
-//! The memory of a real machine, taken at one moment, as a file that a simulation starts from.
+//! Snapshots: the memory state of a real machine at one moment, as an initial state of simulations.
 //!
-//! A snapshot holds how many blocks of each order are free, which every user may read, and where
-//! the rights allow the state of every frame. With the latter a simulation starts from the very
-//! frames of the machine; else from memory with as many blocks of each order, somewhere.
+//! A snapshot holds the number of free blocks of each order, which every user may read, and the state of
+//! every frame if permissions allow. With frame states, a simulation starts from exactly that memory;
+//! otherwise from a memory with as many free blocks of each order.
 
-mod about;
 mod capture;
 mod error;
 mod file;
 mod flags;
+mod header;
 mod pagemap;
+mod proc_text;
 mod runs;
 mod summary;
-mod tables;
 
 use octavo_types::FrameNumber;
 
-pub use about::{About, Process, Regions, Zone};
 pub use capture::PROC;
 pub use error::SnapshotError;
+pub use header::{Process, Regions, SnapshotHeader, Zone};
 pub use runs::{FrameRuns, FrameState};
 pub use summary::{SizeCoverage, Summary};
 
 use super::fragmentation::{Excess, FragmentationError, OrderMix};
-use super::{Buddy, Coverage, Frames, Holder, MemoryShape, Order, blocks_of};
+use super::{Buddy, Coverage, Frames, MemoryShape, Order, Owner, blocks_of};
 
 /// A machine's memory at one moment.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Snapshot {
-    about: About,
+    about: SnapshotHeader,
     runs: Option<FrameRuns>,
 }
 
 impl Snapshot {
-    /// What it says of the machine.
-    pub fn about(&self) -> &About {
+    /// Facts about the machine.
+    pub fn header(&self) -> &SnapshotHeader {
         &self.about
     }
 
-    /// The state of every frame, where it could be read.
+    /// The state of every frame, if it could be read.
     pub fn runs(&self) -> Option<&FrameRuns> {
         self.runs.as_ref()
     }
 
-    /// The size of the memory that is as this one was: up to the last frame of the machine, its
-    /// holes included, or as much memory as it has where its frames are not known.
+    /// The number of frames of an equal memory: up to the last frame, including holes; or the amount of
+    /// memory if frame states are unknown.
     pub fn frames(&self) -> u64 {
         self.runs.as_ref().map_or(self.about.memory_frames, FrameRuns::frames)
     }
 
-    /// The free blocks by order, to be placed anywhere. What holds the rest may be moved in as
-    /// large a share of regions as the kernel says, and nowhere if it does not.
+    /// The free blocks by order, for random placement. Background memory is movable in the share of regions
+    /// reported by the kernel, or nowhere if unknown.
     pub fn order_mix(&self) -> OrderMix {
         OrderMix {
             free_blocks: self.about.free_blocks(),
@@ -59,10 +59,9 @@ impl Snapshot {
         }
     }
 
-    /// Memory as it was. Where every frame is known, `shape` must be of as many frames as
-    /// [`Snapshot::frames`], and the same comes of every seed; holes are held as memory that
-    /// cannot be moved. Else the order mix grows or shrinks to `shape`; a block that has no room
-    /// there comes in parts.
+    /// Builds the captured memory. With frame states, `shape` must have [`Snapshot::frames`] frames, the seed
+    /// has no effect, and holes become unmovable background memory. Otherwise the order mix is scaled to
+    /// `shape`; blocks that do not fit are split.
     pub(super) fn build(
         &self,
         shape: MemoryShape,
@@ -79,12 +78,12 @@ impl Snapshot {
         Ok(frames_of(runs, shape))
     }
 
-    /// How much of the free memory each page size could use. With every frame known it is that of
-    /// blocks of any size; else of those up to the kernel's largest.
+    /// The coverage of free memory by page size: of all sizes with frame states, else up to the kernel's
+    /// largest block.
     pub fn coverage(&self) -> Coverage {
         match &self.runs {
             Some(runs) => {
-                let mut buddy = Buddy::all_held(runs.frames(), Order::LARGEST);
+                let mut buddy = Buddy::all_allocated(runs.frames(), Order::LARGEST);
                 for (_, start, frames) in places(runs).filter(|run| run.0 == FrameState::Free) {
                     for (block, order) in blocks_of(start, frames, Order::LARGEST) {
                         buddy.free(block, order);
@@ -100,7 +99,7 @@ impl Snapshot {
     }
 }
 
-/// Each run of frames: its state, its first frame, and how many.
+/// The runs of frames: state, first frame and length.
 fn places(runs: &FrameRuns) -> impl Iterator<Item = (FrameState, FrameNumber, u64)> + '_ {
     runs.iter().scan(FrameNumber::new(0), |next, (state, frames)| {
         let start = *next;
@@ -110,13 +109,13 @@ fn places(runs: &FrameRuns) -> impl Iterator<Item = (FrameState, FrameNumber, u6
 }
 
 fn frames_of(runs: &FrameRuns, shape: MemoryShape) -> Frames {
-    let mut frames = Frames::held_by(shape, Holder::Foreign { movable: false });
+    let mut frames = Frames::all_owned_by(shape, Owner::Background { movable: false });
     for (state, start, length) in places(runs) {
         match state {
             FrameState::Free => frames.free_range(start, length),
             FrameState::Absent | FrameState::Fixed => {}
             FrameState::Movable | FrameState::Process => {
-                frames.change_range(start, length, Holder::Foreign { movable: true });
+                frames.change_range(start, length, Owner::Background { movable: true });
             }
         }
     }

@@ -1,5 +1,4 @@
-//! `/proc/PID/pagemap`: eight bytes for each page of a process, with the frame that it is in
-//! (Linux, `pagemap.rst`).
+//! Reads `/proc/PID/pagemap`: eight bytes per page of a process, with its frame (Linux, `pagemap.rst`).
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -9,25 +8,25 @@ use crate::frames::Order;
 
 const PRESENT: u64 = 1 << 63;
 const FRAME: u64 = (1 << 55) - 1;
-/// Pages looked at, at most: 4 TiB of addresses. A sanitizer reserves far more.
+/// Maximum number of pages read: 4 TiB of addresses. A sanitizer reserves far more.
 const MAX_PAGES: u64 = 1 << 30;
 
-/// The pages of a process that are in memory.
+/// The resident pages of a process.
 #[derive(Debug, Default)]
 pub struct Resident {
-    /// Their frames, sorted, each once.
+    /// Their frames, sorted, without duplicates.
     pub frames: Vec<u64>,
-    /// How many pages there are; two may be in the same frame.
+    /// Number of pages; several may share a frame.
     pub pages: u64,
-    /// Pages by order that lie in blocks that are aligned and contiguous in both address spaces.
+    /// Pages by order in blocks aligned and contiguous both virtually and physically.
     pub mappable: [u64; Order::COUNT],
-    /// Whether frames were hidden: they are 0 where rights are missing.
+    /// Whether frame numbers were hidden: they are 0 without permission.
     pub hidden: bool,
-    /// Whether there were too many pages to look at all.
+    /// Whether the limit on pages was exceeded.
     pub cut: bool,
 }
 
-/// Reads the pages of the mappings, each from its first page to that after its last.
+/// Reads the pages of mappings, each given as first page and end.
 pub fn read_pagemap(pagemap: &mut File, mappings: &[(u64, u64)]) -> io::Result<Resident> {
     let mut resident = Resident::default();
     let mut buffer = vec![0; 1 << 16];
@@ -39,7 +38,7 @@ pub fn read_pagemap(pagemap: &mut File, mappings: &[(u64, u64)]) -> io::Result<R
         }
         left -= end - start;
         pagemap.seek(SeekFrom::Start(start * 8))?;
-        let mut run = Run::default();
+        let mut run = PageRun::default();
         let mut page = start;
         while page < end {
             let wanted = buffer.len().min((end - page) as usize * 8);
@@ -59,16 +58,16 @@ pub fn read_pagemap(pagemap: &mut File, mappings: &[(u64, u64)]) -> io::Result<R
     Ok(resident)
 }
 
-/// Pages one after the other that lie in frames one after the other.
+/// Contiguous pages in contiguous frames.
 #[derive(Clone, Copy, Default)]
-struct Run {
+struct PageRun {
     page: u64,
     frame: u64,
     pages: u64,
 }
 
 impl Resident {
-    fn page(&mut self, page: u64, word: u64, run: &mut Run) {
+    fn page(&mut self, page: u64, word: u64, run: &mut PageRun) {
         if word & PRESENT == 0 {
             self.end_run(std::mem::take(run));
             return;
@@ -83,11 +82,11 @@ impl Resident {
         if run.pages > 0 && page == run.page + run.pages && frame == run.frame + run.pages {
             run.pages += 1;
         } else {
-            self.end_run(std::mem::replace(run, Run { page, frame, pages: 1 }));
+            self.end_run(std::mem::replace(run, PageRun { page, frame, pages: 1 }));
         }
     }
 
-    fn end_run(&mut self, run: Run) {
+    fn end_run(&mut self, run: PageRun) {
         for order in Order::all() {
             let frames = order.frames();
             if run.page % frames != run.frame % frames {
@@ -100,7 +99,7 @@ impl Resident {
     }
 }
 
-/// The mappings of `/proc/PID/maps` as pages, first and after the last.
+/// Parses `/proc/PID/maps` to page ranges: first page and end.
 pub fn parse_maps(text: &str) -> Result<Vec<(u64, u64)>, String> {
     let mappings = text.lines().map(|line| {
         let (start, rest) = line.split_once('-')?;
@@ -119,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mappings_are_pages() {
+    fn maps_are_parsed_as_page_ranges() {
         let maps = "00400000-00402000 r-xp 0 08:01 5 /bin/x\n7f00-10000 rw-p 0 0:0 0\n";
         assert_eq!(parse_maps(maps), Ok(vec![(0x400, 0x402), (7, 16)]));
         assert!(parse_maps("nonsense").is_err());
@@ -128,7 +127,7 @@ mod tests {
 
     /// Pages 4 to 15 in frames 20 to 31, page 2 swapped out, page 3 in frame 19 as well.
     #[test]
-    fn what_larger_pages_could_map() {
+    fn mappable_pages_are_counted_by_order() {
         let path = std::env::temp_dir().join(format!("octavo-pagemap-{}", std::process::id()));
         let mut words = [0u64; 16];
         words[2] = 1 << 62 | 77;
@@ -146,7 +145,7 @@ mod tests {
         assert_eq!(all.pages, 13);
         // 19; pages 4-5, …, 14-15; 4-7, 8-11, 12-15; 8-15: pages and frames differ by 16.
         assert_eq!(all.mappable[..6], [13, 12, 12, 8, 0, 0]);
-        // Cut into mappings, no page reaches over the end of one.
+        // Pages do not cross the ends of mappings.
         assert_eq!(read(&[(3, 7), (7, 16), (900, 910)]).mappable[..4], [13, 10, 8, 8]);
         assert!(read(&[(0, MAX_PAGES + 1)]).cut);
         assert!(!all.hidden && !all.cut);

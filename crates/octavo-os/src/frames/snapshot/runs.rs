@@ -1,25 +1,25 @@
-//! The state of every frame, as runs of frames that are alike.
+//! The state of every frame, as runs of equal frames.
 
 use super::error::SnapshotError;
 use crate::frames::MemoryShape;
 
-/// What a frame of the machine was used for.
+/// The state of a frame of the captured machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum FrameState {
     /// In a free block of the allocator.
     Free,
-    /// No memory: a hole in the machine's addresses, or memory that was taken offline.
+    /// No memory: a hole in the machine's physical addresses, or offline memory.
     Absent,
-    /// In use, and cannot be moved: the kernel's own, page tables, hugetlb pages.
+    /// In use and unmovable: kernel memory, page tables, hugetlb pages.
     Fixed,
-    /// In use, and could be moved: programs' data and files.
+    /// In use and movable: program data and files.
     Movable,
-    /// As [`Movable`](FrameState::Movable), and mapped by the process that the snapshot is about.
+    /// [`Movable`](FrameState::Movable), and mapped by the captured process.
     Process,
 }
 
 impl FrameState {
-    /// All of them; a state's place is its number in the file.
+    /// All states; the index of a state is its number in the file.
     pub const ALL: [FrameState; 5] = [
         FrameState::Free,
         FrameState::Absent,
@@ -40,8 +40,8 @@ impl FrameState {
     }
 }
 
-/// States of the frames 0 to the last, each run a number of base 128, low digits first (LEB128):
-/// eight times its length, plus its state. No run is empty.
+/// The states of all frames from 0. Each run is a LEB128 number: eight times its length, plus its state. No
+/// run is empty.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FrameRuns {
     bytes: Vec<u8>,
@@ -51,11 +51,11 @@ pub struct FrameRuns {
 const STATE_BITS: u32 = 3;
 
 impl FrameRuns {
-    /// The most bytes that the runs of a memory may take.
+    /// Maximum encoded size in bytes.
     pub const MAX_BYTES: usize = 256 << 20;
 
-    /// Runs as a file has them. Refuses what is no list of runs of known states, or has more
-    /// frames than a memory.
+    /// Decodes the runs of a file. Rejects anything but runs of known states, and more frames than a memory
+    /// may have.
     pub fn read(bytes: Vec<u8>) -> Result<Self, SnapshotError> {
         let mut frames = 0u64;
         let mut rest = &bytes[..];
@@ -74,12 +74,12 @@ impl FrameRuns {
         Ok(FrameRuns { bytes, frames })
     }
 
-    /// The runs as they are stored.
+    /// The encoded runs.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Frames in all runs.
+    /// Number of frames.
     pub fn frames(&self) -> u64 {
         self.frames
     }
@@ -91,7 +91,7 @@ impl FrameRuns {
     }
 }
 
-/// The first run of `rest`; `None` where that is none.
+/// The first run of `rest`; `None` if malformed.
 fn take_run(rest: &mut &[u8]) -> Option<(FrameState, u64)> {
     let mut number = 0u64;
     for shift in (0..63).step_by(7) {
@@ -106,7 +106,7 @@ fn take_run(rest: &mut &[u8]) -> Option<(FrameState, u64)> {
     None
 }
 
-/// Gathers frames, one after the other, into runs.
+/// Collects consecutive frames into runs.
 #[derive(Debug, Default)]
 pub struct RunsBuilder {
     runs: FrameRuns,
@@ -114,7 +114,7 @@ pub struct RunsBuilder {
 }
 
 impl RunsBuilder {
-    /// The next frame.
+    /// Appends a frame.
     pub fn push(&mut self, state: FrameState) {
         match &mut self.last {
             Some((last, length)) if *last == state => *length += 1,
@@ -125,7 +125,7 @@ impl RunsBuilder {
         }
     }
 
-    /// All frames; what the machine has no memory for at its end is left out.
+    /// All frames, without absent ones at the end.
     pub fn finish(mut self) -> FrameRuns {
         if self.last.is_some_and(|(state, _)| state != FrameState::Absent) {
             self.write();
@@ -156,7 +156,7 @@ mod tests {
         #![proptest_config(octavo_oracle::cases(256))]
 
         #[test]
-        fn frames_come_back_as_they_went(runs in vec((0usize..5, 1u64..5000), 0..60)) {
+        fn frame_runs_round_trip(runs in vec((0usize..5, 1u64..5000), 0..60)) {
             let mut builder = RunsBuilder::default();
             let mut states = Vec::new();
             for (state, length) in runs {
@@ -179,9 +179,9 @@ mod tests {
             prop_assert_eq!(again.ok(), (!states.is_empty()).then_some(runs));
         }
 
-        /// Whatever bytes there are, they are read to their end or refused.
+        /// Any bytes are read to their end or rejected.
         #[test]
-        fn other_bytes_are_refused(bytes in vec(any::<u8>(), 0..40)) {
+        fn arbitrary_bytes_are_read_or_rejected(bytes in vec(any::<u8>(), 0..40)) {
             if let Ok(runs) = FrameRuns::read(bytes) {
                 let frames: u64 = runs.iter().map(|(_, length)| length).sum();
                 prop_assert_eq!(frames, runs.frames());
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_runs_have_a_sentence() {
+    fn invalid_runs_are_rejected_with_one_sentence() {
         let refused = |bytes: &[u8]| FrameRuns::read(bytes.to_vec()).unwrap_err().to_string();
         assert!(refused(&[0x80]).contains("cut"));
         assert!(refused(&[0x0f]).contains("unknown state"));

@@ -1,62 +1,62 @@
-//! What `octavo snapshot --show` says: plain numbers.
+//! The figures of `octavo snapshot --show`.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::about::Process;
+use super::header::Process;
 use super::runs::FrameState;
 use super::{FrameRuns, Snapshot};
 use crate::frames::Order;
 
-/// A snapshot in numbers.
+/// Figures of a snapshot.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Summary {
-    /// When it was taken: seconds since 1970.
+    /// Time of capture, in seconds since 1970.
     pub taken_at_seconds: u64,
     /// The kernel's release.
     pub kernel: String,
     /// Whether the state of every frame is known.
     pub exact: bool,
-    /// Memory that the kernel has.
+    /// Memory of the kernel.
     pub memory_bytes: u64,
-    /// Memory that a simulation of this snapshot has, holes included.
+    /// Memory of a simulation of this snapshot, including holes.
     pub simulated_bytes: u64,
-    /// Memory that is free.
+    /// Free memory.
     pub free_bytes: u64,
     /// The largest block of the kernel's allocator.
     pub largest_block_bytes: u64,
-    /// The share of 2 MiB regions for what may be moved, 0 to 1; none where not known.
+    /// The share of movable 2 MiB regions, 0 to 1; `None` if unknown.
     pub movable_share: Option<f64>,
-    /// Bytes by state: free, absent, fixed, movable, process; none where frames are not known.
+    /// Bytes by state: free, absent, fixed, movable, process; `None` if frames are unknown.
     pub states: Option<BTreeMap<&'static str, u64>>,
     /// By page size, from 4 KiB to 1 GiB.
     pub coverage: Vec<SizeCoverage>,
-    /// The process that it is about.
+    /// The captured process.
     pub process: Option<Process>,
-    /// What could not be read, a sentence each.
+    /// Information that could not be read, a sentence each.
     pub missing: Vec<String>,
 }
 
-/// What pages of one size could use (paper 003, Figure 15).
+/// Memory that pages of one size could use (Guvenilir and Patt, ISCA 2020, Figure 15).
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct SizeCoverage {
     /// The page size.
     pub page_size_bytes: u64,
-    /// Free blocks of exactly this size, as the kernel counts them; none above its largest.
+    /// Free blocks of exactly this size; `None` above the kernel's largest.
     pub free_blocks: Option<u64>,
-    /// Free memory in blocks of at least this size; none where not known.
+    /// Free memory in blocks of at least this size; `None` if unknown.
     pub usable_bytes: Option<u64>,
-    /// The same as a share of all free memory, 0 to 1.
+    /// `usable_bytes` as a share of all free memory, 0 to 1.
     pub share: Option<f64>,
-    /// Memory of the process that pages of this size could map as it lies; none without one.
+    /// Memory of the process that pages of this size could map in place; `None` without a process.
     pub process_bytes: Option<u64>,
 }
 
 impl Snapshot {
-    /// The snapshot in numbers.
+    /// The figures of the snapshot.
     pub fn summary(&self) -> Summary {
-        let about = self.about();
+        let about = self.header();
         let coverage = self.coverage();
         let blocks = about.free_blocks();
         let largest = about.largest();

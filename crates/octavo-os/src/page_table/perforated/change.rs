@@ -2,7 +2,7 @@
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 
-use super::{FILTERED, Holes, LEVEL, Of};
+use super::{EntryIndex, FILTERED, Holes, LEVEL};
 use crate::frames::{Frames, OutOfMemory};
 use crate::page_table::entry::{ENTRIES, Entry};
 use crate::page_table::{Leaf, PageTable, ROOT, Used, index};
@@ -28,14 +28,14 @@ impl PageTable {
         if !self.format.has_perforated || self.perforated_at(first).is_some() {
             return Ok(false);
         }
-        let place = self.make_way(first, PageSize::HUGE, frame, frames)?;
+        let place = self.prepare_path(first, PageSize::HUGE, frame, frames)?;
         let of = (place.node, place.first);
         if !self.nodes[place.node as usize].has_shadow {
             self.give_back_empty(first, frames);
             return Ok(false);
         }
         let child = self.child_or_new(of, first, frames)?;
-        self.forget_entry(place.node, place.first, LEVEL);
+        self.uncount_entry(place.node, place.first, LEVEL);
         for at in 0..ENTRIES {
             let before = self.nodes[child as usize].entries[at];
             let entry = match (holes.contains(at as u64), before.is_present()) {
@@ -43,7 +43,7 @@ impl PageTable {
                 (true, true) => continue,
                 (true, false) => Entry::HOLE,
             };
-            self.forget_entry(child, at, 1);
+            self.uncount_entry(child, at, 1);
             self.nodes[child as usize].set(at, entry);
         }
         let entry = Entry::page(frame, PageSize::HUGE, rights, self.format.encoding);
@@ -62,7 +62,7 @@ impl PageTable {
     /// Where there is no frame for it: the nodes that were made on the way are given back then.
     pub(in crate::page_table) fn child_or_new(
         &mut self,
-        of: Of,
+        of: EntryIndex,
         page: PageNumber,
         frames: &mut Frames,
     ) -> Result<u32, OutOfMemory> {
@@ -91,7 +91,7 @@ impl PageTable {
             && (entry.frame(1), entry.rights()) == (frame, whole.rights())
             && frames.holes.count(frame) == 1;
         if is_alike {
-            self.forget_entry(child as u32, at, 1);
+            self.uncount_entry(child as u32, at, 1);
             self.nodes[child].set(at, Entry::NONE);
             frames.holes.remove(frame);
             self.perforations.changed.push((page, false));
@@ -125,7 +125,7 @@ impl PageTable {
     /// Puts base pages in the place of the perforated page around a base page.
     pub fn split_perforated(&mut self, page: PageNumber, frames: &mut Frames) -> bool {
         let Some(of) = self.perforated_at(page) else { return false };
-        self.forget_holes(of.0, of.1, frames);
+        self.remove_holes(of.0, of.1, frames);
         let (whole, child) = (self.entry_of(of), self.child_of(of));
         for at in 0..ENTRIES {
             let entry = self.nodes[child].entries[at];
@@ -147,7 +147,7 @@ impl PageTable {
 
     /// The parts of the page around a base page that is perforated, or has gaps, have these rights from now on.
     pub fn protect_parts(&mut self, page: PageNumber, rights: Protection) {
-        if let Some(of) = self.parted_at(page) {
+        if let Some(of) = self.composite_at(page) {
             let whole = self.entry_of(of);
             let entry =
                 Entry::page(whole.frame(LEVEL), PageSize::HUGE, rights, self.format.encoding);
@@ -160,27 +160,32 @@ impl PageTable {
     }
 
     /// Unmaps the page around a base page that is perforated, or has gaps, its holes with it.
-    pub fn unmap_parted(&mut self, page: PageNumber, frames: &mut Frames) {
-        if let Some(of) = self.parted_at(page) {
+    pub fn unmap_composite(&mut self, page: PageNumber, frames: &mut Frames) {
+        if let Some(of) = self.composite_at(page) {
             self.drop_perforated(of, frames);
             self.give_back_empty(page, frames);
         }
     }
 
     /// The entry of the page around a base page that is perforated, or has gaps.
-    fn parted_at(&self, page: PageNumber) -> Option<Of> {
+    fn composite_at(&self, page: PageNumber) -> Option<EntryIndex> {
         self.perforated_at(page).or_else(|| self.gapped_at(page))
     }
 
     /// The entry of such a page goes.
-    fn drop_perforated(&mut self, of: Of, frames: &mut Frames) {
+    fn drop_perforated(&mut self, of: EntryIndex, frames: &mut Frames) {
         self.drop_child(of.0, of.1, LEVEL, frames);
-        self.forget_entry(of.0, of.1, LEVEL);
+        self.uncount_entry(of.0, of.1, LEVEL);
         self.set_entry(of, Entry::NONE);
     }
 
     /// A base page of a perforated page is about to be mapped: it is a hole from now on.
-    pub(in crate::page_table) fn punch(&mut self, of: Of, page: PageNumber, frames: &mut Frames) {
+    pub(in crate::page_table) fn punch(
+        &mut self,
+        of: EntryIndex,
+        page: PageNumber,
+        frames: &mut Frames,
+    ) {
         let (child, place) = (self.child_of(of), index(page, 1));
         if self.nodes[child].entries[place] != Entry::NONE {
             return;
@@ -195,14 +200,14 @@ impl PageTable {
     /// Unmaps a base page of a perforated page, which is a hole without a page then.
     pub(in crate::page_table) fn clear_hole(
         &mut self,
-        of: Of,
+        of: EntryIndex,
         page: PageNumber,
         frames: &mut Frames,
     ) -> Option<Leaf> {
         let leaf = self.leaf(page)?;
         let (child, at) = (self.child_of(of), index(page, 1));
         self.punch(of, page, frames);
-        self.forget_entry(child as u32, at, 1);
+        self.uncount_entry(child as u32, at, 1);
         self.nodes[child].set(at, Entry::HOLE);
         Some(leaf)
     }
@@ -224,7 +229,7 @@ impl PageTable {
     }
 
     /// The holes below an entry of any level are none any more, if it is a perforated page's.
-    pub(in crate::page_table) fn forget_holes(
+    pub(in crate::page_table) fn remove_holes(
         &mut self,
         node: u32,
         index: usize,

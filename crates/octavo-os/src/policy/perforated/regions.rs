@@ -3,7 +3,7 @@
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 
 use super::{PAGES, PerforatedConfig};
-use crate::frames::{Frames, Holder, Order};
+use crate::frames::{Frames, Order, Owner};
 use crate::memory::{Memory, ProcessId};
 use crate::page_table::Holes;
 
@@ -62,9 +62,9 @@ impl Regions {
                 if at % 64 == 0 && u64::from(immovable.count()) * 100 >= most {
                     break;
                 }
-                match frames.holder(region.plus(at)) {
+                match frames.owner(region.plus(at)) {
                     None => free += 1,
-                    Some(Holder::Foreign { movable: true }) => holes.insert(at),
+                    Some(Owner::Background { movable: true }) => holes.insert(at),
                     Some(_) => {
                         holes.insert(at);
                         immovable.insert(at);
@@ -86,13 +86,13 @@ impl Regions {
 /// Takes what is free of a region, and what can be moved out of it, as data. Returns what stays.
 fn vacate(memory: &mut Memory, region: FrameNumber, held: &Holes) -> Holes {
     for at in (0..PAGES).filter(|at| !held.contains(*at)) {
-        memory.frames.allocate_at(region.plus(at), Order::BASE, Holder::Data);
+        memory.frames.allocate_at(region.plus(at), Order::BASE, Owner::Data);
     }
     let mut holes = Holes::default();
     for at in (0..PAGES).filter(|at| held.contains(*at)) {
         match vacate_frame(memory, region.plus(at)) {
             true => {
-                memory.frames.allocate_at(region.plus(at), Order::BASE, Holder::Data);
+                memory.frames.allocate_at(region.plus(at), Order::BASE, Owner::Data);
             }
             false => holes.insert(at),
         }
@@ -102,10 +102,10 @@ fn vacate(memory: &mut Memory, region: FrameNumber, held: &Holes) -> Holes {
 
 /// Sees to it that a frame is free, if it holds what can be moved. Whether it is.
 pub fn vacate_frame(memory: &mut Memory, frame: FrameNumber) -> bool {
-    let movable = Holder::Foreign { movable: true };
-    match memory.frames.holder(frame) {
+    let movable = Owner::Background { movable: true };
+    match memory.frames.owner(frame) {
         None => true,
-        Some(holder) if holder == movable => {
+        Some(owner) if owner == movable => {
             let had = memory.frames.allocate_free(Order::BASE, movable);
             if had.is_ok() {
                 memory.frames.free(frame, Order::BASE);

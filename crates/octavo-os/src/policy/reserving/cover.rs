@@ -2,7 +2,7 @@
 
 use octavo_types::PageNumber;
 
-use super::{Constituents, Defrag, Held, Population, Reserving, is_in};
+use super::{Constituents, Defrag, Population, ReservationManager, ReservedRange, is_in};
 use crate::frames::Order;
 use crate::memory::{Memory, ProcessId};
 use crate::policy::Fault;
@@ -14,7 +14,7 @@ fn block_around(page: u64, order: Order) -> Pages {
     start..start + order.frames()
 }
 
-impl Reserving {
+impl ReservationManager {
     /// Reserves all of a range that is not yet, by the fewest blocks that span it exactly ("an
     /// aligned 28kB request results in 16kB+8kB+4kB", Section III-B.2), or where `round_up` says
     /// so, and nothing is mapped behind it, by blocks of which the last reaches past its end.
@@ -30,8 +30,8 @@ impl Reserving {
         }
         let mut at = pages.start;
         while at < pages.end {
-            if let Some((start, held)) = self.find(memory, process, PageNumber::new(at)) {
-                at = start + held.order.frames();
+            if let Some((start, reserved)) = self.find(memory, process, PageNumber::new(at)) {
+                at = start + reserved.order.frames();
                 continue;
             }
             let rest = pages.end - at;
@@ -128,11 +128,11 @@ impl Reserving {
     /// the heap has grown, or else the reservation gives way.
     pub fn claim(&mut self, memory: &mut Memory, process: ProcessId, pages: &Pages, vma: &Vma) {
         for start in self.overlapping(process, pages) {
-            let held = self.of(process).get_mut(&start).expect("it was found");
-            let end = start + held.order.frames();
-            let apart = held.mapped.end <= pages.start || pages.end <= held.mapped.start;
-            if vma.backing == Backing::Heap && held.mapped.end == pages.start {
-                held.mapped.end = pages.end.min(end);
+            let reserved = self.of(process).get_mut(&start).expect("it was found");
+            let end = start + reserved.order.frames();
+            let apart = reserved.mapped.end <= pages.start || pages.end <= reserved.mapped.start;
+            if vma.backing == Backing::Heap && reserved.mapped.end == pages.start {
+                reserved.mapped.end = pages.end.min(end);
             } else if apart {
                 self.cut(memory, process, &(pages.start.max(start)..pages.end.min(end)));
             }
@@ -170,16 +170,17 @@ impl Reserving {
         }
         let Some((id, block)) = had else { return false };
         let touched = Population::none(order);
-        let held = Held { id, block, order, touched, mapped: mapped.clone(), constituents };
-        self.of(process).insert(pages.start, held);
+        let reserved =
+            ReservedRange { id, block, order, touched, mapped: mapped.clone(), constituents };
+        self.of(process).insert(pages.start, reserved);
         true
     }
 
     /// Whether nobody has touched or reserved any of a range.
     fn is_new(&mut self, memory: &Memory, process: ProcessId, pages: &Pages) -> bool {
         for start in self.overlapping(process, pages) {
-            let held = &self.of(process)[&start];
-            if memory.frames.is_reserved(held.id) {
+            let reserved = &self.of(process)[&start];
+            if memory.frames.is_reserved(reserved.id) {
                 return false;
             }
             self.of(process).remove(&start);

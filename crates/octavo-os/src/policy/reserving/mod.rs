@@ -38,7 +38,7 @@ pub enum Constituents {
 
 /// A reservation and its range.
 #[derive(Clone, Debug)]
-struct Held {
+struct ReservedRange {
     id: ReservationId,
     block: FrameNumber,
     order: Order,
@@ -65,23 +65,23 @@ pub struct Rules {
 
 /// The reservations of all processes, by the first page of their range.
 #[derive(Clone, Debug)]
-pub struct Reserving {
+pub struct ReservationManager {
     rules: Rules,
-    held: FxHashMap<ProcessId, BTreeMap<u64, Held>>,
+    reserved: FxHashMap<ProcessId, BTreeMap<u64, ReservedRange>>,
     defragmenter: Defragmenter,
 }
 
-impl Reserving {
+impl ReservationManager {
     /// None yet.
     pub fn new(rules: Rules) -> Self {
         let defragmenter = Defragmenter::new(rules.defrag);
-        Reserving { rules, held: FxHashMap::default(), defragmenter }
+        ReservationManager { rules, reserved: FxHashMap::default(), defragmenter }
     }
 
     /// Serves a fault from a reservation, one made for it if need be, or with any base page.
     pub fn serve(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
-        if self.take(memory, fault)?
-            || (self.reserve_around(memory, fault) && self.take(memory, fault)?)
+        if self.map_reserved(memory, fault)?
+            || (self.reserve_around(memory, fault) && self.map_reserved(memory, fault)?)
         {
             return Ok(());
         }
@@ -89,25 +89,27 @@ impl Reserving {
     }
 
     /// Takes a page from the reservation that has its frame left, if one has.
-    fn take(&mut self, memory: &mut Memory, fault: &Fault) -> Result<bool, OutOfMemory> {
+    fn map_reserved(&mut self, memory: &mut Memory, fault: &Fault) -> Result<bool, OutOfMemory> {
         let threshold_percent = self.rules.threshold_percent;
-        let Some((start, held)) = self.find(memory, fault.process, fault.page) else {
+        let Some((start, reserved)) = self.find(memory, fault.process, fault.page) else {
             return Ok(false);
         };
         let place = fault.page.raw() - start;
-        if !held.mapped.contains(&fault.page.raw()) || !memory.frames.has_left(held.id, place) {
+        if !reserved.mapped.contains(&fault.page.raw())
+            || !memory.frames.has_unclaimed(reserved.id, place)
+        {
             return Ok(false);
         }
-        memory.frames.note_use(held.id);
-        held.touched.insert(place);
-        let size = held.size_for(memory, fault, start, threshold_percent);
+        memory.frames.record_use(reserved.id);
+        reserved.touched.insert(place);
+        let size = reserved.size_for(memory, fault, start, threshold_percent);
         let first = around(fault.page, size).start - start;
-        let taken = memory.frames.take_reserved(held.id, first..first + base_pages(size));
-        let (frame, rights) = (held.block.plus(first), fault.vma.rights);
+        let taken = memory.frames.claim_reserved(reserved.id, first..first + base_pages(size));
+        let (frame, rights) = (reserved.block.plus(first), fault.vma.rights);
         let placed = memory.grow(fault.process, fault.page, size, frame, rights);
         let mut new_pages = 0;
         for run in taken {
-            let (frame, frames) = (held.block.plus(run.start), run.end - run.start);
+            let (frame, frames) = (reserved.block.plus(run.start), run.end - run.start);
             new_pages += frames;
             match placed {
                 Ok(()) => memory.zeroed(frame, frames),
@@ -119,7 +121,7 @@ impl Reserving {
         if placed.is_ok() {
             memory.counters.bytes_mapped_untouched += (new_pages - 1) * PageSize::BASE.bytes();
         }
-        if !memory.frames.is_reserved(held.id) {
+        if !memory.frames.is_reserved(reserved.id) {
             self.of(fault.process).remove(&start);
         }
         placed.map(|()| true)
@@ -128,24 +130,24 @@ impl Reserving {
     /// Takes a range out of all reservations.
     pub fn cut(&mut self, memory: &mut Memory, process: ProcessId, pages: &Pages) {
         for start in self.overlapping(process, pages) {
-            let held = self.of(process).remove(&start).expect("it was found");
-            let end = start + held.order.frames();
+            let reserved = self.of(process).remove(&start).expect("it was found");
+            let end = start + reserved.order.frames();
             let places = pages.start.max(start) - start..pages.end.min(end) - start;
-            for (at, order, id) in memory.frames.cut_reservation(held.id, places) {
+            for (at, order, id) in memory.frames.split_reservation(reserved.id, places) {
                 let from = start + at;
                 let mapped =
-                    held.mapped.start.max(from)..held.mapped.end.min(from + order.frames());
+                    reserved.mapped.start.max(from)..reserved.mapped.end.min(from + order.frames());
                 if mapped.start >= mapped.end {
                     memory.frames.end_reservation(id);
                     continue;
                 }
-                let part = Held {
+                let part = ReservedRange {
                     id,
-                    block: held.block.plus(at),
+                    block: reserved.block.plus(at),
                     order,
-                    touched: held.touched.part(at, order),
+                    touched: reserved.touched.part(at, order),
                     mapped,
-                    constituents: held.constituents,
+                    constituents: reserved.constituents,
                 };
                 self.of(process).insert(from, part);
             }
@@ -162,8 +164,8 @@ impl Reserving {
 
     /// A process is about to end.
     pub fn ended(&mut self, memory: &mut Memory, process: ProcessId) {
-        for held in self.held.remove(&process).unwrap_or_default().into_values() {
-            memory.frames.end_reservation(held.id);
+        for reserved in self.reserved.remove(&process).unwrap_or_default().into_values() {
+            memory.frames.end_reservation(reserved.id);
         }
     }
 
@@ -176,15 +178,16 @@ impl Reserving {
     /// The blocks of all reservations, by address: what was taken of them is worth something only
     /// where it is.
     fn blocks(&self) -> Vec<(u64, u64)> {
-        let held = self.held.values().flat_map(BTreeMap::values);
-        let mut blocks: Vec<_> =
-            held.map(|held| (held.block.raw(), held.block.raw() + held.order.frames())).collect();
+        let reserved = self.reserved.values().flat_map(BTreeMap::values);
+        let mut blocks: Vec<_> = reserved
+            .map(|reserved| (reserved.block.raw(), reserved.block.raw() + reserved.order.frames()))
+            .collect();
         blocks.sort_unstable();
         blocks
     }
 
-    fn of(&mut self, process: ProcessId) -> &mut BTreeMap<u64, Held> {
-        self.held.entry(process).or_default()
+    fn of(&mut self, process: ProcessId) -> &mut BTreeMap<u64, ReservedRange> {
+        self.reserved.entry(process).or_default()
     }
 
     /// The reservation that holds a page, unless it was broken, and the first page of its range.
@@ -193,24 +196,26 @@ impl Reserving {
         memory: &Memory,
         process: ProcessId,
         page: PageNumber,
-    ) -> Option<(u64, &mut Held)> {
+    ) -> Option<(u64, &mut ReservedRange)> {
         let all = self.of(process);
-        let (&start, held) = all.range(..=page.raw()).next_back()?;
-        if start + held.order.frames() <= page.raw() {
+        let (&start, reserved) = all.range(..=page.raw()).next_back()?;
+        if start + reserved.order.frames() <= page.raw() {
             return None;
         }
-        if !memory.frames.is_reserved(held.id) {
+        if !memory.frames.is_reserved(reserved.id) {
             all.remove(&start);
             return None;
         }
-        all.get_mut(&start).map(|held| (start, held))
+        all.get_mut(&start).map(|reserved| (start, reserved))
     }
 
     /// Where the reservations begin that have pages of a range.
     fn overlapping(&mut self, process: ProcessId, pages: &Pages) -> Vec<u64> {
         let all = self.of(process);
         let before = all.range(..pages.start).next_back();
-        let reaches = |(start, held): &(&u64, &Held)| **start + held.order.frames() > pages.start;
+        let reaches = |(start, reserved): &(&u64, &ReservedRange)| {
+            **start + reserved.order.frames() > pages.start
+        };
         let within = all.range(pages.start..pages.end.max(pages.start));
         before.filter(reaches).into_iter().chain(within).map(|(start, _)| *start).collect()
     }
@@ -222,7 +227,7 @@ fn is_in(blocks: &[(u64, u64)], frame: FrameNumber) -> bool {
     behind > 0 && frame.raw() < blocks[behind - 1].1
 }
 
-impl Held {
+impl ReservedRange {
     /// The largest page that the one that was touched may be a part of now.
     fn size_for(
         &self,
@@ -244,7 +249,7 @@ impl Held {
             order <= self.order
                 && self.touched.count(place, order) * 100
                     >= u64::from(threshold_percent) * constituents
-                && self.is_alone(memory, fault, &pages, &whole)
+                && self.is_only_mapping(memory, fault, &pages, &whole)
                 && self.is_in_place(memory, fault, &pages, start)
         };
         let sizes = memory.sizes().iter().rev().filter(|size| Order::of(**size) <= self.order);
@@ -252,7 +257,13 @@ impl Held {
     }
 
     /// Whether `whole`, and nothing else in `pages`, belongs to the mapping that was touched.
-    fn is_alone(&self, memory: &Memory, fault: &Fault, pages: &Pages, whole: &Pages) -> bool {
+    fn is_only_mapping(
+        &self,
+        memory: &Memory,
+        fault: &Fault,
+        pages: &Pages,
+        whole: &Pages,
+    ) -> bool {
         let inside =
             |pages: &Pages| fault.mapping.start <= pages.start && pages.end <= fault.mapping.end;
         inside(whole)

@@ -64,7 +64,7 @@ mod tests {
         #![proptest_config(octavo_oracle::cases(256))]
 
         #[test]
-        fn every_part_is_counted(
+        fn population_counts_every_part(
             order in 0u8..10,
             places in prop::collection::vec(0u64..1024, 0..200),
             (at, part) in (0u64..1024, 0u8..10),

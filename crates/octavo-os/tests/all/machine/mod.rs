@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use octavo_oracle::{NaiveSpaces, file_value};
 use octavo_os::frames::fragmentation::Fragmentation;
-use octavo_os::frames::{Holder, MemoryShape, Order, OutOfMemory};
+use octavo_os::frames::{MemoryShape, Order, OutOfMemory, Owner};
 use octavo_os::page_table::Format;
 use octavo_os::policy::Policy;
 use octavo_os::vmas::{Backing, Vma};
@@ -78,7 +78,7 @@ impl Machine {
         let shape = MemoryShape::new(setup.frames, Order::LINUX).unwrap();
         let frames = setup.start.build(shape, setup.frames).unwrap();
         let mut memory = Memory::new(frames, &setup.sizes, setup.format);
-        let faulty_frames = memory.frames.used_frames(Holder::Faulty);
+        let faulty_frames = memory.frames.used_frames(Owner::Faulty);
         memory.record_contents();
         let mut os = Os::new(memory, policy).with_copy_on_write(setup.copy_on_write);
         os = os.with_same_pages(setup.same_pages, 1);
@@ -217,7 +217,7 @@ impl Machine {
         if store {
             self.stored += 1;
             self.contents[frame.raw() as usize] = self.stored;
-            self.os.memory_mut().note_stored(frame);
+            self.os.memory_mut().record_store(frame);
             self.naive.store(number, at, self.stored);
         }
         self.os.memory_mut().process_mut(process).table.mark(page, store);
@@ -268,7 +268,7 @@ impl Machine {
         let memory = self.os.memory();
         assert_eq!(memory.check(), Ok(()));
         // What is faulty is nobody's data, by that and by this.
-        assert_eq!(memory.frames.used_frames(Holder::Faulty), self.faulty_frames);
+        assert_eq!(memory.frames.used_frames(Owner::Faulty), self.faulty_frames);
         let mut writers: HashMap<FrameNumber, (ProcessId, u64)> = HashMap::new();
         for process in &self.live {
             let of = memory.process(*process);
@@ -284,7 +284,7 @@ impl Machine {
                     if alone {
                         let before = writers.insert(frame, (*process, page));
                         assert_eq!(before, None, "{frame:?} is one page's alone");
-                        assert!(!memory.has_others(frame), "{frame:?} is nobody else's");
+                        assert!(!memory.is_frame_shared(frame), "{frame:?} is nobody else's");
                     }
                 }
             }

@@ -12,7 +12,7 @@ use super::others::{CONVENTIONAL, FIRST, leave_blocks, machine, mapped};
 
 /// Half of memory is free in blocks of 64 KiB, and the rest can be moved.
 #[test]
-fn compaction_makes_a_huge_page_for_whom_the_setting_says() {
+fn defrag_setting_selects_who_compacts() {
     for (defrag, advice, at_once, later) in [
         (Defrag::Always, 0, true, true),
         (Defrag::Madvise, 0, false, false),
@@ -44,7 +44,7 @@ fn compaction_makes_a_huge_page_for_whom_the_setting_says() {
 
 /// Compaction that cannot help is tried after 2, 4, 8 … more requests, 64 at most.
 #[test]
-fn compaction_that_does_not_help_is_put_off() {
+fn failed_compaction_is_deferred() {
     let sizes = vec![(PageSize::HUGE, MthpEnabled::Always)];
     let config = MthpConfig { sizes, defrag: Defrag::Always, ..MthpConfig::default() };
     let mut machine = machine(&CONVENTIONAL, Mthp::new(config));
@@ -63,7 +63,7 @@ fn compaction_that_does_not_help_is_put_off() {
 
 /// Pages that two processes share, files' pages and foreign ones move, and all is found again.
 #[test]
-fn compaction_moves_what_is_shared() {
+fn compaction_moves_shared_pages() {
     let mut machine = machine(&CONVENTIONAL, octavo_os::policy::BasePages);
     machine.event(FIRST, &map(0, 512, Source::Anonymous));
     machine.event(FIRST, &map(512, 512, Source::File));
@@ -93,7 +93,7 @@ fn compaction_moves_what_is_shared() {
 
 /// A child has split a huge page that its parent has whole: its base pages stay where they are.
 #[test]
-fn compaction_leaves_what_somebody_has_as_a_part_of_a_larger_page() {
+fn compaction_keeps_parts_of_larger_pages() {
     let mut machine =
         machine(&CONVENTIONAL, FirstTouch::new(FirstTouchConfig { size: PageSize::HUGE }));
     machine.event(FIRST, &map(512, 512, Source::Anonymous));

@@ -1,6 +1,6 @@
 //! Eager paging and the ranges that come of it.
 
-use octavo_os::frames::{Frames, Holder, MemoryShape, Order};
+use octavo_os::frames::{Frames, MemoryShape, Order, Owner};
 use octavo_os::page_table::{Format, Range};
 use octavo_os::policy::{Eager, EagerConfig};
 use octavo_os::{Memory, ProcessId, base_pages};
@@ -47,7 +47,7 @@ fn shape(ranges: &[Range]) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn a_mapping_is_one_range_where_memory_is_free() {
+fn eager_mapping_is_one_range_in_free_memory() {
     for (largest, huge_pages) in [(PageSize::BASE, 0), (PageSize::HUGE, 5)] {
         let mut machine = machine(largest);
         machine.event(FIRST, &map(1004, 3001, Source::Anonymous));
@@ -67,10 +67,10 @@ fn a_mapping_is_one_range_where_memory_is_free() {
 
 /// Free are 300 frames from 1000 on and 100 from 3000 on.
 #[test]
-fn it_takes_the_largest_blocks_that_are_free_and_what_lies_behind_them() {
+fn eager_paging_uses_the_largest_free_blocks_and_their_successors() {
     let mut machine = machine(PageSize::BASE);
     let memory = machine.os.memory_mut();
-    let foreign = Holder::Foreign { movable: false };
+    let foreign = Owner::Background { movable: false };
     while memory.frames.allocate(Order::BASE, foreign).is_ok() {}
     memory.frames.free_range(FrameNumber::new(1000), 300);
     memory.frames.free_range(FrameNumber::new(3000), 110);
@@ -85,7 +85,7 @@ fn it_takes_the_largest_blocks_that_are_free_and_what_lies_behind_them() {
 }
 
 #[test]
-fn what_is_larger_than_memory_comes_on_demand() {
+fn oversized_mappings_are_paged_on_demand() {
     let mut machine = machine(PageSize::HUGE);
     machine.event(FIRST, &map(0, FRAMES + 1, Source::Anonymous));
     assert_eq!((ranges(&machine), machine.data_frames()), (vec![], 0));
@@ -94,7 +94,7 @@ fn what_is_larger_than_memory_comes_on_demand() {
 }
 
 #[test]
-fn what_may_not_be_used_has_no_memory_until_it_may() {
+fn inaccessible_mappings_are_backed_once_accessible() {
     let mut machine = machine(PageSize::HUGE);
     let none = Protection::default();
     let closed = match map(1024, 600, Source::Anonymous) {
@@ -114,7 +114,7 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(100))]
 
     #[test]
-    fn frames_are_conserved_and_ranges_are_what_the_page_table_has(
+    fn frames_are_conserved_and_ranges_match_the_page_table(
         ops in ops(),
         huge in any::<bool>(),
         holes in prop::collection::vec(any::<bool>(), 64),
@@ -122,7 +122,7 @@ proptest! {
         let mut frames = Frames::new(MemoryShape::new(FRAMES, Order::LARGEST).unwrap());
         for (number, _) in holes.iter().enumerate().filter(|(_, hole)| **hole) {
             let at = FrameNumber::new(number as u64 * 333);
-            frames.allocate_at(at, Order::BASE, Holder::Foreign { movable: false });
+            frames.allocate_at(at, Order::BASE, Owner::Background { movable: false });
         }
         let sizes = [PageSize::BASE, PageSize::HUGE];
         let largest = if huge { PageSize::HUGE } else { PageSize::BASE };

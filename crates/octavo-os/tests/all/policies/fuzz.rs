@@ -55,7 +55,7 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(1000))]
 
     #[test]
-    fn every_page_holds_what_it_should(
+    fn every_policy_preserves_contents(
         ops in prop::collection::vec(op(), 1..60),
         (which, choice) in (any::<usize>(), any::<u8>()),
         frames in prop_oneof![Just(1u64 << 16), 40u64..6000],
@@ -68,7 +68,7 @@ proptest! {
     ) {
         let config = policy(which, choice);
         let mut sizes = if conventional { vec![PageSize::HUGE] } else { all_sizes() };
-        sizes.extend(config.needs());
+        sizes.extend(config.required_sizes());
         let copy_on_write = if whole { CopyOnWrite::Whole } else { CopyOnWrite::Split };
         let has_perforated = matches!(config, PolicyConfig::Perforated(_));
         let has_gapped = matches!(config, PolicyConfig::Gtsm(_));

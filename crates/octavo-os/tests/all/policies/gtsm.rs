@@ -1,6 +1,6 @@
 //! Gap-Tolerant Sequential Mapping: which sub-blocks make a page, and what splits it.
 
-use octavo_os::frames::{Frames, Holder, MemoryShape, Order};
+use octavo_os::frames::{Frames, MemoryShape, Order, Owner};
 use octavo_os::page_table::Format;
 use octavo_os::policy::{GtsmConfig, PolicyConfig};
 use octavo_os::{Memory, Os, ProcessId};
@@ -22,7 +22,7 @@ fn started(faulty: impl IntoIterator<Item = u64>, config: GtsmConfig) -> (Os, Pr
     let mut frames = Frames::new(MemoryShape::new(2 * 1024 + 512, Order::LINUX).unwrap());
     for block in faulty {
         let frame = FrameNumber::new(block * 16 + block % 15);
-        assert!(frames.allocate_at(frame, Order::BASE, Holder::Faulty));
+        assert!(frames.allocate_at(frame, Order::BASE, Owner::Faulty));
     }
     let format = Format { has_gapped: true, ..Format::default() };
     let memory = Memory::new(frames, &[PageSize::HUGE], format);
@@ -49,21 +49,21 @@ fn every_second() -> impl Iterator<Item = u64> {
 }
 
 #[test]
-fn a_page_is_made_of_the_first_free_sub_blocks_of_a_chunk() {
+fn gapped_page_uses_the_first_free_sub_blocks() {
     let (mut os, process) = started(every_second(), GtsmConfig::default());
     let bits = 0xaaaa_aaaa_aaaa_aaaa;
     assert_eq!(touch(&mut os, process, 512 + 77), Some((1024, bits)));
     let leaf = os.memory().process(process).table.leaf(page(512 + 77)).unwrap();
     // The fifth sub-block of the page is the ninth of the odd ones.
     assert_eq!((leaf.frame.raw(), leaf.size), (1024 + 9 * 16 + 13, PageSize::BASE));
-    assert_eq!(os.memory().frames.used_frames(Holder::Data), 512);
+    assert_eq!(os.memory().frames.used_frames(Owner::Data), 512);
     assert_eq!(touch(&mut os, process, 1024), None, "no chunk is left");
-    assert_eq!(os.memory().frames.used_frames(Holder::Faulty), 128);
+    assert_eq!(os.memory().frames.used_frames(Owner::Faulty), 128);
 }
 
 /// "It limits the allocation of large pages to one-half of the available memory."
 #[test]
-fn a_chunk_has_one_page() {
+fn chunk_has_at_most_one_gapped_page() {
     let config = GtsmConfig { whole_blocks: false, ..GtsmConfig::default() };
     let (mut os, process) = started([], config);
     let low = u64::from(u32::MAX);
@@ -82,7 +82,7 @@ fn a_chunk_has_one_page() {
 }
 
 #[test]
-fn what_is_done_to_a_part_splits_a_page() {
+fn changing_a_part_splits_a_gapped_page() {
     let protect = |at, count| {
         let protection = Protection::from_bits(1);
         Event::Protect { range: pages(at, count), protection }
@@ -114,7 +114,7 @@ fn what_is_done_to_a_part_splits_a_page() {
 
 /// Parent and child have one page of one chunk, until one of the two stores.
 #[test]
-fn a_store_after_a_fork_splits_the_page_of_who_stores() {
+fn store_after_fork_splits_the_storing_processs_page() {
     let (mut os, process) = started(every_second(), GtsmConfig::default());
     let before = touch(&mut os, process, 512);
     let child = os.fork(process).unwrap();
@@ -130,7 +130,7 @@ fn a_store_after_a_fork_splits_the_page_of_who_stores() {
 
 /// Base pages move to where they belong.
 #[test]
-fn base_pages_become_one_with_gaps() {
+fn khugepaged_makes_gapped_pages() {
     let mut config = GtsmConfig::default();
     config.huge.scan_every_instructions = 1;
     let (mut os, process) = started(every_second(), config);
@@ -152,11 +152,11 @@ fn base_pages_become_one_with_gaps() {
 
 /// The child node stands ready: there is not one frame left when a part is stored to after a fork but for the copy.
 #[test]
-fn a_split_needs_no_memory() {
+fn splitting_a_gapped_page_needs_no_memory() {
     let (mut os, process) = started(every_second(), GtsmConfig::default());
     touch(&mut os, process, 512);
     while os.memory().frames.free_frames() > 0 {
-        os.memory_mut().frames.allocate(Order::BASE, Holder::Foreign { movable: false }).unwrap();
+        os.memory_mut().frames.allocate(Order::BASE, Owner::Background { movable: false }).unwrap();
     }
     let event = Event::Protect { range: pages(600, 1), protection: Protection::from_bits(1) };
     assert_eq!(os.event(process, &event), Ok(()));
@@ -166,7 +166,7 @@ fn a_split_needs_no_memory() {
 /// A part that gets a right more is split off, too: though no translation of it is wrong, what TLBs have of the page
 /// is found by a bitmap that is no longer there.
 #[test]
-fn a_split_is_always_told() {
+fn splitting_a_gapped_page_is_a_shootdown() {
     let (mut os, process) = started(every_second(), GtsmConfig::default());
     touch(&mut os, process, 512);
     os.take_invalidations();
@@ -179,7 +179,7 @@ fn a_split_is_always_told() {
 
 /// What is done to a part splits the page: that is one shootdown with it where it is of a plain page of 2 MiB.
 #[test]
-fn a_split_takes_the_shootdowns_of_a_plain_huge_page() {
+fn gapped_split_has_the_shootdowns_of_a_huge_page() {
     let protect = |at, count| {
         let protection = Protection::from_bits(1);
         Event::Protect { range: pages(at, count), protection }

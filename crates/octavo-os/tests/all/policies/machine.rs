@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use octavo_os::frames::{Frames, Holder, MemoryShape, Order};
+use octavo_os::frames::{Frames, MemoryShape, Order, Owner};
 use octavo_os::page_table::Format;
 use octavo_os::policy::Policy;
 use octavo_os::vmas::{Backing, Pages, pages_of};
@@ -249,15 +249,16 @@ impl Machine {
 
     /// Frames that processes' data takes.
     pub fn data_frames(&self) -> u64 {
-        self.os.memory().frames.used_frames(Holder::Data)
+        self.os.memory().frames.used_frames(Owner::Data)
     }
 
     pub fn check(&self) -> Result<(), TestCaseError> {
         let memory = self.os.memory();
         let frames = &memory.frames;
         let used = frames.shape().frames() - frames.free_frames();
-        let foreign = [true, false].map(|movable| frames.used_frames(Holder::Foreign { movable }));
-        let others = frames.used_frames(Holder::Reserved) + foreign.iter().sum::<u64>();
+        let foreign =
+            [true, false].map(|movable| frames.used_frames(Owner::Background { movable }));
+        let others = frames.used_frames(Owner::Reserved) + foreign.iter().sum::<u64>();
         prop_assert_eq!(used, memory.frames_in_use() + others, "no frame is lost");
         prop_assert_eq!(memory.check(), Ok(()));
         for (&(process, page), &(frame, write)) in &self.kept {
@@ -289,8 +290,8 @@ impl Machine {
                     let frame = leaf.frame_of(PageNumber::new(page));
                     let before = writers.insert(frame, (*process, page));
                     prop_assert_eq!(before, None, "{:?} is one page's alone", frame);
-                    prop_assert!(!memory.has_others(frame), "{:?} is nobody else's", frame);
-                    prop_assert_eq!(memory.frames.holder(frame), Some(Holder::Data));
+                    prop_assert!(!memory.is_frame_shared(frame), "{:?} is nobody else's", frame);
+                    prop_assert_eq!(memory.frames.owner(frame), Some(Owner::Data));
                 }
             }
         }
@@ -312,7 +313,7 @@ impl Machine {
         }
         self.check()?;
         let frames = &self.os.memory().frames;
-        prop_assert_eq!(frames.used_frames(Holder::Reserved), kept_frames);
+        prop_assert_eq!(frames.used_frames(Owner::Reserved), kept_frames);
         Ok(())
     }
 }

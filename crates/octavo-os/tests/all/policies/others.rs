@@ -1,6 +1,6 @@
 //! The policies that choose a size at the first touch, or take it from a pool.
 
-use octavo_os::frames::{Holder, Order};
+use octavo_os::frames::{Order, Owner};
 use octavo_os::policy::{
     Defrag, FaultHuge, FirstTouch, FirstTouchConfig, Fixed, FixedConfig, Hugetlb, HugetlbConfig,
     Mthp, MthpConfig, MthpEnabled, POLICIES, Policy, ThpConfig, by_name,
@@ -33,7 +33,7 @@ pub fn mapped(machine: &Machine) -> Vec<(u64, u64)> {
 pub fn leave_blocks(machine: &mut Machine, order: u8, step: usize, movable: bool) {
     let frames = &mut machine.os.memory_mut().frames;
     let order = Order::new(order).unwrap();
-    let foreign = Holder::Foreign { movable };
+    let foreign = Owner::Background { movable };
     let held: Vec<FrameNumber> =
         std::iter::from_fn(|| frames.allocate(order, foreign).ok()).collect();
     for block in held.iter().step_by(step) {
@@ -42,7 +42,7 @@ pub fn leave_blocks(machine: &mut Machine, order: u8, step: usize, movable: bool
 }
 
 #[test]
-fn multi_size_pages_are_as_large_as_the_mapping_lets_them() {
+fn multi_size_pages_fill_their_mapping() {
     let mut machine = machine(&all_sizes(), Mthp::new(MthpConfig::default()));
     machine.event(FIRST, &map(1024 - 16, 16 + 512 + 5, Source::Anonymous));
     for page in [1023, 1030, 1536, 1540] {
@@ -55,7 +55,7 @@ fn multi_size_pages_are_as_large_as_the_mapping_lets_them() {
 
 /// As on x86-64, where no entry maps 64 KiB: base pages side by side.
 #[test]
-fn sizes_without_an_entry_are_mapped_by_base_pages_side_by_side() {
+fn unsupported_sizes_are_mapped_as_contiguous_base_pages() {
     let mut machine = machine(&CONVENTIONAL, Mthp::new(MthpConfig::default()));
     machine.event(FIRST, &map(1024, 16, Source::Anonymous));
     machine.touch(FIRST, 1030, true);
@@ -70,7 +70,7 @@ fn sizes_without_an_entry_are_mapped_by_base_pages_side_by_side() {
 
 /// The table of `transhuge.rst`: what each setting of a size says to each advice.
 #[test]
-fn each_size_has_a_setting_of_its_own() {
+fn each_size_has_its_own_setting() {
     use MthpEnabled::{Always, Inherit, Madvise, Never};
     let all = [Some(FaultHuge::Always), Some(FaultHuge::Madvise), None];
     for (setting, of_all, plain, advised) in [
@@ -96,7 +96,7 @@ fn each_size_has_a_setting_of_its_own() {
 }
 
 #[test]
-fn a_smaller_size_serves_where_no_block_is_free() {
+fn smaller_size_is_used_without_a_free_block() {
     let mut machine = machine(&all_sizes(), Mthp::new(MthpConfig::default()));
     leave_blocks(&mut machine, 4, 2, false);
     machine.event(FIRST, &map(1024, 512, Source::Anonymous));
@@ -106,7 +106,7 @@ fn a_smaller_size_serves_where_no_block_is_free() {
 }
 
 #[test]
-fn a_fixed_size_rounds_the_ends_of_mappings_up() {
+fn fixed_size_rounds_mappings_up() {
     let mut machine = machine(&all_sizes(), Fixed::new(FixedConfig::default()));
     machine.event(FIRST, &map(1026, 7, Source::Anonymous));
     (1026..1033).for_each(|page| machine.touch(FIRST, page, true));
@@ -122,7 +122,7 @@ fn a_fixed_size_rounds_the_ends_of_mappings_up() {
 }
 
 #[test]
-fn a_heap_of_fixed_pages_grows_into_its_last_one() {
+fn heap_grows_into_its_last_fixed_page() {
     let mut machine = machine(&all_sizes(), Fixed::new(FixedConfig { size: size(16) }));
     machine.event(FIRST, &map(1024, 5, Source::Heap));
     machine.touch(FIRST, 1028, true);
@@ -135,7 +135,7 @@ fn a_heap_of_fixed_pages_grows_into_its_last_one() {
 
 /// Paper 001: "a fixed large page only if the memory object is large enough".
 #[test]
-fn a_large_page_at_first_touch_lies_inside_its_mapping() {
+fn first_touch_page_lies_inside_its_mapping() {
     let policy = FirstTouch::new(FirstTouchConfig { size: size(15) });
     let mut machine = machine(&all_sizes(), policy);
     machine.event(FIRST, &map(1027, 22, Source::Anonymous));
@@ -146,10 +146,10 @@ fn a_large_page_at_first_touch_lies_inside_its_mapping() {
 }
 
 #[test]
-fn huge_pages_come_from_the_pool_and_go_back_to_it() {
+fn pool_pages_are_allocated_and_returned() {
     let config = HugetlbConfig { nr_hugepages: 3, ..HugetlbConfig::default() };
     let mut machine = machine(&CONVENTIONAL, Hugetlb::new(config));
-    let reserved = |machine: &Machine| machine.os.memory().frames.used_frames(Holder::Reserved);
+    let reserved = |machine: &Machine| machine.os.memory().frames.used_frames(Owner::Reserved);
     assert_eq!(reserved(&machine), 3 * 512);
     machine.event(FIRST, &map(0, 1024, Source::Anonymous));
     machine.touch(FIRST, 0, true);
@@ -172,7 +172,7 @@ fn huge_pages_come_from_the_pool_and_go_back_to_it() {
 }
 
 #[test]
-fn a_pool_may_be_larger_than_memory_and_serve_all_anonymous_memory() {
+fn oversized_pool_serves_all_anonymous_memory() {
     let all_anonymous = Some(PageSize::HUGE);
     let config = HugetlbConfig { nr_hugepages: 1000, nr_gigantic_pages: 1, all_anonymous };
     let mut machine = Machine::new(FRAMES, Order::LINUX, &CONVENTIONAL, {
@@ -186,12 +186,14 @@ fn a_pool_may_be_larger_than_memory_and_serve_all_anonymous_memory() {
 }
 
 #[test]
-fn every_policy_has_a_name_and_settings_that_hold() {
+fn every_policy_builds_from_its_settings() {
     for entry in POLICIES {
         let usual = (by_name(entry.name).unwrap().usual)();
         assert_eq!(usual.check(), Ok(()), "{}", entry.name);
-        assert!(usual.needs().is_sorted() && !usual.needs().contains(&PageSize::BASE));
-        let sizes = usual.needs();
+        assert!(
+            usual.required_sizes().is_sorted() && !usual.required_sizes().contains(&PageSize::BASE)
+        );
+        let sizes = usual.required_sizes();
         let mut machine = Machine::new(1 << 19, Order::LARGEST, &sizes, usual.build());
         machine.event(FIRST, &map(1024, 2048, Source::Anonymous));
         machine.touch(FIRST, 1500, true);
@@ -211,7 +213,7 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(100))]
 
     #[test]
-    fn multi_size_pages_are_conserved(
+    fn multi_size_policy_conserves_frames(
         ops in ops(),
         conventional in any::<bool>(),
         defrag in prop::sample::select(vec![Defrag::Always, Defrag::Defer, Defrag::Never]),
@@ -227,17 +229,17 @@ proptest! {
     }
 
     #[test]
-    fn fixed_pages_are_conserved(ops in ops(), log2 in 12u8..=21) {
+    fn fixed_policy_conserves_frames(ops in ops(), log2 in 12u8..=21) {
         conserved(Fixed::new(FixedConfig { size: size(log2) }), &ops)?;
     }
 
     #[test]
-    fn first_touch_pages_are_conserved(ops in ops(), log2 in 12u8..=21) {
+    fn first_touch_policy_conserves_frames(ops in ops(), log2 in 12u8..=21) {
         conserved(FirstTouch::new(FirstTouchConfig { size: size(log2) }), &ops)?;
     }
 
     #[test]
-    fn a_pool_is_conserved(ops in ops(), nr_hugepages in 0u64..20, all in any::<bool>()) {
+    fn pool_policy_conserves_frames(ops in ops(), nr_hugepages in 0u64..20, all in any::<bool>()) {
         let all_anonymous = all.then_some(PageSize::HUGE);
         let config = HugetlbConfig { nr_hugepages, nr_gigantic_pages: 0, all_anonymous };
         let mut machine = machine(&CONVENTIONAL, Hugetlb::new(config));
@@ -246,7 +248,7 @@ proptest! {
             if number % 8 == 0 {
                 machine.check()?;
             }
-            let pool = machine.os.memory().frames.used_frames(Holder::Reserved);
+            let pool = machine.os.memory().frames.used_frames(Owner::Reserved);
             prop_assert!(pool <= nr_hugepages * 512 && pool.is_multiple_of(512));
         }
         machine.live.clone().into_iter().for_each(|process| machine.end(process));

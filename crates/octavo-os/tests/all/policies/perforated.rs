@@ -1,14 +1,14 @@
 //! When perforated pages are made, and what becomes of them.
 
-use octavo_os::frames::{Frames, Holder, MemoryShape, Order};
+use octavo_os::frames::{Frames, MemoryShape, Order, Owner};
 use octavo_os::page_table::Format;
 use octavo_os::policy::{PerforatedConfig, PolicyConfig, ReserveWhen, ThpConfig};
 use octavo_os::{Memory, Os, ProcessId};
 use octavo_types::{Access, VirtAddr};
 use octavo_types::{AddrRange, Event, FrameNumber, MapSource, PageNumber, PageSize, Protection};
 
-const STAYS: Holder = Holder::Foreign { movable: false };
-const MOVES: Holder = Holder::Foreign { movable: true };
+const STAYS: Owner = Owner::Background { movable: false };
+const MOVES: Owner = Owner::Background { movable: true };
 
 fn page(raw: u64) -> PageNumber {
     PageNumber::new(raw)
@@ -16,14 +16,14 @@ fn page(raw: u64) -> PageNumber {
 
 /// Eight regions. The first is free but for a frame that stays; each other one has these frames, by
 /// place, held so.
-fn fragmented(held: &[(u64, Holder)], config: PerforatedConfig) -> (Os, ProcessId) {
+fn fragmented(held: &[(u64, Owner)], config: PerforatedConfig) -> (Os, ProcessId) {
     let mut frames = Frames::new(MemoryShape::new(8 * 512, Order::LINUX).unwrap());
-    let mut take = |frame: u64, holder| {
-        assert!(frames.allocate_at(FrameNumber::new(frame), Order::BASE, holder));
+    let mut take = |frame: u64, owner| {
+        assert!(frames.allocate_at(FrameNumber::new(frame), Order::BASE, owner));
     };
     (0..512).step_by(2).for_each(|at| take(at, STAYS));
     for region in 1..8 {
-        held.iter().for_each(|(place, holder)| take(region * 512 + place, *holder));
+        held.iter().for_each(|(place, owner)| take(region * 512 + place, *owner));
     }
     started(frames, config)
 }
@@ -48,15 +48,15 @@ fn touch(os: &mut Os, process: ProcessId, at: u64) -> Option<u32> {
     table.perforation(page(at)).map(|(_, holes)| holes.count())
 }
 
-fn holes(places: impl Iterator<Item = u64>, holder: Holder) -> Vec<(u64, Holder)> {
-    places.map(|place| (place, holder)).collect()
+fn holes(places: impl Iterator<Item = u64>, owner: Owner) -> Vec<(u64, Owner)> {
+    places.map(|place| (place, owner)).collect()
 }
 
 /// Section III-C: "When <25% of a 2MB region is non-movable and at most 4 of 8 filter bits are set".
 #[test]
-fn regions_are_chosen_by_the_rule_of_the_paper() {
+fn regions_are_chosen_by_the_papers_rule() {
     let usual = PerforatedConfig::default();
-    let made = |held: &[(u64, Holder)], config| {
+    let made = |held: &[(u64, Owner)], config| {
         let (mut os, process) = fragmented(held, config);
         touch(&mut os, process, 512)
     };
@@ -73,7 +73,7 @@ fn regions_are_chosen_by_the_rule_of_the_paper() {
 }
 
 #[test]
-fn what_can_be_moved_moves_away() {
+fn movable_frames_leave_a_chosen_region() {
     let mut held = holes(0..300, MOVES);
     held.push((310, STAYS));
     let (mut os, process) = fragmented(&held, PerforatedConfig::default());
@@ -86,7 +86,7 @@ fn what_can_be_moved_moves_away() {
 /// Section VI: "it can choose whether the hole pages are allocated at this point or lazily on subsequent
 /// faults"; to allocate one needs no shootdown.
 #[test]
-fn holes_get_their_pages_at_once_or_when_they_are_touched() {
+fn hole_pages_setting_selects_when_holes_are_filled() {
     let held = holes(0..8, STAYS);
     for (hole_pages, mapped) in [(ReserveWhen::Touched, 504), (ReserveWhen::Mapped, 512)] {
         let config = PerforatedConfig { hole_pages, ..PerforatedConfig::default() };
@@ -108,16 +108,16 @@ fn holes_get_their_pages_at_once_or_when_they_are_touched() {
 /// "The perforated page could reserve a whole large page, but actually map (and patch the holes) when the
 /// regular pages are actually touched": a shootdown each.
 #[test]
-fn untouched_pages_are_holes_that_are_patched_when_they_are_touched() {
+fn unused_holes_are_patched_on_touch() {
     let (mut os, process) = with_unused_holes();
     assert_eq!(touch(&mut os, process, 512), Some(511));
     os.take_invalidations();
     for at in 1..512 {
-        let data = os.memory().frames.used_frames(Holder::Data);
+        let data = os.memory().frames.used_frames(Owner::Data);
         assert_eq!((data, touch(&mut os, process, 512 + at)), (at, Some(511 - at as u32)));
         assert_eq!(os.take_invalidations().len(), 1);
     }
-    assert_eq!(os.memory().frames.used_frames(Holder::Reserved), 0);
+    assert_eq!(os.memory().frames.used_frames(Owner::Reserved), 0);
     os.background(1);
     assert_eq!(os.memory().process(process).table.leaf(page(512)).unwrap().size, PageSize::HUGE);
     assert_eq!(os.memory().check(), Ok(()));
@@ -125,7 +125,7 @@ fn untouched_pages_are_holes_that_are_patched_when_they_are_touched() {
     assert_eq!(touch(&mut os, process, 1024), Some(511));
     let range = AddrRange::new(VirtAddr::new(0), 8 << 21);
     os.event(process, &Event::Unmap { range }).unwrap();
-    assert_eq!(os.memory().frames.used_frames(Holder::Reserved), 0);
+    assert_eq!(os.memory().frames.used_frames(Owner::Reserved), 0);
     assert_eq!(os.memory().check(), Ok(()));
 }
 
@@ -138,7 +138,7 @@ fn with_unused_holes() -> (Os, ProcessId) {
 
 /// As long as it has a reservation, a page may yet get its parts.
 #[test]
-fn a_page_of_few_parts_is_split_when_its_reservation_is_broken() {
+fn page_with_few_parts_is_split_when_its_reservation_breaks() {
     let (mut os, process) = with_unused_holes();
     assert_eq!(touch(&mut os, process, 512), Some(511));
     os.background(1);
@@ -151,18 +151,18 @@ fn a_page_of_few_parts_is_split_when_its_reservation_is_broken() {
 }
 
 #[test]
-fn the_reservation_that_was_used_longest_ago_is_broken() {
+fn least_recently_used_reservation_is_broken() {
     let (mut os, process) = with_unused_holes();
     assert_eq!(touch(&mut os, process, 512), Some(511));
     assert_eq!(touch(&mut os, process, 1024), Some(511));
     assert_eq!(touch(&mut os, process, 513), Some(510));
     assert!(os.memory_mut().frames.break_oldest_reservation());
-    assert_eq!(os.memory().frames.used_frames(Holder::Reserved), 510);
+    assert_eq!(os.memory().frames.used_frames(Owner::Reserved), 510);
     assert_eq!(os.memory().check(), Ok(()));
 }
 
 #[test]
-fn holes_are_patched_when_their_places_can_be_vacated() {
+fn holes_are_patched_when_their_frames_can_be_vacated() {
     let scan = ThpConfig { scan_every_instructions: 1, ..ThpConfig::default() };
     let config = PerforatedConfig {
         hole_pages: ReserveWhen::Mapped,
@@ -177,7 +177,7 @@ fn holes_are_patched_when_their_places_can_be_vacated() {
         if at % 2 == 0 {
             frames.free(region.frame.plus(at), Order::BASE);
         } else {
-            frames.change_holder(region.frame.plus(at), Order::BASE, MOVES);
+            frames.change_owner(region.frame.plus(at), Order::BASE, MOVES);
         }
     }
     os.background(1);
@@ -188,7 +188,7 @@ fn holes_are_patched_when_their_places_can_be_vacated() {
 
 /// What would split a huge page punches holes; and a page that has too few parts is split.
 #[test]
-fn stores_after_a_fork_and_unmapped_parts_punch_holes() {
+fn copy_on_write_and_partial_unmaps_punch_holes() {
     let scan = ThpConfig { scan_every_instructions: 1, max_ptes_none: 0, ..ThpConfig::default() };
     let config = PerforatedConfig { huge: scan, ..PerforatedConfig::default() };
     let frames = Frames::new(MemoryShape::new(8 * 512, Order::LINUX).unwrap());
@@ -198,7 +198,7 @@ fn stores_after_a_fork_and_unmapped_parts_punch_holes() {
     assert_eq!(touch(&mut os, process, 600), Some(1));
     assert_eq!(os.memory().counters.bytes_copied, 4096);
     assert_eq!(touch(&mut os, child, 700), Some(1), "each has its own holes");
-    assert_eq!(os.memory().frames.used_frames(Holder::Data), 514);
+    assert_eq!(os.memory().frames.used_frames(Owner::Data), 514);
     assert_eq!(os.memory().counters.splits, 0);
     os.end(child);
     let range = AddrRange::new(VirtAddr::new(512 << 12), 400 << 12);
@@ -215,7 +215,7 @@ fn stores_after_a_fork_and_unmapped_parts_punch_holes() {
 
 /// Pages that were there before come into the region, but for those in holes.
 #[test]
-fn base_pages_become_perforated_ones() {
+fn khugepaged_makes_perforated_pages() {
     let scan = ThpConfig { scan_every_instructions: 1, ..ThpConfig::default() };
     let config = PerforatedConfig { huge: scan, ..PerforatedConfig::default() };
     let (mut os, process) = fragmented(&holes(0..8, STAYS), config);
@@ -265,10 +265,10 @@ fn perforated_pages_move_with_their_holes() {
 /// A node and its shadow node are a block of two frames: where there is none, nothing is perforated, and
 /// nothing is moved for it.
 #[test]
-fn without_a_pair_of_frames_there_is_no_shadow_node() {
+fn shadow_nodes_need_a_pair_of_frames() {
     let (mut os, process) =
         fragmented(&holes((0..512).step_by(2), MOVES), PerforatedConfig::default());
     assert_eq!(touch(&mut os, process, 512), None);
-    assert_eq!(os.memory().frames.used_frames(Holder::Shadow), 0);
+    assert_eq!(os.memory().frames.used_frames(Owner::Shadow), 0);
     assert_eq!(os.memory().counters.frames_compacted, 0);
 }

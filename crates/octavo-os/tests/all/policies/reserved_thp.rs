@@ -1,6 +1,6 @@
 //! Huge pages by reservation.
 
-use octavo_os::frames::{Holder, Order};
+use octavo_os::frames::{Order, Owner};
 use octavo_os::policy::{ReservedThp, ReservedThpConfig};
 use octavo_os::{ProcessId, base_pages};
 use octavo_types::PageSize;
@@ -22,11 +22,11 @@ fn state(machine: &Machine) -> (Vec<u64>, u64, u64) {
     let memory = machine.os.memory();
     let leaves = memory.leaves(FIRST, &(0..u64::MAX));
     let sizes = leaves.iter().map(|leaf| base_pages(leaf.size)).collect();
-    (sizes, memory.frames.used_frames(Holder::Reserved), machine.data_frames())
+    (sizes, memory.frames.used_frames(Owner::Reserved), machine.data_frames())
 }
 
 #[test]
-fn a_huge_page_is_made_in_place_when_all_of_it_is_touched() {
+fn fully_touched_reservation_is_promoted_in_place() {
     let mut machine = machine(100);
     machine.event(FIRST, &map(1000, 1024, Source::Anonymous));
     machine.touch(FIRST, 1300, true);
@@ -47,7 +47,7 @@ fn a_huge_page_is_made_in_place_when_all_of_it_is_touched() {
 }
 
 #[test]
-fn at_a_lower_threshold_the_rest_is_cleared() {
+fn promotion_below_full_use_clears_the_rest() {
     let mut machine = machine(75);
     machine.event(FIRST, &map(1024, 512, Source::Anonymous));
     (1024..1024 + 383).for_each(|page| machine.touch(FIRST, page, true));
@@ -59,9 +59,9 @@ fn at_a_lower_threshold_the_rest_is_cleared() {
 }
 
 #[test]
-fn where_no_block_is_free_there_are_base_pages() {
+fn base_pages_are_used_without_a_free_block() {
     let mut machine = machine(100);
-    let foreign = Holder::Foreign { movable: false };
+    let foreign = Owner::Background { movable: false };
     while machine.os.memory_mut().frames.allocate(Order::HUGE, foreign).is_ok() {}
     machine.event(FIRST, &map(1024, 512, Source::Anonymous));
     machine.touch(FIRST, 1024, true);

@@ -1,6 +1,6 @@
 //! Same-page merging: which pages share the frame of zeros, what that does to large pages, and what a store undoes.
 
-use octavo_os::frames::{Frames, Holder, MemoryShape, Order};
+use octavo_os::frames::{Frames, MemoryShape, Order, Owner};
 use octavo_os::page_table::Format;
 use octavo_os::policy::OsConfig;
 use octavo_os::{Memory, Os, ProcessId};
@@ -35,7 +35,7 @@ fn touch(os: &mut Os, process: ProcessId, at: u64, stores: bool) {
     os.memory_mut().process_mut(process).table.mark(page(at), stores);
     if stores {
         let frame = os.memory().process(process).table.leaf(page(at)).unwrap().frame_of(page(at));
-        os.memory_mut().note_stored(frame);
+        os.memory_mut().record_store(frame);
     }
     assert_eq!(os.memory().check(), Ok(()));
 }
@@ -43,7 +43,7 @@ fn touch(os: &mut Os, process: ProcessId, at: u64, stores: bool) {
 /// Its frames of data, pages merged, splits, holes of the page at 512.
 fn told(os: &Os, process: ProcessId) -> (u64, u64, u64, Option<u32>) {
     assert_eq!(os.memory().check(), Ok(()));
-    let data = os.memory().frames.used_frames(Holder::Data);
+    let data = os.memory().frames.used_frames(Owner::Data);
     let holes = os.memory().process(process).table.perforation(page(512));
     let holes = holes.map(|(_, holes)| holes.count());
     (data, os.memory().merged_pages(), os.memory().counters.splits, holes)
@@ -63,7 +63,7 @@ fn merged(policy: &str) -> (Os, ProcessId) {
 
 /// All but the three that were stored to lie in the frame of zeros.
 #[test]
-fn parts_become_holes_where_a_huge_page_would_be_split() {
+fn merging_parts_punches_holes() {
     let (os, process) = merged("perforated:same_pages=all");
     assert_eq!(told(&os, process), (3 + 1, 509, 0, Some(509)));
     let (os, process) = merged("thp:same_pages=all");
@@ -78,7 +78,7 @@ fn parts_become_holes_where_a_huge_page_would_be_split() {
 
 /// The frame of a hole is free, and so it is patched; where somebody has it by then, it stays a hole.
 #[test]
-fn a_store_patches_the_hole() {
+fn store_to_a_merged_part_patches_the_hole() {
     let (mut os, process) = merged("perforated:same_pages=all");
     let region = os.memory().process(process).table.perforation(page(512)).unwrap().0;
     os.take_invalidations();
@@ -92,7 +92,7 @@ fn a_store_patches_the_hole() {
     let leaf = |os: &Os, at| os.memory().process(process).table.leaf(page(at)).unwrap();
     assert_eq!(leaf(&os, 700).frame, region.frame_of(page(700)));
     let place = region.frame_of(page(701));
-    let taken = Holder::Foreign { movable: false };
+    let taken = Owner::Background { movable: false };
     assert!(os.memory_mut().frames.allocate_at(place, Order::BASE, taken));
     touch(&mut os, process, 701, true);
     assert_ne!(leaf(&os, 701).frame, place);
@@ -104,7 +104,7 @@ fn a_store_patches_the_hole() {
 
 /// Pages that a fork shares are no longer one process' alone; those that are merged already stay so in both.
 #[test]
-fn copies_of_processes_share_what_is_merged() {
+fn forks_share_merged_pages() {
     let (mut os, process) = merged("perforated:same_pages=all");
     let child = os.fork(process).unwrap();
     assert_eq!(told(&os, child).1, 2 * 509);
@@ -113,13 +113,13 @@ fn copies_of_processes_share_what_is_merged() {
     assert!(!os.memory().process(process).table.leaf(page(700)).unwrap().rights.write);
     os.end(process);
     os.end(child);
-    assert_eq!(os.memory().frames.used_frames(Holder::Data), 1, "the frame of zeros stays");
+    assert_eq!(os.memory().frames.used_frames(Owner::Data), 1, "the frame of zeros stays");
     assert_eq!(os.memory().check(), Ok(()));
 }
 
 /// What was copied to where it lies is what it was: two pages of a region are stored to, and then all move.
 #[test]
-fn what_was_moved_is_not_taken_for_zeros() {
+fn moved_pages_keep_their_stored_state() {
     let (mut os, process) = started("thp:same_pages=all:scan_every_instructions=1");
     let protect = |os: &mut Os, bits| {
         let range = AddrRange::new(VirtAddr::new(512 << 12), 1 << 12);

@@ -1,6 +1,6 @@
 //! Tailored Page Sizes, from the words of the paper (003, Section III-B).
 
-use octavo_os::frames::{Holder, Order};
+use octavo_os::frames::{Order, Owner};
 use octavo_os::policy::{BasePages, Defrag, ReserveWhen, Span, Tps, TpsConfig};
 use octavo_os::{ProcessId, base_pages};
 use octavo_types::{Event, PageNumber, PageSize};
@@ -26,12 +26,12 @@ pub fn mapped(machine: &Machine) -> Vec<(u64, u64)> {
 }
 
 fn reserved(machine: &Machine) -> u64 {
-    machine.os.memory().frames.used_frames(Holder::Reserved)
+    machine.os.memory().frames.used_frames(Owner::Reserved)
 }
 
 /// "an aligned 28kB request results in 16kB+8kB+4kB".
 #[test]
-fn an_aligned_request_of_28_kib_is_spanned_by_three_pages() {
+fn aligned_28kib_request_uses_three_reservations() {
     let mut machine = machine(threshold(100));
     machine.event(FIRST, &map(512, 7, Source::Anonymous));
     assert_eq!(reserved(&machine), 6, "the last base page is not worth a reservation");
@@ -44,7 +44,7 @@ fn an_aligned_request_of_28_kib_is_spanned_by_three_pages() {
 
 /// "an allocation request of 2052 KB would result in a 4 MB page reservation being created."
 #[test]
-fn a_request_of_2052_kib_rounds_up_to_4_mib() {
+fn request_of_2052kib_rounds_up_to_4mib() {
     let mut machine = machine(TpsConfig { span: Span::RoundUp, ..threshold(100) });
     machine.event(FIRST, &map(1024, 513, Source::Anonymous));
     assert_eq!(reserved(&machine), 1024);
@@ -62,7 +62,7 @@ fn a_request_of_2052_kib_rounds_up_to_4_mib() {
 /// "frame reservations [are] incrementally filled with growing page sizes": after each touch the
 /// page that holds it is the largest of which all is touched.
 #[test]
-fn pages_grow_with_what_is_touched_and_nothing_becomes_stale() {
+fn pages_grow_with_touches_without_invalidations() {
     let mut machine = machine(threshold(100));
     machine.event(FIRST, &map(1024, 8, Source::Anonymous));
     let after = |machine: &mut Machine, page| {
@@ -87,7 +87,7 @@ fn pages_grow_with_what_is_touched_and_nothing_becomes_stale() {
 
 /// At 50% every page has a neighbour at once, and the untouched one is cleared and counted.
 #[test]
-fn half_a_page_is_enough_at_half_the_threshold() {
+fn half_threshold_promotes_at_half_use() {
     let mut machine = machine(threshold(50));
     machine.event(FIRST, &map(1024, 16, Source::Anonymous));
     machine.touch(FIRST, 1024, false);
@@ -107,10 +107,10 @@ fn half_a_page_is_enough_at_half_the_threshold() {
 /// "it is possible that whatever minimal memory contiguity is available can be leveraged": with no
 /// free block above 16 KiB the pages are of 16 KiB.
 #[test]
-fn reservations_are_as_large_as_what_is_free() {
+fn reservations_are_limited_by_free_blocks() {
     let mut machine = machine(threshold(100));
     let frames = &mut machine.os.memory_mut().frames;
-    let foreign = Holder::Foreign { movable: false };
+    let foreign = Owner::Background { movable: false };
     let mut held = Vec::new();
     while let Ok(block) = frames.allocate(Order::new(2).unwrap(), foreign) {
         held.push(block);
@@ -130,7 +130,7 @@ fn reservations_are_as_large_as_what_is_free() {
 /// Reserved frames "can transition to either state depending on system demands": who needs a base
 /// frame gets one, from the reservation that was used longest ago.
 #[test]
-fn reservations_are_broken_for_want_of_frames_the_oldest_first() {
+fn exhausted_memory_breaks_the_oldest_reservations() {
     let mut machine = machine(threshold(100));
     for at in [0, 8192, 16384] {
         machine.event(FIRST, &map(at, 8192, Source::Anonymous));
@@ -154,7 +154,7 @@ fn reservations_are_broken_for_want_of_frames_the_oldest_first() {
 
 /// A heap that grows by 33 pages at a time would have pages of 128 KiB at most.
 #[test]
-fn a_heap_grows_into_what_is_reserved_for_it() {
+fn heap_grows_into_its_reservation() {
     for (heap, expected) in [(Some(PageSize::HUGE), vec![(1024, 512)]), (None, vec![])] {
         let mut machine = machine(TpsConfig { heap, ..threshold(100) });
         for step in 0..16 {
@@ -172,7 +172,7 @@ fn a_heap_grows_into_what_is_reserved_for_it() {
 
 /// A part with rights of its own is a page of its own, and reservations end where their range does.
 #[test]
-fn a_page_is_split_where_a_part_is_protected_or_unmapped() {
+fn partial_protection_or_unmapping_splits_a_page() {
     let mut machine = machine(threshold(100));
     machine.event(FIRST, &map(1024, 16, Source::Anonymous));
     for page in 1024..1032 {
@@ -193,7 +193,7 @@ fn a_page_is_split_where_a_part_is_protected_or_unmapped() {
 
 /// A page is made of what its process has alone, with the same rights.
 #[test]
-fn pages_do_not_grow_over_what_is_shared_or_has_other_rights() {
+fn pages_do_not_grow_over_shared_or_differently_protected_pages() {
     for (read_only, child_ends) in [(true, false), (false, true)] {
         let mut machine = machine(threshold(100));
         machine.event(FIRST, &map(1024, 4, Source::Anonymous));
@@ -217,7 +217,7 @@ proptest! {
     /// "This approach guarantees identical memory usage to using only the base page size of 4KB"
     /// (Section IV-B): whatever is touched in whatever order, at every moment.
     #[test]
-    fn at_a_threshold_of_all_memory_is_that_of_base_pages(
+    fn full_threshold_uses_the_memory_of_base_pages(
         at in 0u64..3000,
         length in 1u64..3000,
         touches in prop::collection::vec((0u64..3000, 1u64..300), 1..40),
@@ -247,7 +247,7 @@ proptest! {
     /// Whatever is touched of a mapping that nothing else disturbs, in whatever order: in the end
     /// each page is the largest aligned one inside its reservation that is touched enough.
     #[test]
-    fn pages_are_what_a_plain_count_of_touches_says(
+    fn page_sizes_match_a_plain_count_of_touches(
         touches in prop::collection::vec((0u64..256, 1u64..40), 1..20),
         percent in prop::sample::select(vec![100u8, 75, 51]),
     ) {
@@ -297,7 +297,7 @@ proptest! {
         defrag in prop::sample::select(vec![Defrag::Always, Defrag::Defer, Defrag::Never]),
     ) {
         let mut machine = machine(TpsConfig { defrag, ..threshold(75) });
-        let foreign = Holder::Foreign { movable: true };
+        let foreign = Owner::Background { movable: true };
         let frames = &mut machine.os.memory_mut().frames;
         let held: Vec<_> =
             std::iter::from_fn(|| frames.allocate(Order::BASE, foreign).ok()).collect();

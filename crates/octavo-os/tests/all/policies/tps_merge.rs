@@ -1,6 +1,6 @@
 //! Tailored pages out of what lies side by side, and out of what compaction brings together.
 
-use octavo_os::frames::{Holder, Order};
+use octavo_os::frames::{Order, Owner};
 use octavo_os::policy::{Defrag, TpsConfig};
 use octavo_types::PageNumber;
 
@@ -10,7 +10,7 @@ use super::tps::{machine, mapped, threshold};
 
 /// Two requests that were served one after the other lie side by side: "a page merge is possible".
 #[test]
-fn pages_that_lie_side_by_side_are_merged() {
+fn contiguous_pages_are_merged() {
     let config = TpsConfig { merge_every_instructions: 10, ..threshold(100) };
     let mut machine = machine(config);
     let touch = |machine: &mut Machine, at: u64, pages: u64| {
@@ -41,7 +41,7 @@ fn compaction_makes_room_for_reservations() {
     for (defrag, expected) in [(Defrag::Never, 16), (Defrag::Always, 512)] {
         let mut machine = machine(TpsConfig { defrag, ..threshold(100) });
         let frames = &mut machine.os.memory_mut().frames;
-        let foreign = Holder::Foreign { movable: true };
+        let foreign = Owner::Background { movable: true };
         let order = Order::new(4).unwrap();
         let held: Vec<_> = std::iter::from_fn(|| frames.allocate(order, foreign).ok()).collect();
         held.iter().step_by(2).for_each(|block| frames.free(*block, order));

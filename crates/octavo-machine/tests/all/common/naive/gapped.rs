@@ -50,7 +50,7 @@ impl NaiveMachine {
         let served = in_l2.map(|entry| match entry.has_gaps {
             true => {
                 self.gapped.as_mut().unwrap().hits += 1;
-                self.part_of_gapped(&entry, page)
+                self.base_page_of_gapped(&entry, page)
             }
             false => entry,
         });
@@ -76,7 +76,7 @@ impl NaiveMachine {
             }
         };
         let found = match entry.has_gaps {
-            true => self.part_of_gapped(&entry, page),
+            true => self.base_page_of_gapped(&entry, page),
             false => entry,
         };
         if let Some(l2) = &mut self.l2 {
@@ -86,7 +86,7 @@ impl NaiveMachine {
         found
     }
 
-    fn part_of_gapped(&mut self, whole: &Page, page: u64) -> Page {
+    fn base_page_of_gapped(&mut self, whole: &Page, page: u64) -> Page {
         let gapped = self.gapped.as_mut().unwrap();
         let number = page / 512;
         let known = gapped.bitmaps.look_up(0, &number).copied();

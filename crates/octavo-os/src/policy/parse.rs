@@ -80,8 +80,8 @@ mod tests {
     use crate::policy::PolicyConfig;
 
     #[test]
-    fn policies_are_named_with_their_settings() {
-        let size = |text| OsConfig::parse(text).unwrap().set_as()[0].1.clone();
+    fn policies_parse_with_their_settings() {
+        let size = |text| OsConfig::parse(text).unwrap().to_settings()[0].1.clone();
         assert_eq!(size("fixed:size=32KiB"), "32KiB");
         assert_eq!(OsConfig::parse("base"), Ok(OsConfig::new(PolicyConfig::Base)));
         let sentence = |text| OsConfig::parse(text).unwrap_err().to_string();

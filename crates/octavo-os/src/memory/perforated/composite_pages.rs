@@ -1,32 +1,31 @@
-//! What is done as a whole to pages that are perforated or have gaps: their parts get rights, go, and are shared
-//! at once.
+//! Operations on whole composite (perforated or gapped) pages: protect, release, move, share and copy.
 
 use octavo_types::{PageNumber, PageSize, Protection};
 use rustc_hash::FxHashSet;
 
 use super::table_used;
 use crate::frames::OutOfMemory;
-use crate::memory::invalidations::InvalidationGatherer;
+use crate::memory::invalidations::GatheredInvalidation;
 use crate::memory::ranges::contains;
 use crate::memory::{Memory, ProcessId, around, base_pages};
 use crate::page_table::{Holes, Leaf, Used};
 use crate::vmas::{Pages, Vma};
 
-/// The pages of parts that something has been done to as a whole, by their first base pages.
+/// Composite pages that an operation has handled as a whole, by their first base pages.
 #[derive(Default)]
-pub(in crate::memory) struct Done(FxHashSet<u64>);
+pub(in crate::memory) struct HandledPages(FxHashSet<u64>);
 
-impl Done {
-    /// Whether a base page is in one of them.
+impl HandledPages {
+    /// Whether one of them holds a base page.
     pub fn contains(&self, page: PageNumber) -> bool {
         !self.0.is_empty() && self.0.contains(&around(page, PageSize::HUGE).start)
     }
 }
 
 impl Memory {
-    /// Lets all parts of the page around a base page that is one of them be used so, where
-    /// all its mappings have these rights and nobody else has any part. Whether it did.
-    pub(in crate::memory) fn open_parts(
+    /// Makes all parts of the composite page around a base page writable, if all its mappings have these
+    /// permissions and no part is shared. Returns whether it did.
+    pub(in crate::memory) fn make_parts_writable(
         &mut self,
         process: ProcessId,
         page: PageNumber,
@@ -53,16 +52,16 @@ impl Memory {
         leaves.iter().any(|leaf| table.is_part(leaf.page) && self.is_shared(leaf))
     }
 
-    /// Gives the parts of such pages that lie in a range the rights of their mapping, at once.
-    pub(in crate::memory) fn protect_parted(
+    /// Gives the parts of composite pages in a range the permissions of their mapping.
+    pub(in crate::memory) fn protect_composite(
         &mut self,
         process: ProcessId,
         pages: &Pages,
         vma: &Vma,
-        changed: &mut InvalidationGatherer,
-    ) -> Done {
-        let mut done = Done::default();
-        for (region, _) in self.parted_in(process, pages) {
+        changed: &mut GatheredInvalidation,
+    ) -> HandledPages {
+        let mut done = HandledPages::default();
+        for (region, _) in self.composite_in(process, pages) {
             let inside = around(region.page, PageSize::HUGE);
             if !contains(pages, &inside) {
                 continue;
@@ -79,38 +78,38 @@ impl Memory {
         done
     }
 
-    /// Unmaps such pages that lie in a range, and gives their frames up.
-    pub(in crate::memory) fn release_parted(
+    /// Unmaps the composite pages inside a range, and drops their frames.
+    pub(in crate::memory) fn release_composite(
         &mut self,
         process: ProcessId,
         pages: &Pages,
-        changed: &mut InvalidationGatherer,
+        changed: &mut GatheredInvalidation,
     ) {
-        for (region, _) in self.parted_in(process, pages) {
+        for (region, _) in self.composite_in(process, pages) {
             let inside = around(region.page, PageSize::HUGE);
             if contains(pages, &inside) {
                 let leaves = self.leaves(process, &inside);
                 let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
-                of.table.unmap_parted(region.page, &mut self.frames);
+                of.table.unmap_composite(region.page, &mut self.frames);
                 leaves.iter().for_each(|leaf| self.drop_frames(leaf));
                 changed.add(inside);
             }
         }
     }
 
-    /// Moves such pages that lie in a range by so many base pages, if that is a multiple of their
-    /// size, and there are shadow nodes at the new place. The others are left to be moved by base pages.
-    pub(in crate::memory) fn move_parted(
+    /// Moves the composite pages inside a range by a number of base pages, if that is a multiple of their
+    /// size and the target has shadow nodes. Others are left to be moved by base pages.
+    pub(in crate::memory) fn move_composite(
         &mut self,
         process: ProcessId,
         from: &Pages,
         moved: u64,
-        changed: &mut InvalidationGatherer,
+        changed: &mut GatheredInvalidation,
     ) {
         if !moved.is_multiple_of(base_pages(PageSize::HUGE)) {
             return;
         }
-        for (region, holes) in self.parted_in(process, from) {
+        for (region, holes) in self.composite_in(process, from) {
             let inside = around(region.page, PageSize::HUGE);
             if !contains(from, &inside) {
                 continue;
@@ -133,19 +132,18 @@ impl Memory {
                 self.map_used(process, &there, leaf.rights, used).expect("its tables are there");
             }
             let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
-            of.table.unmap_parted(region.page, &mut self.frames);
+            of.table.unmap_composite(region.page, &mut self.frames);
             changed.add(inside);
         }
     }
 
-    /// A process is about to be copied: nobody stores to the parts of a perforated page any more, each
-    /// of which gets a reference more.
-    pub(in crate::memory) fn share_parted(
+    /// Prepares a fork: makes the parts of composite pages read-only, and adds a reference to each.
+    pub(in crate::memory) fn share_composite(
         &mut self,
         parent: ProcessId,
         region: &Leaf,
         holes: &Holes,
-        changed: &mut InvalidationGatherer,
+        changed: &mut GatheredInvalidation,
     ) {
         if region.rights.write {
             let rights = Protection { write: false, ..region.rights };
@@ -158,7 +156,7 @@ impl Memory {
         }
     }
 
-    /// The parts of such a page, as base pages.
+    /// The parts of a composite page, as base pages.
     fn parts(&self, process: ProcessId, region: &Leaf, holes: &Holes) -> Vec<Leaf> {
         let table = &self.process(process).table;
         let parts = (0..base_pages(PageSize::HUGE)).filter(|at| !holes.contains(*at));
@@ -166,7 +164,7 @@ impl Memory {
         pages.map(|page| table.leaf(page).expect("a part is mapped")).collect()
     }
 
-    /// Maps a page as another one is that is perforated or has gaps, in the same frames; whether it did.
+    /// Maps a composite page like another one, in the same frames. Returns whether it did.
     fn map_like(
         &mut self,
         process: ProcessId,
@@ -184,15 +182,15 @@ impl Memory {
         } else {
             of.table.perforate(page, (frame, rights), used, holes, &mut self.frames)?
         };
-        // A perforated page has one in the shadow node, too.
+        // A perforated page also has an entry in the shadow node.
         let entries = if has_gaps { 1 } else { 2 };
         self.counters.entries_written += if is_made { entries } else { 0 };
         Ok(is_made)
     }
 
-    /// The copy of a process gets a perforated page, whose holes it has as base pages already. Where it
-    /// has no shadow node, it gets base pages.
-    pub(in crate::memory) fn copy_parted(
+    /// Maps a composite page in a forked process, which has its holes as base pages already. Without a shadow
+    /// node it gets base pages.
+    pub(in crate::memory) fn copy_composite(
         &mut self,
         (parent, child): (ProcessId, ProcessId),
         region: &Leaf,

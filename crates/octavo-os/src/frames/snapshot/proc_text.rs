@@ -1,8 +1,8 @@
-//! The texts of `/proc` that tell of free memory.
+//! Parsers of the `/proc` texts about free memory.
 
-use super::about::{Regions, Zone};
+use super::header::{Regions, Zone};
 
-/// `/proc/buddyinfo`: a line a zone, with its free blocks by order.
+/// `/proc/buddyinfo`: one line per zone, with its free blocks by order.
 ///
 /// ```text
 /// Node 0, zone   Normal   4647   1609    844    829    374    358    555    321    175    155    211
@@ -21,14 +21,14 @@ pub fn parse_buddyinfo(text: &str) -> Result<Vec<Zone>, String> {
     if zones.is_empty() { Err("it is empty".to_owned()) } else { Ok(zones) }
 }
 
-/// The last table of `/proc/pagetypeinfo`: each zone's regions by kind, given to `zones`.
+/// The last table of `/proc/pagetypeinfo`: the regions of each zone by kind, stored in `zones`.
 ///
 /// ```text
 /// Number of blocks type     Unmovable      Movable  Reclaimable   HighAtomic      Isolate
 /// Node 0, zone   Normal          106        10294          352            0            0
 /// ```
 pub fn parse_pagetypeinfo(text: &str, zones: &mut [Zone]) -> Result<(), String> {
-    // The regions of other sizes than 2 MiB are not what the simulated memory has.
+    // The simulated memory has regions of 2 MiB only.
     let pages = text.lines().find_map(|line| line.strip_prefix("Pages per block:"));
     if pages.map(str::trim) != Some("512") {
         return Err("its blocks are not of 512 pages".to_owned());
@@ -65,8 +65,7 @@ pub fn parse_meminfo(text: &str) -> Result<u64, String> {
     kib.map(|kib| kib / 4).ok_or_else(|| "it has no `MemTotal` in kB".to_owned())
 }
 
-/// The memory of `/proc/iomem` as ranges of whole frames, first and after the last; none where
-/// addresses are hidden.
+/// The memory of `/proc/iomem` as ranges of whole frames (first and end); empty if addresses are hidden.
 ///
 /// ```text
 /// 00100000-bfffffff : System RAM
@@ -90,7 +89,7 @@ fn zone_of(line: &str) -> Option<(u32, &str, &str)> {
     Some((node.trim().parse().ok()?, name, rest))
 }
 
-/// A line, short enough for a sentence.
+/// A line, shortened for an error message.
 fn short(line: &str) -> String {
     line.chars().take(60).collect()
 }
@@ -119,7 +118,7 @@ Node 1, zone   Normal            0            2            0            0       
 ";
 
     #[test]
-    fn zones_have_their_blocks_and_regions() {
+    fn zones_are_parsed_with_blocks_and_regions() {
         let mut zones = parse_buddyinfo(BUDDYINFO).unwrap();
         parse_pagetypeinfo(PAGETYPEINFO, &mut zones).unwrap();
         let regions = |movable, others| Some(Regions { movable, others });
@@ -141,17 +140,17 @@ Node 1, zone   Normal            0            2            0            0       
     }
 
     #[test]
-    fn memory_is_whole_frames() {
+    fn iomem_ranges_are_whole_frames() {
         let text = "00000000-00000fff : Reserved\n00001000-0009fbff : System RAM\n\
                     00100000-001fffff : System RAM\n  00100000-00100fff : Kernel code\n\
                     200000-5fffff : Persistent Memory\n  300000-3fffff : System RAM (kmem)\n";
         assert_eq!(parse_iomem(text), [(1, 0x9f), (0x100, 0x200), (0x300, 0x400)]);
-        // As users without rights see it.
+        // As unprivileged users see it.
         assert_eq!(parse_iomem("00000000-00000000 : System RAM\n\n: -\n"), []);
     }
 
     #[test]
-    fn other_texts_are_refused() {
+    fn malformed_proc_text_is_rejected() {
         assert_eq!(parse_buddyinfo(""), Err("it is empty".to_owned()));
         for line in ["Node 0, zone Normal", "Node 0, zone Normal ", "Node x, zone N 1", "zone N 1"]
         {

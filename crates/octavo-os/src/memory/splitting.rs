@@ -1,4 +1,4 @@
-//! What pages a page is cut into.
+//! Splitting of pages into smaller ones.
 
 use octavo_types::{PageNumber, PageSize};
 
@@ -7,7 +7,7 @@ use crate::page_table::Leaf;
 use crate::vmas::Pages;
 
 impl Memory {
-    /// Of a page, what lies inside a range, and the largest allowed pages that the rest makes.
+    /// The part of a page inside a range, and the largest allowed pages of the rest.
     pub(super) fn cut(&self, leaf: &Leaf, pages: &Pages) -> (Pages, Vec<(PageNumber, PageSize)>) {
         let of_leaf = around(leaf.page, leaf.size);
         let gone = of_leaf.start.max(pages.start)..of_leaf.end.min(pages.end);
@@ -16,8 +16,7 @@ impl Memory {
         (gone, kept)
     }
 
-    /// The largest allowed pages smaller than a page that it can be cut into without straddling the
-    /// ends of `kept`.
+    /// The largest allowed smaller pages of a page that do not straddle the ends of `kept`.
     pub(super) fn parts_of(&self, leaf: &Leaf, kept: &Pages) -> Vec<(PageNumber, PageSize)> {
         let of_leaf = around(leaf.page, leaf.size);
         let inside = |at: u64| at.clamp(of_leaf.start, of_leaf.end);
@@ -26,7 +25,7 @@ impl Memory {
         between.flat_map(|pages| self.largest_in(pages, leaf.size, 0)).collect()
     }
 
-    /// The pages that one becomes when it is moved by so many base pages, where they will lie.
+    /// The pages that a page becomes when moved by `moved` base pages, at their new addresses.
     pub(super) fn moved_parts(&self, leaf: &Leaf, moved: u64) -> Vec<(PageNumber, PageSize)> {
         let of_leaf = around(leaf.page, leaf.size);
         if moved.is_multiple_of(base_pages(leaf.size)) {
@@ -35,7 +34,7 @@ impl Memory {
         self.largest_in(of_leaf, leaf.size, moved)
     }
 
-    /// The largest allowed pages below `limit` that base pages make up which lie `moved` further.
+    /// The largest allowed pages below `limit` of a range whose frames are offset by `moved`.
     fn largest_in(&self, pages: Pages, limit: PageSize, moved: u64) -> Vec<(PageNumber, PageSize)> {
         let (mut parts, mut at) = (Vec::new(), pages.start);
         while at < pages.end {

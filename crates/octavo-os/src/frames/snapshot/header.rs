@@ -1,71 +1,71 @@
-//! What a snapshot says of its machine, beside the frames: the header of its file.
+//! The header of a snapshot file: facts about the machine beside its frames.
 
 use serde::{Deserialize, Serialize};
 
 use super::error::SnapshotError;
 use crate::frames::{MemoryShape, Order};
 
-/// A machine's memory in numbers.
+/// Figures of a machine's memory.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct About {
-    /// When it was taken: seconds since 1970.
+pub struct SnapshotHeader {
+    /// Time of capture, in seconds since 1970.
     pub taken_at_seconds: u64,
     /// The kernel's release, such as `6.1.0`.
     pub kernel: String,
-    /// Memory that the kernel has, in base frames (`MemTotal` of `/proc/meminfo`).
+    /// Memory of the kernel, in base frames (`MemTotal` of `/proc/meminfo`).
     pub memory_frames: u64,
     /// The zones of `/proc/buddyinfo`.
     pub zones: Vec<Zone>,
-    /// The process that it is about, if any.
+    /// The captured process, if any.
     pub process: Option<Process>,
-    /// What could not be read, and what is kept instead: a sentence each.
+    /// Information that could not be read, and its substitute, a sentence each.
     pub missing: Vec<String>,
 }
 
 /// A zone of memory.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Zone {
-    /// The NUMA node that it is on.
+    /// Its NUMA node.
     pub node: u32,
     /// `DMA`, `DMA32`, `Normal`, `Movable` or `Device`.
     pub name: String,
     /// Free blocks by order.
     pub free_blocks: Vec<u64>,
-    /// Its 2 MiB regions by kind, from `/proc/pagetypeinfo`; none where that could not be read.
+    /// Its 2 MiB regions by kind, from `/proc/pagetypeinfo`; `None` if unreadable.
     pub regions: Option<Regions>,
 }
 
-/// How many 2 MiB regions are meant for memory of which kind.
+/// Numbers of 2 MiB regions by kind of memory.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Regions {
-    /// For what may be moved (`Movable`, `CMA`).
+    /// Movable regions (`Movable`, `CMA`).
     pub movable: u64,
-    /// For everything else (`Unmovable`, `Reclaimable`, `HighAtomic`, `Isolate`).
+    /// All other regions (`Unmovable`, `Reclaimable`, `HighAtomic`, `Isolate`).
     pub others: u64,
 }
 
-/// How a process's memory lies.
+/// The physical layout of a process.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Process {
-    /// Its number.
+    /// Its process identifier.
     pub pid: u32,
     /// Its name, from `/proc/PID/comm`.
     pub name: String,
-    /// Base pages that are in memory.
+    /// Resident base pages.
     pub resident_frames: u64,
-    /// By order: how many of these lie in blocks that are aligned and contiguous both in virtual
-    /// and in physical addresses, so that pages of that size could map them as they are.
+    /// By order: the number of resident pages in blocks aligned and contiguous both virtually and physically,
+    /// which pages of that size could map in place.
     pub mappable_frames: Vec<u64>,
 }
 
-impl About {
-    /// The order of the largest block that the machine's allocator has.
+impl SnapshotHeader {
+    /// The order of the largest block of the machine's allocator.
     pub fn largest(&self) -> Order {
         let orders = self.zones.iter().map(|zone| zone.free_blocks.len()).max().unwrap_or(1);
         Order::new(orders.saturating_sub(1) as u8).expect("a header that was checked")
     }
 
-    /// Free blocks of all zones by order.
+    /// Free blocks of all zones, by order.
     pub fn free_blocks(&self) -> [u64; Order::COUNT] {
         let mut sums = [0; Order::COUNT];
         for zone in &self.zones {
@@ -76,7 +76,7 @@ impl About {
         sums
     }
 
-    /// The share of 2 MiB regions that are meant for what may be moved; `None` where not known.
+    /// The share of movable 2 MiB regions; `None` if unknown.
     pub fn movable_share(&self) -> Option<f64> {
         let regions = || self.zones.iter().filter_map(|zone| zone.regions);
         let movable: u64 = regions().map(|of| of.movable).sum();
@@ -84,7 +84,7 @@ impl About {
         (all > 0).then(|| movable as f64 / all as f64)
     }
 
-    /// Refuses numbers that no memory has, so that nothing that is computed of them overflows.
+    /// Rejects figures of no possible memory, so that no later computation overflows.
     pub fn check(&self) -> Result<(), SnapshotError> {
         let refuse = |what: String| Err(SnapshotError::Header(what));
         let most = MemoryShape::MAX_FRAMES;

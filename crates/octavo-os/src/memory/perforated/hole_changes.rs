@@ -1,6 +1,5 @@
-//! Bits of the bitmap of holes that have changed: whom that concerns is told once, with the shootdown that is
-//! due anyway if one is (paper 004, Section IV-E: "Bitmap changes will be batched with the required
-//! existing shootdowns").
+//! Invalidations for changed hole bits, batched with the shootdowns of other changes (Park et al., ISCA 2020,
+//! Section IV-E: "Bitmap changes will be batched with the required existing shootdowns").
 
 use octavo_types::{FrameNumber, PageNumber, PageSize};
 use rustc_hash::FxHashMap;
@@ -8,7 +7,7 @@ use rustc_hash::FxHashMap;
 use crate::memory::{EVERYTHING, Memory, ProcessId, base_pages};
 
 impl Memory {
-    /// Notes the bits that have changed of a process' perforated pages.
+    /// Collects the changed bits of a process' perforated pages.
     pub(in crate::memory) fn collect_changed_holes(&mut self, process: ProcessId) {
         let Some(Some(of)) = self.processes.get_mut(usize::from(process.0)) else { return };
         if !of.table.has_hole_changes() {
@@ -21,9 +20,9 @@ impl Memory {
         }
     }
 
-    /// Bits that have changed, and no shootdown was due anyway: a shootdown for each run of pages.
-    pub(in crate::memory) fn forget_changed_holes(&mut self) {
-        if !self.frames.hole_bitmaps().are_there() {
+    /// Invalidates changed bits that no other shootdown covers: one shootdown per run of pages.
+    pub(in crate::memory) fn invalidate_changed_holes(&mut self) {
+        if !self.frames.hole_bitmaps().are_reserved() {
             return;
         }
         let live: Vec<ProcessId> = self.live().collect();
@@ -41,32 +40,31 @@ impl Memory {
         }
     }
 
-    /// Frames of all shadow nodes.
+    /// Number of frames of all shadow nodes.
     pub(in crate::memory) fn shadows(&self) -> u64 {
         self.processes.iter().flatten().map(|process| process.table.shadows()).sum()
     }
 
-    /// Whether the bitmap of holes says what page tables say, and they have counted their perforated
-    /// pages.
+    /// Checks that the hole bitmap matches the page tables, and their counts of perforated pages.
     pub(in crate::memory) fn check_holes(&self) -> Result<(), String> {
         let mut holes = FxHashMap::<FrameNumber, u16>::default();
         for process in self.live() {
             let perforated = self.perforated_in(process, &EVERYTHING);
-            let told = self.process(process).table.perforated_pages();
-            if perforated.len() as u64 != told {
-                return Err(format!("{} pages are perforated, not {told}", perforated.len()));
+            let counted = self.process(process).table.perforated_pages();
+            if perforated.len() as u64 != counted {
+                return Err(format!("{} pages are perforated, not {counted}", perforated.len()));
             }
             for (region, of) in perforated {
                 let places = (0..base_pages(PageSize::HUGE)).filter(|at| of.contains(*at));
                 places.for_each(|at| *holes.entry(region.frame.plus(at)).or_insert(0) += 1);
             }
         }
-        let told = self.frames.hole_bitmaps().counted();
-        if holes != told {
+        let counted = self.frames.hole_bitmaps().counted();
+        if holes != counted {
             return Err(format!(
                 "{} frames are holes, and {} bits are set",
                 holes.len(),
-                told.len()
+                counted.len()
             ));
         }
         Ok(())

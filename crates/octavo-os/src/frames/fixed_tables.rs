@@ -1,0 +1,39 @@
+//! Tables that hardware finds at a fixed location instead of by pointers: hole and chunk bitmaps. They are
+//! reserved in the last frames of memory when a machine starts.
+
+use octavo_types::FrameNumber;
+
+use super::chunks::SubBlocks;
+use super::ledger::Owner;
+use super::memory::Frames;
+use super::order::Order;
+
+/// Frames whose hole bits fit into one frame: one bit each.
+pub(super) const FRAMES_OF_FRAME: u64 = 4096 * 8;
+/// Chunks whose bitmaps fit into one frame: eight bytes each.
+pub(super) const CHUNKS_OF_FRAME: u64 = 4096 / 8;
+/// Frames of a chunk.
+pub(super) const FRAMES_OF_CHUNK: u64 = SubBlocks::CHUNK.frames();
+
+/// Maximum frames at the end of a memory of `frames` that such tables may take. This part of memory is never
+/// [faulty](super::fragmentation::Faults).
+pub(super) fn frames_of_tables(frames: u64) -> u64 {
+    frames.div_ceil(FRAMES_OF_FRAME) + frames.div_ceil(FRAMES_OF_CHUNK * CHUNKS_OF_FRAME)
+}
+
+impl Frames {
+    /// Reserves the last `frames` frames not yet reserved for tables, whoever owns them. Returns the first of
+    /// them.
+    pub(super) fn reserve_at_end(&mut self, frames: u64) -> FrameNumber {
+        let end = self.shape().frames() - self.used_frames(Owner::HoleBitmap);
+        let start = FrameNumber::new(end - frames);
+        for frame in (start.raw()..end).map(FrameNumber::new) {
+            if self.owner(frame).is_some() {
+                self.change_owner(frame, Order::BASE, Owner::HoleBitmap);
+            } else {
+                self.allocate_at(frame, Order::BASE, Owner::HoleBitmap);
+            }
+        }
+        start
+    }
+}
