@@ -11,12 +11,12 @@ use std::fmt::Display;
 use indexmap::IndexMap;
 use octavo_types::PageSize;
 
-use crate::error::WrongValue;
+use crate::error::InvalidValue;
 use crate::types::{
     CacheConfigs, CoreConfig, Fill, MachineConfig, PageSizes, TlbArray, TlbConfig, TlbLevel,
     WalkCache, WalkerConfig,
 };
-use arrays::{Sized, check_geometry};
+use arrays::{SizedArray, check_geometry};
 
 /// The most cores.
 pub const MAX_CORES: u32 = 256;
@@ -44,11 +44,11 @@ impl MachineConfig {
     /// # Errors
     ///
     /// The first value that is wrong, in the order in which machines are written.
-    pub fn check(&self) -> Result<(), WrongValue> {
-        self.check_with(&|_, _| false)
+    pub fn check(&self) -> Result<(), InvalidValue> {
+        self.check_with_origins(&|_, _| false)
     }
 
-    pub(crate) fn check_with(&self, is_later: &IsLater<'_>) -> Result<(), WrongValue> {
+    pub(crate) fn check_with_origins(&self, is_later: &IsLater<'_>) -> Result<(), InvalidValue> {
         check_name(&self.name)?;
         check_core(&self.core)?;
         memory::check("memory", &self.memory, is_later)?;
@@ -63,29 +63,29 @@ impl MachineConfig {
     }
 }
 
-fn check_levels(key: &str, levels: u8) -> Result<(), WrongValue> {
+fn check_levels(key: &str, levels: u8) -> Result<(), InvalidValue> {
     if (4..=5).contains(&levels) {
         return Ok(());
     }
-    Err(WrongValue::new(format!("{key}.levels"), levels, "give 4 or 5"))
+    Err(InvalidValue::new(format!("{key}.levels"), levels, "give 4 or 5"))
 }
 
-fn check_name(name: &str) -> Result<(), WrongValue> {
+fn check_name(name: &str) -> Result<(), InvalidValue> {
     let is_short = (1..=MAX_MACHINE_NAME_BYTES).contains(&name.len());
     if is_short && !name.contains(char::is_control) {
         return Ok(());
     }
     let advice = format!("give a name of 1 to {MAX_MACHINE_NAME_BYTES} bytes on one line");
-    Err(WrongValue::of_table("name", advice))
+    Err(InvalidValue::of_table("name", advice))
 }
 
-fn check_core(core: &CoreConfig) -> Result<(), WrongValue> {
+fn check_core(core: &CoreConfig) -> Result<(), InvalidValue> {
     check_range("core.count", core.count, 1, MAX_CORES)?;
     if core.base_cpi > 0.0 && core.base_cpi <= MAX_CPI {
         return Ok(());
     }
     let advice = format!("give a number above 0, and at most {MAX_CPI}");
-    Err(WrongValue::new("core.base_cpi", core.base_cpi, advice))
+    Err(InvalidValue::new("core.base_cpi", core.base_cpi, advice))
 }
 
 fn check_range<N: PartialOrd + Display + Copy>(
@@ -93,18 +93,18 @@ fn check_range<N: PartialOrd + Display + Copy>(
     given: N,
     least: N,
     most: N,
-) -> Result<(), WrongValue> {
+) -> Result<(), InvalidValue> {
     if (least..=most).contains(&given) {
         return Ok(());
     }
-    Err(WrongValue::new(key, given, format!("give a whole number from {least} to {most}")))
+    Err(InvalidValue::new(key, given, format!("give a whole number from {least} to {most}")))
 }
 
-fn check_latency(key: &str, given: u32) -> Result<(), WrongValue> {
+fn check_latency(key: &str, given: u32) -> Result<(), InvalidValue> {
     check_range(key, given, 0, MAX_LATENCY_CYCLES)
 }
 
-fn check_tlb(tlb: &TlbConfig, is_later: &IsLater<'_>) -> Result<(), WrongValue> {
+fn check_tlb(tlb: &TlbConfig, is_later: &IsLater<'_>) -> Result<(), InvalidValue> {
     for (name, level) in tlb.levels() {
         check_level(&format!("tlb.{name}"), level, name != "l2", is_later)?;
     }
@@ -117,11 +117,11 @@ fn check_level(
     level: &TlbLevel,
     is_first: bool,
     is_later: &IsLater<'_>,
-) -> Result<(), WrongValue> {
+) -> Result<(), InvalidValue> {
     check_latency(&format!("{key}.hit_latency_cycles"), level.hit_latency_cycles)?;
     if is_first && level.fill == Fill::Victim {
         let advice = "give \"all\": there is no level before it whose victims it could take";
-        return Err(WrongValue::new(format!("{key}.fill"), "\"victim\"", advice));
+        return Err(InvalidValue::new(format!("{key}.fill"), "\"victim\"", advice));
     }
     check_count(key, level.arrays.len(), 1)?;
     for (array, config) in &level.arrays {
@@ -130,7 +130,7 @@ fn check_level(
     }
     if is_first && !holds_base_pages(level) {
         let advice = format!("give one of its arrays page_sizes with \"{}\"", PageSize::BASE);
-        return Err(WrongValue::of_table(key, advice));
+        return Err(InvalidValue::of_table(key, advice));
     }
     Ok(())
 }
@@ -139,17 +139,17 @@ fn holds_base_pages(level: &TlbLevel) -> bool {
     level.arrays.values().any(|array| array.page_sizes.hold(PageSize::BASE))
 }
 
-fn check_count(key: &str, count: usize, least: usize) -> Result<(), WrongValue> {
+fn check_count(key: &str, count: usize, least: usize) -> Result<(), InvalidValue> {
     if (least..=MAX_ARRAYS).contains(&count) {
         return Ok(());
     }
     let advice =
         format!("give it {least} to {MAX_ARRAYS} arrays, a table for each; it has {count}");
-    Err(WrongValue::of_table(key, advice))
+    Err(InvalidValue::of_table(key, advice))
 }
 
 /// Names are parts of components in results, and of keys.
-fn check_array_name(key: &str, name: &str) -> Result<(), WrongValue> {
+fn check_array_name(key: &str, name: &str) -> Result<(), InvalidValue> {
     let may_be =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
     if (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(may_be) {
@@ -159,25 +159,25 @@ fn check_array_name(key: &str, name: &str) -> Result<(), WrongValue> {
     let advice = format!(
         "`{name}` is no name of an array; give 1 to {MAX_NAME_BYTES} of a to z, 0 to 9, - and _"
     );
-    Err(WrongValue::of_table(key, advice))
+    Err(InvalidValue::of_table(key, advice))
 }
 
-fn check_array(key: &str, array: &TlbArray, is_later: &IsLater<'_>) -> Result<(), WrongValue> {
-    check_geometry(&Sized::entries(key, array.entries, array.ways), is_later)?;
+fn check_array(key: &str, array: &TlbArray, is_later: &IsLater<'_>) -> Result<(), InvalidValue> {
+    check_geometry(&SizedArray::entries(key, array.entries, array.ways), is_later)?;
     let sizes = format!("{key}.page_sizes");
     match &array.page_sizes {
         PageSizes::Any if array.ways.of(array.entries) != array.entries => {
             let advice = "give a list such as [\"4KiB\", \"2MiB\"], or make the array's ways \"full\": \
                           sets have no index for pages of any size";
-            Err(WrongValue::new(sizes, "\"any\"", advice))
+            Err(InvalidValue::new(sizes, "\"any\"", advice))
         }
         PageSizes::List(list) if list.is_empty() => {
-            Err(WrongValue::new(sizes, "[]", "give at least one size, such as [\"4KiB\"]"))
+            Err(InvalidValue::new(sizes, "[]", "give at least one size, such as [\"4KiB\"]"))
         }
         PageSizes::List(list) if !list.is_sorted_by(|smaller, larger| smaller < larger) => {
             let texts: Vec<String> = list.iter().map(|size| format!("\"{size}\"")).collect();
             let advice = "give each size once, the smallest first";
-            Err(WrongValue::new(sizes, format!("[{}]", texts.join(", ")), advice))
+            Err(InvalidValue::new(sizes, format!("[{}]", texts.join(", ")), advice))
         }
         PageSizes::Any | PageSizes::List(_) => Ok(()),
     }
@@ -187,7 +187,7 @@ fn check_walker(
     walker: &WalkerConfig,
     page_table_levels: u8,
     is_later: &IsLater<'_>,
-) -> Result<(), WrongValue> {
+) -> Result<(), InvalidValue> {
     check_range("walker.walkers", walker.walkers, 1, MAX_WALKERS)?;
     let window = walker.window_instructions;
     check_range("walker.window_instructions", window, 1, MAX_WINDOW_INSTRUCTIONS)?;
@@ -200,36 +200,36 @@ fn check_walk_caches(
     caches: &IndexMap<String, WalkCache>,
     page_table_levels: u8,
     is_later: &IsLater<'_>,
-) -> Result<(), WrongValue> {
+) -> Result<(), InvalidValue> {
     check_count(key, caches.len(), 0)?;
     for (place, (name, cache)) in caches.iter().enumerate() {
         check_array_name(key, name)?;
         let own = format!("{key}.{name}");
         if !(2..=page_table_levels).contains(&cache.level) {
             let advice = format!("give 2 to {page_table_levels}; level 1 has leaves only");
-            return Err(WrongValue::new(format!("{own}.level"), cache.level, advice));
+            return Err(InvalidValue::new(format!("{own}.level"), cache.level, advice));
         }
         let mut before = caches.iter().take(place);
         if let Some((other, _)) = before.find(|(_, other)| other.level == cache.level) {
             let advice = format!("give another level: {key}.{other} is of this one");
-            return Err(WrongValue::new(format!("{own}.level"), cache.level, advice));
+            return Err(InvalidValue::new(format!("{own}.level"), cache.level, advice));
         }
-        check_geometry(&Sized::entries(&own, cache.entries, cache.ways), is_later)?;
+        check_geometry(&SizedArray::entries(&own, cache.entries, cache.ways), is_later)?;
     }
     Ok(())
 }
 
-fn check_caches(caches: &CacheConfigs, is_later: &IsLater<'_>) -> Result<(), WrongValue> {
+fn check_caches(caches: &CacheConfigs, is_later: &IsLater<'_>) -> Result<(), InvalidValue> {
     let CacheConfigs { line_bytes, memory_latency_cycles, l1i, l1d, l2, llc } = caches;
     if !line_bytes.is_power_of_two() || !(8..=4096).contains(line_bytes) {
         let advice = "give a power of two from 8 to 4096, such as 64";
-        return Err(WrongValue::new("cache.line_bytes", line_bytes, advice));
+        return Err(InvalidValue::new("cache.line_bytes", line_bytes, advice));
     }
     check_latency("cache.memory_latency_cycles", *memory_latency_cycles)?;
     for (name, cache) in [("l1i", l1i), ("l1d", l1d), ("l2", l2), ("llc", llc)] {
         let key = format!("cache.{name}");
         check_latency(&format!("{key}.latency_cycles"), cache.latency_cycles)?;
-        check_geometry(&Sized::lines(&key, cache.bytes, *line_bytes, cache.ways), is_later)?;
+        check_geometry(&SizedArray::lines(&key, cache.bytes, *line_bytes, cache.ways), is_later)?;
     }
     Ok(())
 }

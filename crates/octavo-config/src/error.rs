@@ -28,7 +28,7 @@ impl MachineError {
 /// A value that cannot be: `tlb.l2.main.entries = 1537: give a multiple of 12 (ways), such as 1548`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}{}: {advice}", given.as_ref().map_or(String::new(), |given| format!(" = {given}")))]
-pub struct WrongValue {
+pub struct InvalidValue {
     /// The key, with the tables that it lies in.
     pub key: String,
     /// What was given, as it is written; `None` for whole tables and where nothing was.
@@ -37,17 +37,17 @@ pub struct WrongValue {
     pub advice: String,
 }
 
-impl WrongValue {
+impl InvalidValue {
     pub(crate) fn new(
         key: impl Into<String>,
         given: impl Display,
         advice: impl Into<String>,
     ) -> Self {
-        WrongValue { key: key.into(), given: Some(given.to_string()), advice: advice.into() }
+        InvalidValue { key: key.into(), given: Some(given.to_string()), advice: advice.into() }
     }
 
     pub(crate) fn of_table(key: impl Into<String>, advice: impl Into<String>) -> Self {
-        WrongValue { key: key.into(), given: None, advice: advice.into() }
+        InvalidValue { key: key.into(), given: None, advice: advice.into() }
     }
 }
 
@@ -68,7 +68,7 @@ pub(crate) enum Fault {
 
 impl Fault {
     /// What is wrong with the value of `key`, which is written as `given`.
-    pub fn of(self, key: String, given: Option<String>) -> WrongValue {
+    pub fn of(self, key: String, given: Option<String>) -> InvalidValue {
         let (key, given, advice) = match self {
             Fault::Unlike(wanted) => (key, given, format!("give {wanted}")),
             Fault::UnknownKey { key: unknown, allowed } => {
@@ -88,7 +88,7 @@ impl Fault {
             }
             Fault::Other(sentence) => (key, None, sentence),
         };
-        WrongValue { key, given, advice }
+        InvalidValue { key, given, advice }
     }
 }
 

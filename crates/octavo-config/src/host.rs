@@ -20,7 +20,7 @@ pub fn prepare(machine: &mut Table, over: &Table) {
 }
 
 /// Puts the usual host in the place of `usual`, and none in the place of `none`.
-pub fn settle(machine: &mut Table) {
+pub fn expand(machine: &mut Table) {
     match machine.get(HOST).and_then(Item::as_str) {
         Some(USUAL) => drop(machine.insert(HOST, usual())),
         Some(NONE) => drop(machine.remove(HOST)),

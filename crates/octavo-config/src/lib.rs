@@ -19,7 +19,7 @@ mod types;
 mod written;
 
 pub use check::MAX_CORES;
-pub use error::{MachineError, WrongValue};
+pub use error::{InvalidValue, MachineError};
 pub use presets::preset_names;
 pub use resolve::{Resolved, resolve, resolve_text};
 pub use types::{

@@ -8,7 +8,7 @@ use octavo_types::spelling::quoted;
 use toml_edit::{DocumentMut, Item, Value};
 use twox_hash::XxHash3_128;
 
-use crate::error::{MachineError, WrongValue};
+use crate::error::{InvalidValue, MachineError};
 use crate::host;
 use crate::node::Node;
 use crate::presets::{PRESETS, preset_names};
@@ -112,8 +112,8 @@ fn finish<S: AsRef<str>>(mut tree: Tree, settings: &[S]) -> Result<Resolved, Mac
     for setting in settings {
         tree.set(SETTING, setting.as_ref())?;
     }
-    host::settle(&mut tree.tables);
-    let wrong = |wrong: WrongValue| MachineError::new(tree.origin(&wrong.key), wrong);
+    host::expand(&mut tree.tables);
+    let wrong = |wrong: InvalidValue| MachineError::new(tree.origin(&wrong.key), wrong);
     let read = serde_path_to_error::deserialize(Node::Table(&tree.tables));
     let config: MachineConfig = read.map_err(|error| {
         let key = error.path().to_string();
@@ -122,7 +122,7 @@ fn finish<S: AsRef<str>>(mut tree: Tree, settings: &[S]) -> Result<Resolved, Mac
         let given = tree.given(&key);
         wrong(error.into_inner().of(key, given))
     })?;
-    config.check_with(&|one, other| tree.is_later(one, other)).map_err(wrong)?;
+    config.check_with_origins(&|one, other| tree.is_later(one, other)).map_err(wrong)?;
     Ok(Resolved { config, toml: DocumentMut::from(tree.tables).to_string() })
 }
 
@@ -204,7 +204,7 @@ fn extended(
         let stem = Path::new(name).file_stem().map_or(name.into(), |stem| stem.to_string_lossy());
         file.tables.insert("name", Item::Value(Value::from(stem.as_ref())));
     }
-    tree.lay_over(file)?;
+    tree.overlay(file)?;
     tree.head(&format!("# {} extends {}.\n", quoted(name), quoted(base)));
     Ok(tree)
 }

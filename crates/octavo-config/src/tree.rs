@@ -3,7 +3,7 @@
 use octavo_types::spelling::quoted;
 use toml_edit::{DocumentMut, Item, Key, Table, TableLike, Value};
 
-use crate::error::{MachineError, WrongValue};
+use crate::error::{InvalidValue, MachineError};
 use crate::host::{self, HOST, USUAL};
 use crate::node::NONE;
 
@@ -56,8 +56,8 @@ impl Tree {
     /// # Errors
     ///
     /// Where a table is empty, and these have keys in its place.
-    pub fn lay_over(&mut self, file: Tree) -> Result<(), MachineError> {
-        self.lay_table_over(&file.tables, &file.base)
+    pub fn overlay(&mut self, file: Tree) -> Result<(), MachineError> {
+        self.overlay_table(&file.tables, &file.base)
     }
 
     /// Puts comments before all others.
@@ -101,11 +101,11 @@ impl Tree {
         }
         value.decor_mut().set_suffix(format!("  # {origin}"));
         table.insert(&last, Item::Value(value));
-        settle(&mut file);
-        self.lay_table_over(&file, origin)
+        normalize_tables(&mut file);
+        self.overlay_table(&file, origin)
     }
 
-    fn lay_table_over(&mut self, over: &Table, origin: &str) -> Result<(), MachineError> {
+    fn overlay_table(&mut self, over: &Table, origin: &str) -> Result<(), MachineError> {
         host::prepare(&mut self.tables, over);
         let mut given = Vec::new();
         merge(&mut self.tables, over, "", &mut given)
@@ -188,12 +188,12 @@ fn overlap(one: &str, other: &str) -> bool {
 /// The tables of a text, all plain ones.
 pub fn plain_tables(text: &str) -> Result<Table, toml_edit::TomlError> {
     let mut tables = text.parse::<DocumentMut>()?.into_table();
-    settle(&mut tables);
+    normalize_tables(&mut tables);
     Ok(tables)
 }
 
 /// Makes all tables plain ones, in the order in which they are written.
-fn settle(table: &mut Table) {
+fn normalize_tables(table: &mut Table) {
     table.set_dotted(false);
     table.set_position(None);
     for (mut key, item) in table.iter_mut() {
@@ -205,7 +205,7 @@ fn settle(table: &mut Table) {
             key.fmt();
         }
         if let Some(inner) = item.as_table_mut() {
-            settle(inner);
+            normalize_tables(inner);
         }
     }
 }
@@ -217,7 +217,7 @@ fn merge(
     over: &Table,
     prefix: &str,
     given: &mut Vec<String>,
-) -> Result<(), WrongValue> {
+) -> Result<(), InvalidValue> {
     for (key, item) in over.iter() {
         let path = if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") };
         let is_none = item.as_str() == Some(NONE);
@@ -231,7 +231,7 @@ fn merge(
             (Some(Item::Table(inner)), Item::Table(table))
                 if table.is_empty() && !inner.is_empty() =>
             {
-                return Err(WrongValue::new(path, "{}", EMPTY_TABLE));
+                return Err(InvalidValue::new(path, "{}", EMPTY_TABLE));
             }
             (Some(Item::Table(inner)), Item::Table(table)) if !changes_kind(inner, table) => {
                 merge(inner, table, &path, given)?;
@@ -242,7 +242,7 @@ fn merge(
             }
             (None, _) => {
                 base.insert(key, item.clone());
-                note_values(item, path, given);
+                record_origins(item, path, given);
             }
         }
     }
@@ -250,10 +250,12 @@ fn merge(
 }
 
 /// Notes the keys of a new table's values, or that of a value itself.
-fn note_values(item: &Item, path: String, given: &mut Vec<String>) {
+fn record_origins(item: &Item, path: String, given: &mut Vec<String>) {
     match item {
         Item::Table(table) if !table.is_empty() => {
-            table.iter().for_each(|(key, item)| note_values(item, format!("{path}.{key}"), given));
+            table
+                .iter()
+                .for_each(|(key, item)| record_origins(item, format!("{path}.{key}"), given));
         }
         _ => given.push(path),
     }

@@ -2,19 +2,17 @@
 
 /// The identifier of an address space in the entries of an array, as a PCID is on x86-64.
 ///
-/// It has 12 bits there, and here; the last value is left out, so that no key is
-/// [`crate::NO_KEY`].
+/// It has 12 bits as on x86-64; the last value is excluded, so that no key equals [`crate::NO_KEY`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Asid(u16);
 
 impl Asid {
-    /// Bits of a number that an identifier is put above: a base page number of 64-bit addresses
-    /// has as many.
+    /// Bits of the number below the identifier in a key: those of a base page number of a 64-bit address.
     pub(crate) const NUMBER_BITS: u32 = 52;
 
-    /// The identifier of the only address space.
+    /// The identifier of the only address space, where identifiers are not used.
     pub const ONLY: Asid = Asid(0);
-    /// The largest one.
+    /// The largest identifier.
     pub const LAST: Asid = Asid(0xffe);
 
     /// The identifier `raw`, or `None` above [`Asid::LAST`].
@@ -28,14 +26,14 @@ impl Asid {
         self.0
     }
 
-    /// The key of `number` (a page number of 52 bits at most; what lies above is lost) in this
-    /// address space: the number in the low bits, so that they index a set.
+    /// The key of `number` (a page number of at most 52 bits; higher bits are lost) in this address space,
+    /// with the number in the low bits to index a set.
     #[inline(always)]
     pub const fn tag(self, number: u64) -> u64 {
         (self.0 as u64) << Self::NUMBER_BITS | number & ((1 << Self::NUMBER_BITS) - 1)
     }
 
-    /// The identifier in a key that [`Asid::tag`] made.
+    /// The identifier of a key of [`Asid::tag`].
     #[inline(always)]
     pub const fn of(key: u64) -> Self {
         Asid((key >> Self::NUMBER_BITS) as u16)

@@ -1,10 +1,9 @@
 //! The arrays that translation designs are built from: TLBs, page-walk caches, data caches.
 //!
-//! Nothing here knows an operating system or a page table. [`SetArray`] is the set-associative
-//! array of keys that all others are made of, with a [`Replacement`] policy; [`AnySizeArray`] is a
-//! TLB whose entries each have a page size of their own; [`Caches`] are the data caches of a core;
-//! [`WalkCaches`] hold what page walks found above the leaves; [`VirtualCaches`] are data caches by
-//! virtual address.
+//! Independent of operating systems and page tables. [`SetArray`] is the set-associative array of keys, with
+//! a [`Replacement`] policy, that all others are built from; [`AnySizeArray`] is a TLB whose entries each
+//! have their own page size; [`Caches`] are the data caches of a core; [`WalkCaches`] cache upper levels of
+//! page walks; [`VirtualCaches`] are data caches by virtual address.
 //!
 //! Each is compared with a plain model in `octavo-oracle`, exactly, access by access.
 

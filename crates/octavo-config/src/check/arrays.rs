@@ -4,11 +4,11 @@ use octavo_hw::{Geometry, GeometryError};
 use octavo_types::values::size_text;
 
 use super::IsLater;
-use crate::error::WrongValue;
+use crate::error::InvalidValue;
 use crate::types::Ways;
 
 /// An array, and how it says how large it is.
-pub struct Sized<'k> {
+pub struct SizedArray<'k> {
     key: &'k str,
     /// Entries, or bytes of lines.
     what: &'static str,
@@ -20,22 +20,29 @@ pub struct Sized<'k> {
     ways: Ways,
 }
 
-impl<'k> Sized<'k> {
+impl<'k> SizedArray<'k> {
     /// An array of so many entries.
     pub fn entries(key: &'k str, entries: u64, ways: Ways) -> Self {
-        Sized { key, what: "entries", amount: entries, unit: None, unit_key: String::new(), ways }
+        SizedArray {
+            key,
+            what: "entries",
+            amount: entries,
+            unit: None,
+            unit_key: String::new(),
+            ways,
+        }
     }
 
     /// A cache of so many bytes.
     pub fn lines(key: &'k str, bytes: u64, line_bytes: u64, ways: Ways) -> Self {
         let unit_key = "cache.line_bytes".to_owned();
-        Sized { key, what: "bytes", amount: bytes, unit: Some(line_bytes), unit_key, ways }
+        SizedArray { key, what: "bytes", amount: bytes, unit: Some(line_bytes), unit_key, ways }
     }
 
     /// The same of a cache whose lines are not those of all others.
     pub fn of_own_lines(self) -> Self {
         let unit_key = format!("{}.line_bytes", self.key);
-        Sized { unit_key, ..self }
+        SizedArray { unit_key, ..self }
     }
 
     fn count(&self) -> u64 {
@@ -50,24 +57,24 @@ impl<'k> Sized<'k> {
         }
     }
 
-    fn wrong_amount(&self, advice: String) -> WrongValue {
+    fn wrong_amount(&self, advice: String) -> InvalidValue {
         let given = match self.unit {
             None => self.amount.to_string(),
             Some(_) => format!("\"{}\"", size_text(self.amount)),
         };
-        WrongValue::new(format!("{}.{}", self.key, self.what), given, advice)
+        InvalidValue::new(format!("{}.{}", self.key, self.what), given, advice)
     }
 
-    fn wrong_ways(&self, advice: String) -> WrongValue {
+    fn wrong_ways(&self, advice: String) -> InvalidValue {
         let given = match self.ways {
             Ways::Full => "\"full\"".to_owned(),
             Ways::Of(ways) => ways.to_string(),
         };
-        WrongValue::new(format!("{}.ways", self.key), given, advice)
+        InvalidValue::new(format!("{}.ways", self.key), given, advice)
     }
 
     /// More ways than entries, or ways that do not divide them.
-    fn ragged(&self, ways: u64, is_later: &IsLater<'_>) -> WrongValue {
+    fn ragged(&self, ways: u64, is_later: &IsLater<'_>) -> InvalidValue {
         let (entries, key, what) = (self.count(), self.key, self.what);
         if is_later(&format!("{key}.ways"), &format!("{key}.{what}")) {
             let divides = |ways: &u64| entries.is_multiple_of(*ways);
@@ -88,7 +95,7 @@ impl<'k> Sized<'k> {
 }
 
 /// Whether there can be such an array.
-pub fn check_geometry(array: &Sized<'_>, is_later: &IsLater<'_>) -> Result<(), WrongValue> {
+pub fn check_geometry(array: &SizedArray<'_>, is_later: &IsLater<'_>) -> Result<(), InvalidValue> {
     let ways = array.ways.of(array.count());
     if array.amount == 0 {
         let least = array.written(1);

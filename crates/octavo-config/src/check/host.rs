@@ -1,14 +1,14 @@
 //! What a host must be like.
 
 use super::{IsLater, check_level, check_levels, check_walk_caches, memory};
-use crate::error::WrongValue;
+use crate::error::InvalidValue;
 use crate::types::{HostConfig, TlbsHold};
 
-pub fn check(host: &HostConfig, is_later: &IsLater<'_>) -> Result<(), WrongValue> {
+pub fn check(host: &HostConfig, is_later: &IsLater<'_>) -> Result<(), InvalidValue> {
     if let Err(error) = host.own_policy() {
         let own = HostConfig::OF_DESIGN;
         let advice = format!("give \"{own}\", each design's own, or another: {error}");
-        return Err(WrongValue::new("host.policy", format!("\"{}\"", host.policy), advice));
+        return Err(InvalidValue::new("host.policy", format!("\"{}\"", host.policy), advice));
     }
     memory::check("host.memory", &host.memory, is_later)?;
     check_levels("host.page_table", host.page_table.levels)?;
@@ -17,7 +17,7 @@ pub fn check(host: &HostConfig, is_later: &IsLater<'_>) -> Result<(), WrongValue
     }
     if host.tlbs_hold == TlbsHold::Halves && host.tlb.is_none() {
         let advice = "give \"final\", or the host a tlb: the other halves lie there";
-        return Err(WrongValue::new("host.tlbs_hold", "\"halves\"", advice));
+        return Err(InvalidValue::new("host.tlbs_hold", "\"halves\"", advice));
     }
     check_walk_caches("host.walk_caches", &host.walk_caches, host.page_table.levels, is_later)
 }

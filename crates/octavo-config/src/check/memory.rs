@@ -6,17 +6,17 @@ use octavo_types::PageSize;
 use octavo_types::values::size_text;
 
 use super::IsLater;
-use crate::error::WrongValue;
+use crate::error::InvalidValue;
 use crate::types::{FragmentationConfig, HoleGroup, MemoryConfig};
 
 /// Whether there can be such a memory, whose table is `key`.
-pub fn check(key: &str, memory: &MemoryConfig, is_later: &IsLater<'_>) -> Result<(), WrongValue> {
+pub fn check(key: &str, memory: &MemoryConfig, is_later: &IsLater<'_>) -> Result<(), InvalidValue> {
     let base = PageSize::BASE.bytes();
     if !memory.bytes.is_multiple_of(base) || memory.shape().is_err() {
         let most = size_text(MemoryShape::MAX_FRAMES * base);
         let advice = format!("give a multiple of \"{}\", and at most \"{most}\"", PageSize::BASE);
         let given = format!("\"{}\"", size_text(memory.bytes));
-        return Err(WrongValue::new(format!("{key}.bytes"), given, advice));
+        return Err(InvalidValue::new(format!("{key}.bytes"), given, advice));
     }
     match &memory.fragmentation {
         FragmentationConfig::Empty => Ok(()),
@@ -37,21 +37,21 @@ pub fn check(key: &str, memory: &MemoryConfig, is_later: &IsLater<'_>) -> Result
         }
         FragmentationConfig::Snapshot { file, .. } if file.is_empty() => {
             let advice = "give the name of a file that `octavo snapshot -o` wrote";
-            Err(WrongValue::new(format!("{key}.fragmentation.file"), "\"\"", advice))
+            Err(InvalidValue::new(format!("{key}.fragmentation.file"), "\"\"", advice))
         }
         FragmentationConfig::Snapshot { .. } => Ok(()),
     }
 }
 
-fn check_share(key: &str, what: &str, share: f64) -> Result<(), WrongValue> {
+fn check_share(key: &str, what: &str, share: f64) -> Result<(), InvalidValue> {
     if (0.0..=1.0).contains(&share) {
         return Ok(());
     }
     let key = format!("{key}.fragmentation.{what}");
-    Err(WrongValue::new(key, share, "give a share from 0 to 1"))
+    Err(InvalidValue::new(key, share, "give a share from 0 to 1"))
 }
 
-fn check_groups(table: &str, groups: &IndexMap<String, HoleGroup>) -> Result<(), WrongValue> {
+fn check_groups(table: &str, groups: &IndexMap<String, HoleGroup>) -> Result<(), InvalidValue> {
     let mut portions = 0.0;
     for (name, group) in groups {
         check_share(table, &format!("groups.{name}.fraction"), group.fraction)?;
@@ -62,7 +62,7 @@ fn check_groups(table: &str, groups: &IndexMap<String, HoleGroup>) -> Result<(),
         if portions > 1.0 + 1e-9 {
             let advice = "give less: the portions of all groups come to more than 1";
             let key = format!("{table}.fragmentation.{key}");
-            return Err(WrongValue::new(key, group.portion, advice));
+            return Err(InvalidValue::new(key, group.portion, advice));
         }
     }
     Ok(())
@@ -73,7 +73,7 @@ fn check_blocks(
     memory: &MemoryConfig,
     free_blocks: impl Iterator<Item = (PageSize, u64)>,
     is_later: &IsLater<'_>,
-) -> Result<(), WrongValue> {
+) -> Result<(), InvalidValue> {
     let mut free_bytes = 0u64;
     for (size, blocks) in free_blocks {
         let key = format!("{table}.fragmentation.free_blocks.{size}");
@@ -84,17 +84,17 @@ fn check_blocks(
                 let advice = format!(
                     "give at least \"{size}\": {table}.fragmentation has free blocks of it"
                 );
-                return Err(WrongValue::new(block, format!("\"{largest}\""), advice));
+                return Err(InvalidValue::new(block, format!("\"{largest}\""), advice));
             }
             let advice = format!("give 0: no block is above {block}, \"{largest}\"");
-            return Err(WrongValue::new(key, blocks, advice));
+            return Err(InvalidValue::new(key, blocks, advice));
         }
         free_bytes = free_bytes.saturating_add(blocks.saturating_mul(size.bytes()));
         if free_bytes > memory.bytes {
             let bytes = size_text(memory.bytes);
             let advice =
                 format!("give fewer: all free blocks are more than {table}.bytes, \"{bytes}\"");
-            return Err(WrongValue::new(key, blocks, advice));
+            return Err(InvalidValue::new(key, blocks, advice));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Sets of any number of ways with any policy.
+//! Sets of any number of ways with any replacement policy.
 
 use octavo_types::Instructions;
 
@@ -6,20 +6,19 @@ use super::find::{Index, Keys, MAX_SCANNED, scan, stride_log2};
 use super::replacement::Policy;
 use super::{Geometry, NO_KEY, Replacement};
 
-/// What is beside the keys of such sets.
+/// The state of such sets beside their keys.
 #[derive(Clone, Debug)]
 pub(super) struct AnySets {
     stride: usize,
     finder: Finder,
-    /// The slot of each set that was used last, if anything was: to use it again changes nothing.
-    /// Empty where it does.
+    /// The slot used last in each set, if any, where a repeated use changes nothing; else empty.
     last: Box<[u32]>,
     policy: Policy,
     geometry: Geometry,
     replacement: Replacement,
 }
 
-/// How a key is found in its set.
+/// The search for a key in its set.
 #[derive(Clone, Debug)]
 enum Finder {
     Scan(Instructions),
@@ -71,7 +70,7 @@ impl AnySets {
         }
     }
 
-    /// The same, and uses it.
+    /// Finds the slot of a key in a set, and uses it.
     #[inline(always)]
     pub fn look_up(&mut self, keys: &Keys, set: usize, key: u64) -> Option<usize> {
         if let Some(last) = self.last.get(set)
@@ -89,7 +88,7 @@ impl AnySets {
         Some(slot)
     }
 
-    /// A slot is used.
+    /// Uses a slot.
     #[inline(always)]
     pub fn touch(&mut self, set: usize, slot: usize) {
         if let Some(last) = self.last.get_mut(set) {
@@ -101,15 +100,15 @@ impl AnySets {
         self.policy.touch(set, slot - set * self.stride);
     }
 
-    /// The slot to fill next, with this key; it still has its old one.
-    pub fn take(&mut self, keys: &Keys, set: usize, key: u64) -> usize {
+    /// Allocates the slot to fill with this key; it still has its old key.
+    pub fn allocate_way(&mut self, keys: &Keys, set: usize, key: u64) -> usize {
         let first = set * self.stride;
         let held = &keys[first..first + self.geometry.ways()];
         let finder = &self.finder;
         let free = || match finder {
             Finder::Scan(instructions) => {
                 let free = scan(*instructions, &keys[first..first + self.stride], NO_KEY);
-                // Behind the ways are slots that are never filled.
+                // Slots behind the ways are never filled.
                 Some(free.trailing_zeros() as usize).filter(|way| *way < held.len())
             }
             Finder::Index { free_from, .. } => {
@@ -117,11 +116,11 @@ impl AnySets {
                 held[from..].iter().position(|key| *key == NO_KEY).map(|at| from + at)
             }
         };
-        let way = self.policy.take(set, free);
+        let way = self.policy.allocate_way(set, free);
         let slot = first + way;
         if let Finder::Index { index, free_from } = &mut self.finder {
-            // Of policies that ask for free ways (to others this means nothing) it was the lowest
-            // one, or there was none.
+            // For policies that ask for free ways, this was the lowest one or there was none; for others it
+            // is irrelevant.
             if keys[slot] == NO_KEY {
                 free_from[set] = way as u32 + 1;
             } else {
@@ -136,17 +135,17 @@ impl AnySets {
         slot
     }
 
-    /// A slot, which still has its key, is free again.
-    pub fn give_back(&mut self, keys: &Keys, set: usize, slot: usize) {
+    /// Frees a slot, which still has its key.
+    pub fn release_way(&mut self, keys: &Keys, set: usize, slot: usize) {
         let way = slot - set * self.stride;
         if let Finder::Index { index, free_from } = &mut self.finder {
             index.remove(keys[slot], slot);
             free_from[set] = free_from[set].min(way as u32);
         }
-        self.policy.give_back(set, way);
+        self.policy.release_way(set, way);
     }
 
-    /// All slots are free.
+    /// Frees all slots.
     pub fn clear(&mut self) {
         self.policy.clear(self.replacement, self.geometry);
         if let Finder::Index { index, free_from } = &mut self.finder {

@@ -1,4 +1,4 @@
-//! A TLB whose entries each have a page size of their own.
+//! A TLB whose entries each have their own page size.
 
 use std::ops::Range;
 
@@ -7,48 +7,47 @@ use octavo_types::{Instructions, PageNumber, PageSize};
 use super::{Geometry, GeometryError, Replacement, SetArray, Slot};
 use crate::Asid;
 
-/// Bits of a key that say the size.
+/// Bits of a key for the page size.
 const SIZE_BITS: u32 = 5;
-/// What a key has of a base page's number: 59-bit addresses have no more.
+/// The bits of a base page number in a key: enough for 59-bit addresses.
 const BASE_PAGES: u64 = (1 << 47) - 1;
 
 /// A fully associative array of pages of any size: the any-size L1 TLB of Tailored Page Sizes
 /// (Guvenilir and Patt, ISCA 2020, section III.A.2), where each entry masks the page number before
 /// it is compared.
 ///
-/// Here a page is looked up once for each size that any entry has, the largest first, so that sizes
-/// which are not there cost nothing. Of several entries that cover a page (a page that has grown
-/// leaves its smaller entries in the TLB, where they stay right) the largest one is hit, and it alone
-/// is used to the policy, so that the others age out.
+/// Implementation: a page is looked up once per size that any entry has, the largest first, so that absent
+/// sizes cost nothing. If several entries cover a page (a page that has grown leaves its smaller entries,
+/// which stay correct), the largest one is hit; only it counts as used, so that the others age out.
 ///
-/// Numbers of base pages are taken modulo 2^47, which tells apart all that 59 bits of address can.
+/// Base page numbers are taken modulo 2^47, which distinguishes all 59-bit addresses.
 #[derive(Clone, Debug)]
 pub struct AnySizeArray<V> {
-    /// In one set, by [`key`].
+    /// The entries, in one set, by [`key`].
     entries: SetArray<V>,
-    /// How many entries have each size, by [`PageSize::base_shift`].
+    /// Number of entries of each size, by [`PageSize::base_shift`].
     by_size: [u32; 1 << SIZE_BITS],
-    /// A bit for each size that any entry has.
+    /// One bit per size that any entry has.
     sizes: u32,
-    /// The key that was hit last, unless something was inserted since: then an entry of this key
-    /// is not the largest one any more, maybe.
+    /// The key that was hit last, unless an entry was inserted since, which might be a larger one that covers
+    /// the same page.
     last: Option<u64>,
 }
 
-/// The key of the page that covers a base page and has the size of 2^`shift` of them.
+/// The key of the page of 2^`shift` base pages that covers a base page.
 #[inline(always)]
 const fn key(asid: Asid, base_page: u64, shift: u32) -> u64 {
     asid.tag((base_page & BASE_PAGES) >> shift << SIZE_BITS | shift as u64)
 }
 
-/// The number and the shift in a key.
+/// The number and the shift of a key.
 #[inline(always)]
 const fn parts(key: u64) -> (u64, u32) {
     (key >> SIZE_BITS & BASE_PAGES, key as u32 % (1 << SIZE_BITS))
 }
 
 impl<V: Copy + Default> AnySizeArray<V> {
-    /// An empty array of so many entries.
+    /// An empty array of `entries` entries.
     pub fn new(
         entries: u64,
         replacement: Replacement,
@@ -63,7 +62,7 @@ impl<V: Copy + Default> AnySizeArray<V> {
         })
     }
 
-    /// Looks up the entry that covers a base page, and says its size.
+    /// Looks up the entry that covers a base page: its size and payload.
     #[inline(always)]
     pub fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<(PageSize, &mut V)> {
         let key = match self.last {
@@ -78,7 +77,7 @@ impl<V: Copy + Default> AnySizeArray<V> {
         Some((size(parts(key).1), value))
     }
 
-    /// As [`AnySizeArray::look_up`]; says where the entry is, too.
+    /// As [`AnySizeArray::look_up`]; also returns the slot.
     #[inline(always)]
     pub fn look_up_slot(&mut self, asid: Asid, page: PageNumber) -> Option<(PageSize, V, Slot)> {
         let key = self.covering(asid, page)?;
@@ -86,21 +85,21 @@ impl<V: Copy + Default> AnySizeArray<V> {
         Some((size(parts(key).1), *self.entries.at(slot), slot))
     }
 
-    /// Uses the entry at a slot again: what [`AnySizeArray::look_up`] would do with a page of which
-    /// it is the largest entry. It must still be there.
+    /// Uses the entry at a slot again, like [`AnySizeArray::look_up`] of a page of which it is the largest
+    /// entry. It must still be there.
     #[inline(always)]
     pub fn touch(&mut self, slot: Slot) {
         self.entries.touch(slot);
     }
 
-    /// As [`AnySizeArray::look_up`], without a trace.
+    /// As [`AnySizeArray::look_up`], without a use of the entry.
     pub fn probe(&self, asid: Asid, page: PageNumber) -> Option<(PageSize, &V)> {
         let key = self.covering(asid, page)?;
         Some((size(parts(key).1), self.entries.probe(0, key)?))
     }
 
-    /// Inserts a page of `size`, `page` being its number at that size, and returns the one that gave
-    /// way to it. If that very page is there already, its payload is replaced.
+    /// Inserts a page of `size` with number `page` at that size, and returns the evicted one. If the page is
+    /// present, its payload is replaced.
     pub fn insert(
         &mut self,
         asid: Asid,
@@ -117,14 +116,14 @@ impl<V: Copy + Default> AnySizeArray<V> {
             self.sizes |= 1 << shift;
         }
         evicted.map(|(key, value)| {
-            self.forget(key);
+            self.uncount(key);
             let (number, shift) = parts(key);
             (PageNumber::new(number), self::size(shift), value)
         })
     }
 
-    /// Takes out all entries of an address space that cover any of these base pages, and returns how
-    /// many.
+    /// Removes all entries of an address space that overlap any of these base pages, and returns their
+    /// number.
     pub fn invalidate(&mut self, asid: Asid, pages: Range<PageNumber>) -> usize {
         if pages.is_empty() {
             return 0;
@@ -137,8 +136,8 @@ impl<V: Copy + Default> AnySizeArray<V> {
         })
     }
 
-    /// Takes out whatever has an address space, page (its number at its size), size and payload that
-    /// `is_out` says, and returns how many entries that were.
+    /// Removes the entries for which `is_out` returns true, given address space, page (number at its size),
+    /// size and payload. Returns their number.
     pub fn invalidate_if(
         &mut self,
         mut is_out: impl FnMut(Asid, PageNumber, PageSize, &V) -> bool,
@@ -153,12 +152,12 @@ impl<V: Copy + Default> AnySizeArray<V> {
             goes
         });
         for key in out {
-            self.forget(key);
+            self.uncount(key);
         }
         count
     }
 
-    /// Takes all out, as [`SetArray::clear`].
+    /// Removes all entries, as [`SetArray::clear`].
     pub fn clear(&mut self) {
         self.entries.clear();
         self.by_size = [0; 1 << SIZE_BITS];
@@ -166,17 +165,17 @@ impl<V: Copy + Default> AnySizeArray<V> {
         self.last = None;
     }
 
-    /// How many entries are taken.
+    /// The number of valid entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether all entries are free.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// All entries: address space, page (its number at its size), size, payload.
+    /// All entries: address space, page (number at its size), size, payload.
     pub fn iter(&self) -> impl Iterator<Item = (Asid, PageNumber, PageSize, &V)> {
         self.entries.iter().map(|(_, key, value)| {
             let (number, shift) = parts(key);
@@ -199,8 +198,8 @@ impl<V: Copy + Default> AnySizeArray<V> {
         None
     }
 
-    /// An entry has gone.
-    fn forget(&mut self, key: u64) {
+    /// Updates the counts of sizes after a removal.
+    fn uncount(&mut self, key: u64) {
         let shift = parts(key).1;
         self.by_size[shift as usize] -= 1;
         if self.by_size[shift as usize] == 0 {
@@ -210,7 +209,7 @@ impl<V: Copy + Default> AnySizeArray<V> {
     }
 }
 
-/// The size that is 2^`shift` base pages.
+/// The size of 2^`shift` base pages.
 #[inline(always)]
 fn size(shift: u32) -> PageSize {
     PageSize::from_log2(PageSize::BASE.log2() + shift as u8).expect("keys have sizes")
@@ -220,8 +219,7 @@ fn size(shift: u32) -> PageSize {
 mod tests {
     use super::*;
 
-    /// Sizes that no entry has are not looked up: what is known of them follows evictions,
-    /// invalidations and insertions of what is there.
+    /// Sizes of no entry are not looked up: the counts follow evictions, invalidations and re-insertions.
     #[test]
     fn absent_sizes_are_not_searched() {
         let mut tlb = AnySizeArray::new(3, Replacement::Lru, Instructions::PORTABLE).unwrap();

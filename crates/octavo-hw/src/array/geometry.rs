@@ -1,37 +1,37 @@
-//! How many sets and ways an array has, and which set a number belongs to.
+//! The geometry of an array: sets and ways, and the set of a number.
 
-/// A geometry that no array can have.
+/// An invalid geometry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
     /// No sets, or no ways.
     #[error("{sets} sets of {ways} ways: give at least 1 of each")]
     Empty {
-        /// As asked for.
+        /// As given by the user.
         sets: u64,
-        /// As asked for.
+        /// As given by the user.
         ways: u64,
     },
-    /// Entries that are no whole number of sets.
+    /// Entries that are not a multiple of the ways.
     #[error(
         "{entries} entries of {ways} ways: give a multiple of {ways}, such as {}",
         entries.div_ceil(*ways).max(1).saturating_mul(*ways)
     )]
     Ragged {
-        /// As asked for.
+        /// As given by the user.
         entries: u64,
-        /// As asked for.
+        /// As given by the user.
         ways: u64,
     },
-    /// More entries than an array may have.
+    /// Too many entries.
     #[error("{entries} entries: give at most {}", Geometry::MAX_ENTRIES)]
     TooMany {
-        /// As asked for.
+        /// As given by the user.
         entries: u64,
     },
 }
 
-/// The sets and ways of an array: at least 1 of each, at most 2^26 entries in all. Neither has to
-/// be a power of two.
+/// The sets and ways of an array: at least 1 of each, at most 2^26 entries in total. Neither must be a power
+/// of two.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Geometry {
     sets: u32,
@@ -39,10 +39,10 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// The most entries that an array may have: 64-byte lines of 4 GiB.
+    /// Maximum number of entries: the 64-byte lines of 4 GiB.
     pub const MAX_ENTRIES: u64 = 1 << 26;
 
-    /// So many sets of so many ways.
+    /// A geometry of `sets` sets of `ways` ways.
     pub const fn new(sets: u64, ways: u64) -> Result<Self, GeometryError> {
         if sets == 0 || ways == 0 {
             return Err(GeometryError::Empty { sets, ways });
@@ -54,7 +54,7 @@ impl Geometry {
         Ok(Geometry { sets: sets as u32, ways: ways as u32 })
     }
 
-    /// So many entries, in sets of so many ways: as many ways as entries are fully associative.
+    /// A geometry of `entries` entries in sets of `ways`; equal numbers are fully associative.
     pub const fn of_entries(entries: u64, ways: u64) -> Result<Self, GeometryError> {
         if ways == 0 || entries == 0 {
             return Err(GeometryError::Empty { sets: if ways == 0 { 0 } else { entries }, ways });
@@ -65,26 +65,26 @@ impl Geometry {
         Self::new(entries / ways, ways)
     }
 
-    /// How many sets there are.
+    /// The number of sets.
     #[inline(always)]
     pub const fn sets(self) -> usize {
         self.sets as usize
     }
 
-    /// How many entries a set has.
+    /// The number of ways.
     #[inline(always)]
     pub const fn ways(self) -> usize {
         self.ways as usize
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     #[inline(always)]
     pub const fn entries(self) -> usize {
         self.sets as usize * self.ways as usize
     }
 
-    /// The set that a number (of a page, of a line) belongs to: its low bits, or where the sets
-    /// are no power of two what is left of it when it is divided by them.
+    /// The set of a number (of a page or line): its low bits, or its remainder if the number of sets is not a
+    /// power of two.
     #[inline(always)]
     pub const fn set_of(self, number: u64) -> usize {
         let sets = self.sets as u64;

@@ -1,4 +1,4 @@
-//! Sets of few ways with LRU, the hot case: nothing but keys and times, or keys and an order.
+//! Sets of few ways with LRU, the most frequent case: only keys and times, or keys and an order.
 
 use octavo_types::Instructions;
 
@@ -6,11 +6,11 @@ use super::Geometry;
 use super::find::{Keys, scan, stride_log2};
 use super::replacement::Packed;
 
-/// The most ways whose times are kept: a use is one store then. Larger sets have an order, which is
-/// smaller and takes no search for the oldest.
+/// Maximum ways with a time each, so that a use is one store. Larger sets have an order, which is smaller and
+/// needs no search for the oldest way.
 const MAX_TIMED: usize = 8;
 
-/// What is beside the keys of such sets.
+/// The state of such sets beside their keys.
 #[derive(Clone, Debug)]
 pub(super) struct LruSets {
     uses: Uses,
@@ -18,14 +18,14 @@ pub(super) struct LruSets {
     instructions: Instructions,
 }
 
-/// What is known of uses.
+/// The recency of the ways.
 #[derive(Clone, Debug)]
 enum Uses {
     Timed(Times),
     Ordered(Packed),
 }
 
-/// By slot, when it was used last: 0 where it is free, [`u64::MAX`] behind the ways of a set.
+/// Time of last use of each slot: 0 if it is free, [`u64::MAX`] behind the ways of a set.
 #[derive(Clone, Debug)]
 struct Times {
     times: Box<[u64]>,
@@ -53,9 +53,9 @@ impl Times {
         self.times[slot] = self.now;
     }
 
-    /// The slot used longest ago of a set, which is used now.
+    /// The least recently used slot of a set, which becomes the most recent.
     #[inline(always)]
-    fn take(&mut self, first: usize, stride: usize) -> usize {
+    fn allocate_way(&mut self, first: usize, stride: usize) -> usize {
         let oldest = |from: usize, times: &[u64; 4]| {
             let least = |a: (u64, usize), b: (u64, usize)| if b.0 < a.0 { b } else { a };
             let [a, b, c, d] = *times;
@@ -99,7 +99,7 @@ impl LruSets {
         (found != 0).then(|| first + found.trailing_zeros() as usize)
     }
 
-    /// The same, and uses it.
+    /// Finds the slot of a key in a set, and uses it.
     #[inline(always)]
     pub fn look_up(&mut self, keys: &Keys, set: usize, key: u64) -> Option<usize> {
         let slot = self.find(keys, set, key)?;
@@ -107,7 +107,7 @@ impl LruSets {
         Some(slot)
     }
 
-    /// A slot is used.
+    /// Uses a slot.
     #[inline(always)]
     pub fn touch(&mut self, set: usize, slot: usize) {
         match &mut self.uses {
@@ -118,25 +118,25 @@ impl LruSets {
         }
     }
 
-    /// The slot to fill next, which is filled.
+    /// Allocates the slot to fill.
     #[inline(always)]
-    pub fn take(&mut self, set: usize) -> usize {
+    pub fn allocate_way(&mut self, set: usize) -> usize {
         let (first, stride) = (set << self.stride_log2, self.stride());
         match &mut self.uses {
-            Uses::Timed(times) => times.take(first, stride),
-            Uses::Ordered(order) => first + order.turn(set),
+            Uses::Timed(times) => times.allocate_way(first, stride),
+            Uses::Ordered(order) => first + order.rotate(set),
         }
     }
 
-    /// A slot is free again.
-    pub fn give_back(&mut self, set: usize, slot: usize) {
+    /// Frees a slot.
+    pub fn release_way(&mut self, set: usize, slot: usize) {
         match &mut self.uses {
             Uses::Timed(times) => times.times[slot] = 0,
             Uses::Ordered(order) => order.move_to_end(set, slot - (set << self.stride_log2)),
         }
     }
 
-    /// All slots are free.
+    /// Frees all slots.
     pub fn clear(&mut self) {
         let stride = self.stride();
         match &mut self.uses {

@@ -18,25 +18,25 @@ use find::Keys;
 use lru_sets::LruSets;
 use replacement::MAX_PACKED;
 
-/// The one key that no entry can have.
+/// The key of free entries, which no valid entry may have.
 pub const NO_KEY: u64 = u64::MAX;
 
 /// A set-associative array of keys (anything but [`NO_KEY`]), each with a payload.
 ///
-/// Which set a key is looked up in is the caller's affair ([`Geometry::set_of`] is the usual way); a
-/// key in several sets has an entry in each. Sets are counted from 0; one that is not there panics.
+/// The caller selects the set of a key (usually by [`Geometry::set_of`]); a key in several sets has an entry
+/// in each. Sets are counted from 0; an invalid set panics.
 ///
-/// Entries stay in their ways, and what the policy remembers of them is apart, so that a look-up
-/// writes little. A set of up to 16 ways is scanned by the chosen instructions, without a branch on
-/// where the key is; a larger one is asked for by a hash index.
+/// Entries stay in their ways, and replacement state is separate, so that a look-up writes little. A set of
+/// up to 16 ways is scanned by vector instructions, without a branch on the position of the key; larger sets
+/// use a hash index.
 ///
-/// A look-up is meant to be inlined into the caller's loop. Where that loop is compiled for the chosen
-/// instructions, the scan is inlined, too.
+/// Look-ups are meant to be inlined into the caller's loop; if the loop is compiled for the selected
+/// instruction set, the scan is inlined, too.
 #[derive(Clone, Debug)]
 pub struct SetArray<V> {
-    /// By slot, which is set times stride plus way; [`NO_KEY`] where an entry is free.
+    /// The key of each slot (set times stride plus way); [`NO_KEY`] if free.
     keys: Keys,
-    /// By slot.
+    /// The payload of each slot.
     values: Box<[V]>,
     engine: Engine,
     geometry: Geometry,
@@ -44,8 +44,8 @@ pub struct SetArray<V> {
     len: usize,
 }
 
-/// Where an entry is, for as long as it stays: an entry that was looked up or inserted can be used
-/// again without being searched for.
+/// The location of an entry while it stays: an entry that was looked up or inserted can be used again without
+/// a search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Slot {
     set: u32,
@@ -53,7 +53,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// A place in an array of another kind that has only one set.
+    /// A slot of an array of another kind with a single set.
     pub const fn of_only_set(at: u32) -> Self {
         Slot { set: 0, at }
     }
@@ -64,20 +64,20 @@ impl Slot {
         self.set as usize
     }
 
-    /// Its place among those of all sets.
+    /// Its index over all sets.
     pub const fn at(self) -> usize {
         self.at as usize
     }
 }
 
-/// What finds keys and chooses ways.
+/// The engine that finds keys and allocates ways.
 #[derive(Clone, Debug)]
 enum Engine {
     Lru(LruSets),
     Any(Box<AnySets>),
 }
 
-/// The same of both.
+/// Dispatches to either engine.
 macro_rules! each {
     ($engine:expr, $sets:ident => $does:expr) => {
         match $engine {
@@ -106,30 +106,30 @@ impl<V: Copy + Default> SetArray<V> {
         }
     }
 
-    /// The bytes that such an array takes, at most.
+    /// Upper bound on the bytes of such an array.
     pub const fn most_bytes(geometry: Geometry) -> u64 {
         let (sets, ways) = (geometry.sets() as u64, geometry.ways() as u64);
         let key_and_value = 8 + size_of::<V>() as u64;
         if ways <= find::MAX_SCANNED as u64 {
-            // The times of the policy have 8 bytes a slot; its orders, 8 a set.
+            // Times take 8 bytes per slot, orders 8 bytes per set.
             return sets * (((key_and_value + 8) << find::stride_log2(geometry.ways())) + 16);
         }
-        // An index of at most 20 bytes a slot, a list of the policy's of 8 bytes a slot, and by set what
-        // the array and the policy have of it.
+        // At most 20 bytes per slot for the index, 8 per slot for a list of the policy, and the per-set state
+        // of array and policy.
         sets * (ways * (key_and_value + 20 + 8) + 24)
     }
 
-    /// Looks `key` up in a set, which is a use of its entry to the policy.
+    /// Looks `key` up in a set. A hit uses the entry.
     #[inline(always)]
     pub fn look_up(&mut self, set: usize, key: u64) -> Option<&mut V> {
         let slot = self.look_up_slot(set, key)?;
         Some(&mut self.values[slot.at as usize])
     }
 
-    /// As [`SetArray::look_up`]; says where the entry is.
+    /// As [`SetArray::look_up`]; returns the slot.
     #[inline(always)]
     pub fn look_up_slot(&mut self, set: usize, key: u64) -> Option<Slot> {
-        debug_assert_ne!(key, NO_KEY, "nobody's key");
+        debug_assert_ne!(key, NO_KEY, "the key of free entries");
         let slot = each!(&mut self.engine, sets => sets.look_up(&self.keys, set, key))?;
         Some(Slot { set: set as u32, at: slot as u32 })
     }
@@ -138,14 +138,13 @@ impl<V: Copy + Default> SetArray<V> {
     ///
     /// # Panics
     ///
-    /// If no array of this shape has the slot.
+    /// If the slot is outside the array.
     #[inline(always)]
     pub fn at(&self, slot: Slot) -> &V {
         &self.values[slot.at as usize]
     }
 
-    /// Uses the entry at a slot again: what [`SetArray::look_up`] would do with its key. The entry
-    /// must still be there.
+    /// Uses the entry at a slot again, like [`SetArray::look_up`] of its key. The entry must still be there.
     #[inline(always)]
     pub fn touch(&mut self, slot: Slot) {
         let Slot { set, at } = slot;
@@ -153,34 +152,34 @@ impl<V: Copy + Default> SetArray<V> {
         each!(&mut self.engine, sets => sets.touch(set as usize, at as usize));
     }
 
-    /// Looks `key` up without a trace: the policy does not hear of it.
+    /// Looks `key` up without a use of its entry.
     #[inline(always)]
     pub fn probe(&self, set: usize, key: u64) -> Option<&V> {
         self.find(set, key).map(|slot| &self.values[slot])
     }
 
-    /// As [`SetArray::probe`]; says where the entry is.
+    /// As [`SetArray::probe`]; returns the slot.
     #[inline(always)]
     pub fn probe_slot(&self, set: usize, key: u64) -> Option<Slot> {
         let at = self.find(set, key)?;
         Some(Slot { set: set as u32, at: at as u32 })
     }
 
-    /// As [`SetArray::probe`], for a payload that is to change.
+    /// As [`SetArray::probe`], with a mutable payload.
     #[inline(always)]
     pub fn probe_mut(&mut self, set: usize, key: u64) -> Option<&mut V> {
         self.find(set, key).map(|slot| &mut self.values[slot])
     }
 
-    /// Inserts an entry and returns the one that gave way to it. A free way is filled first. If the
-    /// key is in its set already, that is a look-up that replaces the payload.
+    /// Inserts an entry and returns the evicted one. Free ways are filled first. If the key is in its set
+    /// already, this is a look-up that replaces the payload.
     ///
     /// # Panics
     ///
     /// If the key is [`NO_KEY`].
     pub fn insert(&mut self, set: usize, key: u64, value: V) -> Option<(u64, V)> {
         if let Some(slot) = self.find(set, key) {
-            assert_ne!(key, NO_KEY, "nobody's key");
+            assert_ne!(key, NO_KEY, "the key of free entries");
             self.values[slot] = value;
             each!(&mut self.engine, sets => sets.touch(set, slot));
             return None;
@@ -188,19 +187,18 @@ impl<V: Copy + Default> SetArray<V> {
         self.insert_missed(set, key, value)
     }
 
-    /// As [`SetArray::insert`], of a key that was looked up and is not in its set: quicker, as that
-    /// is not asked again (but in debug builds).
+    /// As [`SetArray::insert`], for a key known to be absent: skips the search, except in debug builds.
     ///
     /// # Panics
     ///
     /// If the key is [`NO_KEY`].
     #[inline]
     pub fn insert_missed(&mut self, set: usize, key: u64, value: V) -> Option<(u64, V)> {
-        assert_ne!(key, NO_KEY, "nobody's key");
+        assert_ne!(key, NO_KEY, "the key of free entries");
         debug_assert!(self.find(set, key).is_none(), "{key:#x} is in its set");
         let slot = match &mut self.engine {
-            Engine::Lru(sets) => sets.take(set),
-            Engine::Any(sets) => sets.take(&self.keys, set, key),
+            Engine::Lru(sets) => sets.allocate_way(set),
+            Engine::Any(sets) => sets.allocate_way(&self.keys, set, key),
         };
         let held = std::mem::replace(&mut self.keys[slot], key);
         let value = std::mem::replace(&mut self.values[slot], value);
@@ -211,15 +209,15 @@ impl<V: Copy + Default> SetArray<V> {
         Some((held, value))
     }
 
-    /// Takes a key out of a set and returns its payload, if it was there. Its way is free then.
+    /// Removes a key from a set and returns its payload, if present. Its way becomes free.
     pub fn invalidate(&mut self, set: usize, key: u64) -> Option<V> {
         let slot = self.find(set, key)?;
         self.free(set, slot);
         Some(self.values[slot])
     }
 
-    /// Takes out whatever has a key and payload that `is_out` says, and returns how many entries
-    /// that were. Asks for all entries, by sets and ways.
+    /// Removes the entries for which `is_out` returns true, and returns their number. Visits all entries, by
+    /// sets and ways.
     pub fn invalidate_if(&mut self, mut is_out: impl FnMut(u64, &V) -> bool) -> usize {
         let before = self.len;
         let stride = self.stride();
@@ -231,19 +229,19 @@ impl<V: Copy + Default> SetArray<V> {
         before - self.len
     }
 
-    /// Takes all out. The array is as new then, except that a random policy goes on in its numbers.
+    /// Removes all entries. The array is as new, except that a random policy continues its sequence.
     pub fn clear(&mut self) {
         self.keys.fill(NO_KEY);
         self.len = 0;
         each!(&mut self.engine, sets => sets.clear());
     }
 
-    /// How many entries are taken.
+    /// The number of valid entries.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether all entries are free.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -259,8 +257,7 @@ impl<V: Copy + Default> SetArray<V> {
         self.replacement
     }
 
-    /// All entries, by sets and ways: the set, the key, the payload. (Which way is filled is a
-    /// policy's affair.)
+    /// All entries, by sets and ways: set, key, payload. (The way of an entry depends on the policy.)
     pub fn iter(&self) -> impl Iterator<Item = (usize, u64, &V)> {
         let stride = self.stride();
         let slots = self.keys.iter().zip(&self.values).enumerate();
@@ -268,14 +265,14 @@ impl<V: Copy + Default> SetArray<V> {
         taken.map(move |(slot, (key, value))| (slot / stride, *key, value))
     }
 
-    /// The entries of a set, the key and the payload.
+    /// The entries of a set: key and payload.
     pub fn set(&self, set: usize) -> impl Iterator<Item = (u64, &V)> {
         let slots = set * self.stride()..(set + 1) * self.stride();
         let entries = self.keys[slots.clone()].iter().zip(&self.values[slots]);
         entries.filter(|(key, _)| **key != NO_KEY).map(|(key, value)| (*key, value))
     }
 
-    /// Slots of a set.
+    /// Slots per set.
     fn stride(&self) -> usize {
         each!(&self.engine, sets => sets.stride())
     }
@@ -286,11 +283,11 @@ impl<V: Copy + Default> SetArray<V> {
         each!(&self.engine, sets => sets.find(&self.keys, set, key))
     }
 
-    /// Frees a slot that holds a key.
+    /// Frees a valid slot.
     fn free(&mut self, set: usize, slot: usize) {
         match &mut self.engine {
-            Engine::Lru(sets) => sets.give_back(set, slot),
-            Engine::Any(sets) => sets.give_back(&self.keys, set, slot),
+            Engine::Lru(sets) => sets.release_way(set, slot),
+            Engine::Any(sets) => sets.release_way(&self.keys, set, slot),
         }
         self.keys[slot] = NO_KEY;
         self.len -= 1;

@@ -1,4 +1,4 @@
-//! What caches are like.
+//! The configuration of caches.
 
 use super::level::Level;
 use crate::{Geometry, GeometryError, Replacement, SetArray};
@@ -6,15 +6,15 @@ use crate::{Geometry, GeometryError, Replacement, SetArray};
 /// One cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CacheConfig {
-    /// How much it holds: a whole number of sets of `ways` lines, which need not be a power of two.
+    /// Capacity: a whole number of sets of `ways` lines, not necessarily a power of two.
     pub bytes: u64,
-    /// Lines of a set.
+    /// Ways per set.
     pub ways: u64,
-    /// Bytes of a line, a power of two, the same for all caches of a machine.
+    /// Bytes per line, a power of two, equal for all caches of a machine.
     pub line_bytes: u64,
-    /// What a hit here costs in all, from the core's side, in cycles.
+    /// Total latency of a hit here, from the core, in cycles.
     pub latency_cycles: u32,
-    /// Which line of a full set gives way.
+    /// The replacement policy.
     pub replacement: Replacement,
 }
 
@@ -27,7 +27,7 @@ pub struct PrivateConfig {
     pub l1d: CacheConfig,
     /// The second level.
     pub l2: CacheConfig,
-    /// Where page-table entries are read and written.
+    /// Where page-table entries enter the caches.
     pub pte_entry: PteEntry,
 }
 
@@ -36,46 +36,46 @@ pub struct PrivateConfig {
 pub enum PteEntry {
     /// In the first level for data, as loads do.
     L1d,
-    /// In the second level; the first is neither asked nor filled.
+    /// In the second level, bypassing the first.
     L2,
 }
 
-/// What the cores share.
+/// The cache shared by the cores, and the memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SharedConfig {
     /// The last level.
     pub llc: CacheConfig,
-    /// What an access costs in all that no cache serves, in cycles.
+    /// Total latency of an access that misses all caches, in cycles.
     pub memory_latency_cycles: u32,
 }
 
-/// A cache that cannot be.
+/// An invalid cache.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CacheError {
-    /// Of sets, ways and bytes.
+    /// An invalid combination of sets, ways and bytes.
     #[error("{cache}: {error}")]
     Geometry {
         /// `l1i`, `l1d`, `l2` or `llc`.
         cache: &'static str,
-        /// What is wrong with it, in lines as entries.
+        /// The error, with lines as entries.
         error: GeometryError,
     },
-    /// A line that is no power of two.
+    /// A line size that is not a power of two.
     #[error("{cache}.line_bytes = {bytes}: give a power of two from 8 to 4096, such as 64")]
     LineBytes {
         /// `l1i`, `l1d`, `l2` or `llc`.
         cache: &'static str,
-        /// As asked for.
+        /// As given by the user.
         bytes: u64,
     },
-    /// A size that is no whole number of lines.
+    /// A capacity that is not a multiple of the line size.
     #[error("{cache}.bytes = {bytes}: give a multiple of {line_bytes} (line_bytes)")]
     Ragged {
         /// `l1i`, `l1d`, `l2` or `llc`.
         cache: &'static str,
-        /// As asked for.
+        /// As given by the user.
         bytes: u64,
-        /// The bytes of its lines.
+        /// Bytes per line.
         line_bytes: u64,
     },
     /// Lines of different sizes.
@@ -85,15 +85,15 @@ pub enum CacheError {
     MixedLines {
         /// `l1i`, `l1d` or `l2`.
         cache: &'static str,
-        /// As asked for.
+        /// As given by the user.
         bytes: u64,
-        /// The bytes of the last level's lines.
+        /// Bytes per line of the last level.
         llc_bytes: u64,
     },
 }
 
 impl CacheConfig {
-    /// The bytes that the state of such a data cache takes, at most; none if there can be no such cache.
+    /// Upper bound on the bytes of state of such a data cache; 0 if the configuration is invalid.
     pub fn most_bytes(&self) -> u64 {
         self.geometry("").map_or(0, |geometry| {
             let sets = SetArray::<bool>::most_bytes(geometry);
@@ -102,7 +102,7 @@ impl CacheConfig {
         })
     }
 
-    /// The lines as sets and ways, if there can be such a cache; `cache` is its name in errors.
+    /// The lines as sets and ways, if valid; `cache` is its name in errors.
     pub fn geometry(&self, cache: &'static str) -> Result<Geometry, CacheError> {
         let CacheConfig { bytes, ways, line_bytes, .. } = *self;
         if !line_bytes.is_power_of_two() || !(8..=4096).contains(&line_bytes) {

@@ -1,4 +1,4 @@
-//! One cache.
+//! One cache level.
 
 use octavo_types::Instructions;
 
@@ -6,25 +6,25 @@ use super::config::{CacheConfig, CacheError};
 use super::rows::Rows;
 use crate::{Geometry, Replacement, SetArray};
 
-/// What a cache counted.
+/// Counters of a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheCounters {
-    /// Accesses that found their line.
+    /// Accesses that hit.
     pub hits: u64,
-    /// Accesses that did not.
+    /// Accesses that missed.
     pub misses: u64,
-    /// Dirty lines that gave way, and were written to the level behind.
+    /// Evicted dirty lines, written to the next level.
     pub write_backs: u64,
 }
 
 impl CacheCounters {
-    /// All accesses.
+    /// The number of accesses.
     pub const fn accesses(&self) -> u64 {
         self.hits + self.misses
     }
 }
 
-/// A cache: lines that are dirty or not.
+/// A cache of clean and dirty lines.
 #[derive(Clone, Debug)]
 pub(super) struct Level {
     lines: Lines,
@@ -35,15 +35,15 @@ pub(super) struct Level {
 /// The lines of a cache.
 #[derive(Clone, Debug)]
 enum Lines {
-    /// With LRU and few ways: what most caches are.
+    /// LRU with few ways, the most frequent case.
     Four(Rows<4>),
     Eight(Rows<8>),
     Sixteen(Rows<16>),
-    /// With any policy, and any lines.
+    /// Any policy and any line number.
     Sets(Box<SetArray<bool>>),
 }
 
-/// The same of rows of any length, where a line fits into them, or of sets.
+/// Dispatches to rows of each length, if the line fits, or to sets.
 macro_rules! each {
     ($level:expr, $line:expr, $rows:ident => $in_rows:expr, $sets:ident => $in_sets:expr) => {
         match &mut $level.lines {
@@ -60,7 +60,7 @@ macro_rules! each {
 }
 
 impl Level {
-    /// The length of its rows, if its sets are rows.
+    /// The row length, if its sets can be rows.
     pub fn rows(geometry: Geometry, replacement: Replacement) -> Option<usize> {
         let are_rows = replacement == Replacement::Lru && geometry.sets().is_power_of_two();
         match geometry.ways() {
@@ -88,7 +88,7 @@ impl Level {
         Ok(Level { lines, latency_cycles, counters: CacheCounters::default() })
     }
 
-    /// An access: whether it hit. A write makes a line that is here dirty.
+    /// Accesses a line and returns whether it hit. A write makes a present line dirty.
     #[inline(always)]
     pub fn access(&mut self, line: u64, is_write: bool) -> bool {
         let is_hit = self.look_up(line, is_write);
@@ -97,7 +97,7 @@ impl Level {
         is_hit
     }
 
-    /// An access, and so many that find what it finds or brings: whether it hit.
+    /// Accesses a line with `repeats` further hits, and returns whether the first hit.
     #[inline(always)]
     pub fn hits(&mut self, line: u64, is_write: bool, repeats: u32) -> bool {
         let is_hit = self.look_up(line, is_write);
@@ -113,7 +113,7 @@ impl Level {
         })
     }
 
-    /// A line that was missed comes in. Returns the line that has to be written back for it.
+    /// Fills a missed line. Returns the line to be written back for it.
     #[inline]
     pub fn fill(&mut self, line: u64, dirty: bool) -> Option<u64> {
         let gone = each!(self, line, rows => rows.insert(line, dirty), sets => {
@@ -124,8 +124,7 @@ impl Level {
         was_dirty.then_some(evicted)
     }
 
-    /// A line is written back from the level before. Returns the line that has to be written back
-    /// for it, in turn.
+    /// Accepts a write-back of the previous level. Returns the line to be written back in turn.
     pub fn write_back(&mut self, line: u64) -> Option<u64> {
         let is_here = each!(self, line, rows => rows.dirty(line), sets => {
             sets.probe_mut(sets.geometry().set_of(line), line).map(|dirty| *dirty = true).is_some()
@@ -133,7 +132,7 @@ impl Level {
         if is_here { None } else { self.fill(line, true) }
     }
 
-    /// The lines as sets. Rows into which some line does not fit become sets now, for good.
+    /// The lines as sets. Rows that some line does not fit into are converted to sets for good.
     #[cold]
     fn sets(&mut self) -> &mut SetArray<bool> {
         let sets = match &self.lines {

@@ -1,22 +1,21 @@
 //! Data caches by physical line number.
 //!
-//! A first level for instructions and one for data and a second level of both are private to a core
-//! ([`PrivateCaches`]); a last level ([`SharedCache`]) and the memory behind it are shared by all cores.
+//! Each core has private first levels for instructions and data, and a private second level for both
+//! ([`PrivateCaches`]); the last level ([`SharedCache`]) and the memory are shared.
 //!
-//! - All are write-back and write-allocate. Whatever misses is filled at every level on the way, so
-//!   the levels are neither inclusive nor exclusive: what one evicts stays in the others.
-//! - A dirty line that is evicted is written back to the level behind: it makes the line there dirty,
-//!   which is no use to the policy, or takes an entry for it (nothing has to be read: the whole line
-//!   is written). A write-back is counted where it comes from, and is no access where it goes to.
-//! - On a miss the outer levels are filled first, and each writes back what it evicts before the next
-//!   one is filled.
-//! - A level's latency is that of a hit there in all, as measured from the core: nothing is added for
-//!   the levels before it.
-//! - Cores are not kept coherent: a store leaves copies in other cores' caches, and in the own one
-//!   for instructions, as they are.
-//! - accesses = hits + misses at each level; the second level is accessed by exactly the misses of the
-//!   first ones (and by page-table reads, where they enter there), the last level by those of the
-//!   second, the memory is read by those of the last.
+//! - All are write-back and write-allocate. A miss fills every level on the path, so that levels are neither
+//!   inclusive nor exclusive: an eviction from one leaves the others.
+//! - An evicted dirty line is written back to the next level: it makes the line there dirty, without a use
+//!   for the policy, or allocates an entry (without a read, since the whole line is written). A write-back is
+//!   counted at its source, and is no access at its destination.
+//! - On a miss the outer levels are filled first, and each writes back its eviction before the next level is
+//!   filled.
+//! - The latency of a level is the total of a hit there, measured from the core, including the levels before.
+//! - Cores are not coherent: a store leaves copies in other cores' caches, and in the own instruction cache,
+//!   unchanged.
+//! - accesses = hits + misses at each level; the second level is accessed by exactly the misses of the first
+//!   levels (and by page-table reads that enter there), the last level by those of the second; memory is read
+//!   by those of the last level.
 
 mod config;
 mod level;
@@ -31,37 +30,37 @@ pub use level::CacheCounters;
 pub use private::{PrivateCaches, PrivateCounters};
 pub use shared::{MemoryCounters, SharedCache};
 
-/// Which caches of a pair: 0 for those of instructions, 1 for those of data.
+/// The side of a pair of caches: 0 for instructions, 1 for data.
 pub type SideNumber = usize;
 
-/// Where a line was found.
+/// The level that served an access.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ServedBy {
-    /// In the first level that was asked: the one for instructions or the one for data.
+    /// The first level of its side.
     L1,
-    /// In the second level.
+    /// The second level.
     L2,
-    /// In the last level.
+    /// The last level.
     Llc,
-    /// In none.
+    /// Memory.
     Memory,
 }
 
-/// What an access found.
+/// The outcome of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Served {
-    /// Where the line was.
+    /// The level that served it.
     pub by: ServedBy,
-    /// What it cost, in all.
+    /// The total latency.
     pub latency_cycles: u32,
 }
 
 /// The caches of a machine with one core.
 #[derive(Clone, Debug)]
 pub struct Caches {
-    /// Those of the core.
+    /// The private caches of the core.
     pub private: PrivateCaches,
-    /// What is behind them.
+    /// The shared cache and memory.
     pub shared: SharedCache,
 }
 
@@ -83,10 +82,10 @@ impl Caches {
         self.private.fetch(&mut self.shared, line)
     }
 
-    /// As [`PrivateCaches::missed`].
+    /// As [`PrivateCaches::serve_miss`].
     #[inline(always)]
-    pub fn missed(&mut self, side: SideNumber, line: u64, is_write: bool) -> Served {
-        self.private.missed(&mut self.shared, side, line, is_write)
+    pub fn serve_miss(&mut self, side: SideNumber, line: u64, is_write: bool) -> Served {
+        self.private.serve_miss(&mut self.shared, side, line, is_write)
     }
 
     /// As [`PrivateCaches::load`].

@@ -10,7 +10,7 @@ use super::{Served, ServedBy, SideNumber};
 const L1I: SideNumber = 0;
 const L1D: SideNumber = 1;
 
-/// What the caches of a core counted.
+/// Counters of the caches of a core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PrivateCounters {
     /// The first level for instructions.
@@ -21,11 +21,10 @@ pub struct PrivateCounters {
     pub l2: CacheCounters,
 }
 
-/// The caches of one core. Lines are numbers of physical lines: addresses divided by the bytes of a
-/// line.
+/// The caches of one core. Lines are numbers of physical lines: addresses divided by the bytes of a line.
 #[derive(Clone, Debug)]
 pub struct PrivateCaches {
-    /// For instructions, for data.
+    /// The first levels for instructions and data.
     l1: [Level; 2],
     l2: Level,
     pte_entry: PteEntry,
@@ -54,57 +53,57 @@ impl PrivateCaches {
         })
     }
 
-    /// An instruction is fetched.
+    /// Fetches an instruction.
     #[inline(always)]
     pub fn fetch(&mut self, shared: &mut SharedCache, line: u64) -> Served {
-        self.first(shared, L1I, line, false)
+        self.access_l1(shared, L1I, line, false)
     }
 
-    /// Data are loaded.
+    /// Loads data.
     #[inline(always)]
     pub fn load(&mut self, shared: &mut SharedCache, line: u64) -> Served {
-        self.first(shared, L1D, line, false)
+        self.access_l1(shared, L1D, line, false)
     }
 
-    /// Data are stored. (What loads and stores is two accesses.)
+    /// Stores data. (A modify is a load and a store.)
     #[inline(always)]
     pub fn store(&mut self, shared: &mut SharedCache, line: u64) -> Served {
-        self.first(shared, L1D, line, true)
+        self.access_l1(shared, L1D, line, true)
     }
 
-    /// A page walk reads an entry of a page table, where [`PrivateConfig::pte_entry`] says.
+    /// Reads a page-table entry for a walk, entering at [`PrivateConfig::pte_entry`].
     #[inline(always)]
     pub fn read_pte(&mut self, shared: &mut SharedCache, line: u64) -> Served {
         self.pte(shared, line, false)
     }
 
-    /// A page walk writes an entry of a page table (its accessed or dirty bit), in the same place.
+    /// Writes a page-table entry (accessed or dirty bit) for a walk, entering at the same place.
     #[inline(always)]
     pub fn write_pte(&mut self, shared: &mut SharedCache, line: u64) -> Served {
         self.pte(shared, line, true)
     }
 
-    /// An access to the first level of a side, and so many that repeat it: whether the first one hit.
-    /// If it did not, [`Caches::missed`](super::Caches::missed) has to be told.
+    /// Accesses the first level of a side, with `repeats` further hits, and returns whether the first hit.
+    /// After a miss the caller must call [`Caches::serve_miss`](super::Caches::serve_miss).
     #[inline(always)]
     pub fn hits(&mut self, side: SideNumber, line: u64, is_write: bool, repeats: u32) -> bool {
         self.l1[side].hits(line, is_write, repeats)
     }
 
-    /// What a side's first level has [missed](Self::hits) comes in.
-    pub fn missed(
+    /// Serves a miss of a side's [first level](Self::hits).
+    pub fn serve_miss(
         &mut self,
         shared: &mut SharedCache,
         side: SideNumber,
         line: u64,
         is_write: bool,
     ) -> Served {
-        let first = &mut self.l1[side];
-        first.counters.misses += 1;
-        missed(first, &mut self.l2, shared, line, is_write)
+        let access_l1 = &mut self.l1[side];
+        access_l1.counters.misses += 1;
+        serve_miss(access_l1, &mut self.l2, shared, line, is_write)
     }
 
-    /// What they counted.
+    /// The counters.
     pub fn counters(&self) -> PrivateCounters {
         let [l1i, l1d] = &self.l1;
         PrivateCounters { l1i: l1i.counters, l1d: l1d.counters, l2: self.l2.counters }
@@ -117,9 +116,9 @@ impl PrivateCaches {
         }
     }
 
-    /// An access to the first level of a side, and to what is behind it where that has missed.
+    /// Accesses the first level of a side and, on a miss, the next levels.
     #[inline(always)]
-    fn first(
+    fn access_l1(
         &mut self,
         shared: &mut SharedCache,
         side: SideNumber,
@@ -129,29 +128,29 @@ impl PrivateCaches {
         if self.hits(side, line, is_write, 0) {
             return Served { by: ServedBy::L1, latency_cycles: self.l1[side].latency_cycles };
         }
-        self.missed(shared, side, line, is_write)
+        self.serve_miss(shared, side, line, is_write)
     }
 
     #[inline(always)]
     fn pte(&mut self, shared: &mut SharedCache, line: u64, is_write: bool) -> Served {
         match self.pte_entry {
-            PteEntry::L1d => self.first(shared, L1D, line, is_write),
-            PteEntry::L2 => second(&mut self.l2, shared, line, is_write),
+            PteEntry::L1d => self.access_l1(shared, L1D, line, is_write),
+            PteEntry::L2 => access_l2(&mut self.l2, shared, line, is_write),
         }
     }
 }
 
-/// A line that the first level missed is read and filled there.
+/// Reads and fills a line that missed the first level.
 #[inline(never)]
-fn missed(
-    first: &mut Level,
+fn serve_miss(
+    access_l1: &mut Level,
     l2: &mut Level,
     shared: &mut SharedCache,
     line: u64,
     is_write: bool,
 ) -> Served {
-    let served = second(l2, shared, line, false);
-    if let Some(dirty) = first.fill(line, is_write)
+    let served = access_l2(l2, shared, line, false);
+    if let Some(dirty) = access_l1.fill(line, is_write)
         && let Some(dirty) = l2.write_back(dirty)
     {
         shared.write_back(dirty);
@@ -159,8 +158,8 @@ fn missed(
     served
 }
 
-/// An access to the second level.
-fn second(l2: &mut Level, shared: &mut SharedCache, line: u64, is_write: bool) -> Served {
+/// Accesses the second level.
+fn access_l2(l2: &mut Level, shared: &mut SharedCache, line: u64, is_write: bool) -> Served {
     if l2.access(line, is_write) {
         return Served { by: ServedBy::L2, latency_cycles: l2.latency_cycles };
     }

@@ -1,24 +1,23 @@
-//! Sets of a cache with LRU as rows: the tags of a set in the order of their last use, the latest
-//! first. Most accesses find their line there; others turn the row by one vector instruction.
+//! LRU sets of a cache as rows: the tags of a set in order of last use, most recent first. Most accesses hit
+//! the first tag; others rotate the row by one vector instruction.
 //!
-//! A set is a whole or a part of one host cache line: 2 MiB of 64-byte lines in 16 ways are 128 KiB
-//! of rows, so that several machines fit side by side into the host's own second level.
+//! A set is all or part of one cache line of this computer: 2 MiB of 64-byte lines in 16 ways take 128 KiB of
+//! rows, so that several machines fit into its second-level cache.
 
 use bytemuck::{Pod, Zeroable};
 use octavo_types::{InstructionSet, Instructions};
 
 use crate::{Geometry, Replacement, SetArray};
 
-/// Where no line is. No tag that [fits](Rows::fits) looks like it.
+/// The tag of a free way. No tag that [fits](Rows::fits) equals it.
 const FREE: u32 = u32::MAX;
 
-/// Tags, each above the bit that says whether the line is dirty: a cache line of the host, and a row
-/// or several.
+/// Tags, each above its dirty bit: a cache line of this computer, one row or several.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct Tags([u32; 16]);
 
-/// The rows of a cache of up to so many ways: 4, 8 or 16. What is behind the ways of a row is free.
+/// The rows of a cache of up to `LENGTH` ways: 4, 8 or 16. Places behind the ways of a row are free.
 #[derive(Clone, Debug)]
 pub(super) struct Rows<const LENGTH: usize> {
     tags: Box<[Tags]>,
@@ -28,7 +27,7 @@ pub(super) struct Rows<const LENGTH: usize> {
 }
 
 impl<const LENGTH: usize> Rows<LENGTH> {
-    /// Empty rows of sets that are a power of two.
+    /// Empty rows; the number of sets is a power of two.
     pub fn new(geometry: Geometry, instructions: Instructions) -> Self {
         debug_assert!(geometry.sets().is_power_of_two() && geometry.ways() <= LENGTH);
         Rows {
@@ -39,13 +38,13 @@ impl<const LENGTH: usize> Rows<LENGTH> {
         }
     }
 
-    /// Whether a line's tag has room in a row. To ask for another line is the caller's mistake.
+    /// Whether the tag of a line fits into a row. Look-ups of other lines are a caller error.
     #[inline(always)]
     pub fn fits(&self, line: u64) -> bool {
         line >> self.sets_log2 < u64::from(FREE >> 1)
     }
 
-    /// The row of a line, and the line's tag, clean.
+    /// The row of a line, and its clean tag.
     #[inline(always)]
     fn row(&mut self, line: u64) -> (&mut [u32; LENGTH], u32) {
         debug_assert!(self.fits(line));
@@ -60,24 +59,24 @@ impl<const LENGTH: usize> Rows<LENGTH> {
         line as usize & ((1 << self.sets_log2) - 1)
     }
 
-    /// Whether a line is here; it is the latest then, and dirty if it is written to.
+    /// Looks a line up. A hit makes it the most recent and, for a write, dirty.
     #[inline(always)]
     pub fn look_up(&mut self, line: u64, is_write: bool) -> bool {
         let instructions = self.instructions;
         let (row, tag) = self.row(line);
         if row[0] | 1 == tag | 1 {
-            // No store where nothing changes: the next look-up would have to wait for it.
+            // No store if nothing changes: the next look-up would wait for it.
             if row[0] & 1 < u32::from(is_write) {
                 row[0] = tag | 1;
             }
             return true;
         }
         let Some(way) = find(instructions, row, tag) else { return false };
-        turn(instructions, row, way, u32::from(is_write));
+        rotate(instructions, row, way, u32::from(is_write));
         true
     }
 
-    /// Makes a line dirty that is here, which is no use of it; else says that it is not.
+    /// Makes a present line dirty without a use. Returns whether it is present.
     pub fn dirty(&mut self, line: u64) -> bool {
         let instructions = self.instructions;
         let (row, tag) = self.row(line);
@@ -85,31 +84,30 @@ impl<const LENGTH: usize> Rows<LENGTH> {
         way.inspect(|way| row[*way] |= 1).is_some()
     }
 
-    /// Puts in a line that is not here. What gives way is the one used longest ago: which it is, and
-    /// whether it is dirty.
+    /// Fills a missing line. Returns the evicted least recently used line, and whether it is dirty.
     #[inline(always)]
     pub fn insert(&mut self, line: u64, is_dirty: bool) -> Option<(u64, bool)> {
         let (last, instructions) = (self.last_way, self.instructions);
         let (row, tag) = self.row(line);
         let gone = std::mem::replace(&mut row[last], tag);
-        turn(instructions, row, last, u32::from(is_dirty));
+        rotate(instructions, row, last, u32::from(is_dirty));
         (gone != FREE).then(|| self.line(gone, line))
     }
 
-    /// The line that a tag is of, in the set of another; and whether it is dirty.
+    /// The line of a tag in the set of another line, and whether it is dirty.
     #[inline(always)]
     fn line(&self, tag: u32, of_set: u64) -> (u64, bool) {
         (u64::from(tag >> 1) << self.sets_log2 | self.set(of_set) as u64, tag & 1 != 0)
     }
 
-    /// The same lines in sets that any line fits into.
+    /// Converts the rows to sets that any line fits into.
     pub fn to_sets(&self) -> SetArray<bool> {
         let geometry = Geometry::new(1 << self.sets_log2, self.last_way as u64 + 1);
         let geometry = geometry.expect("that of the rows");
         let mut sets = SetArray::new(geometry, Replacement::Lru, self.instructions);
         let rows = self.tags.iter().flat_map(|tags| tags.0.as_chunks::<LENGTH>().0);
         for (set, row) in rows.enumerate() {
-            // Those used longest ago go first.
+            // Least recently used first.
             for tag in row.iter().rev().filter(|tag| **tag != FREE) {
                 let (line, is_dirty) = self.line(*tag, set as u64);
                 sets.insert_missed(set, line, is_dirty);
@@ -119,7 +117,7 @@ impl<const LENGTH: usize> Rows<LENGTH> {
     }
 }
 
-/// The place of a tag, dirty or not, in a row of 4, 8 or 16.
+/// The position of a tag, clean or dirty, in a row of 4, 8 or 16.
 #[inline(always)]
 fn find<const LENGTH: usize>(
     instructions: Instructions,
@@ -128,7 +126,7 @@ fn find<const LENGTH: usize>(
 ) -> Option<usize> {
     let found = match instructions.set() {
         InstructionSet::Portable => portable::find(row, tag),
-        // SAFETY: the processor has them: nobody could hold them otherwise.
+        // SAFETY: `Instructions` values exist only for instruction sets of this processor.
         #[cfg(target_arch = "x86_64")]
         InstructionSet::Avx2 => unsafe { x86::find(row, tag) },
         // SAFETY: as above.
@@ -138,28 +136,27 @@ fn find<const LENGTH: usize>(
     (found != 0).then(|| found.trailing_zeros() as usize)
 }
 
-/// The tag at `way` goes to the front of its row, with more bits set; those before it go one place
-/// back.
+/// Moves the tag at `way` to the front of its row, with more bits set; those before it move back by one.
 #[inline(always)]
-fn turn<const LENGTH: usize>(
+fn rotate<const LENGTH: usize>(
     instructions: Instructions,
     row: &mut [u32; LENGTH],
     way: usize,
     bits: u32,
 ) {
     match instructions.set() {
-        InstructionSet::Portable => portable::turn(row, way, bits),
-        // SAFETY: the processor has them: nobody could hold them otherwise.
+        InstructionSet::Portable => portable::rotate(row, way, bits),
+        // SAFETY: `Instructions` values exist only for instruction sets of this processor.
         #[cfg(target_arch = "x86_64")]
-        InstructionSet::Avx2 => unsafe { x86::turn(row, way, bits) },
+        InstructionSet::Avx2 => unsafe { x86::rotate(row, way, bits) },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
-        InstructionSet::Avx512 => unsafe { x86::turn_512(row, way, bits) },
+        InstructionSet::Avx512 => unsafe { x86::rotate_512(row, way, bits) },
     }
 }
 
 mod portable {
-    /// Bit *n* says that the tag is at *n*.
+    /// A mask with bit *n* set if the tag is at position *n*.
     #[inline]
     pub fn find(row: &[u32], tag: u32) -> u32 {
         let at = row.iter().position(|held| held | 1 == tag | 1);
@@ -167,7 +164,7 @@ mod portable {
     }
 
     #[inline]
-    pub fn turn(row: &mut [u32], way: usize, bits: u32) {
+    pub fn rotate(row: &mut [u32], way: usize, bits: u32) {
         row[..=way].rotate_right(1);
         row[0] |= bits;
     }
@@ -181,7 +178,7 @@ mod x86 {
 
     const MAX_WAYS: usize = 16;
 
-    /// By way, where each tag of a turned row comes from.
+    /// By way: the source of each tag of the rotated row.
     static SOURCES: [[u32; MAX_WAYS]; MAX_WAYS] = sources();
 
     const fn sources() -> [[u32; MAX_WAYS]; MAX_WAYS] {
@@ -237,7 +234,7 @@ mod x86 {
 
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
     #[inline]
-    pub fn turn(row: &mut [u32], way: usize, bits: u32) {
+    pub fn rotate(row: &mut [u32], way: usize, bits: u32) {
         let from = &SOURCES[way % MAX_WAYS];
         if let ([one], []) = row.as_chunks_mut::<8>() {
             // SAFETY: eight tags, and the first eight of sixteen numbers, are such vectors.
@@ -257,7 +254,7 @@ mod x86 {
                 _mm_storeu_ps(one.as_mut_ptr().cast(), _mm_or_ps(turned, bits));
             }
         } else {
-            portable::turn(row, way, bits);
+            portable::rotate(row, way, bits);
         }
     }
 
@@ -277,8 +274,8 @@ mod x86 {
         enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx2,bmi1,bmi2,popcnt"
     )]
     #[inline]
-    pub fn turn_512(row: &mut [u32], way: usize, bits: u32) {
-        let ([sixteen], []) = row.as_chunks_mut::<16>() else { return turn(row, way, bits) };
+    pub fn rotate_512(row: &mut [u32], way: usize, bits: u32) {
+        let ([sixteen], []) = row.as_chunks_mut::<16>() else { return rotate(row, way, bits) };
         let from = &SOURCES[way % MAX_WAYS];
         // SAFETY: sixteen tags, and sixteen numbers, are such vectors.
         unsafe {

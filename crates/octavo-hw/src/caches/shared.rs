@@ -1,4 +1,4 @@
-//! What the cores share.
+//! The shared last-level cache and the memory.
 
 use octavo_types::Instructions;
 
@@ -6,7 +6,7 @@ use super::config::{CacheError, SharedConfig};
 use super::level::{CacheCounters, Level};
 use super::{Served, ServedBy};
 
-/// What the memory counted, in lines.
+/// Counters of the memory, in lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MemoryCounters {
     /// Lines read.
@@ -25,7 +25,7 @@ pub struct SharedCache {
 }
 
 impl SharedCache {
-    /// An empty one.
+    /// An empty cache.
     pub fn new(config: &SharedConfig, instructions: Instructions) -> Result<Self, CacheError> {
         Ok(SharedCache {
             llc: Level::new(&config.llc, "llc", instructions)?,
@@ -35,12 +35,12 @@ impl SharedCache {
         })
     }
 
-    /// What the last level counted.
+    /// The counters of the last level.
     pub fn llc(&self) -> CacheCounters {
         self.llc.counters
     }
 
-    /// What the memory counted.
+    /// The counters of the memory.
     pub fn memory(&self) -> MemoryCounters {
         self.memory
     }
@@ -56,7 +56,7 @@ impl SharedCache {
         self.memory = MemoryCounters::default();
     }
 
-    /// A line is read; one that is not here is filled.
+    /// Reads a line; a miss fills it.
     pub(super) fn read(&mut self, line: u64) -> Served {
         if self.llc.access(line, false) {
             return Served { by: ServedBy::Llc, latency_cycles: self.llc.latency_cycles };
@@ -67,7 +67,7 @@ impl SharedCache {
         Served { by: ServedBy::Memory, latency_cycles: self.memory_latency_cycles }
     }
 
-    /// A line is written back.
+    /// Accepts a write-back.
     pub(super) fn write_back(&mut self, line: u64) {
         let written = self.llc.write_back(line);
         self.memory.writes += u64::from(written.is_some());

@@ -1,4 +1,4 @@
-//! One virtual cache.
+//! One virtual cache level.
 
 use octavo_types::Instructions;
 
@@ -32,28 +32,27 @@ impl Level {
         (self.lines.geometry().set_of(line), line)
     }
 
-    /// The line of an address, which is used.
+    /// Looks up the line of an address. A hit uses it.
     #[inline(always)]
     pub fn look_up(&mut self, addr: GlobalAddr) -> Option<&mut Line> {
         let (set, line) = self.place(addr);
         self.lines.look_up(set, line)
     }
 
-    /// The line of an address; the policy does not hear of it.
+    /// The line of an address, without a use.
     #[inline(always)]
     pub fn probe(&self, addr: GlobalAddr) -> Option<Line> {
         let (set, line) = self.place(addr);
         self.lines.probe(set, line).copied()
     }
 
-    /// The same, to be changed.
+    /// The mutable line of an address, without a use.
     pub fn probe_mut(&mut self, addr: GlobalAddr) -> Option<&mut Line> {
         let (set, line) = self.place(addr);
         self.lines.probe_mut(set, line)
     }
 
-    /// A line that was missed comes in. Returns what gives way to it if that is dirty: where it
-    /// begins, and the line.
+    /// Fills a missed line. Returns the evicted line with its address, if dirty.
     pub fn fill(&mut self, addr: GlobalAddr, line: Line) -> Option<(GlobalAddr, Line)> {
         let (set, number) = self.place(addr);
         let (evicted, was) = self.lines.insert_missed(set, number, line)?;
@@ -61,28 +60,28 @@ impl Level {
         was.is_dirty().then(|| (GlobalAddr::of_line(evicted, self.line_log2), was))
     }
 
-    /// The line of an address is no longer here.
+    /// Drops the line of an address.
     pub fn drop_line(&mut self, addr: GlobalAddr) {
         let (set, line) = self.place(addr);
         self.lines.invalidate(set, line);
     }
 
-    /// How many lines there may be.
+    /// The capacity in lines.
     pub fn entries(&self) -> u64 {
         self.lines.geometry().entries() as u64
     }
 
-    /// How many sets there are.
+    /// The number of sets.
     pub fn sets(&self) -> usize {
         self.lines.geometry().sets()
     }
 
-    /// Where the lines of a set begin.
+    /// The addresses of the lines of a set.
     pub fn set(&self, set: usize) -> impl Iterator<Item = GlobalAddr> + '_ {
         self.lines.set(set).map(|(line, _)| GlobalAddr::of_line(line, self.line_log2))
     }
 
-    /// All lines that are here: where each begins, and its bits.
+    /// All lines with their addresses.
     pub fn iter(&self) -> impl Iterator<Item = (GlobalAddr, Line)> + '_ {
         let log2 = self.line_log2;
         self.lines.iter().map(move |(_, line, bits)| (GlobalAddr::of_line(line, log2), *bits))

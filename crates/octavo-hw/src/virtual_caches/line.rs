@@ -1,11 +1,11 @@
-//! What a virtual cache holds of a line beside its tag.
+//! The state of a line of a virtual cache beside its tag.
 
 use octavo_types::FrameNumber;
 
-/// The bits of a line: whether it may be stored to, whether it was, and the frame that it was loaded
-/// from. (Section 4.2: "modification and protection bits are kept with each cache line"; the frame is
-/// what section 5.3 calls keeping the translation with the line. It is here always, so that write-backs
-/// can be checked; whether the hardware has it is the affair of whoever counts.)
+/// A line: store permission, dirty bit, and the frame it was loaded from. (Section 4.2: "modification and
+/// protection bits are kept with each cache line"; with the frame, the line keeps its translation as in
+/// section 5.3. The frame is always present, so that write-backs can be checked; callers decide whether the
+/// hardware has it.)
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Line(u64);
 
@@ -20,25 +20,25 @@ impl Line {
         Line(frame.raw() << FRAME_SHIFT | may_store as u64)
     }
 
-    /// The same, dirty or clean.
+    /// The line with this dirty bit.
     #[inline(always)]
     pub const fn with_dirty(self, is_dirty: bool) -> Self {
         Line(self.0 & !DIRTY | if is_dirty { DIRTY } else { 0 })
     }
 
-    /// The same, with or without the right to be stored to.
+    /// The line with this store permission.
     #[inline(always)]
     pub const fn with_rights(self, may_store: bool) -> Self {
         Line(self.0 & !MAY_STORE | may_store as u64)
     }
 
-    /// Whether it may be stored to.
+    /// Whether it has store permission.
     #[inline(always)]
     pub const fn may_store(self) -> bool {
         self.0 & MAY_STORE != 0
     }
 
-    /// Whether memory, or the level behind, does not have what was stored to it.
+    /// Whether it holds data that the next level does not have.
     #[inline(always)]
     pub const fn is_dirty(self) -> bool {
         self.0 & DIRTY != 0

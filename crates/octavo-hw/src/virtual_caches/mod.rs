@@ -1,24 +1,22 @@
-//! Data caches by global virtual address: virtually indexed and virtually tagged, two levels, each
-//! split into one for instructions and one for data (Jacob and Mudge, "Software-Managed Address
-//! Translation", HPCA 1997, sections 4 and 5).
+//! Data caches by global virtual address: virtually indexed and virtually tagged, two levels, each split for
+//! instructions and data (Jacob and Mudge, "Software-Managed Address Translation", HPCA 1997, sections 4 and
+//! 5).
 //!
-//! - All are write-back and write-allocate. Whatever misses is filled at both levels, so the two are
-//!   neither inclusive nor exclusive. The first level is looked up, then the second; what both miss
-//!   is nobody's affair here: who knows where the page lies [loads and maps](VirtualCaches::load_and_map)
-//!   it.
-//! - A line carries the bits of its page: a store to a line without that right is *denied*, and
-//!   changes nothing; it is a use of the line to the policy, and counts as no access. A line that may
-//!   not be stored to is never dirty.
-//! - A dirty line of the first level that gives way makes the line behind it dirty, which is no use to
-//!   the policy; where that is gone, it goes *around* the second level to memory, so that no line comes
-//!   in that nobody referenced. (So hits and misses are those of caches that write through, as
-//!   cachegrind's are.)
-//! - What has to be written to memory is put down in order ([`WriteBack`]), and taken by whoever
-//!   translates it.
-//! - A [sweep](VirtualCaches::sweep) asks for each line of a range by its address, as an operating
-//!   system does for a page (section 5.4), and changes those that are there. What it writes back is
-//!   counted with it, and not as a line that gave way.
-//! - The side of instructions does not see what data store, nor the other way round.
+//! - All are write-back and write-allocate. A miss fills both levels, so that they are neither inclusive nor
+//!   exclusive. The first level is looked up, then the second; after a miss of both, the caller, who knows
+//!   the frame of the page, [loads and maps](VirtualCaches::load_and_map) the line.
+//! - A line has the permissions of its page: a store to a line without store permission is *denied* and
+//!   changes nothing; it is a use of the line for the policy, and no access. A line without store permission
+//!   is never dirty.
+//! - An evicted dirty line of the first level makes the line in the second level dirty, without a use for the
+//!   policy. If the second level does not hold it, the write-back goes *around* it to memory, so that no
+//!   unreferenced line is filled. (Hits and misses are thus those of write-through caches, such as
+//!   cachegrind's.)
+//! - Write-backs to memory are queued in order ([`WriteBack`]) for the caller to translate.
+//! - A [sweep](VirtualCaches::sweep) checks each line of a range by address, as an operating system does for
+//!   a page (section 5.4), and changes those present. Its write-backs are counted with the sweep, not as
+//!   evictions.
+//! - Instruction and data sides are not coherent.
 //! - accesses = hits + misses at each level; the second level is accessed by exactly the misses of the
 //!   first.
 
@@ -36,64 +34,64 @@ pub use config::{VirtualCacheConfig, VirtualCacheError};
 pub use line::Line;
 use side::Side;
 
-/// What the first level says.
+/// The outcome of a first-level look-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum L1Lookup {
-    /// It has the line, of this frame.
+    /// The line is present; its frame.
     Hit(FrameNumber),
-    /// It has the line, which may not be stored to.
+    /// The line is present without store permission.
     Denied,
-    /// It has not: the second level is to be asked.
+    /// The line is absent; the second level must be looked up.
     Miss,
 }
 
-/// What the second level says.
+/// The outcome of a second-level look-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum L2Lookup {
-    /// It has the line, of this frame; the first has it now, too.
+    /// The line is present, and is now in the first level, too; its frame.
     Hit(FrameNumber),
-    /// It has the line, which may not be stored to.
+    /// The line is present without store permission.
     Denied,
-    /// It has not: the paper's CACHEMISS.
+    /// The line is absent: the paper's CACHEMISS.
     Miss,
 }
 
 /// A dirty line on its way to memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriteBack {
-    /// Where it begins.
+    /// Its address.
     pub at: GlobalAddr,
-    /// How many bytes it has.
+    /// Its size in bytes.
     pub bytes: u64,
     /// The frame that it was loaded from.
     pub frame: FrameNumber,
 }
 
-/// What a sweep does to the lines of a page.
+/// The change that a sweep makes to lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// They have this right from now on. Without it they are written back first, if they are dirty.
+    /// Sets store permission. Dirty lines that lose it are written back first.
     Rights {
-        /// Whether they may be stored to.
+        /// The new store permission.
         may_store: bool,
     },
-    /// They are written back, if they are dirty, and dropped.
+    /// Writes dirty lines back, and drops all.
     Drop,
 }
 
-/// What a sweep found: in the first level, in the second.
+/// Counts of a sweep, by level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Swept {
-    /// Lines asked for, whether they were there or not.
+    /// Lines checked, present or not.
     pub checked: [u64; 2],
-    /// Those that were there.
+    /// Lines present and changed.
     pub changed: [u64; 2],
-    /// Those that were dirty and had to be written behind.
+    /// Dirty lines written back.
     pub written_back: [u64; 2],
 }
 
 impl Swept {
-    /// Both together.
+    /// The sum of both.
     pub fn plus(self, other: Swept) -> Swept {
         let sum = |a: [u64; 2], b: [u64; 2]| [a[0] + b[0], a[1] + b[1]];
         Swept {
@@ -115,7 +113,7 @@ impl VirtualCaches {
     ///
     /// # Errors
     ///
-    /// Where there can be no such caches.
+    /// If the configuration is invalid.
     pub fn new(
         config: &VirtualCacheConfig,
         instructions: Instructions,
@@ -129,8 +127,8 @@ impl VirtualCaches {
         })
     }
 
-    /// An access, and so many that repeat it, in the first level. A hit is counted, with its repeats;
-    /// else whoever asked goes on, and counts the repeats with what ends the access.
+    /// Looks up the first level for an access and its repeats. A hit is counted with its repeats; otherwise
+    /// the caller continues with the second level, and counts the repeats when the access completes.
     #[inline(always)]
     pub fn look_up_l1(
         &mut self,
@@ -142,8 +140,8 @@ impl VirtualCaches {
         self.sides[side].look_up_l1(addr, stores, repeats)
     }
 
-    /// The access that the first level has missed, in the second. A miss is counted at both levels; a
-    /// hit, too, with its repeats, which hit the first.
+    /// Looks up the second level after a first-level miss. A miss is counted at both levels; a hit, too, with
+    /// its repeats, which hit the first level.
     pub fn look_up_l2(
         &mut self,
         side: SideNumber,
@@ -154,8 +152,8 @@ impl VirtualCaches {
         self.sides[side].look_up_l2(addr, stores, repeats)
     }
 
-    /// The line of an address, which neither level has, comes into both: SPECIFYVTAG and LOAD&MAP
-    /// (section 4.1). A store makes it dirty in the first, and repeats of it hit there.
+    /// Fills the line of an address into both levels: SPECIFYVTAG and LOAD&MAP (section 4.1). A store makes
+    /// it dirty in the first level, where its repeats hit.
     pub fn load_and_map(
         &mut self,
         side: SideNumber,
@@ -167,7 +165,7 @@ impl VirtualCaches {
         self.sides[side].load_and_map(addr, frame, may_store, stores, repeats);
     }
 
-    /// Changes what is there of `bytes` bytes from an address on, at both levels of a side.
+    /// Changes the present lines of `bytes` bytes from an address on, at both levels of a side.
     pub fn sweep(
         &mut self,
         side: SideNumber,
@@ -178,50 +176,50 @@ impl VirtualCaches {
         self.sides[side].sweep(from, bytes, change)
     }
 
-    /// The line of an address in the first level, if it is there; the policy does not hear of it.
+    /// The line of an address in the first level, without a use.
     #[inline(always)]
     pub fn probe(&self, side: SideNumber, addr: GlobalAddr) -> Option<Line> {
         self.sides[side].l1.probe(addr)
     }
 
-    /// Repeats of an access whose line is in the first level, and used last there.
+    /// Counts repeats of an access whose line is the most recent of the first level.
     #[inline(always)]
     pub fn repeat(&mut self, side: SideNumber, times: u32) {
         self.sides[side].l1.counters.hits += u64::from(times);
     }
 
-    /// Takes the next line that has to be written to memory.
+    /// Removes the next queued write-back.
     pub fn next_write_back(&mut self, side: SideNumber) -> Option<WriteBack> {
         self.sides[side].write_backs.pop_front()
     }
 
-    /// The logarithm of the bytes of a line of the first level.
+    /// log2 of the bytes of a first-level line.
     #[inline(always)]
     pub fn line_log2(&self, side: SideNumber) -> u32 {
         self.sides[side].l1.line_log2
     }
 
-    /// How many lines of the second level of data so many bytes have.
+    /// The number of second-level data lines of `bytes` bytes.
     pub fn lines_of(&self, bytes: u64) -> u64 {
         bytes >> self.sides[1].l2.line_log2
     }
 
-    /// How many lines each level of a side may have.
+    /// The capacity of each level of a side, in lines.
     pub fn entries(&self, side: SideNumber) -> [u64; 2] {
         [self.sides[side].l1.entries(), self.sides[side].l2.entries()]
     }
 
-    /// What the levels of a side have counted.
+    /// The counters of the levels of a side.
     pub fn counters(&self, side: SideNumber) -> [CacheCounters; 2] {
         self.sides[side].counters()
     }
 
-    /// How many sets the second level of a side has.
+    /// The number of sets of the second level of a side.
     pub fn second_level_sets(&self, side: SideNumber) -> usize {
         self.sides[side].l2.sets()
     }
 
-    /// Where the lines of a set of the second level of a side begin.
+    /// The addresses of the lines of a set of the second level of a side.
     pub fn second_level_set(
         &self,
         side: SideNumber,

@@ -1,4 +1,4 @@
-//! The two levels of one side, instructions or data.
+//! The two cache levels of one side, instructions or data.
 
 use std::collections::VecDeque;
 
@@ -11,12 +11,12 @@ use super::line::Line;
 use super::{Change, L1Lookup, L2Lookup, Swept, WriteBack};
 use crate::caches::{CacheConfig, CacheCounters};
 
-/// The caches of instructions, or of data.
+/// The caches of one side.
 #[derive(Clone, Debug)]
 pub(super) struct Side {
     pub l1: Level,
     pub l2: Level,
-    /// What has to be written to memory, in order.
+    /// Queued write-backs to memory, in order.
     pub write_backs: VecDeque<WriteBack>,
 }
 
@@ -65,7 +65,7 @@ impl Side {
         self.l1.counters.misses += 1;
         self.l1.counters.hits += u64::from(repeats);
         self.l2.counters.hits += 1;
-        self.fill_first(addr, line.with_dirty(stores));
+        self.fill_l1(addr, line.with_dirty(stores));
         L2Lookup::Hit(line.frame())
     }
 
@@ -81,19 +81,18 @@ impl Side {
         if let Some((at, was)) = self.l2.fill(addr, line) {
             self.write_to_memory(at, was, self.l2.line_log2);
         }
-        self.fill_first(addr, line.with_dirty(stores));
+        self.fill_l1(addr, line.with_dirty(stores));
         self.l1.counters.hits += u64::from(repeats);
     }
 
-    /// A line comes into the first level, and what is dirty there and gives way goes behind it.
-    fn fill_first(&mut self, addr: GlobalAddr, line: Line) {
+    /// Fills a line into the first level, and writes back its dirty eviction.
+    fn fill_l1(&mut self, addr: GlobalAddr, line: Line) {
         if let Some((at, was)) = self.l1.fill(addr, line) {
             self.write_behind(at, was);
         }
     }
 
-    /// A dirty line of the first level makes the one behind it dirty; where that is gone, it goes to
-    /// memory.
+    /// Writes a dirty first-level line back to the second level or, if that does not hold it, to memory.
     fn write_behind(&mut self, at: GlobalAddr, was: Line) {
         match self.l2.probe_mut(at) {
             Some(behind) => *behind = behind.with_dirty(true),
@@ -107,7 +106,7 @@ impl Side {
 
     pub fn sweep(&mut self, from: GlobalAddr, bytes: u64, change: Change) -> Swept {
         let mut swept = Swept::default();
-        // The first level first: what is dirty there belongs in the line behind.
+        // First level first: its dirty lines belong to the second level's lines.
         for at in lines(from, bytes, self.l1.line_log2) {
             swept.checked[0] += 1;
             let Some(line) = self.l1.probe(at) else { continue };
@@ -131,7 +130,7 @@ impl Side {
         swept
     }
 
-    /// Changes a line that is there, and says whether it may stay dirty.
+    /// Changes a present line. Returns whether it may stay dirty.
     fn change(&mut self, level: usize, at: GlobalAddr, line: Line, change: Change) -> bool {
         let level = if level == 0 { &mut self.l1 } else { &mut self.l2 };
         match change {
@@ -151,7 +150,7 @@ impl Side {
     }
 }
 
-/// Where the lines of a range begin.
+/// The addresses of the lines of a range.
 fn lines(from: GlobalAddr, bytes: u64, line_log2: u32) -> impl Iterator<Item = GlobalAddr> {
     let first = from.line(line_log2);
     let last = from.plus(bytes - 1).line(line_log2);

@@ -1,4 +1,4 @@
-//! What page-walk caches are like.
+//! The configuration of page-walk caches.
 
 use octavo_types::PageSize;
 
@@ -7,22 +7,21 @@ use crate::{Geometry, GeometryError, Replacement};
 /// The cache of one level of the page table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WalkCacheConfig {
-    /// The level, the table of base pages being 1: an entry of level 2 leads to such a table.
+    /// The page-table level, 1 for the table of base pages: an entry of level 2 points to such a table.
     pub level: u8,
-    /// The bytes of address space below one entry of the level, as a logarithm: addresses are found by
-    /// the bits above.
+    /// log2 of the address space below one entry of the level; entries are found by the address bits above.
     pub reach_log2: u8,
-    /// How many entries it has.
+    /// Number of entries.
     pub entries: u64,
-    /// Entries of a set; as many as entries are fully associative.
+    /// Ways per set; equal to `entries` for fully associative.
     pub ways: u64,
-    /// Which entry of a full set gives way.
+    /// The replacement policy.
     pub replacement: Replacement,
 }
 
 impl WalkCacheConfig {
-    /// A fully associative LRU cache of a level (2 to 5) of the page tables of x86-64, each of which
-    /// resolves nine bits.
+    /// A fully associative LRU cache of a level (2 to 5) of x86-64 page tables, each of which resolves nine
+    /// bits.
     pub const fn x86_64(level: u8, entries: u64) -> Self {
         WalkCacheConfig {
             level,
@@ -39,42 +38,42 @@ impl WalkCacheConfig {
     }
 }
 
-/// Page-walk caches that cannot be.
+/// Invalid page-walk caches.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WalkCacheError {
-    /// Of entries and ways.
+    /// An invalid combination of entries and ways.
     #[error("walk cache of level {level}: {error}")]
     Geometry {
-        /// The level of the page table.
+        /// The page-table level.
         level: u8,
-        /// What is wrong.
+        /// The error.
         error: GeometryError,
     },
     /// Two caches for one level.
     #[error("walk cache of level {level}: give one, there are two")]
     Twice {
-        /// The level of the page table.
+        /// The page-table level.
         level: u8,
     },
-    /// The table of base pages has leaves only.
+    /// A cache for level 1, which has leaves only.
     #[error("walk cache of level {level}: give a level from 2 on; level 1 has leaves only")]
     Leaf {
-        /// As asked for.
+        /// As given by the user.
         level: u8,
     },
-    /// A level must reach further than the level below it.
+    /// A level that does not reach further than the level below it.
     #[error("walk cache of level {level}: reach_log2 = {reach_log2}: give {from} to 63")]
     Reach {
-        /// The level of the page table.
+        /// The page-table level.
         level: u8,
-        /// As asked for.
+        /// As given by the user.
         reach_log2: u8,
-        /// What the level below leaves.
+        /// The smallest valid value.
         from: u8,
     },
 }
 
-/// Checks caches that are in order of their levels.
+/// Checks caches, given in order of level.
 pub(super) fn check(configs: &[WalkCacheConfig]) -> Result<(), WalkCacheError> {
     let mut from = PageSize::BASE.log2() + 1;
     for (place, &WalkCacheConfig { level, reach_log2, .. }) in configs.iter().enumerate() {

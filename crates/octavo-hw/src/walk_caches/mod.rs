@@ -1,9 +1,9 @@
-//! Page-walk caches: what walks found in page tables above the leaves.
+//! Page-walk caches: upper levels of page tables, found by earlier walks.
 //!
-//! The paper calls them MMU caches (Guvenilir and Patt, ISCA 2020, section II.A); of the kinds that
-//! Barr, Cox and Rixner tell apart ("Translation caching: skip, don't walk (the page table)", ISCA
-//! 2010, section 3), these are translation caches split by level: an entry is found by the bits of
-//! the virtual address that index all levels down to its own, and by no more and no fewer.
+//! Guvenilir and Patt (ISCA 2020, section II.A) call them MMU caches. In the taxonomy of Barr, Cox and Rixner
+//! ("Translation caching: skip, don't walk (the page table)", ISCA 2010, section 3) they are translation
+//! caches split by level: an entry is found by exactly the address bits that index all levels down to its
+//! own.
 
 mod config;
 
@@ -13,17 +13,17 @@ pub use config::{WalkCacheConfig, WalkCacheError};
 
 use crate::{Asid, SetArray};
 
-/// What the cache of one level counted.
+/// Counters of the cache of one level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WalkCacheCounters {
-    /// Look-ups that found their entry: a walk went on from there.
+    /// Look-ups that hit; the walk continues from there.
     pub hits: u64,
-    /// Look-ups that did not.
+    /// Look-ups that missed.
     pub misses: u64,
 }
 
 impl WalkCacheCounters {
-    /// All look-ups.
+    /// The number of look-ups.
     pub const fn accesses(&self) -> u64 {
         self.hits + self.misses
     }
@@ -45,7 +45,7 @@ impl<V: Copy + Default> Level<V> {
         (self.entries.geometry().set_of(number), asid.tag(number))
     }
 
-    /// Looks an address up, and says of which level it is.
+    /// Looks an address up. A hit returns the level and the payload.
     #[inline(always)]
     fn find(&mut self, asid: Asid, addr: VirtAddr) -> Option<(u8, V)> {
         let (set, key) = self.place(asid, addr);
@@ -56,13 +56,12 @@ impl<V: Copy + Default> Level<V> {
     }
 }
 
-/// The page-walk caches of a core: a small array for each of some levels of the page table, with a
-/// payload for each entry, such as the frame of the table that it leads to.
+/// The page-walk caches of a core: a small array for each of some page-table levels, with a payload per
+/// entry, such as the frame of the next table.
 ///
-/// A look-up asks the deepest level first, and those above it only as long as nothing is found, so
-/// that each level is looked up by exactly the misses of the one below. (Hardware asks all at once; what
-/// an entry is used for is then the same, and what is used of an upper level when a lower one hits
-/// nobody says.)
+/// A look-up starts at the deepest level and moves up only on a miss, so that each level is looked up by
+/// exactly the misses of the one below. (Hardware looks up all levels at once; the outcome is the same, and
+/// the use of an upper level when a lower one hits is unspecified.)
 #[derive(Clone, Debug)]
 pub struct WalkCaches<V> {
     /// The deepest level first.
@@ -70,7 +69,7 @@ pub struct WalkCaches<V> {
 }
 
 impl<V: Copy + Default> WalkCaches<V> {
-    /// Empty caches: one for each of `configs`, in any order.
+    /// Empty caches, one for each of `configs`, in any order.
     pub fn new(
         configs: &[WalkCacheConfig],
         instructions: Instructions,
@@ -89,27 +88,27 @@ impl<V: Copy + Default> WalkCaches<V> {
         Ok(WalkCaches { levels: configs.iter().map(level).collect::<Result<_, _>>()? })
     }
 
-    /// The deepest entry for an address: its level, and what [`WalkCaches::fill`] put there. The walk
-    /// goes on one level below it.
+    /// The deepest entry for an address: its level, and the payload of [`WalkCaches::fill`]. The walk
+    /// continues one level below it.
     #[inline(always)]
     pub fn deepest(&mut self, asid: Asid, addr: VirtAddr) -> Option<(u8, V)> {
         self.levels.iter_mut().find_map(|level| level.find(asid, addr))
     }
 
-    /// As [`WalkCaches::deepest`], of the caches of a level and those above it alone.
+    /// As [`WalkCaches::deepest`], using only the caches from `level` upwards.
     pub fn deepest_from(&mut self, asid: Asid, addr: VirtAddr, level: u8) -> Option<(u8, V)> {
         let from = self.levels.partition_point(|of| of.level < level);
         (from..self.levels.len()).find_map(|at| self.levels[at].find(asid, addr))
     }
 
-    /// The entry of one level for an address; none where no cache is for the level.
+    /// The entry of one level for an address; `None` if the level has no cache.
     pub fn at(&mut self, asid: Asid, addr: VirtAddr, level: u8) -> Option<V> {
         let of = self.levels.iter_mut().find(|of| of.level == level)?;
         of.find(asid, addr).map(|(_, value)| value)
     }
 
-    /// A walk found an entry of this level that leads to a table, not to a page. Where no cache is for
-    /// the level, nothing happens.
+    /// Fills an entry of this level that points to a table, not a page. Does nothing if the level has no
+    /// cache.
     #[inline]
     pub fn fill(&mut self, asid: Asid, addr: VirtAddr, level: u8, value: V) {
         if let Some(level) = self.levels.iter_mut().find(|held| held.level == level) {
@@ -118,8 +117,7 @@ impl<V: Copy + Default> WalkCaches<V> {
         }
     }
 
-    /// Takes out all entries of an address space that any of these addresses is found by, and returns
-    /// how many.
+    /// Removes all entries of an address space that any of these addresses uses, and returns their number.
     pub fn invalidate(&mut self, asid: Asid, range: AddrRange) -> usize {
         if range.is_empty() {
             return 0;
@@ -133,20 +131,20 @@ impl<V: Copy + Default> WalkCaches<V> {
         self.levels.iter_mut().map(in_level).sum()
     }
 
-    /// Takes out all entries of an address space, and returns how many.
+    /// Removes all entries of an address space, and returns their number.
     pub fn invalidate_space(&mut self, asid: Asid) -> usize {
         let of = |level: &mut Level<V>| level.entries.invalidate_if(|key, _| Asid::of(key) == asid);
         self.levels.iter_mut().map(of).sum()
     }
 
-    /// Takes all out, as [`SetArray::clear`].
+    /// Removes all entries, as [`SetArray::clear`].
     pub fn clear(&mut self) {
         for level in &mut self.levels {
             level.entries.clear();
         }
     }
 
-    /// What each level counted, the deepest first.
+    /// The counters of each level, deepest first.
     pub fn counters(&self) -> impl Iterator<Item = (u8, WalkCacheCounters)> {
         self.levels.iter().map(|level| (level.level, level.counters))
     }

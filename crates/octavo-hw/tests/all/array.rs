@@ -194,7 +194,7 @@ fn random_replacement_is_uniform_and_seeded() {
 }
 
 #[test]
-#[should_panic(expected = "nobody's key")]
+#[should_panic(expected = "the key of free entries")]
 fn empty_key_is_rejected() {
     let geometry = Geometry::new(1, 1).unwrap();
     SetArray::new(geometry, Replacement::Lru, Instructions::best()).insert(

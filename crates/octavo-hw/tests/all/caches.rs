@@ -99,7 +99,7 @@ fn check(
         let served = match kind {
             _ if repeats > 0 => {
                 let is_hit = caches.hits(side, line, is_write, repeats);
-                (!is_hit).then(|| caches.missed(&mut shared, side, line, is_write))
+                (!is_hit).then(|| caches.serve_miss(&mut shared, side, line, is_write))
             }
             Kind::Fetch => Some(caches.fetch(&mut shared, line)),
             Kind::Load => Some(caches.load(&mut shared, line)),
@@ -202,7 +202,7 @@ fn repeats_of_a_miss_hit() {
     let (private, shared) = one_core();
     let mut caches = Caches::new(&private, &shared, Instructions::best()).unwrap();
     assert!(!caches.private.hits(1, 0, true, 3));
-    assert_eq!(caches.missed(1, 0, true).by, ServedBy::Memory);
+    assert_eq!(caches.serve_miss(1, 0, true).by, ServedBy::Memory);
     assert!(caches.private.hits(1, 0, false, 2));
     let counters = caches.private.counters();
     assert_eq!((counters.l1d.hits, counters.l1d.misses, counters.l2.misses), (6, 1, 1));

@@ -229,7 +229,7 @@ impl Env {
     #[inline(never)]
     fn serve_cache_miss(&mut self, access: LineAccess, line: u64) {
         let side = access.side();
-        let served = self.caches.missed(side, line, access.is_store());
+        let served = self.caches.serve_miss(side, line, access.is_store());
         self.cycles.beyond_l1[side] +=
             u64::from(served.latency_cycles - self.l1_latency_cycles[side]);
     }

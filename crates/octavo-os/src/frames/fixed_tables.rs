@@ -22,8 +22,8 @@ pub(super) fn frames_of_tables(frames: u64) -> u64 {
 }
 
 impl Frames {
-    /// Reserves the last `frames` frames not yet reserved for tables, whoever owns them. Returns the first of
-    /// them.
+    /// Reserves the last `frames` frames not yet reserved for tables, regardless of their owners. Returns the
+    /// first of them.
     pub(super) fn reserve_at_end(&mut self, frames: u64) -> FrameNumber {
         let end = self.shape().frames() - self.used_frames(Owner::HoleBitmap);
         let start = FrameNumber::new(end - frames);

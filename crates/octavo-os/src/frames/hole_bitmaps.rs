@@ -94,7 +94,8 @@ impl HoleBitmaps {
 }
 
 impl Frames {
-    /// Reserves the last frames of memory for the hole bitmap, whoever owns them. Called once, at the start.
+    /// Reserves the last frames of memory for the hole bitmap, regardless of their owners. Called once, at
+    /// the start.
     pub fn reserve_hole_bitmaps(&mut self) {
         if self.holes.are_reserved() {
             return;

@@ -141,7 +141,7 @@ impl Ledger {
         self.add(owner, frames);
     }
 
-    /// Frees `frames` frames from `start` on, whoever owns them.
+    /// Frees `frames` frames from `start` on, regardless of their owners.
     ///
     /// # Panics
     ///
@@ -197,7 +197,7 @@ impl Ledger {
         let start = start.raw() as usize;
         let entries = &self.entries[start..start + frames as usize];
         for run in entries.chunk_by(|left, right| left == right) {
-            let owner = owner_of(run[0]).expect("only frames that somebody holds");
+            let owner = owner_of(run[0]).expect("an allocated frame");
             self.owned_frames[owner.index()] -= run.len() as u64;
         }
     }

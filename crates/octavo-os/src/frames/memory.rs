@@ -148,8 +148,8 @@ impl Frames {
         could
     }
 
-    /// Frees the block of `order` at `frame`, whoever owns it; it may be a part of an allocated block, or
-    /// several parts together.
+    /// Frees the block of `order` at `frame`, regardless of its owner; it may be a part of an allocated
+    /// block, or several parts together.
     ///
     /// # Panics
     ///

@@ -69,13 +69,13 @@ impl Memory {
 
     /// Collects the splits of gapped pages of a process. Each is a shootdown, like the split of any large
     /// page, unless the page lies in a range that is invalidated anyway.
-    pub(super) fn collect_gapped_splits(&mut self, process: ProcessId, forgotten: &Pages) {
+    pub(super) fn collect_gapped_splits(&mut self, process: ProcessId, invalidated: &Pages) {
         let Some(Some(of)) = self.processes.get_mut(usize::from(process.0)) else { return };
         for page in of.table.take_gapped_splits() {
             self.counters.splits += 1;
             self.counters.entries_written += base_pages(PageSize::HUGE);
             let pages = around(page, PageSize::HUGE);
-            if !contains(forgotten, &pages) {
+            if !contains(invalidated, &pages) {
                 self.invalidate(process, pages);
             }
         }

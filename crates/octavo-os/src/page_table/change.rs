@@ -1,4 +1,4 @@
-//! Changes of a page table. Each is made whole or not at all.
+//! Changes of a page table. Each is atomic: it succeeds or changes nothing.
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 
@@ -11,18 +11,18 @@ use super::{
 use crate::frames::{Frames, OutOfMemory};
 
 impl PageTable {
-    /// Maps a page of `size` from base page `page` on at `frame`; what its range held before is
-    /// no longer mapped. What lay there in the same frames, if only with other rights or as smaller
-    /// pages, was used and written to as before (`pte_modify` of Linux).
+    /// Maps a page of `size` from base page `page` on at `frame`, in place of the pages in its range. If the
+    /// same frames were mapped there, only with other permissions or as smaller pages, accessed and dirty
+    /// bits are kept (`pte_modify` in Linux).
     ///
     /// # Errors
     ///
-    /// Where there are no frames for the nodes on the way: nothing has changed then.
+    /// If there are no frames for the nodes on the way: nothing has changed.
     ///
     /// # Panics
     ///
-    /// Where the page or the frame is not aligned to the size, or a larger page is in the way: the
-    /// caller splits that one first.
+    /// If the page or the frame is not aligned to the size, or a larger page is mapped there: the caller must
+    /// split it first.
     pub fn map(
         &mut self,
         page: PageNumber,
@@ -39,7 +39,7 @@ impl PageTable {
         Ok(self.write(place, size, entry, (used, parts), frames))
     }
 
-    /// As [`PageTable::map`], of a page that was used as told: one that was moved or copied.
+    /// As [`PageTable::map`], with these accessed and dirty bits, for a page that was moved or copied.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl PageTable {
         self.map_with_parts(Leaf { page, frame, size, rights }, used, frames)
     }
 
-    /// The same, of a page whose parts were used as told, too.
+    /// As [`PageTable::map_used`], with accessed and dirty vectors.
     fn map_with_parts(
         &mut self,
         Leaf { page, frame, size, rights }: Leaf,
@@ -75,17 +75,16 @@ impl PageTable {
         Ok(self.write(place, size, entry, used, frames))
     }
 
-    /// Puts smaller pages in the place of the one that holds base page `page`: in the same frames,
-    /// with its rights, used and written to as it was. `parts` are those pages by address; what
-    /// they leave out is no longer mapped.
+    /// Replaces the page that holds base page `page` by smaller pages in the same frames, with its
+    /// permissions, accessed and dirty bits. `parts` are those pages by address; the rest is unmapped.
     ///
     /// # Errors
     ///
-    /// Where there are no frames for the nodes of smaller pages: nothing has changed then.
+    /// If there are no frames for the nodes of smaller pages: nothing has changed.
     ///
     /// # Panics
     ///
-    /// Where no page is mapped there.
+    /// If no page is mapped there.
     pub fn replace(
         &mut self,
         page: PageNumber,
@@ -113,16 +112,15 @@ impl PageTable {
         Ok(written)
     }
 
-    /// Unmaps the page that holds a base page, and tells which it was. Nodes that become empty are
-    /// given back.
+    /// Unmaps the page that holds a base page and returns it. Empty nodes are freed.
     pub fn unmap(&mut self, page: PageNumber, frames: &mut Frames) -> Option<Leaf> {
         let leaf = self.clear(page, frames)?;
         self.give_back_empty(page, frames);
         Some(leaf)
     }
 
-    /// How many frames the nodes take that are to be made for mapping `pages`, which come by address. A page that
-    /// is mapped and larger counts as if it were not.
+    /// The number of frames for the nodes needed to map `pages`, in order of address. Ignores larger pages
+    /// mapped there.
     pub fn nodes_for(&self, pages: impl IntoIterator<Item = (PageNumber, PageSize)>) -> u64 {
         let mut last = [u64::MAX; MAX_LEVELS as usize];
         let mut count = 0;
@@ -140,13 +138,13 @@ impl PageTable {
         count
     }
 
-    /// The node below node `above` of `level` on the way to a base page.
+    /// The child of node `above` of `level` on the path to a base page.
     fn child(&self, above: u32, page: PageNumber, level: u8) -> Option<u32> {
         let child = self.nodes[above as usize].children[index(page, level)];
         (child != ROOT).then_some(child)
     }
 
-    /// The node and level whose entries are to map a page, made where there is none.
+    /// The node and level of the entries that map a page; creates missing nodes.
     pub(super) fn prepare_path(
         &mut self,
         page: PageNumber,
@@ -192,7 +190,7 @@ impl PageTable {
         Ok(Place { page, node: number, first, level, of_holes })
     }
 
-    /// Writes a page's entries; its true entry, which is the first, says how it was used.
+    /// Writes the entries of a page; the true entry, the first, holds the accessed and dirty bits.
     fn write(
         &mut self,
         Place { page, node, first, level, of_holes }: Place,
@@ -224,8 +222,7 @@ impl PageTable {
         Written { entries: count as u64, aliases: count as u64 - 1 }
     }
 
-    /// How the pages were used that already lie where a page is about to be mapped, in the frames
-    /// at which it will.
+    /// The accessed and dirty bits of pages already mapped at the place and frames of a new page.
     fn used_in_place(&self, place: Place, size: PageSize, frame: FrameNumber) -> Used {
         let Place { node, first, level, of_holes, .. } = place;
         let mut used = (false, false);
@@ -241,8 +238,7 @@ impl PageTable {
         used
     }
 
-    /// Adds how the pages of an entry, and of all below it, were used if the entry's first frame
-    /// is `frame`.
+    /// Adds the accessed and dirty bits of an entry and all below it, if the entry's first frame is `frame`.
     pub(super) fn used_below(
         &self,
         node: u32,
@@ -254,7 +250,7 @@ impl PageTable {
         let node = &self.nodes[node as usize];
         let entry = node.entries[index];
         if entry.is_page(level) {
-            // An alias says nothing of use, and is not at its own frame.
+            // An alias holds no accessed and dirty bits, and its frame does not match.
             if entry.frame(level) == frame {
                 let (accessed, dirty) = entry.used();
                 *used = (used.0 | accessed, used.1 | dirty);
@@ -270,7 +266,7 @@ impl PageTable {
         }
     }
 
-    /// Empties the entries of the page that holds a base page, and keeps their node.
+    /// Clears the entries of the page that holds a base page, and keeps their node.
     fn clear(&mut self, page: PageNumber, frames: &mut Frames) -> Option<Leaf> {
         if let Some(of_holes) = self.perforated_at(page) {
             return self.clear_hole(of_holes, page, frames);
@@ -289,7 +285,7 @@ impl PageTable {
         Some(leaf)
     }
 
-    /// Keeps the ranges, if any are kept: a page is about to be mapped.
+    /// Updates the ranges, if kept, before a page is mapped.
     fn update_ranges(
         &mut self,
         page: PageNumber,
@@ -303,13 +299,13 @@ impl PageTable {
     }
 }
 
-/// The first entry of a page.
+/// The location of the first entry of a page.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     page: PageNumber,
     pub node: u32,
     pub first: usize,
     level: u8,
-    /// Where its node is one of holes, the node and index of the entry of the perforated page.
+    /// If its node holds the holes of a perforated page: the entry of that page.
     of_holes: Option<EntryIndex>,
 }

@@ -1,8 +1,9 @@
-//! Page-table entries, bit by bit: those of x86-64, and what Tailored Page Sizes add to them.
+//! The bits of page-table entries: x86-64, with the extensions of Tailored Page Sizes and of perforated and
+//! gapped pages.
 
 use octavo_types::{FrameNumber, PageSize, Protection};
 
-/// Bits of an address that one level of the page table translates.
+/// Address bits translated by one level.
 pub const INDEX_BITS: u8 = 9;
 /// Entries of a page-table node.
 pub const ENTRIES: usize = 1 << INDEX_BITS;
@@ -12,71 +13,68 @@ const WRITABLE: u64 = 1 << 1;
 const USER: u64 = 1 << 2;
 const ACCESSED: u64 = 1 << 5;
 const DIRTY: u64 = 1 << 6;
-/// At levels above the lowest: a page, not a node.
+/// Above the lowest level: maps a page, not a node.
 const LARGE: u64 = 1 << 7;
-/// A tailored page, its size in the frame bits that it does not use (`T` of Figure 5).
+/// A tailored page, with its size in unused frame bits (`T` of Figure 5).
 const TAILORED: u64 = 1 << 52;
-/// Where the four bits are that hold a tailored page's size, where those are used.
+/// The four bits of a tailored page's size, for the encoding that uses them.
 const SIZE_SHIFT: u8 = 53;
 const SIZE_MASK: u64 = 0xf << SIZE_SHIFT;
-/// A perforated page (paper 004, Section IV-B): its filter is in the frame bits that it does not use.
+/// A perforated page (Park et al., ISCA 2020, Section IV-B), with its hole filter in unused frame bits.
 const PERFORATED: u64 = 1 << 57;
-/// A page of 2 MiB with gaps (paper 004, Section VII-D): its frame is its chunk's.
+/// A gapped page of 2 MiB (Park et al., ISCA 2020, Section VII-D), with the frame of its chunk.
 const GAPPED: u64 = 1 << 58;
-/// A tailored page whose parts have accessed and dirty bits of their own, in its first alias.
+/// A tailored page with accessed and dirty vectors in its first alias.
 const VECTORS: u64 = 1 << 59;
-/// Where the filter of a perforated page is: one of the nine free bits says something else already.
+/// The hole filter of a perforated page: one of the nine free bits is in use already.
 const FILTER_SHIFT: u8 = 13;
 const FILTER_MASK: u64 = 0xff << FILTER_SHIFT;
-/// Not present, one of the bits that are the operating system's: a hole that has no page.
+/// In a non-present entry: a hole without a page (a bit for the operating system).
 const HOLE: u64 = 1 << 9;
 const NO_EXECUTE: u64 = 1 << 63;
 /// Bits 12 to 51.
 const FRAME_MASK: u64 = ((1 << 52) - 1) & !0xfff;
 
-/// How an entry says that its page is of a size that x86-64 does not have (Tailored Page Sizes,
-/// section III.A.1).
+/// The encoding of page sizes that x86-64 does not have (Guvenilir and Patt, ISCA 2020, section III.A.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SizeEncoding {
-    /// Four reserved bits hold the logarithm of how many pages of the level's own size it is.
+    /// Four reserved bits hold log2 of the page size in pages of the level's own size.
     #[default]
     FourBits,
-    /// One bit says that the page is tailored; the lowest frame bits, which it does not use, tell
-    /// the size: as many ones as it is doublings past the first, then a zero.
+    /// One bit marks a tailored page; its size is in the lowest frame bits, which it does not use: as many
+    /// ones as doublings past the first, then a zero.
     OneBit,
 }
 
-/// A page-table entry as it lies in memory.
+/// A page-table entry in its memory format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(transparent)]
 pub struct Entry(u64);
 
-/// The size of the pages that entries of a level map on x86-64: 4 KiB at level 1, 2 MiB at 2,
-/// 1 GiB at 3.
+/// log2 of the page size of a level on x86-64: 4 KiB at level 1, 2 MiB at 2, 1 GiB at 3.
 pub const fn level_log2(level: u8) -> u8 {
     PageSize::BASE.log2() + (level - 1) * INDEX_BITS
 }
 
-/// The level whose entries map pages of `size`: the one whose own size is the largest that is not
-/// larger.
+/// The level whose entries map pages of `size`: the one with the largest own size not above it.
 pub const fn level_of(size: PageSize) -> u8 {
     1 + (size.log2() - PageSize::BASE.log2()) / INDEX_BITS
 }
 
 impl Entry {
-    /// Nothing is mapped.
+    /// An empty entry.
     pub const NONE: Entry = Entry(0);
 
-    /// Of a node of holes, a hole that no page is mapped in.
+    /// A hole without a page, in a node of holes.
     pub const HOLE: Entry = Entry(HOLE);
 
-    /// An entry that leads to a node of the next level down.
+    /// An entry that points to a node of the next level down.
     pub fn node(frame: FrameNumber) -> Self {
         Entry(frame.start().raw() | PRESENT | WRITABLE | USER)
     }
 
-    /// An entry that maps a page of `size` at `frame`. A tailored one's is its true entry and the
-    /// copy in its aliases alike.
+    /// An entry that maps a page of `size` at `frame`; for a tailored page, the true entry or its full copy
+    /// in an alias.
     pub fn page(
         frame: FrameNumber,
         size: PageSize,
@@ -100,19 +98,19 @@ impl Entry {
         Entry(bits)
     }
 
-    /// Whether it maps or leads to anything.
+    /// Whether it maps a page or points to a node.
     #[inline(always)]
     pub fn is_present(self) -> bool {
         self.0 & PRESENT != 0
     }
 
-    /// Whether it, being at `level`, maps a page.
+    /// Whether it maps a page, given its level.
     #[inline(always)]
     pub fn is_page(self, level: u8) -> bool {
         self.is_present() && (level == 1 || self.0 & LARGE != 0)
     }
 
-    /// The size of the page that it maps, being at `level`, read off its bits.
+    /// The size of its page, given its level.
     pub fn size(self, level: u8) -> PageSize {
         let doublings = if self.0 & TAILORED != 0 {
             ((self.0 & FRAME_MASK) >> level_log2(level)).trailing_ones() as u8 + 1
@@ -122,7 +120,7 @@ impl Entry {
         PageSize::from_log2(level_log2(level) + doublings).expect("only pages are asked")
     }
 
-    /// The first base frame of the node or, being at `level`, of the page.
+    /// The first base frame of its node or, given its level, of its page.
     pub fn frame(self, level: u8) -> FrameNumber {
         let mut bits = self.0 & FRAME_MASK;
         if self.is_page(level) {
@@ -131,13 +129,13 @@ impl Entry {
         FrameNumber::new(bits >> PageSize::BASE.log2())
     }
 
-    /// The same page of 2 MiB, perforated, with this filter: bit *n* says whether there is a hole in its
-    /// *n*-th part of 256 KiB.
+    /// The 2 MiB page as a perforated page with this filter: bit *n* is set if the *n*-th part of 256 KiB has
+    /// a hole.
     pub fn perforated(self, filter: u8) -> Self {
         Entry(self.0 & !FILTER_MASK | PERFORATED | u64::from(filter) << FILTER_SHIFT)
     }
 
-    /// The same page without any hole.
+    /// The page without holes.
     pub fn whole(self) -> Self {
         Entry(self.0 & !(FILTER_MASK | PERFORATED))
     }
@@ -148,84 +146,84 @@ impl Entry {
         self.0 & PERFORATED != 0
     }
 
-    /// The filter of a perforated page.
+    /// The hole filter of a perforated page.
     pub fn filter(self) -> u8 {
         ((self.0 & FILTER_MASK) >> FILTER_SHIFT) as u8
     }
 
-    /// The same page of 2 MiB, of sub-blocks of the chunk that it says.
+    /// The entry as a gapped page, whose frame is that of its chunk.
     pub fn gapped(self) -> Self {
         Entry(self.0 | GAPPED)
     }
 
-    /// Whether it is a page with gaps.
+    /// Whether it is a gapped page.
     #[inline(always)]
     pub fn is_gapped(self) -> bool {
         self.0 & GAPPED != 0
     }
 
-    /// The same tailored page, whose first alias says how its parts were used.
+    /// The entry of a tailored page with vectors in its first alias.
     pub fn with_vectors(self) -> Self {
         Entry(self.0 | VECTORS)
     }
 
-    /// Whether its first alias says how its parts were used.
+    /// Whether its first alias holds vectors.
     #[inline(always)]
     pub fn has_vectors(self) -> bool {
         self.0 & VECTORS != 0
     }
 
-    /// An alias of this entry, which says its size and nothing of its frame.
+    /// An alias of this entry, which holds its size and no frame.
     pub fn alias(self, level: u8) -> Self {
         Entry(self.0 & !(alias_free(level) | ACCESSED | DIRTY))
     }
 
-    /// The lowest 32 of an alias' free bits.
+    /// The lowest 32 free bits of an alias.
     pub fn vector_bits(self, level: u8) -> u32 {
         free_bits(level).fold(0, |bits, (number, bit)| bits | ((self.0 >> bit & 1) as u32 * number))
     }
 
-    /// The same alias with these in the lowest 32 of its free bits.
+    /// The alias with these bits in its lowest 32 free bits.
     pub fn with_vector_bits(self, level: u8, bits: u32) -> Self {
         free_bits(level).fold(self, |entry, (number, bit)| {
             Entry(entry.0 & !(1 << bit) | u64::from(bits & number != 0) << bit)
         })
     }
 
-    /// What the page may be used for.
+    /// The permissions of its page.
     pub fn rights(self) -> Protection {
         let write = self.0 & WRITABLE != 0;
         Protection { read: true, write, execute: self.0 & NO_EXECUTE == 0 }
     }
 
-    /// Whether it has been used, and written to.
+    /// The accessed and dirty bits.
     pub fn used(self) -> (bool, bool) {
         (self.0 & ACCESSED != 0, self.0 & DIRTY != 0)
     }
 
-    /// The same, used, and perhaps written to.
+    /// The entry with its accessed bit and, if `written`, its dirty bit set.
     pub fn marked(self, written: bool) -> Self {
         Entry(self.0 | ACCESSED | if written { DIRTY } else { 0 })
     }
 
-    /// The same, used and written to as told, beside what it was before.
+    /// The entry with these accessed and dirty bits added.
     pub fn with_used(self, (accessed, dirty): (bool, bool)) -> Self {
         let bits = if accessed { ACCESSED } else { 0 } | if dirty { DIRTY } else { 0 };
         Entry(self.0 | bits)
     }
 
-    /// As the bits that lie in memory.
+    /// The memory format.
     pub fn bits(self) -> u64 {
         self.0
     }
 }
 
-/// The frame bits that an alias of a level does not need: all but eight, which may tell its size.
+/// The free frame bits of an alias of a level: all but eight, which may encode its size.
 const fn alias_free(level: u8) -> u64 {
     FRAME_MASK & !(0xff << level_log2(level))
 }
 
-/// Each of 32 bits of a vector, and the place of the free bit of an alias that holds it.
+/// The 32 bits of a vector, each with the free bit of an alias that holds it.
 fn free_bits(level: u8) -> impl Iterator<Item = (u32, u32)> {
     let free = (0..u64::BITS).filter(move |bit| alias_free(level) >> bit & 1 != 0);
     (0..u32::BITS).map(|number| 1 << number).zip(free)
@@ -290,7 +288,7 @@ mod tests {
         }
     }
 
-    /// As a processor of today has them.
+    /// The bits of current processors.
     #[test]
     fn conventional_entries_have_x86_64_bits() {
         let entry = |frame, size| {
@@ -301,7 +299,8 @@ mod tests {
         assert_eq!(Entry::node(FrameNumber::new(7)).bits(), 0x7007);
     }
 
-    /// Figure 5: the lowest frame bit tells 8 KiB from larger, the next 16 KiB from larger.
+    /// Figure 5: the lowest frame bit distinguishes 8 KiB from larger pages, the next bit 16 KiB from larger
+    /// ones.
     #[test]
     fn one_bit_encoding_uses_unused_frame_bits() {
         let size = |log2| PageSize::from_log2(log2).unwrap();

@@ -1,32 +1,32 @@
-//! What a page table looks like.
+//! The format of a page table.
 
 use super::entry::SizeEncoding;
 
-/// What an alias holds.
+/// The content of alias entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Aliases {
-    /// The size alone: a walk that meets one reads the true entry too.
+    /// The size only: a walk that reads an alias also reads the true entry.
     #[default]
     Pointers,
-    /// A copy of the true entry, which every change of the page has to write.
+    /// A copy of the true entry, which every change of the page must write.
     Copies,
 }
 
-/// What a page table looks like.
+/// The format of a page table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Format {
-    /// Four or five.
+    /// Number of levels, 4 or 5.
     pub levels: u8,
-    /// How sizes between those of x86-64 are written.
+    /// The encoding of sizes that x86-64 does not have.
     pub encoding: SizeEncoding,
-    /// What stands in their aliases.
+    /// The content of alias entries.
     pub aliases: Aliases,
-    /// How many parts of a tailored page have accessed and dirty bits of their own, at most
-    /// [`super::MAX_VECTOR_BITS`] and a power of two; 0 for none. Aliases that are copies have no room for them.
+    /// Maximum number of parts of a tailored page with accessed and dirty bits of their own, a power of two
+    /// up to [`super::MAX_VECTOR_BITS`]; 0 for none. Aliases that are copies have no room for them.
     pub vector_bits: u8,
-    /// Whether there are perforated pages: nodes of level 2 have a shadow node beside them then.
+    /// Whether perforated pages are supported: nodes of level 2 then have shadow nodes.
     pub has_perforated: bool,
-    /// Whether there are pages of 2 MiB with gaps.
+    /// Whether gapped pages are supported.
     pub has_gapped: bool,
 }
 

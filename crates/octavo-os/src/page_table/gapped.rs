@@ -1,10 +1,10 @@
-//! Pages of 2 MiB with gaps (paper 004, Section VII-D: Gap-Tolerant Sequential Mapping): each is made of 32
-//! sub-blocks of 64 KiB of one chunk of 4 MiB, in order. Its entry of level 2 says where the chunk lies; which
-//! sub-blocks they are, the chunk's [bitmap](crate::frames::ChunkBitmaps) says.
+//! Gapped pages (Gap-Tolerant Sequential Mapping; Park et al., ISCA 2020, Section VII-D): a gapped page
+//! consists of 32 sub-blocks of 64 KiB of one 4 MiB chunk, in order. Its entry of level 2 holds the frame of
+//! the chunk; the chunk's [bitmap](crate::frames::ChunkBitmaps) selects the sub-blocks.
 //!
-//! To all that asks for pages, its parts look like base pages, as those of a perforated page do. Whatever is
-//! done to a single one splits the page: below its entry a node of level 1 stands ready with an entry for each
-//! base page, as Linux deposits one behind each huge page, so that a split needs no memory.
+//! Queries see its parts as base pages, like those of a perforated page. An operation on a single part splits
+//! the page: a node of level 1 with an entry for each base page is deposited below its entry (as Linux does
+//! behind each huge page), so that a split needs no memory.
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 
@@ -13,35 +13,35 @@ use super::perforated::{EntryIndex, LEVEL};
 use super::{Leaf, PageTable, Used, index};
 use crate::frames::{Frames, OutOfMemory, SubBlocks};
 
-/// What a page table knows of its pages with gaps beside their entries.
+/// State of gapped pages beside their entries.
 #[derive(Default)]
 pub(super) struct GappedState {
-    /// How many there are.
+    /// Number of gapped pages.
     pub pages: u64,
-    /// The first base pages of those that were split since that was asked last.
+    /// First base pages of those split since the last query.
     split: Vec<PageNumber>,
 }
 
-/// A page with gaps.
+/// A gapped page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gapped {
     /// Its first base page.
     pub page: PageNumber,
     /// The first frame of its chunk.
     pub chunk: FrameNumber,
-    /// What it may be used for.
+    /// Its permissions.
     pub rights: Protection,
-    /// How its entry says that it was used.
+    /// Its accessed and dirty bits.
     pub used: Used,
 }
 
 impl PageTable {
-    /// How many pages with gaps there are.
+    /// The number of gapped pages.
     pub fn gapped_pages(&self) -> u64 {
         self.gaps.pages
     }
 
-    /// The page with gaps that holds a base page.
+    /// The gapped page that holds a base page.
     pub fn gapped(&self, page: PageNumber) -> Option<Gapped> {
         let entry = self.entry_of(self.gapped_at(page)?);
         let first = PageNumber::new(page.raw() & !(ENTRIES as u64 - 1));
@@ -49,14 +49,14 @@ impl PageTable {
         Some(Gapped { page: first, chunk: entry.frame(LEVEL), rights, used })
     }
 
-    /// Makes a page with gaps of the 2 MiB around a base page, of these sub-blocks of a chunk: what was mapped
-    /// there is mapped no longer. Returns whether there is one now: not every page table can say so.
+    /// Maps the 2 MiB around a base page as a gapped page of these sub-blocks of a chunk, in place of the
+    /// pages there. Returns whether the format supports it.
     ///
     /// # Errors
-    /// Where there are no frames for its nodes: nothing has changed then.
+    /// If there are no frames for its nodes: nothing has changed.
     ///
     /// # Panics
-    /// Where a larger page is in the way, or there is a page with gaps.
+    /// If a larger page or a gapped page is mapped there.
     pub fn map_gapped(
         &mut self,
         page: PageNumber,
@@ -88,12 +88,12 @@ impl PageTable {
         Ok(true)
     }
 
-    /// The first base pages of the pages with gaps that were split since this was asked last.
+    /// The first base pages of gapped pages split since the last call.
     pub fn take_gapped_splits(&mut self) -> Vec<PageNumber> {
         std::mem::take(&mut self.gaps.split)
     }
 
-    /// The page with gaps that holds a base page.
+    /// The gapped page that holds a base page.
     pub(super) fn gapped_at(&self, page: PageNumber) -> Option<EntryIndex> {
         if self.gaps.pages == 0 {
             return None;
@@ -101,14 +101,13 @@ impl PageTable {
         self.of_level_2(page).filter(|of| self.entry_of(*of).is_gapped())
     }
 
-    /// A base page of a page with gaps.
+    /// A base page of a gapped page.
     pub(super) fn base_page_of_gapped(&self, page: PageNumber, of: EntryIndex) -> Leaf {
         let frame = self.nodes[self.child_of(of)].entries[index(page, 1)].frame(1);
         Leaf { page, frame, size: PageSize::BASE, rights: self.entry_of(of).rights() }
     }
 
-    /// Puts base pages in the place of the page with gaps that holds a base page, if one does: something is
-    /// about to be done to that alone.
+    /// Splits the gapped page that holds a base page, if any, before an operation on that base page.
     pub(super) fn split_around(&mut self, page: PageNumber, frames: &mut Frames) {
         if let Some(of) = self.gapped_at(page) {
             self.split_gapped(of, frames);
@@ -116,7 +115,7 @@ impl PageTable {
         }
     }
 
-    /// Puts base pages in the place of a page with gaps.
+    /// Splits a gapped page into base pages.
     pub(super) fn split_gapped(&mut self, of: EntryIndex, frames: &mut Frames) {
         let (whole, child) = (self.entry_of(of), self.child_of(of));
         for at in 0..ENTRIES {

@@ -1,8 +1,8 @@
-//! The page table of an address space: a radix tree of nodes in simulated frames, with the entries
-//! of x86-64, on four levels or five.
+//! The page table of an address space: a radix tree of nodes in simulated frames, with x86-64 entries and
+//! four or five levels.
 //!
-//! A page larger than its level's own size has an entry for each page of that size in it: its
-//! *true* entry is the first, the others are *aliases* (Tailored Page Sizes, section III.A.1).
+//! A page larger than its level's own size has one entry per page of that size: the first is its *true*
+//! entry, the others are *aliases* (Guvenilir and Patt, ISCA 2020, section III.A.1).
 
 mod change;
 mod entry;
@@ -29,13 +29,13 @@ use self::node::Node;
 use self::perforated::PerforationState;
 use crate::frames::{Frames, Order, OutOfMemory};
 
-/// The most levels that a page table has.
+/// Maximum number of levels.
 pub const MAX_LEVELS: u8 = 5;
 
-/// Whether a page has been used, and written to.
+/// The accessed and dirty bits of a page.
 pub type Used = (bool, bool);
 
-/// A page and where it lies.
+/// A mapped page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Leaf {
     /// Its first base page.
@@ -44,7 +44,7 @@ pub struct Leaf {
     pub frame: FrameNumber,
     /// Its size.
     pub size: PageSize,
-    /// What it may be used for.
+    /// Its permissions.
     pub rights: Protection,
 }
 
@@ -56,31 +56,30 @@ impl Leaf {
     }
 }
 
-/// One entry that a walk reads.
+/// An entry read by a walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// Where the entry lies.
+    /// Its physical address.
     pub at: PhysAddr,
-    /// Of which level it is, 1 the lowest.
+    /// Its level, 1 for the lowest.
     pub level: u8,
 }
 
-/// All entries between the root and a page, in the order in which a walk reads them.
+/// The entries from the root to a page, in the order in which a walk reads them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Walk {
     steps: [Step; MAX_LEVELS as usize + 1],
     len: u8,
-    /// Whether the last entry read is of a perforated page: [`PageTable::perforated`] tells what else
-    /// there is to it.
+    /// Whether the last entry read maps a perforated page; see [`PageTable::perforated`] for the rest of it.
     pub is_perforated: bool,
-    /// The page; none where the last entry read maps nothing.
+    /// The page; `None` if the last entry read maps nothing.
     pub leaf: Option<Leaf>,
-    /// How its true entry says that the page was used.
+    /// The accessed and dirty bits of its true entry.
     pub used: Used,
 }
 
 impl Walk {
-    /// The entries: one a level, and the true entry behind an alias.
+    /// The entries: one per level, and the true entry behind an alias.
     pub fn steps(&self) -> &[Step] {
         &self.steps[..usize::from(self.len)]
     }
@@ -91,12 +90,12 @@ impl Walk {
     }
 }
 
-/// The entries that a change has written.
+/// Number of entries written by a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Written {
     /// Entries of pages, aliases included.
     pub entries: u64,
-    /// How many of those are aliases.
+    /// Aliases among them.
     pub aliases: u64,
 }
 
@@ -105,9 +104,9 @@ pub struct PageTable {
     format: Format,
     nodes: Vec<Node>,
     free: Vec<u32>,
-    /// Entries that map pages, aliases included, by the order of the page.
+    /// Number of entries that map pages, including aliases, by order of the page.
     entries_by_order: [u64; Order::COUNT],
-    /// Kept where somebody asked for them.
+    /// Ranges of contiguous pages, if enabled.
     ranges: Option<Ranges>,
     perforations: PerforationState,
     gaps: GappedState,
@@ -116,7 +115,7 @@ pub struct PageTable {
 const ROOT: u32 = 0;
 
 impl PageTable {
-    /// An empty one: a root that leads nowhere.
+    /// An empty page table: a root node.
     pub fn new(format: Format, frames: &mut Frames) -> Result<Self, OutOfMemory> {
         let mut table = PageTable {
             format,
@@ -131,33 +130,33 @@ impl PageTable {
         Ok(table)
     }
 
-    /// What it looks like.
+    /// Its format.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// How many base pages it can translate: the address space has no others.
+    /// The size of the address space in base pages.
     pub fn reach_pages(&self) -> u64 {
         1 << (self.format.levels * INDEX_BITS)
     }
 
-    /// How many frames it takes.
+    /// The number of frames of its nodes.
     pub fn nodes(&self) -> u64 {
         (self.nodes.len() - self.free.len()) as u64
     }
 
-    /// How many pages of a size are mapped.
+    /// The number of mapped pages of a size.
     pub fn pages(&self, size: PageSize) -> u64 {
         let aliases = aliases_of(size, level_of(size)) as u64;
         self.entries_by_order[Order::of(size).index()] / aliases
     }
 
-    /// The ranges that all pages make up, where they are kept.
+    /// The ranges of all pages, if kept.
     pub fn ranges(&self) -> Option<&Ranges> {
         self.ranges.as_ref()
     }
 
-    /// Keeps ranges from now on, of what is mapped already, too.
+    /// Keeps ranges from now on, including those of pages already mapped.
     pub fn keep_ranges(&mut self) {
         if self.ranges.is_some() {
             return;
@@ -170,7 +169,7 @@ impl PageTable {
         self.ranges = Some(ranges);
     }
 
-    /// What a walk for a base page reads, from the root on.
+    /// The walk of a base page, from the root on.
     pub fn walk(&self, page: PageNumber) -> Walk {
         let none = Step { at: PhysAddr::new(0), level: 0 };
         let mut walk = Walk {
@@ -208,13 +207,13 @@ impl PageTable {
         }
     }
 
-    /// The page that holds a base page, if one is mapped.
+    /// The mapped page that holds a base page, if any.
     pub fn leaf(&self, page: PageNumber) -> Option<Leaf> {
         let (node, index, level) = self.find(page)?;
         Some(self.leaf_of(page, (node, index), level))
     }
 
-    /// The page of a true entry of a level that holds a base page.
+    /// The page of the true entry of a level that holds a base page.
     fn leaf_of(&self, page: PageNumber, of: (u32, usize), level: u8) -> Leaf {
         let entry = self.nodes[of.0 as usize].entries[of.1];
         match entry.is_gapped() {
@@ -223,9 +222,8 @@ impl PageTable {
         }
     }
 
-    /// The `count` entries (a power of two, up to [`ENTRIES`]) around that of a base page, from a
-    /// multiple of `count` on: what one read of memory shows beside it. None where no page of 4 KiB
-    /// is mapped there.
+    /// The aligned group of `count` entries (a power of two, up to [`ENTRIES`]) around that of a base page,
+    /// which one memory read shows. `None` if no 4 KiB page is mapped there.
     pub fn neighbour_entries(&self, page: PageNumber, count: usize) -> Option<&[Entry]> {
         let (node, index, level) = self.find(page)?;
         let entries = &self.nodes[node as usize].entries;
@@ -236,8 +234,8 @@ impl PageTable {
         Some(&entries[first..first + count])
     }
 
-    /// Notes that a page was used, and perhaps written to, in its true entry. Returns whether that
-    /// changed it: hardware then stores the entry.
+    /// Sets the accessed and, if `written`, the dirty bit of a page's true entry. Returns whether the entry
+    /// changed, so that hardware stores it.
     pub fn mark(&mut self, page: PageNumber, written: bool) -> bool {
         let Some((node, index, _)) = self.find(page) else { return false };
         let entry = &mut self.nodes[node as usize].entries[index];
@@ -246,14 +244,13 @@ impl PageTable {
         before != *entry
     }
 
-    /// Whether the page that holds a base page has been used, and written to.
+    /// The accessed and dirty bits of the page that holds a base page.
     pub fn used(&self, page: PageNumber) -> Option<Used> {
         let (node, index, _) = self.find(page)?;
         Some(self.nodes[node as usize].entries[index].used())
     }
 
-    /// The first page that is mapped in a range of base pages, if any: one that begins before it
-    /// and reaches into it counts.
+    /// The first mapped page that overlaps a range of base pages.
     pub fn next(&self, from: PageNumber, end: PageNumber) -> Option<Leaf> {
         let mut page = from.raw();
         let end = end.raw().min(self.reach_pages());
@@ -266,7 +263,7 @@ impl PageTable {
         None
     }
 
-    /// Gives all nodes back. Pages that are still mapped are their owner's.
+    /// Frees all nodes. Frames of pages still mapped belong to the caller.
     pub fn free_all(mut self, frames: &mut Frames) {
         for index in 0..ENTRIES {
             self.drop_child(ROOT, index, self.format.levels, frames);
@@ -274,8 +271,8 @@ impl PageTable {
         self.free_node(ROOT, self.format.levels, frames);
     }
 
-    /// The node, index and level of the true entry of the page that holds a base page, or the first
-    /// base page past what is known not to be mapped.
+    /// The node, index and level of the true entry of the page that holds a base page; otherwise the first
+    /// base page past the range known to be unmapped.
     fn reach(&self, page: PageNumber) -> Result<(u32, usize, u8), u64> {
         let (mut number, mut level) = (ROOT, self.format.levels);
         loop {
@@ -303,19 +300,19 @@ impl PageTable {
     }
 }
 
-/// Which entry of its node of `level` leads to a base page.
+/// The index of a base page's entry in its node of `level`.
 #[inline(always)]
 fn index(page: PageNumber, level: u8) -> usize {
     (page.raw() >> ((level - 1) * INDEX_BITS)) as usize % ENTRIES
 }
 
-/// How many entries of `level` a page of `size` has.
+/// The number of entries of `level` of a page of `size`.
 #[inline(always)]
 fn aliases_of(size: PageSize, level: u8) -> usize {
     1 << (size.log2() - level_log2(level))
 }
 
-/// The page of an entry of `level` that holds a base page: of a perforated page, that base page.
+/// The page of an entry of `level` that holds a base page; for a perforated page, that base page.
 fn leaf(page: PageNumber, entry: Entry, level: u8) -> Leaf {
     let size = entry.size(level);
     if entry.is_perforated() {

@@ -1,4 +1,4 @@
-//! The nodes of a page table: made, kept, and given back with what hangs below them.
+//! Allocation and release of page-table nodes.
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr};
 
@@ -9,14 +9,14 @@ use crate::frames::{Frames, Order, OutOfMemory, Owner};
 /// A node with its shadow node.
 const PAIR: Order = Order::new(1).expect("two frames");
 
-/// A node. Those that are free hold nothing.
+/// A node. Free nodes are empty.
 pub(super) struct Node {
     pub frame: FrameNumber,
     pub entries: Box<[Entry; ENTRIES]>,
-    /// The node that each entry leads to; 0, the root, where it leads to none.
+    /// The child node of each entry; 0, the root, for none.
     pub children: Box<[u32]>,
     pub present: u16,
-    /// Whether the frame behind its own is its shadow node.
+    /// Whether the next frame is its shadow node.
     pub has_shadow: bool,
 }
 
@@ -66,7 +66,7 @@ impl PageTable {
         })
     }
 
-    /// An entry of a node of `level` is about to be written over: it maps a page no more.
+    /// Updates page counts before an entry of a node of `level` is overwritten.
     pub(super) fn uncount_entry(&mut self, number: u32, index: usize, level: u8) {
         let entry = self.nodes[number as usize].entries[index];
         if entry.is_perforated() {
@@ -78,12 +78,12 @@ impl PageTable {
         }
     }
 
-    /// So many entries more map pages of a size.
+    /// Counts `entries` more entries of pages of a size.
     pub(super) fn count_page(&mut self, size: PageSize, entries: u64) {
         self.entries_by_order[Order::of(size).index()] += entries;
     }
 
-    /// Gives back the nodes below an entry of `level`.
+    /// Frees the nodes below an entry of `level`.
     pub(super) fn drop_child(&mut self, number: u32, index: usize, level: u8, frames: &mut Frames) {
         if level == 1 {
             return;
@@ -104,14 +104,14 @@ impl PageTable {
         self.free.push(child);
     }
 
-    /// Gives a node's frames back.
+    /// Frees the frames of a node.
     pub(super) fn free_node(&mut self, number: u32, level: u8, frames: &mut Frames) {
         let Node { frame, has_shadow, .. } = self.nodes[number as usize];
         frames.free(frame, if has_shadow { PAIR } else { Order::BASE });
         self.uncount_node(level, has_shadow);
     }
 
-    /// Gives back the nodes on the way to a base page that hold nothing any more.
+    /// Frees the empty nodes on the path to a base page.
     pub(super) fn give_back_empty(&mut self, page: PageNumber, frames: &mut Frames) {
         if !self.give_back_perforated(page, frames) {
             return;
@@ -127,7 +127,7 @@ impl PageTable {
             }
             bottom -= 1;
         }
-        // The lowest node on the way is of level `bottom`, below an entry of the level above.
+        // The lowest node on the path has level `bottom`, below an entry of the level above.
         for level in bottom + 1..=self.format.levels {
             let (above, index) = way[usize::from(level)];
             let child = self.nodes[above as usize].children[index];

@@ -1,17 +1,17 @@
-//! Perforated pages (paper 004, Section IV-B): pages of 2 MiB with holes of 4 KiB that lie elsewhere, or
-//! have other rights, or are not there.
+//! Perforated pages (Park et al., ISCA 2020, Section IV-B): 2 MiB pages with holes of 4 KiB, which are mapped
+//! elsewhere, have other permissions, or are unmapped.
 //!
-//! A node of level 2 has a *shadow node* in the frame behind its own. Of a perforated page, the entry of
-//! level 2 says where the region lies, and a filter of eight bits which parts of it have holes; the
-//! entry in the shadow node leads to a node of level 1 with the entries of the holes. There, what is no
-//! hole has an empty entry, and a hole without a page one that is not present and marked as a hole.
+//! A node of level 2 has a *shadow node* in the frame behind its own. The level-2 entry of a perforated page
+//! holds the frame of the region and a filter of eight bits for the parts with holes; the entry in the shadow
+//! node points to a node of level 1 with the entries of the holes. There, a base page that is no hole has an
+//! empty entry, and a hole without a page has a non-present entry marked as a hole.
 //!
-//! To all that asks for pages, its parts look like base pages: a part is a page of 4 KiB in its place
-//! in the region, a hole one wherever it lies. To map or unmap a part punches a hole. What is mapped in
-//! its place by an entry of its own stays a hole until it is [patched](PageTable::patch).
+//! Queries see its parts as base pages: a part is a 4 KiB page at its place in the region, a hole a page
+//! wherever it is mapped. Mapping or unmapping a part punches a hole. A page mapped at its place by an entry
+//! of its own stays a hole until it is [patched](PageTable::patch).
 //!
-//! Where there was no pair of frames for a node and its shadow, the node has none, and no entry of it
-//! becomes a perforated page.
+//! A node allocated without a pair of frames has no shadow node, and none of its entries can become a
+//! perforated page.
 
 mod change;
 
@@ -21,87 +21,87 @@ use super::entry::{ENTRIES, Entry};
 use super::{INDEX_BITS, Leaf, PageTable, ROOT, Step, Used, Walk, index, leaf};
 use crate::frames::{Frames, Order};
 
-/// Base pages of one bit of a filter.
+/// Base pages per filter bit.
 const FILTERED: usize = ENTRIES / 8;
-/// The level of perforated pages.
+/// The page-table level of perforated pages.
 pub(super) const LEVEL: u8 = 2;
 
-/// The node and index of a perforated page's entry.
+/// The node and index of an entry of level 2.
 pub(super) type EntryIndex = (u32, usize);
 
-/// What a page table knows of its perforated pages beside their entries.
+/// State of perforated pages beside their entries.
 #[derive(Default)]
 pub(super) struct PerforationState {
-    /// How many there are.
+    /// Their number.
     pub pages: u64,
-    /// Nodes of their level, with a shadow node or without.
+    /// Number of nodes of their level, with or without shadow node.
     nodes: u64,
     shadows: u64,
-    /// Base pages whose bit in the bitmap has changed, and whether a hole was punched.
+    /// Base pages whose hole bit has changed, and whether the hole was punched (else patched).
     changed: Vec<(PageNumber, bool)>,
 }
 
-/// Which of the 512 base pages of a perforated page are holes, by bits, the first in the lowest.
+/// The holes among the 512 base pages of a perforated page, one bit each, the first in the lowest bit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Holes(pub [u64; 8]);
 
 impl Holes {
-    /// Whether a base page, by its place from 0, is one.
+    /// Whether the base page at a place (from 0) is a hole.
     pub fn contains(&self, place: u64) -> bool {
         self.0[(place / 64) as usize] >> (place % 64) & 1 != 0
     }
 
-    /// A base page, by its place from 0, is one.
+    /// Makes the base page at a place (from 0) a hole.
     pub fn insert(&mut self, place: u64) {
         self.0[(place / 64) as usize] |= 1 << (place % 64);
     }
 
-    /// How many there are.
+    /// Their number.
     pub fn count(&self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// The filter: a bit for each 256 KiB, whether any is there.
+    /// The filter: one bit per 256 KiB, set if it has a hole.
     pub fn filter(&self) -> u8 {
         let bit = |(at, word): (usize, &u64)| u8::from(*word != 0) << at;
         self.0.iter().enumerate().map(bit).sum()
     }
 }
 
-/// What a walk finds of a perforated page, beside the base page that it asked for.
+/// The result of a walk to a perforated page, besides the requested base page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Perforated {
-    /// The region as a page of 2 MiB: what is no hole lies in it.
+    /// The region as a 2 MiB page, which holds all base pages but the holes.
     pub region: Leaf,
-    /// How the region's entry says that it was used.
+    /// The accessed and dirty bits of the region's entry.
     pub used: Used,
-    /// Which eighths of it have holes.
+    /// The filter: the eighths of the region that have holes.
     pub filter: u8,
-    /// The entry in the shadow node and the one in the node of holes, which a walk for a hole reads.
+    /// The entries in the shadow node and in the node of holes, which a walk to a hole reads.
     pub hole_steps: [Step; 2],
     /// Whether the base page is a hole of this address space.
     pub is_hole: bool,
 }
 
 impl PageTable {
-    /// How many perforated pages there are.
+    /// The number of perforated pages.
     pub fn perforated_pages(&self) -> u64 {
         self.perforations.pages
     }
 
-    /// How many shadow nodes there are, a frame each.
+    /// The number of shadow nodes, one frame each.
     pub fn shadows(&self) -> u64 {
         self.perforations.shadows
     }
 
-    /// The most frames that a copy of this page table takes.
+    /// Maximum number of frames of a copy of this page table.
     pub fn frames_of_copy(&self) -> u64 {
         let of_shadows = if self.format.has_perforated { self.perforations.nodes } else { 0 };
         self.nodes() + of_shadows
     }
 
-    /// Whether the 2 MiB around a base page may become a perforated page: whether their node has a shadow
-    /// node, or can get one.
+    /// Whether the 2 MiB around a base page may become a perforated page: its node has a shadow node, or can
+    /// get one.
     pub fn may_perforate(&self, page: PageNumber, frames: &Frames) -> bool {
         let mut node = &self.nodes[ROOT as usize];
         for level in (LEVEL + 1..=self.format.levels).rev() {
@@ -116,7 +116,7 @@ impl PageTable {
         node.has_shadow
     }
 
-    /// The perforated page that holds a base page: its region as a page of 2 MiB, and its holes.
+    /// The perforated page that holds a base page: its region as a 2 MiB page, and its holes.
     pub fn perforation(&self, page: PageNumber) -> Option<(Leaf, Holes)> {
         let of = self.perforated_at(page)?;
         let mut holes = Holes::default();
@@ -126,7 +126,7 @@ impl PageTable {
         Some((region(page, self.entry_of(of)), holes))
     }
 
-    /// Whether a base page is a part of a page with gaps, or of a perforated page and no hole of it.
+    /// Whether a base page is a part of a gapped page, or of a perforated page without being a hole.
     pub fn is_part(&self, page: PageNumber) -> bool {
         let of = self.perforated_at(page);
         self.gapped_at(page).is_some()
@@ -135,40 +135,40 @@ impl PageTable {
             })
     }
 
-    /// Base pages whose bits in the bitmap have changed since the last call, and whether a hole was
-    /// punched there, or else patched.
+    /// Base pages whose hole bits have changed since the last call, and whether the hole was punched (else
+    /// patched).
     pub fn take_hole_changes(&mut self) -> Vec<(PageNumber, bool)> {
         std::mem::take(&mut self.perforations.changed)
     }
 
-    /// Whether there are such.
+    /// Whether hole bits have changed since the last [query](Self::take_hole_changes).
     pub fn has_hole_changes(&self) -> bool {
         !self.perforations.changed.is_empty()
     }
 
-    /// Whether nodes of a level have shadow nodes, if there is room for them.
+    /// Whether nodes of a level get shadow nodes, memory permitting.
     pub(super) fn has_shadows(&self, level: u8) -> bool {
         self.format.has_perforated && level == LEVEL
     }
 
-    /// Frames of a new node, its shadow node with it.
+    /// The number of frames of a new node, including its shadow node.
     pub(super) fn frames_of_node(&self, level: u8) -> u64 {
         1 + u64::from(self.has_shadows(level))
     }
 
-    /// There is one node more of a level.
+    /// Counts a new node of a level.
     pub(super) fn count_node(&mut self, level: u8, has_shadow: bool) {
         self.perforations.nodes += u64::from(level == LEVEL);
         self.perforations.shadows += u64::from(has_shadow);
     }
 
-    /// There is one node less of a level.
+    /// Counts a freed node of a level.
     pub(super) fn uncount_node(&mut self, level: u8, has_shadow: bool) {
         self.perforations.nodes -= u64::from(level == LEVEL);
         self.perforations.shadows -= u64::from(has_shadow);
     }
 
-    /// The perforated page that holds a base page.
+    /// The entry of the perforated page that holds a base page.
     pub(super) fn perforated_at(&self, page: PageNumber) -> Option<EntryIndex> {
         if self.perforations.pages == 0 {
             return None;
@@ -176,8 +176,7 @@ impl PageTable {
         self.of_level_2(page).filter(|of| self.entry_of(*of).is_perforated())
     }
 
-    /// The node and index of the entry of the level of perforated pages for a base page, where there is such a
-    /// node.
+    /// The level-2 entry of a base page, if its node exists.
     pub(super) fn of_level_2(&self, page: PageNumber) -> Option<EntryIndex> {
         if page.raw() >= self.reach_pages() {
             return None;
@@ -192,7 +191,7 @@ impl PageTable {
         Some((number, index(page, LEVEL)))
     }
 
-    /// As the way down to a base page ends at a perforated page.
+    /// The result of a descent that ends at a perforated page.
     pub(super) fn reach_perforated(
         &self,
         page: PageNumber,
@@ -206,7 +205,7 @@ impl PageTable {
         }
     }
 
-    /// What a walk for a base page finds of the perforated page that holds it, if one does.
+    /// The perforated page that holds a base page, as a walk finds it, if any.
     pub fn perforated(&self, page: PageNumber) -> Option<Perforated> {
         let of = self.perforated_at(page)?;
         let (whole, at) = (self.entry_of(of), index(page, 1));
@@ -222,7 +221,7 @@ impl PageTable {
         })
     }
 
-    /// The base page that a walk finds that ends at a perforated page.
+    /// Completes a walk that ends at a perforated page with its base page.
     #[inline(never)]
     pub(super) fn walk_perforated(&self, page: PageNumber, of: EntryIndex, walk: &mut Walk) {
         walk.is_perforated = true;
@@ -234,7 +233,7 @@ impl PageTable {
         }
     }
 
-    /// How a part of a perforated page was used, if it lies in `frame`; none where it is a hole.
+    /// The accessed and dirty bits of a part of a perforated page that lies in `frame`; `None` for a hole.
     pub(super) fn part_used(
         &self,
         of: EntryIndex,
@@ -247,7 +246,7 @@ impl PageTable {
         is_part.then(|| if lies_there { whole.used() } else { (false, false) })
     }
 
-    /// Adds how holes were used that lie in their places in the region from `frame` on.
+    /// Adds the accessed and dirty bits of holes that lie in their places in the region from `frame` on.
     pub(super) fn used_of_holes(&self, child: u32, frame: FrameNumber, used: &mut Used) {
         for (at, entry) in self.nodes[child as usize].entries.iter().enumerate() {
             if entry.is_present() && entry.frame(1) == frame.plus(at as u64) {
@@ -265,13 +264,13 @@ impl PageTable {
         self.nodes[of.0 as usize].set(of.1, entry);
     }
 
-    /// The node of the holes of a perforated page, or of the parts of one with gaps.
+    /// The node of the holes of a perforated page, or of the parts of a gapped page.
     pub(super) fn child_of(&self, of: EntryIndex) -> usize {
         self.nodes[of.0 as usize].children[of.1] as usize
     }
 }
 
-/// The region of a perforated page as a page of 2 MiB.
+/// The region of a perforated page as a 2 MiB page.
 fn region(page: PageNumber, entry: Entry) -> Leaf {
     let first = PageNumber::new(page.raw() >> INDEX_BITS << INDEX_BITS);
     let (frame, rights) = (entry.frame(LEVEL), entry.rights());

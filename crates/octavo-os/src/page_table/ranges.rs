@@ -1,31 +1,29 @@
-//! Ranges: runs of pages that lie in memory as they lie in the address space, with the same rights,
-//! however long and wherever they begin. Redundant Memory Mappings (Karakostas et al., ISCA 2015, as
-//! paper 003, Section V, describes it) translates by them beside the page table.
+//! Ranges: maximal runs of pages that are contiguous in memory as in the address space, with equal
+//! permissions, at any alignment. Redundant Memory Mappings (Karakostas et al., ISCA 2015; as described by
+//! Guvenilir and Patt, ISCA 2020, Section V) translates by them beside the page table.
 //!
-//! They are kept by the page table itself, wherever it maps or unmaps, so that they are right
-//! whatever happens to it, and each is as long as it can be.
+//! The page table maintains them wherever it maps or unmaps, so that they always match it.
 
 use octavo_types::{FrameNumber, PageNumber, Protection};
 use rangemap::RangeMap;
 
 use crate::vmas::Pages;
 
-/// A run of base pages: its begin, its end, where it lies, and its rights, as an entry of a range
-/// table has them.
+/// A range, as an entry of a range table describes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Range {
-    /// Which pages.
+    /// The base pages.
     pub pages: Pages,
-    /// Where the first of them lies; the others follow.
+    /// The frame of the first page; the others follow.
     pub frame: FrameNumber,
-    /// What they may be used for.
+    /// Their permissions.
     pub rights: Protection,
 }
 
-/// What all pages of a range have in common. Neighbours that have the same are one range.
+/// The common attributes of the pages of a range. Neighbours with equal attributes form one range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct RangeAttributes {
-    /// From the number of a page to that of its frame, wrapping.
+    /// Frame number minus page number, wrapping.
     offset: u64,
     rights: Protection,
 }
@@ -42,12 +40,12 @@ impl Ranges {
         self.map.get_key_value(&page.raw()).map(|(pages, way)| range(pages, way))
     }
 
-    /// How many there are.
+    /// The number of ranges.
     pub fn len(&self) -> usize {
         self.map.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no ranges.
     pub fn is_empty(&self) -> bool {
         self.map.is_empty()
     }
@@ -57,13 +55,13 @@ impl Ranges {
         self.map.iter().map(|(pages, way)| range(pages, way))
     }
 
-    /// These pages lie at `frame` and after it now.
+    /// Maps these pages contiguously from `frame` on.
     pub(super) fn set(&mut self, pages: Pages, frame: FrameNumber, rights: Protection) {
         let offset = frame.raw().wrapping_sub(pages.start);
         self.map.insert(pages, RangeAttributes { offset, rights });
     }
 
-    /// These pages lie nowhere any more.
+    /// Unmaps these pages.
     pub(super) fn clear(&mut self, pages: Pages) {
         self.map.remove(pages);
     }

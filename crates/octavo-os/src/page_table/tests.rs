@@ -19,7 +19,7 @@ fn frame(raw: u64) -> FrameNumber {
     FrameNumber::new(raw)
 }
 
-/// Above all frames that page tables take.
+/// Data frames start above those of page tables.
 const DATA: u64 = 1 << 20;
 
 fn table(format: Format) -> (PageTable, Frames) {
@@ -50,8 +50,8 @@ fn walk_reads_one_entry_per_level() {
     }
 }
 
-/// Section III.A.1 and Figure 6: a page of 32 KiB has eight entries, seven of them aliases, which
-/// cost a walk one more access, to the entry that the address has with the page's bits cleared.
+/// Section III.A.1 and Figure 6: a page of 32 KiB has eight entries, seven of them aliases. An alias costs a
+/// walk one more access, to the entry at the address with the page's bits cleared.
 #[test]
 fn alias_costs_a_walk_one_extra_access() {
     let (mut table, mut frames) = table(Format::default());
@@ -114,7 +114,7 @@ fn op() -> impl Strategy<Value = Op> {
 proptest! {
     #![proptest_config(octavo_oracle::cases(256))]
 
-    /// As many nodes as they say, and where there are fewer frames, none at all.
+    /// Allocates exactly the predicted nodes, and none at all if there are fewer frames.
     #[test]
     fn nodes_for_predicts_allocated_nodes(
         there in prop::collection::vec((12u8..=30, 0u64..1 << 30), 0..8),
@@ -127,7 +127,7 @@ proptest! {
         let mut chosen = [Vec::new(), Vec::new()];
         for (list, drawn) in [there, pages].into_iter().enumerate() {
             for (log2, at) in drawn {
-                // Far apart, and close together.
+                // Far apart and close together.
                 let at = if at % 2 == 0 { at } else { at % (1 << 20) } >> (log2 - 12) << (log2 - 12);
                 let end = at + (1 << (log2 - 12));
                 if taken.iter().all(|of| of.1 <= at || end <= of.0) {
@@ -161,7 +161,7 @@ proptest! {
         prop_assert_eq!(table.nodes() - before, foretold);
     }
 
-    /// Beside a list of pages by their first base page.
+    /// Compared with a map of pages by first base page.
     #[test]
     fn page_table_matches_a_map_of_pages(
         ops in prop::collection::vec(op(), 1..200),
@@ -235,19 +235,19 @@ proptest! {
     }
 }
 
-/// Base pages of the random programs below, all of a region, and the order of the largest page.
+/// Base pages of the region of the random programs below, and the order of the largest page.
 const REGION: u64 = 2048;
 const LARGEST: u8 = 11;
 
-/// How each base page was used, as far as the page table can tell: all of a part, as any of it was.
+/// The accessed and dirty bits of each base page, at the resolution of the page table.
 #[derive(Clone)]
 struct PlainUse(Vec<Used>);
 
 impl PlainUse {
-    /// Base pages that are told apart in a page of an order, where vectors have so many bits.
+    /// Base pages per part of a page of an order, for vectors of `vector_bits` bits.
     fn part_pages(order: u8, vector_bits: u64) -> u64 {
-        // Pages of 4 KiB and of 2 MiB have one entry; up to 1 MiB, one for each 4 KiB, and up to
-        // 512 MiB, one for each 2 MiB.
+        // Pages of 4 KiB and 2 MiB have one entry; up to 1 MiB, one per 4 KiB, and up to 512 MiB, one per 2
+        // MiB.
         let (entries, of_entry) = if order < 9 { (1 << order, 1) } else { (1 << (order - 9), 512) };
         if entries == 1 || vector_bits == 0 {
             entries * of_entry
@@ -261,7 +261,7 @@ impl PlainUse {
         used.fold((false, false), |all, one| (all.0 | one.0, all.1 | one.1))
     }
 
-    /// A range becomes a page: each of its parts is used as any of it was.
+    /// A range becomes a page: each part receives the *or* of its base pages' bits.
     fn becomes(&mut self, first: u64, order: u8, vector_bits: u64) {
         let part = Self::part_pages(order, vector_bits);
         for from in (first..first + (1 << order)).step_by(part as usize) {
@@ -282,7 +282,7 @@ impl PlainUse {
 proptest! {
     #![proptest_config(octavo_oracle::cases(64))]
 
-    /// Section III.C.1: whatever is touched, mapped in place and split, the vectors say which parts were used.
+    /// Section III.C.1: after any touches, mappings in place and splits, the vectors record the used parts.
     #[test]
     fn vectors_record_used_parts(
         steps in prop::collection::vec((0..REGION, 0..=LARGEST, 0u8..4), 1..120),
@@ -334,7 +334,7 @@ proptest! {
                     let start = first + u64::from(number) * part;
                     prop_assert_eq!(vectors.used.of(number), plain.any(start..start + part));
                 }
-                // They are in the entry behind the true one.
+                // The vectors are in the entry behind the true one.
                 let walk = table.walk(leaf.page);
                 let true_entry = walk.steps().last().unwrap().at.raw();
                 prop_assert_eq!(vectors.at.raw(), true_entry + 8);

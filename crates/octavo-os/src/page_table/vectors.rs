@@ -1,13 +1,14 @@
-//! Accessed and dirty bits of the parts of a tailored page (Guvenilir and Patt, ISCA 2020, section III.C.1):
-//! "the remaining bits in the alias PTEs are thus unused and could be collected into a bit vector".
+//! Accessed and dirty vectors: bits of the parts of a tailored page (Guvenilir and Patt, ISCA 2020, section
+//! III.C.1): "the remaining bits in the alias PTEs are thus unused and could be collected into a bit vector".
 //!
-//! - A page of *n* entries has as many parts, but no more than [`Format::vector_bits`], which the paper bounds,
-//!   too: two vectors of 16 bits at most. Both lie in the frame bits of the first alias, which the size does not
-//!   use: one store writes them, and they are in the line of the true entry.
-//! - A bit of the true entry says that they are kept ("a bit in the PTE can specify whether to enable or disable
-//!   this"). Its own accessed and dirty bits are those of the whole page, as without vectors.
-//! - A page that is made of others in the same frames, or gets other rights, keeps what is known of its parts; so
-//!   do the pages that it is split into. A page that is moved or copied has all of its parts used as the whole was.
+//! - A page of *n* entries has *n* parts, limited by [`Format::vector_bits`]; the paper also bounds them: two
+//!   vectors of at most 16 bits. Both lie in frame bits of the first alias that its size does not use: one
+//!   store writes them, and they share the line of the true entry.
+//! - A bit of the true entry enables them ("a bit in the PTE can specify whether to enable or disable this").
+//!   Its accessed and dirty bits describe the whole page, as without vectors.
+//! - A page merged from others in the same frames, or with changed permissions, keeps the bits of its parts;
+//!   so do the pages that it is split into. A moved or copied page has the bits of the whole in all of its
+//!   parts.
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr};
 
@@ -15,31 +16,31 @@ use super::change::Place;
 use super::entry::level_of;
 use super::{Aliases, INDEX_BITS, Leaf, PageTable, Used, aliases_of, leaf};
 
-/// The most parts that a vector tells apart.
+/// Maximum bits of a vector.
 pub const MAX_VECTOR_BITS: u8 = 16;
 
-/// Which parts of a page have been used, and written to: bit *n* is of the *n*-th.
+/// The accessed and dirty parts of a page: bit *n* is that of part *n*.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PartsUsed {
-    /// Used.
+    /// Accessed parts.
     pub accessed: u16,
-    /// Written to.
+    /// Dirty parts.
     pub dirty: u16,
 }
 
 impl PartsUsed {
-    /// All of `parts` parts, as the whole was used.
+    /// The bits of the whole page in all of `parts` parts.
     pub fn of_whole(parts: u32, (accessed, dirty): Used) -> Self {
         let all = ((1u32 << parts) - 1) as u16;
         PartsUsed { accessed: if accessed { all } else { 0 }, dirty: if dirty { all } else { 0 } }
     }
 
-    /// Of one part.
+    /// The bits of one part.
     pub fn of(self, part: u32) -> Used {
         (self.accessed >> part & 1 != 0, self.dirty >> part & 1 != 0)
     }
 
-    /// The same, with one part used so, too.
+    /// Adds the bits of one part.
     pub fn with(self, part: u32, (accessed, dirty): Used) -> Self {
         PartsUsed {
             accessed: self.accessed | u16::from(accessed) << part,
@@ -47,7 +48,7 @@ impl PartsUsed {
         }
     }
 
-    /// The bits as they lie in an entry, low ones first.
+    /// The bits in the format of an entry, low ones first.
     pub(super) fn bits(self) -> u32 {
         u32::from(self.dirty) << 16 | u32::from(self.accessed)
     }
@@ -62,11 +63,11 @@ impl PartsUsed {
 pub struct Vectors {
     /// The page.
     pub leaf: Leaf,
-    /// Where they lie.
+    /// Their physical address.
     pub at: PhysAddr,
-    /// How many parts the page has.
+    /// Number of parts of the page.
     pub parts: u32,
-    /// How they were used.
+    /// Their accessed and dirty bits.
     pub used: PartsUsed,
 }
 
@@ -82,15 +83,14 @@ impl Vectors {
         ((page - self.leaf.page.raw()) / pages) as u32
     }
 
-    /// How any of some base pages of the page was used, as far as is known.
+    /// The *or* of the known accessed and dirty bits of some base pages of the page.
     pub(super) fn used_between(&self, from: u64, end: u64) -> Used {
         let parts = self.part_of(from)..=self.part_of(end - 1);
         parts.map(|part| self.used.of(part)).fold((false, false), either)
     }
 }
 
-/// How many parts the vectors of a page tell apart, where they have `vector_bits` bits; none for pages that have
-/// no alias.
+/// The number of parts of a page with vectors of `vector_bits` bits; `None` for pages without an alias.
 pub const fn parts_of(size: PageSize, vector_bits: u8) -> Option<u32> {
     let entries = 1 << (size.base_shift() % INDEX_BITS);
     if vector_bits == 0 || entries == 1 {
@@ -100,7 +100,7 @@ pub const fn parts_of(size: PageSize, vector_bits: u8) -> Option<u32> {
 }
 
 impl PageTable {
-    /// How many parts of a page of this table are told apart.
+    /// The number of parts of a page in this table.
     pub(super) fn parts(&self, size: PageSize) -> Option<u32> {
         match self.format.aliases {
             Aliases::Pointers => parts_of(size, self.format.vector_bits),
@@ -127,8 +127,8 @@ impl PageTable {
         })
     }
 
-    /// Notes that the part that holds a base page was used, and perhaps written to. Returns where the vectors lie,
-    /// and whether that has changed them; nothing where the page has none.
+    /// Sets the accessed and, if `written`, the dirty bit of the part that holds a base page. Returns the
+    /// address of the vectors and whether they changed; `None` for a page without vectors.
     pub fn mark_part(&mut self, page: PageNumber, written: bool) -> Option<(PhysAddr, bool)> {
         let vectors = self.vectors(page)?;
         let used = vectors.used.with(vectors.part_of(page.raw()), (true, written));
@@ -138,8 +138,7 @@ impl PageTable {
         Some((vectors.at, used != vectors.used))
     }
 
-    /// How the parts of a page were used that is about to be mapped at a place: as what lies there already in the
-    /// same frames.
+    /// The bits of the parts of a page about to be mapped, from pages mapped at the same frames already.
     pub(super) fn parts_in_place(
         &self,
         place: Place,
@@ -158,7 +157,7 @@ impl PageTable {
         each.fold(PartsUsed::default(), |all, (part, used)| all.with(part, used))
     }
 
-    /// How a page and its parts were used that is a part of one that was used so.
+    /// The bits of a page and its parts that is a part of another page.
     pub(super) fn used_of_part(
         &self,
         part: &Leaf,
@@ -177,7 +176,7 @@ impl PageTable {
         (vectors.used_between(start, start + pages), own)
     }
 
-    /// How the memory of one entry was used, if it lies in `frame`.
+    /// The accessed and dirty bits of one entry, if it maps `frame`.
     fn used_of_entry(&self, node: u32, index: usize, level: u8, frame: FrameNumber) -> Used {
         let entries = &self.nodes[node as usize].entries;
         let entry = entries[index];

@@ -1,4 +1,4 @@
-//! Base pages, each when it is first touched.
+//! Demand paging with base pages.
 
 use octavo_types::{PageNumber, PageSize, Protection};
 
@@ -6,7 +6,7 @@ use super::{Fault, Policy};
 use crate::frames::{Order, OutOfMemory, Owner};
 use crate::memory::{Memory, ProcessId};
 
-/// Demand paging with 4 KiB pages alone.
+/// Demand paging with 4 KiB pages only.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BasePages;
 
@@ -16,11 +16,11 @@ impl Policy for BasePages {
     }
 }
 
-/// Maps a base page, in the last free frame that is in no free block of 2 MiB: whoever chooses regions of memory
-/// from the other end finds them as whole as they were.
+/// Maps a base page in the last free frame outside free blocks of 2 MiB, so that a policy that selects
+/// regions from the start of memory finds them intact.
 ///
 /// # Errors
-/// Where there is no frame for it.
+/// If there is no frame for it.
 pub(super) fn place_last(
     memory: &mut Memory,
     process: ProcessId,

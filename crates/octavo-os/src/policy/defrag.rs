@@ -1,58 +1,59 @@
-//! What Linux does for a large page when no block is free
-//! (`/sys/kernel/mm/transparent_hugepage/defrag`): it compacts memory, at once or beside the
-//! programs, and puts compaction off where it did not help (`defer_compaction` in `mm/compaction.c`).
+//! Linux's reaction to a missing block for a large page (`/sys/kernel/mm/transparent_hugepage/defrag`): it
+//! compacts memory at once or in the background, and defers compaction that did not help (`defer_compaction`
+//! in `mm/compaction.c`).
 
 use octavo_types::FrameNumber;
 
 use crate::frames::{CompactionLimits, Compactor, Order, OutOfMemory, Owner};
 use crate::memory::Memory;
 
-/// Whether a program that wants a large page waits for compaction.
+/// Whether a page fault waits for compaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Defrag {
     /// Always.
     Always,
-    /// Never; compaction goes on beside the programs.
+    /// Never; compaction runs in the background.
     Defer,
-    /// Where it has asked for large pages; for the others as [`Defrag::Defer`].
+    /// For mappings with `MADV_HUGEPAGE`; others as [`Defrag::Defer`].
     DeferMadvise,
-    /// Where it has asked for large pages, as Linux comes; for the others nothing is done.
+    /// For mappings with `MADV_HUGEPAGE`, Linux's default; nothing for others.
     #[default]
     Madvise,
-    /// Nothing is done.
+    /// No compaction.
     Never,
 }
 
-/// After this many failures in a row 64 requests are passed over: `COMPACT_MAX_DEFER_SHIFT`.
+/// Maximum exponent of the deferral: after this many consecutive failures 64 requests are skipped
+/// (`COMPACT_MAX_DEFER_SHIFT`).
 const MAX_DEFER_SHIFT: u8 = 6;
 
-/// How often compaction for an order was put off since it last failed.
+/// The deferral of compaction for an order.
 #[derive(Clone, Copy, Debug, Default)]
 struct Deferral {
     considered: u32,
     shift: u8,
 }
 
-/// Memory for large pages, by compaction if need be.
+/// Allocates blocks for large pages, with compaction if necessary.
 #[derive(Clone, Debug, Default)]
 pub struct Defragmenter {
     defrag: Defrag,
     compactor: Compactor,
     deferrals: [Deferral; Order::COUNT],
-    /// What is to be made beside the programs.
+    /// The order to make in the background.
     wanted: Option<Order>,
 }
 
 impl Defragmenter {
-    /// With this setting.
+    /// A defragmenter with this setting.
     pub fn new(defrag: Defrag) -> Self {
         Defragmenter { defrag, ..Defragmenter::default() }
     }
 
-    /// A block of `order` for data; `advised` tells whether the program has asked for large pages.
+    /// Allocates a data block of `order`; `advised` is set if the mapping has `MADV_HUGEPAGE`.
     ///
     /// # Errors
-    /// Where none is free, and none was made.
+    /// If none is free or could be made.
     pub fn block(
         &mut self,
         memory: &mut Memory,
@@ -66,8 +67,8 @@ impl Defragmenter {
         had
     }
 
-    /// There is no free block of `order`: does about it what the setting says, with frames left alone
-    /// that `stays` names. Whether that was done at once.
+    /// Reacts to a missing block of `order` by the setting; frames selected by `stays` are not moved. Returns
+    /// whether memory was compacted at once.
     pub fn make_room(
         &mut self,
         memory: &mut Memory,
@@ -88,7 +89,7 @@ impl Defragmenter {
         direct
     }
 
-    /// Makes what was wanted since the last time.
+    /// Makes the blocks wanted since the last call.
     pub fn background(&mut self, memory: &mut Memory, stays: impl Fn(FrameNumber) -> bool) {
         if let Some(order) = self.wanted.take() {
             self.compact(memory, order, stays);

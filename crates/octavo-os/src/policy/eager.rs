@@ -1,17 +1,15 @@
-//! Eager paging (Redundant Memory Mappings, Karakostas et al., ISCA 2015, as paper 003 describes it,
-//! Sections III-B.1 and V): all of a mapping gets its memory when it is made, in the largest free
-//! blocks and side by side where that can be had, so that few ranges translate it.
+//! Eager paging (Karakostas et al., ISCA 2015, as described by Guvenilir and Patt, ISCA 2020, Sections
+//! III-B.1 and V): a mapping gets all its memory when it is made, in the largest free blocks and contiguously
+//! if possible, so that few ranges translate it.
 //!
-//! The page table keeps the ranges ([`PageTable::ranges`](crate::page_table::PageTable::ranges)), of
-//! all that is mapped, and is redundant to them: it has every page. Inside the ranges it has huge
-//! pages, or others of the allowed sizes, wherever they fit, as Linux has beside them; then blocks are
-//! placed so that virtual and physical addresses have the same alignment, and a baseline with huge
-//! pages misses in the first-level TLBs no more often than this ("RMM eliminates no L1 DTLB misses",
-//! Section IV-B). With `largest` 4 KiB it has base pages alone.
+//! The page table keeps the ranges ([`PageTable::ranges`](crate::page_table::PageTable::ranges)) of all
+//! mapped pages, redundantly to its entries. Inside the ranges it uses huge pages, or other allowed sizes,
+//! wherever they fit, as Linux does; blocks are then placed so that virtual and physical addresses have equal
+//! alignment. A baseline with huge pages therefore misses the first-level TLBs as often ("RMM eliminates no
+//! L1 DTLB misses", Section IV-B). With `largest` set to 4 KiB it uses base pages only.
 //!
-//! A mapping that is larger than what is free is left to demand paging, and counted as a fallback:
-//! programs map far more than they use. So is what lies in mappings without any rights, until they
-//! get some, and what was given back.
+//! A mapping larger than free memory is left to demand paging and counted as a fallback: programs map far
+//! more than they use. So are inaccessible mappings, until they become accessible, and pages given back.
 
 use octavo_types::{FrameNumber, PageSize, Protection};
 
@@ -20,10 +18,10 @@ use crate::frames::{Order, OutOfMemory, Owner, blocks_of};
 use crate::memory::{Memory, ProcessId, base_pages};
 use crate::vmas::{Pages, Vma};
 
-/// Its settings.
+/// Settings of eager paging.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EagerConfig {
-    /// The largest page inside the ranges, of those that the page table may hold.
+    /// The largest page size inside ranges, among those of the page table.
     pub largest: PageSize,
 }
 
@@ -40,16 +38,16 @@ pub struct Eager {
     config: EagerConfig,
 }
 
-/// Pages to be backed.
+/// A range of pages to back.
 struct Request {
     process: ProcessId,
     rights: Protection,
-    /// The largest page that fits there.
+    /// The largest page size that fits.
     page: PageSize,
 }
 
 impl Eager {
-    /// With these settings.
+    /// A policy with these settings.
     pub fn new(config: EagerConfig) -> Self {
         Eager { config }
     }
@@ -76,8 +74,8 @@ impl Eager {
 }
 
 impl Request {
-    /// Backs pages from the first on: each block where the one before ends, if that is free, or else
-    /// the largest that is. Returns the frame of the first page.
+    /// Backs pages upwards: each block follows the previous one if that memory is free; otherwise the largest
+    /// free block. Returns the frame of the first page.
     fn upwards(
         &self,
         memory: &mut Memory,
@@ -87,7 +85,7 @@ impl Request {
         while at < pages.end {
             let rest = pages.end - at;
             let largest = memory.frames.shape().largest().raw().min(rest.ilog2() as u8);
-            // A shorter step would end the common alignment, and with it the large pages.
+            // A shorter block would lose the common alignment, and with it large pages.
             let smallest = if rest < base_pages(self.page) { 0 } else { self.page.base_shift() };
             let behind = next.and_then(|next| at_or_below(memory, next, smallest, largest));
             let (frame, order) = match behind {
@@ -102,8 +100,7 @@ impl Request {
         Ok(first)
     }
 
-    /// Backs pages from the last on with the frames before `end`, as long as they are free. Returns
-    /// the pages that are left.
+    /// Backs pages downwards with the frames before `end`, while they are free. Returns the remaining pages.
     fn downwards(
         &self,
         memory: &mut Memory,
@@ -141,7 +138,7 @@ impl Request {
     }
 }
 
-/// The largest block of `smallest` to `largest` that begins at `frame` and is free.
+/// The largest free block of order `smallest` to `largest` at `frame`.
 fn at_or_below(
     memory: &mut Memory,
     frame: FrameNumber,
@@ -154,7 +151,7 @@ fn at_or_below(
         .map(|order| (frame, order))
 }
 
-/// A block of `order`, or the largest that is free.
+/// Allocates a block of `order`, or the largest free one.
 fn largest_block(memory: &mut Memory, order: Order) -> Result<(FrameNumber, Order), OutOfMemory> {
     let free = memory.frames.buddy().largest_free_order().unwrap_or(Order::BASE);
     let order = order.min(free);
@@ -180,7 +177,7 @@ impl Policy for Eager {
         }
         for gap in memory.untouched_in(process, pages) {
             let fits = gap.end - gap.start <= memory.frames.free_frames();
-            // Without a frame left for a page table, the rest comes by faults.
+            // Without frames for page tables, the rest is paged on demand.
             if !fits || self.back(memory, process, &gap, vma.rights).is_err() {
                 memory.counters.fallbacks += 1;
             }

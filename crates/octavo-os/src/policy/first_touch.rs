@@ -1,7 +1,5 @@
-//! One large page size, given at the first touch, as paper 001 has it (Section 2): the system
-//! "allocates a large enough page when the first page fault occurs", "only if the memory object is
-//! large enough and also there is enough memory space". Large enough is a mapping that holds the
-//! aligned page; elsewhere there are base pages.
+//! One large page size, allocated at the first page fault (after Weisberg and Wiseman, IRI 2009) if the
+//! mapping holds the aligned page and a block is free; base pages elsewhere.
 
 use octavo_types::{PageNumber, PageSize};
 
@@ -9,15 +7,15 @@ use super::{Fault, Policy};
 use crate::frames::OutOfMemory;
 use crate::memory::{Memory, around, base_pages};
 
-/// Its settings.
+/// Settings of the first-touch policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FirstTouchConfig {
-    /// The large size.
+    /// The large page size.
     pub size: PageSize,
 }
 
 impl Default for FirstTouchConfig {
-    /// 256 KiB, which the paper ends with for large data objects.
+    /// 256 KiB, the recommendation of Weisberg and Wiseman for large data segments.
     fn default() -> Self {
         FirstTouchConfig { size: PageSize::from_log2(18).expect("256 KiB") }
     }
@@ -30,7 +28,7 @@ pub struct FirstTouch {
 }
 
 impl FirstTouch {
-    /// With this size.
+    /// A policy with this size.
     pub fn new(config: FirstTouchConfig) -> Self {
         FirstTouch { config }
     }

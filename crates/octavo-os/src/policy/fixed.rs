@@ -1,15 +1,12 @@
-//! A larger base page: 16 or 64 KiB, as kernels for other machines have them, or any size up to
-//! 2 MiB.
+//! A larger base page: 16 or 64 KiB, as in kernels for other machines, or any size up to 2 MiB.
 //!
-//! Every page of anonymous memory is of that size. Where a mapping ends inside one, the page is whole
-//! all the same, as such a kernel rounds mappings up, and what lies past the end is counted. But the
-//! addresses are those of a program that ran with 4 KiB pages: where two mappings share one page of
-//! the larger size, such a kernel would have put them elsewhere, and here each gets the largest pages
-//! that it does not share. Files' pages and what processes share stay base pages of 4 KiB, which is
-//! how such memory is kept; so where memory is fragmented by them, a page may find no block, and is
-//! made of base pages then (a fallback).
+//! All anonymous memory uses this page size. A page at the end of a mapping is whole, since such a kernel
+//! rounds mappings up; the excess is counted. Addresses, however, are those of a program with 4 KiB pages:
+//! where two mappings share a page of the larger size, such a kernel would have placed them differently; here
+//! each gets the largest pages that it does not share. File pages and shared pages stay base pages of 4 KiB,
+//! so that they may fragment memory; a page without a free block falls back to base pages.
 //!
-//! Where the page table may not hold pages of the size, base pages side by side are mapped all at once.
+//! If the page table does not support the size, contiguous base pages are mapped at once.
 
 use octavo_types::PageSize;
 
@@ -18,10 +15,10 @@ use crate::frames::{Order, OutOfMemory, Owner};
 use crate::memory::{Memory, ProcessId, around, base_pages};
 use crate::vmas::Pages;
 
-/// Its settings.
+/// Settings of the fixed-size policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FixedConfig {
-    /// The size of all pages.
+    /// The page size.
     pub size: PageSize,
 }
 
@@ -39,7 +36,7 @@ pub struct Fixed {
 }
 
 impl Fixed {
-    /// With this size.
+    /// A policy with this size.
     pub fn new(config: FixedConfig) -> Self {
         Fixed { config }
     }
@@ -60,7 +57,7 @@ impl Policy for Fixed {
             let pages = around(fault.page, *size);
             memory.is_untouched(process, &pages) && is_alone(&pages)
         });
-        // Outside every mapping known, nobody knows what lies around.
+        // Outside known mappings, the surroundings are unknown.
         let known = memory.process(process).vmas.find(fault.page).is_some();
         if let Some(size) = found.filter(|_| known) {
             let pages = around(fault.page, size);

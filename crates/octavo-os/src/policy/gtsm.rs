@@ -1,18 +1,19 @@
-//! Gap-Tolerant Sequential Mapping (paper 004, Section VII-D; Du et al., "Supporting Superpages in Non-Contiguous
-//! Physical Memory", HPCA 2015): huge pages in memory with faults.
+//! Gap-Tolerant Sequential Mapping (Du et al., "Supporting Superpages in Non-Contiguous Physical Memory",
+//! HPCA 2015; Park et al., ISCA 2020, Section VII-D): huge pages in memory with faulty frames.
 //!
-//! - A first touch of 2 MiB gets a free block, as with transparent huge pages. Where none is free, it gets 32
-//!   sub-blocks of 64 KiB of a chunk of 4 MiB, the lowest that are wholly free: what is faulty, or somebody's,
-//!   is left out. A chunk has one such page, so that they take half of memory at most.
-//! - The other sub-blocks of a chunk serve for base pages. These come from the end of memory, so that they do not
-//!   wear away the chunks to be chosen.
-//! - What is done to a part of such a page splits it: it has no holes.
-//! - Beside the programs, base pages become huge pages or such pages, as `khugepaged` would have it.
+//! - The first touch of 2 MiB allocates a free block, as with transparent huge pages. If none is free, it
+//!   uses 32 sub-blocks of 64 KiB of a 4 MiB chunk, the lowest that are entirely free; faulty or used
+//!   sub-blocks are skipped. A chunk has at most one such page, so that gapped pages take at most half of
+//!   memory.
+//! - The other sub-blocks of a chunk serve base pages. Base pages are allocated from the end of memory, to
+//!   keep chunks intact.
+//! - An operation on a part of a gapped page splits it: it has no holes.
+//! - In the background, base pages become huge or gapped pages, as by `khugepaged`.
 //!
-//! What is assumed: the paper does not say when an operating system prefers which. With `whole_blocks=false` free
-//! blocks of 2 MiB are not used as such: each page is one of sub-blocks. Where page tables cannot say that (in a
-//! guest, whose memory has no faults, and under other hardware), there are no other pages of 2 MiB than such
-//! blocks, and they are used.
+//! Assumptions: the paper does not specify when an operating system prefers which. With `whole_blocks=false`,
+//! free blocks of 2 MiB are not used directly: every page consists of sub-blocks. If page tables do not
+//! support gapped pages (in a guest, whose memory has no faults, and with other hardware), whole blocks are
+//! used.
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 
@@ -22,17 +23,17 @@ use crate::frames::{Frames, OutOfMemory, Owner, SubBlocks};
 use crate::memory::{Memory, ProcessId, around};
 use crate::vmas::Pages;
 
-/// Its settings.
+/// Settings of GTSM.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GtsmConfig {
-    /// Whether free blocks of 2 MiB are pages as they are.
+    /// Whether free blocks of 2 MiB are used as plain huge pages.
     pub whole_blocks: bool,
-    /// Which mappings may have huge pages, and what is done beside the programs.
+    /// Which mappings may have huge pages, and background scans.
     pub huge: ThpConfig,
 }
 
 impl GtsmConfig {
-    /// Whether free blocks of 2 MiB are pages of a process as they are.
+    /// Whether a process uses free blocks of 2 MiB as plain huge pages.
     fn takes_whole_blocks(&self, memory: &Memory, process: ProcessId) -> bool {
         self.whole_blocks || !has_gapped(memory, process)
     }
@@ -51,22 +52,22 @@ pub struct Gtsm {
     chunks: Chunks,
 }
 
-/// The chunks of memory.
+/// The search for chunks.
 #[derive(Default)]
 struct Chunks {
-    /// Those before this one are not looked at again until a range is unmapped or a scan begins.
+    /// Chunks before this one are skipped until a range is unmapped or a scan begins.
     next: u64,
 }
 
 impl Gtsm {
-    /// No page yet.
+    /// A policy without pages.
     pub fn new(config: GtsmConfig) -> Self {
         Gtsm { config, huge: Thp::new(config.huge), chunks: Chunks::default() }
     }
 }
 
 impl Chunks {
-    /// Makes a page with gaps of the 2 MiB from a page on, which is all the process' own base pages or nothing.
+    /// Makes the 2 MiB from a page on a gapped page; it is unmapped or consists of private base pages.
     fn map_gapped(
         &mut self,
         memory: &mut Memory,
@@ -83,13 +84,13 @@ impl Chunks {
             let taken = memory.frames.allocate_at(block, SubBlocks::ORDER, Owner::Data);
             assert!(taken, "a sub-block that is free");
         }
-        // Where its page table has no room, base pages serve.
+        // If its page table cannot hold it, base pages are used.
         if !memory.map_gapped(process, first, (chunk, blocks), rights).unwrap_or(false) {
             blocks.iter().for_each(|number| memory.frames.free(frames(number), SubBlocks::ORDER));
         }
     }
 
-    /// The next chunk with enough free sub-blocks, and no page yet.
+    /// The next chunk with enough free sub-blocks and no page.
     fn choose(&mut self, frames: &Frames) -> Option<(FrameNumber, SubBlocks)> {
         let of_chunk = SubBlocks::CHUNK.frames();
         while self.next < frames.shape().frames() / of_chunk {
@@ -111,7 +112,7 @@ impl Chunks {
     }
 }
 
-/// Whether the page table of a process can say that a page has gaps.
+/// Whether the page table of a process supports gapped pages.
 fn has_gapped(memory: &Memory, process: ProcessId) -> bool {
     memory.process(process).table.format().has_gapped
 }

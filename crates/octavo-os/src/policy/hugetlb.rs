@@ -1,15 +1,14 @@
-//! A pool of huge pages, set aside at boot (`vm.nr_hugepages`,
-//! `Documentation/admin-guide/mm/hugetlbpage.rst`), for mappings that ask for them with
-//! `MAP_HUGETLB`, or for all anonymous memory, as `GLIBC_TUNABLES=glibc.malloc.hugetlb=2` has
-//! `malloc` ask for it.
+//! A pool of huge pages, reserved at boot (`vm.nr_hugepages`,
+//! `Documentation/admin-guide/mm/hugetlbpage.rst`), for mappings with `MAP_HUGETLB` or for all anonymous
+//! memory (as `malloc` requests with `GLIBC_TUNABLES=glibc.malloc.hugetlb=2`).
 //!
-//! Linux refuses a mapping for which the pool has too few pages. A program that was traced had its
-//! pages; so where the pool is empty here, base pages serve, and are counted as fallbacks. With all
-//! anonymous memory, huge pages are used where a whole one lies in a mapping.
+//! Linux rejects a mapping for which the pool has too few pages. A traced program had its pages, so that an
+//! empty pool falls back to base pages here, which is counted. With all anonymous memory, huge pages are used
+//! where a whole one lies in a mapping.
 //!
-//! A page goes back to the pool when the last process that maps it gives it up as a whole. Linux
-//! refuses to unmap or protect a part; here the page is split, and leaves the pool. A store after a
-//! fork copies one base page of it, and the page leaves the pool, too.
+//! A page returns to the pool when its last process releases it as a whole. Linux rejects partial unmapping
+//! or protection; here the page is split and leaves the pool. A store after a fork copies one base page of
+//! it, which also removes the page from the pool.
 
 use octavo_types::{FrameNumber, PageNumber, PageSize};
 
@@ -18,20 +17,19 @@ use crate::frames::{Order, OutOfMemory, Owner};
 use crate::memory::{Memory, ProcessId, around, base_pages};
 use crate::vmas::{Backing, Pages, Vma};
 
-/// Its settings.
+/// Settings of the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HugetlbConfig {
     /// Pages of 2 MiB in the pool.
     pub nr_hugepages: u64,
-    /// Pages of 1 GiB in the pool; memory needs blocks of that size.
+    /// Pages of 1 GiB in the pool; memory must have blocks of that size.
     pub nr_gigantic_pages: u64,
-    /// Whether all anonymous memory is from the pool, not only what asks for it: of pages of this
-    /// size.
+    /// If set, all anonymous memory uses the pool's pages of this size, not only mappings with `MAP_HUGETLB`.
     pub all_anonymous: Option<PageSize>,
 }
 
 impl Default for HugetlbConfig {
-    /// 2 GiB of pages of 2 MiB, for whoever asks.
+    /// 2 GiB of 2 MiB pages, for mappings with `MAP_HUGETLB`.
     fn default() -> Self {
         HugetlbConfig { nr_hugepages: 1024, nr_gigantic_pages: 0, all_anonymous: None }
     }
@@ -41,12 +39,12 @@ impl Default for HugetlbConfig {
 #[derive(Clone, Debug)]
 pub struct Hugetlb {
     config: HugetlbConfig,
-    /// Free pages of the pool, by size, the lowest last.
+    /// Free pages of the pool by size, the lowest last.
     pools: [(PageSize, Vec<FrameNumber>); 2],
 }
 
 impl Hugetlb {
-    /// With an empty pool, until the system starts.
+    /// A policy whose pool is empty until the system starts.
     pub fn new(config: HugetlbConfig) -> Self {
         let pools = [(PageSize::HUGE, Vec::new()), (PageSize::LARGEST, Vec::new())];
         Hugetlb { config, pools }
@@ -67,10 +65,10 @@ impl Hugetlb {
 impl Policy for Hugetlb {
     fn start(&mut self, memory: &mut Memory) {
         let wanted = [self.config.nr_hugepages, self.config.nr_gigantic_pages];
-        // The largest first: what it leaves is enough for the others.
+        // Largest size first: the rest suffices for the others.
         for ((size, pool), wanted) in self.pools.iter_mut().zip(wanted).rev() {
             let order = Order::of(*size);
-            // A block is left for all else, such as page tables.
+            // One block is left for other uses, such as page tables.
             while (pool.len() as u64) < wanted && memory.frames.free_frames() >= 2 * order.frames()
             {
                 let Ok(block) = memory.frames.allocate_free(order, Owner::Reserved) else { break };

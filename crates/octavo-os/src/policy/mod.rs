@@ -1,4 +1,4 @@
-//! Which page sizes an operating system chooses, a file a policy.
+//! Page-size policies, one file each.
 
 mod base;
 mod defrag;
@@ -41,29 +41,29 @@ use crate::frames::OutOfMemory;
 use crate::memory::{Memory, ProcessId};
 use crate::vmas::{Pages, Vma};
 
-/// A base page of anonymous memory that has been touched and is not there.
+/// A page fault on a base page of anonymous memory.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// Whose.
+    /// The process.
     pub process: ProcessId,
-    /// Which.
+    /// The base page.
     pub page: PageNumber,
-    /// All pages of the mapping that holds it.
+    /// The range of its mapping.
     pub mapping: Pages,
     /// The mapping.
     pub vma: Vma,
 }
 
-/// Chooses page sizes for anonymous memory.
+/// A policy that chooses page sizes for anonymous memory.
 pub trait Policy: Send {
-    /// The system starts: no process has any memory yet.
+    /// Called when the system starts, before any process has memory.
     fn start(&mut self, _memory: &mut Memory) {}
 
-    /// Maps at least the page that was touched.
+    /// Maps at least the faulting page.
     fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory>;
 
-    /// A program has mapped anonymous memory, or may use what it had mapped without any rights.
-    /// Some of the pages may have been touched before.
+    /// Called when anonymous memory has been mapped or has become accessible. Some of its pages may have been
+    /// touched before.
     fn mapped(
         &mut self,
         _memory: &mut Memory,
@@ -74,22 +74,21 @@ pub trait Policy: Send {
         Ok(())
     }
 
-    /// A range is about to be mapped no longer, or its pages given back. Where nothing was mapped
-    /// before a mapping comes there, this is told, too.
+    /// Called before a range is unmapped or its pages are given back, and before a new mapping of unmapped
+    /// pages.
     fn unmapped(&mut self, _memory: &mut Memory, _process: ProcessId, _pages: &Pages) {}
 
-    /// The pages of a range are about to move to other addresses, with their memory.
+    /// Called before the pages of a range move to other addresses, with their memory.
     fn moving(&mut self, _memory: &mut Memory, _process: ProcessId, _pages: &Pages) {}
 
-    /// A process has been forked: the child shares its parent's pages.
+    /// Called after a fork: the child shares its parent's pages.
     fn forked(&mut self, _memory: &mut Memory, _parent: ProcessId, _child: ProcessId) {}
 
-    /// A process is about to end; a later one may get its number.
+    /// Called before a process ends; its number may be reused.
     fn ended(&mut self, memory: &mut Memory, process: ProcessId) {
         self.unmapped(memory, process, &(0..u64::MAX));
     }
 
-    /// Does what an operating system does beside the programs, after so many instructions of
-    /// theirs in all.
+    /// Runs background work; `instructions` is the number executed so far by all programs.
     fn background(&mut self, _memory: &mut Memory, _instructions: u64) {}
 }

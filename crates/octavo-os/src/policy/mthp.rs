@@ -1,12 +1,12 @@
-//! Linux's multi-size transparent huge pages: at the first touch the largest size that is enabled,
-//! whose aligned range lies in the mapping and is untouched, and of which a block is free
-//! (`alloc_anon_folio` in `mm/memory.c`; `Documentation/admin-guide/mm/transhuge.rst`).
+//! Linux's multi-size transparent huge pages: the first touch allocates the largest enabled size whose
+//! aligned range is untouched, lies in the mapping, and has a free block (`alloc_anon_folio` in
+//! `mm/memory.c`; `Documentation/admin-guide/mm/transhuge.rst`).
 //!
-//! Where the page table may not hold pages of a size, as on x86-64 between 4 KiB and 2 MiB, such a
-//! page is mapped as Linux does it there: by base pages side by side, all at once. Hardware that
-//! coalesces translations finds them contiguous.
+//! If the page table does not support a size, as on x86-64 between 4 KiB and 2 MiB, such a page is mapped as
+//! Linux does: as contiguous base pages, all at once. Hardware that coalesces translations finds them
+//! contiguous.
 //!
-//! Huge pages of 2 MiB are also made by `khugepaged`, out of base pages alone.
+//! `khugepaged` also makes huge pages of 2 MiB, from base pages only.
 
 use octavo_types::PageSize;
 
@@ -16,37 +16,36 @@ use crate::frames::{Order, OutOfMemory};
 use crate::memory::{Memory, around, base_pages};
 use crate::vmas::{Advice, Vma};
 
-/// Where pages of one size may be used:
-/// `/sys/kernel/mm/transparent_hugepage/hugepages-<size>kB/enabled`.
+/// Where pages of one size are used: `/sys/kernel/mm/transparent_hugepage/hugepages-<size>kB/enabled`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MthpEnabled {
-    /// Wherever a program has not forbidden it.
+    /// In all mappings without `MADV_NOHUGEPAGE`.
     Always,
-    /// As the setting for all sizes says.
+    /// By the setting for all sizes.
     #[default]
     Inherit,
-    /// Where a program has asked for it.
+    /// In mappings with `MADV_HUGEPAGE`.
     Madvise,
     /// Nowhere.
     Never,
 }
 
-/// Its settings, by the names that Linux has for them.
+/// Settings of multi-size huge pages, by Linux's names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MthpConfig {
-    /// The setting for all sizes that inherit it: `transparent_hugepage/enabled`; none for `never`.
+    /// The setting for sizes that inherit it: `transparent_hugepage/enabled`; `None` for `never`.
     pub enabled: Option<FaultHuge>,
-    /// The setting of each size, in any order; sizes that are not named are `never`.
+    /// The setting of each size, in any order; unnamed sizes are `never`.
     pub sizes: Vec<(PageSize, MthpEnabled)>,
-    /// What is done where no block is free.
+    /// The reaction to a missing free block.
     pub defrag: Defrag,
-    /// How `khugepaged` makes huge pages of 2 MiB.
+    /// Settings of `khugepaged` for 2 MiB pages.
     pub khugepaged: ThpConfig,
 }
 
 impl Default for MthpConfig {
-    /// All sizes of Linux on x86-64 with 4 KiB pages, 16 KiB to 2 MiB, by the setting `always`.
-    /// (Linux comes with 2 MiB alone enabled, which is the policy `thp`.)
+    /// All sizes of Linux on x86-64 with 4 KiB pages, 16 KiB to 2 MiB, set to `always`. (Linux's default
+    /// enables 2 MiB only, which is the policy `thp`.)
     fn default() -> Self {
         let sizes = (14..=21).filter_map(PageSize::from_log2);
         MthpConfig {
@@ -67,7 +66,7 @@ pub struct Mthp {
 }
 
 impl Mthp {
-    /// Nothing scanned yet.
+    /// A policy before its first scan.
     pub fn new(mut config: MthpConfig) -> Self {
         config.sizes.sort_unstable_by_key(|(size, _)| std::cmp::Reverse(*size));
         let defragmenter = Defragmenter::new(config.defrag);

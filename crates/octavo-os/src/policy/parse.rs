@@ -1,50 +1,50 @@
-//! Policies as users name them: `thp`, or with settings `thp:max_ptes_none=0`.
+//! Parses policies as users write them: `thp`, or with settings `thp:max_ptes_none=0`.
 
 use octavo_types::spelling::{hint, quoted};
 
 use super::{OsConfig, POLICIES, SettingError, by_name};
 
-/// What is no policy.
+/// An invalid policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    /// A name that nobody knows.
+    /// An unknown name.
     #[error("no policy `{name}`: give one of {allowed}{meant}")]
     Unknown {
-        /// As asked for.
+        /// As given by the user.
         name: String,
-        /// All there are.
+        /// The allowed names.
         allowed: String,
-        /// What was probably meant, or nothing.
+        /// A suggestion, or nothing.
         meant: String,
     },
     /// A setting without a value.
     #[error("`{setting}`: give KEY=VALUE")]
     NoValue {
-        /// What stands for a setting.
+        /// The text in place of a setting.
         setting: String,
     },
-    /// A setting that the policy does not have, or not so.
+    /// An unknown or invalid setting.
     #[error("policy {policy}: {error}")]
     Setting {
         /// The policy.
         policy: String,
-        /// What is wrong.
+        /// The error.
         error: SettingError,
     },
 }
 
 impl OsConfig {
-    /// An operating system by the name of its policy, with settings behind colons.
+    /// Parses the name of a policy, with settings after colons.
     ///
     /// # Errors
     ///
-    /// For what is no policy, one sentence that says what there is.
+    /// If the policy is invalid: one sentence that lists the allowed values.
     pub fn parse(text: &str) -> Result<Self, PolicyError> {
         let (name, settings) = text.split_once(':').unwrap_or((text, ""));
         Self::named(name, settings.split(':').filter(|setting| !setting.is_empty()))
     }
 
-    /// The same, with these settings, each `KEY=VALUE`.
+    /// Builds a configuration from a name and settings of the form `KEY=VALUE`.
     ///
     /// # Errors
     ///

@@ -1,20 +1,21 @@
-//! Perforated pages (paper 004, Sections III-C and VI): huge pages, and huge pages with holes where memory
-//! has no whole block, or where a page would have to be split.
+//! Perforated pages (Park et al., ISCA 2020, Sections III-C and VI): huge pages, and huge pages with holes if
+//! memory has no whole block, or if a page would otherwise be split.
 //!
-//! - A first touch of 2 MiB gets a free block, as with transparent huge pages. Where none is free, it gets
-//!   a region of memory that is not too fragmented: less than a share of it is held by others and cannot
-//!   be moved, and at most so many eighths have such frames. What can be moved moves away; the other
-//!   frames are holes.
-//! - A hole gets a page when it is touched, or at once. Where its own frame is free by then, it lies
+//! - The first touch of 2 MiB allocates a free block, as with transparent huge pages. If none is free, it
+//!   uses a region that is not too fragmented: less than a share of it is unmovable memory of other owners,
+//!   in at most a number of its eighths. Movable frames are moved away; the other frames become holes.
+//! - A hole gets a page when it is touched, or at once. If its own frame is free by then, the page is placed
 //!   there, and the hole is patched.
-//! - Untouched pages may be holes, too: the page reserves its frames, and each is patched when it is
-//!   touched. So only what is touched takes memory, and each touch a shootdown.
-//! - What would split a huge page (a store to a shared part, other rights, an unmapped part) punches holes.
-//! - Beside the programs, base pages become huge pages or perforated ones, pages of holes move into their places where those are free or can be vacated,
-//!   and pages without holes become whole. A page with too few parts that are no holes is split.
+//! - Optionally, untouched pages are holes, too: the page reserves its frames, and each is patched when
+//!   touched. Only touched memory is used then, at one shootdown per touch.
+//! - Operations that would split a huge page (a store to a shared part, other permissions, an unmapped part)
+//!   punch holes.
+//! - In the background, base pages become huge or perforated pages, pages of holes move to their places if
+//!   those are or can be vacated, and pages without holes become whole. A page with too few parts that are
+//!   not holes is split.
 //!
-//! What is assumed: base pages and the pages of holes come from the end of memory, as Linux keeps what is
-//! alike together, so that they do not wear away the regions to be chosen. Frames with data of processes count as such that cannot be moved.
+//! Assumptions: base pages and the pages of holes are allocated from the end of memory, as Linux groups
+//! memory by mobility, to keep regions intact. Data frames of processes count as unmovable.
 
 mod regions;
 
@@ -30,28 +31,28 @@ use crate::page_table::Holes;
 use crate::vmas::Pages;
 use regions::{Regions, vacate_frame};
 
-/// Base pages of a page of 2 MiB.
+/// Base pages of a 2 MiB page.
 const PAGES: u64 = Order::HUGE.frames();
 
-/// Its settings.
+/// Settings of perforated pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PerforatedConfig {
-    /// A region is chosen only where less of it than this, in percent, cannot be moved.
+    /// Maximum unmovable share of a chosen region, in percent, exclusive.
     pub max_immovable_percent: u8,
-    /// And where at most so many of its eighths have any such frame.
+    /// Maximum number of its eighths with unmovable frames.
     pub max_filter_bits: u8,
     /// When holes get a page.
     pub hole_pages: ReserveWhen,
-    /// Whether what is not touched is a hole, in whole blocks, too.
+    /// Whether untouched pages are holes, even in whole blocks.
     pub unused_are_holes: bool,
-    /// A page with fewer parts that are no holes is split.
+    /// Pages with fewer parts that are not holes are split.
     pub min_parts: u32,
-    /// Which mappings may have huge pages, and what is done beside the programs.
+    /// Which mappings may have huge pages, and background scans.
     pub huge: ThpConfig,
 }
 
 impl Default for PerforatedConfig {
-    /// The rule of Section III-C; and of Section IV-E: "as long as the perforated page has more than 17
+    /// The rule of Section III-C, and of Section IV-E: "as long as the perforated page has more than 17
     /// entries that are not holes, it is a more efficient use of L2 TLB capacity".
     fn default() -> Self {
         PerforatedConfig {
@@ -66,7 +67,7 @@ impl Default for PerforatedConfig {
 }
 
 impl PerforatedConfig {
-    /// What is wrong with it, as a sentence.
+    /// Validates the settings. Returns an error sentence.
     pub(super) fn check(&self) -> Result<(), String> {
         let PerforatedConfig { max_immovable_percent, max_filter_bits, min_parts, .. } = self;
         if *max_immovable_percent > 100 {
@@ -89,12 +90,12 @@ pub struct Perforated {
     config: PerforatedConfig,
     huge: Thp,
     regions: Regions,
-    /// By process and huge page, what untouched pages are reserved by.
+    /// Reservations of untouched pages, by process and huge page.
     reserved: BTreeMap<(ProcessId, u64), ReservationId>,
 }
 
 impl Perforated {
-    /// No page yet.
+    /// A policy without pages.
     pub fn new(config: PerforatedConfig) -> Self {
         Perforated {
             config,
@@ -104,8 +105,8 @@ impl Perforated {
         }
     }
 
-    /// Makes a page around one that was touched where nothing is mapped yet, if it can. That one may be a
-    /// hole of it, which has no page yet.
+    /// Makes a huge page around a touched base page in an unmapped range, if possible. The touched page may
+    /// be a hole without a page.
     fn place(&mut self, memory: &mut Memory, fault: &Fault) {
         let first = PageNumber::new(around(fault.page, PageSize::HUGE).start);
         let Fault { process, .. } = *fault;
@@ -121,13 +122,13 @@ impl Perforated {
         if self.config.hole_pages == ReserveWhen::Mapped {
             for at in (0..PAGES).filter(|at| holes.contains(*at)) {
                 let page = PageNumber::new(first.raw() + at);
-                // A page for which there is no memory is tried again when it is touched.
+                // A hole without memory is tried again when it is touched.
                 let _ = place_last(memory, process, page, fault.vma.rights);
             }
         }
     }
 
-    /// A page of which only what was touched is no hole.
+    /// Makes a page whose untouched base pages are holes.
     fn place_touched(&mut self, memory: &mut Memory, fault: &Fault) {
         let Fault { process, page, .. } = *fault;
         let pages = around(page, PageSize::HUGE);
@@ -145,7 +146,7 @@ impl Perforated {
         self.reserved.insert((process, pages.start), id);
     }
 
-    /// Gives a hole that was touched a page: in its place, if that can be had.
+    /// Maps a touched hole, in its place if possible.
     fn fill(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
         let Fault { process, page, .. } = *fault;
         let pages = around(page, PageSize::HUGE);
@@ -163,7 +164,7 @@ impl Perforated {
         place_last(memory, process, page, fault.vma.rights)
     }
 
-    /// Looks after all perforated pages.
+    /// Maintains all perforated pages.
     fn scan(&mut self, memory: &mut Memory) {
         let live: Vec<ProcessId> = memory.live().collect();
         for process in live {
@@ -182,7 +183,7 @@ impl Perforated {
                 }
                 let holes = memory.process(process).table.perforation(region.page);
                 let parts = PAGES as u32 - holes.map_or(0, |(_, holes)| holes.count());
-                // One that was broken for want of memory gives it no more parts.
+                // A page with a broken reservation receives no more parts.
                 let reserved = self.reserved.get(&(process, region.page.raw()));
                 let is_growing = reserved.is_some_and(|id| memory.frames.is_reserved(*id));
                 if parts < self.config.min_parts && !is_growing {

@@ -1,4 +1,4 @@
-//! All policies by name, and what they need.
+//! All policies by name, and their requirements.
 
 use octavo_types::PageSize;
 
@@ -33,12 +33,12 @@ pub enum PolicyConfig {
     Hugetlb(HugetlbConfig),
     /// Perforated pages.
     Perforated(PerforatedConfig),
-    /// Pages with gaps.
+    /// Gapped pages.
     Gtsm(GtsmConfig),
 }
 
 impl PolicyConfig {
-    /// The policy, as a system starts with it.
+    /// Builds the policy in its initial state.
     pub fn build(&self) -> Box<dyn Policy> {
         match self.clone() {
             PolicyConfig::Base => Box::new(BasePages),
@@ -55,9 +55,8 @@ impl PolicyConfig {
         }
     }
 
-    /// The page sizes beside 4 KiB that page tables and hardware must have for it, smallest first:
-    /// without them it is not what it says. Others, it uses where they are allowed: multi-size pages
-    /// and eager paging need none.
+    /// The page sizes besides 4 KiB that page tables and hardware must support, smallest first. Policies may
+    /// use further sizes if supported: multi-size pages and eager paging require none.
     pub fn required_sizes(&self) -> Vec<PageSize> {
         match self {
             PolicyConfig::Base | PolicyConfig::Mthp(_) | PolicyConfig::Eager(_) => Vec::new(),
@@ -95,7 +94,7 @@ impl PolicyConfig {
         }
     }
 
-    /// What is wrong with its settings, as a sentence that names the setting and what it may be.
+    /// Validates the settings. Returns an error sentence that names the setting and the allowed values.
     pub fn check(&self) -> Result<(), String> {
         let percent = |name: &str, percent: u8| match percent {
             1..=100 => Ok(()),
@@ -127,18 +126,18 @@ impl PolicyConfig {
     }
 }
 
-/// What there is to choose from.
+/// A named policy.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyEntry {
     /// Its name.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// A description of one line.
     pub about: &'static str,
-    /// It with its usual settings.
+    /// Its default configuration.
     pub usual: fn() -> PolicyConfig,
 }
 
-/// All policies, a line each.
+/// All policies.
 #[rustfmt::skip]
 pub const POLICIES: &[PolicyEntry] = &[
     PolicyEntry { name: "base", about: "demand paging with 4 KiB pages", usual: || PolicyConfig::Base },
@@ -154,7 +153,7 @@ pub const POLICIES: &[PolicyEntry] = &[
     PolicyEntry { name: "hugetlb", about: "a pool of huge pages set aside at boot, for mappings that ask for them", usual: || PolicyConfig::Hugetlb(HugetlbConfig::default()) },
 ];
 
-/// The policy of a name.
+/// The policy of this name.
 pub fn by_name(name: &str) -> Option<&'static PolicyEntry> {
     POLICIES.iter().find(|entry| entry.name == name)
 }

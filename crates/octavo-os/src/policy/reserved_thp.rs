@@ -1,18 +1,15 @@
-//! Reservation-based transparent huge pages, the baseline of paper 003 (Section IV-B): superpage
-//! reservations as FreeBSD has them (Navarro et al., OSDI 2002; `sys/vm/vm_reserv.c`).
+//! Reservation-based transparent huge pages, the baseline of Guvenilir and Patt (ISCA 2020, Section IV-B):
+//! superpage reservations as in FreeBSD (Navarro et al., OSDI 2002; `sys/vm/vm_reserv.c`).
 //!
-//! The first touch of an aligned 2 MiB range reserves a block, if the range lies in its mapping as a
-//! whole and nothing in it was touched before. Its pages are mapped as base pages, one by one, where
-//! they lie in the block; when all of them are there (or as many as the threshold asks for, the rest
-//! cleared), they become one huge page in place, without a copy; every base page keeps its frame, and
-//! only walk caches are told to forget the table that goes. (FreeBSD keeps the table, and tells
-//! nobody.) Unlike Linux's, such a huge page is never made at the first touch, and
-//! none is made later by moving pages.
+//! The first touch of an aligned 2 MiB range reserves a block, if the whole range lies in its mapping and is
+//! untouched. Its pages are mapped as base pages at their places in the block. When all of them (or the
+//! threshold share, the rest cleared) are touched, they are promoted to a huge page in place: every base page
+//! keeps its frame, and only walk caches drop the freed table. (FreeBSD keeps the table and needs no
+//! invalidation.) Unlike Linux's, such huge pages are never made at the first touch or by moving pages.
 //!
-//! A block is also reserved where the `brk` heap ends inside it, since the heap grows. FreeBSD does so
-//! for all anonymous memory; other mappings hardly ever grow in place. It also puts pages that are
-//! given back into their reservation again; here they are free, and a range that was given back as a
-//! whole is reserved anew.
+//! A block is also reserved where the `brk` heap ends inside it, since the heap grows. FreeBSD does so for
+//! all anonymous memory; other mappings rarely grow in place. FreeBSD also returns released pages to their
+//! reservation; here they are free, and a wholly released range is reserved again.
 
 use super::reserving::{ReservationManager, Rules};
 use super::{Defrag, Fault, Policy};
@@ -20,18 +17,17 @@ use crate::frames::{Order, OutOfMemory};
 use crate::memory::{Memory, ProcessId};
 use crate::vmas::{Pages, Vma};
 
-/// Its settings.
+/// Settings of reserved huge pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReservedThpConfig {
-    /// The share of a huge page's base pages that must be touched for it to be made, in percent, 1
-    /// to 100. FreeBSD asks for all.
+    /// The share of touched base pages that triggers promotion, in percent, 1 to 100. FreeBSD requires all.
     pub promotion_threshold_percent: u8,
-    /// Whether a reservation may reach past the end of the `brk` heap.
+    /// Whether a reservation may extend past the end of the `brk` heap.
     pub beyond_heap: bool,
 }
 
 impl Default for ReservedThpConfig {
-    /// As FreeBSD has it.
+    /// The settings of FreeBSD.
     fn default() -> Self {
         ReservedThpConfig { promotion_threshold_percent: 100, beyond_heap: true }
     }
@@ -44,7 +40,7 @@ pub struct ReservedThp {
 }
 
 impl ReservedThp {
-    /// Nothing reserved yet.
+    /// A policy without reservations.
     pub fn new(config: ReservedThpConfig) -> Self {
         let rules = Rules {
             threshold_percent: config.promotion_threshold_percent,

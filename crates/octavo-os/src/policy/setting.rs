@@ -1,4 +1,4 @@
-//! How one setting is written.
+//! Text format of settings.
 
 use octavo_types::PageSize;
 
@@ -8,11 +8,11 @@ use crate::page_table::{Aliases, SizeEncoding};
 
 /// One setting of a policy.
 pub trait Setting {
-    /// Reads it; whether it could.
+    /// Parses a value. Returns whether it was valid.
     fn read(&mut self, text: &str) -> bool;
-    /// As it is read.
+    /// The value as text.
     fn text(&self) -> String;
-    /// What it may be.
+    /// The allowed values.
     fn allowed(&self) -> String;
 }
 
@@ -114,9 +114,9 @@ impl Setting for PageSize {
     }
 }
 
-/// What may be none.
+/// A setting that may be `none`.
 trait Optional: Setting + Copy {
-    /// Any value.
+    /// An arbitrary value.
     const SOME: Self;
 }
 

@@ -1,4 +1,4 @@
-//! Settings of an operating system and its policy by name, as texts: `promotion_threshold_percent=50`.
+//! Settings of an operating system and its policy by name and text: `promotion_threshold_percent=50`.
 
 use octavo_types::spelling::{hint, quoted};
 
@@ -11,37 +11,37 @@ use super::{
 use crate::memory::{CopyOnWrite, Memory, SamePages};
 use crate::os::Os;
 
-/// A setting that cannot be.
+/// An invalid setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
-    /// A key that there is not, under this policy.
+    /// A key unknown to this policy.
     #[error("no setting `{key}`: {allowed}{meant}")]
     Unknown {
-        /// As asked for.
+        /// As given by the user.
         key: String,
-        /// Which there are.
+        /// The allowed keys.
         allowed: String,
-        /// What was probably meant, or nothing.
+        /// A suggestion, or nothing.
         meant: String,
     },
-    /// A value that it cannot have.
+    /// An invalid value.
     #[error("{key} = {value}: give {allowed}")]
     Value {
-        /// Which.
+        /// The key.
         key: String,
-        /// As asked for.
+        /// As given by the user.
         value: String,
-        /// What it may be.
+        /// The allowed values.
         allowed: String,
     },
-    /// What would be asked for makes no policy.
+    /// An inconsistent combination of settings.
     #[error("{0}")]
     Policy(String),
 }
 
 type NamedSettings<'a> = Vec<(&'static str, &'a mut dyn Setting)>;
 
-/// The settings of a kernel's daemon and of faults.
+/// The settings of huge pages at page faults and by `khugepaged`.
 fn thp(config: &mut ThpConfig) -> NamedSettings<'_> {
     let ThpConfig { enabled, max_ptes_none, scan_every_instructions, pages_to_scan } = config;
     vec![
@@ -53,7 +53,7 @@ fn thp(config: &mut ThpConfig) -> NamedSettings<'_> {
 }
 
 impl PolicyConfig {
-    /// Its settings by name. (The sizes of multi-size pages, a list, are not among them.)
+    /// Its settings by name. (The list of multi-size pages is not among them.)
     fn settings(&mut self) -> NamedSettings<'_> {
         match self {
             PolicyConfig::Base => Vec::new(),
@@ -133,21 +133,21 @@ impl PolicyConfig {
     }
 }
 
-/// What is set of an operating system: its policy, and what every policy may be told.
+/// The configuration of an operating system: its policy, and the settings common to all policies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OsConfig {
-    /// Which page sizes it chooses.
+    /// The page-size policy.
     pub policy: PolicyConfig,
-    /// What it copies of a large page that is stored to.
+    /// The amount copied by a store to a shared large page.
     pub copy_on_write: CopyOnWrite,
-    /// Which pages of equal content it merges.
+    /// The identical pages that are merged.
     pub same_pages: SamePages,
-    /// After how many instructions of all programs it looks for such each time; 0: never.
+    /// Interval of merging, in instructions of all programs; 0: never.
     pub same_pages_every_instructions: u64,
 }
 
 impl OsConfig {
-    /// A policy, and what is usual.
+    /// A policy with default common settings.
     pub fn new(policy: PolicyConfig) -> Self {
         OsConfig {
             policy,
@@ -157,19 +157,19 @@ impl OsConfig {
         }
     }
 
-    /// The operating system with its memory.
+    /// Builds the operating system on a memory.
     pub fn build(&self, memory: Memory) -> Os {
         Os::new(memory, self.policy.build())
             .with_copy_on_write(self.copy_on_write)
             .with_same_pages(self.same_pages, self.same_pages_every_instructions)
     }
 
-    /// Whether it merges pages of equal content, and so has to be told of every store.
+    /// Whether it merges identical pages, and so must observe every store.
     pub fn merges_pages(&self) -> bool {
         self.same_pages != SamePages::Never && self.same_pages_every_instructions > 0
     }
 
-    /// The policy's settings, then those that all have.
+    /// The policy's settings, then the common ones.
     fn settings(&mut self) -> NamedSettings<'_> {
         let mut settings = self.policy.settings();
         settings.push(("copy_on_write", &mut self.copy_on_write));
@@ -179,13 +179,13 @@ impl OsConfig {
         settings
     }
 
-    /// All settings, as [`OsConfig::set`] takes them.
+    /// All settings, in the format of [`OsConfig::set`].
     pub fn to_settings(&self) -> Vec<(&'static str, String)> {
         let mut copy = self.clone();
         copy.settings().into_iter().map(|(name, setting)| (name, setting.text())).collect()
     }
 
-    /// Changes a setting; on an error nothing has changed.
+    /// Changes a setting. On an error nothing changes.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), SettingError> {
         let mut changed = self.clone();
         let settings = changed.settings();

@@ -1,5 +1,5 @@
-//! Linux's transparent huge pages: at the first touch where a whole one fits, and by `khugepaged`
-//! behind the programs' backs.
+//! Linux's transparent huge pages: at the first touch if a whole page fits, and by `khugepaged` in the
+//! background.
 
 use octavo_types::{PageNumber, PageSize};
 
@@ -8,36 +8,34 @@ use crate::frames::OutOfMemory;
 use crate::memory::{Memory, ProcessId, around};
 use crate::vmas::{Advice, Pages, Vma};
 
-/// Where huge pages may be used: `/sys/kernel/mm/transparent_hugepage/enabled`.
+/// Where huge pages are used: `/sys/kernel/mm/transparent_hugepage/enabled`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FaultHuge {
-    /// Wherever a program has not forbidden it.
+    /// In all mappings without `MADV_NOHUGEPAGE`.
     #[default]
     Always,
-    /// Where a program has asked for it.
+    /// In mappings with `MADV_HUGEPAGE`.
     Madvise,
 }
 
-/// Ten seconds, as between two scans of `khugepaged`: three instructions a nanosecond.
+/// Instructions of ten seconds, the interval of `khugepaged`, at three instructions per nanosecond.
 pub(super) const TEN_SECONDS_INSTRUCTIONS: u64 = 30_000_000_000;
 
-/// Its settings, by the names that Linux has for them.
+/// Settings of transparent huge pages, by Linux's names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ThpConfig {
-    /// Where huge pages may be used.
+    /// Where huge pages are used.
     pub enabled: FaultHuge,
-    /// How many base pages of a huge page may be missing for `khugepaged` to make it: 511 as Linux
-    /// comes.
+    /// Maximum number of unmapped base pages in a range that `khugepaged` collapses: 511 by Linux's default.
     pub max_ptes_none: u32,
-    /// How many instructions the programs execute between two scans of `khugepaged`; 0 stops it.
+    /// Instructions between two scans of `khugepaged`; 0 disables it.
     pub scan_every_instructions: u64,
-    /// How many base pages a scan looks at, rounded up to whole huge pages: `pages_to_scan`, 4096 as
-    /// Linux comes.
+    /// Base pages per scan, rounded up to whole huge pages: `pages_to_scan`, 4096 by Linux's default.
     pub pages_to_scan: u64,
 }
 
 impl Default for ThpConfig {
-    /// As Linux comes. Its scans are ten seconds apart.
+    /// Linux's defaults, with scans ten seconds apart.
     fn default() -> Self {
         ThpConfig {
             enabled: FaultHuge::Always,
@@ -52,14 +50,14 @@ impl Default for ThpConfig {
 #[derive(Clone, Debug)]
 pub struct Thp {
     config: ThpConfig,
-    /// When the next scan is.
+    /// The time of the next scan.
     next_scan_instructions: u64,
-    /// Where the next scan goes on.
+    /// The position of the next scan.
     at: (u16, u64),
 }
 
 impl Thp {
-    /// Nothing scanned yet.
+    /// A policy before its first scan.
     pub fn new(config: ThpConfig) -> Self {
         Thp { config, next_scan_instructions: config.scan_every_instructions, at: (0, 0) }
     }
@@ -73,7 +71,7 @@ impl Thp {
             }
     }
 
-    /// Whether what is mapped in a huge page may be made one.
+    /// Whether the mapped pages of a huge page's range may be collapsed.
     fn is_candidate(&self, memory: &Memory, process: ProcessId, pages: &Pages) -> bool {
         let leaves = memory.leaves(process, pages);
         let present = leaves.len() as u64;
@@ -85,7 +83,7 @@ impl Thp {
             && leaves.iter().all(own)
     }
 
-    /// Whether a scan is due after so many instructions. If so, the next one is as far away as it is set.
+    /// Whether a scan is due; if so, schedules the next one.
     pub(super) fn is_due(&mut self, instructions: u64) -> bool {
         let every = self.config.scan_every_instructions;
         let is_due = every > 0 && instructions >= self.next_scan_instructions;
@@ -95,7 +93,7 @@ impl Thp {
         is_due
     }
 
-    /// Looks at some huge pages that may be made one, and has them made.
+    /// Scans some ranges of huge pages, and calls `make` for those that may be collapsed.
     pub(super) fn scan(
         &mut self,
         memory: &mut Memory,
@@ -150,7 +148,7 @@ impl Policy for Thp {
             return;
         }
         self.scan(memory, |memory, process, first, vma| {
-            // Where there is no huge page left, it tries again with the next scan.
+            // Without a free block, the next scan tries again.
             let _ = memory.collapse(process, first, PageSize::HUGE, vma.rights);
         });
     }

@@ -148,10 +148,10 @@ fn unprivileged_capture_keeps_free_blocks() {
     assert_eq!(
         snapshot.header().missing,
         [
-            "/proc/pagetypeinfo: this kernel has none; how much memory may be moved is told by \
-         /proc/kpageflags or not at all",
-            "/proc/kpageflags: this kernel has none; the numbers of free blocks by order are kept, \
-         and not where they lie",
+            "/proc/pagetypeinfo: this kernel has none; movable memory is known only from \
+             /proc/kpageflags, if readable",
+            "/proc/kpageflags: this kernel has none; only the numbers of free blocks by order are \
+         kept",
         ]
     );
     let summary = snapshot.summary();
@@ -208,7 +208,7 @@ fn errors_are_single_sentences() {
     hidden.write("77/pagemap", &[1u64 << 63; 80].map(u64::to_le_bytes).concat());
     let snapshot = hidden.take(Some(77));
     assert!(snapshot.header().process.is_none());
-    assert!(snapshot.header().missing[0].contains("root only (CAP_SYS_ADMIN)"));
+    assert!(snapshot.header().missing[0].contains("only root reads frame numbers (CAP_SYS_ADMIN)"));
 }
 
 #[test]

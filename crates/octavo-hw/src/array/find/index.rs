@@ -1,20 +1,20 @@
-//! Sets too large to be scanned: a hash table of the slots that hold keys, chained in arrays.
+//! The index of sets too large to scan: a hash table of valid slots, chained in arrays.
 
 /// No slot.
 const NONE: u32 = u32::MAX;
 
-/// Which slots (set times ways plus way) hold a key. The keys themselves are the array's.
+/// The slots (set times ways plus way) of each key. The keys themselves belong to the array.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Index {
     /// The first slot of each chain.
     heads: Box<[u32]>,
-    /// The slot behind each one in its chain.
+    /// The next slot of each slot in its chain.
     behind: Box<[u32]>,
     hash_shift: u32,
 }
 
 impl Index {
-    /// Of so many slots, none of which holds a key.
+    /// An empty index for `slots` slots.
     pub fn new(slots: usize) -> Self {
         let chains = (2 * slots).next_power_of_two();
         Index {
@@ -24,11 +24,11 @@ impl Index {
         }
     }
 
-    /// The chain of a key: the high bits of a product, which depend on all bits of the key (2^64
-    /// divided by the golden ratio: Knuth, "Sorting and searching", section 6.4).
+    /// The chain of a key: the high bits of a product, which depend on all bits of the key (Fibonacci
+    /// hashing: Knuth, "Sorting and searching", section 6.4).
     #[inline(always)]
     fn chain(&self, key: u64) -> usize {
-        // The bits of address spaces are folded down first: they reach few high bits else.
+        // Folds the address-space bits down first, since they would reach few high bits otherwise.
         let folded = key ^ key >> 32;
         (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.hash_shift) as usize
     }
@@ -47,13 +47,13 @@ impl Index {
         None
     }
 
-    /// A slot holds `key` now.
+    /// Adds a slot for `key`.
     pub fn add(&mut self, key: u64, slot: usize) {
         let head = &mut self.heads[self.chain(key)];
         self.behind[slot] = std::mem::replace(head, slot as u32);
     }
 
-    /// A slot holds `key` no longer.
+    /// Removes the slot of `key`.
     pub fn remove(&mut self, key: u64, slot: usize) {
         let behind = self.behind[slot];
         let chain = self.chain(key);
@@ -68,7 +68,7 @@ impl Index {
         self.behind[before as usize] = behind;
     }
 
-    /// No slot holds a key.
+    /// Removes all slots.
     pub fn clear(&mut self) {
         self.heads.fill(NONE);
     }

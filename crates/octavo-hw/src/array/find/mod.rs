@@ -1,4 +1,4 @@
-//! Where in its set a key is.
+//! The search for a key in its set.
 
 mod index;
 mod scan;
@@ -6,8 +6,8 @@ mod scan;
 pub(super) use index::Index;
 pub(super) use scan::{Keys, MAX_SCANNED, scan};
 
-/// Slots of a set of so many ways that is scanned: 4, 8 or 16, as a logarithm. Those behind the
-/// ways are never filled.
+/// log2 of the slots of a scanned set of `ways` ways: 4, 8 or 16 slots. Slots behind the ways are never
+/// filled.
 pub(super) const fn stride_log2(ways: usize) -> u32 {
     match ways {
         0..=4 => 2,

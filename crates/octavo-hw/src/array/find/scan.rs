@@ -1,11 +1,11 @@
-//! Sets small enough to be compared whole.
+//! The scan of sets small enough to compare as a whole.
 
 use std::ops::{Deref, DerefMut};
 
 use bytemuck::{Pod, Zeroable};
 use octavo_types::{InstructionSet, Instructions};
 
-/// The most ways that are scanned.
+/// Maximum number of scanned ways.
 pub(in super::super) const MAX_SCANNED: usize = 16;
 
 /// Eight keys: a cache line, a vector of AVX-512, two of AVX2.
@@ -13,12 +13,12 @@ pub(in super::super) const MAX_SCANNED: usize = 16;
 #[repr(C, align(64))]
 struct Line([u64; 8]);
 
-/// Keys on whole cache lines.
+/// Keys aligned to cache lines.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Keys(Box<[Line]>);
 
 impl Keys {
-    /// At least so many times `key`.
+    /// At least `count` copies of `key`.
     pub fn new(key: u64, count: usize) -> Self {
         Keys(vec![Line([key; 8]); count.div_ceil(8)].into_boxed_slice())
     }
@@ -40,12 +40,13 @@ impl DerefMut for Keys {
     }
 }
 
-/// Which of 4, 8 or 16 keys are `key`: bit *n* is the one at *n*. Of other numbers of keys none are.
+/// A mask of the keys equal to `key` among 4, 8 or 16 keys: bit *n* for position *n*. Zero for other numbers
+/// of keys.
 #[inline(always)]
 pub(in super::super) fn scan(instructions: Instructions, keys: &[u64], key: u64) -> u32 {
     match instructions.set() {
         InstructionSet::Portable => portable(keys, key),
-        // SAFETY: the processor has them: nobody could hold them otherwise.
+        // SAFETY: `Instructions` values exist only for instruction sets of this processor.
         #[cfg(target_arch = "x86_64")]
         InstructionSet::Avx2 => unsafe { x86::avx2(keys, key) },
         // SAFETY: as above.
@@ -54,7 +55,7 @@ pub(in super::super) fn scan(instructions: Instructions, keys: &[u64], key: u64)
     }
 }
 
-/// Any processor: without a branch on what is found.
+/// For any processor, without a branch on the result.
 #[inline]
 fn portable(keys: &[u64], key: u64) -> u32 {
     let four = |keys: &[u64; 4]| {

@@ -14,19 +14,19 @@ impl Fifo {
 }
 
 impl Rule for Fifo {
-    /// No use changes anything.
+    /// Uses change nothing.
     const RETOUCH_CHANGES: bool = false;
 
     #[inline(always)]
     fn touch(&mut self, _set: usize, _way: usize) {}
 
     #[inline(always)]
-    fn take(&mut self, set: usize, _free: impl FnOnce() -> Option<usize>) -> usize {
-        self.0.turn(set)
+    fn allocate_way(&mut self, set: usize, _free: impl FnOnce() -> Option<usize>) -> usize {
+        self.0.rotate(set)
     }
 
     #[inline(always)]
-    fn give_back(&mut self, set: usize, way: usize) {
+    fn release_way(&mut self, set: usize, way: usize) {
         self.0.move_to_end(set, way);
     }
 }

@@ -14,7 +14,7 @@ impl Lru {
 }
 
 impl Rule for Lru {
-    /// What was used last is the first of the order already.
+    /// The most recent way is first already.
     const RETOUCH_CHANGES: bool = false;
 
     #[inline(always)]
@@ -23,12 +23,12 @@ impl Rule for Lru {
     }
 
     #[inline(always)]
-    fn take(&mut self, set: usize, _free: impl FnOnce() -> Option<usize>) -> usize {
-        self.0.turn(set)
+    fn allocate_way(&mut self, set: usize, _free: impl FnOnce() -> Option<usize>) -> usize {
+        self.0.rotate(set)
     }
 
     #[inline(always)]
-    fn give_back(&mut self, set: usize, way: usize) {
+    fn release_way(&mut self, set: usize, way: usize) {
         self.0.move_to_end(set, way);
     }
 }

@@ -1,7 +1,7 @@
-//! Which entry of a full set gives way to a new one.
+//! Replacement policies: the way that a new entry is filled into.
 //!
-//! Free ways, never filled or invalidated, are filled first; by policies that tell ways from each
-//! other the lowest one first.
+//! Free ways (never filled, or invalidated) are filled first; policies that distinguish ways fill the lowest
+//! first.
 
 mod fifo;
 mod lru;
@@ -25,20 +25,20 @@ pub(super) use order::{MAX_PACKED, Packed};
 /// A replacement policy.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Replacement {
-    /// The least recently used entry, truly.
+    /// True LRU: the least recently used entry.
     #[default]
     Lru,
-    /// A binary tree of bits over the ways, each of which points away from the half used last.
+    /// Tree pseudo-LRU: a binary tree of bits over the ways, each pointing away from the half used last.
     ///
-    /// Where the ways are no power of two, the tree is that of the next one, and a bit that points
-    /// to a half without ways is not followed: such a set replaces less evenly.
+    /// If the ways are not a power of two, the tree is that of the next power, and bits that point to a half
+    /// without ways are ignored: such sets replace less evenly.
     TreePlru,
-    /// Any entry, all equally likely, by a generator of random numbers that starts with `seed`.
+    /// A uniformly random entry, from a generator that starts with `seed`.
     Random {
         /// Arrays with the same seed draw the same numbers.
         seed: u64,
     },
-    /// The entry filled first, used or not.
+    /// First in, first out: the entry filled first, used or not.
     Fifo,
     /// Static re-reference interval prediction with 2 bits and hit priority: SRRIP-HP of Jaleel et
     /// al., "High performance cache replacement using re-reference interval prediction", ISCA 2010,
@@ -48,7 +48,7 @@ pub enum Replacement {
 }
 
 impl Replacement {
-    /// All of them; random with seed 0.
+    /// All policies; random with seed 0.
     pub const ALL: [Replacement; 5] = [
         Replacement::Lru,
         Replacement::TreePlru,
@@ -68,8 +68,8 @@ impl Replacement {
         }
     }
 
-    /// Whether it changes anything to look up again the entry of a set that was looked up or
-    /// inserted last there. Where it does not, an engine may leave repeats out.
+    /// Whether a repeated look-up of the most recently used entry of a set changes the policy's state. If
+    /// not, repeats may be filtered out.
     pub const fn retouch_changes(self) -> bool {
         match self {
             Replacement::Lru => Lru::RETOUCH_CHANGES,
@@ -87,7 +87,7 @@ impl fmt::Display for Replacement {
     }
 }
 
-/// A name that is no policy's.
+/// An unknown policy name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("replacement `{0}`: give lru, tree-plru, random, fifo or srrip")]
 pub struct ParseReplacementError(String);
@@ -102,21 +102,20 @@ impl FromStr for Replacement {
     }
 }
 
-/// What a policy remembers of all sets of an array.
+/// The state of a policy for all sets of an array.
 pub(super) trait Rule {
     /// See [`Replacement::retouch_changes`].
     const RETOUCH_CHANGES: bool;
 
-    /// A way was hit.
+    /// Records a hit of a way.
     fn touch(&mut self, set: usize, way: usize);
 
-    /// The way to fill next, which is filled: a free one, the lowest of which `free` tells, or the
-    /// one that gives way.
-    fn take(&mut self, set: usize, free: impl FnOnce() -> Option<usize>) -> usize;
+    /// Allocates the way to fill: a free one, the lowest of which `free` returns, or the victim.
+    fn allocate_way(&mut self, set: usize, free: impl FnOnce() -> Option<usize>) -> usize;
 
-    /// A way is free again.
+    /// Frees a way.
     #[inline(always)]
-    fn give_back(&mut self, _set: usize, _way: usize) {}
+    fn release_way(&mut self, _set: usize, _way: usize) {}
 }
 
 /// The policy of one array.
@@ -129,7 +128,7 @@ pub(super) enum Policy {
     Srrip(Srrip),
 }
 
-/// The same of any policy.
+/// Dispatches to the policy.
 macro_rules! each {
     ($policy:expr, $rule:ident => $does:expr) => {
         match $policy {
@@ -143,7 +142,7 @@ macro_rules! each {
 }
 
 impl Policy {
-    /// For an empty array.
+    /// The policy of an empty array.
     pub fn new(replacement: Replacement, geometry: Geometry) -> Self {
         match replacement {
             Replacement::Lru => Policy::Lru(Lru::new(geometry)),
@@ -154,7 +153,7 @@ impl Policy {
         }
     }
 
-    /// Forgets all that was used; the random numbers go on.
+    /// Resets the state of uses; a random sequence continues.
     pub fn clear(&mut self, replacement: Replacement, geometry: Geometry) {
         if !matches!(self, Policy::Random(_)) {
             *self = Policy::new(replacement, geometry);
@@ -167,16 +166,16 @@ impl Policy {
         each!(self, rule => rule.touch(set, way));
     }
 
-    /// As [`Rule::take`].
+    /// As [`Rule::allocate_way`].
     #[inline(always)]
-    pub fn take(&mut self, set: usize, free: impl FnOnce() -> Option<usize>) -> usize {
-        each!(self, rule => rule.take(set, free))
+    pub fn allocate_way(&mut self, set: usize, free: impl FnOnce() -> Option<usize>) -> usize {
+        each!(self, rule => rule.allocate_way(set, free))
     }
 
-    /// As [`Rule::give_back`].
+    /// As [`Rule::release_way`].
     #[inline(always)]
-    pub fn give_back(&mut self, set: usize, way: usize) {
-        each!(self, rule => rule.give_back(set, way));
+    pub fn release_way(&mut self, set: usize, way: usize) {
+        each!(self, rule => rule.release_way(set, way));
     }
 }
 

@@ -1,21 +1,20 @@
-//! The ways of each set in an order, from which any can be moved to either end.
+//! An order of the ways of each set, in which any way can be moved to either end.
 
 use super::Geometry;
 
-/// The most ways that are packed.
+/// Maximum number of packed ways.
 pub(in super::super) const MAX_PACKED: usize = 16;
 
-/// An order of all ways for each set. Free ones are behind those that are taken, so that the last one
-/// is always the next to be filled.
+/// An order of all ways of each set. Free ways are last, so that the last way is always the next to fill.
 #[derive(Clone, Debug)]
 pub(super) enum Order {
-    /// Up to 16 ways, in one word a set.
+    /// Up to 16 ways, in one word per set.
     Packed(Packed),
     /// Any number of ways.
     Linked(Linked),
 }
 
-/// The same of both.
+/// Dispatches to either representation.
 macro_rules! each {
     ($self:expr, $order:ident => $does:expr) => {
         match $self {
@@ -46,28 +45,28 @@ impl Order {
         each!(self, order => order.move_to_end(set, way));
     }
 
-    /// Moves the last way to the front, and says which one that is.
+    /// Moves the last way to the front and returns it.
     #[inline(always)]
-    pub fn turn(&mut self, set: usize) -> usize {
-        each!(self, order => order.turn(set))
+    pub fn rotate(&mut self, set: usize) -> usize {
+        each!(self, order => order.rotate(set))
     }
 }
 
-/// A one in each four bits.
+/// A one in each group of four bits.
 const ONES: u64 = 0x1111_1111_1111_1111;
 
-/// Ways as numbers of four bits, the first one lowest; what is behind the last one is 0.
+/// Ways as four-bit numbers, the first lowest; bits behind the last way are 0.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Packed {
     orders: Box<[u64]>,
-    /// Where the last way is.
+    /// Bit position of the last way.
     last_shift: u32,
-    /// The bits of all ways.
+    /// Mask of the bits of all ways.
     mask: u64,
 }
 
 impl Packed {
-    /// All ways of a geometry of up to [`MAX_PACKED`], the highest first.
+    /// The initial order of a geometry of up to [`MAX_PACKED`] ways: highest first.
     pub fn new(geometry: Geometry) -> Self {
         let last_shift = 4 * (geometry.ways() as u32 - 1);
         let mask = u64::MAX >> (60 - last_shift);
@@ -77,19 +76,19 @@ impl Packed {
         order
     }
 
-    /// All ways as they were at first.
+    /// Resets to the initial order.
     pub fn clear(&mut self) {
-        // Digits 0 to 15 from the top: so many that 0 is the last way.
+        // Digits 0 to 15 from the top, shifted so that 0 is the last way.
         self.orders.fill(0x0123_4567_89ab_cdef >> (60 - self.last_shift));
     }
 
-    /// All bits up to and with those of a way.
+    /// The mask of all bits up to and including those of a way.
     #[inline(always)]
     fn up_to(order: u64, way: usize) -> u64 {
-        // The four bits that are zero here are the way's, and for way 0 all those behind the last.
+        // Zero in the four bits of the way and, for way 0, behind the last way.
         let zero_at_way = order ^ (way as u64 * ONES);
         let zeros = zero_at_way.wrapping_sub(ONES) & !zero_at_way & (8 * ONES);
-        // Only the lowest of `zeros` is sure to be one.
+        // Only the lowest bit of `zeros` is reliable.
         zeros ^ zeros.wrapping_sub(1)
     }
 
@@ -109,9 +108,9 @@ impl Packed {
         *order = *order & staying | (*order >> 4) & !staying | (way as u64) << self.last_shift;
     }
 
-    /// As [`Order::turn`].
+    /// As [`Order::rotate`].
     #[inline(always)]
-    pub fn turn(&mut self, set: usize) -> usize {
+    pub fn rotate(&mut self, set: usize) -> usize {
         let order = &mut self.orders[set];
         let last = *order >> self.last_shift;
         *order = (*order << 4) & self.mask | last;
@@ -119,7 +118,7 @@ impl Packed {
     }
 }
 
-/// Lists of slots (set times ways plus way), linked in both directions, each a ring.
+/// Doubly linked rings of slots (set times ways plus way).
 #[derive(Clone, Debug)]
 pub(super) struct Linked {
     links: Box<[Link]>,
@@ -135,7 +134,7 @@ struct Link {
 }
 
 impl Linked {
-    /// All ways, the highest first.
+    /// The initial order: highest way first.
     fn new(geometry: Geometry) -> Self {
         let ways = geometry.ways();
         let links = (0..geometry.entries()).map(|slot| {
@@ -150,7 +149,7 @@ impl Linked {
     #[inline(always)]
     fn move_to_front(&mut self, set: usize, way: usize) {
         self.move_to_end(set, way);
-        self.turn(set);
+        self.rotate(set);
     }
 
     #[inline(always)]
@@ -159,7 +158,7 @@ impl Linked {
         let first = self.first[set];
         let Link { before, behind } = self.links[slot as usize];
         if slot == first {
-            // The ring is the same, from the next one on.
+            // The same ring, starting at the next slot.
             self.first[set] = behind;
             return;
         }
@@ -172,7 +171,7 @@ impl Linked {
     }
 
     #[inline(always)]
-    fn turn(&mut self, set: usize) -> usize {
+    fn rotate(&mut self, set: usize) -> usize {
         let last = self.links[self.first[set] as usize].before;
         self.first[set] = last;
         last as usize - set * self.ways
@@ -199,7 +198,7 @@ mod tests {
                     0 => {
                         let last = list[ways - 1];
                         list.rotate_right(1);
-                        prop_assert_eq!((packed.turn(set), linked.turn(set)), (last, last));
+                        prop_assert_eq!((packed.rotate(set), linked.rotate(set)), (last, last));
                     }
                     1 => {
                         list.retain(|other| *other != way);

@@ -2,14 +2,14 @@
 
 use super::{Geometry, Rule};
 
-/// What a hit predicts: used again soon.
+/// The prediction of a hit: used again soon.
 const SOON: u8 = 0;
-/// What a fill predicts.
+/// The prediction of a fill.
 const LONG: u8 = 2;
-/// What a way must predict to be replaced.
+/// The prediction of a victim.
 const DISTANT: u8 = 3;
 
-/// What is predicted of each way.
+/// The prediction of each way.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Srrip {
     predictions: Box<[u8]>,
@@ -37,7 +37,7 @@ impl Rule for Srrip {
         self.set(set)[way] = SOON;
     }
 
-    fn take(&mut self, set: usize, free: impl FnOnce() -> Option<usize>) -> usize {
+    fn allocate_way(&mut self, set: usize, free: impl FnOnce() -> Option<usize>) -> usize {
         let way = free().unwrap_or_else(|| self.victim(set));
         self.set(set)[way] = LONG;
         way
@@ -45,11 +45,11 @@ impl Rule for Srrip {
 }
 
 impl Srrip {
-    /// The way of a full set that gives way.
+    /// The victim of a full set.
     fn victim(&mut self, set: usize) -> usize {
         let predictions = self.set(set);
         let most = predictions.iter().copied().max().unwrap_or(DISTANT);
-        // All steps of ageing in one.
+        // All ageing steps at once.
         for prediction in predictions.iter_mut() {
             *prediction += DISTANT - most;
         }

@@ -2,13 +2,13 @@
 
 use super::{Geometry, Rule};
 
-/// A tree of bits for each set, in whole words. Node 1 is the root, the nodes below node *n* are 2*n*
-/// and 2*n* + 1, and the last row of them are the ways. A set bit points right.
+/// A tree of bits per set, in whole words. Node 1 is the root; the children of node *n* are 2*n* and 2*n* +
+/// 1; the last row is the ways. A set bit points right.
 #[derive(Clone, Debug)]
 pub(in super::super) struct TreePlru {
     bits: Box<[u64]>,
     words: usize,
-    /// Ways of the whole tree, as a logarithm.
+    /// log2 of the ways of the whole tree.
     depth: u32,
     ways: usize,
 }
@@ -27,7 +27,7 @@ impl TreePlru {
 }
 
 impl Rule for TreePlru {
-    /// The bits on its way point away from it already.
+    /// The bits on its path point away from it already.
     const RETOUCH_CHANGES: bool = false;
 
     #[inline(always)]
@@ -43,7 +43,7 @@ impl Rule for TreePlru {
         }
     }
 
-    fn take(&mut self, set: usize, free: impl FnOnce() -> Option<usize>) -> usize {
+    fn allocate_way(&mut self, set: usize, free: impl FnOnce() -> Option<usize>) -> usize {
         let way = free().unwrap_or_else(|| self.victim(set));
         self.touch(set, way);
         way
@@ -51,14 +51,14 @@ impl Rule for TreePlru {
 }
 
 impl TreePlru {
-    /// The way of a full set that gives way.
+    /// The victim of a full set.
     fn victim(&self, set: usize) -> usize {
         let bits = &self.bits[set * self.words..][..self.words];
         let mut node = 1;
         for row in (0..self.depth).rev() {
             let points_right = (bits[node / 64] >> (node % 64) & 1) as usize;
             let right = 2 * node + 1;
-            // The first way below the right node, where there is one.
+            // The first way below the right child, if any.
             let first_right = (right << row) - (1 << self.depth);
             node = if first_right < self.ways { 2 * node + points_right } else { 2 * node };
         }

@@ -54,15 +54,15 @@ fn read_regions(
     missing: &mut Vec<String>,
 ) -> Result<(), SnapshotError> {
     let path = proc.join("pagetypeinfo");
-    let what_is_kept = "how much memory may be moved is told by /proc/kpageflags or not at all";
+    let consequence = "movable memory is known only from /proc/kpageflags, if readable";
     match read(&path) {
         Ok(text) => {
-            if let Err(what) = parse_pagetypeinfo(&text, zones) {
-                missing.push(format!("/proc/pagetypeinfo: {what}; {what_is_kept}"));
+            if let Err(detail) = parse_pagetypeinfo(&text, zones) {
+                missing.push(format!("/proc/pagetypeinfo: {detail}; {consequence}"));
             }
         }
         Err(source) if may_be_missing(&source) => {
-            missing.push(format!("/proc/pagetypeinfo: {}; {what_is_kept}", reason(&source)));
+            missing.push(format!("/proc/pagetypeinfo: {}; {consequence}", reason(&source)));
         }
         Err(source) => return Err(SnapshotError::Io { path, source }),
     }
@@ -80,11 +80,10 @@ fn read_frames(
     let memory = read(&proc.join("iomem")).map(|text| parse_iomem(&text)).unwrap_or_default();
     match File::open(&path).and_then(|file| read_flags(file, mapped, &memory)) {
         Ok(runs) if runs.frames() > 0 => Ok(Some(runs)),
-        Ok(_) => Err(SnapshotError::Proc { path, what: "it tells of no frame".to_owned() }),
+        Ok(_) => Err(SnapshotError::Proc { path, detail: "it has no frames".to_owned() }),
         Err(source) if may_be_missing(&source) => {
             missing.push(format!(
-                "/proc/kpageflags: {}; the numbers of free blocks by order are kept, and not \
-                 where they lie",
+                "/proc/kpageflags: {}; only the numbers of free blocks by order are kept",
                 reason(&source)
             ));
             Ok(None)
@@ -115,15 +114,15 @@ fn read_process(
         Err(_) if !folder.is_dir() => return Err(SnapshotError::NoProcess(pid)),
         Err(error) if may_be_missing(&error) => {
             let reason = reason(&error);
-            missing.push(format!("/proc/{pid}/pagemap: {reason}; nothing is kept of the process"));
+            missing.push(format!("/proc/{pid}/pagemap: {reason}; the process is left out"));
             return Ok(None);
         }
         Err(source) => return Err(SnapshotError::Io { path: folder.join("pagemap"), source }),
     };
     if resident.hidden {
         missing.push(format!(
-            "/proc/{pid}/pagemap: frame numbers are told to root only (CAP_SYS_ADMIN); nothing is \
-             kept of the process"
+            "/proc/{pid}/pagemap: only root reads frame numbers (CAP_SYS_ADMIN); the process is \
+             left out"
         ));
         return Ok(None);
     }
@@ -157,7 +156,7 @@ fn reason(error: &io::Error) -> &'static str {
 
 fn parse<T>(path: PathBuf, parser: impl Fn(&str) -> Result<T, String>) -> Result<T, SnapshotError> {
     match read(&path) {
-        Ok(text) => parser(&text).map_err(|what| SnapshotError::Proc { path, what }),
+        Ok(text) => parser(&text).map_err(|detail| SnapshotError::Proc { path, detail }),
         Err(source) => Err(SnapshotError::Io { path, source }),
     }
 }

@@ -14,12 +14,12 @@ pub enum SnapshotError {
         source: std::io::Error,
     },
     /// A file of the system has an unknown format.
-    #[error("`{}` is not what Linux writes there: {what}", path.display())]
+    #[error("`{}` is not what Linux writes there: {detail}", path.display())]
     Proc {
         /// The file.
         path: PathBuf,
         /// The part that is not understood.
-        what: String,
+        detail: String,
     },
     /// There is no such process.
     #[error("there is no process {0}")]

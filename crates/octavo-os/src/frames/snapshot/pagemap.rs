@@ -44,7 +44,7 @@ pub fn read_pagemap(pagemap: &mut File, mappings: &[(u64, u64)]) -> io::Result<R
             let wanted = buffer.len().min((end - page) as usize * 8);
             let words = read_words(pagemap, &mut buffer[..wanted])?;
             if words.is_empty() {
-                break; // unmapped meanwhile, or above what the kernel tells
+                break; // unmapped meanwhile, or above the last page of the file
             }
             for word in words {
                 resident.page(page, u64::from_le_bytes(*word), &mut run);

@@ -1,4 +1,4 @@
-//! Changes of perforated pages. Each is made whole or not at all.
+//! Changes of perforated pages. Each is atomic: it succeeds or changes nothing.
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 
@@ -8,14 +8,13 @@ use crate::page_table::entry::{ENTRIES, Entry};
 use crate::page_table::{Leaf, PageTable, ROOT, Used, index};
 
 impl PageTable {
-    /// Makes a perforated page of the 2 MiB around a base page. What is no hole lies in the region from
-    /// `frame` on, with these rights, used as told; the caller has seen to it that all that was mapped
-    /// there lies there already. Holes keep the base page that is mapped, if one is. A page of 2 MiB
-    /// that is mapped lies at `frame`. Returns whether there is one now: there is none where there is
-    /// no shadow node.
+    /// Makes the 2 MiB around a base page a perforated page, with these permissions, accessed and dirty bits.
+    /// All base pages but the holes lie in the region from `frame` on; the caller ensures that mapped ones
+    /// lie there already. Holes keep their mapped base pages. A 2 MiB page mapped there lies at `frame`.
+    /// Returns `false` without a shadow node.
     ///
     /// # Errors
-    /// Where there are no frames for its nodes: nothing has changed then.
+    /// If there are no frames for its nodes: nothing has changed.
     pub fn perforate(
         &mut self,
         page: PageNumber,
@@ -56,10 +55,10 @@ impl PageTable {
         Ok(true)
     }
 
-    /// The node below an entry of their level, made where there is none.
+    /// The child node of a level-2 entry; created if missing.
     ///
     /// # Errors
-    /// Where there is no frame for it: the nodes that were made on the way are given back then.
+    /// If there is no frame for it: nodes created on the way are freed.
     pub(in crate::page_table) fn child_or_new(
         &mut self,
         of: EntryIndex,
@@ -78,9 +77,9 @@ impl PageTable {
         Ok(self.child_of(of) as u32)
     }
 
-    /// Patches the hole at a base page that is mapped in its place with the region's rights: it is a part
-    /// of the region from now on. Whether it could be: where another address space has a hole there, its
-    /// bit stays set, and so it stays a hole.
+    /// Patches the hole at a base page that is mapped in its place with the region's permissions: it becomes
+    /// a part of the region. Returns whether it did: a hole of another address space at the same frame keeps
+    /// the bit set, and thus the hole.
     pub fn patch(&mut self, page: PageNumber, frames: &mut Frames) -> bool {
         let Some(of) = self.perforated_at(page) else { return false };
         let (whole, at) = (self.entry_of(of), index(page, 1));
@@ -107,7 +106,8 @@ impl PageTable {
         is_alike
     }
 
-    /// Makes the perforated page around a base page one of 2 MiB, if it has no hole. Whether it did.
+    /// Turns the perforated page around a base page into a plain 2 MiB page, if it has no holes. Returns
+    /// whether it did.
     pub fn make_whole(&mut self, page: PageNumber, frames: &mut Frames) -> bool {
         let Some(of) = self.perforated_at(page) else { return false };
         let is_whole =
@@ -122,7 +122,7 @@ impl PageTable {
         is_whole
     }
 
-    /// Puts base pages in the place of the perforated page around a base page.
+    /// Splits the perforated page around a base page into base pages.
     pub fn split_perforated(&mut self, page: PageNumber, frames: &mut Frames) -> bool {
         let Some(of) = self.perforated_at(page) else { return false };
         self.remove_holes(of.0, of.1, frames);
@@ -145,7 +145,7 @@ impl PageTable {
         true
     }
 
-    /// The parts of the page around a base page that is perforated, or has gaps, have these rights from now on.
+    /// Sets the permissions of all parts of the composite (perforated or gapped) page around a base page.
     pub fn protect_parts(&mut self, page: PageNumber, rights: Protection) {
         if let Some(of) = self.composite_at(page) {
             let whole = self.entry_of(of);
@@ -159,7 +159,7 @@ impl PageTable {
         }
     }
 
-    /// Unmaps the page around a base page that is perforated, or has gaps, its holes with it.
+    /// Unmaps the composite page around a base page, including its holes.
     pub fn unmap_composite(&mut self, page: PageNumber, frames: &mut Frames) {
         if let Some(of) = self.composite_at(page) {
             self.drop_perforated(of, frames);
@@ -167,19 +167,19 @@ impl PageTable {
         }
     }
 
-    /// The entry of the page around a base page that is perforated, or has gaps.
+    /// The entry of the composite page around a base page.
     fn composite_at(&self, page: PageNumber) -> Option<EntryIndex> {
         self.perforated_at(page).or_else(|| self.gapped_at(page))
     }
 
-    /// The entry of such a page goes.
+    /// Clears the entry of a perforated page.
     fn drop_perforated(&mut self, of: EntryIndex, frames: &mut Frames) {
         self.drop_child(of.0, of.1, LEVEL, frames);
         self.uncount_entry(of.0, of.1, LEVEL);
         self.set_entry(of, Entry::NONE);
     }
 
-    /// A base page of a perforated page is about to be mapped: it is a hole from now on.
+    /// Punches a hole at a base page that is about to be mapped.
     pub(in crate::page_table) fn punch(
         &mut self,
         of: EntryIndex,
@@ -197,7 +197,7 @@ impl PageTable {
         self.perforations.changed.push((page, true));
     }
 
-    /// Unmaps a base page of a perforated page, which is a hole without a page then.
+    /// Unmaps a base page of a perforated page, which becomes a hole without a page.
     pub(in crate::page_table) fn clear_hole(
         &mut self,
         of: EntryIndex,
@@ -212,8 +212,8 @@ impl PageTable {
         Some(leaf)
     }
 
-    /// Gives back the perforated page around a base page, if nothing is mapped in it. Whether there is
-    /// none any more.
+    /// Frees the perforated page around a base page if nothing is mapped in it. Returns whether there is none
+    /// any more.
     pub(in crate::page_table) fn give_back_perforated(
         &mut self,
         page: PageNumber,
@@ -228,7 +228,7 @@ impl PageTable {
         is_empty
     }
 
-    /// The holes below an entry of any level are none any more, if it is a perforated page's.
+    /// Removes the holes below an entry, if it is a perforated page's.
     pub(in crate::page_table) fn remove_holes(
         &mut self,
         node: u32,

@@ -1,4 +1,4 @@
-//! Regions of memory that are chosen for perforated pages.
+//! Selection of memory regions for perforated pages.
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 
@@ -7,26 +7,26 @@ use crate::frames::{Frames, Order, Owner};
 use crate::memory::{Memory, ProcessId};
 use crate::page_table::Holes;
 
-/// Chooses regions.
+/// Selects regions.
 pub struct Regions {
     config: PerforatedConfig,
-    /// Those before this one are not looked at again before a [restart](Self::restart).
+    /// Regions before this one are skipped until a [restart](Self::restart).
     next: u64,
 }
 
 impl Regions {
-    /// None refused.
+    /// A search from the start of memory.
     pub fn new(config: PerforatedConfig) -> Self {
         Regions { config, next: 0 }
     }
 
-    /// Memory has been freed.
+    /// Restarts the search after memory has been freed.
     pub fn restart(&mut self) {
         self.next = 0;
     }
 
-    /// Makes a perforated page of the 2 MiB from a page on, which is all the process' own base pages or
-    /// nothing. Returns its holes; none where there is no region for it.
+    /// Makes the 2 MiB from a page on a perforated page; it is unmapped or consists of private base pages.
+    /// Returns its holes; `None` without a suitable region.
     pub fn perforate(
         &mut self,
         memory: &mut Memory,
@@ -49,7 +49,7 @@ impl Regions {
         Some(holes)
     }
 
-    /// The next region that may be perforated, and what of it is held.
+    /// The next region that may be perforated, and its used frames.
     fn choose(&mut self, frames: &Frames) -> Option<(FrameNumber, Holes)> {
         let regions = frames.shape().frames() / PAGES;
         let most = PAGES * u64::from(self.config.max_immovable_percent);
@@ -83,7 +83,7 @@ impl Regions {
     }
 }
 
-/// Takes what is free of a region, and what can be moved out of it, as data. Returns what stays.
+/// Claims the free and movable frames of a region as data. Returns the remaining frames.
 fn vacate(memory: &mut Memory, region: FrameNumber, held: &Holes) -> Holes {
     for at in (0..PAGES).filter(|at| !held.contains(*at)) {
         memory.frames.allocate_at(region.plus(at), Order::BASE, Owner::Data);
@@ -100,7 +100,7 @@ fn vacate(memory: &mut Memory, region: FrameNumber, held: &Holes) -> Holes {
     holes
 }
 
-/// Sees to it that a frame is free, if it holds what can be moved. Whether it is.
+/// Moves a frame's content away if it is movable. Returns whether the frame is free.
 pub fn vacate_frame(memory: &mut Memory, frame: FrameNumber) -> bool {
     let movable = Owner::Background { movable: true };
     match memory.frames.owner(frame) {

@@ -1,4 +1,4 @@
-//! Which blocks are reserved for which ranges.
+//! Selection of blocks to reserve for ranges.
 
 use octavo_types::PageNumber;
 
@@ -15,9 +15,9 @@ fn block_around(page: u64, order: Order) -> Pages {
 }
 
 impl ReservationManager {
-    /// Reserves all of a range that is not yet, by the fewest blocks that span it exactly ("an
-    /// aligned 28kB request results in 16kB+8kB+4kB", Section III-B.2), or where `round_up` says
-    /// so, and nothing is mapped behind it, by blocks of which the last reaches past its end.
+    /// Reserves the unreserved part of a range by the fewest blocks that span it exactly ("an aligned 28kB
+    /// request results in 16kB+8kB+4kB", Section III-B.2) or, if `round_up` is set and nothing is mapped
+    /// behind it, by blocks of which the last extends past its end.
     pub fn cover(
         &mut self,
         memory: &mut Memory,
@@ -51,8 +51,8 @@ impl ReservationManager {
         }
     }
 
-    /// Reserves a block, or where none of its size is free, the largest parts of it that are to be
-    /// had ("forced to create smaller pages", Section III-B.2).
+    /// Reserves a block or, if none is free, the largest available parts ("forced to create smaller pages",
+    /// Section III-B.2).
     fn reserve_exactly(
         &mut self,
         memory: &mut Memory,
@@ -74,8 +74,8 @@ impl ReservationManager {
         self.reserve_exactly(memory, process, &(middle..block.end), wanted);
     }
 
-    /// Reserves the largest free block that holds the page that was touched, within its mapping and
-    /// with nothing else mapped yet. Whether there was one.
+    /// Reserves the largest free block around the touched page, within its mapping and otherwise unmapped.
+    /// Returns whether there was one.
     pub fn reserve_around(&mut self, memory: &mut Memory, fault: &Fault) -> bool {
         let (process, page) = (fault.process, fault.page.raw());
         if self.reserve_heap(memory, process, page, &fault.vma) {
@@ -98,10 +98,9 @@ impl ReservationManager {
         best.is_some_and(|block| self.reserve(memory, process, &block, &block, Constituents::All))
     }
 
-    /// Reserves the largest block for a page of the heap, where nothing but the heap and what is
-    /// not mapped yet lies in it: the heap grows into it. (FreeBSD has the last reservation of
-    /// anonymous memory reach past its end, and of nothing that "is unlikely to grow":
-    /// `vm_reserv_alloc_page` in `sys/vm/vm_reserv.c`.)
+    /// Reserves the largest block for a page of the heap that contains only heap or unmapped pages, for the
+    /// heap to grow into. (FreeBSD extends the last reservation of anonymous memory past its end, except if
+    /// it "is unlikely to grow": `vm_reserv_alloc_page` in `sys/vm/vm_reserv.c`.)
     pub fn reserve_heap(
         &mut self,
         memory: &mut Memory,
@@ -124,8 +123,8 @@ impl ReservationManager {
         })
     }
 
-    /// The mapping of `pages` is new. What is reserved there was for a heap that ended before it:
-    /// the heap has grown, or else the reservation gives way.
+    /// Handles a new mapping of `pages`: an overlapping reservation belonged to a heap that ended before; the
+    /// heap has grown, or else the reservation yields.
     pub fn claim(&mut self, memory: &mut Memory, process: ProcessId, pages: &Pages, vma: &Vma) {
         for start in self.overlapping(process, pages) {
             let reserved = self.of(process).get_mut(&start).expect("it was found");
@@ -139,8 +138,8 @@ impl ReservationManager {
         }
     }
 
-    /// Sets a block aside for a range of the same size, where nobody has touched or reserved any of
-    /// it and such a block is free.
+    /// Reserves a block for a range of the same size, if the range is neither touched nor reserved and a
+    /// block is free.
     fn reserve(
         &mut self,
         memory: &mut Memory,
@@ -176,7 +175,7 @@ impl ReservationManager {
         true
     }
 
-    /// Whether nobody has touched or reserved any of a range.
+    /// Whether a range is neither touched nor reserved.
     fn is_new(&mut self, memory: &Memory, process: ProcessId, pages: &Pages) -> bool {
         for start in self.overlapping(process, pages) {
             let reserved = &self.of(process)[&start];

@@ -1,17 +1,15 @@
-//! Demand paging with frame reservation, as both reservation policies have it (paper 003, Section
-//! III-B.1): blocks are set aside for aligned ranges of pages, a page that is touched takes its
-//! frame from the block of its range, and whenever enough pages of a larger range are touched,
-//! that range becomes one page where it is.
+//! Demand paging with frame reservations, common to both reservation policies (Guvenilir and Patt, ISCA 2020,
+//! Section III-B.1): blocks are reserved for aligned ranges of pages; a touched page takes its frame from the
+//! block of its range; and when enough pages of a larger range are touched, the range is promoted in place.
 //!
-//! What a page is *utilised* means: a fault for it took it from the reservation. Pages that were
-//! mapped along with others are not, though the program may have used them since: an operating
-//! system does not see that. (Were they, a threshold of 50% would grow the first page touched to
-//! the whole reservation.)
+//! A page is *utilised* if a page fault of its own mapped it from the reservation. Pages mapped along with
+//! others are not, even if the program has used them since, which an operating system does not observe.
+//! (Otherwise a threshold of 50% would grow the first touched page to the whole reservation.)
 //!
-//! A reservation ends where its range is unmapped or given back (`MADV_DONTNEED`), even in part:
-//! what is left around is then reserved by smaller blocks. Pages that are moved away or copied on
-//! a write keep their place in it, but a range grows only while all that is mapped in it lies in
-//! the block, has the rights of the mapping and is nobody else's.
+//! A reservation ends where its range is unmapped or given back (`MADV_DONTNEED`), even in part: the rest is
+//! then reserved by smaller blocks. Pages moved away or copied on a write keep their place in it, but a range
+//! grows only while all its mapped pages lie in the block, are private, and have the permissions of the
+//! mapping.
 
 mod cover;
 mod population;
@@ -27,12 +25,12 @@ use crate::frames::{Order, OutOfMemory, ReservationId};
 use crate::memory::{Memory, ProcessId, around, base_pages};
 use crate::vmas::Pages;
 
-/// Of which pages the threshold is a share.
+/// The base of the threshold share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Constituents {
-    /// All of the larger page.
+    /// All base pages of the larger page.
     All,
-    /// Those of them that the program may use: the rest was reserved to round up.
+    /// Only accessible base pages; the rest was reserved by rounding up.
     Mapped,
 }
 
@@ -43,27 +41,27 @@ struct ReservedRange {
     block: FrameNumber,
     order: Order,
     touched: Population,
-    /// The part of the range that belongs to the mapping that it was made for.
+    /// The part of the range inside the mapping it was made for.
     mapped: Pages,
     constituents: Constituents,
 }
 
-/// What a policy may set.
+/// Settings of a reservation policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rules {
-    /// The share of a larger page's base pages that must be utilised, in percent.
+    /// The share of utilised base pages that triggers promotion, in percent.
     pub threshold_percent: u8,
-    /// The smallest block that is reserved, two frames or more.
+    /// The smallest reservation, at least two frames.
     pub smallest: Order,
-    /// The largest block that is reserved.
+    /// The largest reservation.
     pub largest: Order,
-    /// The largest block for the `brk` heap, though the heap ends inside it.
+    /// The largest reservation that may extend past the end of the `brk` heap.
     pub heap: Option<Order>,
-    /// What is done where no block is free.
+    /// The reaction to a missing free block.
     pub defrag: Defrag,
 }
 
-/// The reservations of all processes, by the first page of their range.
+/// The reservations of all processes, by first page.
 #[derive(Clone, Debug)]
 pub struct ReservationManager {
     rules: Rules,
@@ -72,13 +70,13 @@ pub struct ReservationManager {
 }
 
 impl ReservationManager {
-    /// None yet.
+    /// No reservations.
     pub fn new(rules: Rules) -> Self {
         let defragmenter = Defragmenter::new(rules.defrag);
         ReservationManager { rules, reserved: FxHashMap::default(), defragmenter }
     }
 
-    /// Serves a fault from a reservation, one made for it if need be, or with any base page.
+    /// Serves a page fault from an existing or new reservation, or with any base page.
     pub fn serve(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
         if self.map_reserved(memory, fault)?
             || (self.reserve_around(memory, fault) && self.map_reserved(memory, fault)?)
@@ -88,7 +86,7 @@ impl ReservationManager {
         memory.place_new(fault.process, fault.page, PageSize::BASE, fault.vma.rights)
     }
 
-    /// Takes a page from the reservation that has its frame left, if one has.
+    /// Maps a page from the reservation that has its frame unclaimed, if any.
     fn map_reserved(&mut self, memory: &mut Memory, fault: &Fault) -> Result<bool, OutOfMemory> {
         let threshold_percent = self.rules.threshold_percent;
         let Some((start, reserved)) = self.find(memory, fault.process, fault.page) else {
@@ -113,8 +111,8 @@ impl ReservationManager {
             new_pages += frames;
             match placed {
                 Ok(()) => memory.zeroed(frame, frames),
-                // There was no frame for a page table, though all reservations were broken for it:
-                // this one, too.
+                // There was no frame for a page table, even after breaking all reservations, including this
+                // one.
                 Err(_) => memory.frames.free_range(frame, frames),
             }
         }
@@ -127,7 +125,7 @@ impl ReservationManager {
         placed.map(|()| true)
     }
 
-    /// Takes a range out of all reservations.
+    /// Removes a range from all reservations.
     pub fn cut(&mut self, memory: &mut Memory, process: ProcessId, pages: &Pages) {
         for start in self.overlapping(process, pages) {
             let reserved = self.of(process).remove(&start).expect("it was found");
@@ -154,7 +152,7 @@ impl ReservationManager {
         }
     }
 
-    /// A range is about to be unmapped or given back.
+    /// Handles a range about to be unmapped or given back.
     pub fn unmapped(&mut self, memory: &mut Memory, process: ProcessId, pages: &Pages) {
         for (part, _) in memory.process(process).vmas.within(pages) {
             self.cut(memory, process, &part);
@@ -162,21 +160,20 @@ impl ReservationManager {
         }
     }
 
-    /// A process is about to end.
+    /// Handles a process about to end.
     pub fn ended(&mut self, memory: &mut Memory, process: ProcessId) {
         for reserved in self.reserved.remove(&process).unwrap_or_default().into_values() {
             memory.frames.end_reservation(reserved.id);
         }
     }
 
-    /// Makes the block that was wanted since the last time, as the setting says.
+    /// Makes the wanted blocks in the background, by the setting.
     pub fn background(&mut self, memory: &mut Memory) {
         let blocks = self.blocks();
         self.defragmenter.background(memory, |frame| is_in(&blocks, frame));
     }
 
-    /// The blocks of all reservations, by address: what was taken of them is worth something only
-    /// where it is.
+    /// The blocks of all reservations, by address; compaction does not move claimed frames out of them.
     fn blocks(&self) -> Vec<(u64, u64)> {
         let reserved = self.reserved.values().flat_map(BTreeMap::values);
         let mut blocks: Vec<_> = reserved
@@ -190,7 +187,7 @@ impl ReservationManager {
         self.reserved.entry(process).or_default()
     }
 
-    /// The reservation that holds a page, unless it was broken, and the first page of its range.
+    /// The unbroken reservation that holds a page, and the first page of its range.
     fn find(
         &mut self,
         memory: &Memory,
@@ -209,7 +206,7 @@ impl ReservationManager {
         all.get_mut(&start).map(|reserved| (start, reserved))
     }
 
-    /// Where the reservations begin that have pages of a range.
+    /// The first pages of the reservations that overlap a range.
     fn overlapping(&mut self, process: ProcessId, pages: &Pages) -> Vec<u64> {
         let all = self.of(process);
         let before = all.range(..pages.start).next_back();
@@ -221,14 +218,14 @@ impl ReservationManager {
     }
 }
 
-/// Whether one of the blocks, which are told by their begin and end, has the frame.
+/// Whether one of the blocks, given by start and end, holds the frame.
 fn is_in(blocks: &[(u64, u64)], frame: FrameNumber) -> bool {
     let behind = blocks.partition_point(|(start, _)| *start <= frame.raw());
     behind > 0 && frame.raw() < blocks[behind - 1].1
 }
 
 impl ReservedRange {
-    /// The largest page that the one that was touched may be a part of now.
+    /// The largest page that the touched page may be part of now.
     fn size_for(
         &self,
         memory: &Memory,
@@ -256,7 +253,7 @@ impl ReservedRange {
         sizes.copied().find(may).unwrap_or(PageSize::BASE)
     }
 
-    /// Whether `whole`, and nothing else in `pages`, belongs to the mapping that was touched.
+    /// Whether `whole`, and nothing else in `pages`, belongs to the touched mapping.
     fn is_only_mapping(
         &self,
         memory: &Memory,
@@ -270,8 +267,8 @@ impl ReservedRange {
             && (inside(pages) || memory.process(fault.process).vmas.within(pages).len() == 1)
     }
 
-    /// Whether all that is mapped in `pages` lies in the block, with the rights of the mapping,
-    /// and is the process' own.
+    /// Whether all mapped pages in `pages` lie in the block, are private, and have the permissions of the
+    /// mapping.
     fn is_in_place(&self, memory: &Memory, fault: &Fault, pages: &Pages, start: u64) -> bool {
         memory.leaves(fault.process, pages).iter().all(|leaf| {
             leaf.page.raw() >= pages.start

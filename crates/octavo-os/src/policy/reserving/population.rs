@@ -1,20 +1,20 @@
-//! Which pages of a reservation have been touched, counted for every aligned part of it at once.
+//! Touched pages of a reservation, counted for every aligned part.
 
 use crate::frames::{BlockSet, Order};
 
-/// Pages of a word of the set.
+/// Pages per word of the set.
 const WORD: Order = Order::new(6).expect("64 pages");
 
-/// The pages of a block that have been touched.
+/// The touched pages of a block.
 #[derive(Clone, Debug)]
 pub struct Population {
     touched: BlockSet,
-    /// Of each order above a word's, how many are touched in each aligned part.
+    /// By order above a word's: the number of touched pages in each aligned part.
     sums: Vec<Vec<u32>>,
 }
 
 impl Population {
-    /// None of a block of `order`.
+    /// No touched pages in a block of `order`.
     pub fn none(order: Order) -> Self {
         Population::of(BlockSet::none(order))
     }
@@ -29,7 +29,7 @@ impl Population {
         Population { sums: above.collect(), touched }
     }
 
-    /// Page `at` has been touched.
+    /// Marks page `at` as touched.
     pub fn insert(&mut self, at: u64) {
         if !self.touched.insert(at) {
             return;
@@ -39,7 +39,7 @@ impl Population {
         }
     }
 
-    /// How many pages have been touched of the aligned part of `order` that holds page `at`.
+    /// The number of touched pages in the aligned part of `order` that holds page `at`.
     pub fn count(&self, at: u64, order: Order) -> u64 {
         if order > WORD {
             let sums = &self.sums[usize::from(order.raw() - WORD.raw() - 1)];
@@ -48,7 +48,7 @@ impl Population {
         self.touched.count_of(at, order)
     }
 
-    /// The aligned part of `order` that begins at page `at`, by itself.
+    /// The aligned part of `order` that begins at page `at`, on its own.
     pub fn part(&self, at: u64, order: Order) -> Self {
         Population::of(self.touched.part(at, order))
     }
