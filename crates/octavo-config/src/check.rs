@@ -1,4 +1,4 @@
-//! What a machine must be like.
+//! Validation of machines.
 
 mod arrays;
 mod gtsm;

@@ -1,4 +1,4 @@
-//! What is wrong with a machine, in one sentence.
+//! Errors of machine descriptions, as one sentence each.
 
 use std::fmt::{self, Display};
 
@@ -13,7 +13,7 @@ pub struct MachineError(String);
 
 impl MachineError {
     pub(crate) fn new(place: &str, what: impl Display) -> Self {
-        // Whole, since the end of a path tells most.
+        // Not shortened, since the end of a path is most informative.
         let place: String = place.chars().filter(|c| !c.is_control()).collect();
         MachineError(format!("{place}: {what}"))
     }
@@ -31,9 +31,9 @@ impl MachineError {
 pub struct InvalidValue {
     /// The key, with the tables that it lies in.
     pub key: String,
-    /// What was given, as it is written; `None` for whole tables and where nothing was.
+    /// The given value as written; `None` for whole tables and missing values.
     pub given: Option<String>,
-    /// What to give instead.
+    /// The remedy.
     pub advice: String,
 }
 
@@ -51,7 +51,7 @@ impl InvalidValue {
     }
 }
 
-/// What reading a value may meet, before it is known which.
+/// An error met while reading a value, before its key is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// It is something else than what is wanted.
@@ -62,12 +62,12 @@ pub(crate) enum Fault {
     UnknownWord { word: String, allowed: &'static [&'static str] },
     /// A table has not this key.
     Missing(&'static str),
-    /// What else there is, as a sentence.
+    /// Any other error, as a sentence.
     Other(String),
 }
 
 impl Fault {
-    /// What is wrong with the value of `key`, which is written as `given`.
+    /// The error for the value of `key`, written as `given`.
     pub fn of(self, key: String, given: Option<String>) -> InvalidValue {
         let (key, given, advice) = match self {
             Fault::Unlike(wanted) => (key, given, format!("give {wanted}")),
@@ -132,7 +132,7 @@ impl Error for Fault {
     }
 }
 
-/// What serde wants, in words for those who do not know Rust.
+/// The expected value of a serde error, in plain words.
 fn plain(wanted: &str) -> String {
     match wanted {
         "u8" => "a whole number from 0 to 255".to_owned(),

@@ -75,7 +75,7 @@ impl MemoryConfig {
         MemoryShape::new(frames, Order::of(self.largest_block))
     }
 
-    /// What memory is like at the start; a snapshot is read.
+    /// The initial state of memory; reads the snapshot, if any.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl MemoryConfig {
         })
     }
 
-    /// What the random places of [`MemoryConfig::start`] come from.
+    /// The seed of the random placement of [`MemoryConfig::start`].
     pub fn seed(&self) -> u64 {
         match self.fragmentation {
             // Nothing is random.
@@ -128,7 +128,7 @@ impl MemoryConfig {
 }
 
 impl TlbConfig {
-    /// What instruction fetches look up first.
+    /// The level that instruction fetches look up first.
     pub fn fetch(&self) -> &TlbLevel {
         match &self.first {
             FirstLevel::Split { l1i, .. } => l1i,
@@ -136,7 +136,7 @@ impl TlbConfig {
         }
     }
 
-    /// What loads and stores look up first.
+    /// The level that loads and stores look up first.
     pub fn data(&self) -> &TlbLevel {
         match &self.first {
             FirstLevel::Split { l1d, .. } => l1d,

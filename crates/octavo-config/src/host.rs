@@ -1,4 +1,4 @@
-//! What a machine's host is like where nobody says otherwise.
+//! The default host of a machine.
 
 use toml_edit::{Item, Table};
 

@@ -4,8 +4,8 @@
 //! one of a preset or a TOML file, which may extend another and say only what differs, and of
 //! settings such as `tlb.l2.entries=2048`.
 //!
-//! What is [`Resolved`] has been checked ([`MachineConfig::check`]): its arrays can be built, so
-//! that engines need not expect an error of theirs.
+//! A [`Resolved`] machine has been validated ([`MachineConfig::check`]): its arrays can be built, so that
+//! engines need no checks of their own.
 
 mod check;
 mod error;

@@ -1,4 +1,4 @@
-//! TOML as serde reads it, with errors that a user can be told.
+//! TOML as serde reads it, with user-readable errors.
 //!
 //! `toml_edit` has a deserializer of its own, whose errors are texts: they cannot be asked which
 //! words would be allowed.
@@ -10,7 +10,7 @@ use toml_edit::{Item, TableLike, Value};
 
 use crate::error::Fault;
 
-/// What takes a table or a level out, where there may be none.
+/// The word that removes an optional table or level.
 pub(crate) const NONE: &str = "none";
 
 /// A value or a table.
@@ -18,7 +18,7 @@ pub(crate) const NONE: &str = "none";
 pub(crate) enum Node<'t> {
     Value(&'t Value),
     Table(&'t dyn TableLike),
-    /// What no machine has.
+    /// A kind that machines never have.
     Tables,
 }
 

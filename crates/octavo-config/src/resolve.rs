@@ -15,7 +15,7 @@ use crate::presets::{PRESETS, preset_names};
 use crate::tree::Tree;
 use crate::types::MachineConfig;
 
-/// What errors in settings begin with.
+/// The place name of errors in settings.
 const SETTING: &str = "--set";
 /// The largest file: real ones have some kilobytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -89,8 +89,8 @@ impl MachineConfig {
 ///
 /// # Errors
 ///
-/// For whatever is not a machine: one sentence that names the file, the key, what is allowed and
-/// what was probably meant.
+/// If it is not a valid machine: one sentence that names the file, the key, the allowed values and the likely
+/// intention.
 pub fn resolve<S: AsRef<str>>(machine: &str, settings: &[S]) -> Result<Resolved, MachineError> {
     let tree = Place::of(machine, Path::new(""))?.tree(0)?;
     finish(tree, settings)

@@ -51,7 +51,7 @@ impl Tree {
         place(one) > place(other)
     }
 
-    /// What a file says, over these tables.
+    /// Overlays a file on these tables.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl Tree {
         }
     }
 
-    /// What is written at a key such as `tlb.l2.main.page_sizes[1]`, if it is a value.
+    /// The text of the value at a key such as `tlb.l2.main.page_sizes[1]`, if it is a value.
     pub fn given(&self, key: &str) -> Option<String> {
         let (key, place) = match key.strip_suffix(']').and_then(|key| key.rsplit_once('[')) {
             Some((key, place)) => (key, Some(place.parse().ok()?)),

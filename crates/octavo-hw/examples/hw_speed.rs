@@ -1,4 +1,4 @@
-//! What look-ups cost, beside sets that are searched as anybody would write it:
+//! Measures look-ups in arrays, beside a plain linear search:
 //!
 //!     hw_speed [--references N] [--rounds N]
 //!
@@ -21,7 +21,7 @@ use octavo_types::{Compiled, Instructions};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// What one place in a loop's body refers to.
+/// The target of one place in a loop's body.
 enum Site {
     /// The same few words.
     Hot(u64),
@@ -127,7 +127,7 @@ fn caches(instructions: Instructions) -> Caches {
     Caches::new(&private, &shared, instructions).expect("they are real ones")
 }
 
-/// What is looked up, for each address.
+/// The look-ups of each address.
 trait Path {
     /// With nothing in it.
     fn new(instructions: Instructions) -> Self;

@@ -1,16 +1,14 @@
-//! What machines cost, beside a textbook's:
+//! Measures the cost of machines, beside a textbook simulator:
 //!
 //!     machine_speed [--references N] [--rounds N] [--designs base4k,thp,…] [--more softvm,…]
 //!                   [--machine NAME] FILE.oct …
 //!
-//! The first references of each trace (32M, unless told otherwise) are in memory as words; every
-//! round decodes and plays them by turns: the textbook, the front without a machine, each design
-//! alone, those of `--more` too, and all of `--designs` together on as many threads as there are
-//! cores. Prints JSON, in
-//! nanoseconds per reference: of processor time for one thread alone, the sum over all batches of
-//! the least time that each took in any round (so that what others do on the machine counts
-//! little), and the least wall-clock time for all together. The textbook's misses and those of
-//! `base4k` must be the same.
+//! The first references of each trace (32M by default) are held in memory as words. Every round decodes and
+//! plays them in turn on the textbook, the front without a machine, each design alone (including those of
+//! `--more`), and all designs of `--designs` together on as many threads as there are cores. Prints JSON in
+//! nanoseconds per reference: for one thread, the processor time as the sum over batches of the minimum over
+//! rounds (which suppresses interference); for all together, the minimum wall-clock time. The misses of the
+//! textbook and of `base4k` must be equal.
 
 mod textbook;
 

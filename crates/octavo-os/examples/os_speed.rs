@@ -1,4 +1,4 @@
-//! What a fault costs:
+//! Measures the cost of page faults:
 //!
 //!     os_speed [--pages N] [--rounds N]
 //!

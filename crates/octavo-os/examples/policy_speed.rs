@@ -1,5 +1,5 @@
-//! What a first touch costs under each policy: nanoseconds a page of a mapping of 4 GiB, touched from
-//! its begin to its end and in an order without locality. `cargo run --release --example policy_speed`.
+//! Measures the cost of first touches under each policy, in nanoseconds per page of a 4 GiB mapping, touched
+//! sequentially and in an order without locality: `cargo run --release --example policy_speed`.
 
 use std::time::Instant;
 

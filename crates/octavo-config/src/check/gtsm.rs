@@ -1,4 +1,4 @@
-//! What walkers must be like where pages have gaps.
+//! Validation of the GTSM walker settings.
 
 use super::check_range;
 use crate::error::InvalidValue;

@@ -1,4 +1,4 @@
-//! What a host must be like.
+//! Validation of hosts.
 
 use super::{IsLater, check_level, check_levels, check_walk_caches, memory};
 use crate::error::InvalidValue;

@@ -1,4 +1,4 @@
-//! What memory must be like.
+//! Validation of memory.
 
 use indexmap::IndexMap;
 use octavo_os::frames::MemoryShape;

@@ -1,4 +1,4 @@
-//! What virtual caches must be like, and what is beside them.
+//! Validation of virtual caches and their settings.
 
 use super::arrays::{SizedArray, check_geometry};
 use super::{IsLater, check_latency, check_range};

@@ -13,7 +13,7 @@ use crate::written;
 pub struct CacheConfigs {
     /// Bytes of a line, a power of two.
     pub line_bytes: u64,
-    /// What an access costs in all that no cache serves.
+    /// Total latency of an access that misses all caches, in cycles.
     pub memory_latency_cycles: u32,
     /// The first level for instructions.
     pub l1i: CacheLevel,
@@ -34,7 +34,7 @@ pub struct CacheLevel {
     pub bytes: u64,
     /// Lines of a set.
     pub ways: Ways,
-    /// What a hit here costs in all, from the core's side.
+    /// Total latency of a hit here, from the core, in cycles.
     pub latency_cycles: u32,
     /// Which line of a full set gives way.
     #[serde(with = "written::replacement")]

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What walkers of such a machine have. What is not given is as in Perforated Page (ISCA 2020), section VII-D.
+/// The walker of such a machine. Defaults follow Park et al. (ISCA 2020), section VII-D.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GtsmHardware {

@@ -15,7 +15,7 @@ pub struct HostConfig {
     /// The policy that gives the virtual machine its memory, such as `thp:max_ptes_none=0`; or
     /// [`HostConfig::OF_DESIGN`].
     pub policy: String,
-    /// What TLBs hold.
+    /// The translations that TLBs hold.
     pub tlbs_hold: TlbsHold,
     /// Its physical memory.
     pub memory: MemoryConfig,
@@ -29,7 +29,7 @@ pub struct HostConfig {
     pub walk_caches: IndexMap<String, WalkCache>,
 }
 
-/// What the TLBs of a machine with a guest hold (Perforated Page, section V).
+/// The translations that the TLBs of a machine with a guest hold (Park et al., ISCA 2020, section V).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TlbsHold {

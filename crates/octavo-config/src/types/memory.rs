@@ -21,11 +21,11 @@ pub struct MemoryConfig {
     /// may ask for another.
     #[serde(with = "written::page_size")]
     pub largest_block: PageSize,
-    /// What it is like at the start.
+    /// The initial state of memory.
     pub fragmentation: FragmentationConfig,
 }
 
-/// What memory is like at the start, as [`octavo_os::frames::Fragmentation`] has it.
+/// The initial state of memory, see [`octavo_os::frames::Fragmentation`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "State", into = "State")]
 pub enum FragmentationConfig {
@@ -39,7 +39,7 @@ pub enum FragmentationConfig {
         fraction: f64,
         /// How they lie.
         layout: HoleLayout,
-        /// What is in them.
+        /// The content of the holes.
         holes: HoleKind,
         /// Of the random places of holes and of the regions that have them.
         seed: u64,
@@ -51,7 +51,7 @@ pub enum FragmentationConfig {
         /// Of the random places of holes and of the regions that have them.
         seed: u64,
     },
-    /// Frames that are broken, and that nobody gets.
+    /// Faulty frames, which are never allocated.
     Faults {
         /// The share of all frames, 0 to 1.
         portion: f64,
@@ -73,7 +73,7 @@ pub enum FragmentationConfig {
     Snapshot {
         /// The file.
         file: String,
-        /// Of the random places of what the file does not tell the place of.
+        /// The seed of the placement of frames that the file does not locate.
         seed: u64,
     },
 }
@@ -89,13 +89,13 @@ pub struct HoleGroup {
     /// How they lie.
     #[serde(with = "written::LayoutName")]
     pub layout: HoleLayout,
-    /// What is in them.
+    /// The content of the holes.
     #[serde(with = "written::HoleKindName")]
     pub holes: HoleKind,
 }
 
-/// A start state as it is written: `kind` says which of the other keys there are. (Serde's own
-/// tagged enums forget in which key an error was.)
+/// An initial state as written: `kind` selects the other keys. (Serde's tagged enums lose the key of an
+/// error.)
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct State {

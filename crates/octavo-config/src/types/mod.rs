@@ -1,4 +1,4 @@
-//! What a machine is, as plain data.
+//! The types of a machine description.
 
 mod cache;
 mod gtsm;
@@ -26,9 +26,9 @@ pub use walker::{PageTableConfig, WalkCache, WalkStart, WalkerConfig};
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MachineConfig {
-    /// What it is called: a preset's name, or a file's.
+    /// Its name: that of a preset or a file.
     pub name: String,
-    /// What it is, in a sentence.
+    /// A description of one sentence.
     pub description: String,
     /// Where the numbers are from.
     pub source: String,
@@ -44,10 +44,10 @@ pub struct MachineConfig {
     pub walker: WalkerConfig,
     /// The data caches.
     pub cache: CacheConfigs,
-    /// What designs with virtual caches have beside that; as in their paper, where nothing is given.
+    /// Settings of designs with virtual caches; the paper's by default.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub softvm: SoftvmConfig,
-    /// What designs have beside that whose pages have gaps; as in their paper, where nothing is given.
+    /// Settings of designs with gapped pages; the paper's by default.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub gtsm: GtsmHardware,
     /// The host, if programs run in a guest.
@@ -68,11 +68,11 @@ pub struct CoreConfig {
     pub count: u32,
     /// Cycles that an instruction takes where all its accesses hit first levels: more than 0.
     pub base_cpi: f64,
-    /// What a switch to another process does to the TLBs.
+    /// The effect of a context switch on TLBs.
     pub address_spaces: AddressSpaces,
 }
 
-/// How TLBs and walk caches tell processes apart.
+/// How TLBs and walk caches distinguish processes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AddressSpaces {

@@ -16,18 +16,18 @@ pub struct SoftvmConfig {
     pub l1: VirtualCacheLevel,
     /// The second level: the same.
     pub l2: VirtualCacheLevel,
-    /// What is beside them.
+    /// Settings of the operating system.
     pub kernel: KernelConfig,
-    /// What each thing costs.
+    /// The costs of events, in cycles.
     pub cycles: SoftvmCycles,
     /// The TLB of designs that have one over virtual caches.
     pub tlb: SoftTlbConfig,
-    /// What happens beside what a program does.
+    /// Rates of injected events.
     pub rates: SoftvmRates,
 }
 
-/// How often something happens to pages that a program uses, which its trace does not tell: in a billion
-/// instructions. What a trace tells happens besides.
+/// Rates of injected events that traces do not contain, per billion instructions, in addition to those of the
+/// trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SoftvmRates {
@@ -50,7 +50,7 @@ pub struct VirtualCacheLevel {
     pub replacement: Replacement,
 }
 
-/// What the operating system does where caches are virtual.
+/// Settings of the operating system of a machine with virtual caches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct KernelConfig {
@@ -64,7 +64,7 @@ pub struct KernelConfig {
     pub increase: IncreasedRights,
     /// Where memory that is shared lies in the global address space.
     pub sharing: Sharing,
-    /// What is done where a frame has several global addresses and one of them is stored to.
+    /// The handling of synonyms: frames with several global addresses, one of which is stored to.
     pub aliases: Aliasing,
     /// Bytes that are protected alike: a page, or down to a line (section 4.3). Each has an entry of its own
     /// in the page table.
@@ -76,13 +76,13 @@ pub struct KernelConfig {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sharing {
-    /// At one address, whoever maps it and wherever.
+    /// One address for all mappings.
     Global,
     /// At an address for each mapping: each is another's alias.
     Aliased,
 }
 
-/// What is done about synonyms (section 3.1).
+/// The handling of synonyms (section 3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Aliasing {

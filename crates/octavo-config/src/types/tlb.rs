@@ -11,9 +11,9 @@ use crate::written;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Levels", into = "Levels")]
 pub struct TlbConfig {
-    /// What each access looks up first.
+    /// The first level of every access.
     pub first: FirstLevel,
-    /// What misses there look up, instructions and data alike.
+    /// The level behind it, for instructions and data.
     pub l2: Option<TlbLevel>,
 }
 
@@ -78,19 +78,19 @@ pub struct TlbLevel {
     /// Latency of a look-up, hit or miss, beyond the level before; 0 for a first level, which is
     /// looked up beside the cache.
     pub hit_latency_cycles: u32,
-    /// What fills it.
+    /// The source of its entries.
     pub fill: Fill,
     /// Its arrays by name, in the order in which they are written: `[tlb.l1d.4k]`.
     pub arrays: IndexMap<String, TlbArray>,
 }
 
-/// What fills a level.
+/// The source of the entries of a level.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fill {
     /// A walk fills this level and those before; a hit here fills those before, and stays.
     All,
-    /// What the level before evicts; a hit here moves the entry there. Not for a first level.
+    /// Evictions of the previous level; a hit here moves the entry there. Not for a first level.
     Victim,
 }
 

@@ -1,4 +1,4 @@
-//! What users are told of machines that cannot be.
+//! Error messages for invalid machines.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use octavo_config::{resolve, resolve_text};
 
 /// The sentence about a preset with settings.
-fn told(name: &str, settings: &[&str]) -> String {
+fn error(name: &str, settings: &[&str]) -> String {
     match resolve(name, settings) {
         Ok(_) => panic!("{name} with {settings:?} is a machine"),
         Err(error) => error.to_string(),
@@ -30,38 +30,38 @@ fn told_of_skylake(text: &str) -> String {
 #[test]
 fn invalid_geometry_is_rejected() {
     assert_eq!(
-        told("skylake", &["tlb.l2.main.entries=1537"]),
+        error("skylake", &["tlb.l2.main.entries=1537"]),
         "--set: tlb.l2.main.entries = 1537: give a multiple of 12 (ways), such as 1548"
     );
     assert_eq!(
-        told("skylake", &["tlb.l2.main.ways=5"]),
+        error("skylake", &["tlb.l2.main.ways=5"]),
         "--set: tlb.l2.main.ways = 5: give a number by which entries (1536) can be divided, such \
          as 4, or \"full\""
     );
     // Both are set: the later one is wrong.
     assert!(
-        told("skylake", &["tlb.l2.main.ways=5", "tlb.l2.main.entries=16"]).starts_with(
+        error("skylake", &["tlb.l2.main.ways=5", "tlb.l2.main.entries=16"]).starts_with(
             "--set: tlb.l2.main.entries = 16: give a multiple of 5 (ways), such as 20"
         )
     );
     assert_eq!(
-        told("skylake", &["tlb.l1d.1g.entries=0"]),
+        error("skylake", &["tlb.l1d.1g.entries=0"]),
         "--set: tlb.l1d.1g.entries = 0: give at least 1"
     );
     assert_eq!(
-        told("skylake", &["tlb.l1d.4k.ways=0"]),
+        error("skylake", &["tlb.l1d.4k.ways=0"]),
         "--set: tlb.l1d.4k.ways = 0: give at least 1, or \"full\""
     );
     assert_eq!(
-        told("skylake", &["tlb.l1d.4k.entries=100000000"]),
+        error("skylake", &["tlb.l1d.4k.entries=100000000"]),
         "--set: tlb.l1d.4k.entries = 100000000: give at most 67108864"
     );
     assert_eq!(
-        told("skylake", &["walker.caches.pde.entries=33"]),
+        error("skylake", &["walker.caches.pde.entries=33"]),
         "--set: walker.caches.pde.entries = 33: give a multiple of 4 (ways), such as 36"
     );
     assert_eq!(
-        told("skylake", &["cache.l1d.bytes=32832"]),
+        error("skylake", &["cache.l1d.bytes=32832"]),
         "--set: cache.l1d.bytes = \"32832\": give a multiple of \"512\" (8 ways of 64 bytes), such \
          as \"33280\""
     );
@@ -70,22 +70,22 @@ fn invalid_geometry_is_rejected() {
 #[test]
 fn unknown_keys_are_rejected() {
     assert_eq!(
-        told("skylake", &["tlb.l2.main.entires=2048"]),
+        error("skylake", &["tlb.l2.main.entires=2048"]),
         "--set: tlb.l2.main.entires: there is no such key; give entries, ways, page_sizes or \
          replacement; did you mean `entries`?"
     );
     assert_eq!(
-        told("skylake", &["tbl.l2.hit_latency_cycles=7"]),
+        error("skylake", &["tbl.l2.hit_latency_cycles=7"]),
         "--set: tbl: there is no such key; give name, description, source, core, memory, \
          page_table, tlb, walker, cache, softvm, gtsm or host; did you mean `tlb`?"
     );
     assert_eq!(
-        told("skylake", &["tlb.l2.hit_latency=7"]),
+        error("skylake", &["tlb.l2.hit_latency=7"]),
         "--set: tlb.l2.hit_latency: there is no such key; give hit_latency_cycles, fill or a table \
          for each array; did you mean `hit_latency_cycles`?"
     );
     assert_eq!(
-        told("skylake", &["tlb.l3.hit_latency_cycles=7"]),
+        error("skylake", &["tlb.l3.hit_latency_cycles=7"]),
         "--set: tlb.l3: there is no such key; give l1, l1i, l1d or l2"
     );
     assert_eq!(
@@ -183,80 +183,80 @@ fn invalid_values_are_rejected() {
         ),
     ];
     for (setting, sentence) in cases {
-        assert_eq!(told("skylake", &[setting]), format!("--set: {sentence}"));
+        assert_eq!(error("skylake", &[setting]), format!("--set: {sentence}"));
     }
 }
 
 #[test]
 fn inconsistent_parts_are_rejected() {
     assert_eq!(
-        told("skylake", &["tlb.l1d.fill=victim"]),
+        error("skylake", &["tlb.l1d.fill=victim"]),
         "--set: tlb.l1d.fill = \"victim\": give \"all\": there is no level before it whose victims \
          it could take"
     );
     assert_eq!(
-        told("skylake", &["tlb.l1d.4k=none"]),
+        error("skylake", &["tlb.l1d.4k=none"]),
         "--set: tlb.l1d: give one of its arrays page_sizes with \"4KiB\""
     );
     assert_eq!(
-        told("skylake", &["tlb.l1d.4k.page_sizes=any"]),
+        error("skylake", &["tlb.l1d.4k.page_sizes=any"]),
         "--set: tlb.l1d.4k.page_sizes = \"any\": give a list such as [\"4KiB\", \"2MiB\"], or make \
          the array's ways \"full\": sets have no index for pages of any size"
     );
     assert_eq!(
-        told("skylake", &["tlb.l1i=none"]),
+        error("skylake", &["tlb.l1i=none"]),
         "--set: tlb: give either l1i and l1d, or l1 for both; `none` takes one out"
     );
     assert_eq!(
-        told("skylake", &["memory.fragmentation.kind=holes"]),
+        error("skylake", &["memory.fragmentation.kind=holes"]),
         "--set: memory.fragmentation: of kind \"holes\", it has the keys portion, fraction, layout \
          and holes, and may have seed"
     );
     assert_eq!(
-        told("skylake", &["memory.fragmentation.portion=0.5"]),
+        error("skylake", &["memory.fragmentation.portion=0.5"]),
         "--set: memory.fragmentation: of kind \"empty\", it has no other key"
     );
     assert_eq!(
-        told("skylake", &["memory.fragmentation.seed=1"]),
+        error("skylake", &["memory.fragmentation.seed=1"]),
         "--set: memory.fragmentation: of kind \"empty\", it has no other key"
     );
     assert_eq!(
-        told("skylake", &["memory.fragmentation={kind = 'faults', portion = 0.1}"]),
+        error("skylake", &["memory.fragmentation={kind = 'faults', portion = 0.1}"]),
         "--set: memory.fragmentation: of kind \"faults\", it has the keys portion and layout, and may \
          have seed"
     );
     assert_eq!(
-        told(
+        error(
             "skylake",
             &["memory.fragmentation={kind = 'faults', portion = 1.5, layout = 'dispersed'}"]
         ),
         "--set: memory.fragmentation.portion = 1.5: give a share from 0 to 1"
     );
     assert_eq!(
-        told("skylake", &["gtsm.bitmap_entries=0"]),
+        error("skylake", &["gtsm.bitmap_entries=0"]),
         "--set: gtsm.bitmap_entries = 0: give a whole number from 1 to 65536"
     );
     assert_eq!(
-        told("skylake", &["gtsm.walk_cache_entries=100000"]),
+        error("skylake", &["gtsm.walk_cache_entries=100000"]),
         "--set: gtsm.walk_cache_entries = 100000: give a whole number from 0 to 65536"
     );
-    let unknown = told("skylake", &["gtsm.bitmap_entry=32"]);
+    let unknown = error("skylake", &["gtsm.bitmap_entry=32"]);
     assert!(unknown.ends_with("did you mean `bitmap_entries`?"), "{unknown}");
     let mix =
         "memory.fragmentation={kind = 'order-mix', free_blocks = {8MiB = 1}, movable_share = 0}";
     assert_eq!(
-        told("skylake", &[mix]),
+        error("skylake", &[mix]),
         "--set: memory.fragmentation.free_blocks.8MiB = 1: give 0: no block is above \
          memory.largest_block, \"4MiB\""
     );
     let mix = mix.replace("8MiB = 1", "4MiB = 5000");
     assert_eq!(
-        told("skylake", &[&mix]),
+        error("skylake", &[&mix]),
         "--set: memory.fragmentation.free_blocks.4MiB = 5000: give fewer: all free blocks are more \
          than memory.bytes, \"16GiB\""
     );
     assert_eq!(
-        told("skylake", &["memory.fragmentation.kind=mixed-holes"]),
+        error("skylake", &["memory.fragmentation.kind=mixed-holes"]),
         "--set: memory.fragmentation: of kind \"mixed-holes\", it has the key groups, and may have seed"
     );
     let group = "{portion = 0.75, fraction = 0.5, layout = 'clustered', holes = 'immovable'}";
@@ -264,18 +264,18 @@ fn inconsistent_parts_are_rejected() {
         "memory.fragmentation={{kind = 'mixed-holes', groups = {{a = {group}, b = {group}}}}}"
     );
     assert_eq!(
-        told("skylake", &[&mixed]),
+        error("skylake", &[&mixed]),
         "--set: memory.fragmentation.groups.b.portion = 0.75: give less: the portions of all groups \
          come to more than 1"
     );
     let holes = "memory.fragmentation={kind = 'holes', portion = 2, fraction = 0.5, \
                  layout = 'clustered', holes = 'movable'}";
     assert_eq!(
-        told("skylake", &[holes]),
+        error("skylake", &[holes]),
         "--set: memory.fragmentation.portion = 2: give a share from 0 to 1"
     );
     assert_eq!(
-        told("skylake", &[&holes.replace("clustered", "clusterd")]),
+        error("skylake", &[&holes.replace("clustered", "clusterd")]),
         "--set: memory.fragmentation.layout = 'clusterd': give clustered or dispersed; did you \
          mean `clustered`?"
     );
@@ -290,19 +290,19 @@ fn inconsistent_parts_are_rejected() {
 #[test]
 fn malformed_settings_are_rejected() {
     for setting in ["tlb.l2", "", "=", "a b=1", "=5"] {
-        let sentence = told("skylake", &[setting]);
+        let sentence = error("skylake", &[setting]);
         assert!(sentence.starts_with(&format!("--set: {setting}: give ")), "{sentence}");
     }
     let deep = format!("{}=1", ["a"; 100_000].join("."));
-    let sentence = told("skylake", &[&deep]);
+    let sentence = error("skylake", &[&deep]);
     assert!(sentence.len() < 200 && sentence.contains("such as tlb.l2.entries"), "{sentence}");
     assert_eq!(
-        told("skylake", &["tlb.l2.entries=2048"]),
+        error("skylake", &["tlb.l2.entries=2048"]),
         "--set: tlb.l2.entries=2048: tlb.l2 has 2 arrays; give tlb.l2.main.entries or \
          tlb.l2.1g.entries"
     );
     assert_eq!(
-        told("zen4", &["tlb.l2.entries=2000"]),
+        error("zen4", &["tlb.l2.entries=2000"]),
         "--set: tlb.l2.main.entries = 2000: give a multiple of 24 (ways), such as 2016"
     );
 }
@@ -330,7 +330,7 @@ fn empty_table_over_one_with_keys_is_refused() {
     for key in keys {
         let setting = format!("{key}={{}}");
         let settings: Vec<&str> = all.into_iter().chain([&*setting]).collect();
-        assert_eq!(told("skylake", &settings), format!("--set: {key} = {ADVICE}"));
+        assert_eq!(error("skylake", &settings), format!("--set: {key} = {ADVICE}"));
     }
     // A heading says the same as a value.
     let heading = told_of_skylake("[walker.caches]\n# [walker.caches.pde]\n[core]\ncount = 2\n");
@@ -340,23 +340,23 @@ fn empty_table_over_one_with_keys_is_refused() {
 #[test]
 fn unknown_machines_are_rejected() {
     assert_eq!(
-        told("skylke", &[]),
+        error("skylke", &[]),
         "there is no machine `skylke`: give skylake, ice-lake, golden-cove, zen2, zen3, zen4, zen5, \
          neoverse-n1, neoverse-v2, apple-m1, sifive-p550, r3000, puma, perforated-pages or a file \
          that ends with .toml; did you mean `skylake`?"
     );
-    assert!(told("nothing.toml", &[]).starts_with("nothing.toml: cannot read it: "));
+    assert!(error("nothing.toml", &[]).starts_with("nothing.toml: cannot read it: "));
     assert!(
-        told("/dev/zero", &[]).starts_with("/dev/zero: cannot read it: it is not a regular file")
+        error("/dev/zero", &[]).starts_with("/dev/zero: cannot read it: it is not a regular file")
     );
-    assert!(told("./", &[]).starts_with("./: cannot read it: "));
+    assert!(error("./", &[]).starts_with("./: cannot read it: "));
 }
 
 #[test]
 fn unreadable_files_are_rejected() {
     let folder = Folder::new("errors");
     let bytes = folder.put("bytes.toml", b"name = \"\xff\"");
-    assert_eq!(told(&bytes, &[]), format!("{bytes}: it is no text in UTF-8: byte 8 is not"));
+    assert_eq!(error(&bytes, &[]), format!("{bytes}: it is no text in UTF-8: byte 8 is not"));
     assert!(told_of("name = \n").starts_with("mine.toml: it is no TOML: line 1: "));
     assert!(told_of("a = 1\na = 2\n").starts_with("mine.toml: it is no TOML: line 2: "));
     for deep in [
@@ -381,7 +381,7 @@ fn unreadable_files_are_rejected() {
 fn invalid_extensions_are_rejected() {
     assert_eq!(
         told_of("extends = \"skylke\""),
-        told("skylke", &[]).replace("there is no", "mine.toml: extends: there is no")
+        error("skylke", &[]).replace("there is no", "mine.toml: extends: there is no")
     );
     assert_eq!(
         told_of("extends = 7"),
@@ -394,14 +394,14 @@ fn invalid_extensions_are_rejected() {
     let folder = Folder::new("extends");
     let one = folder.put("one.toml", b"extends = \"two.toml\"");
     folder.put("two.toml", b"extends = \"./one.toml\"");
-    assert!(told(&one, &[]).contains("files extend one another"));
+    assert!(error(&one, &[]).contains("files extend one another"));
     // The error is in the file that says so.
     let base = folder.put("base.toml", b"extends = \"zen4\"\n[tlb.l2.main]\nentries = 3073");
     let mine = folder.put("mine.toml", b"extends = \"base.toml\"\n[core]\ncount = 0");
     assert!(
-        told(&mine, &["core.count=2"]).starts_with(&format!("{base}: tlb.l2.main.entries = 3073"))
+        error(&mine, &["core.count=2"]).starts_with(&format!("{base}: tlb.l2.main.entries = 3073"))
     );
-    assert!(told(&mine, &[]).starts_with(&format!("{mine}: core.count = 0")));
+    assert!(error(&mine, &[]).starts_with(&format!("{mine}: core.count = 0")));
 }
 
 /// A folder of this test's own.

@@ -8,7 +8,7 @@ fn machine(settings: &[&str]) -> MachineConfig {
     resolve("skylake", settings).unwrap_or_else(|error| panic!("{error}")).into_config()
 }
 
-fn told(settings: &[&str]) -> String {
+fn error(settings: &[&str]) -> String {
     resolve("skylake", settings).expect_err("it is a machine").to_string()
 }
 
@@ -65,47 +65,47 @@ fn every_host_number_names_its_source() {
 #[test]
 fn invalid_values_are_rejected_with_one_sentence() {
     assert_eq!(
-        told(&["host.policy=eagr"]),
+        error(&["host.policy=eagr"]),
         "--set: host.policy = \"eagr\": give \"design\", each design's own, or another: no policy \
          `eagr`: give one of base, thp, mthp, reserved_thp, tps, eager, fixed, first_touch, \
          perforated, gtsm, hugetlb; did you mean `eager`?"
     );
     assert_eq!(
-        told(&["host.tlb=none", "host.tlbs_hold=halves"]),
+        error(&["host.tlb=none", "host.tlbs_hold=halves"]),
         "--set: host.tlbs_hold = \"halves\": give \"final\", or the host a tlb: the other halves lie \
          there"
     );
     assert_eq!(
-        told(&["host.tlbs_hold=finl"]),
+        error(&["host.tlbs_hold=finl"]),
         "--set: host.tlbs_hold = \"finl\": give final or halves; did you mean `final`?"
     );
     assert!(
-        told(&["host.memory.bytes=5"]).starts_with("--set: host.memory.bytes = \"5\": give a mul")
+        error(&["host.memory.bytes=5"]).starts_with("--set: host.memory.bytes = \"5\": give a mul")
     );
     assert_eq!(
-        told(&["host.memory.fragmentation={kind=\"holes\",portion=2.0,fraction=0.5,\
+        error(&["host.memory.fragmentation={kind=\"holes\",portion=2.0,fraction=0.5,\
                 layout=\"clustered\",holes=\"movable\"}"]),
         "--set: host.memory.fragmentation.portion = 2: give a share from 0 to 1"
     );
     assert_eq!(
-        told(&["host.page_table.levels=3"]),
+        error(&["host.page_table.levels=3"]),
         "--set: host.page_table.levels = 3: give 4 or 5"
     );
     assert!(
-        told(&["host.tlb.fill=victim"])
+        error(&["host.tlb.fill=victim"])
             .starts_with("--set: host.tlb.fill = \"victim\": give \"all\"")
     );
     assert!(
-        told(&["host.walk_caches.pde.level=1"]).contains("give 2 to 4; level 1 has leaves only")
+        error(&["host.walk_caches.pde.level=1"]).contains("give 2 to 4; level 1 has leaves only")
     );
     assert_eq!(
-        told(&["host.polcy=thp"]),
+        error(&["host.polcy=thp"]),
         "--set: host.polcy: there is no such key; give policy, tlbs_hold, memory, page_table, tlb or \
          walk_caches; did you mean `policy`?"
     );
     assert!(
-        told(&["host=yes"]).starts_with("--set: host = \"yes\": give a table"),
+        error(&["host=yes"]).starts_with("--set: host = \"yes\": give a table"),
         "{}",
-        told(&["host=yes"])
+        error(&["host=yes"])
     );
 }

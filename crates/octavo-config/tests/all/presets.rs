@@ -57,9 +57,9 @@ fn preset_files_are_listed_and_named_as_their_machine() {
 fn every_preset_number_names_its_source() {
     for name in preset_names() {
         let resolved = resolve(name, &NO_SETTINGS).unwrap();
-        let told = ["#", "name", "description", "source"];
+        let text_keys = ["#", "name", "description", "source"];
         for line in resolved.toml().lines().filter(|line| line.contains(" = ")) {
-            let is_text = told.iter().any(|start| line.starts_with(start));
+            let is_text = text_keys.iter().any(|start| line.starts_with(start));
             assert!(is_text || line.contains("  # "), "{name}: {line}");
         }
     }

@@ -173,7 +173,7 @@ fn caches() -> impl Strategy<Value = CacheConfigs> {
     )
 }
 
-/// What a kernel does for virtual caches, protecting whole pages.
+/// Kernel settings for virtual caches with page-sized protection.
 fn kernel() -> impl Strategy<Value = KernelConfig> {
     let tables = select(vec![
         TableKind::TwoTier,
@@ -315,7 +315,7 @@ proptest! {
         prop_assert_eq!(read.hash(), machine.hash());
     }
 
-    /// What a file says replaces what the machine has that it extends; what only that has stays.
+    /// The keys of a file replace those of the machine it extends; other keys stay.
     #[test]
     fn file_replaces_the_keys_it_sets(
         machine in machine(),

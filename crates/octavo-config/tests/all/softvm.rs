@@ -5,7 +5,7 @@ use octavo_config::{
     resolve, resolve_text,
 };
 
-fn told(settings: &[&str]) -> String {
+fn error(settings: &[&str]) -> String {
     resolve("r3000", settings).expect_err("it is no machine").to_string()
 }
 
@@ -81,17 +81,17 @@ fn line_size_error_names_the_later_level() {
 fn invalid_protection_unit_is_rejected() {
     let bytes = |value: &str| format!("softvm.kernel.protection_bytes={value}");
     assert_eq!(
-        told(&["softvm.l2.line_bytes=64", &bytes("32")]),
+        error(&["softvm.l2.line_bytes=64", &bytes("32")]),
         "--set: softvm.kernel.protection_bytes = 32: give a power of two from 64 (softvm.l2.line_bytes) \
          to 4096"
     );
     assert_eq!(
-        told(&["softvm.kernel.table=guarded", &bytes("1KiB")]),
+        error(&["softvm.kernel.table=guarded", &bytes("1KiB")]),
         "--set: softvm.kernel.protection_bytes = 1024: give 4096: only the two-tier table has entries for \
          less than a page"
     );
     assert_eq!(
-        told(&["softvm.rates.dma_pages_per_billion=1000000001"]),
+        error(&["softvm.rates.dma_pages_per_billion=1000000001"]),
         "--set: softvm.rates.dma_pages_per_billion = 1000000001: give a whole number from 0 to 1000000000"
     );
 }
@@ -99,7 +99,7 @@ fn invalid_protection_unit_is_rejected() {
 #[test]
 fn guest_rejects_hierarchical_tables() {
     assert_eq!(
-        told(&["softvm.kernel.table=hierarchical", "host=usual"]),
+        error(&["softvm.kernel.table=hierarchical", "host=usual"]),
         "--set: softvm.kernel.table = \"hierarchical\": give \"two-tier\", \"inverted\" or \"guarded\": what the \
          operating system of a guest has in its own tables are frames of the guest"
     );
@@ -108,20 +108,20 @@ fn guest_rejects_hierarchical_tables() {
 #[test]
 fn invalid_values_are_rejected_with_one_sentence() {
     assert_eq!(
-        told(&["softvm.l1.byte=16KiB"]),
+        error(&["softvm.l1.byte=16KiB"]),
         "--set: softvm.l1.byte: there is no such key; give bytes, ways, line_bytes or replacement; did \
          you mean `bytes`?"
     );
     assert_eq!(
-        told(&["softvm.l1.line_bytes=8"]),
+        error(&["softvm.l1.line_bytes=8"]),
         "--set: softvm.l1.line_bytes = 8: give a power of two from 16 (cache.line_bytes) to 4096"
     );
     assert_eq!(
-        told(&["softvm.l1.line_bytes=64", "softvm.l2.line_bytes=32"]),
+        error(&["softvm.l1.line_bytes=64", "softvm.l2.line_bytes=32"]),
         "--set: softvm.l2.line_bytes = 32: give a power of two from 64 (softvm.l1.line_bytes) to 4096"
     );
     assert_eq!(
-        told(&["softvm.l2.bytes=100"]),
+        error(&["softvm.l2.bytes=100"]),
         "--set: softvm.l2.bytes = \"100\": give a multiple of 16 (softvm.l2.line_bytes)"
     );
     assert_eq!(
@@ -130,23 +130,23 @@ fn invalid_values_are_rejected_with_one_sentence() {
          or \"full\""
     );
     assert_eq!(
-        told(&["softvm.kernel.write_back=keep"]),
+        error(&["softvm.kernel.write_back=keep"]),
         "--set: softvm.kernel.write_back = \"keep\": give again or kept"
     );
     assert_eq!(
-        told(&["softvm.kernel.handler_instructions=0"]),
+        error(&["softvm.kernel.handler_instructions=0"]),
         "--set: softvm.kernel.handler_instructions = 0: give a whole number from 1 to 1024"
     );
     assert_eq!(
-        told(&["softvm.tlb.entries=8"]),
+        error(&["softvm.tlb.entries=8"]),
         "--set: softvm.tlb.entries = 8: give more than 8 (softvm.tlb.reserved)"
     );
     assert_eq!(
-        told(&["softvm.tlb.reserved=64"]),
+        error(&["softvm.tlb.reserved=64"]),
         "--set: softvm.tlb.reserved = 64: give a whole number from 1 to 63, less than all entries"
     );
     assert_eq!(
-        told(&["softvm.cycles.memory_cycles=2000000"]),
+        error(&["softvm.cycles.memory_cycles=2000000"]),
         "--set: softvm.cycles.memory_cycles = 2000000: give a whole number from 0 to 1000000"
     );
 }

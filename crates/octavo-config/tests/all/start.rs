@@ -1,4 +1,4 @@
-//! What memory is like at the start, as the operating system makes it.
+//! The initial state of memory, as the operating system builds it.
 
 use octavo_config::resolve;
 use octavo_os::frames::Order;

@@ -7,7 +7,7 @@ use octavo_types::{Instructions, PageNumber, PageSize};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// What is done, to base pages in one of two address spaces.
+/// An operation on base pages of one of two address spaces.
 #[derive(Clone, Debug)]
 enum Step {
     LookUp(u16, u64),
@@ -36,7 +36,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What an array keeps of a base page, see [`AnySizeArray`].
+/// The number that an array holds for a base page, see [`AnySizeArray`].
 fn kept(page: u64) -> u64 {
     page % (1 << 47)
 }
@@ -81,7 +81,7 @@ fn check(
         let held = tlb.iter().map(|(asid, page, size, value)| (asid.raw(), page, size, *value));
         let (mut held, mut expected) = (held.collect::<Vec<_>>(), oracle.entries());
         if matches!(replacement, Replacement::Lru | Replacement::Fifo) {
-            // They do not tell ways from each other: any free one may be filled.
+            // These policies do not distinguish ways: any free one may be filled.
             held.sort_unstable_by_key(|entry| entry.3);
             expected.sort_unstable_by_key(|entry| entry.3);
         }

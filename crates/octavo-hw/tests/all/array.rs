@@ -7,7 +7,7 @@ use octavo_types::{Instructions, PageNumber};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// What is done to an array. Keys are numbers of a small universe, and of one far above 2^32.
+/// An operation on an array. Keys are from a small universe, and one far above 2^32.
 #[derive(Clone, Debug)]
 enum Step {
     /// Looked up, and inserted if it was not there, as caches do.
@@ -16,7 +16,7 @@ enum Step {
     Probe(u64),
     Insert(u64),
     Invalidate(u64),
-    /// Those that leave this rest when divided by 3.
+    /// Removes the keys with this remainder modulo 3.
     InvalidateIf(u64),
     Clear,
 }
@@ -100,7 +100,7 @@ fn check(
         prop_assert_eq!((array.len(), array.is_empty()), (held.len(), held.is_empty()));
         let mut expected = oracle.entries();
         if matches!(replacement, Replacement::Lru | Replacement::Fifo) {
-            // They do not tell ways from each other: any free one may be filled.
+            // These policies do not distinguish ways: any free one may be filled.
             held.sort_unstable();
             expected.sort_unstable();
         }

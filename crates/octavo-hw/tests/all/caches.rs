@@ -10,7 +10,8 @@ use octavo_types::Instructions;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// What each level costs: the first of instructions, of data, the second, the last, memory.
+/// Latencies of the first level for instructions, the first level for data, the second level, the last level,
+/// and memory.
 const LATENCIES_CYCLES: [u32; 5] = [3, 4, 12, 40, 200];
 const CORES: usize = 2;
 
@@ -196,7 +197,7 @@ fn ten_accesses_of_one_core() {
     assert_eq!(counters.l2.write_backs, 1);
 }
 
-/// What repeats an access that misses hits what that brings.
+/// Repeats of an access that misses hit the line that it fills.
 #[test]
 fn repeats_of_a_miss_hit() {
     let (private, shared) = one_core();

@@ -34,7 +34,7 @@ enum Op {
     Move,
 }
 
-/// What is done, on which side, to which page, and where in it.
+/// An operation, its side, its page, and the place in the page.
 fn op() -> impl Strategy<Value = (Op, usize, u64, u64)> {
     let kind = prop_oneof![
         8 => Just(Op::Load),
@@ -81,8 +81,7 @@ fn check(
         match op {
             Op::Load | Op::Store => {
                 let store = stores.then_some(number as u64 + 1);
-                // Nobody maps a page for a store that it does not allow: such a store is denied by
-                // a line that is here, or not tried.
+                // A store without permission is denied by a present line, or not tried.
                 let is_here = (0..2).any(|level| {
                     let bytes = [lines[side].0, lines[side].1][level];
                     oracle.lines(level).iter().any(|line| line.0 == addr / bytes * bytes)

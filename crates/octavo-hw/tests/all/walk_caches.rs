@@ -122,8 +122,8 @@ proptest! {
     }
 }
 
-/// What the caches of Skylake's walker would spare: a walk of four levels reads four entries at
-/// first, then one for each new page, two for each new 2 MiB.
+/// The reads that the caches of Skylake's walker save: a walk of four levels reads four entries at first,
+/// then one per new page and two per new 2 MiB.
 #[test]
 fn walks_start_at_the_deepest_cached_level() {
     let configs = [(2, 32), (3, 4), (4, 2)];

@@ -118,7 +118,7 @@ impl Player {
     }
 }
 
-/// What a line may say of a TLB or a virtual cache, and the component of each.
+/// The TLBs and virtual caches that a case line may name, with their components.
 const TLBS: [(&str, &str); 10] = [
     ("l1", "tlb.l1d"),
     ("l2", "tlb.l2"),
@@ -131,7 +131,7 @@ const TLBS: [(&str, &str); 10] = [
     ("v1", "vcache.l1d"),
     ("v2", "vcache.l2d"),
 ];
-/// What a line may count, and the component and counter of each. What it does not name is 0.
+/// The counts that a case line may name, with their components and counters. Unnamed counts must be 0.
 const COUNTS: &[(&str, &str, &str)] = &[
     ("walks", "walker", "walks"),
     ("references", "walker", "references"),
@@ -180,23 +180,28 @@ const COUNTS: &[(&str, &str, &str)] = &[
 const CYCLES: [(&str, &str); 3] =
     [("lookup", "cycles_tlb_l2"), ("nested", "cycles_tlb_nested"), ("walk", "cycles_walks")];
 
-/// What a step did, in the words of a case: all that happened, in the order of the lists above, and of the
-/// rest only what was asked for.
-fn told(counted: &Counters, expected: &[String], player: &Player, numbers: &[u64]) -> Vec<String> {
+/// The effects of a step in the words of a case: all events, in the order of the lists above, and the other
+/// figures that the line asks for.
+fn effects(
+    counted: &Counters,
+    expected: &[String],
+    player: &Player,
+    numbers: &[u64],
+) -> Vec<String> {
     let get = |component: &str, counter: &'static str| counted.get(component, counter).unwrap_or(0);
-    let mut told = Vec::new();
+    let mut effects = Vec::new();
     for (name, component) in TLBS {
         match (get(component, "hits"), get(component, "misses")) {
             (0, 0) => {}
-            (1, 0) => told.push(format!("{name} hit")),
-            (0, 1) => told.push(format!("{name} miss")),
-            (hits, misses) => told.push(format!("{name} {hits} hits {misses} misses")),
+            (1, 0) => effects.push(format!("{name} hit")),
+            (0, 1) => effects.push(format!("{name} miss")),
+            (hits, misses) => effects.push(format!("{name} {hits} hits {misses} misses")),
         }
     }
     for (name, component, counter) in COUNTS.iter().copied() {
         let value = get(component, counter);
         if value > 0 {
-            told.push(format!("{name} {value}"));
+            effects.push(format!("{name} {value}"));
         }
     }
     let machine = &player.sim.machines()[0];
@@ -204,11 +209,11 @@ fn told(counted: &Counters, expected: &[String], player: &Player, numbers: &[u64
         if asked.starts_with("page ") {
             let page = PageNumber::new(numbers[0] >> 12);
             let size = machine.leaf(page).map_or("none".to_owned(), |leaf| leaf.size.to_string());
-            told.push(format!("page {size}"));
+            effects.push(format!("page {size}"));
         } else if let Some((array, _)) = asked.strip_prefix("in ").and_then(|of| of.split_once(' '))
         {
             let hits = get(&format!("tlb.l1d.{array}"), "hits");
-            told.push(format!("in {array} {hits}"));
+            effects.push(format!("in {array} {hits}"));
         } else if let Some((kind, _)) =
             asked.strip_prefix("entries ").and_then(|of| of.split_once(' '))
         {
@@ -216,7 +221,7 @@ fn told(counted: &Counters, expected: &[String], player: &Player, numbers: &[u64
             let counters = ["entries_4k", "entries_2m", "entries_perforated", "entries_bitmap"];
             let at = kinds.iter().position(|of| *of == kind).expect("a kind of entry");
             let entries = machine.counters().get("tlb.l2.content", counters[at]).unwrap();
-            told.push(format!("entries {kind} {entries}"));
+            effects.push(format!("entries {kind} {entries}"));
         } else if let Some((what, _)) = asked.split_once(' ')
             && ["checked", "changed"].contains(&what)
         {
@@ -225,22 +230,22 @@ fn told(counted: &Counters, expected: &[String], player: &Player, numbers: &[u64
                 "checked" => [of("l1_checked"), of("l2_checked")],
                 _ => [of("l1_changed"), of("l2_changed")],
             };
-            told.push(format!("{what} {} and {}", levels[0], levels[1]));
+            effects.push(format!("{what} {} and {}", levels[0], levels[1]));
         } else if let Some((what, _)) = asked.split_once(" cycles ") {
             let (_, counter) =
                 CYCLES.iter().find(|(name, _)| *name == what).expect("a kind of cycles");
-            told.push(format!("{what} cycles {}", get("core", counter)));
+            effects.push(format!("{what} cycles {}", get("core", counter)));
         } else if asked.starts_with("dirty ") {
             let kib = |name| machine.counters().get("os.vectors", name).unwrap() >> 10;
             let (parts, pages) = (kib("dirty_parts_bytes"), kib("dirty_bytes"));
-            told.push(format!("dirty {parts}KiB of {pages}KiB"));
+            effects.push(format!("dirty {parts}KiB of {pages}KiB"));
         } else if asked.starts_with("resident ") {
             let bytes = machine.counters().get("os", "resident_bytes").unwrap();
-            told.push(format!("resident {}KiB", bytes >> 10));
+            effects.push(format!("resident {}KiB", bytes >> 10));
         }
     }
-    told.sort();
-    told
+    effects.sort();
+    effects
 }
 
 /// The lines of a case that do something else than they say, with what they do.
@@ -251,7 +256,7 @@ fn failures(file: &str, case: &Case) -> Vec<String> {
             failures.push(format!("{file}, {}, {place}, {instructions:?}: {what}", case.title));
         };
         let mut player = Player::new(case, instructions);
-        // What comes before the first line is not told.
+        // Effects before the first line are not compared.
         player.sim.finish();
         player.before = player.sim.machines()[0].counters();
         for step in &case.steps {
@@ -260,7 +265,7 @@ fn failures(file: &str, case: &Case) -> Vec<String> {
             let mut wanted = expected.clone();
             wanted.sort();
             let wanted = wanted.join(", ");
-            let counted = told(&counted, expected, &player, &step.numbers).join(", ");
+            let counted = effects(&counted, expected, &player, &step.numbers).join(", ");
             if counted != wanted {
                 let place = format!("line {}", step.line);
                 fail(place, format!("{}: `{counted}`, not `{wanted}`", step.action));

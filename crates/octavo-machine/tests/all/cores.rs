@@ -67,8 +67,8 @@ fn cores_have_private_tlbs_and_receive_shootdowns() {
     assert_eq!(sim.machines()[0].check(), Ok(()));
 }
 
-/// A child shares its parent's page until it stores to it; where address spaces are not told apart,
-/// each switch costs the TLBs.
+/// A child shares its parent's page until it stores to it; without address-space identifiers, each context
+/// switch flushes the TLBs.
 #[test]
 fn forked_children_copy_pages_on_store() {
     for address_spaces in [AddressSpaces::Tagged, AddressSpaces::Flushed] {
@@ -107,7 +107,7 @@ fn forked_children_copy_pages_on_store() {
     }
 }
 
-/// What each core has of its own is told of all cores together.
+/// Per-core figures are summed over cores.
 #[test]
 fn segments_are_counted_over_all_cores() {
     let mut machine = tiny();

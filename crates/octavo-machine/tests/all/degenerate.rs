@@ -27,12 +27,12 @@ fn machine(config: &MachineConfig, hardware: &str, policy: &PolicyConfig) -> Box
         .unwrap()
 }
 
-/// What machines count of a stream.
+/// Plays a stream on machines and returns their counters.
 fn outcome(stream: &RandomStream, machines: Vec<Box<dyn AnyMachine>>) -> Vec<Counters> {
     bounds::outcome(&tiny(), stream, machines)
 }
 
-/// What one machine has counted of components that another one has, too.
+/// The counters of one machine for the components that another one has, too.
 fn shared(counters: &Counters, other: &Counters) -> Vec<(String, &'static str, u64)> {
     listed(counters, |component, counter, _| other.get(component, counter).is_some())
 }
@@ -227,7 +227,7 @@ proptest! {
         let thp = (octavo_os::policy::by_name("thp").unwrap().usual)();
         let mut counted = outcome(&stream, vec![small_blocks(&PolicyConfig::Base), small_blocks(&thp)]);
         let thp = counted.pop().unwrap();
-        // That huge pages were tried is all that is told apart.
+        // They differ only in attempts to make huge pages.
         let tried = ["fallbacks", "compactions", "frames_compacted"];
         let others = |counters| listed(counters, |_, counter, _| !tried.contains(&counter));
         prop_assert_eq!(others(&counted[0]), others(&thp));

@@ -1,5 +1,5 @@
-//! What holds for every design: translations are those of the page table, no frame is lost, what is
-//! counted adds up; whatever the program does, and however little memory there is.
+//! Invariants of every design, for any program and little memory: translations match the page table, no frame
+//! is lost, and counts add up.
 
 use crate::common::{check_laws, config, hosted, play, play_on, tiny};
 use octavo_machine::Sim;
@@ -45,7 +45,7 @@ proptest! {
     /// play it at once.
     #[test]
     fn front_filter_preserves_counters(stream in stream(100..200)) {
-        let told = || {
+        let counters = || {
             let mut sim = Sim::new(&config(tiny(), &["base4k", "thp"])).unwrap();
             // Enough for several batches, where the stream has any references at all.
             for _ in 0..100 {
@@ -54,7 +54,7 @@ proptest! {
             sim.finish();
             sim.machines().iter().map(|machine| machine.counters()).collect::<Vec<_>>()
         };
-        let (behind, at_once) = (told(), rayon::scope(|_| told()));
+        let (behind, at_once) = (counters(), rayon::scope(|_| counters()));
         for (behind, at_once) in behind.iter().zip(&at_once) {
             prop_assert!(behind.iter().eq(at_once.iter()));
         }

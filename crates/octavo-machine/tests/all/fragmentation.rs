@@ -52,7 +52,7 @@ fn fill(bytes: u64) -> RandomStream {
     RandomStream { segments: vec![segment], steps }
 }
 
-/// What each design counts before anything and after a program that fills so much.
+/// The counters of each design at the start, and after a program that fills `bytes`.
 fn filled(machine: &MachineConfig, bytes: u64) -> BTreeMap<&'static str, (Counters, Counters)> {
     let config = config(machine.clone(), &DESIGNS);
     let counters = |sim: &Sim| -> Vec<Counters> {
@@ -69,7 +69,7 @@ fn filled(machine: &MachineConfig, bytes: u64) -> BTreeMap<&'static str, (Counte
 }
 
 fn os(counters: &Counters, counter: &'static str) -> u64 {
-    counters.get("os", counter).expect("it is told")
+    counters.get("os", counter).expect("a reported counter")
 }
 
 /// Pages of a size that are mapped.
@@ -132,8 +132,8 @@ fn holes_are_charged_to_their_owners() {
     {
         let filled = filled(&holes(kind, 0.25, 1), 4 * MIB);
         for (name, (before, after)) in &filled {
-            let told = ["foreign_bytes", "reserved_bytes"].map(|counter| os(before, counter));
-            assert_eq!(told, [foreign, 16 * MIB - foreign], "{name} {kind:?}");
+            let reported = ["foreign_bytes", "reserved_bytes"].map(|counter| os(before, counter));
+            assert_eq!(reported, [foreign, 16 * MIB - foreign], "{name} {kind:?}");
             assert_eq!(os(after, "foreign_bytes"), foreign, "{name} {kind:?}");
             assert_eq!(pages(after, "2MiB"), 0, "{name} {kind:?}");
         }

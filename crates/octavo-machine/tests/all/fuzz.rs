@@ -50,7 +50,7 @@ fn long_segment(instructions: u64) -> Segment {
     Segment::new(vec![item; instructions as usize], Vec::new()).unwrap()
 }
 
-/// What happened to machines.
+/// Events that occurred on machines.
 #[derive(Default, Debug)]
 struct Seen {
     forks: u64,
@@ -93,7 +93,7 @@ fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut Seen) {
         machine = hosted(machine, if number % 8 == 5 { 23 } else { 33 }, number % 4 == 1);
     }
     let is_native = machine.host.is_none();
-    // What merges pages has to be told of every store.
+    // Policies that merge pages must observe every store.
     let knows = |name: &&str| is_native || !name.contains("same_pages");
     let named = DESIGNS.iter().map(|design| design.name);
     let names: Vec<&str> = named.chain(OTHERS).filter(knows).collect();

@@ -18,7 +18,7 @@ use octavo_os::{Memory, around};
 use octavo_types::{Instructions, PageNumber, PageSize};
 use proptest::prelude::*;
 
-/// What becomes of the 2 MiB around a page that is touched first.
+/// The outcome of the first touch of a 2 MiB range.
 #[derive(Clone, Copy, PartialEq)]
 enum Makes {
     /// A page of the first 32 sub-blocks of a chunk.
@@ -72,15 +72,14 @@ fn in_guest<D: Design + 'static>(
     Box::new(Machine::new(env.checked(true), vec![mmu], Instructions::PORTABLE))
 }
 
-/// All that one has counted, but for what is told of bitmaps and of hits of pages with gaps.
+/// All counters except those of bitmaps and of hits of gapped pages.
 fn beside_gaps(counters: &Counters) -> Vec<(String, &'static str, u64)> {
     let own = ["tlb.l2.gapped", "walker.cache.bitmap"];
     listed(counters, |of, counter, _| !own.contains(&of) && counter != "bitmap_references")
 }
 
-/// All that one has counted, but for what is told of pages with gaps, and pages and frames by kind; and of what
-/// a bitmap adds to.
-fn told(counters: &Counters) -> Vec<(String, &'static str, u64)> {
+/// All counters except those of gapped pages, of pages and frames by kind, and of bitmap reads.
+fn comparable_counters(counters: &Counters) -> Vec<(String, &'static str, u64)> {
     let is_told = |component: &str, counter: &str| {
         !component.starts_with("os.pages")
             && !["tlb.l2.gapped", "walker.cache.bitmap"].contains(&component)
@@ -140,8 +139,8 @@ proptest! {
         }
     }
 
-    /// In memory of a host without faults the design is that of huge pages, but for where base pages lie: so for
-    /// what the guest sees, and walks of its table.
+    /// In fault-free host memory GTSM equals huge pages, except for the location of base pages: the guest's
+    /// faults and the walks of its table are equal.
     #[test]
     fn guest_has_huge_pages_without_faults(stream in stream(1..150)) {
         let kind = hosted(tiny(), 33, false);
@@ -206,7 +205,7 @@ proptest! {
             machine(&kind, format(), Box::new(Makes::Huge), conventional(&kind)),
         ]);
         let [gaps, huge] = &counted[..] else { unreachable!() };
-        prop_assert_eq!(told(gaps), told(huge));
+        prop_assert_eq!(comparable_counters(gaps), comparable_counters(huge));
         let more = |component, counter| {
             gaps.get(component, counter).unwrap() - huge.get(component, counter).unwrap()
         };
@@ -276,7 +275,7 @@ fn gtsm_keeps_large_pages_despite_faults() {
     assert!(of(&gtsm, "walker", "bitmap_references") > 0);
 }
 
-/// Whoever asks for what does not fit hears in one sentence what to do.
+/// Unsupported combinations are rejected with one sentence that names the remedy.
 #[test]
 fn unsupported_combinations_are_rejected() {
     let machine = hosted(tiny(), 33, false);

@@ -55,9 +55,9 @@ fn compare(
 /// Whether a machine has counted what was expected.
 fn are_equal(ours: &Counters, expected: &Counters, of: &str) -> Result<(), TestCaseError> {
     let differ = expected.iter().filter_map(|(component, counter, value)| {
-        let told = ours.get(component, counter);
-        let is_right = told == Some(value);
-        (!is_right).then(|| format!("{component} {counter}: {told:?}, not {value}"))
+        let actual = ours.get(component, counter);
+        let is_right = actual == Some(value);
+        (!is_right).then(|| format!("{component} {counter}: {actual:?}, not {value}"))
     });
     let differ: Vec<String> = differ.collect();
     prop_assert!(differ.is_empty(), "{of}: {differ:#?}");
@@ -143,8 +143,8 @@ proptest! {
         }
     }
 
-    /// Virtual caches and software's TLBs keep nothing that the host has moved, or lets nobody store to any
-    /// more: of each access it is asked of both tables where its page lies.
+    /// Virtual caches and software-refilled TLBs keep no page that the host has moved or write-protected:
+    /// every access is checked against both tables.
     #[test]
     fn softvm_observes_host_changes(
         stream in stream(1..120),
@@ -167,7 +167,7 @@ proptest! {
         }
     }
 
-    /// What the front of a simulation leaves out is what nobody can tell apart, halves or not.
+    /// The front of a simulation filters out only indistinguishable references, with or without halves.
     #[test]
     fn nested_simulations_match_the_naive_machine(stream in stream(1..120), kind in kind()) {
         let kind = Kind { policy: HostPolicy::Base, is_fragmented: false, ..kind };
@@ -210,8 +210,8 @@ fn compare_simulated(
     Ok(())
 }
 
-/// Two cores load a page each of the same guest; the host forks the virtual machine, so that both have to
-/// forget it all, and the one that does not run is interrupted for that.
+/// Two cores load one page each of the same guest. The host forks the virtual machine, so that both must drop
+/// all translations, which interrupts the core that is not running.
 #[test]
 fn invept_reaches_all_cores() {
     let kind = Kind {

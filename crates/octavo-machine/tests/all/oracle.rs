@@ -18,7 +18,7 @@ use octavo_os::{Memory, Os};
 use octavo_types::{Consumer, Event, Instructions, Item, ItemKind, PageSize, Segment, VirtAddr};
 use proptest::prelude::*;
 
-/// What stands beside the conventional TLBs of a design, and its policy, by name.
+/// The naive structures beside the conventional TLBs of a design, and its policy by name.
 fn parts(design: &str) -> (Beside, PolicyConfig) {
     let (hardware, _) = design.split_once('+').unwrap();
     let beside = match hardware {

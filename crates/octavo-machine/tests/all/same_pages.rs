@@ -70,15 +70,15 @@ impl Player {
         self.sim.finish();
     }
 
-    /// What each machine has counted.
+    /// The counter of each machine.
     fn counted(&self, counter: &'static str) -> Vec<u64> {
         let machines = self.sim.machines().iter();
-        let told = machines.map(|machine| {
+        let reported = machines.map(|machine| {
             assert_eq!(machine.check(), Ok(()));
             check_laws(&machine.counters()).unwrap();
             machine.counters().get("os", counter).unwrap()
         });
-        told.collect()
+        reported.collect()
     }
 }
 

@@ -125,7 +125,7 @@ proptest! {
     }
 }
 
-/// All frames of data but every sixteenth free: 2 MiB blocks come back, and are told as such.
+/// All data frames but every sixteenth are free: compaction restores 2 MiB blocks and reports each move.
 #[test]
 fn compaction_gathers_scattered_data() {
     let data = Cell { owner: Some(Owner::Data), pinned: false };
@@ -135,11 +135,12 @@ fn compaction_gathers_scattered_data() {
     assert_eq!(frames.buddy().largest_free_order(), Order::new(3));
     let mut mapped: Vec<u64> = (0..8192).filter(|at| at % 16 == 3).collect();
     let mut compactor = Compactor::default();
-    let mut told = |from: FrameNumber, to: FrameNumber| {
+    let mut record_move = |from: FrameNumber, to: FrameNumber| {
         let at = mapped.iter().position(|&frame| frame == from.raw()).unwrap();
         mapped[at] = to.raw();
     };
-    let one = compactor.compact(&mut frames, Order::HUGE, CompactionLimits::ONE_BLOCK, &mut told);
+    let one =
+        compactor.compact(&mut frames, Order::HUGE, CompactionLimits::ONE_BLOCK, &mut record_move);
     assert_eq!(
         one,
         Compaction {
@@ -151,8 +152,9 @@ fn compaction_gathers_scattered_data() {
             scanned_for_free: 34,
         }
     );
-    compactor.compact(&mut frames, Order::HUGE, CompactionLimits::ALL, &mut told);
-    let none = compactor.compact(&mut frames, Order::LARGEST, CompactionLimits::ALL, &mut told);
+    compactor.compact(&mut frames, Order::HUGE, CompactionLimits::ALL, &mut record_move);
+    let none =
+        compactor.compact(&mut frames, Order::LARGEST, CompactionLimits::ALL, &mut record_move);
     assert_eq!((none.moved_frames, none.scanned_for_moving), (0, 0), "memory has no such blocks");
     assert_eq!(frames.free_frames(), 8192 - 512);
     // All data fits into one block of 2 MiB, with 512 frames: fifteen others are free.

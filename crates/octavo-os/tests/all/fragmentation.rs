@@ -33,7 +33,7 @@ fn taken() -> impl Strategy<Value = Vec<(u64, u8)>> {
 proptest! {
     #![proptest_config(octavo_oracle::cases(128))]
 
-    /// What a memory has can be had again.
+    /// The order mix of a memory can be rebuilt.
     #[test]
     fn order_mix_yields_the_given_blocks(
         frames in 1u64..6000,
@@ -150,7 +150,7 @@ proptest! {
         shares in prop::collection::vec(0.0..=1.0, 1..4),
         seed in any::<u64>(),
     ) {
-        // Each kind has a number of holes of its own, by which its regions are told.
+        // Each kind has a distinct number of holes, which identifies its regions.
         let count = shares.len() as f64;
         let groups: Vec<Holes> = shares
             .iter()

@@ -1,6 +1,6 @@
-//! Processes that map, touch, unmap, move, protect and fork at random, with much memory and with
-//! little: every page holds what a plain model says, no frame is lost, none is held by two that
-//! should not share it, and what TLBs and walk caches were not told to drop is right.
+//! Processes that map, touch, unmap, move, protect and fork at random, with much memory and with little: page
+//! contents match a plain model, frames are neither lost nor wrongly shared, and cached translations that
+//! were not invalidated are correct.
 
 use crate::machine::{Machine, Op, Setup, op, play};
 use octavo_os::frames::fragmentation::{Faults, Fragmentation, HoleLayout};

@@ -92,7 +92,7 @@ fn accessed_and_dirty_bits_survive_changes() {
     assert_eq!(used(&memory, process, 1536), Some((true, true)));
     place(&mut memory, process, 8192, PageSize::BASE);
     memory.collapse(process, page(8192), PageSize::HUGE, RW).unwrap();
-    assert_eq!(used(&memory, process, 8192), Some((false, false)), "nobody used it");
+    assert_eq!(used(&memory, process, 8192), Some((false, false)), "the page is unused");
     // `copy_present_pte`: the copy has not been used.
     let child = memory.fork(process).unwrap();
     assert_eq!(used(&memory, child, 1536), Some((false, true)));
@@ -129,13 +129,13 @@ fn copy_on_write_copies_a_base_page_or_the_whole_page() {
         let child = memory.fork(process).unwrap();
         memory.take_invalidations();
         memory.copy_on_write(process, page(522), RW, how).unwrap();
-        let forgotten = memory.take_invalidations();
+        let invalidations = memory.take_invalidations();
         assert_eq!(
-            forgotten[0],
+            invalidations[0],
             Invalidation { process, pages: 512..1024 },
             "all translations of it"
         );
-        assert_eq!(forgotten.len(), shootdowns, "a split is one of its own");
+        assert_eq!(invalidations.len(), shootdowns, "a split is one of its own");
         assert_eq!(memory.counters.bytes_copied, copied);
         assert_eq!(memory.counters.copy_on_write_faults, 1);
         assert_eq!(runs(&memory, process, &(512..1024)), parts);

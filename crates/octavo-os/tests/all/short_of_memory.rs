@@ -1,4 +1,4 @@
-//! What operations do where memory is short: all, or nothing.
+//! Atomicity of operations when memory is short.
 
 use crate::small::{R, RW, SIZE_32K, leaf, memory, page, place, vma, vma_of};
 use octavo_os::frames::{Order, Owner};
@@ -87,8 +87,7 @@ fn unmappable_block_is_freed() {
     assert_eq!(memory.check(), Ok(()));
 }
 
-/// What is to be mapped over stays where the move fails: its ends need nodes, and so does the
-/// middle.
+/// The target of a failed move stays mapped: its ends and the middle need nodes.
 #[test]
 fn failed_move_leaves_both_ranges_unchanged() {
     for free in [2, 3] {

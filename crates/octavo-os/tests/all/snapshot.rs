@@ -38,7 +38,7 @@ fn flags_of(frame: u64) -> u64 {
 }
 
 impl Proc {
-    /// What every user may read.
+    /// Files that every user may read.
     fn public() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -51,7 +51,7 @@ impl Proc {
         proc
     }
 
-    /// What root may read, too.
+    /// Files that only root may read, in addition.
     fn whole() -> Self {
         let proc = Proc::public();
         proc.write(

@@ -1,4 +1,4 @@
-//! What the comparisons with the oracle share.
+//! Common parts of the comparisons with the oracle.
 
 use octavo_hw::Replacement;
 use octavo_oracle::NaiveReplacement;

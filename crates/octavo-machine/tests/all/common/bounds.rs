@@ -32,12 +32,12 @@ pub fn machine<D: Design + 'static>(
     Box::new(Machine::new(env.checked(true), vec![mmu], Instructions::PORTABLE))
 }
 
-/// What machines usually have.
+/// The conventional design of a machine.
 pub fn conventional(config: &MachineConfig) -> Conventional {
     Conventional::new(&config.tlb, Instructions::PORTABLE).unwrap()
 }
 
-/// What machines count of a stream, checked.
+/// Plays a stream on machines with checks, and returns their counters.
 pub fn outcome(
     kind: &MachineConfig,
     stream: &RandomStream,
@@ -64,7 +64,7 @@ fn after(kind: &MachineConfig, stream: &RandomStream, machines: Vec<Box<dyn AnyM
     sim
 }
 
-/// What has been counted, of what is kept by component, counter and value.
+/// Lists counts kept by component, counter and value.
 pub fn listed(
     counters: &Counters,
     keeps: impl Fn(&str, &'static str, u64) -> bool,

@@ -1,4 +1,4 @@
-//! What the tests of machines share.
+//! Common parts of the machine tests.
 
 pub mod bounds;
 pub mod naive;

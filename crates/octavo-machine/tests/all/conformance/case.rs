@@ -18,7 +18,7 @@ pub struct Step {
     pub action: String,
     /// An address, and a size in bytes, if the action has one.
     pub numbers: Vec<u64>,
-    /// What it does; none where the line does not say.
+    /// The expected effects; `None` if the line names none.
     pub expected: Option<Vec<String>>,
 }
 

@@ -20,7 +20,7 @@ use super::policies::{HOST_POLICIES, HostPolicy, POLICIES_WITH_GAPS, POLICIES_WI
 use crate::common::naive::{Beside, NaiveMachine};
 use crate::common::{cache, level, tiny};
 
-/// What is played.
+/// The configuration of a case.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
     pub machine: u32,

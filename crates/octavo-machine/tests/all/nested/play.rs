@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::policies::HostPolicy;
 use crate::common::naive::NaiveMachine;
 
-/// What happens beside the stream: after so many steps of it.
+/// An event besides the stream, after a number of steps.
 #[derive(Clone, Copy, Debug)]
 pub enum Aside {
     /// The operating systems work behind the program's back.
@@ -38,8 +38,7 @@ pub fn play(
     let lines = Lines::of_bytes(config.cache.line_bytes);
     let is_split = matches!(config.tlb.first, FirstLevel::Split { .. });
     let is_final = config.host.as_ref().unwrap().tlbs_hold == TlbsHold::Final;
-    // What repeats a reference goes on with what that had, even if somebody has emptied TLBs between
-    // the two.
+    // Repeats of a reference continue with its translation, even if TLBs were flushed in between.
     let keeps = matches!(policy, HostPolicy::Base | HostPolicy::Eager);
     let keeps = keeps && !asides.iter().any(|(_, aside)| matches!(aside, Aside::Copy));
     let filter = match keeps {

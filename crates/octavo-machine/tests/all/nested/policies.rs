@@ -1,4 +1,4 @@
-//! What hosts do with the memory of their virtual machine.
+//! Operations of the host on the memory of its virtual machine.
 
 use octavo_os::frames::{CompactionLimits, Compactor, Order, OutOfMemory};
 use octavo_os::policy::{BasePages, Fault, OsConfig, Policy};
@@ -28,7 +28,7 @@ pub enum HostPolicy {
     Huge,
     /// Perforated pages.
     Perforated,
-    /// Perforated pages whose holes are what nobody has touched.
+    /// Perforated pages whose untouched base pages are holes.
     Reserving,
     /// Base pages, of which perforated ones are made behind the guest's back.
     Perforates,

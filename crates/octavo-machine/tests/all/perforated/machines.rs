@@ -11,7 +11,7 @@ use octavo_types::{Instructions, PageNumber, PageSize};
 
 use crate::common::bounds;
 
-/// What becomes of the 2 MiB around a page that is touched first.
+/// The outcome of the first touch of a 2 MiB range.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Makes {
     /// A perforated page without holes.

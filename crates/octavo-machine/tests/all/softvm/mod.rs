@@ -42,7 +42,7 @@ fn machine(kind: u32) -> MachineConfig {
                 SoftvmRates { protections_per_billion: 60 << 20, dma_pages_per_billion: 20 << 20 };
         }
         2 => {
-            // Segments and software tell processes apart, whatever a TLB of hardware does.
+            // Segments and software distinguish processes, whatever hardware TLBs do.
             machine.core.address_spaces = AddressSpaces::Flushed;
             softvm.kernel.increase = IncreasedRights::Eager;
             softvm.rates.protections_per_billion = 100 << 20;
@@ -84,7 +84,7 @@ fn machine(kind: u32) -> MachineConfig {
 
 const KINDS: u32 = 12;
 
-/// What is put behind the name of a design: pages of 2 MiB.
+/// The policy suffix of a design: 2 MiB pages.
 fn policy(kind: u32) -> &'static str {
     if matches!(kind, 9 | 10) { "+fixed:size=2MiB" } else { "" }
 }
@@ -166,7 +166,7 @@ fn compare(design: Design, kind: u32, steps: &[Step]) -> Result<Counters, TestCa
                     sim.begun(&identity(begun, Some(stream)));
                     live.push((begun, naive.fork(parent), 0));
                     begun += 1;
-                    // Its first instruction: what happens before that, its parent has told.
+                    // Its first instruction: its parent's stream has recorded the events before.
                     at = live.len() - 1;
                     sim.switch_to(live[at].0);
                     naive.process = live[at].1;

@@ -1,4 +1,4 @@
-//! What processes do at random.
+//! Random processes.
 
 use octavo_types::{Access, AddrRange, Event, MapSource, Protection, VirtAddr};
 use proptest::collection::vec;

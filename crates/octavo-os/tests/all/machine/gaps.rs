@@ -1,4 +1,4 @@
-//! What a TLB that holds everything knows of pages with gaps.
+//! A TLB of unlimited size that caches gapped pages.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use octavo_types::{FrameNumber, PageNumber};
 
 /// Entries of pages with gaps, and bitmaps.
 #[derive(Default)]
-pub struct KeptGaps {
+pub struct CachedGappedPages {
     /// By region of 512 pages: its chunk, the bits of it, and whether stores are allowed.
     pages: BTreeMap<(ProcessId, u64), (FrameNumber, u64, bool)>,
 }
 
-impl KeptGaps {
+impl CachedGappedPages {
     /// A page has been walked.
     pub fn walked(&mut self, memory: &Memory, process: ProcessId, page: PageNumber) {
         let Some(of) = memory.process(process).table.gapped(page) else { return };
@@ -21,7 +21,7 @@ impl KeptGaps {
         self.pages.insert((process, page.raw() / 512), (of.chunk, bits, of.rights.write));
     }
 
-    /// What these pages had is stale.
+    /// Drops the entries of these pages.
     pub fn invalidate(&mut self, process: ProcessId, pages: &Pages) {
         self.pages.retain(|(of, region), _| {
             *of != process || region * 512 >= pages.end || pages.start >= (region + 1) * 512

@@ -1,4 +1,4 @@
-//! What a TLB that holds everything knows of perforated pages.
+//! A TLB of unlimited size that caches perforated pages.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use octavo_types::{FrameNumber, PageNumber};
 
 /// Entries of perforated pages and of their bitmaps, and nodes of holes.
 #[derive(Default)]
-pub struct KeptHoles {
+pub struct CachedPerforatedPages {
     /// By region of 512 pages: its first frame, filter, and whether stores are allowed.
     pages: BTreeMap<(ProcessId, u64), (FrameNumber, u8, bool)>,
     /// By 32 pages.
@@ -17,7 +17,7 @@ pub struct KeptHoles {
     nodes: BTreeMap<(ProcessId, u64), [FrameNumber; 2]>,
 }
 
-impl KeptHoles {
+impl CachedPerforatedPages {
     /// A page has been walked.
     pub fn walked(&mut self, memory: &Memory, process: ProcessId, page: PageNumber) {
         let Some(perforated) = memory.process(process).table.perforated(page) else { return };
@@ -34,7 +34,7 @@ impl KeptHoles {
         assert!(!filtered || !perforated.is_hole, "a hole has its bit in the filter");
     }
 
-    /// What these pages had is stale.
+    /// Drops the entries of these pages.
     pub fn invalidate(&mut self, process: ProcessId, pages: &Pages) {
         let overlaps = |of: ProcessId, number: u64, log2: u32| {
             let (start, end) = (number << log2, (number + 1) << log2);

@@ -1,8 +1,7 @@
 //! A machine that does at random what programs do, beside a model of what they see.
 //!
-//! The operating system holds no data, so that what each frame holds is kept here, by what it says
-//! that it cleared, copied and read. Beside it are a TLB and walk caches that hold everything, and
-//! drop what they are told to.
+//! The operating system simulates no contents, so that this model keeps the content of each frame from the
+//! reported clears, copies and reads. A TLB and walk caches of unlimited size drop only invalidated entries.
 
 mod gaps;
 mod holes;
@@ -21,16 +20,16 @@ use octavo_types::{
     Access, AddrRange, Event, FrameNumber, MapSource, PageNumber, PageSize, Protection, VirtAddr,
 };
 
-use gaps::KeptGaps;
-use holes::KeptHoles;
+use gaps::CachedGappedPages;
+use holes::CachedPerforatedPages;
 pub use ops::{Op, PAGES, op};
 
-/// What a machine is like.
+/// The configuration of a machine.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Base frames of its memory.
     pub frames: u64,
-    /// What it is like at the start.
+    /// The initial state of its memory.
     pub start: Fragmentation,
     /// The page sizes of its page tables.
     pub sizes: Vec<PageSize>,
@@ -42,7 +41,7 @@ pub struct Setup {
     pub same_pages: SamePages,
 }
 
-/// What a frame holds that nobody has written to.
+/// The content of a frame that was never written.
 const GARBAGE: u64 = u64::MAX;
 
 /// The most pages of a file that are mapped at once.
@@ -57,17 +56,17 @@ pub struct Machine {
     turn: usize,
     instructions: u64,
     naive: NaiveSpaces,
-    /// What each frame holds.
+    /// The content of each frame.
     contents: Vec<u64>,
-    /// What was stored last; every store stores something else.
+    /// The last stored value; all stored values are distinct.
     stored: u64,
     /// Where pages were found, and whether for stores.
     tlb: BTreeMap<(ProcessId, u64), (FrameNumber, bool)>,
     /// Where nodes were found, by their level and the number of the region that they translate.
     walk_caches: BTreeMap<(ProcessId, u8, u64), FrameNumber>,
-    holes: KeptHoles,
-    gaps: KeptGaps,
-    /// Frames that nobody may ever have.
+    holes: CachedPerforatedPages,
+    gaps: CachedGappedPages,
+    /// Number of faulty frames.
     faulty_frames: u64,
     /// How often there was no memory.
     pub failures: u64,
@@ -95,8 +94,8 @@ impl Machine {
             stored: 0,
             tlb: BTreeMap::new(),
             walk_caches: BTreeMap::new(),
-            holes: KeptHoles::default(),
-            gaps: KeptGaps::default(),
+            holes: CachedPerforatedPages::default(),
+            gaps: CachedGappedPages::default(),
             faulty_frames,
             failures: 0,
         }
@@ -158,14 +157,14 @@ impl Machine {
             }
             Op::Fork | Op::End => {}
         }
-        self.settle();
+        self.apply_invalidations();
     }
 
     fn end(&mut self, process: ProcessId) {
         self.live.retain(|of| *of != process);
         self.os.end(process);
         self.naive.end(u32::from(process.0));
-        self.settle();
+        self.apply_invalidations();
         assert!(!self.tlb.keys().any(|(of, _)| *of == process), "all of it is stale");
         self.walk_caches.retain(|(of, _, _), _| *of != process);
         self.holes.end(process);
@@ -195,7 +194,7 @@ impl Machine {
         page: PageNumber,
         store: bool,
     ) -> Result<(), OutOfMemory> {
-        // What a large page has beyond the end of its mapping goes with it: nobody is to use that.
+        // Excess parts of large pages beyond their mapping are unmapped with it and must not be used.
         let of = self.os.memory().process(process);
         let large = of.table.leaf(page).is_some_and(|leaf| leaf.size > PageSize::BASE);
         if large && of.vmas.find(page).is_none() {
@@ -208,7 +207,7 @@ impl Machine {
         };
         if served(&self.os).is_none() {
             self.os.fault(process, page, access)?;
-            self.settle();
+            self.apply_invalidations();
         }
         let leaf = served(&self.os).expect("a fault maps the page");
         let frame = leaf.frame_of(page);
@@ -235,7 +234,7 @@ impl Machine {
     }
 
     /// Follows what the operating system has done.
-    fn settle(&mut self) {
+    fn apply_invalidations(&mut self) {
         for content in self.os.memory_mut().take_contents() {
             let slots = |frame: FrameNumber, frames: u64| {
                 frame.raw() as usize..(frame.raw() + frames) as usize
@@ -267,7 +266,7 @@ impl Machine {
     pub fn check(&self) {
         let memory = self.os.memory();
         assert_eq!(memory.check(), Ok(()));
-        // What is faulty is nobody's data, by that and by this.
+        // Faulty frames hold no data, by the owners and by this model.
         assert_eq!(memory.frames.used_frames(Owner::Faulty), self.faulty_frames);
         let mut writers: HashMap<FrameNumber, (ProcessId, u64)> = HashMap::new();
         for process in &self.live {
@@ -284,7 +283,7 @@ impl Machine {
                     if alone {
                         let before = writers.insert(frame, (*process, page));
                         assert_eq!(before, None, "{frame:?} is one page's alone");
-                        assert!(!memory.is_frame_shared(frame), "{frame:?} is nobody else's");
+                        assert!(!memory.is_frame_shared(frame), "{frame:?} is shared");
                     }
                 }
             }
@@ -296,7 +295,7 @@ impl Machine {
         self.check_kept();
     }
 
-    /// What TLBs and walk caches hold is right.
+    /// Checks that cached translations are correct.
     fn check_kept(&self) {
         let table = |process| &self.os.memory().process(process).table;
         for ((process, page), (frame, write)) in &self.tlb {
@@ -326,7 +325,7 @@ impl Machine {
         assert_eq!(self.tlb.len(), 0);
     }
 
-    /// What was done.
+    /// The operating system.
     pub fn os(&self) -> &Os {
         &self.os
     }

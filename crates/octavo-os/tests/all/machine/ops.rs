@@ -1,4 +1,4 @@
-//! What programs do, drawn at random.
+//! Random operations of programs.
 
 use proptest::prelude::*;
 

@@ -1,5 +1,5 @@
-//! Every policy under random programs, beside the model of what they see, with much memory and with
-//! little: contents, references, and what TLBs and walk caches were not told to drop.
+//! Every policy under random programs, compared with a model of their view, with much memory and with little:
+//! contents, references, and cached translations that were not invalidated.
 
 use octavo_os::frames::fragmentation::{Faults, Fragmentation, HoleLayout};
 use octavo_os::page_table::Format;

@@ -177,7 +177,7 @@ fn splitting_a_gapped_page_is_a_shootdown() {
     assert_eq!((os.memory().gapped_pages(), os.memory().check()), (0, Ok(())));
 }
 
-/// What is done to a part splits the page: that is one shootdown with it where it is of a plain page of 2 MiB.
+/// Changing a part splits the page, which causes no more shootdowns than for a plain 2 MiB page.
 #[test]
 fn gapped_split_has_the_shootdowns_of_a_huge_page() {
     let protect = |at, count| {

@@ -1,6 +1,5 @@
-//! A system under random events, and what must hold of it whatever its policy: no frame is lost,
-//! none is held by two that should not share it, what was touched is mapped, and whoever keeps
-//! translations and forgets what he is told to forget never uses a wrong one.
+//! A system under random events, with the invariants of every policy: frames are neither lost nor wrongly
+//! shared, touched pages are mapped, and cached translations that obey invalidations are never wrong.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -103,9 +102,9 @@ pub struct Machine {
     pub live: Vec<ProcessId>,
     turn: usize,
     instructions: u64,
-    /// What hardware with room for everything has kept: frame, and whether stores were allowed.
+    /// Translations cached by hardware of unlimited size: frame and store permission.
     kept: HashMap<(ProcessId, u64), (FrameNumber, bool)>,
-    /// What has been touched of mappings, and not given back since: it must be mapped.
+    /// Pages touched and not given back since, which must be mapped.
     present: BTreeSet<(ProcessId, u64)>,
 }
 
@@ -229,7 +228,7 @@ impl Machine {
         }
         let frame = leaf.frame_of(PageNumber::new(page));
         let of = self.kept.entry((process, page)).or_insert((frame, false));
-        assert_eq!(of.0, frame, "page {page} moved, and nobody was told");
+        assert_eq!(of.0, frame, "page {page} moved without an invalidation");
         of.1 |= leaf.rights.write;
     }
 
@@ -290,7 +289,7 @@ impl Machine {
                     let frame = leaf.frame_of(PageNumber::new(page));
                     let before = writers.insert(frame, (*process, page));
                     prop_assert_eq!(before, None, "{:?} is one page's alone", frame);
-                    prop_assert!(!memory.is_frame_shared(frame), "{:?} is nobody else's", frame);
+                    prop_assert!(!memory.is_frame_shared(frame), "{:?} is shared", frame);
                     prop_assert_eq!(memory.frames.owner(frame), Some(Owner::Data));
                 }
             }

@@ -186,7 +186,7 @@ fn holes_are_patched_when_their_frames_can_be_vacated() {
     assert_eq!(os.memory().check(), Ok(()));
 }
 
-/// What would split a huge page punches holes; and a page that has too few parts is split.
+/// Operations that would split a huge page punch holes, and a page with too few parts is split.
 #[test]
 fn copy_on_write_and_partial_unmaps_punch_holes() {
     let scan = ThpConfig { scan_every_instructions: 1, max_ptes_none: 0, ..ThpConfig::default() };

@@ -41,7 +41,7 @@ fn touch(os: &mut Os, process: ProcessId, at: u64, stores: bool) {
 }
 
 /// Its frames of data, pages merged, splits, holes of the page at 512.
-fn told(os: &Os, process: ProcessId) -> (u64, u64, u64, Option<u32>) {
+fn merge_counts(os: &Os, process: ProcessId) -> (u64, u64, u64, Option<u32>) {
     assert_eq!(os.memory().check(), Ok(()));
     let data = os.memory().frames.used_frames(Owner::Data);
     let holes = os.memory().process(process).table.perforation(page(512));
@@ -65,18 +65,18 @@ fn merged(policy: &str) -> (Os, ProcessId) {
 #[test]
 fn merging_parts_punches_holes() {
     let (os, process) = merged("perforated:same_pages=all");
-    assert_eq!(told(&os, process), (3 + 1, 509, 0, Some(509)));
+    assert_eq!(merge_counts(&os, process), (3 + 1, 509, 0, Some(509)));
     let (os, process) = merged("thp:same_pages=all");
-    assert_eq!(told(&os, process), (3 + 1, 509, 1, None));
+    assert_eq!(merge_counts(&os, process), (3 + 1, 509, 1, None));
     let (os, process) = merged("perforated:same_pages=base");
-    assert_eq!(told(&os, process), (512, 0, 0, None), "large pages are left alone");
+    assert_eq!(merge_counts(&os, process), (512, 0, 0, None), "large pages are left alone");
     let (os, process) = merged("base:same_pages=base");
-    assert_eq!(told(&os, process), (3 + 1, 509, 0, None));
+    assert_eq!(merge_counts(&os, process), (3 + 1, 509, 0, None));
     let (os, process) = merged("base:same_pages=never");
-    assert_eq!(told(&os, process), (512, 0, 0, None));
+    assert_eq!(merge_counts(&os, process), (512, 0, 0, None));
 }
 
-/// The frame of a hole is free, and so it is patched; where somebody has it by then, it stays a hole.
+/// A hole is patched if its frame is free; otherwise it stays a hole.
 #[test]
 fn store_to_a_merged_part_patches_the_hole() {
     let (mut os, process) = merged("perforated:same_pages=all");
@@ -88,7 +88,7 @@ fn store_to_a_merged_part_patches_the_hole() {
     let counters = os.memory().counters;
     assert_eq!(counters.patches - before.patches, 1);
     assert_eq!((counters.pages_unmerged, counters.bytes_copied - before.bytes_copied), (1, 4096));
-    assert_eq!(told(&os, process), (3 + 1 + 1, 508, 0, Some(508)));
+    assert_eq!(merge_counts(&os, process), (3 + 1 + 1, 508, 0, Some(508)));
     let leaf = |os: &Os, at| os.memory().process(process).table.leaf(page(at)).unwrap();
     assert_eq!(leaf(&os, 700).frame, region.frame_of(page(700)));
     let place = region.frame_of(page(701));
@@ -96,10 +96,10 @@ fn store_to_a_merged_part_patches_the_hole() {
     assert!(os.memory_mut().frames.allocate_at(place, Order::BASE, taken));
     touch(&mut os, process, 701, true);
     assert_ne!(leaf(&os, 701).frame, place);
-    assert_eq!(told(&os, process), (3 + 1 + 2, 507, 0, Some(508)));
+    assert_eq!(merge_counts(&os, process), (3 + 1 + 2, 507, 0, Some(508)));
     // What holds something is not merged again; what is merged is not merged twice.
     os.background(100);
-    assert_eq!(told(&os, process).1, 507);
+    assert_eq!(merge_counts(&os, process).1, 507);
 }
 
 /// Pages that a fork shares are no longer one process' alone; those that are merged already stay so in both.
@@ -107,9 +107,9 @@ fn store_to_a_merged_part_patches_the_hole() {
 fn forks_share_merged_pages() {
     let (mut os, process) = merged("perforated:same_pages=all");
     let child = os.fork(process).unwrap();
-    assert_eq!(told(&os, child).1, 2 * 509);
+    assert_eq!(merge_counts(&os, child).1, 2 * 509);
     touch(&mut os, child, 700, true);
-    assert_eq!(told(&os, process).1, 2 * 509 - 1);
+    assert_eq!(merge_counts(&os, process).1, 2 * 509 - 1);
     assert!(!os.memory().process(process).table.leaf(page(700)).unwrap().rights.write);
     os.end(process);
     os.end(child);
@@ -117,7 +117,7 @@ fn forks_share_merged_pages() {
     assert_eq!(os.memory().check(), Ok(()));
 }
 
-/// What was copied to where it lies is what it was: two pages of a region are stored to, and then all move.
+/// Data copied into place stay known as stored: two pages of a region are stored to, and then all move.
 #[test]
 fn moved_pages_keep_their_stored_state() {
     let (mut os, process) = started("thp:same_pages=all:scan_every_instructions=1");
@@ -136,5 +136,5 @@ fn moved_pages_keep_their_stored_state() {
     os.background(1);
     assert_eq!(os.memory().pages(PageSize::HUGE), 1);
     os.background(10);
-    assert_eq!(told(&os, process), (2 + 1, 510, 1, None));
+    assert_eq!(merge_counts(&os, process), (2 + 1, 510, 1, None));
 }

@@ -240,7 +240,7 @@ proptest! {
         let (tps, base) = (tps.os.memory().counters, base.os.memory().counters);
         prop_assert_eq!((tps.bytes_zeroed, tps.faults), (base.bytes_zeroed, base.faults));
         prop_assert_eq!(tps.bytes_mapped_untouched, 0);
-        // Only where the tables of the parts go does anybody have to forget anything.
+        // Only the freed tables of merged parts need invalidations.
         prop_assert!(tps.shootdowns <= tps.grown_by_order[9..].iter().sum());
     }
 

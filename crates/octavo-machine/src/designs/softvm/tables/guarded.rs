@@ -1,6 +1,6 @@
 //! A guarded page table (Liedtke, "Address space sparsity and fine granularity", 1995; section 4.3): a tree
-//! whose entries carry a *guard*: the address bits that all pages behind the entry have in common. These bits
-//! need no nodes, so that a sparse space as large as the global one has few levels.
+//! whose entries carry a *guard*, which holds the address bits common to all pages behind the entry. These
+//! bits need no nodes, so that a sparse space as large as the global one has few levels.
 //!
 //! One table maps the global space. Nodes have sixteen entries of 16 bytes (guard and pointer), so that an
 //! address has ten digits of four bits above the page offset. A node exists wherever pages first differ in a

@@ -1,4 +1,4 @@
-//! What designs look up beside TLBs of pages.
+//! Naive models of structures that designs add to TLBs of pages.
 
 use octavo_os::vmas::Vmas;
 use octavo_types::PageNumber;

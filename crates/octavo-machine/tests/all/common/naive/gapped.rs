@@ -9,7 +9,7 @@ use octavo_types::{ItemKind, PageSize};
 use super::NaiveMachine;
 use super::tlb::{Page, report};
 
-/// What such a machine has and counts.
+/// The state and counters of a GTSM machine.
 pub struct Gapped {
     /// By pages of 2 MiB, the bits of a chunk.
     bitmaps: NaiveArray<u64, u64>,

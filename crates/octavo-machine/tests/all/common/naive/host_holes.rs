@@ -10,7 +10,7 @@ use super::tlb::{Page, report};
 
 const VM: ProcessId = ProcessId(0);
 
-/// What the host has for holes, its own and the guest's.
+/// The host's structures for holes, of its own pages and the guest's.
 #[derive(Default)]
 pub struct HostHoles {
     walks: u64,
@@ -44,7 +44,7 @@ impl HostHoles {
 }
 
 impl NaiveMachine {
-    /// What is behind a guest-physical page, by the nested TLB or by a walk.
+    /// Translates a guest-physical page by the nested TLB or a walk.
     pub fn behind(&mut self, page: u64, stores: bool) -> Page {
         let in_tlb = self.in_nested_tlb(page, stores);
         let mut was_walked = in_tlb.is_none();

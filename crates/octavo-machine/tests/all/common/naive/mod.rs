@@ -31,7 +31,7 @@ use vectors::Vectors;
 
 const PROCESS: ProcessId = ProcessId(0);
 
-/// What a machine has beside, or in place of, conventional TLBs.
+/// The structures that a machine has in addition to, or instead of, conventional TLBs.
 #[derive(Clone, Copy)]
 pub enum Beside {
     Nothing,
@@ -157,7 +157,7 @@ impl NaiveMachine {
         NaiveMachine { host: Some(host), ..self }
     }
 
-    /// What it counted, as far as it counts.
+    /// The counters that the model keeps.
     pub fn counters(&self) -> Counters {
         let mut counters = Counters::default();
         for level in [Some(&self.l1i), self.l1d.as_ref(), self.l2.as_ref()].into_iter().flatten() {
@@ -393,7 +393,7 @@ impl NaiveMachine {
         }
     }
 
-    /// All that translates forgets these pages.
+    /// Drops translations of these pages everywhere.
     fn invalidate(&mut self, start: u64, end: u64) {
         for level in
             [Some(&mut self.l1i), self.l1d.as_mut(), self.l2.as_mut()].into_iter().flatten()

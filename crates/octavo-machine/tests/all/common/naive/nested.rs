@@ -73,7 +73,7 @@ impl NaiveHost {
         &self.os.memory().process(VM).table
     }
 
-    /// What the host's table says of a guest-physical page.
+    /// The page of the host's table that holds a guest-physical page.
     fn page(&self, page: u64) -> Page {
         Page::of(self.table(), page)
     }
@@ -131,7 +131,7 @@ impl NaiveMachine {
         self.host.as_ref().is_some_and(|host| host.was_torn)
     }
 
-    /// What the nested TLB has of a guest-physical page, if that is enough.
+    /// Looks a guest-physical page up in the nested TLB; `None` if missing or not permitted.
     pub fn in_nested_tlb(&mut self, page: u64, stores: bool) -> Option<Page> {
         let host = self.host.as_mut().unwrap();
         let found = host.tlb.as_mut()?.look_up(page);
@@ -147,8 +147,8 @@ impl NaiveMachine {
         Some(Page { dirty: found.dirty, ..whole })
     }
 
-    /// What a walk of the host's table ends at: a page that is used, one whose parts lie elsewhere, or, for who only
-    /// looks, nothing. The nested TLB has it then.
+    /// Walks the host's table to a permitted page, a composite page or, for an inspection, nothing; fills the
+    /// nested TLB.
     pub fn walk_host(&mut self, page: u64, stores: bool, is_certain: bool) -> Option<Page> {
         let stores = stores && is_certain;
         let addr = VirtAddr::new(page << 12);

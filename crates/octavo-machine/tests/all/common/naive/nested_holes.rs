@@ -50,14 +50,14 @@ impl NaiveMachine {
         }
     }
 
-    /// What a walk finds: a page that is used, or one whose parts lie elsewhere.
+    /// The result of a walk: a permitted page or a composite page.
     pub fn walk_page_and_range_tables(&mut self, kind: ItemKind, page: u64) -> Page {
         let stores = kind == ItemKind::Store;
         loop {
             let (walk, line) = self.read_walk(page);
             let perforated = Page::of_perforated(self.own_table(), page);
             if let Some(own) = perforated.filter(|own| own.may_be_hole(page)) {
-                // It may be somebody else's frame: the host is only looked at.
+                // The frame may belong to another owner, so that the host is only inspected.
                 let frame = own.frame_of(page);
                 let in_tlb = self.in_nested_tlb(frame, stores);
                 let behind = in_tlb.or_else(|| self.walk_host(frame, stores, false));

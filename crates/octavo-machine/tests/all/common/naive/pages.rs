@@ -1,4 +1,4 @@
-//! What page tables say, and what a walk sees beside.
+//! Queries of page tables, and the neighbours that a walk sees.
 
 use octavo_os::page_table::PageTable;
 use octavo_types::{PageNumber, PageSize};
@@ -11,7 +11,7 @@ use super::{NaiveMachine, PROCESS};
 pub type Range = (u64, u64, u64, bool);
 
 impl Page {
-    /// What a table says of a base page that is mapped.
+    /// The page of a table that holds a mapped base page.
     pub fn of(table: &PageTable, page: u64) -> Page {
         let leaf = table.leaf(PageNumber::new(page)).unwrap();
         let (_, dirty) = table.used(PageNumber::new(page)).unwrap();
@@ -101,7 +101,7 @@ impl NaiveMachine {
         &self.os.memory().process(PROCESS).table
     }
 
-    /// What the process' own page table says of a base page that is mapped.
+    /// The page of the process' own table that holds a mapped base page.
     pub fn own_page(&self, page: u64) -> Page {
         Page::of(self.own_table(), page)
     }
@@ -168,7 +168,7 @@ impl NaiveMachine {
         };
         let all = host.table().ranges().unwrap();
         let behind = all.find(PageNumber::new(frame_of(page))).unwrap();
-        // Step by step, as nobody would do it.
+        // Page by page, for clarity.
         while end - 1 > page && !behind.pages.contains(&frame_of(end - 1)) {
             end -= 1;
         }

@@ -13,7 +13,7 @@ pub const SHADOW: u16 = 1;
 /// The logarithm of the bytes of 32 base pages.
 const WORD_LOG2: u8 = 17;
 
-/// What such a machine counts.
+/// The counters of a machine with perforated pages.
 pub struct Perforated {
     variant: Variant,
     pub bitmap_hits: u64,
@@ -275,7 +275,7 @@ impl NaiveMachine {
         Some(found)
     }
 
-    /// What covers a whole perforated page that the second level has empties all TLBs.
+    /// An invalidation that covers a whole perforated page of the second level flushes all TLBs.
     pub fn flush_perforated(&mut self, start: u64, end: u64) {
         let (Some(perforated), Some(l2)) = (&mut self.perforated, &mut self.l2) else { return };
         let entries = l2.arrays.iter().flat_map(|array| array.entries.entries());

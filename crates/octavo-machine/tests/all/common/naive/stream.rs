@@ -1,4 +1,4 @@
-//! What a naive machine does with a stream.
+//! Feeds a stream to a naive machine.
 
 use octavo_os::ProcessId;
 use octavo_types::{AddrRange, Consumer, Event, Item, ItemKind, Segment, VirtAddr};

@@ -124,7 +124,7 @@ impl Array {
         None
     }
 
-    /// What overlaps what is put in goes, but for what begins where it does, which is replaced.
+    /// Removes entries that overlap the new one; an entry with the same first page is replaced.
     fn fill(&mut self, page: u64, new: Page) -> Option<Page> {
         let (size, start) = (new.size, new.first_base_page());
         if size == PageSize::BASE {

@@ -6,7 +6,7 @@ use octavo_types::PageSize;
 #[derive(Default)]
 pub struct Guarded {
     words: Vec<String>,
-    /// What the words of each node begin with, in the order in which they came to be.
+    /// The prefix of each node's words, in order of creation.
     nodes: Vec<String>,
 }
 

@@ -23,7 +23,7 @@ impl Naive {
         PHYSICAL + ROOT_TABLES + global / self.protection_bytes() / 1024 * 4
     }
 
-    /// What translates is asked once.
+    /// A translator is looked up once.
     pub fn run(&mut self, component: &'static str, counter: &'static str) {
         let runs = matches!(self.design, Design::Software | Design::Spur);
         self.count(component, counter, u64::from(runs));

@@ -31,7 +31,7 @@ struct CachedPage {
     users: Vec<Page>,
 }
 
-/// What translates behind the caches.
+/// The translator behind the caches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Design {
     Software,

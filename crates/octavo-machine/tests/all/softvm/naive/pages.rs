@@ -1,4 +1,4 @@
-//! What is swept, and when.
+//! Sweeps of the caches.
 
 use octavo_config::{Aliasing, IncreasedRights, SoftvmRates};
 use octavo_oracle::NaiveChange;
@@ -8,8 +8,8 @@ use octavo_types::PageNumber;
 use super::{CachedPage, Naive, Page};
 
 impl Naive {
-    /// What the operating system changed: pages, whose lines are made what the page tables say, and
-    /// contents of memory, which it reads and writes without the caches.
+    /// Changes by the operating system: lines of changed pages follow the page tables; memory contents are
+    /// read and written around the caches.
     pub fn os_has_run(&mut self) {
         self.sweep_invalidated();
         self.change_contents();
@@ -118,7 +118,7 @@ impl Naive {
         }
     }
 
-    /// What happens at a rate.
+    /// Injects the due events.
     pub fn do_rare(&mut self) {
         let SoftvmRates { protections_per_billion, dma_pages_per_billion } = self.softvm.rates;
         for (number, rate) in
@@ -217,7 +217,7 @@ impl Naive {
                 self.kept_mut(global).may_store = may_store;
             }
         }
-        // Whoever sweeps knows where the lines go.
+        // A sweep knows the frames of its lines.
         self.seen = self.sides[1].written.len();
     }
 

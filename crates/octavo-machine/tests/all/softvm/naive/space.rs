@@ -6,7 +6,7 @@ use octavo_types::PageNumber;
 
 use super::Naive;
 
-/// What a segment of the global space is of.
+/// The memory of a global segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Segment {
     /// A segment of a process.

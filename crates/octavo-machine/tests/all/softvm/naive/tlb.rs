@@ -37,7 +37,7 @@ impl Naive {
         self.tlb.as_mut().expect("the design has one")
     }
 
-    /// What the TLB has of an address.
+    /// The TLB entry of an address.
     pub fn look_up(&mut self, side: usize, global: u64, counts: bool) -> Option<(u64, bool)> {
         let found = self.tlb().programs.look_up(0, &(global >> 12)).copied();
         let component = ["tlb.l1i", "tlb.l1d"][side];
@@ -46,7 +46,7 @@ impl Naive {
         found.map(|(_, frame, may_store)| (frame, may_store))
     }
 
-    /// Whether it has the page of an address; nobody hears of it.
+    /// Whether the TLB holds the page of an address, without a use.
     pub fn has(&mut self, global: u64) -> bool {
         self.tlb().programs.probe(0, &(global >> 12)).is_some()
     }
