@@ -106,7 +106,7 @@ mod tests {
     /// A quantum of ten instructions. Process 0 forks 1 within its first quantum, and executes 2
     /// within its second one; no step records that 0 forked 3.
     #[test]
-    fn four_processes_by_hand() {
+    fn time_slicing_of_four_processes_by_hand() {
         let process =
             |arrival, steps: &[NaiveStep]| NaiveProcess { arrival, steps: steps.to_vec() };
         let processes = [

@@ -83,7 +83,7 @@ fn forked_children_copy_pages_on_store() {
         touch(&mut sim, 0, &store, 0x1000_0000);
         sim.begun(&identity(1, Some(0)));
         sim.switch_to(1);
-        // The child's stream tells again of what its parent had.
+        // The child's stream repeats its parent's mappings.
         map(&mut sim, 0x1000_0000, 4);
         touch(&mut sim, 0, &load, 0x1000_0000);
         touch(&mut sim, 1, &store, 0x1000_0000);
