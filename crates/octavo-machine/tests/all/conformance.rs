@@ -25,7 +25,7 @@ fn folder() -> PathBuf {
 /// A machine that plays steps.
 struct Player {
     sim: Sim,
-    /// An instruction that does nothing, one that loads, one that stores.
+    /// Instructions that do nothing, load, and store.
     segments: [Segment; 3],
     before: Counters,
 }
@@ -75,7 +75,7 @@ impl Player {
         self.sim.execution(&self.segments[number], &words);
     }
 
-    /// Does what a step says, and returns what was counted meanwhile.
+    /// Executes a step, and returns the counters of it.
     fn step(&mut self, action: &str, numbers: &[u64]) -> Counters {
         let range = |bytes: u64| AddrRange::new(VirtAddr::new(numbers[0]), bytes);
         let protect = |bits| Event::Protect {
@@ -89,7 +89,7 @@ impl Player {
                 source: MapSource::Anonymous,
                 flags: 0x22,
             }),
-            // The beginning of the same file, wherever it is.
+            // The beginning of one file, at any address.
             ("share", [_, bytes]) => self.sim.event(&Event::Map {
                 range: range(*bytes),
                 protection: Protection::from_bits(3),
@@ -97,7 +97,7 @@ impl Player {
                 flags: 1,
             }),
             ("unmap", [_, bytes]) => self.sim.event(&Event::Unmap { range: range(*bytes) }),
-            // All translations of the range are stale after that; the second makes it writable again.
+            // Invalidates all translations of the range; the second event makes it writable again.
             ("protect", [_, _]) => self.sim.event(&protect(1)),
             ("open", [_, _]) => self.sim.event(&protect(3)),
             ("load", [addr]) => self.execute(1, Some(*addr)),
@@ -248,7 +248,7 @@ fn effects(
     effects
 }
 
-/// The lines of a case that do something else than they say, with what they do.
+/// The lines of a case with other effects than expected, with their effects.
 fn failures(file: &str, case: &Case) -> Vec<String> {
     let mut failures = Vec::new();
     for instructions in Instructions::all() {

@@ -1,4 +1,4 @@
-//! Several cores, and processes that take turns on them.
+//! Several cores, and processes that alternate on them.
 
 use crate::common::{config, identity, tiny};
 use octavo_config::AddressSpaces;
@@ -8,7 +8,7 @@ use octavo_types::{
     AddrRange, Consumer, Event, Item, ItemKind, MapSource, Protection, Segment, VirtAddr,
 };
 
-/// A segment of one instruction that does these things.
+/// A segment of one instruction with these items.
 fn segment(kinds: &[ItemKind]) -> Segment {
     let item = |kind, addr| Item {
         kind,
@@ -98,8 +98,8 @@ fn forked_children_copy_pages_on_store() {
         assert_eq!(get(&counters, "os", "copy_on_write_faults"), 1, "{address_spaces:?}");
         assert_eq!(get(&counters, "os", "bytes_copied"), 4096);
         assert_eq!(get(&counters, "os", "resident_bytes"), 2 * 4096);
-        // The parent's code, data; the child's code, data, and data again for its own copy; what the
-        // fork made stale; and where all is emptied, code and data after each of three switches.
+        // Parent: code and data; child: code and data, and data again for its own copy; the fork's
+        // invalidation; and, with flushes, code and data after each of three switches.
         let misses = get(&counters, "tlb.l1d", "misses");
         assert_eq!(misses, if address_spaces == AddressSpaces::Tagged { 3 } else { 4 });
         assert_eq!(sim.machines()[0].check(), Ok(()));
@@ -121,7 +121,7 @@ fn segments_are_counted_over_all_cores() {
         get(&sim.machines()[0].counters(), "softvm.segments", "used")
     };
     touch(&mut sim, 0, &load, 0x1000_0000);
-    // That of the code and that of the data.
+    // The segments of code and data.
     assert_eq!(used(&mut sim), 2);
     sim.event(&Event::ThreadSwitch { thread: 2 });
     touch(&mut sim, 0, &load, 0x1000_0000);

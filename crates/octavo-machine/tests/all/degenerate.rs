@@ -1,4 +1,4 @@
-//! Designs that have nothing to do count what the conventional one does, counter for counter.
+//! Designs without work for their mechanism count what the conventional one does, counter for counter.
 
 use crate::common::bounds::{self, listed};
 use crate::common::{level, tiny};
@@ -15,7 +15,7 @@ use octavo_os::{Memory, Os};
 use octavo_types::{Instructions, PageSize};
 use proptest::prelude::*;
 
-/// A machine, however well its parts fit.
+/// A machine of any hardware and policy.
 fn machine(config: &MachineConfig, hardware: &str, policy: &PolicyConfig) -> Box<dyn AnyMachine> {
     let start = config.memory.start().unwrap().into();
     let host = config.host.as_ref().map(|host| host.memory.start().unwrap().into());
@@ -37,11 +37,11 @@ fn shared(counters: &Counters, other: &Counters) -> Vec<(String, &'static str, u
     listed(counters, |component, counter, _| other.get(component, counter).is_some())
 }
 
-/// All that is counted by components which all designs have.
+/// All counters of components common to all designs.
 fn common_counters(counters: &Counters) -> Vec<(String, &'static str, u64)> {
     let is_common =
         |component: &str| !component.starts_with("tlb.l1d.") && !component.starts_with("range");
-    // Page tables count the pages of the sizes that they can say.
+    // Page tables report pages only of supported sizes.
     let is_none = |component: &str, value: u64| component.starts_with("os.pages.") && value == 0;
     listed(counters, |component, _, value| is_common(component) && !is_none(component, value))
 }
@@ -65,7 +65,7 @@ proptest! {
         }
     }
 
-    /// The bounds fault as the machine does that they bound, and never walk.
+    /// Bounds fault like the machine they bound, and never walk.
     #[test]
     fn ideal_bounds_map_the_same_pages(stream in stream(1..150)) {
         let config = tiny();
@@ -87,11 +87,11 @@ proptest! {
         prop_assert_eq!(of(0, "tlb.l1d"), of(2, "tlb.l1d"));
     }
 
-    /// CoLT where a walk sees no entry but its own, and groups choose no set.
+    /// CoLT whose walks see only their own entry, and whose groups select no set.
     #[test]
     fn colt_without_contiguity_equals_conventional(stream in stream(1..150)) {
         let mut config = tiny();
-        // A line of one page-table entry.
+        // One page-table entry per line.
         config.cache.line_bytes = 8;
         let usual = |name| (octavo_os::policy::by_name(name).unwrap().usual)();
         for policy in ["base", "thp", "eager"] {
@@ -135,8 +135,8 @@ proptest! {
                 };
                 prop_assert_eq!(of(other, &counted[0]), of(&counted[0], other));
             }
-            // The range TLB is looked up with the second level; alone, where the first level has an
-            // entry that does not suffice.
+            // The range TLB is looked up with the second level, or alone if the first level has an entry that
+            // does not permit the access.
             let get = |at: usize, component, counter| counted[at].get(component, counter).unwrap();
             let alone = get(1, "tlb.range", "accesses") - get(1, "tlb.l2", "accesses");
             let cycles = [0, 1, 2].map(|at| get(at, "core", "cycles_tlb_l2"));
@@ -146,7 +146,7 @@ proptest! {
         }
     }
 
-    /// A guest all of whose memory is in pages of 1 GiB, which the nested TLB always has.
+    /// A guest whose memory is all in 1 GiB pages, which the nested TLB always holds.
     #[test]
     fn guest_on_1gib_host_pages_equals_native(stream in stream(1..150)) {
         let mut alone = tiny();
@@ -173,14 +173,14 @@ proptest! {
                 _ => "hugetlb:all_anonymous=1GiB:nr_gigantic_pages=2",
             });
             let policy = OsConfig::parse(known.policy).unwrap().policy;
-            // A guest's walker needs the page's entry for bits and holes that a machine alone finds without:
-            // it has it then, and need not look bits up again to use the page.
+            // A guest's walker reads the page's entry for bits and holes that a native machine finds without,
+            // and need not look bits up again afterwards.
             let reads_more = known.hardware.starts_with("perforated");
             let counted = bounds::played_unchecked(&guest, &stream, vec![
                 machine(&alone, known.hardware, &policy),
                 machine(&guest, known.hardware, &policy),
             ]);
-            // A guest has no pages with gaps, nor memory for their bitmaps.
+            // Guest pages have no gaps, and guest memory no chunk bitmaps.
             let of_gaps = |component: &str, counter: &str| {
                 let is_told = ["gapped", "bitmap_bytes", "free_bytes"].contains(&counter);
                 known.hardware == "gtsm" && (is_told || component == "os.pages.gapped")
@@ -199,7 +199,7 @@ proptest! {
             prop_assert_eq!(of(&counted[0]), of(&counted[1]), "{}", known.name);
             let references = |machine: usize, walker| counted[machine].get(walker, "references");
             let [alone, nested] = [references(0, "walker"), references(1, "walker.guest")];
-            // What walks are for then differs with what the second level holds.
+            // Walks then differ with the content of the second level.
             prop_assert!(alone == nested || reads_more, "{}", known.name);
             let marked = counted[0].get("walker", "marked");
             prop_assert_eq!(marked, counted[1].get("walker.guest", "marked"), "{}", known.name);

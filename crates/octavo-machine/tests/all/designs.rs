@@ -32,7 +32,7 @@ proptest! {
         for (name, machine) in names.iter().zip(sim.machines()) {
             prop_assert_eq!(machine.check(), Ok(()), "{}", name);
             check_laws(&machine.counters())?;
-            // Only little memory runs out.
+            // Only small memories run out.
             prop_assert!(machine.stopped().is_none() || has_little, "{}", name);
         }
     }
@@ -41,7 +41,7 @@ proptest! {
 proptest! {
     #![proptest_config(octavo_oracle::cases(4))]
 
-    /// Outside of the pool machines play a batch while the next one is made; on a thread of it they
+    /// Outside the thread pool, machines play a batch while the next one is filled; on a pool thread they
     /// play it at once.
     #[test]
     fn front_filter_preserves_counters(stream in stream(100..200)) {

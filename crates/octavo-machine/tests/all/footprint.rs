@@ -1,4 +1,4 @@
-//! The footprint of machines bounds what their making allocates.
+//! The footprint of machines bounds the memory that building them allocates.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -15,10 +15,10 @@ thread_local! {
     static ALLOCATED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Counts what a thread has allocated, and has not freed itself.
+/// Counts the bytes a thread has allocated and not freed.
 struct Counting;
 
-// SAFETY: all is left to the system's allocator.
+// SAFETY: delegates to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         add(layout.size() as i64);
@@ -40,7 +40,7 @@ fn add(bytes: i64) {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The bytes that making these machines allocates, and their footprint.
+/// The bytes allocated by building these machines, and their footprint.
 fn allocated_and_said(machine: MachineConfig, designs: &[&str]) -> (u64, u64) {
     let config = config(machine, designs);
     let said = Footprint::of(&config).unwrap().bytes();
@@ -72,8 +72,8 @@ const LARGE: [(&str, &[u64]); 14] = [
 proptest! {
     #![proptest_config(octavo_oracle::cases(40))]
 
-    /// No design takes more than its footprint, but for what no setting sizes; and designs that have all
-    /// parts of a machine take a third of it or more.
+    /// No design takes more than its footprint, except for state of fixed size; designs with all parts take
+    /// at least a third of it.
     #[test]
     fn footprint_bounds_allocation(
         design in 0..DESIGNS.len(),

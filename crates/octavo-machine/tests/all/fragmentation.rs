@@ -1,5 +1,5 @@
-//! Memory that is fragmented from the start: it has the free blocks that the machine's description
-//! says, the designs get no others, and what belongs to others stays theirs.
+//! Initially fragmented memory: it has the free blocks of the description, designs get no others, and
+//! background memory stays allocated.
 
 use std::collections::BTreeMap;
 
@@ -25,14 +25,14 @@ fn machine(fragmentation: FragmentationConfig) -> MachineConfig {
     machine
 }
 
-/// So many free blocks of each size.
+/// A mix of free blocks by size.
 fn mix(free_blocks: &[(u64, u64)], movable_share: f64) -> MachineConfig {
     let size = |&(bytes, blocks): &(u64, u64)| (PageSize::from_bytes(bytes).unwrap(), blocks);
     let free_blocks = free_blocks.iter().map(size).collect();
     machine(FragmentationConfig::OrderMix { free_blocks, movable_share, seed: 1 })
 }
 
-/// An anonymous mapping, and a store to each base page of it, one after the other.
+/// An anonymous mapping with a store to each base page, in order.
 fn fill(bytes: u64) -> RandomStream {
     let store = Item {
         kind: ItemKind::Store,
@@ -159,7 +159,7 @@ fn infeasible_fragmentation_is_rejected_with_one_sentence() {
     );
 }
 
-/// `ideal2m` knows no fragmentation, neither of the guest's memory nor of the host's.
+/// `ideal2m` has unfragmented guest and host memory.
 #[test]
 fn ideal_memory_is_unfragmented_in_the_host() {
     let holes = FragmentationConfig::Holes {

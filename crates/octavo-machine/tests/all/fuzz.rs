@@ -1,6 +1,6 @@
-//! Processes that map, touch, unmap, move, protect, fork and end at random, on machines of all designs at
-//! once, with much memory and with little, while the operating systems promote and merge behind their
-//! backs: every translation is that of the page table, no frame is lost, what is counted adds up.
+//! Processes that map, touch, unmap, move, protect, fork and exit at random, on machines of all designs at
+//! once, with much memory and with little, while the operating systems promote and merge in the background:
+//! every translation matches the page table, no frame is lost, and counts add up.
 
 use crate::common::{check_laws, config, hosted, identity, tiny};
 use octavo_config::{AddressSpaces, FragmentationConfig};
@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-/// Beside those that have names.
+/// Designs besides the named ones.
 const OTHERS: [&str; 16] = [
     "perforated:scan_every_instructions=1:unused_are_holes=true",
     "perforated_all:scan_every_instructions=1:min_parts=0",
@@ -33,12 +33,12 @@ const OTHERS: [&str; 16] = [
     "tps:size_encoding=one-bit:span=round-up:merge_every_instructions=1",
     "direct_segment+eager:largest=4KiB",
 ];
-/// The most processes that live at a time.
+/// Maximum number of live processes.
 const MAX_LIVE: usize = 4;
 /// Steps of the processes of one machine in a long run.
 const STEPS_OF_A_MACHINE: u64 = 4000;
 
-/// A segment of so many instructions on one line: background work is due after a while.
+/// A segment of `instructions` on one line, to make background work due.
 fn long_segment(instructions: u64) -> Segment {
     let item = Item {
         kind: ItemKind::Fetch,
@@ -89,7 +89,7 @@ fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut Seen) {
         machine.memory.bytes = 6 << 20;
     }
     if number % 2 == 1 {
-        // The host has little, too, now and then.
+        // Sometimes the host has little memory, too.
         machine = hosted(machine, if number % 8 == 5 { 23 } else { 33 }, number % 4 == 1);
     }
     let is_native = machine.host.is_none();
@@ -100,7 +100,7 @@ fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut Seen) {
     let mut sim = Sim::new(&config(machine, &names)).unwrap();
     let pieces = stream(1..200);
     let long = long_segment(1 << 12);
-    // Each process with the number that its next segment gets.
+    // Live processes, each with the number of its next segment.
     let (mut live, mut begun, mut done) = (vec![(0, 1)], 1, 0);
     sim.begun(&identity(0, None));
     while done < steps {
@@ -187,7 +187,7 @@ fn random_steps_match_the_model() {
     run(4, 1000);
 }
 
-/// A million on each machine, or as many as `OCTAVO_FUZZ_STEPS` says.
+/// A million steps on each machine, or `OCTAVO_FUZZ_STEPS`.
 #[test]
 #[ignore = "takes minutes"]
 fn a_million_random_steps_match_the_model() {

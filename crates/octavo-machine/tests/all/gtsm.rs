@@ -1,4 +1,4 @@
-//! Pages with gaps at their bound, where there is no gap, and with faults of any number and kind.
+//! Gapped pages without gaps, and with faults of any number and layout.
 
 use std::collections::BTreeSet;
 
@@ -21,9 +21,9 @@ use proptest::prelude::*;
 /// The outcome of the first touch of a 2 MiB range.
 #[derive(Clone, Copy, PartialEq)]
 enum Makes {
-    /// A page of the first 32 sub-blocks of a chunk.
+    /// A gapped page of the first 32 sub-blocks of a chunk.
     NoGaps,
-    /// A page of 2 MiB in the same place, and a frame is lost for each, as the node that stands ready takes one.
+    /// A 2 MiB page in the same place; one frame is reserved for each, like the deposited node.
     Huge,
 }
 
@@ -47,7 +47,7 @@ impl Policy for Makes {
     }
 }
 
-/// Page tables that have pages with gaps.
+/// The page-table format with gapped pages.
 fn format() -> Format {
     Format { has_gapped: true, ..Format::default() }
 }
@@ -57,7 +57,7 @@ fn gtsm(tlb: &TlbConfig, bitmap_entries: u64) -> Gtsm {
     Gtsm::new(tlb, &hardware, Instructions::PORTABLE).unwrap()
 }
 
-/// A machine in a guest of a host whose pages may have gaps, each with a policy.
+/// A machine in a guest of a host with gapped pages, each with a policy.
 fn in_guest<D: Design + 'static>(
     config: &MachineConfig,
     policies: [&str; 2],
@@ -97,7 +97,7 @@ fn comparable_counters(counters: &Counters) -> Vec<(String, &'static str, u64)> 
     listed(counters, |component, counter, _| is_told(component, counter))
 }
 
-/// Memory with faults, little of it.
+/// A small memory with faults.
 fn with_faults(mut machine: MachineConfig, portion: f64, layout: HoleLayout) -> MachineConfig {
     machine.memory.bytes = 256 << 20;
     machine.memory.fragmentation = FragmentationConfig::Faults { portion, layout, seed: 1 };
@@ -107,7 +107,7 @@ fn with_faults(mut machine: MachineConfig, portion: f64, layout: HoleLayout) -> 
 proptest! {
     #![proptest_config(octavo_oracle::cases(30))]
 
-    /// Where no page has gaps, the design is the conventional one.
+    /// Without gapped pages the design equals the conventional one.
     #[test]
     fn gtsm_without_gapped_pages_equals_thp(stream in stream(1..150)) {
         let kind = tiny();
@@ -122,7 +122,7 @@ proptest! {
         }
     }
 
-    /// So it is in a guest, whatever page sizes both have.
+    /// The same holds in a guest, for any page sizes of both.
     #[test]
     fn gtsm_without_gapped_pages_equals_thp_in_a_guest(
         stream in stream(1..150),
@@ -162,8 +162,7 @@ proptest! {
         prop_assert_eq!(of(&gtsm), of(&thp));
     }
 
-    /// Faults of a host's memory: translations are those of both page tables, and no frame that is faulty is
-    /// ever anybody's.
+    /// With faults in host memory, translations match both page tables, and faulty frames are never used.
     #[test]
     fn host_without_faults_has_huge_pages(
         stream in stream(1..200),
@@ -190,15 +189,15 @@ proptest! {
         }
     }
 
-    /// A page without gaps is a page of 2 MiB, counter for counter, where the first level takes base pages of
-    /// both; beside it there are look-ups of bitmaps, and the lines that are read for them.
+    /// A gapless gapped page equals a 2 MiB page, counter for counter, where the first level holds base pages
+    /// of both, except for bitmap look-ups and the lines read for them.
     #[test]
     fn gapless_gapped_page_equals_huge_page_plus_bitmap(
         touches in touches(),
         bitmap_entries in prop_oneof![Just(1u64), Just(64)],
     ) {
         let mut kind = with_small_first();
-        // Nothing gives way.
+        // No line is evicted.
         kind.cache.l1d = cache(1 << 14, 1 << 14, 4);
         let counted = outcome(&kind, &loads(&touches), vec![
             machine(&kind, format(), Box::new(Makes::NoGaps), gtsm(&kind.tlb, bitmap_entries)),
@@ -214,7 +213,7 @@ proptest! {
         let tlb_access = of("walker.cache.bitmap", "accesses");
         prop_assert_eq!(tlb_access, of("tlb.l2.gapped", "hits") + of("tlb.l2", "misses"));
         prop_assert_eq!(more("cache.l1d", "accesses"), read);
-        // Eight chunks a line; the code's page is one, and data begin at page 0x100.
+        // Eight chunks per line; the code is on one page, and data begin at page 0x100.
         let pages = touches.iter().map(|(page, ..)| (0x100 + page) / 512).chain([0x400 / 512]);
         let pages: BTreeSet<u64> = pages.collect();
         let lines = (pages.len() as u64).div_ceil(8);
@@ -225,8 +224,8 @@ proptest! {
         }
     }
 
-    /// In memory with faults of any number, whatever the program does: translations are those of the page table,
-    /// and no frame that is faulty is ever anybody's.
+    /// With any number of faults and any program, translations match the page table, and faulty frames are
+    /// never used.
     #[test]
     fn translations_are_checked_and_faulty_frames_unused(
         stream in stream(1..200),
@@ -244,7 +243,7 @@ proptest! {
         let faulty = |counters: &Counters| counters.get("os", "faulty_bytes").unwrap_or(0);
         let before: Vec<u64> = sim.machines().iter().map(|of| faulty(&of.counters())).collect();
         play(&mut sim, &stream);
-        // Clustered ones come in runs.
+        // Clustered faults come in runs.
         let run = if is_clustered { 16.0 } else { 1.0 };
         let lost = ((65_536.0 * portion / run).round() * run) as u64 * 4096;
         for ((name, machine), before) in designs.iter().zip(sim.machines()).zip(before) {
@@ -255,8 +254,8 @@ proptest! {
     }
 }
 
-/// 2% of faults leave no region of 2 MiB whole: `thp` makes no huge page, and `gtsm` one in each chunk until half
-/// of memory is taken.
+/// 2% of faults leave no whole 2 MiB region: `thp` makes no huge page, and `gtsm` one per chunk until half of
+/// memory is used.
 #[test]
 fn gtsm_keeps_large_pages_despite_faults() {
     let kind = with_faults(tiny(), 0.02, HoleLayout::Dispersed);
@@ -269,7 +268,7 @@ fn gtsm_keeps_large_pages_despite_faults() {
     assert_eq!([&gtsm, &thp].map(|all| of(all, "os", "faulty_bytes")), [lost; 2]);
     assert_eq!(of(&gtsm, "os", "bitmap_bytes"), 4096);
     assert_eq!([&gtsm, &thp].map(|all| of(all, "os.pages.2MiB", "mapped")), [0; 2]);
-    // Data begin in the middle of a region, and end in the middle of another one.
+    // Data begin and end in the middle of regions.
     assert!((39..=41).contains(&of(&gtsm, "os.pages.gapped", "mapped")));
     assert!(of(&gtsm, "walker", "walks") * 10 < of(&thp, "walker", "walks"));
     assert!(of(&gtsm, "walker", "bitmap_references") > 0);
@@ -294,7 +293,7 @@ fn unsupported_combinations_are_rejected() {
         "{error}"
     );
     assert!(DesignSpec::parse("gtsm:gtsm.bitmap_entries=8").is_ok());
-    // Faults of memory are the machine's, and so the host's.
+    // Faulty frames belong to host memory.
     let of_guest = with_faults(machine, 0.02, HoleLayout::Dispersed);
     assert_eq!(
         Sim::new(&config(of_guest.clone(), &["thp", "gtsm"])).err().unwrap().to_string(),

@@ -1,5 +1,5 @@
-//! Machines whose programs run in a guest count exactly what naive ones do, while the host promotes,
-//! compacts, copies and takes snapshots of its virtual machine.
+//! Machines with a guest match the naive machine exactly, while the host promotes, compacts, copies and
+//! snapshots its virtual machine.
 
 mod gaps;
 mod machines;
@@ -52,7 +52,7 @@ fn compare(
     Ok(expected)
 }
 
-/// Whether a machine has counted what was expected.
+/// Whether a machine's counters match the expected ones.
 fn are_equal(ours: &Counters, expected: &Counters, of: &str) -> Result<(), TestCaseError> {
     let differ = expected.iter().filter_map(|(component, counter, value)| {
         let actual = ours.get(component, counter);
@@ -64,7 +64,7 @@ fn are_equal(ours: &Counters, expected: &Counters, of: &str) -> Result<(), TestC
     check_laws(ours)
 }
 
-/// That a stream of one kind makes all of this happen.
+/// Checks that a stream of one kind exercises all of these counters.
 fn makes(kind: Kind, stream: &RandomStream, asides: &Asides, what: &[(&str, &'static str)]) {
     makes_of(Translates::Conventional("thp"), kind, stream, asides, what);
 }
@@ -83,7 +83,7 @@ fn makes_of(
 }
 
 proptest! {
-    // The host maps whole regions at once, of which each page is compared.
+    // The host maps whole regions at once, whose pages are all compared.
     #![proptest_config(octavo_oracle::cases(16))]
 
     #[test]
@@ -152,7 +152,7 @@ proptest! {
         kind in kind(),
     ) {
         let mut config = machine(kind);
-        // Lines stay.
+        // No line is evicted.
         config.softvm.l2.bytes = 1 << 18;
         prop_assert_eq!(config.check(), Ok(()));
         for translates in
@@ -175,7 +175,7 @@ proptest! {
         compare_simulated(machine(kind), "base", kind, &["base4k", "thp"], &conventional, &stream)?;
     }
 
-    /// So do those of pages with gaps, with walk caches of their own for both tables.
+    /// GTSM simulations match too, with separate walk caches for both tables.
     #[test]
     fn nested_gtsm_simulations_match_the_naive_machine(
         stream in stream(1..120),
@@ -251,21 +251,21 @@ fn invept_reaches_all_cores() {
     assert_eq!(machine.check(), Ok(()));
     let counters = machine.counters();
     let get = |component, counter| counters.get(component, counter).unwrap();
-    // The fork; and as walkers may write to the guest's nodes, a copy of the node of the code and of that of
-    // the data, when the first core walks.
+    // The fork, and a copy of the page-table node of the code and of that of the data when the first core
+    // walks, since walkers may write to guest nodes.
     assert_eq!((get("host.os", "invepts"), get("host.os", "cores_interrupted")), (3, 3));
     assert_eq!(get("host.os", "copy_on_write_faults"), 2);
     for side in ["tlb.l1i", "tlb.l1d", "tlb.l2"] {
         let walked = if side == "tlb.l2" { 4 } else { 2 };
         assert_eq!((side, get(side, "misses")), (side, walked));
     }
-    // The guest's walk caches stay: each walk of the four reads one entry of the guest's. For that and for the
-    // page the host's table is walked, and once more after each copy.
+    // The guest's walk caches stay: each of the four walks reads one guest entry. The host's table is walked
+    // for it and for the page, and again after each copy.
     assert_eq!(get("walker.guest", "references"), 4);
     assert_eq!(get("walker.host", "walks"), 4 * 2 + 2);
 }
 
-/// Stores that go through many pages of a heap twice, with work of the operating systems in between.
+/// Stores that pass twice through many pages of a heap, with background work in between.
 fn through_a_heap() -> (RandomStream, Asides) {
     use octavo_types::{Item, ItemKind, Segment, VirtAddr};
     let item = |kind, addr| Item {
@@ -302,7 +302,7 @@ const fn heap_kind(policy: HostPolicy, is_fragmented: bool, tlbs_hold: TlbsHold)
     }
 }
 
-/// Nothing that is compared above is always 0.
+/// No compared counter is always 0.
 #[test]
 fn compared_events_occur() {
     let (stream, asides) = through_a_heap();

@@ -1,4 +1,4 @@
-//! Machines count exactly what naive ones do.
+//! Machines match the naive machine exactly.
 
 use crate::common::naive::{Beside, NaiveMachine};
 use crate::common::{check_laws, config, has_run_out, play, tiny, translation_cycles};
@@ -60,7 +60,7 @@ fn naive(config: &MachineConfig, beside: Beside, policy: &PolicyConfig) -> Naive
     NaiveMachine::new(&config, Os::new(memory, policy.build()), beside)
 }
 
-/// In the first level for data, an array of 32 entries of any size is in the place of those for larger pages.
+/// Replaces the arrays of larger pages in the first-level data TLB by an any-size array of 32 entries.
 fn tailor(config: &mut MachineConfig) {
     let (FirstLevel::Split { l1d: data, .. } | FirstLevel::Unified { l1: data }) =
         &mut config.tlb.first;
@@ -123,7 +123,7 @@ fn compare(
     Ok(())
 }
 
-/// Machines of other kinds than the [tiny] one.
+/// Variants of the [tiny] machine.
 fn other(kind: u32) -> MachineConfig {
     let mut machine = tiny();
     match kind {
@@ -138,13 +138,13 @@ fn other(kind: u32) -> MachineConfig {
             let FirstLevel::Split { l1i, l1d } = &mut machine.tlb.first else { unreachable!() };
             l1i.arrays[0].replacement = Replacement::TreePlru;
             l1d.arrays[0].replacement = Replacement::Fifo;
-            // Huge pages go in by parts.
+            // Huge pages are filled in parts.
             l1d.arrays.shift_remove("2m");
         }
         5 => {
             machine.walker.start = WalkStart::WithLookup;
             machine.walker.overhead_cycles = 2;
-            // Longer than a walk of one read that hits, shorter than others.
+            // Longer than a walk with one cached read, shorter than other walks.
             machine.tlb.l2.as_mut().unwrap().hit_latency_cycles = 11;
         }
         _ => {
@@ -188,7 +188,7 @@ proptest! {
         compare(&tiny(), &stream, COLT)?;
     }
 
-    /// Pages that were touched in order lie side by side, and are gone through twice.
+    /// Pages touched in order are contiguous, and are passed through twice.
     #[test]
     fn contiguous_pages_under_colt_match_the_naive_machine(
         pages in 20u64..80,
@@ -219,7 +219,7 @@ proptest! {
         is_clustered in any::<bool>(),
     ) {
         let mut machine = if kind == KINDS { tiny() } else { other(kind) };
-        // Levels that are filled with victims elsewhere are filled by walks.
+        // Victim levels are filled by walks.
         if let Some(l2) = &mut machine.tlb.l2 {
             l2.fill = Fill::All;
         }
@@ -292,7 +292,8 @@ proptest! {
     }
 }
 
-/// That machines of these designs count all of this, and what naive ones do, in two passes of loads.
+/// Checks that machines of these designs exercise these counters, and match the naive machine, in two passes
+/// of loads.
 fn makes(machine: &MachineConfig, designs: &[&str], what: &[(&str, &'static str)]) {
     let pass = (0..2048).map(|page| (page, 1, false));
     let stream = loads(&pass.clone().chain(pass).collect::<Vec<_>>());
@@ -310,7 +311,7 @@ fn makes(machine: &MachineConfig, designs: &[&str], what: &[(&str, &'static str)
     }
 }
 
-/// Without which a comparison would say nothing.
+/// Without these events a comparison would prove nothing.
 #[test]
 fn compared_events_occur() {
     let mut machine = tiny();
@@ -331,7 +332,7 @@ fn compared_events_occur() {
         ("walker", "bitmap_references"),
         ("walker", "hole_walks"),
     ];
-    // Unused pages are holes in whole blocks alone.
+    // Unused pages are holes in whole blocks only.
     let (in_whole, others): (Vec<&str>, Vec<&str>) =
         PERFORATED.iter().partition(|design| design.contains("unused_are_holes"));
     machine.memory.fragmentation = FragmentationConfig::Empty;
@@ -339,7 +340,7 @@ fn compared_events_occur() {
     machine.memory.fragmentation = FragmentationConfig::Holes {
         portion: 1.0,
         fraction: 0.2,
-        // Where holes lie in all eighths, not all of these make such pages.
+        // With holes in all eighths, not all of these designs make perforated pages.
         layout: HoleLayout::Clustered,
         holes: HoleKind::Immovable,
         seed: 1,
@@ -347,8 +348,8 @@ fn compared_events_occur() {
     makes(&machine, &others, &holes);
 }
 
-/// More references to one line than one access counts: executions of a loop, and a segment that
-/// fetches from one line for long.
+/// More references to one line than an access counts: executions of a loop, and a segment that fetches long
+/// from one line.
 #[test]
 fn long_runs_of_repeats_are_counted_exactly() {
     let item = |kind, size_bytes, addr| Item {

@@ -50,7 +50,7 @@ fn comparable_counters(counters: &Counters) -> Vec<(String, &'static str, u64)> 
 proptest! {
     #![proptest_config(octavo_oracle::cases(40))]
 
-    /// Where no page is perforated, the design is the conventional one.
+    /// Without perforated pages the design equals the conventional one.
     #[test]
     fn perforated_design_without_perforated_pages_equals_thp(stream in stream(1..150)) {
         let kind = tiny();
@@ -68,7 +68,7 @@ proptest! {
         }
     }
 
-    /// In memory with holes of any kind, whatever the program does.
+    /// Memory with holes of any kind, under any program.
     #[test]
     fn translations_match_page_tables_and_frames_are_conserved(
         stream in stream(1..200),
@@ -98,7 +98,7 @@ proptest! {
             "conventional+perforated",
         ];
         if let Some(caches_halves) = halves {
-            // Its memory is as the guest's.
+            // The host's memory is like the guest's.
             kind = hosted(kind, 29, caches_halves);
         }
         let mut sim = Sim::new(&config(kind, &designs)).unwrap();
@@ -109,7 +109,7 @@ proptest! {
         }
     }
 
-    /// Entries of bits are never taken for pages of 32 base pages.
+    /// Bitmap entries never match pages of 32 base pages.
     #[test]
     fn second_level_holds_no_pages_of_bitmap_word_size(stream in stream(1..200)) {
         let mut kind = tiny();
@@ -133,8 +133,8 @@ proptest! {
         prop_assert_eq!(&counted[0], &counted[1]);
     }
 
-    /// A perforated page without holes is a page of 2 MiB, counter for counter, where the first level
-    /// takes base pages of both.
+    /// A perforated page without holes equals a 2 MiB page, counter for counter, where the first level holds
+    /// base pages of both.
     #[test]
     fn perforated_page_without_holes_equals_huge_page(touches in touches()) {
         let kind = with_small_first();
@@ -146,7 +146,7 @@ proptest! {
         prop_assert!(counted[0].get("tlb.l2.perforated", "filtered") > Some(0));
     }
 
-    /// So it is in a guest, where both have such pages.
+    /// The same holds in a guest where both have such pages.
     #[test]
     fn perforated_page_without_holes_equals_huge_page_in_a_guest(touches in touches(), halves in any::<bool>()) {
         let kind = hosted(with_small_first(), 33, halves);
@@ -159,8 +159,8 @@ proptest! {
         prop_assert_eq!(counted[0].get("walker", "splintered"), Some(0));
     }
 
-    /// In a guest, pages of 512 holes, each of which is a hole of the host's, too, are base pages. A walk
-    /// reads one entry of the guest's more where it has found the page.
+    /// In a guest, pages of 512 holes, each also a hole of the host, equal base pages. A walk that finds the
+    /// page first reads one more guest entry.
     #[test]
     fn all_hole_pages_equal_base_pages_plus_bitmaps_in_a_guest(touches in touches()) {
         let mut kind = hosted(tiny(), 33, false);
@@ -192,13 +192,13 @@ proptest! {
         let pages = touches.iter().map(|(page, ..)| 0x100 + page).chain([0x400]);
         let words: BTreeSet<u64> = pages.map(|page| page / 32).collect();
         prop_assert!(of(holes, "walker.guest", "bitmap_references") >= words.len() as u64);
-        // The bitmap is in one page of the guest's.
+        // The bitmap fits into one guest page.
         prop_assert_eq!(of(holes, "walker.bitmap_register", "misses"), 1);
     }
 
-    /// A page of 512 holes is 512 base pages, and the traffic of its bitmap: each miss of the second
-    /// level is a hit of the page there, a look-up of bits and a walk as long. Where the walk has to find
-    /// the page first, it reads one entry more.
+    /// A page of 512 holes equals 512 base pages plus the traffic of its bitmap: each second-level miss is a
+    /// hit of the page, a bitmap look-up and an equally long walk. A walk that must find the page first reads
+    /// one entry more.
     #[test]
     fn all_hole_page_equals_base_pages_plus_bitmaps(touches in touches()) {
         let mut kind = tiny();
@@ -222,9 +222,9 @@ proptest! {
         }
         let extra = of(holes, "walker", "references") - of(base, "walker", "references");
         prop_assert_eq!(extra, of(holes, "os", "faults"));
-        // No filter answers, and nothing is read twice.
+        // No filter rules out a hole, and nothing is read twice.
         prop_assert_eq!(of(holes, "tlb.l2.perforated", "filtered"), 0);
-        // The code's page is another one; data begin at page 0x100.
+        // The code is on another page; data begin at page 0x100.
         let pages = touches.iter().map(|(page, ..)| 0x100 + page).chain([0x400]);
         let words: BTreeSet<u64> = pages.map(|page| page / 32).collect();
         let fetched = of(holes, "walker", "bitmap_references");
@@ -233,7 +233,7 @@ proptest! {
     }
 }
 
-/// Section IV-E: a bitmap of 0.003% of memory, and 4 KiB of shadow entries for each node of entries.
+/// Section IV-E: a bitmap of 0.003% of memory, and 4 KiB of shadow entries per node of entries.
 #[test]
 fn overheads_match_the_paper() {
     let mut kind = tiny();
@@ -252,7 +252,7 @@ fn overheads_match_the_paper() {
     let of = |component, counter| counters.get(component, counter).unwrap();
     assert_eq!(of("os", "bitmap_bytes"), 32 << 10);
     assert!((of("os", "bitmap_bytes") as f64) < 0.000_031 * f64::from(1u32 << 30));
-    // One node of level 2 for the data, and one for the code.
+    // One level-2 node for the data, and one for the code.
     assert!((1..=2).contains(&(of("os", "shadow_bytes") / 4096)));
     assert!(of("os.pages.perforated", "mapped") >= 19);
     assert_eq!(of("os.pages.2MiB", "mapped"), 0);
@@ -262,8 +262,8 @@ fn overheads_match_the_paper() {
     assert!(of("walker", "references") < thp.get("walker", "references").unwrap());
 }
 
-/// Parent and child share a region, and its bitmap: what the child has punched looks like a hole to the
-/// parent, which gets an entry of its own for what lies in its place still.
+/// Parent and child share a region and its bitmap: a hole punched by the child looks like a hole to the
+/// parent, which maps the frame in place by an entry of its own.
 #[test]
 fn processes_sharing_a_region_have_separate_holes() {
     let start = VirtAddr::new(0x1000_0000);
@@ -305,7 +305,7 @@ fn processes_sharing_a_region_have_separate_holes() {
     };
     assert_eq!(counted(&mut sim), [2, 1, 4096]);
     sim.switch_to(0);
-    // In the eighth that has a hole of the parent's, and in another one.
+    // In the eighth with a hole of the parent, and in another one.
     sim.execution(&load, &[1, at(7)]);
     assert_eq!(counted(&mut sim), [3, 1, 4096]);
     sim.execution(&load, &[1, at(7)]);

@@ -1,5 +1,5 @@
-//! Same-page merging on whole machines: whatever translates, the operating system hears of every store, and of no
-//! other page.
+//! Same-page merging on whole machines: with any translation hardware, the operating system observes exactly
+//! the pages that are stored to.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ const DATA: VirtAddr = VirtAddr::new(0x1000_0000);
 const PAGES: u64 = 1024;
 const OPTION: &str = "same_pages=all:same_pages_every_instructions=1";
 
-/// All hardware that needs nothing of its operating system, with base pages; and huge pages of each kind.
+/// All hardware without requirements, with base pages, and with each kind of huge page.
 fn designs() -> (Vec<String>, Vec<String>) {
     let base = HARDWARE.iter().filter(|hardware| hardware.needs.is_none());
     let base = base.map(|hardware| format!("{}+base:{OPTION}", hardware.name)).collect();
@@ -30,7 +30,7 @@ fn item(kind: ItemKind, addr: VirtAddr) -> Item {
     Item { kind, guarded: false, atomic: false, size_bytes: 8, addr }
 }
 
-/// Executions of a load, of a store, and of many instructions.
+/// Segments of a load, a store, and many instructions.
 struct Player {
     sim: Sim,
     segments: [Segment; 3],
@@ -64,7 +64,7 @@ impl Player {
         self.sim.execution(&self.segments[number], &[number as u64, addr]);
     }
 
-    /// The operating system looks for same pages.
+    /// Lets the operating system merge pages.
     fn wait(&mut self) {
         (0..257).for_each(|_| self.sim.execution(&self.segments[2], &[2]));
         self.sim.finish();
@@ -85,8 +85,8 @@ impl Player {
 proptest! {
     #![proptest_config(octavo_oracle::cases(12))]
 
-    /// Each page that was touched, or lies in a huge page that was, and was never stored to, is merged; what is
-    /// stored to then is one page's alone again.
+    /// Pages touched, directly or in a touched huge page, and never stored to are merged; a later store makes
+    /// them private again.
     #[test]
     fn pages_never_stored_to_are_merged(
         touches in prop::collection::vec((0..PAGES, any::<bool>(), 0u64..4088), 1..80),

@@ -16,7 +16,7 @@ fn preset(name: &str) -> MachineConfig {
     machine
 }
 
-/// Look-ups that missed: in the first levels for code and for data, and in the second.
+/// Look-ups that missed in the first levels for code and data, and in the second level.
 fn studied(machine: &MachineConfig, page_size: PageSize, random: &RandomStream) -> [u64; 3] {
     let mut study = Study::new(&StudyConfig {
         sizes: Sizes::new(vec![PageSize::BASE]),
@@ -62,7 +62,7 @@ fn without_events(random: RandomStream) -> RandomStream {
     RandomStream { steps: random.steps.into_iter().filter(is_segment).collect(), ..random }
 }
 
-/// The same stream, among whose memory events are some that change rights, and private files.
+/// The stream with additional permission changes and private files among its memory events.
 fn with_rights(random: RandomStream) -> RandomStream {
     let mut number = 0u64;
     let steps = random.steps.into_iter().map(|step| match step {

@@ -1,4 +1,4 @@
-//! Designs at their bounds, where they are to count what another one does: machines of chosen parts.
+//! Builders of designs at their extremes, where their counters must equal another design's.
 
 use octavo_config::{FirstLevel, MachineConfig};
 use octavo_machine::designs::{Conventional, Sizes};
@@ -13,14 +13,14 @@ use proptest::prelude::*;
 
 use super::{config, play, tiny};
 
-/// An operating system with page tables of such a format, but for their levels.
+/// An operating system with page tables of this format and number of levels.
 pub fn os(bytes: u64, levels: u8, format: Format, policy: Box<dyn Policy>) -> Os {
     let shape = MemoryShape::new(bytes >> 12, Order::LINUX).unwrap();
     let format = Format { levels, ..format };
     Os::new(Memory::new(Frames::new(shape), &Sizes::X86.list(), format), policy)
 }
 
-/// A machine with such page tables, and this unit.
+/// A machine with page tables of this format and a given design unit.
 pub fn machine<D: Design + 'static>(
     config: &MachineConfig,
     format: Format,
@@ -48,7 +48,7 @@ pub fn outcome(
     sim.machines().iter().map(|machine| machine.counters()).collect()
 }
 
-/// The same of machines with so much memory that to check all of it takes long.
+/// As `outcome`, without the checks that take long on large memories.
 pub fn played_unchecked(
     kind: &MachineConfig,
     stream: &RandomStream,
@@ -74,7 +74,7 @@ pub fn listed(
     kept.map(|(component, counter, value)| (component.to_owned(), counter, value)).collect()
 }
 
-/// The tiny machine, whose first level holds base pages alone.
+/// The tiny machine with base pages only in its first-level TLBs.
 pub fn with_small_first() -> MachineConfig {
     let mut machine = tiny();
     let FirstLevel::Split { l1i, l1d } = &mut machine.tlb.first else { unreachable!() };
@@ -83,7 +83,7 @@ pub fn with_small_first() -> MachineConfig {
     machine
 }
 
-/// Loads of base pages of some regions, and how often each.
+/// Loads of base pages of some regions, with repeat counts.
 pub fn touches() -> impl Strategy<Value = Vec<(u64, usize, bool)>> {
     prop::collection::vec((0u64..1536, 1usize..4, Just(false)), 1..200)
 }

@@ -17,7 +17,7 @@ use octavo_trace::{Began, StreamIdentity, WordConsumer};
 use octavo_types::{Consumer, Instructions, PageSize, VirtAddr};
 use proptest::prelude::*;
 
-/// A level of so many cycles with these arrays: name, entries, ways, sizes.
+/// A TLB level with a latency and arrays: name, entries, ways, sizes.
 pub fn level(hit_latency_cycles: u32, arrays: &[(&str, u64, u64, &[PageSize])]) -> TlbLevel {
     let array = |&(name, entries, ways, sizes): &(&str, u64, u64, &[PageSize])| {
         let page_sizes = PageSizes::List(sizes.to_vec());
@@ -28,13 +28,13 @@ pub fn level(hit_latency_cycles: u32, arrays: &[(&str, u64, u64, &[PageSize])]) 
     TlbLevel { hit_latency_cycles, fill: Fill::All, arrays }
 }
 
-/// A cache of so many lines of 64 bytes.
+/// A cache of `lines` lines of 64 bytes.
 pub fn cache(lines: u64, ways: u64, latency_cycles: u32) -> CacheLevel {
     let (ways, replacement) = (Ways::Of(ways), Replacement::Lru);
     CacheLevel { bytes: lines * 64, ways, latency_cycles, replacement }
 }
 
-/// A machine so small that everything in it overflows.
+/// A machine so small that every structure overflows.
 pub fn tiny() -> MachineConfig {
     let (base, huge) = ([PageSize::BASE], [PageSize::HUGE]);
     let both = [PageSize::BASE, PageSize::HUGE];
@@ -90,13 +90,13 @@ pub fn tiny() -> MachineConfig {
     }
 }
 
-/// Virtual caches of so many lines of 64 bytes.
+/// Virtual caches of `lines` lines of 64 bytes.
 pub fn virtual_cache(lines: u64, ways: u64) -> VirtualCacheLevel {
     let (ways, replacement) = (Ways::Of(ways), Replacement::Lru);
     VirtualCacheLevel { bytes: lines * 64, ways, line_bytes: None, replacement }
 }
 
-/// The same machine as a guest of a small host with so much memory, under the policy of each design.
+/// The machine as a guest of a small host with 2^`memory_log2` bytes, under the policy of each design.
 pub fn hosted(machine: MachineConfig, memory_log2: u8, caches_halves: bool) -> MachineConfig {
     let sizes = [PageSize::BASE, PageSize::HUGE];
     let host = HostConfig {
@@ -110,7 +110,7 @@ pub fn hosted(machine: MachineConfig, memory_log2: u8, caches_halves: bool) -> M
     MachineConfig { host: Some(host), ..machine }
 }
 
-/// Designs on a machine, all that can be checked checked.
+/// Designs on a machine, with all checks.
 pub fn config(machine: MachineConfig, designs: &[&str]) -> SimConfig {
     let start = machine.memory.start().expect("no snapshot, or one that can be read").into();
     let host = machine.host.as_ref().map(|host| host.memory.start().expect("no snapshot"));
@@ -133,7 +133,7 @@ pub fn play(sim: &mut Sim, stream: &RandomStream) {
     sim.finish();
 }
 
-/// Plays a stream, behind which more may come.
+/// Plays a stream without ending it.
 pub fn play_on(sim: &mut Sim, stream: &RandomStream) {
     for step in &stream.steps {
         match step {
@@ -147,13 +147,13 @@ pub fn play_on(sim: &mut Sim, stream: &RandomStream) {
     }
 }
 
-/// Cycles that pages cost to translate: look-ups beyond the first level, and walks.
+/// Cycles of translation: look-ups beyond the first level, and walks.
 pub fn translation_cycles(counters: &Counters) -> u64 {
     let parts = ["cycles_tlb_l2", "cycles_tlb_nested", "cycles_walks"];
     parts.iter().map(|part| counters.get("core", part).unwrap_or(0)).sum()
 }
 
-/// accesses = hits + misses, and each level of caches is asked by the misses before it.
+/// Checks that accesses = hits + misses, and that each cache level is accessed by the misses before it.
 pub fn check_laws(counters: &Counters) -> Result<(), TestCaseError> {
     let get = |component: &str, counter| counters.get(component, counter).unwrap_or(0);
     for (component, counter, value) in counters.iter() {
@@ -177,8 +177,8 @@ pub fn identity(stream: u32, parent: Option<u32>) -> StreamIdentity {
     StreamIdentity { stream, parent, pid: stream, began, program: String::new() }
 }
 
-/// Whether a machine has stopped because all of its memory, or of its host's, is used: a naive one has
-/// nothing to count then.
+/// Whether a machine has stopped for lack of memory of its own or its host; a naive machine has no counters
+/// then.
 pub fn has_run_out(machine: &dyn AnyMachine) -> bool {
     let Some(why) = machine.stopped() else { return false };
     let whose = if why.starts_with("the host") { "host.os" } else { "os" };

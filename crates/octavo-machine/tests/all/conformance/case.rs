@@ -1,9 +1,9 @@
-//! Cases as they are written.
+//! Parser of case files.
 
-/// A machine with a design, and what is done with it.
+/// A machine with a design, and its steps.
 #[derive(Default)]
 pub struct Case {
-    /// The heading that it stands under.
+    /// The heading above it.
     pub title: String,
     pub machine: String,
     pub settings: Vec<String>,
@@ -13,10 +13,10 @@ pub struct Case {
 
 /// A line.
 pub struct Step {
-    /// Its number in the file, from 1.
+    /// Its line number, from 1.
     pub line: usize,
     pub action: String,
-    /// An address, and a size in bytes, if the action has one.
+    /// An address and a size in bytes, if the action has them.
     pub numbers: Vec<u64>,
     /// The expected effects; `None` if the line names none.
     pub expected: Option<Vec<String>>,

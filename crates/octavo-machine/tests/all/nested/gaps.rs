@@ -1,4 +1,4 @@
-//! Pages with gaps of a host: that there are any where machines are compared, and what is read for them.
+//! Gapped host pages: they occur in the comparisons, and their bitmaps are read.
 
 use octavo_config::TlbsHold;
 
@@ -6,7 +6,7 @@ use super::machines::{Kind, Translates};
 use super::policies::HostPolicy;
 use super::{compare, heap_kind, makes_of, through_a_heap};
 
-/// Nothing that is compared of them is always 0.
+/// No compared counter of gapped pages is always 0.
 #[test]
 fn compared_gtsm_events_occur() {
     let (stream, asides) = through_a_heap();
@@ -32,9 +32,9 @@ fn compared_gtsm_events_occur() {
     }
 }
 
-/// Where nothing is cached of guest-physical memory, and all of it lies in pages with gaps, a bitmap is read
-/// for every entry of the guest's table that is read, and for every page of it that is walked to: of a base page
-/// by the host's walker, of 2 MiB by that of the design, if it does not have it.
+/// Without cached guest-physical translations, and with all memory in gapped pages, a bitmap is read for
+/// every guest entry read and for every page walked to: by the host's walker for a base page, by the design's
+/// on a bitmap-cache miss for 2 MiB.
 #[test]
 fn bitmaps_are_read_for_every_access_to_gapped_pages() {
     let (stream, _) = through_a_heap();
@@ -53,7 +53,7 @@ fn bitmaps_are_read_for_every_access_to_gapped_pages() {
         assert_eq!(get("walker", "splintered"), 0);
         match policy {
             "base" => assert_eq!((read - entries, asked), (found, 0)),
-            // All is huge but the code.
+            // All pages but the code's are huge.
             _ => assert!(read == entries + get("walker.cache.bitmap", "misses") && asked > found),
         }
         assert!(entries > 0 && found > 0);

@@ -28,11 +28,11 @@ pub struct Kind {
     pub policy: HostPolicy,
     pub tlbs_hold: TlbsHold,
     pub is_fragmented: bool,
-    /// Whether memory that is fragmented is so by what can be moved.
+    /// Whether fragmented memory is movable.
     pub movable: bool,
-    /// Whether the guest's is, by what cannot be.
+    /// Whether guest memory is fragmented by unmovable frames.
     pub is_guest_fragmented: bool,
-    /// Whether the host's has faults, in place of other frames that are not free.
+    /// Whether host memory has faults instead of other unavailable frames.
     pub has_faults: bool,
 }
 
@@ -41,7 +41,7 @@ pub fn kind() -> impl Strategy<Value = Kind> {
     let holds = prop::sample::select(vec![TlbsHold::Final, TlbsHold::Halves]);
     (0u32..5, 0u32..4, policy, holds, any::<bool>()).prop_map(
         |(machine, host, policy, tlbs_hold, is_fragmented)| {
-            // The other halves have to be somewhere.
+            // Host halves need a nested TLB.
             let tlbs_hold = if host == 0 { TlbsHold::Final } else { tlbs_hold };
             Kind {
                 machine,
@@ -57,17 +57,17 @@ pub fn kind() -> impl Strategy<Value = Kind> {
     )
 }
 
-/// Kinds for perforated pages: with room for them in the second level, or nearly.
+/// Kinds for perforated pages, with or nearly with room for them in the second level.
 pub fn kind_with_holes() -> impl Strategy<Value = Kind> {
     let policy = prop::sample::select(&POLICIES_WITH_HOLES[..]);
     (kind(), policy, any::<bool>(), any::<bool>()).prop_map(|(kind, policy, movable, guest)| {
-        // What is filled with victims elsewhere is filled by walks here.
+        // Victim levels are filled by walks here.
         let machine = if kind.machine == 2 { 0 } else { kind.machine };
         Kind { machine, policy, movable, is_guest_fragmented: guest, ..kind }
     })
 }
 
-/// Kinds for pages with gaps.
+/// Kinds for gapped pages.
 pub fn kind_with_gaps() -> impl Strategy<Value = Kind> {
     let policy = prop::sample::select(&POLICIES_WITH_GAPS[..]);
     (kind(), policy, any::<bool>(), any::<bool>()).prop_map(|(kind, policy, guest, has_faults)| {
@@ -103,7 +103,7 @@ fn host(kind: Kind) -> HostConfig {
         0 => None,
         1 => Some(level(2, &[("4k", 4, 2, &sizes[..1]), ("2m", 2, 2, &sizes[1..])])),
         2 => Some(level(1, &[("main", 6, 3, &sizes)])),
-        // Huge pages go in by parts.
+        // Huge pages are filled in parts.
         _ => Some(level(3, &[("4k", 8, 8, &sizes[..1])])),
     };
     let fragmentation = match kind.is_fragmented {
@@ -130,7 +130,7 @@ fn host(kind: Kind) -> HostConfig {
 
 pub fn machine(kind: Kind) -> MachineConfig {
     let mut machine = tiny();
-    // Walk caches are as said.
+    // Walk caches keep their configured size.
     machine.gtsm.walk_cache_entries = 0;
     machine.memory.bytes = 256 << 20;
     if kind.is_guest_fragmented {
@@ -172,8 +172,7 @@ pub enum Translates {
     Segment,
     Perforated(&'static str, Variant),
     Gapped(&'static str),
-    /// Of virtual caches, or of physical ones behind a TLB that software refills; these have no naive
-    /// machine here.
+    /// Virtual caches, or physical ones behind a software-refilled TLB; without a naive machine here.
     Software,
     SoftwareTlb,
     PhysicalSoftwareTlb,
@@ -252,7 +251,7 @@ impl Translates {
         }
     }
 
-    /// The same, naive.
+    /// The naive machine of it.
     pub fn naive(self, config: &MachineConfig, policy: HostPolicy) -> NaiveMachine {
         let (guest, host) = self.systems(config, policy);
         NaiveMachine::new(config, guest, self.beside()).in_guest(config, host)

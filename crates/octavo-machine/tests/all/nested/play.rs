@@ -1,4 +1,4 @@
-//! A stream, and what happens beside it.
+//! A stream with concurrent events.
 
 use octavo_config::{FirstLevel, MachineConfig, TlbsHold};
 use octavo_machine::{
@@ -14,9 +14,9 @@ use crate::common::naive::NaiveMachine;
 /// An event besides the stream, after a number of steps.
 #[derive(Clone, Copy, Debug)]
 pub enum Aside {
-    /// The operating systems work behind the program's back.
+    /// The operating systems do background work.
     Tick,
-    /// The process is forked, or its copy ends.
+    /// The process is forked, or its copy exits.
     Copy,
 }
 
@@ -28,7 +28,7 @@ pub fn asides() -> impl Strategy<Value = Asides> {
     prop_oneof![Just(Vec::new()), some]
 }
 
-/// Plays it on a machine.
+/// Plays a stream and its events on a machine.
 pub fn play(
     machine: &mut dyn AnyMachine,
     (config, policy): (&MachineConfig, HostPolicy),
@@ -81,7 +81,7 @@ pub fn play(
     machine.play(&front.take_batch(Batch::default()));
 }
 
-/// Plays it on a naive one.
+/// Plays a stream and its events on a naive machine.
 pub fn play_naively(machine: &mut NaiveMachine, stream: &RandomStream, asides: &Asides) {
     machine.event(&octavo_machine::everything());
     let mut copies = 0;

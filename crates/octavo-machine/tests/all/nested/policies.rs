@@ -5,7 +5,7 @@ use octavo_os::policy::{BasePages, Fault, OsConfig, Policy};
 use octavo_os::{Memory, ProcessId};
 use octavo_types::PageSize;
 
-/// Whatever region is not all held is good enough, and pages are looked after all the time.
+/// Accepts any region that is not fully used, and maintains pages at every tick.
 const PERFORATED: &str = "perforated:max_filter_bits=8:min_parts=0:scan_every_instructions=1";
 
 const GAPS_ALONE: &str = "gtsm:whole_blocks=false";
@@ -15,14 +15,14 @@ const GAPS_LATER: &str = "gtsm:whole_blocks=false:scan_every_instructions=1";
 #[derive(Clone, Copy, Debug)]
 pub enum HostPolicy {
     Base,
-    /// Base pages, of which huge ones are made behind the guest's back.
+    /// Base pages, promoted to huge pages in the background.
     Promotes,
-    /// Base pages, which are moved behind the guest's back.
+    /// Base pages, moved in the background.
     Compacts,
     Eager,
-    /// Base pages of a virtual machine that is copied every now and then.
+    /// Base pages of a virtual machine that is copied periodically.
     Snapshots,
-    /// The same of huge pages.
+    /// Huge pages of a virtual machine that is copied periodically.
     HugeSnapshots,
     /// Huge pages.
     Huge,
@@ -30,19 +30,19 @@ pub enum HostPolicy {
     Perforated,
     /// Perforated pages whose untouched base pages are holes.
     Reserving,
-    /// Base pages, of which perforated ones are made behind the guest's back.
+    /// Base pages, made perforated pages in the background.
     Perforates,
-    /// Perforated pages of a virtual machine that is copied every now and then.
+    /// Perforated pages of a virtual machine that is copied periodically.
     PerforatedSnapshots,
-    /// Huge pages, and pages with gaps where there is no block for one.
+    /// Huge pages, and gapped pages where no block is free.
     Gaps,
-    /// Pages with gaps alone.
+    /// Gapped pages only.
     GapsAlone,
-    /// Base pages, of which pages with gaps are made behind the guest's back.
+    /// Base pages, made gapped pages in the background.
     MakesGaps,
-    /// Pages with gaps in a memory that is compacted again and again.
+    /// Gapped pages in a memory that is compacted repeatedly.
     CompactsGaps,
-    /// Pages with gaps of a virtual machine that is copied every now and then.
+    /// Gapped pages of a virtual machine that is copied periodically.
     GappedSnapshots,
 }
 
@@ -77,7 +77,7 @@ pub const HOST_POLICIES: [HostPolicy; 6] = [
     HostPolicy::HugeSnapshots,
 ];
 
-/// Another policy; and behind the guest's back copies of the virtual machine that come and go.
+/// Another policy, with copies of the virtual machine that come and go in the background.
 struct Snapshots(Box<dyn Policy>);
 
 impl Policy for Snapshots {
@@ -98,7 +98,7 @@ impl Policy for Snapshots {
     }
 }
 
-/// Another policy, in a memory that is compacted again and again.
+/// Another policy, in a memory that is compacted repeatedly.
 struct Compacts(Box<dyn Policy>, Compactor);
 
 impl Policy for Compacts {
@@ -112,7 +112,7 @@ impl Policy for Compacts {
     }
 }
 
-/// Base pages, and what else a policy makes of them later.
+/// Base pages, with another policy's background work.
 struct Later(Box<dyn Policy>);
 
 impl Policy for Later {

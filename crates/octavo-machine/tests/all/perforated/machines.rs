@@ -1,4 +1,4 @@
-//! Small machines whose operating systems make one kind of page, alone and in guests.
+//! Small machines whose operating systems make one kind of page, native and in guests.
 
 use octavo_config::MachineConfig;
 use octavo_machine::designs::{Perforated, Variant};
@@ -16,11 +16,11 @@ use crate::common::bounds;
 pub enum Makes {
     /// A perforated page without holes.
     NoHoles,
-    /// A page of 2 MiB, and a frame is lost for each, as the node of holes takes one.
+    /// A 2 MiB page; one frame is reserved for each, like the node of holes.
     Huge,
-    /// A perforated page of nothing but holes.
+    /// A perforated page of holes only.
     AllHoles,
-    /// Nothing.
+    /// No large page.
     Base,
 }
 
@@ -58,12 +58,12 @@ impl Policy for Makes {
     }
 }
 
-/// Page tables that have shadow nodes.
+/// The page-table format with shadow nodes.
 fn format() -> Format {
     Format { has_perforated: true, ..Format::default() }
 }
 
-/// A machine with such page tables, and this unit.
+/// A machine with this page-table format and a given design unit.
 pub fn machine<D: Design + 'static>(
     config: &MachineConfig,
     policy: Box<dyn Policy>,
@@ -72,7 +72,7 @@ pub fn machine<D: Design + 'static>(
     bounds::machine(config, format(), policy, mmu)
 }
 
-/// The same in a guest, whose operating system makes of its pages what the host's does.
+/// The machine in a guest whose operating system makes the same pages as the host's.
 pub fn guest<D: Design + 'static>(
     config: &MachineConfig,
     makes: Makes,

@@ -1,6 +1,6 @@
-//! Software-managed translation beside a naive machine whose lines have contents: processes map, share,
-//! protect, move, fork and end at random; all is counted alike, no load gives what is not there any more,
-//! and nothing that was stored is lost.
+//! Software-managed translation compared with a naive machine whose lines have contents: processes map,
+//! share, protect, move, fork and exit at random; counters match, no load returns stale data, and no store is
+//! lost.
 
 mod naive;
 mod streams;
@@ -27,7 +27,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use streams::{CODE, Step, is_sound, step};
 
-/// The most processes that live at a time.
+/// Maximum number of live processes.
 const MAX_LIVE: usize = 4;
 
 fn machine(kind: u32) -> MachineConfig {
@@ -49,7 +49,7 @@ fn machine(kind: u32) -> MachineConfig {
             softvm.l2 = virtual_cache(512, 1);
         }
         3 => {
-            // Lines of the paper's size behind which are larger ones.
+            // First-level lines of the paper's size before larger ones.
             machine.cache.line_bytes = 16;
             softvm.l1.ways = octavo_config::Ways::Of(2);
             softvm.l2.line_bytes = Some(64);
@@ -68,7 +68,7 @@ fn machine(kind: u32) -> MachineConfig {
         8 | 9 => softvm.kernel.table = TableKind::Guarded,
         10 => softvm.kernel.table = TableKind::Hierarchical,
         _ => {
-            // The first level's lines are larger than those of accesses.
+            // First-level lines larger than those of accesses.
             machine.cache.line_bytes = 16;
             softvm.l1.line_bytes = Some(64);
             softvm.l2.line_bytes = Some(128);
@@ -97,7 +97,7 @@ fn naive(config: &MachineConfig, design: Design, name: &str) -> Naive {
     Naive::new(config, design, os)
 }
 
-/// Returns what was counted.
+/// Returns the counters after the comparison.
 fn compare(design: Design, kind: u32, steps: &[Step]) -> Result<Counters, TestCaseError> {
     let machine = machine(kind);
     let name = format!("{}{}", design.name(), policy(kind));
@@ -108,7 +108,7 @@ fn compare(design: Design, kind: u32, steps: &[Step]) -> Result<Counters, TestCa
         config.is_checked = instructions == Instructions::PORTABLE;
         let mut sim = Sim::new(&config).unwrap();
         let mut naive = naive(&machine, design, &name);
-        // By stream, the process and the number of its next segment.
+        // By stream: the process and the number of its next segment.
         let mut live = vec![(0u32, ProcessId(0), 0u64)];
         let (mut begun, mut at) = (1, 0);
         sim.begun(&identity(0, None));
@@ -195,16 +195,16 @@ fn compare(design: Design, kind: u32, steps: &[Step]) -> Result<Counters, TestCa
         }
         for ((component, counter), value) in naive.counters() {
             if naive.refused && !component.starts_with("softvm") {
-                // The last access has missed the caches before it was refused.
+                // The last access missed the caches before it was refused.
                 continue;
             }
             let got = ours.get(component, counter).unwrap_or(0);
             prop_assert_eq!(got, value, "{} {} of kind {} {:?}", component, counter, kind, design);
         }
-        // What it never met, it has not counted either.
+        // Counters of events that did not occur are absent in the naive machine.
         let known = naive.counters();
         for (component, counter, value) in ours.iter() {
-            // Sums of others, and what is left over.
+            // Sums of other counters, and remainders.
             let is_told = counter != "accesses" && !counter.ends_with("_tlb_hit");
             let is_of_it = component.starts_with("softvm") || component.starts_with("vcache");
             if is_of_it && is_told && !known.contains_key(&(component, counter)) {
@@ -250,7 +250,7 @@ proptest! {
     }
 }
 
-/// "After any fuzzed sequence": as many as there is time for.
+/// Many more steps than in the other tests.
 #[test]
 #[ignore = "takes minutes"]
 fn softvm_matches_the_naive_machine_on_long_streams() {
@@ -262,7 +262,7 @@ fn softvm_matches_the_naive_machine_on_long_streams() {
     }
 }
 
-/// The streams of the test above do whatever can be done.
+/// The streams above exercise every possible event.
 #[test]
 fn every_softvm_counter_is_exercised() {
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
@@ -277,7 +277,7 @@ fn every_softvm_counter_is_exercised() {
         }
     }
     let of_softvm = seen.iter().filter(|(name, _)| name.starts_with("softvm"));
-    // Rights are changed line by line at the first level only, and a line of code is never dirty.
+    // Permissions are changed line by line at the first level only, and lines of code are never dirty.
     let never = [
         "softvm.lazy.whole",
         "softvm.lazy.l1_written_back",
@@ -286,7 +286,7 @@ fn every_softvm_counter_is_exercised() {
         "softvm.dma.whole",
         "softvm.write_back.fetch_misses",
     ];
-    // Its handler has mostly just run for a miss.
+    // Its handler has usually just run for a miss.
     let rare = "softvm.write_back.handler_l2i_misses";
     for (name, value) in of_softvm.filter(|(name, _)| *name != rare) {
         assert_eq!(*value == 0, never.contains(&name.as_str()), "{name} = {value}");
@@ -303,7 +303,7 @@ fn every_softvm_counter_is_exercised() {
     }
 }
 
-/// The handler of a write-back uses other lines of the set between a store and the load that repeats it.
+/// The write-back handler uses other lines of the set between a store and the load that repeats it.
 #[test]
 fn repeats_count_as_uses_of_their_line() {
     let execute = |data: Vec<(Access, u64, u16)>| Step::Execute(0, 1, data);

@@ -7,11 +7,11 @@ use proptest::sample::{Index, select};
 
 /// Pages of code.
 pub const CODE: u64 = 0x40_0000;
-/// Where data lie: in two segments that share a register, and in others.
+/// Data addresses: two segments that share a register, and others.
 const DATA: [u64; 4] = [0x1000_0000, 0x1_1000_0000, 0x7fff_0000_0000, 0x5555_5555_4000];
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// An instruction at so many bytes, so long, and what it does.
+    /// An instruction at an address, its length, and its references.
     Execute(u64, u16, Vec<(Access, u64, u16)>),
     Event(Event),
     Turn(Index),
@@ -19,7 +19,7 @@ pub enum Step {
     End(Index),
 }
 
-/// Where large pages may lie, and how many bytes.
+/// Address and size of the area for large pages.
 const LARGE: (u64, u64) = (0x2000_0000, 4 << 20);
 
 fn page() -> impl Strategy<Value = u64> {
@@ -45,12 +45,12 @@ fn range() -> impl Strategy<Value = AddrRange> {
 
 fn event() -> impl Strategy<Value = Event> {
     let file = |path: &str, offset_bytes| MapSource::File { path: path.to_owned(), offset_bytes };
-    // Anonymous, private and shared of a file, shared of another, shared anonymous.
+    // Anonymous; private and shared mappings of a file; shared mapping of another file; shared anonymous.
     let source = prop_oneof![
         Just((MapSource::Anonymous, 0x22)),
         (0u64..3).prop_map(move |page| (file("one", page << 12), 2)),
         (0u64..3).prop_map(move |page| (file("one", page << 12), 1)),
-        // Its second 256 MiB begin in the midst of it.
+        // Its second 256 MiB begin inside the mapping.
         (0xffffu64..0x1_0001).prop_map(move |page| (file("other", page << 12), 1)),
         Just((MapSource::Shared, 1)),
     ];
@@ -80,7 +80,7 @@ pub fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Remaps must not overlap, as `mremap` refuses it.
+/// Remaps must not overlap, as `mremap` rejects that.
 pub fn is_sound(event: &Event) -> bool {
     let Event::Remap { from, to } = event else { return true };
     from.start() == to.start() || from.end() <= to.start() || to.end() <= from.start()

@@ -5,8 +5,8 @@ use octavo_types::PageNumber;
 
 use super::pages::Range;
 
-/// The range TLB of Redundant Memory Mappings: 32 ranges, that which was used last at the end; and
-/// the walker of the range table.
+/// The range TLB of Redundant Memory Mappings: 32 ranges, most recently used last; and the walker of the
+/// range table.
 #[derive(Default)]
 pub struct RangeTlb {
     entries: Vec<Translation>,
@@ -24,7 +24,7 @@ struct Translation {
 }
 
 impl RangeTlb {
-    /// Looks a page up, and says whether a range serves it.
+    /// Looks a page up. Returns whether a range permits the access.
     pub fn permits(&mut self, page: u64, stores: bool) -> bool {
         let held = self.entries.iter().position(|range| (range.start..range.end).contains(&page));
         let Some(at) = held else {
@@ -37,7 +37,7 @@ impl RangeTlb {
         !stores || range.write
     }
 
-    /// The range table is walked, and the range of a page found in so many lines.
+    /// Walks the range table: a range of a page was found in `lines` lines.
     pub fn walk(&mut self, (start, end, _, write): Range, lines: u64) {
         self.walks += 1;
         self.reads += lines;
@@ -66,7 +66,7 @@ pub struct SegmentRegisters {
 }
 
 impl SegmentRegisters {
-    /// The frame of a page, if the segment serves it.
+    /// The frame of a page, if the segment permits the access.
     pub fn look_up(&mut self, page: u64, stores: bool) -> Option<u64> {
         if let Some((start, end, frame, write)) = self.segment
             && (start..end).contains(&page)
@@ -79,8 +79,7 @@ impl SegmentRegisters {
         None
     }
 
-    /// A page has been walked: if it lies in a longer range of anonymous memory than the segment is,
-    /// that is the segment from now on.
+    /// Considers the range of a walked page: a range of anonymous memory longer than the segment replaces it.
     pub fn walked(&mut self, vmas: &Vmas, range: Range, page: u64) {
         let Some((mapping, vma)) = vmas.find(PageNumber::new(page)) else { return };
         let start = range.0.max(mapping.start);

@@ -1,5 +1,5 @@
-//! The cycles of translation: each look-up and each access of a walker, one after the other, or as the
-//! machine overlaps them.
+//! The cycles of translation: each look-up and each access of a walker, serially or overlapped as the machine
+//! does.
 
 use octavo_config::{MachineConfig, WalkStart};
 
@@ -15,7 +15,7 @@ pub struct Cycles {
     latencies: [u64; 4],
     overhead: u64,
     overlaps: bool,
-    /// A look-up of the second level that has missed: what it cost, and all cycles up to there.
+    /// A missed second-level look-up: its latency, and the total cycles up to there.
     missed: Option<(u64, u64)>,
     nested_missed: u64,
 }
@@ -42,7 +42,7 @@ impl Cycles {
         }
     }
 
-    /// The second level was looked up, or what takes its time.
+    /// Charges a look-up of the second level, or of a structure with its latency.
     pub fn tlb_access(&mut self, is_hit: bool) {
         self.all += self.second;
         self.missed = (!is_hit).then_some((self.second, self.all));
@@ -56,7 +56,7 @@ impl Cycles {
         self.all += self.overhead;
     }
 
-    /// A walk is over: what it has cost since the look-up, the look-up may have cost as well.
+    /// Ends a walk: its cycles since the look-up may overlap the look-up.
     pub fn walked(&mut self) {
         if let Some((lookup, before)) = self.missed.take().filter(|_| self.overlaps) {
             self.all -= lookup.min(self.all - before);
@@ -68,7 +68,7 @@ impl Cycles {
         self.nested_missed = if is_hit { 0 } else { self.nested };
     }
 
-    /// Returns the cycles of a look-up that has missed just before, and all cycles so far.
+    /// Returns the latency of the last missed look-up, and the total cycles.
     pub fn start_walk_of_host(&mut self) -> (u64, u64) {
         (std::mem::take(&mut self.nested_missed), self.all)
     }
@@ -92,7 +92,7 @@ impl NaiveMachine {
         found
     }
 
-    /// A walker reads or writes a line.
+    /// A walker access to a line.
     pub fn access_for_walk(&mut self, line: u64, is_write: bool) {
         let served = self.caches.access(L1D, line, is_write);
         self.cycles.all += self.cycles.latencies[served.unwrap_or(3)];

@@ -1,5 +1,5 @@
-//! Gap-Tolerant Sequential Mapping: which page a reference finds, and when a bitmap is read. In a guest the host's
-//! pages have gaps, and the guest's none.
+//! Gap-Tolerant Sequential Mapping: the page of a reference, and the bitmap reads. In a guest only host pages
+//! have gaps.
 
 use octavo_config::GtsmHardware;
 use octavo_machine::Counters;
@@ -11,11 +11,11 @@ use super::tlb::{Page, report};
 
 /// The state and counters of a GTSM machine.
 pub struct Gapped {
-    /// By pages of 2 MiB, the bits of a chunk.
+    /// Chunk bits, by 2 MiB page.
     bitmaps: NaiveArray<u64, u64>,
     bitmap_hits: u64,
     bitmap_misses: u64,
-    /// Of a machine without a host.
+    /// Counted on a machine without a host.
     bitmap_reads: u64,
     hits: u64,
 }
@@ -105,13 +105,13 @@ impl NaiveMachine {
         whole.part_of_chunk(page, bits)
     }
 
-    /// Reads the bitmap of a chunk of the memory of the machine: if there is a host, that is the host's.
+    /// Reads the bitmap of a chunk of machine memory; with a host, of host memory.
     pub fn read_bits_of_chunk(&mut self, chunk: u64) -> u64 {
         let os = self.host.as_ref().map_or(&self.os, |host| &host.os);
         let frames = &os.memory().frames;
         let bitmap = frames.chunk_bitmaps().of(octavo_types::FrameNumber::new(chunk));
         let bits = bitmap.unwrap().bits();
-        // Eight bytes a chunk of 4 MiB, from the first of the last frames on.
+        // Eight bytes per 4 MiB chunk, in the last frames.
         let all = frames.shape().frames();
         let start = (all - all.div_ceil(1024 * 512)) << 12;
         let at = start + chunk / 1024 * 8;
@@ -125,7 +125,7 @@ impl NaiveMachine {
 }
 
 impl Page {
-    /// A base page of a page with gaps, sub-block by sub-block of the chunk.
+    /// A base page of a gapped page, located sub-block by sub-block.
     pub fn part_of_chunk(&self, page: u64, bits: u64) -> Page {
         let mut left = page % 512 / 16;
         let mut block = 0;

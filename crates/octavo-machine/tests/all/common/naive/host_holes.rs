@@ -1,4 +1,4 @@
-//! Perforated pages of a naive machine's host, and pages with gaps, behind guest-physical pages.
+//! Perforated and gapped pages of a naive machine's host.
 
 use octavo_machine::Counters;
 use octavo_os::ProcessId;
@@ -15,7 +15,7 @@ const VM: ProcessId = ProcessId(0);
 pub struct HostHoles {
     walks: u64,
     pub bitmap_reads: u64,
-    /// The page of the host in which the guest's bitmap was read last, as a guest-physical page.
+    /// The host page in which the guest's bitmap was read last, by guest-physical page.
     register: Option<Page>,
     register_hits: u64,
     register_misses: u64,
@@ -84,7 +84,7 @@ impl NaiveMachine {
         }
     }
 
-    /// Reads the line of the host's bitmap for a page in a perforated page of it.
+    /// Reads the line of the host's bitmap for a page in a perforated host page.
     fn bit_of_host(&mut self, page: u64) -> bool {
         self.read_line_of_host(page);
         self.holes_of_host(page).unwrap()[(page % 512) as usize]
@@ -97,7 +97,7 @@ impl NaiveMachine {
         self.access_for_walk(at / self.line_bytes, false);
     }
 
-    /// All bits of the perforated page of the host that a guest-physical page is in.
+    /// All hole bits of the perforated host page around a guest-physical page.
     pub fn holes_of_host(&self, page: u64) -> Option<Vec<bool>> {
         let host = self.host.as_ref().unwrap();
         let region = Page::of_perforated(host.table(), page)?;
@@ -106,7 +106,7 @@ impl NaiveMachine {
         Some(frames.map(|frame| bitmaps.is_hole(frame)).collect())
     }
 
-    /// Through the shadow entry of the host's table.
+    /// Walks through the shadow entry of the host's table.
     fn walk_hole_of_host(&mut self, page: u64, stores: bool, continues_walk: bool) -> Option<Page> {
         let (number, addr) = (PageNumber::new(page), VirtAddr::new(page << 12));
         let host = self.host();
@@ -135,7 +135,7 @@ impl NaiveMachine {
         self.use_in_host(page, stores)
     }
 
-    /// A page whose entry has been read is used; none where it faulted.
+    /// Uses a page whose entry has been read; `None` after a page fault.
     pub fn use_in_host(&mut self, page: u64, stores: bool) -> Option<Page> {
         let number = PageNumber::new(page);
         let host = self.host();
@@ -151,7 +151,8 @@ impl NaiveMachine {
         Some(Page::of(self.host().table(), page))
     }
 
-    /// Whether the host has 2 MiB or more around a guest-physical page, whole or but for holes.
+    /// Whether the host has 2 MiB or more around a guest-physical page, whole or perforated without a hole
+    /// there.
     pub fn is_in_region(&self, page: u64) -> bool {
         let table = self.host.as_ref().unwrap().table();
         match table.perforated(PageNumber::new(page)) {
@@ -162,7 +163,7 @@ impl NaiveMachine {
         }
     }
 
-    /// Where a physical address of the guest's bitmap lies.
+    /// Translates a physical address of the guest's bitmap.
     pub fn place_in_bitmap(&mut self, addr: u64) -> u64 {
         let page = addr >> 12;
         let known = self.host().holes.register.filter(|of| of.covers(page));
@@ -181,7 +182,7 @@ impl NaiveMachine {
         of.frame_of(page) << 12 | addr & 4095
     }
 
-    /// Where an entry lies that has been read: nothing is asked for it.
+    /// The address of an entry that has been read, without a look-up.
     pub fn known_place(&self, addr: u64) -> u64 {
         let table = &self.host.as_ref().unwrap().os.memory().process(VM).table;
         Page::of(table, addr >> 12).frame_of(addr >> 12) << 12 | addr & 4095

@@ -1,5 +1,5 @@
-//! A machine as anybody would write it down: every reference by itself, every array a list. Only the
-//! operating system is the same. What designs have beside the conventional one is in [`beside`].
+//! A naive machine: one reference at a time, every array a list. It shares only the operating system with the
+//! engine. Structures of other designs are in [`beside`].
 
 mod beside;
 mod cycles;
@@ -40,7 +40,7 @@ pub enum Beside {
     Segment,
     Perforated(Variant),
     Gapped,
-    /// Tailored pages, whose parts have accessed and dirty bits of their own, at most so many.
+    /// Tailored pages with vectors of at most this many bits.
     Tailored(u8),
 }
 
@@ -48,7 +48,7 @@ pub enum Beside {
 pub struct NaiveMachine {
     os: Os,
     l1i: Tlb,
-    /// None where the other one is for both.
+    /// `None` if the first level is unified.
     l1d: Option<Tlb>,
     l2: Option<Tlb>,
     walk_caches: NaiveWalkCaches<()>,
@@ -78,7 +78,7 @@ const L1D: usize = 2;
 const L1I: usize = 3;
 
 impl NaiveMachine {
-    /// One with an empty process.
+    /// A machine with an empty process.
     pub fn new(config: &MachineConfig, mut os: Os, beside: Beside) -> Self {
         os.memory_mut().spawn().unwrap();
         let mut caches = NaiveCaches::default();
@@ -145,7 +145,7 @@ impl NaiveMachine {
         }
     }
 
-    /// The same in a guest of a host with this operating system.
+    /// Places the machine in a guest of a host with this operating system.
     pub fn in_guest(self, config: &MachineConfig, os: Os) -> Self {
         let mut host = config.host.clone().unwrap();
         if self.gapped.is_some() && config.gtsm.walk_cache_entries > 0 {
@@ -341,7 +341,7 @@ impl NaiveMachine {
                 let found = self.through_host(self.own_page(page), page, stores);
                 self.cycles.walked();
                 return match self.coalesces && !found.half {
-                    // The nested TLB may not know yet that the page is dirty.
+                    // The nested TLB may not know the dirty bit yet.
                     true => Page { dirty: found.dirty, ..self.page_and_neighbours(page) },
                     false => found,
                 };
@@ -350,7 +350,7 @@ impl NaiveMachine {
         }
     }
 
-    /// Reads what a walk reads; returns it, and the line of the last entry.
+    /// Reads the entries of a walk. Returns the walk and the line of the last entry.
     fn read_walk(&mut self, page: u64) -> (Walk, u64) {
         let addr = VirtAddr::new(page << 12);
         self.walks += 1;
@@ -412,7 +412,7 @@ impl NaiveMachine {
     }
 }
 
-/// Look-ups of walk caches, by level.
+/// Reports look-ups of walk caches, by level.
 fn report_walk_caches(component: &str, caches: &NaiveWalkCaches<()>, counters: &mut Counters) {
     for cache in &caches.0 {
         let component = format!("{component}.l{}", cache.level());

@@ -1,5 +1,5 @@
-//! The host of a naive machine's guest: every guest-physical page is translated by lists and by walks of
-//! the host's table, and whatever changes there empties everything. What it does about perforated pages is in
+//! The host of a naive machine: guest-physical pages are translated by lists and by walks of the host's
+//! table; any change of that table flushes everything. For perforated pages see
 //! [`host_holes`](super::host_holes).
 
 use octavo_config::{HostConfig, TlbsHold};
@@ -34,7 +34,7 @@ pub struct NaiveHost {
 }
 
 impl NaiveHost {
-    /// One whose virtual machine has so much memory.
+    /// A host whose virtual machine has `guest_bytes` of memory.
     pub fn new(config: &HostConfig, mut os: Os, guest_bytes: u64) -> Self {
         os.spawn().unwrap();
         let memory = Event::Map {
@@ -78,7 +78,7 @@ impl NaiveHost {
         Page::of(self.table(), page)
     }
 
-    /// Beside what both tables' walks have in common.
+    /// Reports the counters that the walks of both tables do not share.
     pub fn report(&self, machine: &NaiveMachine, counters: &mut Counters) {
         counters.add("walker", "walks", self.lone_walks);
         counters.add("walker", "references", self.reads);
@@ -117,7 +117,7 @@ impl NaiveMachine {
         self.host.as_ref().map_or(0, |host| host.invepts)
     }
 
-    /// A reference goes on to its second line.
+    /// Starts the second line of a reference.
     pub fn note_torn(&mut self, invepts_before: u64) {
         let is_torn = self.invepts() > invepts_before;
         if let Some(host) = self.host.as_mut().filter(|host| host.halves) {
@@ -125,8 +125,8 @@ impl NaiveMachine {
         }
     }
 
-    /// Whether all was emptied after a reference of two lines had been translated, and before its second
-    /// line was: machines look its page up again.
+    /// Whether all translations were flushed between the two lines of a reference: machines then look the
+    /// page up again.
     pub fn was_torn(&self) -> bool {
         self.host.as_ref().is_some_and(|host| host.was_torn)
     }
@@ -140,8 +140,8 @@ impl NaiveMachine {
         if found.filter.is_some() || found.has_gaps {
             return Some(found);
         }
-        // It may be a part, and knows the size of the page that it is of. That the page has been stored
-        // to since, without asking the nested TLB, it does not know.
+        // The entry may be a part that knows its page's size, but not that the page has since become dirty
+        // without the nested TLB.
         let whole = host.page(page);
         assert_eq!(whole.frame_of(page), found.frame_of(page));
         Some(Page { dirty: found.dirty, ..whole })
@@ -204,7 +204,8 @@ impl NaiveMachine {
         }
     }
 
-    /// A guest-physical page is used, whose entry is in a line that has been read.
+    /// Sets the accessed and dirty bits of a guest-physical page, whose entry is in a line that has been
+    /// read.
     pub fn mark_in_host(&mut self, page: u64, stores: bool, line: u64) {
         let memory = self.host().os.memory_mut();
         if memory.process_mut(VM).table.mark(PageNumber::new(page), stores) {
@@ -236,7 +237,7 @@ impl NaiveMachine {
         self.invalidate(0, u64::MAX);
     }
 
-    /// After so many instructions in all.
+    /// Runs the host's background work.
     pub fn host_background(&mut self, instructions: u64) {
         if let Some(host) = &mut self.host {
             host.os.background(instructions);
@@ -244,8 +245,7 @@ impl NaiveMachine {
         self.host_has_changed();
     }
 
-    /// Where something lies that is at a physical address of the guest, or of the machine without one.
-    /// Walkers may write to it.
+    /// Translates a physical address of the guest, or of a machine without one, for a walker that may write.
     pub fn place_of_entry(&mut self, addr: u64) -> u64 {
         if self.host.is_none() {
             return addr;
@@ -254,7 +254,7 @@ impl NaiveMachine {
         self.behind(page, true).frame_of(page) << 12 | addr & 4095
     }
 
-    /// The frame that a reference reaches through what a TLB has.
+    /// The frame that a reference reaches by a TLB entry.
     pub fn reached(&mut self, found: Page, page: u64, stores: bool) -> u64 {
         let frame = found.frame_of(page);
         if !found.half {
@@ -267,7 +267,7 @@ impl NaiveMachine {
         reached
     }
 
-    /// A walk has found this page of the process': what TLBs keep.
+    /// The TLB entry of a walked page of the process, composed with the host's.
     pub fn through_host(&mut self, own: Page, page: u64, stores: bool) -> Page {
         if self.host.is_none() {
             return own;
@@ -283,7 +283,7 @@ impl NaiveMachine {
         Page { dirty: own.dirty && behind.dirty, ..self.page(page) }
     }
 
-    /// A page is used, and nothing is read for that.
+    /// Uses a page without memory reads.
     pub fn use_behind(&mut self, page: u64, stores: bool) {
         if self.host.is_none() {
             return;

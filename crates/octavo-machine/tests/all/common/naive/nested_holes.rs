@@ -1,4 +1,4 @@
-//! Perforated pages in a naive machine's guest: what its page table and the host's have together.
+//! Perforated pages in a naive machine's guest: composition of its page table with the host's.
 
 use octavo_types::{FrameNumber, ItemKind, PageNumber, PageSize, VirtAddr};
 
@@ -7,8 +7,8 @@ use super::tlb::Page;
 use super::{NaiveMachine, PROCESS};
 
 impl NaiveMachine {
-    /// From the root of the guest's table, until the page may be used. `no_bits`: the second level has been
-    /// asked for bits already, and had none.
+    /// Walks from the root of the guest's table until the page permits the access. With `no_bits`, the second
+    /// level has already missed the bits.
     pub fn walk_perforated_nested(&mut self, kind: ItemKind, page: u64, mut no_bits: bool) -> Page {
         loop {
             let entry = self.walk_page_and_range_tables(kind, page);
@@ -90,7 +90,7 @@ impl NaiveMachine {
         }
     }
 
-    /// The lines of both bitmaps, and what they say by *or*.
+    /// Reads the lines of both bitmaps, and combines their bits by *or*.
     fn fetch_both(&mut self, page: u64, entry: &Page) -> bool {
         let own = Page::of_perforated(self.own_table(), page);
         if let Some(own) = own {
@@ -117,7 +117,7 @@ impl NaiveMachine {
         holes[(page % 512) as usize]
     }
 
-    /// A base page that is no hole is used, after a walk; none where it faulted, or the host has changed.
+    /// Uses a base page that is no hole, after a walk; `None` after a page fault or a change of the host.
     fn use_both(&mut self, kind: ItemKind, page: u64) -> Option<Page> {
         let stores = kind == ItemKind::Store;
         let number = PageNumber::new(page);
@@ -154,7 +154,7 @@ impl NaiveMachine {
         Some(own.through(behind, page))
     }
 
-    /// To a hole of the guest's, of the host's, or of both; none where it faulted.
+    /// Walks to a hole of the guest, the host, or both; `None` after a page fault.
     pub fn walk_hole_nested(
         &mut self,
         kind: ItemKind,

@@ -6,8 +6,7 @@ use octavo_types::{PageNumber, PageSize};
 use super::tlb::Page;
 use super::{NaiveMachine, PROCESS};
 
-/// Base pages side by side that lie side by side: the first, the end, the first's frame, whether stores are
-/// allowed.
+/// A range of base pages contiguous in memory: first page, end, first frame, store permission.
 pub type Range = (u64, u64, u64, bool);
 
 impl Page {
@@ -33,7 +32,7 @@ impl Page {
         }
     }
 
-    /// The perforated page that a table has around a base page.
+    /// The perforated page of a table around a base page.
     pub fn of_perforated(table: &PageTable, page: u64) -> Option<Page> {
         let of = table.perforated(PageNumber::new(page))?;
         Some(Page {
@@ -52,7 +51,7 @@ impl Page {
         })
     }
 
-    /// The page with gaps that a table has around a base page.
+    /// The gapped page of a table around a base page.
     pub fn of_gapped(table: &PageTable, page: u64) -> Option<Page> {
         let of = table.gapped(PageNumber::new(page))?;
         Some(Page {
@@ -71,7 +70,7 @@ impl Page {
         })
     }
 
-    /// This page of the guest through that of the host behind it: the smaller of both.
+    /// Composes this guest page with the host page that backs it: the smaller of both.
     pub fn through(&self, behind: Page, page: u64) -> Page {
         let size = self.size.min(behind.size);
         let first = page >> size.base_shift();
@@ -106,15 +105,15 @@ impl NaiveMachine {
         Page::of(self.own_table(), page)
     }
 
-    /// Where a base page that is mapped lies at last: the smaller page of the process' own and the
-    /// host's, if there is one, with what both allow and know.
+    /// The page of a mapped base page: the smaller of the process' and the host's, with common permissions
+    /// and dirty state.
     pub fn page(&self, page: u64) -> Page {
         let own = self.own_page(page);
         let Some(host) = &self.host else { return own };
         own.through(Page::of(host.table(), own.frame_of(page)), page)
     }
 
-    /// The same with the pages beside it that its walk has seen, and that are like it.
+    /// The page with the equal neighbours that its walk has seen.
     pub fn page_and_neighbours(&self, page: u64) -> Page {
         let own = self.page(page);
         if own.size > PageSize::BASE {
@@ -140,8 +139,8 @@ impl NaiveMachine {
         Page { first, count: end - first, frame: own.frame - (page - first), ..own }
     }
 
-    /// Whether a walk for one base page shows that another one lies beside it and is like it: the entries
-    /// of both are in a line, or both pages in a larger one.
+    /// Whether the walk of one base page shows that another one is contiguous and equal: both entries are in
+    /// one line, or both pages in a larger page.
     fn are_alike(&self, table: &PageTable, page: u64, other: u64) -> bool {
         let leaf = table.leaf(PageNumber::new(page)).unwrap();
         let Some(leaf_of_other) = table.leaf(PageNumber::new(other)) else { return false };
@@ -156,7 +155,7 @@ impl NaiveMachine {
             && table.used(PageNumber::new(other)) == table.used(PageNumber::new(page))
     }
 
-    /// The range that holds a base page, and how many lines of range tables are read for it.
+    /// The range that holds a base page, and the lines of range tables read for it.
     pub fn range(&self, page: u64) -> Option<(Range, u64)> {
         let own = self.own_table().ranges()?;
         let of_own = levels(own.iter().count() as u64);
@@ -178,13 +177,13 @@ impl NaiveMachine {
         let frame = behind.frame.raw() + (frame_of(start) - behind.pages.start);
         let write = range.rights.write && behind.rights.write;
         let of_host = levels(all.iter().count() as u64);
-        // Each line of the own table, and then the page, through the host's.
+        // Each line of the own table, and finally the page, through the host's.
         let lines = of_own * (1 + of_host) + of_host;
         Some(((start, end, frame, write), lines))
     }
 }
 
-/// The levels of a tree of so many ranges, 128 in each node.
+/// The levels of a tree of `ranges` ranges, 128 per node.
 fn levels(ranges: u64) -> u64 {
     let (mut levels, mut reached) = (1, 128);
     while reached < ranges {

@@ -1,4 +1,4 @@
-//! Perforated pages as Figures 4 and 5 of the paper have them.
+//! Perforated pages after Figures 4 and 5 of Park et al. (ISCA 2020).
 
 use octavo_machine::Counters;
 use octavo_machine::designs::Variant;
@@ -8,9 +8,9 @@ use octavo_types::{ItemKind, PageNumber, PageSize, VirtAddr};
 use super::tlb::{Page, Tlb};
 use super::{NaiveMachine, PROCESS};
 
-/// The address space by which walk caches know shadow nodes.
+/// The address space that tags shadow nodes in walk caches.
 pub const SHADOW: u16 = 1;
-/// The logarithm of the bytes of 32 base pages.
+/// log2 of the bytes of 32 base pages.
 const WORD_LOG2: u8 = 17;
 
 /// The counters of a machine with perforated pages.
@@ -20,7 +20,7 @@ pub struct Perforated {
     pub bitmap_misses: u64,
     hits: u64,
     filtered: u64,
-    /// Lines of the machine's own bitmap, in a guest the guest's.
+    /// Bitmap lines read; in a guest, of the guest's bitmap.
     pub fetches: u64,
     pub hole_walks: u64,
     flushes: u64,
@@ -62,8 +62,8 @@ impl Perforated {
     }
 }
 
-/// Where the bits are of the 2 MiB around a frame, 64 bytes: of all memory in order, a bit a frame, in the last
-/// frames.
+/// The line with the bits of the 2 MiB around a frame: the bitmap has one bit per frame of memory, in order,
+/// in the last frames.
 pub fn line_of_holes(os: &Os, frame: u64) -> u64 {
     let all = os.memory().frames.shape().frames();
     ((all - all.div_ceil(8 * 4096)) << 12) + frame / 512 * 64
@@ -135,7 +135,7 @@ impl NaiveMachine {
         None
     }
 
-    /// Bitmap in memory, whose bits the second level has then.
+    /// Reads the bitmap in memory, and fills its bits into the second level.
     fn fetch(&mut self, page: u64, entry: &Page) -> bool {
         self.perforated().fetches += 1;
         let number = PageNumber::new(page);
@@ -149,7 +149,7 @@ impl NaiveMachine {
         holes[(page % 512) as usize]
     }
 
-    /// The second level gets bits of the holes of a perforated page.
+    /// Fills hole bits of a perforated page into the second level.
     pub fn fill_bits(&mut self, page: u64, entry: &Page, holes: &[bool]) {
         let words = match self.perforated().variant {
             Variant::AllAtOnce => 0..16,
@@ -169,7 +169,7 @@ impl NaiveMachine {
         }
     }
 
-    /// From the root, until the page may be used.
+    /// Walks from the root until the page permits the access.
     fn walk_perforated(&mut self, kind: ItemKind, page: u64) -> Page {
         let stores = kind == ItemKind::Store;
         let number = PageNumber::new(page);
@@ -230,7 +230,7 @@ impl NaiveMachine {
         }
     }
 
-    /// Through the shadow entry; none where it faulted.
+    /// Walks through the shadow entry; `None` after a page fault.
     fn walk_hole(&mut self, kind: ItemKind, page: u64, continues_walk: bool) -> Option<Page> {
         if self.host.is_some() {
             return self.walk_hole_nested(kind, page, continues_walk);

@@ -33,20 +33,20 @@ impl Consumer for NaiveMachine {
 }
 
 impl NaiveMachine {
-    /// After so many instructions in all.
+    /// Runs the background work.
     pub fn background(&mut self, instructions: u64) {
         self.os.background(instructions);
         self.forget_stale();
         self.host_background(instructions);
     }
 
-    /// A copy of the process begins, which never runs.
+    /// Begins a copy of the process, which never runs.
     pub fn fork(&mut self) {
         self.os.fork(PROCESS).unwrap();
         self.forget_stale();
     }
 
-    /// The copy is over.
+    /// Ends the copy.
     pub fn end_copy(&mut self) {
         self.os.end(ProcessId(1));
         self.os.take_invalidations();

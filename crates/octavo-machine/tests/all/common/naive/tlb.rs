@@ -5,29 +5,29 @@ use octavo_machine::{Coalescing, Counters, LongRuns};
 use octavo_oracle::{NaiveArray, NaiveReplacement};
 use octavo_types::PageSize;
 
-/// A page as a TLB holds it, or several of its size side by side that are alike.
+/// A TLB entry: a page, or several contiguous equal pages.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Page {
     pub size: PageSize,
-    /// The number of the first, at its size.
+    /// The number of the first page, at its size.
     pub first: u64,
-    /// How many there are.
+    /// The number of pages.
     pub count: u64,
-    /// The first's base frame.
+    /// The first base frame.
     pub frame: u64,
     pub write: bool,
     pub dirty: bool,
-    /// Of a perforated page, its filter.
+    /// The hole filter of a perforated page.
     pub filter: Option<u8>,
-    /// Whether it is a page with gaps, and the frame its chunk's.
+    /// Whether it is a gapped page, whose frame is that of its chunk.
     pub has_gaps: bool,
-    /// Of an entry that is no page, 32 bits of a bitmap.
+    /// The bitmap word of an entry without a page.
     pub bits: u32,
-    /// Whether the frame is the guest's, and the host's is found elsewhere.
+    /// Whether it is a guest half, whose frame is the guest's.
     pub half: bool,
-    /// The size of the page that it is, or is a part of.
+    /// The size of the whole page.
     pub of: PageSize,
-    /// Which accessed bits of the page's parts an entry knows to be set, and 16 bits above, which dirty ones.
+    /// Vector bits known to be set: accessed bits, and dirty bits 16 positions above.
     pub known: u32,
 }
 
@@ -44,12 +44,12 @@ impl Page {
         (self.first..self.first + self.count).contains(&(page >> self.size.base_shift()))
     }
 
-    /// Whether the filter of a perforated page says that there may be a hole at a base page.
+    /// Whether the filter of a perforated page allows a hole at a base page.
     pub fn may_be_hole(&self, page: u64) -> bool {
         self.filter.is_some_and(|filter| filter >> (page % 512 / 64) & 1 != 0)
     }
 
-    /// The base page of a perforated page that is no hole.
+    /// The base page of a perforated page that is not a hole.
     pub fn part_of_region(&self, page: u64) -> Page {
         let frame = self.frame_of(page);
         Page { size: PageSize::BASE, first: page, count: 1, frame, filter: None, ..*self }
@@ -64,7 +64,7 @@ impl Page {
         self.frame + (page - self.first_base_page())
     }
 
-    /// The part of a large page that has this smaller size.
+    /// The part of this smaller size.
     fn part(&self, page: u64, size: PageSize) -> Page {
         if size == self.size {
             return *self;
@@ -73,14 +73,14 @@ impl Page {
         Page { size, first, count: 1, frame: self.frame_of(first << size.base_shift()), ..*self }
     }
 
-    /// The page that it is, or is a part of.
+    /// The whole page.
     pub fn whole(&self) -> Page {
         let first = self.first_base_page() >> self.of.base_shift();
         let frame = self.frame - (self.first_base_page() - (first << self.of.base_shift()));
         Page { size: self.of, first, frame, known: 0, ..*self }
     }
 
-    /// Of base pages, those that lie in the same aligned group as one of them.
+    /// The base pages in the same aligned group as `page`.
     fn in_group(&self, page: u64, group: u64) -> Page {
         if self.size != PageSize::BASE {
             return *self;
@@ -96,9 +96,9 @@ pub struct Array {
     name: String,
     pub sizes: Vec<PageSize>,
     pub sets: u64,
-    /// Base pages that share a set because they are in one group.
+    /// Base pages per group, which share a set.
     group: u64,
-    /// By the size and the number of the first page.
+    /// By size and number of the first page.
     pub entries: NaiveArray<(u8, u64), Page>,
     hits: u64,
 }
@@ -138,7 +138,7 @@ impl Array {
     }
 }
 
-/// Ranges, that which was used last at the end.
+/// Ranges, most recently used last.
 struct Ranges {
     config: LongRuns,
     entries: Vec<Page>,
@@ -154,7 +154,7 @@ impl Ranges {
         Some(range)
     }
 
-    /// Merges what continues the new one, the lowest first, while the whole is not too long.
+    /// Merges ranges that continue the new one, lowest first, up to the length limit.
     fn fill(&mut self, mut new: Page) {
         let limit = self.config.limit_pages;
         loop {
@@ -186,14 +186,14 @@ impl Ranges {
     }
 }
 
-/// A level.
+/// A TLB level.
 pub struct Tlb {
     pub name: &'static str,
     pub arrays: Vec<Array>,
     ranges: Option<Ranges>,
     pub hits: u64,
     pub misses: u64,
-    /// Whether it is filled by what the first level evicts.
+    /// Whether it is filled by evictions of the first level.
     pub victims: bool,
 }
 
@@ -222,7 +222,7 @@ impl Tlb {
         Tlb { name, arrays, ranges, hits: 0, misses: 0, victims: level.fill == Fill::Victim }
     }
 
-    /// The name of each array, and the references that it served.
+    /// The name and hits of each array.
     fn arrays(&self) -> Vec<(&str, u64)> {
         let ranges = self.ranges.iter().map(|ranges| (ranges.config.name, ranges.hits));
         self.arrays.iter().map(|array| (&*array.name, array.hits)).chain(ranges).collect()
@@ -233,7 +233,7 @@ impl Tlb {
         self.arrays.iter().any(|array| array.sizes.contains(&PageSize::HUGE))
     }
 
-    /// Adds what it counted.
+    /// Reports its counters.
     pub fn report(&self, counters: &mut Counters) {
         report(self.name, self.hits, self.misses, counters);
         for (name, hits) in self.arrays() {
@@ -254,8 +254,8 @@ impl Tlb {
         found
     }
 
-    /// Puts in what holds a base page: a long run among the ranges; else the part of it that the
-    /// largest fitting array can hold. Returns what gave way.
+    /// Fills the page of a base page: a long run into the ranges, otherwise the largest part that an array
+    /// can hold. Returns the eviction.
     pub fn fill(&mut self, page: u64, new: Page) -> Option<Page> {
         if let Some(ranges) = &mut self.ranges
             && new.count > ranges.config.above_pages
@@ -271,7 +271,7 @@ impl Tlb {
         array.fill(page, new.part(page, part).in_group(page, array.group))
     }
 
-    /// Takes out the page that holds a base page, but no bits of bitmaps.
+    /// Removes the page that holds a base page, but no bitmap words.
     pub fn take(&mut self, page: u64) {
         for array in &mut self.arrays {
             let is_page = |held: &Page| array.sizes.contains(&held.size);

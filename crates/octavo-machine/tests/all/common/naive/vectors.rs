@@ -1,11 +1,11 @@
-//! Accessed and dirty bits of the parts of tailored pages: what entries know is in each entry.
+//! Accessed and dirty vectors of tailored pages; each entry records the bits it knows.
 
 use octavo_machine::Counters;
 use octavo_types::{ItemKind, PageNumber};
 
 use super::{L1D, NaiveMachine, PROCESS};
 
-/// How many bits, and what was counted.
+/// The vector length, and counters.
 #[derive(Default)]
 pub struct Vectors {
     bits: u64,
@@ -29,8 +29,8 @@ impl Vectors {
 }
 
 impl NaiveMachine {
-    /// A reference has found a page in the first level, or has filled it: the bits of its part are stored, if the
-    /// entry does not know that they are set.
+    /// Stores the bits of a part after a hit or fill of the first level, if the entry does not know them to
+    /// be set.
     pub fn mark_part(&mut self, kind: ItemKind, page: u64, has_walked: bool) {
         if self.vectors.bits == 0 {
             return;
@@ -59,7 +59,7 @@ impl NaiveMachine {
             entry.known |= needed;
         }
         if !has_walked {
-            // Beside the program, and none of its walks.
+            // Beside the program: not counted as its walks.
             let (walks, reads, cycles) = (self.walks, self.reads, self.cycles.all);
             self.read_walk(page);
             self.vectors.reads += self.reads - reads;

@@ -1,5 +1,5 @@
-//! A guarded page table by its definition: pages are words of hexadecimal digits, and a node is wherever two
-//! words differ first.
+//! A guarded page table by its definition: pages are words of hexadecimal digits; a node exists where words
+//! first differ.
 
 use octavo_types::PageSize;
 
@@ -11,7 +11,7 @@ pub struct Guarded {
 }
 
 impl Guarded {
-    /// The entries that are loaded to find a page; it comes in if it is not there.
+    /// The entries loaded to translate a page, which is inserted if absent.
     pub fn loads(&mut self, page: u64, size: PageSize) -> Vec<u64> {
         let digits = match size {
             PageSize::BASE => 10,
@@ -39,7 +39,7 @@ impl Guarded {
         loads
     }
 
-    /// Whether words that begin so go on differently.
+    /// Whether words with this prefix differ in the next digit.
     fn is_node(&self, begin: &str) -> bool {
         let mut next = self.words.iter().filter_map(|word| word.strip_prefix(begin));
         let first = next.next().and_then(|rest| rest.chars().next());

@@ -1,4 +1,4 @@
-//! The handler, state machine and tables that translate.
+//! The translators: handler, state machine and page tables.
 
 use octavo_config::TableKind;
 use octavo_oracle::NaiveFound;
@@ -6,19 +6,19 @@ use octavo_types::PageNumber;
 
 use super::{Design, Naive, Page};
 
-/// Where page tables and handlers lie: above all segments.
+/// Page tables and handlers lie above all segments.
 const TABLE: u64 = 1 << 62;
 pub const PHYSICAL: u64 = 1 << 61;
 const ROOT_TABLES: u64 = 1 << 42 | 0x1_0000;
 const VECTORS: [u64; 2] = [1 << 42 | 0x1000, 1 << 42 | 0x1100];
 
 impl Naive {
-    /// Of each so many bytes that are protected alike there is an entry of four.
+    /// The entry of four bytes of each unit of protection.
     pub fn user_entry(&self, global: u64) -> u64 {
         TABLE + global / self.protection_bytes() * 4
     }
 
-    /// And of each 4 KiB of those.
+    /// The root entry of each 4 KiB of entries.
     pub fn root_entry(&self, global: u64) -> u64 {
         PHYSICAL + ROOT_TABLES + global / self.protection_bytes() / 1024 * 4
     }
@@ -29,7 +29,7 @@ impl Naive {
         self.count(component, counter, u64::from(runs));
     }
 
-    /// Figure 7, or other tables.
+    /// Figure 7, or another table.
     pub fn translate(&mut self, component: &'static str, global: u64, page: Page) {
         match self.design {
             Design::Free | Design::MipsVirtual | Design::MipsPhysical => return,
@@ -76,8 +76,8 @@ impl Naive {
         self.sides[1].access(entry, None, (0, false));
     }
 
-    /// SPUR: the entry is looked for in the caches; else the root's is read from memory, and the entry
-    /// comes in.
+    /// SPUR: searches the caches for the entry; on a miss reads the root's entry from memory and fills the
+    /// entry.
     fn search(&mut self, component: &'static str, global: u64) {
         let (found, _) = self.sides[1].access(self.user_entry(global), None, (0, false));
         self.count(component, "handler_l1d_misses", u64::from(found != NaiveFound::L1));
@@ -93,7 +93,7 @@ impl Naive {
         self.count(component, "handler_l2d_misses", u64::from(found == NaiveFound::Memory));
     }
 
-    /// One list of pages and frames, what was put there last first: a chain is those with the same hash.
+    /// One list of pages and frames, newest first; a chain is its entries of one hash.
     fn search_chain(&mut self, component: &'static str, global: u64, page: Page) {
         let frame = self.frame(page.0, page.1);
         let hash = |page: u64| ((page % 65536) ^ (page / 65536)) % self.anchors;

@@ -1,5 +1,5 @@
-//! Software-managed translation as anybody would write it down, with what is in each line: every load
-//! gives what was stored last. Only the operating system is the same.
+//! Naive software-managed translation, with the contents of each line: every load returns the last stored
+//! value. It shares only the operating system with the engine.
 
 mod guarded;
 mod handler;
@@ -21,13 +21,13 @@ use tlb::Tlb;
 
 type Page = (ProcessId, u64);
 
-/// A page of the global space that may have lines.
+/// A page of the global space with cached lines.
 #[derive(Clone)]
 struct CachedPage {
     frame: u64,
     may_store: bool,
     sides: [bool; 2],
-    /// The pages of processes that missed it and are still mapped, the first of them first.
+    /// The mapped process pages that missed it, first one first.
     users: Vec<Page>,
 }
 
@@ -57,10 +57,10 @@ impl Design {
     }
 }
 
-/// A line of a reference.
+/// Accesses one line of a reference.
 #[derive(Clone, Copy)]
 pub struct Piece {
-    /// Whether it is the first of its page.
+    /// Whether it is the first piece in its page.
     is_first: bool,
 }
 
@@ -70,31 +70,31 @@ pub struct Naive {
     design: Design,
     softvm: SoftvmConfig,
     tlb: Option<Tlb>,
-    /// Bytes of a line that accesses are to, and of one at each level.
+    /// Bytes of an access line, and of a line at each level.
     access_bytes: u64,
     lines: [u64; 2],
     sides: [NaiveVirtualSide; 2],
-    /// How much of what data wrote to memory has been seen.
+    /// Number of data write-backs to memory seen.
     seen: usize,
     segments: Vec<Segment>,
     registers: [Option<Segment>; 16],
-    /// By global address, in the order in which they were first missed.
+    /// By global address, in order of first miss.
     kept: Vec<(u64, CachedPage)>,
-    /// By frame and line, what was stored last.
+    /// The last stored value, by frame and line.
     truth: HashMap<(u64, u64), u64>,
     stores: u64,
     instructions: u64,
-    /// Changes of protection and transfers that have happened.
+    /// Injected changes of protection and transfers so far.
     rare: [u64; 2],
     anchors: u64,
     inverted: Vec<(u64, u64)>,
     guarded: Guarded,
     counts: BTreeMap<(&'static str, &'static str), u64>,
-    /// Whether it stopped, as an alias is refused.
+    /// Whether it stopped because a synonym was refused.
     pub refused: bool,
-    /// Accesses of data of pages that the process has not asked for, but others have.
+    /// Data accesses to pages that other processes have faulted in, but not this one.
     pub hits_of_others: u64,
-    /// 1 once a page of 2 MiB has been used.
+    /// 1 once a 2 MiB page has been used.
     pub has_large_pages: u64,
 }
 
@@ -143,7 +143,7 @@ impl Naive {
         *self.counts.entry((component, counter)).or_default() += times;
     }
 
-    /// All that it counted.
+    /// All of its counters.
     pub fn counters(&self) -> BTreeMap<(&'static str, &'static str), u64> {
         let mut counters = self.counts.clone();
         let names = [["vcache.l1i", "vcache.l2i"], ["vcache.l1d", "vcache.l2d"]];
@@ -157,16 +157,16 @@ impl Naive {
         }
         counters.insert(("softvm.segments", "used"), self.segments.len() as u64);
         if self.design == Design::MipsPhysical {
-            // It says nothing of them.
+            // The model has no segments.
             counters.retain(|(component, _), _| *component != "softvm.segments");
         }
         counters
     }
 
-    /// One reference: each line of the first level that it touches is accessed.
+    /// Plays a reference: accesses each first-level line that it touches.
     pub fn reference(&mut self, kind: Access, addr: u64, bytes: u64) {
         match kind {
-            // One that spans pages counts in each.
+            // A fetch that spans pages counts in each.
             Access::Fetch => self.instructions += (addr + bytes - 1) / 4096 - addr / 4096 + 1,
             Access::Load => self.do_rare(),
             Access::Store => {
@@ -177,7 +177,7 @@ impl Naive {
         let bytes_each = self.access_bytes;
         for line in addr / bytes_each..=(addr + bytes - 1) / bytes_each {
             let at = line * bytes_each;
-            // The page is looked up once for each that the reference touches.
+            // The page is looked up once per page of the reference.
             let piece = Piece { is_first: line == addr / bytes_each || at.is_multiple_of(4096) };
             match self.design {
                 Design::MipsPhysical => self.access_physical(kind, at, piece),
@@ -201,7 +201,7 @@ impl Naive {
             self.refill("softvm", side, global, (of, frame, may_store));
             self.write_back();
         }
-        // What lies in the line of the part before needs nothing more.
+        // The rest of a line already accessed needs no look-up.
         let is_rest = !piece.is_first && !global.is_multiple_of(self.lines[0]);
         let missed = match is_rest && self.holds(side, 0, global) {
             true => [false; 2],
@@ -212,7 +212,7 @@ impl Naive {
         }
     }
 
-    /// Says whether the line was missed at each level.
+    /// Returns whether the line missed each level.
     fn access_caches(&mut self, kind: Access, addr: u64, global: u64) -> [bool; 2] {
         let side = usize::from(kind != Access::Fetch);
         let stores = kind == Access::Store;
@@ -271,7 +271,7 @@ impl Naive {
         self.sides[side].lines(level).iter().any(|line| line.0 == global / bytes * bytes)
     }
 
-    /// The page's frame, and whether it may be stored to, once the operating system allows the access.
+    /// The page's frame and store permission, once the operating system permits the access.
     fn resolve(&mut self, kind: Access, addr: u64) -> (u64, bool) {
         let page = PageNumber::new(addr >> 12);
         if kind == Access::Store && self.design != Design::MipsPhysical {
@@ -292,7 +292,7 @@ impl Naive {
         }
     }
 
-    /// The operating system has done something.
+    /// Applies a memory event.
     pub fn event(&mut self, event: &Event) {
         self.os.event(self.process, event).unwrap();
         self.os_has_run();
@@ -314,7 +314,7 @@ impl Naive {
             let (addr, _, frame) = self.sides[1].written[self.seen];
             self.seen += 1;
             self.count("softvm.write_back", "lines", 1);
-            // The address says the same frame as when the line came.
+            // The address maps to the same frame as when the line was filled.
             let (_, CachedPage { users, .. }) =
                 self.kept.iter().find(|(global, _)| *global == addr >> 12 << 12).unwrap();
             let user = users[0];

@@ -51,7 +51,7 @@ impl Naive {
                 touched.extend(users.map(|user| (*user, *global)));
             }
             touched.sort_unstable();
-            // Where several pages of the process are one, the first of them counts.
+            // If several process pages share a page, the first one counts.
             let mut globals: Vec<u64> = Vec::new();
             for (_, global) in touched {
                 if !globals.contains(&global) {
@@ -83,7 +83,7 @@ impl Naive {
         }
     }
 
-    /// The frame of a page in its process' table, and whether that lets it be stored to.
+    /// The frame and store permission of a page by its process' table.
     pub fn leaf(&self, (process, page): Page) -> Option<(u64, bool)> {
         let memory = self.os.memory();
         let number = PageNumber::new(page);
@@ -100,8 +100,8 @@ impl Naive {
         &mut self.kept.iter_mut().find(|(at, _)| *at == global).expect("it has lines").1
     }
 
-    /// A store to a page that is to be copied: the operating system reads it without the caches, so what
-    /// they alone have is written back.
+    /// Prepares a copy on write: the operating system reads the page around the caches, so that dirty lines
+    /// are written back.
     pub fn clean_source(&mut self, page: u64) {
         let Some(frame) = self.os.memory().source_of_copy(self.process, PageNumber::new(page))
         else {
@@ -136,7 +136,7 @@ impl Naive {
         }
     }
 
-    /// A line of data of a page, in the first set of the second level that has one.
+    /// A data line of a cached page, in the first second-level set that has one.
     fn line_in_use(&self, from: u64) -> Option<u64> {
         let sets = self.softvm.l2.bytes / self.lines[1] / self.ways();
         let lines = self.sides[1].lines(1).into_iter().map(|line| line.0);
@@ -149,12 +149,12 @@ impl Naive {
         self.softvm.l2.ways.of(self.softvm.l2.bytes / self.lines[1])
     }
 
-    /// A TLB knows of pages alone.
+    /// A TLB protects whole pages.
     pub fn protection_bytes(&self) -> u64 {
         if self.tlb.is_some() { 4096 } else { self.softvm.kernel.protection_bytes }
     }
 
-    /// Changes the lines that are protected as one is.
+    /// Changes the lines of a line's unit of protection.
     pub fn protect(&mut self, line: u64, change: NaiveChange) {
         let bytes = self.protection_bytes();
         if bytes == 4096 {
@@ -170,8 +170,8 @@ impl Naive {
         self.seen = self.sides[1].written.len();
     }
 
-    /// A side where the pages that have used it have more lines than its second level is gone through as a
-    /// whole: each line of it is checked once.
+    /// A side whose pages have more lines than its second level is swept as a whole: each line is checked
+    /// once.
     fn change_all(&mut self, pages: &[(u64, NaiveChange)], component: &'static str) {
         let entries = self.softvm.l2.bytes / self.lines[1];
         let whole = [0, 1].map(|side| {
@@ -236,7 +236,7 @@ impl Naive {
         }
     }
 
-    /// Lines of a frame at other addresses give way; says whether the line may be stored to.
+    /// Sweeps lines of the frame at other addresses. Returns whether the line may have store permission.
     pub fn claim(&mut self, addr: u64, page: (u64, bool), side: usize, stores: bool) -> bool {
         let (frame, may_store) = page;
         let of = (self.process, addr >> 12);

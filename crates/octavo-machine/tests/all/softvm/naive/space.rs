@@ -16,7 +16,7 @@ pub enum Segment {
 }
 
 impl Naive {
-    /// The segment of an address, and the place in it.
+    /// The segment of an address, and the offset in it.
     pub fn place(&self, process: ProcessId, addr: u64) -> (Segment, u64) {
         if let Some((object, at)) = self.shared_at(process, addr)
             && self.softvm.kernel.sharing == Sharing::Global
@@ -26,7 +26,7 @@ impl Naive {
         (Segment::Own(process, addr >> 28), addr & 0xfff_ffff)
     }
 
-    /// The object that is shared at an address, and which of its bytes.
+    /// The shared object at an address, and the offset in it.
     pub fn shared_at(&self, process: ProcessId, addr: u64) -> Option<(u32, u64)> {
         let page = PageNumber::new(addr >> 12);
         let (_, vma) = self.os.memory().process(process).vmas.find(page)?;
@@ -34,7 +34,7 @@ impl Naive {
         Some((object.0, addr.wrapping_sub(origin << 12)))
     }
 
-    /// The frame of a page, whether its process has asked for it or only others have.
+    /// The frame of a page that its process or another one has faulted in.
     pub fn frame(&self, process: ProcessId, page: u64) -> u64 {
         let memory = self.os.memory();
         let number = PageNumber::new(page);
@@ -46,7 +46,7 @@ impl Naive {
         frame.expect("it is mapped").raw()
     }
 
-    /// The sixteen registers hold segments.
+    /// Loads a segment into its register of sixteen.
     pub fn load_register(&mut self, segment: Segment) {
         let number = match segment {
             Segment::Own(_, number) => number,
@@ -59,7 +59,7 @@ impl Naive {
         }
     }
 
-    /// The global address of an address: segments have numbers in order of first use.
+    /// The global address of an address: segments are numbered in order of first use.
     pub fn global(&mut self, process: ProcessId, addr: u64) -> u64 {
         let (segment, at) = self.place(process, addr);
         let known = self.segments.iter().position(|known| *known == segment);

@@ -1,4 +1,4 @@
-//! A TLB that software refills, and the physical caches behind it.
+//! A software-refilled TLB, and the physical caches behind it.
 
 use octavo_config::SoftTlbConfig;
 use octavo_oracle::{NaiveArray, NaiveFound, NaiveReplacement};
@@ -8,7 +8,7 @@ use octavo_types::Access;
 use super::handler::PHYSICAL;
 use super::{Naive, Page, Piece};
 
-/// A page that it has: whose, its frame, whether it may be stored to.
+/// An entry: page, frame, store permission.
 type Entry = (Page, u64, bool);
 
 pub struct Tlb {
@@ -51,7 +51,7 @@ impl Naive {
         self.tlb().programs.probe(0, &(global >> 12)).is_some()
     }
 
-    /// The handler of the TLB.
+    /// Runs the TLB's miss handler.
     pub fn refill(&mut self, component: &'static str, side: usize, global: u64, entry: Entry) {
         self.count(component, if side == 0 { "fetch_misses" } else { "data_misses" }, 1);
         let user_entry = self.user_entry(global);
@@ -68,7 +68,7 @@ impl Naive {
         self.tlb().programs.insert(0, global >> 12, entry);
     }
 
-    /// An access of which the TLB had nothing found its line there.
+    /// Counts the cache outcome of an access that missed the TLB.
     pub fn count_row(&mut self, side: usize, missed: [bool; 2]) {
         let row = match missed {
             [_, true] => "memory_tlb_miss",
@@ -78,7 +78,7 @@ impl Naive {
         self.count(["softvm.table1.i", "softvm.table1.d"][side], row, 1);
     }
 
-    /// An access of physical caches.
+    /// Accesses the physical caches.
     pub fn access_physical(&mut self, kind: Access, addr: u64, piece: Piece) {
         let side = usize::from(kind != Access::Fetch);
         let stores = kind == Access::Store;
