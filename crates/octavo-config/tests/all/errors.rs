@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use octavo_config::{resolve, resolve_text};
 
-/// The sentence about a preset with settings.
+/// The error of a preset with settings.
 fn error(name: &str, settings: &[&str]) -> String {
     match resolve(name, settings) {
         Ok(_) => panic!("{name} with {settings:?} is a machine"),
@@ -13,8 +13,8 @@ fn error(name: &str, settings: &[&str]) -> String {
     }
 }
 
-/// The sentence about a file.
-fn told_of(text: &str) -> String {
+/// The error of a file.
+fn error_of_file(text: &str) -> String {
     let nothing: [&str; 0] = [];
     match resolve_text("mine.toml", text, &nothing) {
         Ok(_) => panic!("it is a machine: {text}"),
@@ -22,9 +22,9 @@ fn told_of(text: &str) -> String {
     }
 }
 
-/// The sentence about a file that extends skylake.
-fn told_of_skylake(text: &str) -> String {
-    told_of(&format!("extends = \"skylake\"\n{text}"))
+/// The error of a file that extends skylake.
+fn error_of_skylake_file(text: &str) -> String {
+    error_of_file(&format!("extends = \"skylake\"\n{text}"))
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn invalid_geometry_is_rejected() {
         "--set: tlb.l2.main.ways = 5: give a number by which entries (1536) can be divided, such \
          as 4, or \"full\""
     );
-    // Both are set: the later one is wrong.
+    // If both are set, the later one is wrong.
     assert!(
         error("skylake", &["tlb.l2.main.ways=5", "tlb.l2.main.entries=16"]).starts_with(
             "--set: tlb.l2.main.entries = 16: give a multiple of 5 (ways), such as 20"
@@ -89,7 +89,7 @@ fn unknown_keys_are_rejected() {
         "--set: tlb.l3: there is no such key; give l1, l1i, l1d or l2"
     );
     assert_eq!(
-        told_of_skylake("[cache.l1d]\nlatency_cycle = 5\n"),
+        error_of_skylake_file("[cache.l1d]\nlatency_cycle = 5\n"),
         "mine.toml: cache.l1d.latency_cycle: there is no such key; give bytes, ways, latency_cycles or \
          replacement; did you mean `latency_cycles`?"
     );
@@ -280,7 +280,7 @@ fn inconsistent_parts_are_rejected() {
          mean `clustered`?"
     );
     assert_eq!(
-        told_of_skylake(
+        error_of_skylake_file(
             "[tlb.l1d.\"4 K\"]\nentries = 64\nways = 4\npage_sizes = ['4KiB']\nreplacement = 'lru'"
         ),
         "mine.toml: tlb.l1d: `4 K` is no name of an array; give 1 to 32 of a to z, 0 to 9, - and _"
@@ -307,7 +307,7 @@ fn malformed_settings_are_rejected() {
     );
 }
 
-/// Every table of a machine with all of them, by its key.
+/// The keys of all tables of a machine.
 fn tables(of: &toml_edit::Table, within: &str, keys: &mut Vec<String>) {
     for (key, item) in of {
         if let Some(table) = item.as_table() {
@@ -332,8 +332,9 @@ fn empty_table_over_one_with_keys_is_refused() {
         let settings: Vec<&str> = all.into_iter().chain([&*setting]).collect();
         assert_eq!(error("skylake", &settings), format!("--set: {key} = {ADVICE}"));
     }
-    // A heading says the same as a value.
-    let heading = told_of_skylake("[walker.caches]\n# [walker.caches.pde]\n[core]\ncount = 2\n");
+    // A heading is equivalent to a value.
+    let heading =
+        error_of_skylake_file("[walker.caches]\n# [walker.caches.pde]\n[core]\ncount = 2\n");
     assert_eq!(heading, format!("mine.toml: walker.caches = {ADVICE}"));
 }
 
@@ -357,45 +358,45 @@ fn unreadable_files_are_rejected() {
     let folder = Folder::new("errors");
     let bytes = folder.put("bytes.toml", b"name = \"\xff\"");
     assert_eq!(error(&bytes, &[]), format!("{bytes}: it is no text in UTF-8: byte 8 is not"));
-    assert!(told_of("name = \n").starts_with("mine.toml: it is no TOML: line 1: "));
-    assert!(told_of("a = 1\na = 2\n").starts_with("mine.toml: it is no TOML: line 2: "));
+    assert!(error_of_file("name = \n").starts_with("mine.toml: it is no TOML: line 1: "));
+    assert!(error_of_file("a = 1\na = 2\n").starts_with("mine.toml: it is no TOML: line 2: "));
     for deep in [
         format!("a = {}", "[".repeat(200_000)),
         format!("a = {}", "{a=".repeat(100_000)),
         format!("{}a = 1", "a.".repeat(100_000)),
         format!("[{}a]", "a.".repeat(100_000)),
     ] {
-        let sentence = told_of(&deep);
+        let sentence = error_of_file(&deep);
         assert!(sentence.len() < 200 && sentence.starts_with("mine.toml: "), "{sentence}");
     }
-    assert!(told_of(&" ".repeat(2 << 20)).contains("it has more than 1048576 bytes"));
+    assert!(error_of_file(&" ".repeat(2 << 20)).contains("it has more than 1048576 bytes"));
     assert_eq!(
-        told_of(""),
+        error_of_file(""),
         "mine.toml: name: it is missing; a machine has every key, or `extends` one that has, such \
          as \"skylake\""
     );
-    assert_eq!(told_of("[[tlb]]\n"), "mine.toml: tlb: give a table");
+    assert_eq!(error_of_file("[[tlb]]\n"), "mine.toml: tlb: give a table");
 }
 
 #[test]
 fn invalid_extensions_are_rejected() {
     assert_eq!(
-        told_of("extends = \"skylke\""),
+        error_of_file("extends = \"skylke\""),
         error("skylke", &[]).replace("there is no", "mine.toml: extends: there is no")
     );
     assert_eq!(
-        told_of("extends = 7"),
+        error_of_file("extends = 7"),
         "mine.toml: extends: give a text in quotes, such as \"skylake\""
     );
     assert_eq!(
-        told_of("extends = \"other.toml\""),
+        error_of_file("extends = \"other.toml\""),
         "mine.toml: extends = \"other.toml\": give a preset"
     );
     let folder = Folder::new("extends");
     let one = folder.put("one.toml", b"extends = \"two.toml\"");
     folder.put("two.toml", b"extends = \"./one.toml\"");
     assert!(error(&one, &[]).contains("files extend one another"));
-    // The error is in the file that says so.
+    // The error names the file that contains it.
     let base = folder.put("base.toml", b"extends = \"zen4\"\n[tlb.l2.main]\nentries = 3073");
     let mine = folder.put("mine.toml", b"extends = \"base.toml\"\n[core]\ncount = 0");
     assert!(
@@ -404,7 +405,7 @@ fn invalid_extensions_are_rejected() {
     assert!(error(&mine, &[]).starts_with(&format!("{mine}: core.count = 0")));
 }
 
-/// A folder of this test's own.
+/// A temporary folder of this test.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -16,7 +16,7 @@ fn preset(name: &str) -> MachineConfig {
     resolve(name, &NO_SETTINGS).unwrap().into_config()
 }
 
-/// The keys of a machine with their values, as settings: everything that is no table.
+/// All values of a machine as settings.
 fn settings_of(machine: &MachineConfig) -> Vec<String> {
     fn collect(value: &serde_json::Value, key: &str, settings: &mut Vec<String>) {
         match value {

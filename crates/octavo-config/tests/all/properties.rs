@@ -26,7 +26,7 @@ fn replacement() -> impl Strategy<Value = Replacement> {
     select(&Replacement::ALL[..])
 }
 
-/// Entries and ways that fit.
+/// Matching entries and ways.
 fn geometry() -> impl Strategy<Value = (u64, Ways)> {
     prop_oneof![
         (1u64..300).prop_map(|entries| (entries, Ways::Full)),
@@ -46,7 +46,7 @@ fn array() -> impl Strategy<Value = TlbArray> {
 }
 
 fn name() -> impl Strategy<Value = String> {
-    // Not its level's own keys, and not those of an array.
+    // Neither a level's own key nor a key of an array.
     "[a-z0-9_-]{1,9}".prop_filter("a key", |name| !["fill", "entries", "ways"].contains(&&**name))
 }
 
@@ -76,7 +76,7 @@ fn tlb() -> impl Strategy<Value = TlbConfig> {
     (first, option::of(l2)).prop_map(|(first, l2)| TlbConfig { first, l2 })
 }
 
-/// As large as a number of TOML is.
+/// Within the range of TOML numbers.
 fn seed() -> impl Strategy<Value = u64> {
     0..=i64::MAX as u64
 }
@@ -85,7 +85,7 @@ fn fragmentation() -> impl Strategy<Value = FragmentationConfig> {
     let layout = select(vec![HoleLayout::Clustered, HoleLayout::Dispersed]);
     let kind = select(vec![HoleKind::Immovable, HoleKind::Movable, HoleKind::Unallocated]);
     let faults = layout.clone();
-    // Three of them are no more than all.
+    // Three of them add up to at most 1.
     let group = (0.0..=0.33, 0.0..=1.0, layout.clone(), kind.clone()).prop_map(
         |(portion, fraction, layout, holes)| HoleGroup { portion, fraction, layout, holes },
     );
@@ -119,7 +119,7 @@ fn fragmentation() -> impl Strategy<Value = FragmentationConfig> {
 }
 
 fn memory() -> impl Strategy<Value = MemoryConfig> {
-    // More than the free blocks of any mix above, whose largest has 1 MiB.
+    // Larger than the free blocks of any mix above, and their largest order.
     (16384u64..1 << 30, 20u8..=30, fragmentation()).prop_map(|(frames, log2, fragmentation)| {
         MemoryConfig {
             bytes: frames * 4096,
@@ -198,7 +198,7 @@ fn kernel() -> impl Strategy<Value = KernelConfig> {
     )
 }
 
-/// Virtual caches before which the machine's lines have so many bytes.
+/// Virtual caches behind lines of at least `least_bytes`.
 fn softvm(least_bytes: u64) -> impl Strategy<Value = SoftvmConfig> {
     let level = || (geometry(), replacement(), 0u32..=2);
     let cycles = prop::array::uniform8(0u32..1000);
@@ -276,7 +276,7 @@ fn machine() -> impl Strategy<Value = MachineConfig> {
         |((name, description, source), core, memory, hardware, host)| {
             let ((levels, walker), tlb, (cache, softvm), gtsm) = hardware;
             let page_table = PageTableConfig { levels };
-            // What a guest has in its own tables is not where pages lie.
+            // Hierarchical tables of a guest do not give host frames.
             let host = host.filter(|_| softvm.kernel.table != TableKind::Hierarchical);
             MachineConfig {
                 name,
@@ -306,7 +306,7 @@ proptest! {
         let resolved = resolve_text("it.toml", &toml, &NO_SETTINGS);
         let resolved = resolved.map_err(|error| TestCaseError::fail(format!("{error}\n{toml}")))?;
         prop_assert_eq!(resolved.config(), &machine);
-        // `==` does not look at the order of arrays.
+        // `==` ignores the order of arrays.
         prop_assert_eq!(resolved.json(), machine.to_json());
         let again = resolve_text("again.toml", resolved.toml(), &NO_SETTINGS).unwrap();
         prop_assert_eq!(again.json(), machine.to_json());
@@ -337,8 +337,8 @@ proptest! {
                     }
                 }
             }
-            // Both kinds of first levels are there, or two walk caches for one level; or this machine has
-            // no walk caches, which an empty table cannot say over some.
+            // Both kinds of first levels, two walk caches of one level, or no walk caches, which an empty
+            // table cannot express over existing ones.
             Err(error) => {
                 let sentence = error.to_string();
                 if let Some((key, _)) = sentence.split_once(" = {}: an empty table") {

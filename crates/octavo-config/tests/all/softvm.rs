@@ -1,4 +1,4 @@
-//! `[softvm]`: what it is where nothing is said, and what is refused.
+//! `[softvm]`: defaults, and rejected values.
 
 use octavo_config::{
     Aliasing, IncreasedRights, Sharing, SoftvmConfig, SoftvmRates, Ways, WriteBackTranslation,
@@ -52,7 +52,7 @@ fn setting_one_key_keeps_the_others() {
     }
 }
 
-/// Of two that do not fit the later one is wrong, unless no value of it would fit.
+/// Of two inconsistent values the later one is reported, unless no value of it would fit.
 #[test]
 fn line_size_error_names_the_later_level() {
     let (machine, l1, l2) = ("cache.line_bytes", "softvm.l1.line_bytes", "softvm.l2.line_bytes");

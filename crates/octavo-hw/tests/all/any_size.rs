@@ -1,4 +1,4 @@
-//! TLBs of pages of any size beside the oracle's.
+//! Any-size TLBs compared with the oracle's.
 
 use crate::common::{naive, replacement};
 use octavo_hw::{AnySizeArray, Asid, Replacement};
@@ -12,14 +12,14 @@ use proptest::prelude::*;
 enum Step {
     LookUp(u16, u64),
     Probe(u16, u64),
-    /// The page of so many base pages (as a logarithm) that covers this one.
+    /// Inserts the page of 2^n base pages that covers this base page.
     Insert(u16, u64, u8),
     Invalidate(u16, u64, u64),
     Clear,
 }
 
-/// From these on there are base pages: the lowest, some above 2^32, and the last of 64-bit addresses
-/// and of 59-bit ones.
+/// First base pages of the tested areas: the lowest, above 2^32, and the last of 64-bit and of 59-bit
+/// addresses.
 const PLACES: [u64; 4] = [0, 1 << 35, (1 << 52) - 64, (1 << 47) - 64];
 
 fn step() -> impl Strategy<Value = Step> {
@@ -105,8 +105,8 @@ proptest! {
     }
 }
 
-/// The example of the paper, section III.A.1: a page of 32 KiB is one entry, whichever of its eight
-/// base pages is looked up; and what was there before it grew ages out.
+/// The example of Guvenilir and Patt (section III.A.1): a page of 32 KiB is one entry for its eight base
+/// pages, and entries from before it grew age out.
 #[test]
 fn grown_page_occupies_one_entry() {
     let large = PageSize::from_bytes(32 << 10).unwrap();

@@ -1,4 +1,4 @@
-//! Set-associative arrays beside the oracle's: every policy, many geometries, all instructions.
+//! Set-associative arrays compared with the oracle's: every policy, many geometries, all instruction sets.
 
 use crate::common::{naive, replacement};
 use octavo_hw::{Geometry, Replacement, SetArray};
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 /// An operation on an array. Keys are from a small universe, and one far above 2^32.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Looked up, and inserted if it was not there, as caches do.
+    /// A look-up, with an insertion on a miss.
     Access(u64),
     LookUp(u64),
     Probe(u64),
@@ -43,7 +43,7 @@ fn case() -> impl Strategy<Value = (u64, u64, Vec<Step>)> {
     })
 }
 
-/// Does the same to both, and compares all that they say.
+/// Applies the steps to both arrays, and compares all results.
 fn check(
     instructions: Instructions,
     replacement: Replacement,
@@ -55,7 +55,7 @@ fn check(
     let mut oracle = NaiveArray::new(sets as usize, ways as usize, naive(replacement));
     for (now, step) in steps.iter().enumerate() {
         let value = now as u32;
-        // By turns in two sets, so that both may have an entry of one key.
+        // Alternates between two sets, so that both may hold one key.
         let set = |key: u64| ((key + now as u64 % 2) % sets) as usize;
         match *step {
             Step::Access(key) => {
@@ -122,7 +122,7 @@ proptest! {
         }
     }
 
-    /// The oracle's array and its older one of LRU alone, which curves are compared with.
+    /// The oracle's array, and its older LRU model for curves.
     #[test]
     fn two_oracles_agree(keys in vec(0u64..40, 1..400), ways in 1usize..9) {
         let mut array = NaiveArray::new(3, ways, naive(Replacement::Lru));
@@ -135,8 +135,8 @@ proptest! {
         }
     }
 
-    /// Where a policy says that repeats change nothing, leaving them out changes nothing; and where
-    /// it says that they do, some stream shows it (below).
+    /// Filtering repeats changes nothing for policies that ignore them; for others some stream below shows a
+    /// difference.
     #[test]
     fn repeats_can_be_filtered_unless_retouch_changes(
         replacement in replacement(),
@@ -188,7 +188,7 @@ fn random_replacement_is_uniform_and_seeded() {
     let first = evicted(1);
     assert_eq!(first, evicted(1));
     assert_ne!(first, evicted(2));
-    // How long each stayed is geometric: a sixth of all go at once.
+    // Residence is geometric: a sixth is evicted at once.
     let gone_at_once = first.iter().enumerate().filter(|(at, (key, _))| *key == *at as u64 + 5);
     assert!((9_600..10_400).contains(&gone_at_once.count()));
 }

@@ -1,4 +1,4 @@
-//! Data caches beside the oracle's.
+//! Data caches compared with the oracle's.
 
 use crate::common::{naive, replacement};
 use octavo_hw::{
@@ -33,7 +33,7 @@ enum Kind {
     WritePte,
 }
 
-/// Of a core: what it does, the line, and how often it does the same again.
+/// An access of a core: operation, line, repeats.
 type Accessed = (usize, Kind, u64, u32);
 
 fn access() -> impl Strategy<Value = Accessed> {
@@ -44,7 +44,7 @@ fn access() -> impl Strategy<Value = Accessed> {
         Just(Kind::ReadPte),
         Just(Kind::WritePte),
     ];
-    // Few lines are used by much, and many by some.
+    // Few lines are hot, many are cold.
     let line = prop_oneof![0u64..6, 0u64..60, (0u64..200).prop_map(|line| line + (1 << 34))];
     let repeats = prop_oneof![3 => Just(0u32), 1 => 1u32..4];
     (0..CORES, kind, line, repeats)
@@ -92,7 +92,7 @@ fn check(
             Kind::ReadPte => (pte, false),
             Kind::WritePte => (pte, true),
         };
-        // What repeats an access may be counted with it where the policy does not mind.
+        // Repeats may be counted with their access if the policy ignores them.
         let side = usize::from(from != l1i);
         let may_repeat = matches!(kind, Kind::Fetch | Kind::Load | Kind::Store)
             && !levels[side].2.retouch_changes();
@@ -173,7 +173,7 @@ fn one_core() -> (PrivateConfig, SharedConfig) {
     (private, SharedConfig { llc: small(1024, 40), memory_latency_cycles: 200 })
 }
 
-/// Latencies are of the level that serves, in all; walks do not fill the first level.
+/// Latencies are totals of the serving level; walks do not fill the first level.
 #[test]
 fn ten_accesses_of_one_core() {
     let (private, shared) = one_core();

@@ -1,4 +1,4 @@
-//! Virtual caches beside the oracle's, whose lines have contents: nothing that was stored is lost.
+//! Virtual caches compared with the oracle's, whose lines have contents: no store is lost.
 
 use std::collections::HashMap;
 
@@ -28,9 +28,9 @@ fn config((sets, ways, replacement): Shape, line_bytes: u64) -> CacheConfig {
 enum Op {
     Load,
     Store,
-    /// Pages get or lose the right to be stored to.
+    /// Grants or revokes store permission of pages.
     Protect(bool),
-    /// The page moves to a new frame.
+    /// Moves the page to a new frame.
     Move,
 }
 
@@ -43,7 +43,7 @@ fn op() -> impl Strategy<Value = (Op, usize, u64, u64)> {
         1 => Just(Op::Move),
     ];
     let page = prop_oneof![0u64..3, (0u64..6).prop_map(|page| page + (1 << 39))];
-    // Few lines are used by much, and many by some.
+    // Few lines are hot, many are cold.
     let offset = prop_oneof![(0u64..12).prop_map(|line| line * 16), 0u64..4096];
     (kind, 0usize..2, page, offset)
 }
@@ -64,7 +64,7 @@ fn check(
         };
         NaiveVirtualSide::new([level(0, lines[side].0), level(1, lines[side].1)])
     });
-    // Each side has its own pages: the two do not see each other.
+    // Each side has its own pages, since the sides are not coherent.
     let mut pages: HashMap<(usize, u64), (u64, bool)> = HashMap::new();
     let mut truth: HashMap<(u64, u64), u64> = HashMap::new();
     let mut frames = 0;
@@ -155,7 +155,7 @@ fn check(
     for (side, oracle) in oracles.iter().enumerate() {
         for (level, counters) in caches.counters(side).into_iter().enumerate() {
             let counts = oracle.counts(level);
-            // Each access had three repeats, which hit the first level.
+            // The three repeats of each access hit the first level.
             let repeats = if level == 0 { 3 * counts.accesses } else { 0 };
             prop_assert_eq!(counters.hits, counts.hits + repeats);
             prop_assert_eq!(counters.misses, counts.accesses - counts.hits);

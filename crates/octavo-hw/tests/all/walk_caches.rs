@@ -1,4 +1,4 @@
-//! Page-walk caches beside the oracle's.
+//! Page-walk caches compared with the oracle's.
 
 use crate::common::{naive, replacement};
 use octavo_hw::{Asid, Replacement, WalkCacheConfig, WalkCacheCounters, WalkCaches};
@@ -17,7 +17,7 @@ enum Step {
     Clear,
 }
 
-/// Addresses that differ in the bits of one level or some, and within the last page.
+/// Addresses that differ in the bits of some levels, or within the last page.
 fn addr() -> impl Strategy<Value = u64> {
     (0u64..2, 0u64..3, 0u64..3, 0u64..6, 0u64..1 << 21).prop_map(
         |(five, four, three, two, rest)| {
@@ -102,7 +102,7 @@ fn check(
     for ((_, counters), cache) in walk_caches.counters().zip(&oracle.0) {
         let misses = cache.accesses - cache.hits;
         prop_assert_eq!(counters, WalkCacheCounters { hits: cache.hits, misses });
-        // Each level is asked for what the one below missed.
+        // Each level is looked up by the misses of the level below.
         prop_assert_eq!(asked.unwrap_or(counters.accesses()), counters.accesses());
         asked = Some(counters.misses);
     }
@@ -138,7 +138,7 @@ fn walks_start_at_the_deepest_cached_level() {
         u32::from(deepest) - 1
     };
     assert_eq!([0, 4096, 2 << 20, 1 << 30, 4096].map(&mut reads), [4, 1, 2, 3, 1]);
-    // 33 entries of level 2 ago.
+    // 33 entries of level 2 earlier.
     assert!((2..35).all(|page| reads(page << 21) == 2));
     assert_eq!(reads(0), 2);
 }

@@ -1,4 +1,4 @@
-//! The allocator beside the model of `octavo-oracle`: equal block for block.
+//! The allocator compared with the model of `octavo-oracle`, block for block.
 
 use octavo_oracle::NaiveBuddy;
 use octavo_os::frames::{Buddy, Order};
@@ -6,18 +6,18 @@ use octavo_types::FrameNumber;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// A number that any step may draw from.
+/// A random number for a step.
 type Choice = u64;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Allocate(Order),
     AllocateAt(Choice, Order),
-    /// Frees what was allocated, in whole, or the first half first.
+    /// Frees an allocation as a whole, or its first half first.
     Free(Choice, bool),
 }
 
-/// The allocator, the model, and what was allocated of both.
+/// The allocator, the model, and the allocations of both.
 struct Pair {
     fast: Buddy,
     naive: NaiveBuddy,
@@ -43,7 +43,7 @@ impl Pair {
                 self.held.extend(block.map(|block| (block, order)));
             }
             Step::AllocateAt(choice, order) => {
-                // Mostly where such a block may be; some are not aligned, or past the end.
+                // Mostly valid places; some are unaligned or past the end.
                 let frame = FrameNumber::new(choice % (self.frames + 2));
                 let frame = if choice >> 60 == 0 { frame } else { order.align_down(frame) };
                 let free = self.naive.is_free(frame, order.raw());
@@ -132,25 +132,25 @@ proptest! {
         for (block, order) in std::mem::take(&mut pair.held) {
             pair.free(block, order);
         }
-        // Everything came together again.
+        // All blocks have merged again.
         prop_assert!(pair.fast.iter().eq(Buddy::all_free(frames, largest).iter()));
         pair.assert_equal();
     }
 }
 
-/// Two million steps in four memories: every answer, and all blocks now and then.
+/// Two million steps in four memories; every result is compared, and all blocks periodically.
 #[test]
 fn buddy_matches_the_model_after_millions_of_steps() {
     for (frames, largest, seed) in [(1000, 10, 1u64), (4096, 18, 2), (777, 5, 3), (65, 18, 4)] {
         let mut pair = Pair::new(frames, Order::new(largest).unwrap());
         let mut state = seed;
         let mut draw = || {
-            // The constants are those of Knuth's MMIX; the low bits are weak, and dropped.
+            // Constants of Knuth's MMIX; the weak low bits are dropped.
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             state >> 20 ^ state << 44
         };
         for step in 0..500_000 {
-            // Fills up and runs empty by turns.
+            // Alternates between filling and emptying.
             let filling = step / 5000 % 2 == 0;
             let (kind, choice) = (draw() % 16, draw());
             let order = Order::new((draw().trailing_zeros() as u8).min(12)).unwrap();
@@ -168,7 +168,7 @@ fn buddy_matches_the_model_after_millions_of_steps() {
     }
 }
 
-/// 64 GiB, with blocks of 4 MiB and of 1 GiB: few blocks, and right at both ends.
+/// 64 GiB with blocks of 4 MiB and of 1 GiB: few blocks, correct at both ends.
 #[test]
 fn large_memory_starts_with_few_blocks() {
     for largest in [Order::LINUX, Order::LARGEST] {

@@ -1,4 +1,4 @@
-//! Compaction beside the model of `octavo-oracle`: the same moves, one by one.
+//! Compaction compared with the model of `octavo-oracle`, move by move.
 
 use octavo_oracle::{NaiveCompaction, NaiveFrame};
 use octavo_os::frames::{
@@ -9,7 +9,7 @@ use octavo_types::FrameNumber;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Who, if anybody, holds a frame, and whether its owner lets it go.
+/// The owner of a frame, if any, and whether it is pinned.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Cell {
     owner: Option<Owner>,
@@ -37,7 +37,7 @@ fn cell() -> impl Strategy<Value = Cell> {
     (owner, prop::bool::weighted(0.02)).prop_map(|(owner, pinned)| Cell { owner, pinned })
 }
 
-/// Runs of cells, so that some blocks are free or held as a whole.
+/// Runs of cells, so that some blocks are entirely free or allocated.
 fn memory() -> impl Strategy<Value = Vec<Cell>> {
     vec((cell(), 1usize..12), 1..60).prop_map(|runs| {
         runs.into_iter().flat_map(|(cell, length)| std::iter::repeat_n(cell, length)).collect()
@@ -148,7 +148,7 @@ fn compaction_gathers_scattered_data() {
             blocks_made: 1,
             moved_frames: 32,
             scanned_for_moving: 512,
-            // 32 free ones, and the data between them.
+            // 32 free frames, and the data between them.
             scanned_for_free: 34,
         }
     );
@@ -157,7 +157,7 @@ fn compaction_gathers_scattered_data() {
         compactor.compact(&mut frames, Order::LARGEST, CompactionLimits::ALL, &mut record_move);
     assert_eq!((none.moved_frames, none.scanned_for_moving), (0, 0), "memory has no such blocks");
     assert_eq!(frames.free_frames(), 8192 - 512);
-    // All data fits into one block of 2 MiB, with 512 frames: fifteen others are free.
+    // All data fit into one 2 MiB block of 512 frames: fifteen others are free.
     assert_eq!(frames.buddy().free_blocks(Order::LINUX), 7);
     assert_eq!(frames.buddy().free_blocks(Order::HUGE), 1);
     assert!(mapped.iter().all(|&frame| frames.owner(FrameNumber::new(frame)) == Some(Owner::Data)));

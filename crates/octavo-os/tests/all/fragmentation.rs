@@ -1,4 +1,4 @@
-//! Start states: exact in what they promise, the same from the same seed.
+//! Initial states: exact, and reproducible by seed.
 
 use octavo_oracle::NaiveBuddy;
 use octavo_os::frames::fragmentation::{
@@ -17,7 +17,7 @@ fn holders(frames: &Frames) -> Vec<Option<Owner>> {
     (0..frames.shape().frames()).map(|frame| frames.owner(FrameNumber::new(frame))).collect()
 }
 
-/// A memory in which blocks at random were taken one after the other.
+/// A memory with random blocks allocated in order.
 fn used(frames: u64, largest: u8, taken: &[(u64, u8)]) -> NaiveBuddy {
     let mut buddy = NaiveBuddy::new(frames, largest);
     for &(frame, order) in taken {
@@ -64,7 +64,7 @@ proptest! {
         prop_assert_eq!(foreign(true) + foreign(false), held);
         prop_assert_eq!(built.peak_used_frames(), held);
 
-        // Where larger blocks can be, those of the largest order may come together; no others.
+        // Blocks of the largest order may be adjacent; others may not.
         let larger = (largest + more).min(18);
         let built = state.build(shape(frames, larger), seed).unwrap();
         let free = built.buddy();
@@ -118,7 +118,7 @@ proptest! {
         }
     }
 
-    /// As many as are asked for, but in the last frames; clustered ones in runs of 16, and every run is whole.
+    /// As many faults as requested, except in the last frames; clustered ones in whole runs of 16.
     #[test]
     fn faults_follow_portion_and_layout(
         frames in 1u64..6000,
@@ -131,7 +131,7 @@ proptest! {
         let built = built.unwrap();
         prop_assert_eq!(built.check(), Ok(()));
         let run = if clustered { 16 } else { 1 };
-        // A frame for the bitmap of holes, and one for those of chunks.
+        // One frame for the hole bitmap, and one for chunk bitmaps.
         let room = frames.saturating_sub(2);
         let runs = (frames as f64 * portion / run as f64).round() as u64;
         prop_assert_eq!(built.used_frames(Owner::Faulty), runs.min(room / run) * run);
@@ -143,7 +143,7 @@ proptest! {
         }
     }
 
-    /// Regions of several kinds: the naive count of each, and as many clean ones as are left.
+    /// Several kinds of regions: the naive count of each, and the remaining clean ones.
     #[test]
     fn hole_groups_use_disjoint_regions(
         regions in 1u64..40,
@@ -178,7 +178,7 @@ proptest! {
         prop_assert_eq!(clean, regions - used);
     }
 
-    /// A size's coverage is what aligned blocks of that size hold, however they are counted.
+    /// Coverage by definition: free frames in aligned free blocks of the size.
     #[test]
     fn coverage_counts_aligned_free_blocks(
         frames in 1u64..3000,
@@ -226,7 +226,7 @@ fn equal_seeds_give_equal_memory() {
     assert_eq!(empty.free_frames(), 10_000);
 }
 
-/// The shares of what moves are exact, in regions as Linux has them.
+/// Movable shares are exact, by regions as in Linux.
 #[test]
 fn movable_frames_have_separate_regions() {
     let free_blocks = [0; Order::COUNT];
@@ -238,8 +238,8 @@ fn movable_frames_have_separate_regions() {
     }
 }
 
-/// With 4 KiB frames broken at random, each as likely as any other: how many sub-blocks of 64 KiB are without a
-/// fault, and how many chunks of 4 MiB have 32 such, as the binomial distribution says.
+/// With independent random faults of 4 KiB frames, the numbers of fault-free 64 KiB sub-blocks, and of 4 MiB
+/// chunks with 32 of them, follow the binomial distribution.
 #[test]
 fn dispersed_faults_are_independent() {
     let faults = Faults { portion: 0.055, layout: HoleLayout::Dispersed };

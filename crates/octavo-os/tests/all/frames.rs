@@ -1,4 +1,4 @@
-//! Frames beside a map of who holds what: every frame has one holder, whatever happens.
+//! Frames compared with a map of owners: every frame has one owner.
 
 use std::collections::BTreeMap;
 
@@ -97,7 +97,7 @@ proptest! {
     }
 }
 
-/// A block of `order` all of whose frames are held, around one that is.
+/// A block of `order` around an allocated frame, all of whose frames are allocated.
 fn held_block(held: &BTreeMap<u64, Owner>, at: Index, order: Order) -> Option<u64> {
     let frames: Vec<u64> = held.keys().copied().collect();
     let frame = *frames.get(at.index(frames.len().max(1)))?;

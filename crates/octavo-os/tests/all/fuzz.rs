@@ -13,17 +13,17 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-/// So that memory is never short.
+/// Enough memory for every operation.
 const ROOMY: u64 = 1 << 16;
 
-/// Pages of all sizes up to 4 MiB at places drawn at random, made larger at random, too.
+/// Pages of random sizes up to 4 MiB at random places, and random promotions.
 struct AnySize {
     state: u64,
 }
 
 impl AnySize {
     fn draw(&mut self, below: u64) -> u64 {
-        // The constants are those of Knuth's MMIX.
+        // Constants of Knuth's MMIX.
         self.state = self.state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.state >> 33) % below
     }
@@ -62,7 +62,7 @@ impl Policy for AnySize {
     }
 }
 
-/// Perforated pages with holes drawn at random, which are punched, patched, made whole and split.
+/// Perforated pages with random holes, which are punched, patched, made whole and split.
 struct Perforating {
     random: AnySize,
     compactor: Compactor,
@@ -73,7 +73,7 @@ impl Perforating {
         Perforating { random: AnySize { state }, compactor: Compactor::default() }
     }
 
-    /// Tries to make one around a page, whose process it is alone.
+    /// Tries to make a perforated page around a private page.
     fn perforate(&mut self, memory: &mut Memory, fault: &Fault) -> Option<()> {
         let block = memory.frames.allocate_free(Order::HUGE, Owner::Data).ok()?;
         let mut holes = Holes::default();
@@ -189,7 +189,7 @@ fn perforated(frames: u64, copy_on_write: CopyOnWrite, levels: u8) -> Setup {
     Setup { format, ..conventional(frames, copy_on_write) }
 }
 
-/// Pages of sub-blocks, in memory with so many faults in a thousand.
+/// Gapped pages, in memory with `faults` per thousand.
 fn gapped(frames: u64, faults: u64, copy_on_write: CopyOnWrite) -> Setup {
     let format = Format { has_gapped: true, ..Format::default() };
     let (portion, layout) = (faults as f64 / 1000.0, HoleLayout::Dispersed);
@@ -218,7 +218,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op(), 1..80)
 }
 
-/// From where next to nothing fits to where now and then something does not.
+/// From nearly no memory to occasional shortage.
 fn short() -> impl Strategy<Value = u64> {
     prop_oneof![10u64..200, 500u64..4000]
 }
@@ -275,7 +275,7 @@ proptest! {
         play(&gapped(frames, faults, how), gtsm(whole_blocks), &ops);
     }
 
-    /// Pages of zeros are merged beside all else: what is stored to has a frame of its own again.
+    /// Zero pages are merged concurrently; a store gives them a frame of their own again.
     #[test]
     fn merged_pages_preserve_contents(
         ops in ops(), how in copies(), which in 0usize..4, state in any::<u64>(),
@@ -315,12 +315,11 @@ proptest! {
     }
 }
 
-/// Steps of one machine in a long run: then there is a new one, since in little memory there is no
-/// large block any more after a while.
+/// Steps per machine in a long run: small memories lose their large blocks after a while.
 const STEPS_OF_A_MACHINE: u64 = 2500;
 
-/// All policies by turns, each machine with so many steps, in much memory and in so little that it
-/// runs out now and then; everything is looked at once in `every` steps.
+/// All policies in turn, `steps` per machine, with much memory and with so little that it runs out;
+/// everything is checked every `every` steps.
 fn run(steps: u64, every: u64) {
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
@@ -335,7 +334,7 @@ fn run(steps: u64, every: u64) {
             1 => Machine::new(&conventional(frames, how), thp()),
             2 => Machine::new(&perforated(frames, how, 4), Box::new(Perforating::new(number))),
             3 => {
-                // Both with both ways to copy.
+                // Each with both copy-on-write settings.
                 let whole_blocks = (number / 10 + number / 20) % 2 == 1;
                 Machine::new(&gapped(2 * frames, 20, how), gtsm(whole_blocks))
             }
@@ -367,7 +366,7 @@ fn random_steps_match_the_model() {
     run(20 * STEPS_OF_A_MACHINE, 250);
 }
 
-/// Three million, or as many as `OCTAVO_FUZZ_STEPS` says.
+/// Three million steps, or `OCTAVO_FUZZ_STEPS`.
 #[test]
 #[ignore = "takes minutes"]
 fn millions_of_random_steps_match_the_model() {

@@ -1,4 +1,4 @@
-//! Operations on memory one by one: what each does and costs.
+//! Single operations on memory: effects and costs.
 
 use crate::small::{R, RW, SIZE_32K, leaf, memory, page, place, vma, vma_of};
 use octavo_os::frames::{Order, Owner};
@@ -16,7 +16,7 @@ fn used(memory: &Memory, process: ProcessId, at: u64) -> Option<(bool, bool)> {
     memory.process(process).table.used(page(at))
 }
 
-/// The sizes of what is mapped in a range, with how many there are of each in a row.
+/// The sizes of the mapped pages in a range, run-length encoded.
 fn runs(memory: &Memory, process: ProcessId, pages: &Pages) -> Vec<(PageSize, usize)> {
     let sizes: Vec<PageSize> = memory.leaves(process, pages).iter().map(|leaf| leaf.size).collect();
     sizes.chunk_by(PartialEq::eq).map(|run| (run[0], run.len())).collect()
@@ -51,7 +51,7 @@ fn range_operation_is_one_shootdown() {
     assert_eq!(memory.take_invalidations(), stale(process, 2048..2560));
     assert_eq!(memory.counters.shootdowns, 7);
     assert_eq!(memory.counters.bytes_copied, 88 << 12);
-    // A split is one of its own.
+    // A split is a shootdown of its own.
     memory.release(process, &(2048..2050)).unwrap();
     assert_eq!(memory.take_invalidations(), stale(process, 2048..2560));
     assert_eq!(memory.counters.splits, 1);
@@ -64,7 +64,7 @@ fn accessed_and_dirty_bits_survive_changes() {
     place(&mut memory, process, 512, PageSize::HUGE);
     mark(&mut memory, process, 512, false);
     let whole = leaf(&memory, process, 512);
-    // Other rights.
+    // A change of permissions.
     memory.protect(process, &(512..1024), &vma_of(R)).unwrap();
     assert_eq!(used(&memory, process, 512), Some((true, false)));
     // Every part of a split page.
@@ -72,7 +72,7 @@ fn accessed_and_dirty_bits_survive_changes() {
     let parts = runs(&memory, process, &(512..1024));
     assert_eq!(parts, [(PageSize::BASE, 8), (SIZE_32K, 63)]);
     assert!((512..1024).all(|at| used(&memory, process, at) == Some((true, false))));
-    // What is moved, as it was and in other sizes.
+    // Moved pages, with their size and with other sizes.
     mark(&mut memory, process, 1023, true);
     memory.move_pages(process, &(512..1024), &(4104..4616)).unwrap();
     assert_eq!(used(&memory, process, 4104), Some((true, false)));
@@ -81,7 +81,7 @@ fn accessed_and_dirty_bits_survive_changes() {
     assert_eq!(runs(&memory, process, &(1025..1537)), [(PageSize::BASE, 512)]);
     assert_eq!(used(&memory, process, 1528), Some((true, false)));
     assert_eq!(used(&memory, process, 1536), Some((true, true)));
-    // All parts of what becomes one page.
+    // The parts of a collapsed page.
     memory.collapse(process, page(1528), SIZE_32K, RW).unwrap();
     memory.collapse(process, page(1520), SIZE_32K, RW).unwrap();
     assert_eq!(used(&memory, process, 1528), Some((true, true)));
@@ -93,14 +93,14 @@ fn accessed_and_dirty_bits_survive_changes() {
     place(&mut memory, process, 8192, PageSize::BASE);
     memory.collapse(process, page(8192), PageSize::HUGE, RW).unwrap();
     assert_eq!(used(&memory, process, 8192), Some((false, false)), "the page is unused");
-    // `copy_present_pte`: the copy has not been used.
+    // `copy_present_pte`: the copy is not accessed.
     let child = memory.fork(process).unwrap();
     assert_eq!(used(&memory, child, 1536), Some((false, true)));
     assert_eq!(used(&memory, process, 1536), Some((true, true)));
     assert_eq!(memory.check(), Ok(()));
 }
 
-/// A page that grows where it lies: its parts become one without a copy.
+/// Promotion in place merges the parts without a copy.
 #[test]
 fn promotion_in_place_keeps_accessed_bits() {
     let (mut memory, process) = memory(1 << 12);
@@ -142,7 +142,7 @@ fn copy_on_write_copies_a_base_page_or_the_whole_page() {
         assert_eq!(runs(&memory, child, &(512..1024)), [(PageSize::HUGE, 1)]);
         assert!(leaf(&memory, process, 522).rights.write);
         assert_eq!(memory.check(), Ok(()));
-        // The other one has all of its page alone now, or splits it and finds that it has this one.
+        // The other process now owns all of its page, or splits it and finds that it owns this part.
         memory.copy_on_write(child, page(522), RW, CopyOnWrite::Split).unwrap();
         assert_eq!(memory.counters.bytes_copied, copied);
         assert_eq!(runs(&memory, child, &(512..1024)), parts);
@@ -189,7 +189,7 @@ fn shared_memory_is_freed_with_its_last_mapping() {
     assert_eq!(os.memory().check(), Ok(()));
 }
 
-/// However little a scan looks at, the next one goes on behind it.
+/// Short scans continue where the previous one ended.
 #[test]
 fn khugepaged_scans_every_process() {
     let (memory, process) = memory(1 << 13);
@@ -197,7 +197,7 @@ fn khugepaged_scans_every_process() {
         ThpConfig { pages_to_scan: 1, scan_every_instructions: 10, ..ThpConfig::default() };
     let mut os = Os::new(memory, Box::new(Thp::new(config)));
     for at in 0..4 {
-        // A huge page does not fit yet.
+        // No huge page fits yet.
         vma(&mut os, process, 1024 + at * 512, 511);
         os.fault(process, page(1024 + at * 512), Access::Store).unwrap();
         vma(&mut os, process, 1024 + at * 512 + 511, 1);

@@ -1,4 +1,4 @@
-//! Reservations beside the model of `octavo-oracle`: the same frames, and the same ones broken.
+//! Reservations compared with the model of `octavo-oracle`: equal frames and equal breaks.
 
 use std::collections::HashMap;
 
@@ -33,7 +33,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Both, and what was made of them: reservations by name with their block and size.
+/// Both, and their reservations by name with block and size.
 struct Pair {
     fast: Frames,
     naive: NaiveReservations,

@@ -7,7 +7,7 @@ use octavo_os::vmas::ObjectId;
 use octavo_os::{CopyOnWrite, Memory, Os, ProcessId, base_pages};
 use octavo_types::{Access, AddrRange, Event, PageSize, VirtAddr};
 
-/// Takes all free frames but so many.
+/// Allocates all but `frames` free frames.
 fn leave(memory: &mut Memory, frames: u64) {
     let foreign = Owner::Background { movable: false };
     while memory.frames.free_frames() > frames {
@@ -24,7 +24,7 @@ fn whole_page_copy_needs_a_free_block() {
     assert_eq!((memory.counters.bytes_copied, memory.counters.splits), (4096, 1));
 }
 
-/// Nodes for the rest of a large page lie in the frames of what goes.
+/// Nodes for the rest of a large page use the released frames.
 #[test]
 fn part_of_a_large_page_is_released_without_free_frames() {
     let (mut memory, process) = memory(1 << 12);
@@ -71,7 +71,7 @@ fn failed_operations_change_nothing() {
     assert_eq!(memory.check(), Ok(()));
 }
 
-/// There is a block, and then no frame for the page table.
+/// A block is free, but no frame for the page table.
 #[test]
 fn unmappable_block_is_freed() {
     let (mut memory, process) = memory(1 << 12);
@@ -117,7 +117,7 @@ fn failed_move_leaves_both_ranges_unchanged() {
     }
 }
 
-/// With so many free frames an operation fails, and with one more it does not.
+/// The operation fails with this many free frames, and succeeds with one more.
 #[test]
 fn operations_reserve_exactly_the_frames_they_use() {
     type Operation = fn(&mut Memory, ProcessId) -> bool;
@@ -156,7 +156,7 @@ fn operations_reserve_exactly_the_frames_they_use() {
     }
 }
 
-/// The large page that its ends lie in cannot be split: the mapping's rights stay, too.
+/// The large page at its ends cannot be split, so that the mapping's permissions stay.
 #[test]
 fn failed_protection_keeps_the_rights() {
     let (memory, process) = memory(1 << 12);

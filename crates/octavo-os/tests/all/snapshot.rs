@@ -1,4 +1,4 @@
-//! Snapshots: what is taken of a made-up `/proc`, its file, and the memory that comes of it.
+//! Snapshots: captures of a made-up `/proc`, their files, and the resulting memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,8 +24,8 @@ const LRU: u64 = 1 << 5;
 const BUDDY: u64 = 1 << 10;
 const NOPAGE: u64 = 1 << 20;
 
-/// 4096 frames: 1024 of the kernel's, a hole of 512, 1024 that are free, 512 free ones by eights
-/// between files, the rest programs'; nothing at the end.
+/// 4096 frames: 1024 of the kernel, a hole of 512, 1024 free, 512 free in eights between files, program data,
+/// and nothing at the end.
 fn flags_of(frame: u64) -> u64 {
     match frame {
         0..1024 => 0,
@@ -64,7 +64,7 @@ impl Proc {
         fs::create_dir_all(proc.0.join("77")).unwrap();
         proc.write("77/comm", b"prog\xff\n");
         proc.write("77/maps", b"10000-40000 rw-p 00000000 00:00 0\n");
-        // Pages 16 to 63 in frames 3600 on, but for page 40.
+        // Pages 16 to 63 in frames from 3600 on, except page 40.
         let page = |page: u64| if page < 16 || page == 40 { 0 } else { 1 << 63 | (page + 3584) };
         let pagemap: Vec<u8> = (0..80).flat_map(|at| page(at).to_le_bytes()).collect();
         proc.write("77/pagemap", &pagemap);
@@ -105,7 +105,7 @@ fn exact_snapshot_restores_every_frame() {
         assert_eq!(frames.owner(FrameNumber::new(frame)), expected, "frame {frame}");
     }
     assert_eq!(frames.peak_used_frames(), 4096 - 1536);
-    // Larger than any block of Linux: 1024 frames from 1536 on are no aligned block, though.
+    // Larger than any block of Linux, but 1024 frames from 1536 on are no aligned block.
     assert_eq!(frames.buddy().largest_free_order(), Some(Order::HUGE));
     let refused = start(snapshot, 8192, 1).unwrap_err();
     assert_eq!(
@@ -137,7 +137,7 @@ fn summary_has_the_snapshots_numbers() {
     assert_eq!(summary.coverage[11].free_blocks, None, "above the largest order");
     let process = summary.process.as_ref().unwrap();
     assert_eq!((process.name.as_str(), process.resident_frames), ("prog\u{fffd}", 47));
-    // Pages 16-39 and 41-63; frames are 3584 = 7 × 512 further, so that both are aligned alike.
+    // Pages 16-39 and 41-63; frames are 3584 = 7 × 512 further, with equal alignment.
     assert_eq!(process.mappable_frames[..6], [47, 46, 44, 40, 32, 0]);
 }
 
@@ -167,8 +167,8 @@ fn unprivileged_capture_keeps_free_blocks() {
     assert_eq!((blocks(&twice, 3), blocks(&twice, 9)), (128, 4));
 }
 
-/// A machine that is all but free leaves little choice where blocks lie: what has no room whole
-/// comes in parts, and no size is refused.
+/// A nearly free machine leaves little choice of places: blocks without room are split, and no size is
+/// rejected.
 #[test]
 fn idle_snapshot_scales_to_any_memory_size() {
     let proc = Proc::public();
@@ -185,7 +185,7 @@ fn idle_snapshot_scales_to_any_memory_size() {
         // Rounding of eleven orders, at most half a block each.
         assert!((built.free_frames() as f64 - wanted).abs() < 1024.0, "{frames}");
     }
-    // Two thirds of a block of 4 MiB, to the nearest whole number one: all that there is.
+    // Two thirds of a 4 MiB block, rounded to one: all free memory.
     proc.write("buddyinfo", b"Node 0, zone Normal 0 0 0 0 0 0 0 0 0 0 511\n");
     assert_eq!(start(proc.take(None), 700, 3).unwrap().free_frames(), 700);
 }
@@ -251,7 +251,7 @@ fn damaged_files_are_rejected() {
 proptest! {
     #![proptest_config(octavo_oracle::cases(2000))]
 
-    /// Lies with a right checksum: whatever is read is sound enough to start from.
+    /// Invalid content with a valid checksum: whatever decodes is consistent enough to start from.
     #[test]
     fn decoded_snapshots_are_usable(changes in prop::collection::vec((any::<u16>(), any::<u8>()), 1..4)) {
         let mut bytes = made();

@@ -4,10 +4,10 @@ use octavo_hw::Replacement;
 use octavo_oracle::NaiveReplacement;
 use proptest::prelude::*;
 
-/// Any policy.
+/// A random policy.
 pub fn replacement() -> impl Strategy<Value = Replacement> {
     let random = any::<u64>().prop_map(|seed| Replacement::Random { seed });
-    // LRU, the hot one, more often.
+    // LRU, the most frequent one, more often.
     prop_oneof![
         Just(Replacement::Lru),
         Just(Replacement::Lru),

@@ -6,15 +6,15 @@ use octavo_os::vmas::Pages;
 use octavo_os::{Memory, ProcessId};
 use octavo_types::{FrameNumber, PageNumber};
 
-/// Entries of pages with gaps, and bitmaps.
+/// Entries of gapped pages, and chunk bitmaps.
 #[derive(Default)]
 pub struct CachedGappedPages {
-    /// By region of 512 pages: its chunk, the bits of it, and whether stores are allowed.
+    /// By region of 512 pages: its chunk, the chunk's bits, and store permission.
     pages: BTreeMap<(ProcessId, u64), (FrameNumber, u64, bool)>,
 }
 
 impl CachedGappedPages {
-    /// A page has been walked.
+    /// Fills the entry of a walked page.
     pub fn walked(&mut self, memory: &Memory, process: ProcessId, page: PageNumber) {
         let Some(of) = memory.process(process).table.gapped(page) else { return };
         let bits = memory.frames.chunk_bitmaps().of(of.chunk).unwrap().bits();
@@ -28,7 +28,7 @@ impl CachedGappedPages {
         });
     }
 
-    /// All parts of what is kept are where the bits say, and the bits in memory are the same.
+    /// Checks that cached parts are where the bits place them, and that the bits match memory.
     pub fn check(&self, memory: &Memory) {
         for ((process, region), (chunk, bits, write)) in &self.pages {
             let now = memory.frames.chunk_bitmaps().of(*chunk);

@@ -6,19 +6,19 @@ use octavo_os::vmas::Pages;
 use octavo_os::{Memory, ProcessId};
 use octavo_types::{FrameNumber, PageNumber};
 
-/// Entries of perforated pages and of their bitmaps, and nodes of holes.
+/// Entries of perforated pages and their bitmaps, and nodes of holes.
 #[derive(Default)]
 pub struct CachedPerforatedPages {
-    /// By region of 512 pages: its first frame, filter, and whether stores are allowed.
+    /// By region of 512 pages: first frame, filter, and store permission.
     pages: BTreeMap<(ProcessId, u64), (FrameNumber, u8, bool)>,
-    /// By 32 pages.
+    /// Bitmap words, by 32 pages.
     words: BTreeMap<(ProcessId, u64), u32>,
-    /// By region, the shadow node and the node of holes.
+    /// The shadow node and the node of holes, by region.
     nodes: BTreeMap<(ProcessId, u64), [FrameNumber; 2]>,
 }
 
 impl CachedPerforatedPages {
-    /// A page has been walked.
+    /// Fills the entry of a walked page.
     pub fn walked(&mut self, memory: &Memory, process: ProcessId, page: PageNumber) {
         let Some(perforated) = memory.process(process).table.perforated(page) else { return };
         let region = perforated.region;
@@ -26,7 +26,7 @@ impl CachedPerforatedPages {
         self.pages.insert(key, (region.frame, perforated.filter, region.rights.write));
         self.nodes.insert(key, perforated.hole_steps.map(|step| step.at.frame()));
         let word = memory.frames.hole_bitmaps().word(region.frame_of(page));
-        // What is kept is not read again.
+        // Cached words are not read again.
         let word = *self.words.entry((process, page.raw() / 32)).or_insert(word);
         let bit = word >> (page.raw() % 32) & 1 != 0;
         let filtered = perforated.filter >> (page.raw() % 512 / 64) & 1 == 0;
@@ -45,12 +45,12 @@ impl CachedPerforatedPages {
         self.words.retain(|(of, word), _| !overlaps(*of, *word, 5));
     }
 
-    /// A process is over.
+    /// Drops the entries of a process.
     pub fn end(&mut self, process: ProcessId) {
         self.invalidate(process, &(0..u64::MAX));
     }
 
-    /// Whatever is no hole by what is kept is mapped in its place.
+    /// Checks that every base page that the cached state rules out as a hole is mapped in its place.
     pub fn check(&self, memory: &Memory) {
         for ((process, region), (frame, filter, write)) in &self.pages {
             for at in 0..512 {
@@ -60,7 +60,7 @@ impl CachedPerforatedPages {
                 let is_part = word.is_some_and(|word| word >> (at % 32) & 1 == 0);
                 if filtered || is_part {
                     let table = &memory.process(*process).table;
-                    // Else a store that it may not serve would come to it again and again.
+                    // Otherwise a denied store would find the page again and again.
                     assert!(table.is_part(page), "{page:?} is stale: it is a hole now");
                     let leaf = table.leaf(page);
                     let leaf = leaf.unwrap_or_else(|| panic!("{page:?} is stale: no hole"));

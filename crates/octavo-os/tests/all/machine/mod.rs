@@ -1,4 +1,4 @@
-//! A machine that does at random what programs do, beside a model of what they see.
+//! A machine that performs random operations of programs, compared with a model of their view.
 //!
 //! The operating system simulates no contents, so that this model keeps the content of each frame from the
 //! reported clears, copies and reads. A TLB and walk caches of unlimited size drop only invalidated entries.
@@ -33,21 +33,21 @@ pub struct Setup {
     pub start: Fragmentation,
     /// The page sizes of its page tables.
     pub sizes: Vec<PageSize>,
-    /// How its page tables look.
+    /// The page-table format.
     pub format: Format,
-    /// How it copies large pages.
+    /// How it copies large pages on a store.
     pub copy_on_write: CopyOnWrite,
-    /// Which pages it merges, each time that it works in the background.
+    /// The identical pages merged at each background tick.
     pub same_pages: SamePages,
 }
 
 /// The content of a frame that was never written.
 const GARBAGE: u64 = u64::MAX;
 
-/// The most pages of a file that are mapped at once.
+/// Maximum pages of a file mapped at once.
 const MAX_FILE_PAGES: u64 = 40;
 
-/// The most processes that live at one time.
+/// Maximum number of live processes.
 const MAX_LIVE: usize = 6;
 
 pub struct Machine {
@@ -60,15 +60,15 @@ pub struct Machine {
     contents: Vec<u64>,
     /// The last stored value; all stored values are distinct.
     stored: u64,
-    /// Where pages were found, and whether for stores.
+    /// Cached translations: frame and store permission.
     tlb: BTreeMap<(ProcessId, u64), (FrameNumber, bool)>,
-    /// Where nodes were found, by their level and the number of the region that they translate.
+    /// Cached nodes, by level and number of the region that they translate.
     walk_caches: BTreeMap<(ProcessId, u8, u64), FrameNumber>,
     holes: CachedPerforatedPages,
     gaps: CachedGappedPages,
     /// Number of faulty frames.
     faulty_frames: u64,
-    /// How often there was no memory.
+    /// Number of failures for lack of memory.
     pub failures: u64,
 }
 
@@ -106,7 +106,7 @@ impl Machine {
         let process = self.live[self.turn % self.live.len()];
         match *op {
             Op::Map { at, pages, file, shared } => {
-                // What has been read of a file stays: it is not to fill all memory.
+                // File pages stay in memory and must not fill it.
                 let pages = if file { pages.min(MAX_FILE_PAGES) } else { pages };
                 let source = match file {
                     true => MapSource::File {
@@ -178,7 +178,7 @@ impl Machine {
         }
     }
 
-    /// As Linux allows it: one mapping, to where it is not.
+    /// Remaps as Linux allows it: one mapping, without overlap.
     fn remap(&mut self, process: ProcessId, from: u64, pages: u64, to: u64, to_pages: u64) {
         let found = self.os.memory().process(process).vmas.find(PageNumber::new(from));
         let Some((mapping, _)) = found else { return };
@@ -233,7 +233,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Follows what the operating system has done.
+    /// Applies the effects of the last operation.
     fn apply_invalidations(&mut self) {
         for content in self.os.memory_mut().take_contents() {
             let slots = |frame: FrameNumber, frames: u64| {
@@ -262,7 +262,7 @@ impl Machine {
         }
     }
 
-    /// Everything that has to hold at any time.
+    /// Checks all invariants.
     pub fn check(&self) {
         let memory = self.os.memory();
         assert_eq!(memory.check(), Ok(()));
@@ -315,7 +315,7 @@ impl Machine {
         self.gaps.check(self.os.memory());
     }
 
-    /// Ends all processes, and looks whether anything stays.
+    /// Ends all processes, and checks that nothing remains.
     pub fn finish(mut self) {
         self.check();
         for process in self.live.clone() {
@@ -336,7 +336,7 @@ pub fn range(at: u64, pages: u64) -> AddrRange {
     AddrRange::new(VirtAddr::new(at << 12), pages << 12)
 }
 
-/// Takes all keys of a range out.
+/// Removes all keys of a range.
 fn drop_from<K: Ord + Copy, V>(map: &mut BTreeMap<K, V>, keys: std::ops::Range<K>) {
     let gone: Vec<K> = map.range(keys).map(|(key, _)| *key).collect();
     for key in gone {
@@ -348,7 +348,7 @@ fn is_shared(vma: &Vma) -> bool {
     matches!(vma.backing, Backing::Object { shared: true, .. })
 }
 
-/// Plays a program, with a look at everything now and then.
+/// Plays a program, with periodic checks.
 pub fn play(setup: &Setup, policy: Box<dyn Policy>, ops: &[Op]) -> u64 {
     let mut machine = Machine::new(setup, policy);
     for (number, op) in ops.iter().enumerate() {

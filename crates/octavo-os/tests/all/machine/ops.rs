@@ -8,7 +8,7 @@ pub const PAGES: u64 = 12 * 512;
 /// `MADV_DONTNEED`, `MADV_FREE`, `MADV_HUGEPAGE` and `MADV_NOHUGEPAGE`.
 const ADVICE: [u64; 4] = [4, 8, 14, 15];
 
-/// Something that a process does, in base pages.
+/// A random operation, in base pages.
 #[derive(Clone, Debug)]
 pub enum Op {
     Map { at: u64, pages: u64, file: bool, shared: bool },
@@ -22,10 +22,10 @@ pub enum Op {
     Background,
 }
 
-/// Any of them.
+/// Random operations.
 pub fn op() -> impl Strategy<Value = Op> {
     let aligned = |to| (0..(PAGES - 1100) / to).prop_map(move |at| at * to);
-    // Many places are such as large pages begin at.
+    // Many places are aligned for large pages.
     let at = move || prop_oneof![0..PAGES - 1100, aligned(64), aligned(512)];
     let pages = || prop_oneof![1u64..5, 500u64..1100, Just(512)];
     prop_oneof![

@@ -1,4 +1,4 @@
-//! Compaction for policies: when it is asked for, and that all is found again.
+//! Compaction for policies: when it runs, and that all pages are found again.
 
 use octavo_os::ProcessId;
 use octavo_os::frames::Order;
@@ -10,7 +10,7 @@ use octavo_types::{Event, PageNumber, PageSize};
 use super::machine::{Machine, Source, map, range};
 use super::others::{CONVENTIONAL, FIRST, leave_blocks, machine, mapped};
 
-/// Half of memory is free in blocks of 64 KiB, and the rest can be moved.
+/// Half of memory is free in blocks of 64 KiB, and the rest is movable.
 #[test]
 fn defrag_setting_selects_who_compacts() {
     for (defrag, advice, at_once, later) in [
@@ -42,7 +42,7 @@ fn defrag_setting_selects_who_compacts() {
     }
 }
 
-/// Compaction that cannot help is tried after 2, 4, 8 … more requests, 64 at most.
+/// Useless compaction is retried after 2, 4, 8 … further requests, at most 64.
 #[test]
 fn failed_compaction_is_deferred() {
     let sizes = vec![(PageSize::HUGE, MthpEnabled::Always)];
@@ -61,7 +61,7 @@ fn failed_compaction_is_deferred() {
     assert_eq!(tried, [1, 3, 7, 15, 31, 63, 127, 191, 255]);
 }
 
-/// Pages that two processes share, files' pages and foreign ones move, and all is found again.
+/// Shared, file and background frames are moved, and all pages are found again.
 #[test]
 fn compaction_moves_shared_pages() {
     let mut machine = machine(&CONVENTIONAL, octavo_os::policy::BasePages);
@@ -91,7 +91,7 @@ fn compaction_moves_shared_pages() {
     machine.play(&[], 0).unwrap();
 }
 
-/// A child has split a huge page that its parent has whole: its base pages stay where they are.
+/// A child has split a huge page that its parent maps whole: its base pages stay.
 #[test]
 fn compaction_keeps_parts_of_larger_pages() {
     let mut machine =
@@ -101,7 +101,7 @@ fn compaction_keeps_parts_of_larger_pages() {
     let child = machine.os.fork(FIRST).unwrap();
     machine.live.push(child);
     machine.touch(child, 600, true);
-    // Single frames that are free above.
+    // Single free frames above.
     leave_blocks(&mut machine, 0, 2, false);
     let memory = machine.os.memory_mut();
     let frame_of = |memory: &octavo_os::Memory, process: ProcessId, page: u64| {

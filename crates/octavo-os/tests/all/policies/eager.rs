@@ -1,4 +1,4 @@
-//! Eager paging and the ranges that come of it.
+//! Eager paging, and the resulting ranges.
 
 use octavo_os::frames::{Frames, MemoryShape, Order, Owner};
 use octavo_os::page_table::{Format, Range};
@@ -17,7 +17,7 @@ fn machine(largest: PageSize) -> Machine {
     Machine::new(FRAMES, Order::LARGEST, &sizes, Box::new(Eager::new(EagerConfig { largest })))
 }
 
-/// The ranges of a process, counted out page by page.
+/// The ranges of a process, computed page by page.
 fn plain_ranges(memory: &Memory, process: ProcessId) -> Vec<Range> {
     let mut ranges: Vec<Range> = Vec::new();
     for leaf in memory.leaves(process, &(0..u64::MAX)) {
@@ -65,7 +65,7 @@ fn eager_mapping_is_one_range_in_free_memory() {
     }
 }
 
-/// Free are 300 frames from 1000 on and 100 from 3000 on.
+/// 300 frames are free from 1000 on, and 100 from 3000 on.
 #[test]
 fn eager_paging_uses_the_largest_free_blocks_and_their_successors() {
     let mut machine = machine(PageSize::BASE);
@@ -74,7 +74,7 @@ fn eager_paging_uses_the_largest_free_blocks_and_their_successors() {
     while memory.frames.allocate(Order::BASE, foreign).is_ok() {}
     memory.frames.free_range(FrameNumber::new(1000), 300);
     memory.frames.free_range(FrameNumber::new(3000), 110);
-    // The page tables take the smallest blocks.
+    // Page tables use the smallest blocks.
     machine.event(FIRST, &map(7, 380, Source::Anonymous));
     let found = ranges(&machine);
     assert_eq!(found[0].frame, FrameNumber::new(1024), "256 frames are the largest block");

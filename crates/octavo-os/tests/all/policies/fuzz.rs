@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use super::machine::all_sizes;
 use crate::machine::{Setup, op, play};
 
-/// The policy of number `which`, with settings by which more happens.
+/// Policy number `which`, with settings that make more happen.
 fn policy(which: usize, choice: u8) -> PolicyConfig {
     let khugepaged = ThpConfig { scan_every_instructions: 1, ..ThpConfig::default() };
     let defrag = [Defrag::Always, Defrag::Defer, Defrag::Never][usize::from(choice) % 3];

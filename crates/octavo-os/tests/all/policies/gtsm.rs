@@ -1,4 +1,4 @@
-//! Gap-Tolerant Sequential Mapping: which sub-blocks make a page, and what splits it.
+//! Gap-Tolerant Sequential Mapping: selection of sub-blocks, and splits.
 
 use octavo_os::frames::{Frames, MemoryShape, Order, Owner};
 use octavo_os::page_table::Format;
@@ -16,8 +16,8 @@ fn pages(at: u64, count: u64) -> AddrRange {
     AddrRange::new(VirtAddr::new(at << 12), count << 12)
 }
 
-/// Two chunks and a half, of which these sub-blocks have a faulty frame, and a process with eight huge pages of
-/// anonymous memory.
+/// Two and a half chunks with a faulty frame in each of these sub-blocks, and a process with eight huge pages
+/// of anonymous memory.
 fn started(faulty: impl IntoIterator<Item = u64>, config: GtsmConfig) -> (Os, ProcessId) {
     let mut frames = Frames::new(MemoryShape::new(2 * 1024 + 512, Order::LINUX).unwrap());
     for block in faulty {
@@ -35,7 +35,7 @@ fn started(faulty: impl IntoIterator<Item = u64>, config: GtsmConfig) -> (Os, Pr
     (os, process)
 }
 
-/// Touches a page; the chunk and the bits of the page with gaps that holds it, if one does.
+/// Touches a page. Returns the chunk and bits of its gapped page, if any.
 fn touch(os: &mut Os, process: ProcessId, at: u64) -> Option<(u64, u64)> {
     os.fault(process, page(at), Access::Store).unwrap();
     assert_eq!(os.memory().check(), Ok(()));
@@ -43,7 +43,7 @@ fn touch(os: &mut Os, process: ProcessId, at: u64) -> Option<(u64, u64)> {
     Some((of.chunk.raw(), os.memory().frames.chunk_bitmaps().of(of.chunk).unwrap().bits()))
 }
 
-/// In every second sub-block of the second chunk, and in all of the others.
+/// Faults in every second sub-block of the second chunk, and in all sub-blocks of the others.
 fn every_second() -> impl Iterator<Item = u64> {
     (0..160).filter(|block| !(64..128).contains(block) || block % 2 == 0)
 }
@@ -54,7 +54,7 @@ fn gapped_page_uses_the_first_free_sub_blocks() {
     let bits = 0xaaaa_aaaa_aaaa_aaaa;
     assert_eq!(touch(&mut os, process, 512 + 77), Some((1024, bits)));
     let leaf = os.memory().process(process).table.leaf(page(512 + 77)).unwrap();
-    // The fifth sub-block of the page is the ninth of the odd ones.
+    // The fifth sub-block of the page is the ninth, of the odd ones.
     assert_eq!((leaf.frame.raw(), leaf.size), (1024 + 9 * 16 + 13, PageSize::BASE));
     assert_eq!(os.memory().frames.used_frames(Owner::Data), 512);
     assert_eq!(touch(&mut os, process, 1024), None, "no chunk is left");
@@ -69,7 +69,7 @@ fn chunk_has_at_most_one_gapped_page() {
     let low = u64::from(u32::MAX);
     assert_eq!(touch(&mut os, process, 512), Some((0, low)));
     assert_eq!(touch(&mut os, process, 1024), Some((1024, low)));
-    // All chunks are looked at again.
+    // The search restarts at the first chunk.
     os.event(process, &Event::Unmap { range: pages(7 * 512, 1) }).unwrap();
     assert_eq!(
         touch(&mut os, process, 2048),
@@ -112,7 +112,7 @@ fn changing_a_part_splits_a_gapped_page() {
     }
 }
 
-/// Parent and child have one page of one chunk, until one of the two stores.
+/// Parent and child share a gapped page until one of them stores.
 #[test]
 fn store_after_fork_splits_the_storing_processs_page() {
     let (mut os, process) = started(every_second(), GtsmConfig::default());
@@ -128,7 +128,7 @@ fn store_after_fork_splits_the_storing_processs_page() {
     assert_eq!(os.memory().counters.bytes_copied, 4096);
 }
 
-/// Base pages move to where they belong.
+/// Base pages move to their places in the chunk.
 #[test]
 fn khugepaged_makes_gapped_pages() {
     let mut config = GtsmConfig::default();
@@ -136,7 +136,7 @@ fn khugepaged_makes_gapped_pages() {
     let (mut os, process) = started(every_second(), config);
     let protect =
         |bits| Event::Protect { range: pages(512, 1), protection: Protection::from_bits(bits) };
-    // The mapping does not hold the huge page yet.
+    // The mapping has no room for the huge page yet.
     os.event(process, &protect(1)).unwrap();
     assert_eq!(touch(&mut os, process, 600), None);
     os.event(process, &protect(3)).unwrap();
@@ -150,7 +150,7 @@ fn khugepaged_makes_gapped_pages() {
     assert_eq!(os.memory().counters.bytes_copied, 4096);
 }
 
-/// The child node stands ready: there is not one frame left when a part is stored to after a fork but for the copy.
+/// The deposited node suffices: the only free frame is for the copy of a store after a fork.
 #[test]
 fn splitting_a_gapped_page_needs_no_memory() {
     let (mut os, process) = started(every_second(), GtsmConfig::default());
@@ -163,8 +163,7 @@ fn splitting_a_gapped_page_needs_no_memory() {
     assert_eq!((os.memory().counters.splits, os.memory().check()), (1, Ok(())));
 }
 
-/// A part that gets a right more is split off, too: though no translation of it is wrong, what TLBs have of the page
-/// is found by a bitmap that is no longer there.
+/// A part with increased permissions is split off, too: TLBs find it by a bitmap that no longer exists.
 #[test]
 fn splitting_a_gapped_page_is_a_shootdown() {
     let (mut os, process) = started(every_second(), GtsmConfig::default());

@@ -96,7 +96,7 @@ pub fn all_sizes() -> Vec<PageSize> {
     (12..=30).filter_map(PageSize::from_log2).collect()
 }
 
-/// A system and the processes that live in it.
+/// A system with its processes.
 pub struct Machine {
     pub os: Os,
     pub live: Vec<ProcessId>,
@@ -166,7 +166,7 @@ impl Machine {
                 if from.end() > to.start() && to.end() > from.start() {
                     to = AddrRange::new(from.start(), to.bytes());
                 }
-                // Nothing grows in place over what is mapped already.
+                // Nothing grows over existing mappings.
                 let behind = pages_of(from).end..pages_of(to).end;
                 let vmas = &self.os.memory().process(process).vmas;
                 if from.start() == to.start() && !vmas.within(&behind).is_empty() {
@@ -222,7 +222,7 @@ impl Machine {
         }
         let leaf = served(&self.os).expect("a fault maps the page");
         self.os.memory_mut().process_mut(process).table.mark(PageNumber::new(page), store);
-        // What lies past the end of every mapping goes with the page that reached there.
+        // Pages past the end of mappings are released with the page that reached there.
         if self.os.memory().process(process).vmas.find(PageNumber::new(page)).is_some() {
             self.present.insert((process, page));
         }
@@ -246,7 +246,7 @@ impl Machine {
         }
     }
 
-    /// Frames that processes' data takes.
+    /// Number of data frames.
     pub fn data_frames(&self) -> u64 {
         self.os.memory().frames.used_frames(Owner::Data)
     }
@@ -297,8 +297,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Plays events, checks now and then, and ends all processes: then nothing is held but what
-    /// `kept_frames` says.
+    /// Plays events with periodic checks, and ends all processes: only `kept_frames` may remain allocated.
     pub fn play(&mut self, ops: &[Op], kept_frames: u64) -> Result<(), TestCaseError> {
         for (number, op) in ops.iter().enumerate() {
             self.step(op);

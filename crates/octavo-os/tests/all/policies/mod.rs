@@ -1,4 +1,4 @@
-//! Page-size policies: what each promises, and what all of them must keep.
+//! Page-size policies: their specifications, and the invariants of all.
 
 mod compaction;
 mod eager;

@@ -1,4 +1,4 @@
-//! The policies that choose a size at the first touch, or take it from a pool.
+//! Policies that select a size at the first touch, or use a pool.
 
 use octavo_os::frames::{Order, Owner};
 use octavo_os::policy::{
@@ -23,13 +23,13 @@ pub fn machine(sizes: &[PageSize], policy: impl Policy + 'static) -> Machine {
     Machine::new(FRAMES, Order::LINUX, sizes, Box::new(policy))
 }
 
-/// The pages that are mapped, as first page and size in base pages.
+/// The mapped pages, as first page and size in base pages.
 pub fn mapped(machine: &Machine) -> Vec<(u64, u64)> {
     let leaves = machine.os.memory().leaves(FIRST, &(0..u64::MAX));
     leaves.iter().map(|leaf| (leaf.page.raw(), base_pages(leaf.size))).collect()
 }
 
-/// All memory is taken but every `step`-th block of `order`.
+/// Allocates all memory but every `step`-th block of `order`.
 pub fn leave_blocks(machine: &mut Machine, order: u8, step: usize, movable: bool) {
     let frames = &mut machine.os.memory_mut().frames;
     let order = Order::new(order).unwrap();
@@ -53,7 +53,7 @@ fn multi_size_pages_fill_their_mapping() {
     assert_eq!(machine.os.memory().counters.bytes_mapped_untouched, untouched);
 }
 
-/// As on x86-64, where no entry maps 64 KiB: base pages side by side.
+/// Without an entry for 64 KiB, as on x86-64: contiguous base pages.
 #[test]
 fn unsupported_sizes_are_mapped_as_contiguous_base_pages() {
     let mut machine = machine(&CONVENTIONAL, Mthp::new(MthpConfig::default()));
@@ -68,7 +68,7 @@ fn unsupported_sizes_are_mapped_as_contiguous_base_pages() {
     assert_eq!(machine.os.memory().counters.faults, 1);
 }
 
-/// The table of `transhuge.rst`: what each setting of a size says to each advice.
+/// The table of `transhuge.rst`: each size setting with each advice.
 #[test]
 fn each_size_has_its_own_setting() {
     use MthpEnabled::{Always, Inherit, Madvise, Never};
@@ -113,7 +113,7 @@ fn fixed_size_rounds_mappings_up() {
     assert_eq!(mapped(&machine), [(1024, 4), (1028, 4), (1032, 4)]);
     assert_eq!(machine.os.memory().counters.bytes_mapped_untouched, (3 * 3) * 4096);
     assert_eq!(machine.os.memory().counters.faults, 3);
-    // A neighbour takes what was beyond the end.
+    // A new neighbour replaces the excess past the end.
     machine.event(FIRST, &map(1033, 8, Source::Anonymous));
     machine.touch(FIRST, 1034, true);
     assert_eq!(mapped(&machine)[2..], [(1032, 1), (1034, 2)]);
@@ -133,7 +133,7 @@ fn heap_grows_into_its_last_fixed_page() {
     assert_eq!(machine.os.memory().counters.faults, 2);
 }
 
-/// Paper 001: "a fixed large page only if the memory object is large enough".
+/// A large page is used only if the mapping is large enough (after Weisberg and Wiseman, IRI 2009).
 #[test]
 fn first_touch_page_lies_inside_its_mapping() {
     let policy = FirstTouch::new(FirstTouchConfig { size: size(15) });
@@ -159,7 +159,7 @@ fn pool_pages_are_allocated_and_returned() {
     assert_eq!((reserved(&machine), machine.data_frames()), (0, 3 * 512 + 1));
     machine.touch(FIRST, 2560, true);
     assert_eq!(machine.os.memory().counters.fallbacks, 1, "the pool is empty");
-    // A child shares a page; who has it last gives it back.
+    // A child shares a page; its last user returns it to the pool.
     let child = machine.os.fork(FIRST).unwrap();
     machine.event(FIRST, &Event::Unmap { range: range(1024, 512) });
     assert_eq!(reserved(&machine), 0);

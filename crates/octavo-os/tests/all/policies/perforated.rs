@@ -1,4 +1,4 @@
-//! When perforated pages are made, and what becomes of them.
+//! Creation and changes of perforated pages.
 
 use octavo_os::frames::{Frames, MemoryShape, Order, Owner};
 use octavo_os::page_table::Format;
@@ -14,8 +14,8 @@ fn page(raw: u64) -> PageNumber {
     PageNumber::new(raw)
 }
 
-/// Eight regions. The first is free but for a frame that stays; each other one has these frames, by
-/// place, held so.
+/// Eight regions. The first is free except for one unmovable frame; each of the others has frames of these
+/// owners at these places.
 fn fragmented(held: &[(u64, Owner)], config: PerforatedConfig) -> (Os, ProcessId) {
     let mut frames = Frames::new(MemoryShape::new(8 * 512, Order::LINUX).unwrap());
     let mut take = |frame: u64, owner| {
@@ -39,7 +39,7 @@ fn started(frames: Frames, config: PerforatedConfig) -> (Os, ProcessId) {
     (os, process)
 }
 
-/// Touches a page; whether it lies in a perforated page, and how many holes that has.
+/// Touches a page. Returns the number of holes of its perforated page, if any.
 fn touch(os: &mut Os, process: ProcessId, at: u64) -> Option<u32> {
     os.fault(process, page(at), Access::Store).unwrap();
     assert_eq!(os.memory().check(), Ok(()));
@@ -84,7 +84,7 @@ fn movable_frames_leave_a_chosen_region() {
 }
 
 /// Section VI: "it can choose whether the hole pages are allocated at this point or lazily on subsequent
-/// faults"; to allocate one needs no shootdown.
+/// faults". Allocation needs no shootdown.
 #[test]
 fn hole_pages_setting_selects_when_holes_are_filled() {
     let held = holes(0..8, STAYS);
@@ -106,7 +106,7 @@ fn hole_pages_setting_selects_when_holes_are_filled() {
 }
 
 /// "The perforated page could reserve a whole large page, but actually map (and patch the holes) when the
-/// regular pages are actually touched": a shootdown each.
+/// regular pages are actually touched": one shootdown each.
 #[test]
 fn unused_holes_are_patched_on_touch() {
     let (mut os, process) = with_unused_holes();
@@ -121,7 +121,7 @@ fn unused_holes_are_patched_on_touch() {
     os.background(1);
     assert_eq!(os.memory().process(process).table.leaf(page(512)).unwrap().size, PageSize::HUGE);
     assert_eq!(os.memory().check(), Ok(()));
-    // What is reserved goes with its mapping.
+    // Reservations end with their mapping.
     assert_eq!(touch(&mut os, process, 1024), Some(511));
     let range = AddrRange::new(VirtAddr::new(0), 8 << 21);
     os.event(process, &Event::Unmap { range }).unwrap();
@@ -136,7 +136,7 @@ fn with_unused_holes() -> (Os, ProcessId) {
     started(Frames::new(MemoryShape::new(8 * 512, Order::LINUX).unwrap()), config)
 }
 
-/// As long as it has a reservation, a page may yet get its parts.
+/// A page with a reservation may still receive parts.
 #[test]
 fn page_with_few_parts_is_split_when_its_reservation_breaks() {
     let (mut os, process) = with_unused_holes();
@@ -213,7 +213,7 @@ fn copy_on_write_and_partial_unmaps_punch_holes() {
     assert_eq!((os.memory().counters.splits, os.memory().check()), (1, Ok(())));
 }
 
-/// Pages that were there before come into the region, but for those in holes.
+/// Mapped pages move into the region, except those in holes.
 #[test]
 fn khugepaged_makes_perforated_pages() {
     let scan = ThpConfig { scan_every_instructions: 1, ..ThpConfig::default() };
@@ -224,7 +224,7 @@ fn khugepaged_makes_perforated_pages() {
         let protection = Protection::from_bits(bits);
         os.event(process, &Event::Protect { range, protection }).unwrap();
     };
-    // The mapping does not hold the huge page yet.
+    // The mapping has no room for the huge page yet.
     protect(&mut os, 1);
     for at in [514, 600, 601] {
         assert_eq!(touch(&mut os, process, at), None);
@@ -239,7 +239,7 @@ fn khugepaged_makes_perforated_pages() {
     assert_eq!(os.memory().check(), Ok(()));
 }
 
-/// `mremap` by whole pages moves perforated ones as they are.
+/// `mremap` of whole pages keeps them perforated.
 #[test]
 fn perforated_pages_move_with_their_holes() {
     let (mut os, process) = fragmented(&holes(0..8, STAYS), PerforatedConfig::default());
@@ -254,7 +254,7 @@ fn perforated_pages_move_with_their_holes() {
     assert_eq!(table.leaf(page(2048 + 3)).unwrap().frame, hole);
     assert_eq!((table.perforation(page(512)), table.perforated_pages()), (None, 1));
     assert_eq!(os.memory().check(), Ok(()));
-    // By parts of its size it becomes base pages.
+    // A partial move yields base pages.
     os.event(process, &Event::Remap { from: range(2048), to: range(1024 + 64) }).unwrap();
     let table = &os.memory().process(process).table;
     assert_eq!(table.perforated_pages(), 0);
@@ -262,8 +262,7 @@ fn perforated_pages_move_with_their_holes() {
     assert_eq!(os.memory().check(), Ok(()));
 }
 
-/// A node and its shadow node are a block of two frames: where there is none, nothing is perforated, and
-/// nothing is moved for it.
+/// A node and its shadow node form a block of two frames: without one, nothing is perforated or moved.
 #[test]
 fn shadow_nodes_need_a_pair_of_frames() {
     let (mut os, process) =

@@ -17,7 +17,7 @@ fn machine(promotion_threshold_percent: u8) -> Machine {
     Machine::new(FRAMES, Order::LINUX, &sizes, Box::new(ReservedThp::new(config)))
 }
 
-/// The sizes of what is mapped, in base pages, and the frames reserved and of data.
+/// The mapped sizes in base pages, and the reserved and data frames.
 fn state(machine: &Machine) -> (Vec<u64>, u64, u64) {
     let memory = machine.os.memory();
     let leaves = memory.leaves(FIRST, &(0..u64::MAX));

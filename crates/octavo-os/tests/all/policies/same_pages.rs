@@ -1,4 +1,4 @@
-//! Same-page merging: which pages share the frame of zeros, what that does to large pages, and what a store undoes.
+//! Same-page merging: pages of the zero frame, effects on large pages, and stores.
 
 use octavo_os::frames::{Frames, MemoryShape, Order, Owner};
 use octavo_os::page_table::Format;
@@ -26,7 +26,7 @@ fn started(policy: &str) -> (Os, ProcessId) {
     (os, process)
 }
 
-/// A program stores to a page, or loads from it.
+/// Loads from or stores to a page.
 fn touch(os: &mut Os, process: ProcessId, at: u64, stores: bool) {
     let leaf = os.memory().process(process).table.leaf(page(at));
     if leaf.is_none_or(|leaf| stores && !leaf.rights.write) {
@@ -40,7 +40,7 @@ fn touch(os: &mut Os, process: ProcessId, at: u64, stores: bool) {
     assert_eq!(os.memory().check(), Ok(()));
 }
 
-/// Its frames of data, pages merged, splits, holes of the page at 512.
+/// Data frames, merged pages, splits, and holes of the page at 512.
 fn merge_counts(os: &Os, process: ProcessId) -> (u64, u64, u64, Option<u32>) {
     assert_eq!(os.memory().check(), Ok(()));
     let data = os.memory().frames.used_frames(Owner::Data);
@@ -49,7 +49,7 @@ fn merge_counts(os: &Os, process: ProcessId) -> (u64, u64, u64, Option<u32>) {
     (data, os.memory().merged_pages(), os.memory().counters.splits, holes)
 }
 
-/// The base pages of a region are touched, and of three others in it a store makes another thing.
+/// Touches the base pages of a region, and stores to three of them.
 fn merged(policy: &str) -> (Os, ProcessId) {
     let (mut os, process) = started(policy);
     (512..1024).for_each(|at| touch(&mut os, process, at, false));
@@ -61,7 +61,7 @@ fn merged(policy: &str) -> (Os, ProcessId) {
     (os, process)
 }
 
-/// All but the three that were stored to lie in the frame of zeros.
+/// All but the three stored pages map the zero frame.
 #[test]
 fn merging_parts_punches_holes() {
     let (os, process) = merged("perforated:same_pages=all");
@@ -97,12 +97,12 @@ fn store_to_a_merged_part_patches_the_hole() {
     touch(&mut os, process, 701, true);
     assert_ne!(leaf(&os, 701).frame, place);
     assert_eq!(merge_counts(&os, process), (3 + 1 + 2, 507, 0, Some(508)));
-    // What holds something is not merged again; what is merged is not merged twice.
+    // Non-zero pages are not merged, and merged pages are not merged twice.
     os.background(100);
     assert_eq!(merge_counts(&os, process).1, 507);
 }
 
-/// Pages that a fork shares are no longer one process' alone; those that are merged already stay so in both.
+/// Pages shared by a fork are not private; merged pages stay merged in both.
 #[test]
 fn forks_share_merged_pages() {
     let (mut os, process) = merged("perforated:same_pages=all");
@@ -126,7 +126,7 @@ fn moved_pages_keep_their_stored_state() {
         let protection = Protection::from_bits(bits);
         os.event(process, &Event::Protect { range, protection }).unwrap();
     };
-    // The mapping does not hold the huge page yet.
+    // The mapping has no room for the huge page yet.
     protect(&mut os, 1);
     for at in [600, 700] {
         touch(&mut os, process, at, true);

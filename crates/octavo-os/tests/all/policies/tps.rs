@@ -1,4 +1,4 @@
-//! Tailored Page Sizes, from the words of the paper (003, Section III-B).
+//! Tailored Page Sizes, after Guvenilir and Patt (ISCA 2020, Section III-B).
 
 use octavo_os::frames::{Order, Owner};
 use octavo_os::policy::{BasePages, Defrag, ReserveWhen, Span, Tps, TpsConfig};
@@ -19,7 +19,7 @@ pub fn threshold(promotion_threshold_percent: u8) -> TpsConfig {
     TpsConfig { promotion_threshold_percent, ..TpsConfig::default() }
 }
 
-/// The pages that are mapped, as first page and size in base pages.
+/// The mapped pages, as first page and size in base pages.
 pub fn mapped(machine: &Machine) -> Vec<(u64, u64)> {
     let leaves = machine.os.memory().leaves(FIRST, &(0..u64::MAX));
     leaves.iter().map(|leaf| (leaf.page.raw(), base_pages(leaf.size))).collect()
@@ -59,8 +59,8 @@ fn request_of_2052kib_rounds_up_to_4mib() {
     assert_eq!(machine.data_frames(), 0, "what was beyond the end goes with it");
 }
 
-/// "frame reservations [are] incrementally filled with growing page sizes": after each touch the
-/// page that holds it is the largest of which all is touched.
+/// "frame reservations [are] incrementally filled with growing page sizes": after each touch its page is the
+/// largest fully touched one.
 #[test]
 fn pages_grow_with_touches_without_invalidations() {
     let mut machine = machine(threshold(100));
@@ -85,7 +85,7 @@ fn pages_grow_with_touches_without_invalidations() {
     assert_eq!(table.used(PageNumber::new(1024)), Some((true, true)), "the parts were written to");
 }
 
-/// At 50% every page has a neighbour at once, and the untouched one is cleared and counted.
+/// At 50% every page is promoted with its neighbour, and the untouched part is cleared and counted.
 #[test]
 fn half_threshold_promotes_at_half_use() {
     let mut machine = machine(threshold(50));
@@ -104,8 +104,8 @@ fn half_threshold_promotes_at_half_use() {
     assert_eq!(counters.bytes_mapped_untouched, 4 * 4096);
 }
 
-/// "it is possible that whatever minimal memory contiguity is available can be leveraged": with no
-/// free block above 16 KiB the pages are of 16 KiB.
+/// "it is possible that whatever minimal memory contiguity is available can be leveraged": without free
+/// blocks above 16 KiB, pages have 16 KiB.
 #[test]
 fn reservations_are_limited_by_free_blocks() {
     let mut machine = machine(threshold(100));
@@ -127,8 +127,8 @@ fn reservations_are_limited_by_free_blocks() {
     assert!(machine.os.memory().counters.fallbacks > 0);
 }
 
-/// Reserved frames "can transition to either state depending on system demands": who needs a base
-/// frame gets one, from the reservation that was used longest ago.
+/// Reserved frames "can transition to either state depending on system demands": a base frame comes from the
+/// least recently used reservation.
 #[test]
 fn exhausted_memory_breaks_the_oldest_reservations() {
     let mut machine = machine(threshold(100));
@@ -152,7 +152,7 @@ fn exhausted_memory_breaks_the_oldest_reservations() {
     machine.check().unwrap();
 }
 
-/// A heap that grows by 33 pages at a time would have pages of 128 KiB at most.
+/// Growth by 33 pages at a time would limit pages to 128 KiB.
 #[test]
 fn heap_grows_into_its_reservation() {
     for (heap, expected) in [(Some(PageSize::HUGE), vec![(1024, 512)]), (None, vec![])] {
@@ -170,7 +170,7 @@ fn heap_grows_into_its_reservation() {
     }
 }
 
-/// A part with rights of its own is a page of its own, and reservations end where their range does.
+/// A part with other permissions is a page of its own, and reservations end with their range.
 #[test]
 fn partial_protection_or_unmapping_splits_a_page() {
     let mut machine = machine(threshold(100));
@@ -191,7 +191,7 @@ fn partial_protection_or_unmapping_splits_a_page() {
     machine.check().unwrap();
 }
 
-/// A page is made of what its process has alone, with the same rights.
+/// A page consists of private pages with equal permissions.
 #[test]
 fn pages_do_not_grow_over_shared_or_differently_protected_pages() {
     for (read_only, child_ends) in [(true, false), (false, true)] {
@@ -214,8 +214,8 @@ fn pages_do_not_grow_over_shared_or_differently_protected_pages() {
 proptest! {
     #![proptest_config(octavo_oracle::cases(100))]
 
-    /// "This approach guarantees identical memory usage to using only the base page size of 4KB"
-    /// (Section IV-B): whatever is touched in whatever order, at every moment.
+    /// "This approach guarantees identical memory usage to using only the base page size of 4KB" (Section
+    /// IV-B), for any touches at any time.
     #[test]
     fn full_threshold_uses_the_memory_of_base_pages(
         at in 0u64..3000,
@@ -244,8 +244,8 @@ proptest! {
         prop_assert!(tps.shootdowns <= tps.grown_by_order[9..].iter().sum());
     }
 
-    /// Whatever is touched of a mapping that nothing else disturbs, in whatever order: in the end
-    /// each page is the largest aligned one inside its reservation that is touched enough.
+    /// For any touches of an undisturbed mapping, each page is finally the largest aligned one inside its
+    /// reservation that reaches the threshold.
     #[test]
     fn page_sizes_match_a_plain_count_of_touches(
         touches in prop::collection::vec((0u64..256, 1u64..40), 1..20),
@@ -289,7 +289,7 @@ proptest! {
         machine(config).play(&ops, 0)?;
     }
 
-    /// The same where nearly nothing is left, and reservations are broken all the time.
+    /// With nearly no free memory, reservations are broken constantly.
     #[test]
     fn frames_are_conserved_under_pressure(
         ops in ops(),

@@ -1,4 +1,4 @@
-//! Tailored pages out of what lies side by side, and out of what compaction brings together.
+//! Tailored pages from contiguous pages, and from compaction.
 
 use octavo_os::frames::{Order, Owner};
 use octavo_os::policy::{Defrag, TpsConfig};
@@ -8,7 +8,7 @@ use super::machine::{Machine, Source, map};
 use super::others::FIRST;
 use super::tps::{machine, mapped, threshold};
 
-/// Two requests that were served one after the other lie side by side: "a page merge is possible".
+/// Two consecutive requests are contiguous: "a page merge is possible".
 #[test]
 fn contiguous_pages_are_merged() {
     let config = TpsConfig { merge_every_instructions: 10, ..threshold(100) };
@@ -17,7 +17,7 @@ fn contiguous_pages_are_merged() {
         machine.event(FIRST, &map(at, pages, Source::Anonymous));
         (at..at + pages).for_each(|page| machine.touch(FIRST, page, page == at));
     };
-    // The block of 256 KiB beside that of the page table's root.
+    // The 256 KiB block beside that of the root node.
     touch(&mut machine, 1024, 64);
     touch(&mut machine, 2048, 64);
     let first = machine.os.memory().process(FIRST).table.leaf(PageNumber::new(2048)).unwrap().frame;
@@ -34,8 +34,8 @@ fn contiguous_pages_are_merged() {
     machine.check().unwrap();
 }
 
-/// "the OS can request memory compaction when fragmentation is high" (Section III-B.2), and what is
-/// taken of reservations stays.
+/// "the OS can request memory compaction when fragmentation is high" (Section III-B.2); claimed frames of
+/// reservations stay.
 #[test]
 fn compaction_makes_room_for_reservations() {
     for (defrag, expected) in [(Defrag::Never, 16), (Defrag::Always, 512)] {

@@ -1,4 +1,4 @@
-//! A small memory with one process, for tests that look at single operations.
+//! A small memory with one process, for tests of single operations.
 
 use octavo_os::frames::{Frames, MemoryShape, Order};
 use octavo_os::page_table::{Format, Leaf};
@@ -15,7 +15,7 @@ pub fn page(raw: u64) -> PageNumber {
     PageNumber::new(raw)
 }
 
-/// So many frames with an empty process, which may have pages of 4 KiB, 32 KiB, 2 MiB and 1 GiB.
+/// A memory of `frames` with an empty process and page sizes of 4 KiB, 32 KiB, 2 MiB and 1 GiB.
 pub fn memory(frames: u64) -> (Memory, ProcessId) {
     let frames = Frames::new(MemoryShape::new(frames, Order::LARGEST).unwrap());
     let sizes = [SIZE_32K, PageSize::HUGE, PageSize::LARGEST];
@@ -24,12 +24,12 @@ pub fn memory(frames: u64) -> (Memory, ProcessId) {
     (memory, process)
 }
 
-/// New memory.
+/// Maps new memory.
 pub fn place(memory: &mut Memory, process: ProcessId, at: u64, size: PageSize) {
     memory.place_new(process, page(at), size, RW).unwrap();
 }
 
-/// The page that is mapped there.
+/// The page mapped at a base page.
 pub fn leaf(memory: &Memory, process: ProcessId, at: u64) -> Leaf {
     memory.process(process).table.leaf(page(at)).unwrap()
 }
@@ -41,7 +41,7 @@ pub fn vma(os: &mut Os, process: ProcessId, at: u64, pages: u64) {
     os.event(process, &Event::Map { range, protection: RW, source, flags: 2 }).unwrap();
 }
 
-/// An anonymous mapping with such rights.
+/// An anonymous mapping with these permissions.
 pub fn vma_of(rights: Protection) -> Vma {
     Vma { rights, backing: Backing::Anonymous, advice: Advice::None }
 }
