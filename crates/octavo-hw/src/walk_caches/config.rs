@@ -50,7 +50,7 @@ pub enum WalkCacheError {
         error: GeometryError,
     },
     /// Two caches for one level.
-    #[error("walk cache of level {level}: give one, there are two")]
+    #[error("duplicate walk cache for level {level}")]
     Twice {
         /// The page-table level.
         level: u8,
@@ -112,7 +112,7 @@ mod tests {
         );
         assert_eq!(
             sentence(&[level(2), level(2)]),
-            "walk cache of level 2: give one, there are two"
+            "duplicate walk cache for level 2"
         );
         assert_eq!(
             sentence(&[level(2), WalkCacheConfig { reach_log2: 21, ..level(3) }]),
