@@ -110,10 +110,7 @@ mod tests {
             sentence(&[level(1)]),
             "walk cache of level 1: give a level from 2 on; level 1 has leaves only"
         );
-        assert_eq!(
-            sentence(&[level(2), level(2)]),
-            "duplicate walk cache for level 2"
-        );
+        assert_eq!(sentence(&[level(2), level(2)]), "duplicate walk cache for level 2");
         assert_eq!(
             sentence(&[level(2), WalkCacheConfig { reach_log2: 21, ..level(3) }]),
             "walk cache of level 3: reach_log2 = 21: give 22 to 63"

@@ -272,11 +272,11 @@ impl Textbook {
                 _ => Access::Store,
             };
             self.os.fault(PROCESS, number, access).expect("room for the page");
-            self.forget_stale();
+            self.apply_invalidations();
         }
     }
 
-    fn forget_stale(&mut self) {
+    fn apply_invalidations(&mut self) {
         for stale in self.os.take_invalidations() {
             for array in [&mut self.l1i, &mut self.l1d, &mut self.l2] {
                 for entry in &mut array.entries {
@@ -329,7 +329,7 @@ impl Consumer for Textbook {
 
     fn event(&mut self, event: &Event) {
         self.os.event(PROCESS, event).expect("room for what it does");
-        self.forget_stale();
+        self.apply_invalidations();
     }
 }
 

@@ -28,8 +28,8 @@ fn machine(config: &MachineConfig, hardware: &str, policy: &PolicyConfig) -> Box
 }
 
 /// Plays a stream on machines and returns their counters.
-fn outcome(stream: &RandomStream, machines: Vec<Box<dyn AnyMachine>>) -> Vec<Counters> {
-    bounds::outcome(&tiny(), stream, machines)
+fn play_checked(stream: &RandomStream, machines: Vec<Box<dyn AnyMachine>>) -> Vec<Counters> {
+    bounds::play_checked(&tiny(), stream, machines)
 }
 
 /// The counters of one machine for the components that another one has, too.
@@ -55,7 +55,7 @@ proptest! {
         let config = tiny();
         let usual = |name| (octavo_os::policy::by_name(name).unwrap().usual)();
         let small = TpsConfig { largest: PageSize::BASE, ..TpsConfig::default() };
-        let counted = outcome(&stream, vec![
+        let counted = play_checked(&stream, vec![
             machine(&config, "conventional", &usual("base")),
             machine(&config, "tps", &usual("base")),
             machine(&config, "tps", &PolicyConfig::Tps(small)),
@@ -70,7 +70,7 @@ proptest! {
     fn ideal_bounds_map_the_same_pages(stream in stream(1..150)) {
         let config = tiny();
         let base = PolicyConfig::Base;
-        let counted = outcome(&stream, vec![
+        let counted = play_checked(&stream, vec![
             machine(&config, "conventional", &base),
             machine(&config, "perfect_l1", &base),
             machine(&config, "perfect_l2", &base),
@@ -95,7 +95,7 @@ proptest! {
         config.cache.line_bytes = 8;
         let usual = |name| (octavo_os::policy::by_name(name).unwrap().usual)();
         for policy in ["base", "thp", "eager"] {
-            let counted = bounds::outcome(&config, &stream, vec![
+            let counted = bounds::play_checked(&config, &stream, vec![
                 machine(&config, "conventional", &usual(policy)),
                 machine(&config, "colt_fa", &usual(policy)),
             ]);
@@ -105,7 +105,7 @@ proptest! {
             for level in [l1i, l1d, config.tlb.l2.as_mut().unwrap()] {
                 level.arrays.values_mut().for_each(|array| array.ways = Ways::Full);
             }
-            let counted = bounds::outcome(&config, &stream, vec![
+            let counted = bounds::play_checked(&config, &stream, vec![
                 machine(&config, "conventional", &usual(policy)),
                 machine(&config, "colt", &usual(policy)),
                 machine(&config, "colt_sa", &usual(policy)),
@@ -122,7 +122,7 @@ proptest! {
         let config = tiny();
         for policy in ["base", "thp"] {
             let policy = (octavo_os::policy::by_name(policy).unwrap().usual)();
-            let counted = outcome(&stream, vec![
+            let counted = play_checked(&stream, vec![
                 machine(&config, "conventional", &policy),
                 machine(&config, "rmm", &policy),
                 machine(&config, "direct_segment", &policy),
@@ -176,7 +176,7 @@ proptest! {
             // A guest's walker reads the page's entry for bits and holes that a native machine finds without,
             // and need not look bits up again afterwards.
             let reads_more = known.hardware.starts_with("perforated");
-            let counted = bounds::played_unchecked(&guest, &stream, vec![
+            let counted = bounds::play_unchecked(&guest, &stream, vec![
                 machine(&alone, known.hardware, &policy),
                 machine(&guest, known.hardware, &policy),
             ]);
@@ -225,7 +225,7 @@ proptest! {
             Box::new(Machine::new(env.checked(setup.is_checked), vec![mmu], setup.instructions))
         };
         let thp = (octavo_os::policy::by_name("thp").unwrap().usual)();
-        let mut counted = outcome(&stream, vec![small_blocks(&PolicyConfig::Base), small_blocks(&thp)]);
+        let mut counted = play_checked(&stream, vec![small_blocks(&PolicyConfig::Base), small_blocks(&thp)]);
         let thp = counted.pop().unwrap();
         // They differ only in attempts to make huge pages.
         let tried = ["fallbacks", "compactions", "frames_compacted"];

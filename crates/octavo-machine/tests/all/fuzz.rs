@@ -52,7 +52,7 @@ fn long_segment(instructions: u64) -> Segment {
 
 /// Events that occurred on machines.
 #[derive(Default, Debug)]
-struct Seen {
+struct EventCounts {
     forks: u64,
     stopped: u64,
     promotions: u64,
@@ -66,7 +66,7 @@ struct Seen {
     unmerged: u64,
 }
 
-fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut Seen) {
+fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut EventCounts) {
     let mut machine = tiny();
     machine.core.count = 1 + (number % 3) as u32;
     let address_spaces = [AddressSpaces::Tagged, AddressSpaces::Flushed];
@@ -157,12 +157,12 @@ fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut Seen) {
 fn run(machines: u64, steps: u64) {
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
-    let mut seen = Seen::default();
+    let mut seen = EventCounts::default();
     for number in 0..machines {
         play(number, &mut runner, steps, &mut seen);
         println!("{number}: {seen:?}");
     }
-    let Seen {
+    let EventCounts {
         forks,
         stopped,
         promotions,

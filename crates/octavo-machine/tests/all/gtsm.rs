@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::common::bounds::{
-    conventional, listed, machine, os, outcome, touches, with_small_first,
+    conventional, listed, machine, os, play_checked, touches, with_small_first,
 };
 use crate::common::{cache, check_laws, config, hosted, play, tiny};
 use octavo_config::{FragmentationConfig, GtsmHardware, MachineConfig, TlbConfig};
@@ -20,21 +20,21 @@ use proptest::prelude::*;
 
 /// The outcome of the first touch of a 2 MiB range.
 #[derive(Clone, Copy, PartialEq)]
-enum Makes {
+enum FirstTouch {
     /// A gapped page of the first 32 sub-blocks of a chunk.
     NoGaps,
     /// A 2 MiB page in the same place; one frame is reserved for each, like the deposited node.
     Huge,
 }
 
-impl Policy for Makes {
+impl Policy for FirstTouch {
     fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
         let Fault { process, page, ref vma, .. } = *fault;
         let pages = around(page, PageSize::HUGE);
         assert!(memory.is_untouched(process, &pages));
         let chunk = memory.frames.allocate(Order::LINUX, Owner::Data)?;
         memory.frames.free(chunk.plus(512), Order::HUGE);
-        if *self == Makes::NoGaps {
+        if *self == FirstTouch::NoGaps {
             let blocks = SubBlocks::first_of(u64::MAX).unwrap();
             assert!(memory.map_gapped(process, page, (chunk, blocks), vma.rights)?);
             return Ok(());
@@ -113,7 +113,7 @@ proptest! {
         let kind = tiny();
         for policy in ["base", "thp"] {
             let policy = || (by_name(policy).unwrap().usual)().build();
-            let counted = outcome(&kind, &stream, vec![
+            let counted = play_checked(&kind, &stream, vec![
                 machine(&kind, format(), policy(), conventional(&kind)),
                 machine(&kind, format(), policy(), gtsm(&kind.tlb, 2)),
             ]);
@@ -130,7 +130,7 @@ proptest! {
     ) {
         let kind = hosted(tiny(), 33, caches_halves);
         for policies in [["thp", "thp"], ["thp", "base"], ["base", "thp"], ["gtsm", "gtsm"]] {
-            let counted = outcome(&kind, &stream, vec![
+            let counted = play_checked(&kind, &stream, vec![
                 in_guest(&kind, policies, conventional(&kind)),
                 in_guest(&kind, policies, gtsm(&kind.tlb, 2)),
             ]);
@@ -199,9 +199,9 @@ proptest! {
         let mut kind = with_small_first();
         // No line is evicted.
         kind.cache.l1d = cache(1 << 14, 1 << 14, 4);
-        let counted = outcome(&kind, &loads(&touches), vec![
-            machine(&kind, format(), Box::new(Makes::NoGaps), gtsm(&kind.tlb, bitmap_entries)),
-            machine(&kind, format(), Box::new(Makes::Huge), conventional(&kind)),
+        let counted = play_checked(&kind, &loads(&touches), vec![
+            machine(&kind, format(), Box::new(FirstTouch::NoGaps), gtsm(&kind.tlb, bitmap_entries)),
+            machine(&kind, format(), Box::new(FirstTouch::Huge), conventional(&kind)),
         ]);
         let [gaps, huge] = &counted[..] else { unreachable!() };
         prop_assert_eq!(comparable_counters(gaps), comparable_counters(huge));

@@ -7,7 +7,7 @@ mod play;
 mod policies;
 
 use crate::common::{check_laws, config, has_run_out, translation_cycles};
-use machines::{Kind, Translates, kind, kind_with_gaps, kind_with_holes, machine};
+use machines::{Kind, NestedDesign, kind, kind_with_gaps, kind_with_holes, machine};
 use octavo_config::{MachineConfig, TlbsHold};
 use octavo_machine::designs::{Variant, colt};
 use octavo_machine::{
@@ -15,15 +15,15 @@ use octavo_machine::{
 };
 use octavo_oracle::strategies::{RandomStream, Step, stream};
 use octavo_types::{Consumer, Instructions};
-use play::{Aside, Asides, asides, play, play_naively};
+use play::{SideEvent, SideEvents, asides, play, play_naively};
 use policies::HostPolicy;
 use proptest::prelude::*;
 
 fn compare(
-    translates: Translates,
+    translates: NestedDesign,
     kind: Kind,
     stream: &RandomStream,
-    asides: &Asides,
+    asides: &SideEvents,
 ) -> Result<Counters, TestCaseError> {
     let config = machine(kind);
     prop_assert_eq!(config.check(), Ok(()));
@@ -65,15 +65,15 @@ fn are_equal(ours: &Counters, expected: &Counters, of: &str) -> Result<(), TestC
 }
 
 /// Checks that a stream of one kind exercises all of these counters.
-fn makes(kind: Kind, stream: &RandomStream, asides: &Asides, what: &[(&str, &'static str)]) {
-    makes_of(Translates::Conventional("thp"), kind, stream, asides, what);
+fn makes(kind: Kind, stream: &RandomStream, asides: &SideEvents, what: &[(&str, &'static str)]) {
+    makes_of(NestedDesign::Conventional("thp"), kind, stream, asides, what);
 }
 
 fn makes_of(
-    translates: Translates,
+    translates: NestedDesign,
     kind: Kind,
     stream: &RandomStream,
-    asides: &Asides,
+    asides: &SideEvents,
     what: &[(&str, &'static str)],
 ) {
     let counted = compare(translates, kind, stream, asides).unwrap();
@@ -89,8 +89,8 @@ proptest! {
     #[test]
     fn range_machines_match_the_naive_machine(stream in stream(1..120), asides in asides(), kind in kind()) {
         let kind = Kind { policy: HostPolicy::Eager, ..kind };
-        compare(Translates::Ranges, kind, &stream, &asides)?;
-        compare(Translates::Segment, kind, &stream, &asides)?;
+        compare(NestedDesign::Ranges, kind, &stream, &asides)?;
+        compare(NestedDesign::Segment, kind, &stream, &asides)?;
     }
 }
 
@@ -103,16 +103,16 @@ proptest! {
         asides in asides(),
         kind in kind(),
     ) {
-        compare(Translates::Conventional("base"), kind, &stream, &asides)?;
-        compare(Translates::Conventional("thp"), kind, &stream, &asides)?;
+        compare(NestedDesign::Conventional("base"), kind, &stream, &asides)?;
+        compare(NestedDesign::Conventional("thp"), kind, &stream, &asides)?;
     }
 
     #[test]
     fn coalescing_machines_match_the_naive_machine(stream in stream(1..120), asides in asides(), kind in kind()) {
         for coalescing in [colt::ALL, colt::SETS, colt::FULLY_ASSOCIATIVE] {
-            compare(Translates::Coalescing("base", coalescing), kind, &stream, &asides)?;
+            compare(NestedDesign::Coalescing("base", coalescing), kind, &stream, &asides)?;
         }
-        compare(Translates::Coalescing("thp", colt::ALL), kind, &stream, &asides)?;
+        compare(NestedDesign::Coalescing("thp", colt::ALL), kind, &stream, &asides)?;
     }
 
     #[test]
@@ -128,7 +128,7 @@ proptest! {
             ("thp", Variant::Filtered),
             ("base", Variant::Filtered),
         ] {
-            compare(Translates::Perforated(policy, variant), kind, &stream, &asides)?;
+            compare(NestedDesign::Perforated(policy, variant), kind, &stream, &asides)?;
         }
     }
 
@@ -139,7 +139,7 @@ proptest! {
         kind in kind_with_gaps(),
     ) {
         for policy in ["gtsm", "gtsm:whole_blocks=false:scan_every_instructions=1", "base"] {
-            compare(Translates::Gapped(policy), kind, &stream, &asides)?;
+            compare(NestedDesign::Gapped(policy), kind, &stream, &asides)?;
         }
     }
 
@@ -156,7 +156,7 @@ proptest! {
         config.softvm.l2.bytes = 1 << 18;
         prop_assert_eq!(config.check(), Ok(()));
         for translates in
-            [Translates::Software, Translates::SoftwareTlb, Translates::PhysicalSoftwareTlb]
+            [NestedDesign::Software, NestedDesign::SoftwareTlb, NestedDesign::PhysicalSoftwareTlb]
         {
             let mut machine = translates.machine(&config, kind.policy, Instructions::PORTABLE);
             play(&mut *machine, (&config, kind.policy), &stream, &asides);
@@ -171,7 +171,7 @@ proptest! {
     #[test]
     fn nested_simulations_match_the_naive_machine(stream in stream(1..120), kind in kind()) {
         let kind = Kind { policy: HostPolicy::Base, is_fragmented: false, ..kind };
-        let conventional = ["base", "thp"].map(Translates::Conventional);
+        let conventional = ["base", "thp"].map(NestedDesign::Conventional);
         compare_simulated(machine(kind), "base", kind, &["base4k", "thp"], &conventional, &stream)?;
     }
 
@@ -185,7 +185,7 @@ proptest! {
         let kind = Kind { policy: HostPolicy::GapsAlone, has_faults: true, ..kind };
         let mut machine = machine(kind);
         machine.gtsm.walk_cache_entries = walk_cache_entries;
-        let (host_policy, gapped) = ("gtsm:whole_blocks=false", [Translates::Gapped("gtsm")]);
+        let (host_policy, gapped) = ("gtsm:whole_blocks=false", [NestedDesign::Gapped("gtsm")]);
         compare_simulated(machine, host_policy, kind, &["gtsm"], &gapped, &stream)?;
     }
 }
@@ -195,7 +195,7 @@ fn compare_simulated(
     host_policy: &str,
     kind: Kind,
     designs: &[&str],
-    translate: &[Translates],
+    translate: &[NestedDesign],
     stream: &RandomStream,
 ) -> Result<(), TestCaseError> {
     machine.host.as_mut().unwrap().policy = host_policy.to_owned();
@@ -227,7 +227,7 @@ fn invept_reaches_all_cores() {
     let mut config = machine(kind);
     config.core.count = 2;
     let mut machine =
-        Translates::Conventional("base").machine(&config, kind.policy, Instructions::PORTABLE);
+        NestedDesign::Conventional("base").machine(&config, kind.policy, Instructions::PORTABLE);
     let lines = Lines::of_bytes(64);
     let mut front = Front::new(lines, Filter::Nothing, FetchSets::new(4, lines));
     let mut image = Image::new(4);
@@ -266,7 +266,7 @@ fn invept_reaches_all_cores() {
 }
 
 /// Stores that pass twice through many pages of a heap, with background work in between.
-fn through_a_heap() -> (RandomStream, Asides) {
+fn through_a_heap() -> (RandomStream, SideEvents) {
     use octavo_types::{Item, ItemKind, Segment, VirtAddr};
     let item = |kind, addr| Item {
         kind,
@@ -286,7 +286,7 @@ fn through_a_heap() -> (RandomStream, Asides) {
     use proptest::strategy::ValueTree;
     let index = prop::sample::Index::arbitrary();
     let mut aside = |what| (index.new_tree(&mut runner).unwrap().current(), what);
-    (stream, (0..8).map(|_| aside(Aside::Tick)).collect())
+    (stream, (0..8).map(|_| aside(SideEvent::Tick)).collect())
 }
 
 const fn heap_kind(policy: HostPolicy, is_fragmented: bool, tlbs_hold: TlbsHold) -> Kind {
@@ -319,7 +319,7 @@ fn compared_events_occur() {
     let copied = [("host.os", "invepts"), ("host.os", "copy_on_write_faults")];
     makes(kind(HostPolicy::Snapshots, false, TlbsHold::Final), &stream, &asides, &copied);
     makes(kind(HostPolicy::HugeSnapshots, true, TlbsHold::Halves), &stream, &asides, &copied);
-    let translates = Translates::Perforated("perforated:max_filter_bits=8", Variant::Filtered);
+    let translates = NestedDesign::Perforated("perforated:max_filter_bits=8", Variant::Filtered);
     let as_perforated = |policy| Kind {
         movable: false,
         is_guest_fragmented: true,

@@ -1,6 +1,6 @@
 //! Machines match the naive machine exactly.
 
-use crate::common::naive::{Beside, NaiveMachine};
+use crate::common::naive::{ExtraHardware, NaiveMachine};
 use crate::common::{check_laws, config, has_run_out, play, tiny, translation_cycles};
 use octavo_config::{
     Fill, FirstLevel, FragmentationConfig, GtsmHardware, MachineConfig, PageSizes, TlbArray,
@@ -19,36 +19,36 @@ use octavo_types::{Consumer, Event, Instructions, Item, ItemKind, PageSize, Segm
 use proptest::prelude::*;
 
 /// The naive structures beside the conventional TLBs of a design, and its policy by name.
-fn parts(design: &str) -> (Beside, PolicyConfig) {
+fn parts(design: &str) -> (ExtraHardware, PolicyConfig) {
     let (hardware, _) = design.split_once('+').unwrap();
-    let beside = match hardware {
-        "conventional" => Beside::Nothing,
-        "colt" => Beside::Coalescing(colt::ALL),
-        "colt_sa" => Beside::Coalescing(colt::SETS),
-        "colt_fa" => Beside::Coalescing(colt::FULLY_ASSOCIATIVE),
-        "perforated" => Beside::Perforated(Variant::Filtered),
-        "perforated_on_demand" => Beside::Perforated(Variant::OnDemand),
-        "perforated_all" => Beside::Perforated(Variant::AllAtOnce),
-        "gtsm" => Beside::Gapped,
-        "rmm" => Beside::Ranges,
-        "direct_segment" => Beside::Segment,
-        "tps" => Beside::Tailored(
-            DesignSpec::parse(design).unwrap().os().policy.page_table_format().vector_bits,
-        ),
+    let extra = match hardware {
+        "conventional" => ExtraHardware::Nothing,
+        "colt" => ExtraHardware::Coalescing(colt::ALL),
+        "colt_sa" => ExtraHardware::Coalescing(colt::SETS),
+        "colt_fa" => ExtraHardware::Coalescing(colt::FULLY_ASSOCIATIVE),
+        "perforated" => ExtraHardware::Perforated(Variant::Filtered),
+        "perforated_on_demand" => ExtraHardware::Perforated(Variant::OnDemand),
+        "perforated_all" => ExtraHardware::Perforated(Variant::AllAtOnce),
+        "gtsm" => ExtraHardware::Gapped,
+        "rmm" => ExtraHardware::Ranges,
+        "direct_segment" => ExtraHardware::Segment,
+        "tps" => {
+            ExtraHardware::Tailored(DesignSpec::parse(design).unwrap().os().policy.page_table_format().vector_bits)
+        }
         _ => panic!("no naive {hardware}"),
     };
-    (beside, DesignSpec::parse(design).unwrap().os().policy.clone())
+    (extra, DesignSpec::parse(design).unwrap().os().policy.clone())
 }
 
-fn naive(config: &MachineConfig, beside: Beside, policy: &PolicyConfig) -> NaiveMachine {
+fn naive(config: &MachineConfig, extra: ExtraHardware, policy: &PolicyConfig) -> NaiveMachine {
     let largest = policy.required_sizes().into_iter().map(Order::of).max();
     let largest = largest.map_or(Order::LINUX, |needed| needed.max(Order::LINUX));
     let shape = MemoryShape::new(config.memory.bytes >> 12, largest).unwrap();
-    let is_tailored = matches!(beside, Beside::Tailored(_));
+    let is_tailored = matches!(extra, ExtraHardware::Tailored(_));
     let sizes = if is_tailored { Sizes::All } else { Sizes::X86 };
     let vector_bits = policy.page_table_format().vector_bits;
-    let has_perforated = matches!(beside, Beside::Perforated(_));
-    let has_gapped = matches!(beside, Beside::Gapped);
+    let has_perforated = matches!(extra, ExtraHardware::Perforated(_));
+    let has_gapped = matches!(extra, ExtraHardware::Gapped);
     let levels = config.page_table.levels;
     let format = Format { levels, has_perforated, has_gapped, vector_bits, ..Format::default() };
     let frames = config.memory.start().unwrap().build(shape, config.memory.seed()).unwrap();
@@ -57,7 +57,7 @@ fn naive(config: &MachineConfig, beside: Beside, policy: &PolicyConfig) -> Naive
     if is_tailored {
         tailor(&mut config);
     }
-    NaiveMachine::new(&config, Os::new(memory, policy.build()), beside)
+    NaiveMachine::new(&config, Os::new(memory, policy.build()), extra)
 }
 
 /// Replaces the arrays of larger pages in the first-level data TLB by an any-size array of 32 entries.
@@ -85,8 +85,8 @@ fn compare(
             if has_run_out(&**machine_of) {
                 continue;
             }
-            let (beside, policy) = parts(design);
-            let mut naive = naive(machine, beside, &policy);
+            let (extra, policy) = parts(design);
+            let mut naive = naive(machine, extra, &policy);
             let mut is_known = false;
             for step in &stream.steps {
                 match step {

@@ -5,9 +5,9 @@ mod machines;
 
 use std::collections::BTreeSet;
 
-use crate::common::bounds::{conventional, listed, outcome, touches, with_small_first};
+use crate::common::bounds::{conventional, listed, play_checked, touches, with_small_first};
 use crate::common::{check_laws, config, hosted, identity, level, play, tiny};
-use machines::{Makes, guest, machine, perforated};
+use machines::{FirstTouch, guest, machine, perforated};
 use octavo_config::FragmentationConfig;
 use octavo_machine::designs::Variant;
 use octavo_machine::{Counters, Sim};
@@ -60,7 +60,7 @@ proptest! {
             for variant in [Variant::Filtered, Variant::OnDemand, Variant::AllAtOnce] {
                 machines.push(machine(&kind, policy(), perforated(&kind, variant)));
             }
-            let counted = outcome(&kind, &stream, machines);
+            let counted = play_checked(&kind, &stream, machines);
             for other in &counted[1..] {
                 prop_assert_eq!(comparable_counters(other), comparable_counters(&counted[0]));
                 prop_assert_eq!(other.get("tlb.l2.bitmap", "accesses"), Some(0));
@@ -138,9 +138,9 @@ proptest! {
     #[test]
     fn perforated_page_without_holes_equals_huge_page(touches in touches()) {
         let kind = with_small_first();
-        let counted = outcome(&kind, &loads(&touches), vec![
-            machine(&kind, Box::new(Makes::NoHoles), perforated(&kind, Variant::Filtered)),
-            machine(&kind, Box::new(Makes::Huge), conventional(&kind)),
+        let counted = play_checked(&kind, &loads(&touches), vec![
+            machine(&kind, Box::new(FirstTouch::NoHoles), perforated(&kind, Variant::Filtered)),
+            machine(&kind, Box::new(FirstTouch::Huge), conventional(&kind)),
         ]);
         prop_assert_eq!(comparable_counters(&counted[0]), comparable_counters(&counted[1]));
         prop_assert!(counted[0].get("tlb.l2.perforated", "filtered") > Some(0));
@@ -150,9 +150,9 @@ proptest! {
     #[test]
     fn perforated_page_without_holes_equals_huge_page_in_a_guest(touches in touches(), halves in any::<bool>()) {
         let kind = hosted(with_small_first(), 33, halves);
-        let counted = outcome(&kind, &loads(&touches), vec![
-            guest(&kind, Makes::NoHoles, perforated(&kind, Variant::Filtered)),
-            guest(&kind, Makes::Huge, conventional(&kind)),
+        let counted = play_checked(&kind, &loads(&touches), vec![
+            guest(&kind, FirstTouch::NoHoles, perforated(&kind, Variant::Filtered)),
+            guest(&kind, FirstTouch::Huge, conventional(&kind)),
         ]);
         prop_assert_eq!(comparable_counters(&counted[0]), comparable_counters(&counted[1]));
         prop_assert!(counted[0].get("tlb.l2.perforated", "filtered") > Some(0));
@@ -166,9 +166,9 @@ proptest! {
         let mut kind = hosted(tiny(), 33, false);
         kind.walker.caches.clear();
         kind.tlb.l2 = Some(level(9, &[("main", 8192, 64, &[PageSize::BASE, PageSize::HUGE])]));
-        let counted = outcome(&kind, &loads(&touches), vec![
-            guest(&kind, Makes::AllHoles, perforated(&kind, Variant::Filtered)),
-            guest(&kind, Makes::Base, conventional(&kind)),
+        let counted = play_checked(&kind, &loads(&touches), vec![
+            guest(&kind, FirstTouch::AllHoles, perforated(&kind, Variant::Filtered)),
+            guest(&kind, FirstTouch::Base, conventional(&kind)),
         ]);
         let [holes, base] = &counted[..] else { unreachable!() };
         let of = |counters: &Counters, component, counter| counters.get(component, counter).unwrap();
@@ -204,9 +204,9 @@ proptest! {
         let mut kind = tiny();
         kind.walker.caches.clear();
         kind.tlb.l2 = Some(level(9, &[("main", 8192, 64, &[PageSize::BASE, PageSize::HUGE])]));
-        let counted = outcome(&kind, &loads(&touches), vec![
-            machine(&kind, Box::new(Makes::AllHoles), perforated(&kind, Variant::Filtered)),
-            machine(&kind, Box::new(Makes::Base), conventional(&kind)),
+        let counted = play_checked(&kind, &loads(&touches), vec![
+            machine(&kind, Box::new(FirstTouch::AllHoles), perforated(&kind, Variant::Filtered)),
+            machine(&kind, Box::new(FirstTouch::Base), conventional(&kind)),
         ]);
         let [holes, base] = &counted[..] else { unreachable!() };
         let of = |counters: &Counters, component, counter| counters.get(component, counter).unwrap();

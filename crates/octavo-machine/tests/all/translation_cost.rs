@@ -30,38 +30,38 @@ fn machine(config: &MachineConfig, hardware: &str, policy: &str) -> Box<dyn AnyM
 
 /// A stream, and how many of its instructions are not counted.
 #[derive(Clone, Debug)]
-struct Outcome {
+struct WarmedStream {
     stream: RandomStream,
     warm_up_instructions: u64,
 }
 
 /// Streams of all kinds, and loads of few pages in a second pass, where walks find in the caches what they
 /// read: they may be shorter than look-ups then.
-fn streams() -> impl Strategy<Value = Outcome> {
-    let cold = stream(1..120).prop_map(|stream| Outcome { stream, warm_up_instructions: 0 });
+fn streams() -> impl Strategy<Value = WarmedStream> {
+    let cold = stream(1..120).prop_map(|stream| WarmedStream { stream, warm_up_instructions: 0 });
     let warm = few_pages(60, 100..300).prop_map(in_two_passes);
     prop_oneof![cold, warm]
 }
 
 /// A stream each of whose steps is an instruction.
-fn in_two_passes(stream: RandomStream) -> Outcome {
+fn in_two_passes(stream: RandomStream) -> WarmedStream {
     let warm_up_instructions = stream.steps.len() as u64;
     let steps = [&stream.steps[..], &stream.steps[..]].concat();
-    Outcome { stream: RandomStream { steps, ..stream }, warm_up_instructions }
+    WarmedStream { stream: RandomStream { steps, ..stream }, warm_up_instructions }
 }
 
 /// The counters of machines, each named by its hardware; none where one has run out of memory.
 fn counted(
     config: &MachineConfig,
-    outcome: &Outcome,
+    warmed: &WarmedStream,
     hardware: &[&str],
     policy: &str,
 ) -> Option<Vec<Counters>> {
     let machines = hardware.iter().map(|name| machine(config, name, policy)).collect();
     let mut setup = crate::common::config(config.clone(), &[]);
-    setup.warm_up_instructions = outcome.warm_up_instructions;
+    setup.warm_up_instructions = warmed.warm_up_instructions;
     let mut sim = Sim::new(&setup).unwrap().with_machines(machines);
-    play(&mut sim, &outcome.stream);
+    play(&mut sim, &warmed.stream);
     let has_all = sim.machines().iter().all(|machine| machine.stopped().is_none());
     has_all.then(|| sim.machines().iter().map(|machine| machine.counters()).collect())
 }
@@ -118,10 +118,10 @@ proptest! {
     #[test]
     fn perfect_levels_bound_translation_cycles(
         machine in machines(),
-        outcome in streams(),
+        warmed in streams(),
         policy in prop::sample::select(&POLICIES[..]),
     ) {
-        let counted = counted(&machine, &outcome, &BOUNDS_AND_OTHERS, policy);
+        let counted = counted(&machine, &warmed, &BOUNDS_AND_OTHERS, policy);
         prop_assume!(counted.is_some());
         let cycles: Vec<u64> = counted.unwrap().iter().map(translation_cycles).collect();
         prop_assert_eq!(cycles[0], 0);
@@ -134,7 +134,7 @@ proptest! {
     #[test]
     fn perfect_levels_bound_total_cycles(
         machine in machines(),
-        outcome in streams(),
+        warmed in streams(),
         policy in prop::sample::select(&POLICIES[..]),
     ) {
         let mut machine = machine;
@@ -143,7 +143,7 @@ proptest! {
             *level = cache(1 << 14, 1, latency_cycles);
             level.ways = Ways::Full;
         }
-        let counted = counted(&machine, &outcome, &BOUNDS_AND_OTHERS, policy);
+        let counted = counted(&machine, &warmed, &BOUNDS_AND_OTHERS, policy);
         prop_assume!(counted.is_some());
         let cycles: Vec<u64> = counted.unwrap().iter().map(all_cycles).collect();
         prop_assert!(cycles[0] <= cycles[1], "{cycles:?}");
@@ -155,7 +155,7 @@ proptest! {
     #[test]
     fn missing_second_level_costs_at_least_a_perfect_one(
         machine in machines(),
-        outcome in streams(),
+        warmed in streams(),
         policy in prop::sample::select(&POLICIES[..]),
     ) {
         let mut machine = machine;
@@ -163,8 +163,8 @@ proptest! {
         without.tlb.l2 = None;
         let l2 = machine.tlb.l2.as_mut().unwrap();
         l2.hit_latency_cycles = l2.hit_latency_cycles.min(shortest_walk(&without));
-        let perfect = counted(&machine, &outcome, &["perfect_l2"], policy);
-        let none = counted(&without, &outcome, &["conventional"], policy);
+        let perfect = counted(&machine, &warmed, &["perfect_l2"], policy);
+        let none = counted(&without, &warmed, &["conventional"], policy);
         prop_assume!(perfect.is_some() && none.is_some());
         let cycles = [perfect, none].map(|of| translation_cycles(&of.unwrap()[0]));
         prop_assert!(cycles[0] <= cycles[1], "{cycles:?}");
@@ -184,8 +184,8 @@ proptest! {
         without.tlb.l2 = None;
         let l2 = with.tlb.l2.as_mut().unwrap();
         l2.hit_latency_cycles = l2.hit_latency_cycles.min(shortest_walk(&without));
-        let outcome = in_two_passes(stream);
-        let second_pass = |machine| counted(&machine, &outcome, &["conventional"], "base").unwrap();
+        let warmed = in_two_passes(stream);
+        let second_pass = |machine| counted(&machine, &warmed, &["conventional"], "base").unwrap();
         let (hits, none) = (&second_pass(with)[0], &second_pass(without)[0]);
         prop_assert_eq!(hits.get("tlb.l2", "misses"), Some(0));
         prop_assert_eq!(hits.get("walker", "walks"), Some(0));

@@ -38,7 +38,7 @@ pub fn conventional(config: &MachineConfig) -> Conventional {
 }
 
 /// Plays a stream on machines with checks, and returns their counters.
-pub fn outcome(
+pub fn play_checked(
     kind: &MachineConfig,
     stream: &RandomStream,
     machines: Vec<Box<dyn AnyMachine>>,
@@ -48,8 +48,8 @@ pub fn outcome(
     sim.machines().iter().map(|machine| machine.counters()).collect()
 }
 
-/// As `outcome`, without the checks that take long on large memories.
-pub fn played_unchecked(
+/// As `play_checked`, without the checks that take long on large memories.
+pub fn play_unchecked(
     kind: &MachineConfig,
     stream: &RandomStream,
     machines: Vec<Box<dyn AnyMachine>>,

@@ -2,7 +2,7 @@
 
 use octavo_config::TlbsHold;
 
-use super::machines::{Kind, Translates};
+use super::machines::{Kind, NestedDesign};
 use super::policies::HostPolicy;
 use super::{compare, heap_kind, makes_of, through_a_heap};
 
@@ -12,7 +12,7 @@ fn compared_gtsm_events_occur() {
     let (stream, asides) = through_a_heap();
     let makes = |policy, tlbs_hold, what: &[(&str, &'static str)]| {
         let kind = Kind { has_faults: true, ..heap_kind(policy, false, tlbs_hold) };
-        makes_of(Translates::Gapped("gtsm"), kind, &stream, &asides, what);
+        makes_of(NestedDesign::Gapped("gtsm"), kind, &stream, &asides, what);
     };
     let of_all = [
         ("host.os", "gapped"),
@@ -44,7 +44,7 @@ fn bitmaps_are_read_for_every_access_to_gapped_pages() {
         ..heap_kind(HostPolicy::GapsAlone, false, TlbsHold::Final)
     };
     for policy in ["gtsm", "base"] {
-        let of = compare(Translates::Gapped(policy), kind, &stream, &Vec::new()).unwrap();
+        let of = compare(NestedDesign::Gapped(policy), kind, &stream, &Vec::new()).unwrap();
         let get = |component, counter| of.get(component, counter).unwrap();
         let entries = get("walker.guest", "references");
         let found = get("walker", "walks") - get("walker", "faulted");

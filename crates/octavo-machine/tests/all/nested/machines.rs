@@ -17,7 +17,7 @@ use octavo_types::{Instructions, PageSize};
 use proptest::prelude::*;
 
 use super::policies::{HOST_POLICIES, HostPolicy, POLICIES_WITH_GAPS, POLICIES_WITH_HOLES};
-use crate::common::naive::{Beside, NaiveMachine};
+use crate::common::naive::{ExtraHardware, NaiveMachine};
 use crate::common::{cache, level, tiny};
 
 /// The configuration of a case.
@@ -165,7 +165,7 @@ fn os(memory: &MemoryConfig, format: Format, policy: Box<dyn Policy>) -> Os {
 
 /// A design with the policy of its guest.
 #[derive(Clone, Copy, Debug)]
-pub enum Translates {
+pub enum NestedDesign {
     Conventional(&'static str),
     Coalescing(&'static str, Coalescing),
     Ranges,
@@ -178,38 +178,38 @@ pub enum Translates {
     PhysicalSoftwareTlb,
 }
 
-impl Translates {
+impl NestedDesign {
     fn policy(self) -> PolicyConfig {
         let name = match self {
-            Translates::Conventional(policy)
-            | Translates::Coalescing(policy, _)
-            | Translates::Perforated(policy, _)
-            | Translates::Gapped(policy) => policy,
-            Translates::Ranges | Translates::Segment => "eager",
+            NestedDesign::Conventional(policy)
+            | NestedDesign::Coalescing(policy, _)
+            | NestedDesign::Perforated(policy, _)
+            | NestedDesign::Gapped(policy) => policy,
+            NestedDesign::Ranges | NestedDesign::Segment => "eager",
             _ => "thp",
         };
         OsConfig::parse(name).unwrap().policy
     }
 
-    fn beside(self) -> Beside {
+    fn extra(self) -> ExtraHardware {
         match self {
-            Translates::Conventional(_) => Beside::Nothing,
-            Translates::Coalescing(_, coalescing) => Beside::Coalescing(coalescing),
-            Translates::Ranges => Beside::Ranges,
-            Translates::Segment => Beside::Segment,
-            Translates::Perforated(_, variant) => Beside::Perforated(variant),
-            Translates::Gapped(_) => Beside::Gapped,
+            NestedDesign::Conventional(_) => ExtraHardware::Nothing,
+            NestedDesign::Coalescing(_, coalescing) => ExtraHardware::Coalescing(coalescing),
+            NestedDesign::Ranges => ExtraHardware::Ranges,
+            NestedDesign::Segment => ExtraHardware::Segment,
+            NestedDesign::Perforated(_, variant) => ExtraHardware::Perforated(variant),
+            NestedDesign::Gapped(_) => ExtraHardware::Gapped,
             _ => unreachable!("there is no naive one"),
         }
     }
 
     /// The operating systems of the guest and of the host.
     fn systems(self, config: &MachineConfig, policy: HostPolicy) -> (Os, Os) {
-        let has_perforated = matches!(self, Translates::Perforated(..));
+        let has_perforated = matches!(self, NestedDesign::Perforated(..));
         let format = |levels| Format { levels, has_perforated, ..Format::default() };
         let guest = os(&config.memory, format(config.page_table.levels), self.policy().build());
         let host = config.host.as_ref().unwrap();
-        let has_gapped = matches!(self, Translates::Gapped(_));
+        let has_gapped = matches!(self, NestedDesign::Gapped(_));
         let format = Format { has_gapped, ..format(host.page_table.levels) };
         (guest, os(&host.memory, format, policy.build()))
     }
@@ -235,25 +235,25 @@ impl Translates {
         }
         let (tlb, parts, on) = (&config.tlb, (env, config.core.count), instructions);
         match self {
-            Translates::Conventional(_) => boxed(parts, on, || Conventional::new(tlb, on)),
-            Translates::Coalescing(_, coalescing) => {
+            NestedDesign::Conventional(_) => boxed(parts, on, || Conventional::new(tlb, on)),
+            NestedDesign::Coalescing(_, coalescing) => {
                 boxed(parts, on, || Conventional::coalescing(tlb, coalescing, on))
             }
-            Translates::Ranges => boxed(parts, on, || Rmm::new(tlb, on)),
-            Translates::Segment => boxed(parts, on, || DirectSegment::new(tlb, on)),
-            Translates::Perforated(_, variant) => {
+            NestedDesign::Ranges => boxed(parts, on, || Rmm::new(tlb, on)),
+            NestedDesign::Segment => boxed(parts, on, || DirectSegment::new(tlb, on)),
+            NestedDesign::Perforated(_, variant) => {
                 boxed(parts, on, || Perforated::new(tlb, variant, on))
             }
-            Translates::Gapped(_) => boxed(parts, on, || Gtsm::new(tlb, &config.gtsm, on)),
-            Translates::Software => boxed(parts, on, || Softvm::new(config, on)),
-            Translates::SoftwareTlb => boxed(parts, on, || Softvm::with_tlb(config, on)),
-            Translates::PhysicalSoftwareTlb => boxed(parts, on, || Physical::new(config, on)),
+            NestedDesign::Gapped(_) => boxed(parts, on, || Gtsm::new(tlb, &config.gtsm, on)),
+            NestedDesign::Software => boxed(parts, on, || Softvm::new(config, on)),
+            NestedDesign::SoftwareTlb => boxed(parts, on, || Softvm::with_tlb(config, on)),
+            NestedDesign::PhysicalSoftwareTlb => boxed(parts, on, || Physical::new(config, on)),
         }
     }
 
     /// The naive machine of it.
     pub fn naive(self, config: &MachineConfig, policy: HostPolicy) -> NaiveMachine {
         let (guest, host) = self.systems(config, policy);
-        NaiveMachine::new(config, guest, self.beside()).in_guest(config, host)
+        NaiveMachine::new(config, guest, self.extra()).in_guest(config, host)
     }
 }

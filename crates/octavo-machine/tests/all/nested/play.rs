@@ -13,17 +13,17 @@ use crate::common::naive::NaiveMachine;
 
 /// An event besides the stream, after a number of steps.
 #[derive(Clone, Copy, Debug)]
-pub enum Aside {
+pub enum SideEvent {
     /// The operating systems do background work.
     Tick,
     /// The process is forked, or its copy exits.
     Copy,
 }
 
-pub type Asides = Vec<(prop::sample::Index, Aside)>;
+pub type SideEvents = Vec<(prop::sample::Index, SideEvent)>;
 
-pub fn asides() -> impl Strategy<Value = Asides> {
-    let what = prop::sample::select(vec![Aside::Tick, Aside::Tick, Aside::Copy]);
+pub fn asides() -> impl Strategy<Value = SideEvents> {
+    let what = prop::sample::select(vec![SideEvent::Tick, SideEvent::Tick, SideEvent::Copy]);
     let some = prop::collection::vec((any::<prop::sample::Index>(), what), 1..12);
     prop_oneof![Just(Vec::new()), some]
 }
@@ -33,14 +33,14 @@ pub fn play(
     machine: &mut dyn AnyMachine,
     (config, policy): (&MachineConfig, HostPolicy),
     stream: &RandomStream,
-    asides: &Asides,
+    asides: &SideEvents,
 ) {
     let lines = Lines::of_bytes(config.cache.line_bytes);
     let is_split = matches!(config.tlb.first, FirstLevel::Split { .. });
     let is_final = config.host.as_ref().unwrap().tlbs_hold == TlbsHold::Final;
     // Repeats of a reference continue with its translation, even if TLBs were flushed in between.
     let keeps = matches!(policy, HostPolicy::Base | HostPolicy::Eager);
-    let keeps = keeps && !asides.iter().any(|(_, aside)| matches!(aside, Aside::Copy));
+    let keeps = keeps && !asides.iter().any(|(_, aside)| matches!(aside, SideEvent::Copy));
     let filter = match keeps {
         true if is_split && is_final => Filter::BySide,
         true => Filter::Adjacent,
@@ -60,8 +60,8 @@ pub fn play(
     for (number, step) in stream.steps.iter().enumerate() {
         for (_, aside) in asides.iter().filter(|(at, _)| at.index(stream.steps.len()) == number) {
             match aside {
-                Aside::Tick => front.push_event(ControlEvent::Tick(number as u64 + 1)),
-                Aside::Copy => {
+                SideEvent::Tick => front.push_event(ControlEvent::Tick(number as u64 + 1)),
+                SideEvent::Copy => {
                     let copy = ImageId(1 + copies / 2);
                     front.push_event(match copies % 2 {
                         0 => ControlEvent::Spawn { image: copy, copy_of: Some(ImageId(0)) },
@@ -82,14 +82,14 @@ pub fn play(
 }
 
 /// Plays a stream and its events on a naive machine.
-pub fn play_naively(machine: &mut NaiveMachine, stream: &RandomStream, asides: &Asides) {
+pub fn play_naively(machine: &mut NaiveMachine, stream: &RandomStream, asides: &SideEvents) {
     machine.event(&octavo_machine::everything());
     let mut copies = 0;
     for (number, step) in stream.steps.iter().enumerate() {
         for (_, aside) in asides.iter().filter(|(at, _)| at.index(stream.steps.len()) == number) {
             match aside {
-                Aside::Tick => machine.background(number as u64 + 1),
-                Aside::Copy => {
+                SideEvent::Tick => machine.background(number as u64 + 1),
+                SideEvent::Copy => {
                     if copies % 2 == 0 {
                         machine.fork()
                     } else {

@@ -113,9 +113,9 @@ impl Policy for Compacts {
 }
 
 /// Base pages, with another policy's background work.
-struct Later(Box<dyn Policy>);
+struct BackgroundPolicy(Box<dyn Policy>);
 
-impl Policy for Later {
+impl Policy for BackgroundPolicy {
     fn start(&mut self, memory: &mut Memory) {
         self.0.start(memory);
     }
@@ -134,7 +134,9 @@ impl HostPolicy {
         let named = |name| OsConfig::parse(name).unwrap().policy.build();
         match self {
             HostPolicy::Base => named("base"),
-            HostPolicy::Promotes => Box::new(Later(named("thp:scan_every_instructions=1"))),
+            HostPolicy::Promotes => {
+                Box::new(BackgroundPolicy(named("thp:scan_every_instructions=1")))
+            }
             HostPolicy::Compacts => Box::new(Compacts(named("base"), Compactor::default())),
             HostPolicy::Eager => named("eager"),
             HostPolicy::Snapshots => Box::new(Snapshots(named("base"))),
@@ -142,11 +144,11 @@ impl HostPolicy {
             HostPolicy::Huge => named("thp"),
             HostPolicy::Perforated => named(PERFORATED),
             HostPolicy::Reserving => named("perforated:unused_are_holes=true"),
-            HostPolicy::Perforates => Box::new(Later(named(PERFORATED))),
+            HostPolicy::Perforates => Box::new(BackgroundPolicy(named(PERFORATED))),
             HostPolicy::PerforatedSnapshots => Box::new(Snapshots(named(PERFORATED))),
             HostPolicy::Gaps => named("gtsm"),
             HostPolicy::GapsAlone => named(GAPS_ALONE),
-            HostPolicy::MakesGaps => Box::new(Later(named(GAPS_LATER))),
+            HostPolicy::MakesGaps => Box::new(BackgroundPolicy(named(GAPS_LATER))),
             HostPolicy::CompactsGaps => Box::new(Compacts(named(GAPS_ALONE), Compactor::default())),
             HostPolicy::GappedSnapshots => Box::new(Snapshots(named(GAPS_ALONE))),
         }

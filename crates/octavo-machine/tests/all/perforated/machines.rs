@@ -13,7 +13,7 @@ use crate::common::bounds;
 
 /// The outcome of the first touch of a 2 MiB range.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Makes {
+pub enum FirstTouch {
     /// A perforated page without holes.
     NoHoles,
     /// A 2 MiB page; one frame is reserved for each, like the node of holes.
@@ -24,14 +24,14 @@ pub enum Makes {
     Base,
 }
 
-impl Policy for Makes {
+impl Policy for FirstTouch {
     fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
         let Fault { process, page, ref vma, .. } = *fault;
         let pages = around(page, PageSize::HUGE);
-        if *self != Makes::Base && memory.is_untouched(process, &pages) {
+        if *self != FirstTouch::Base && memory.is_untouched(process, &pages) {
             let block = memory.frames.allocate(Order::HUGE, Owner::Data)?;
             match self {
-                Makes::NoHoles => {
+                FirstTouch::NoHoles => {
                     assert!(memory.perforate(
                         process,
                         page,
@@ -41,7 +41,7 @@ impl Policy for Makes {
                     )?);
                     return Ok(());
                 }
-                Makes::Huge => {
+                FirstTouch::Huge => {
                     let first = PageNumber::new(pages.start);
                     memory.map(process, first, PageSize::HUGE, block, vma.rights)?;
                     memory.frames.allocate(Order::BASE, Owner::Reserved)?;
@@ -75,7 +75,7 @@ pub fn machine<D: Design + 'static>(
 /// The machine in a guest whose operating system makes the same pages as the host's.
 pub fn guest<D: Design + 'static>(
     config: &MachineConfig,
-    makes: Makes,
+    makes: FirstTouch,
     mmu: D,
 ) -> Box<dyn AnyMachine> {
     let (host, on) = (config.host.as_ref().unwrap(), Instructions::PORTABLE);

@@ -224,7 +224,7 @@ fn compare(design: Design, kind: u32, steps: &[Step]) -> Result<Counters, TestCa
         counted = ours;
         counted.add("fuzz", "large_pages", naive.has_large_pages);
         counted.add("fuzz", "refused", u64::from(naive.refused));
-        counted.add("fuzz", "hits_of_others_pages", naive.hits_of_others);
+        counted.add("fuzz", "hits_of_others_pages", naive.hits_without_fault);
     }
     Ok(counted)
 }

@@ -1,8 +1,8 @@
 //! A naive machine: one reference at a time, every array a list. It shares only the operating system with the
-//! engine. Structures of other designs are in [`beside`].
+//! engine. Structures of other designs are in [`extra_hardware`].
 
-mod beside;
 mod cycles;
+mod extra_hardware;
 mod gapped;
 mod host_holes;
 mod nested;
@@ -21,8 +21,8 @@ use octavo_os::page_table::Walk;
 use octavo_os::{Os, ProcessId};
 use octavo_types::{Access, AddrRange, ItemKind, PageNumber, VirtAddr};
 
-use beside::{RangeTlb, SegmentRegisters};
 use cycles::Cycles;
+use extra_hardware::{RangeTlb, SegmentRegisters};
 use gapped::Gapped;
 use nested::NaiveHost;
 use perforated::Perforated;
@@ -33,7 +33,7 @@ const PROCESS: ProcessId = ProcessId(0);
 
 /// The structures that a machine has in addition to, or instead of, conventional TLBs.
 #[derive(Clone, Copy)]
-pub enum Beside {
+pub enum ExtraHardware {
     Nothing,
     Coalescing(Coalescing),
     Ranges,
@@ -79,7 +79,7 @@ const L1I: usize = 3;
 
 impl NaiveMachine {
     /// A machine with an empty process.
-    pub fn new(config: &MachineConfig, mut os: Os, beside: Beside) -> Self {
+    pub fn new(config: &MachineConfig, mut os: Os, extra: ExtraHardware) -> Self {
         os.memory_mut().spawn().unwrap();
         let mut caches = NaiveCaches::default();
         let line_bytes = config.cache.line_bytes;
@@ -94,15 +94,15 @@ impl NaiveMachine {
             caches.add(sets as usize, ways as usize, replacement(of.replacement), behind);
         }
         let walk_caches = config.walker.caches.values().map(|of| {
-            let (ways, entries) = match (beside, config.gtsm.walk_cache_entries) {
-                (Beside::Gapped, more @ 1..) if of.level < 4 => (more, more),
+            let (ways, entries) = match (extra, config.gtsm.walk_cache_entries) {
+                (ExtraHardware::Gapped, more @ 1..) if of.level < 4 => (more, more),
                 _ => (ways(of.ways, of.entries), of.entries),
             };
             let sets = (entries / ways) as usize;
             NaiveWalkCache::new(of.level, sets, ways as usize, replacement(of.replacement))
         });
-        let coalescing = match beside {
-            Beside::Coalescing(coalescing) => coalescing,
+        let coalescing = match extra {
+            ExtraHardware::Coalescing(coalescing) => coalescing,
             _ => Coalescing::default(),
         };
         let without_ranges = Coalescing { long_runs: None, ..coalescing };
@@ -127,21 +127,21 @@ impl NaiveMachine {
             reads: 0,
             faulted: 0,
             marked: 0,
-            coalesces: matches!(beside, Beside::Coalescing(_)),
-            ranges: matches!(beside, Beside::Ranges).then(RangeTlb::default),
-            segment: matches!(beside, Beside::Segment).then(SegmentRegisters::default),
-            perforated: match beside {
-                Beside::Perforated(variant) => Some(Perforated::new(variant)),
+            coalesces: matches!(extra, ExtraHardware::Coalescing(_)),
+            ranges: matches!(extra, ExtraHardware::Ranges).then(RangeTlb::default),
+            segment: matches!(extra, ExtraHardware::Segment).then(SegmentRegisters::default),
+            perforated: match extra {
+                ExtraHardware::Perforated(variant) => Some(Perforated::new(variant)),
                 _ => None,
             },
-            gapped: matches!(beside, Beside::Gapped).then(|| Gapped::new(&config.gtsm)),
+            gapped: matches!(extra, ExtraHardware::Gapped).then(|| Gapped::new(&config.gtsm)),
             host: None,
             cycles: Cycles::new(config),
-            vectors: match beside {
-                Beside::Tailored(bits) => Vectors::new(bits),
+            vectors: match extra {
+                ExtraHardware::Tailored(bits) => Vectors::new(bits),
                 _ => Vectors::default(),
             },
-            fills_whole_pages: matches!(beside, Beside::Tailored(_)),
+            fills_whole_pages: matches!(extra, ExtraHardware::Tailored(_)),
         }
     }
 
@@ -379,10 +379,10 @@ impl NaiveMachine {
             _ => Access::Store,
         };
         self.os.fault(PROCESS, PageNumber::new(page), access).unwrap();
-        self.forget_stale();
+        self.apply_invalidations();
     }
 
-    fn forget_stale(&mut self) {
+    fn apply_invalidations(&mut self) {
         for stale in self.os.take_invalidations() {
             let (start, end) = (stale.pages.start, stale.pages.end.min(1 << 52));
             self.flush_perforated(start, end);

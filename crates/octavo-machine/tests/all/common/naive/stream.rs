@@ -28,7 +28,7 @@ impl Consumer for NaiveMachine {
 
     fn event(&mut self, event: &Event) {
         self.os.event(PROCESS, &masked(event, self.page_mask)).unwrap();
-        self.forget_stale();
+        self.apply_invalidations();
     }
 }
 
@@ -36,14 +36,14 @@ impl NaiveMachine {
     /// Runs the background work.
     pub fn background(&mut self, instructions: u64) {
         self.os.background(instructions);
-        self.forget_stale();
+        self.apply_invalidations();
         self.host_background(instructions);
     }
 
     /// Begins a copy of the process, which never runs.
     pub fn fork(&mut self) {
         self.os.fork(PROCESS).unwrap();
-        self.forget_stale();
+        self.apply_invalidations();
     }
 
     /// Ends the copy.

@@ -93,7 +93,7 @@ pub struct Naive {
     /// Whether it stopped because a synonym was refused.
     pub refused: bool,
     /// Data accesses to pages that other processes have faulted in, but not this one.
-    pub hits_of_others: u64,
+    pub hits_without_fault: u64,
     /// 1 once a 2 MiB page has been used.
     pub has_large_pages: u64,
 }
@@ -126,7 +126,7 @@ impl Naive {
             registers: [None; 16],
             kept: Vec::new(),
             refused: false,
-            hits_of_others: 0,
+            hits_without_fault: 0,
             has_large_pages: 0,
             truth: HashMap::new(),
             stores: 0,
@@ -248,7 +248,7 @@ impl Naive {
             }
             if side == 1 {
                 let frame = self.frame(self.process, addr >> 12);
-                self.hits_of_others += u64::from(self.leaf(of).is_none());
+                self.hits_without_fault += u64::from(self.leaf(of).is_none());
                 let place = (frame, addr % 4096 / self.lines[0]);
                 if let Some(number) = store {
                     self.truth.insert(place, number);

@@ -9,7 +9,7 @@ use super::pages::Range;
 /// range table.
 #[derive(Default)]
 pub struct RangeTlb {
-    entries: Vec<Translation>,
+    entries: Vec<TaggedRange>,
     pub hits: u64,
     pub misses: u64,
     pub walks: u64,
@@ -17,7 +17,7 @@ pub struct RangeTlb {
 }
 
 #[derive(Clone, Copy)]
-struct Translation {
+struct TaggedRange {
     start: u64,
     end: u64,
     write: bool,
@@ -46,7 +46,7 @@ impl RangeTlb {
             if self.entries.len() == 32 {
                 self.entries.remove(0);
             }
-            self.entries.push(Translation { start, end, write });
+            self.entries.push(TaggedRange { start, end, write });
         }
     }
 
