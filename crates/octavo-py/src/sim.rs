@@ -24,7 +24,7 @@ type Policy = (&'static str, &'static str, Vec<(&'static str, String)>);
 #[pyfunction]
 pub fn policies() -> Vec<Policy> {
     let describe =
-        |entry: &PolicyEntry| (entry.name, entry.about, OsConfig::new((entry.usual)()).set_as());
+        |entry: &PolicyEntry| (entry.name, entry.about, OsConfig::new((entry.usual)()).to_settings());
     POLICIES.iter().map(describe).collect()
 }
 
