@@ -129,7 +129,7 @@ PROGRAMS = [
     server(
         "memcached",
         "memcached 1.6, two million values: `get` of fifty keys at a time",
-        "memcached -u nobody -m 1024 -t 2 -p {port}",
+        "memcached -u daemon -m 1024 -t 2 -p {port}",
         ("memcached-large-pages 2MiB", "preload 2MiB", "thp-for-all 2MiB"),
         CACHE + " set 2000000",
         CACHE + " get 2000000 100000",
@@ -432,7 +432,7 @@ class Judged:
 
     @property
     def of_pages(self) -> tuple[float, float, float]:
-        """What 2 MiB pages save over 4 KiB pages, by the first setting compared.
+        """The gain of 2 MiB pages over 4 KiB pages, by the first setting compared.
 
         Where that one takes them from a program that has them, its loss is their gain.
         """

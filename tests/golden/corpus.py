@@ -115,7 +115,7 @@ def _leaves(path: str, value: Any) -> Iterator[Row]:
     """Every number and word of a nested document, as a row with its place."""
     if isinstance(value, dict):
         for name, of in value.items():
-            if name == "ours" and isinstance(of, str):  # a sentence: what it tells are its numbers
+            if name == "ours" and isinstance(of, str):  # a sentence: its numbers are kept
                 of = re.findall(r"\d+(?:[.,]\d+)*", of)
             if name not in PROSE:
                 yield from _leaves(f"{path}.{name}".lstrip("."), of)

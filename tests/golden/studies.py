@@ -41,7 +41,7 @@ PROGRAMS = {"events": "events.oct", "zipf": "zipf.oct", "gups": "gups.oct"}
 
 
 def document(study: str, run: Run) -> Document:
-    """What `octavo reproduce STUDY --out` would write as JSON."""
+    """The document that `octavo reproduce STUDY --out` writes as JSON."""
     written: Document = json.loads(json.dumps(STUDIES[study](run)))
     return written
 

@@ -11,7 +11,7 @@ from octavo.runtimes.launchers import program_at, with_options
         ("gzip -9", 0),
         ("env A=1 gzip -9", 2),
         ("taskset -c 0 gzip -9", 3),
-        ("setpriv --reuid=nobody --clear-groups nice -n 5 gzip -9", 6),
+        ("setpriv --reuid=daemon --clear-groups nice -n 5 gzip -9", 6),
         ("timeout 10 no-such-program", 0),
         ("env", 0),
     ],

@@ -244,7 +244,7 @@ def test_the_jvm_takes_its_heap_from_a_pool(tmp_path: Path) -> None:
     needs("java", "javac")
     subprocess.run(["javac", "-d", str(tmp_path), str(FILL / "Fill.java")], check=True)
     seen = act(Program(f"java -Xmx512m -cp {tmp_path} Fill", "java"), "jvm-large-pages 2MiB")
-    # What it fills of the heap, at least.
+    # The part of the heap that it fills, at least.
     assert seen.shared >= 200
 
 

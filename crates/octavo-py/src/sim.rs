@@ -23,8 +23,9 @@ type Policy = (&'static str, &'static str, Vec<(&'static str, String)>);
 /// Every policy of page sizes, in order.
 #[pyfunction]
 pub fn policies() -> Vec<Policy> {
-    let describe =
-        |entry: &PolicyEntry| (entry.name, entry.about, OsConfig::new((entry.usual)()).to_settings());
+    let describe = |entry: &PolicyEntry| {
+        (entry.name, entry.about, OsConfig::new((entry.usual)()).to_settings())
+    };
     POLICIES.iter().map(describe).collect()
 }
 

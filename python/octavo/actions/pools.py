@@ -15,7 +15,7 @@ _JVM_CODE = re.compile(r"-XX:ReservedCodeCacheSize=([0-9]+)([kKmMgG]?)$")
 _JVM_CODE_BYTES = 240 * MIB
 """ReservedCodeCacheSize with tiered compilation."""
 _JVM_HEAP_SHARE = 4
-"""Of the machine's memory, the heap takes one part in so many at most, if it is not told."""
+"""Without an option, the heap takes at most one part in so many of the machine's memory."""
 _JVM_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _UNITS = {"": 1, "k": KIB, "m": MIB, "g": 1024 * MIB}
 

@@ -32,9 +32,9 @@ fn parts(design: &str) -> (ExtraHardware, PolicyConfig) {
         "gtsm" => ExtraHardware::Gapped,
         "rmm" => ExtraHardware::Ranges,
         "direct_segment" => ExtraHardware::Segment,
-        "tps" => {
-            ExtraHardware::Tailored(DesignSpec::parse(design).unwrap().os().policy.page_table_format().vector_bits)
-        }
+        "tps" => ExtraHardware::Tailored(
+            DesignSpec::parse(design).unwrap().os().policy.page_table_format().vector_bits,
+        ),
         _ => panic!("no naive {hardware}"),
     };
     (extra, DesignSpec::parse(design).unwrap().os().policy.clone())
