@@ -1,7 +1,8 @@
 """Memory that has 2 MiB pages as the program and this system are: nothing is to be done about it.
 
-The kernel gives them to anonymous memory where a program asks (`madvise`), or everywhere (`always`); see
-transhuge.rst of the kernel's documentation. Whether it had some at the time is not known here.
+The kernel gives them to anonymous memory where a program asks (`madvise`), or everywhere
+(`always`); see transhuge.rst of the kernel's documentation. Whether it had some at the time is not
+known here.
 """
 
 from __future__ import annotations
