@@ -5,7 +5,6 @@ import os
 import pty
 import signal
 import subprocess
-import tempfile
 import termios
 import time
 from collections.abc import Iterator
@@ -141,9 +140,14 @@ def test_ctrl_c_on_a_terminal(tmp_path: Path):
 
 
 @pytest.mark.long
-def test_a_hundred_deaths_leave_nothing_behind(octavo: Octavo):
+def test_a_hundred_deaths_leave_nothing_behind(
+    octavo: Octavo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # Tests beside this one have files of their own in the usual directory.
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
     def ours() -> set[str]:
-        places = (Path("/dev/shm"), Path(tempfile.gettempdir()))
+        places = (Path("/dev/shm"), tmp_path)
         return {path.name for place in places for path in place.glob("*octavo*")}
 
     before = ours()

@@ -137,8 +137,10 @@ def test_all_miss_the_same(first: tuple[int, int], last: tuple[int, int], bfs: P
     assert [counted["D1mr"] + counted["D1mw"], counted["DLmr"] + counted["DLmw"]] == theirs["d"]
     for side, kinds in (("i", "I"), ("d", "LSM")):
         assert [ours[f"l1{side}"], ours[f"l2{side}"]] == by_lines(bfs.items, kinds, first, last)
-    # The two ways of counting data differ by next to nothing.
-    assert 0 <= ours["l1d"] - theirs["d"][0] < 10
+    # A reference that spans two lines is one reference, and may miss in both.
+    spanning = sum(len(lines_of(item)) > 1 for item in bfs.items if item.kind != "I")
+    assert 0 <= ours["l1d"] - theirs["d"][0] <= spanning
+    assert spanning < 0.01 * sum(item.kind != "I" for item in bfs.items)
 
 
 @pytest.mark.parametrize("side", ["fetch", "data"])
