@@ -83,12 +83,12 @@ def test_the_settings_are_those_of_what_gains_most() -> None:
 
 def test_settings_that_give_smaller_pages_are_no_settings() -> None:
     small = {**act("mthp", "echo always > 64kB"), "page_size": 64 * 1024}
-    data = item("data", HUGE, (0.02, 0.08, 0.19), means=[small])
+    data = item("data", HUGE, (0.02, 0.08, 0.19), actions=[small])
     found = answer(item("fetch", BASE, (0, 0, 0)), data)
     assert found.settings == ""
     assert "No setting of this system does it" in found.text
     huge = {**act("apply", "octavo apply"), "page_size": HUGE}
-    assert answer({**data, "means": [small, huge]}).settings == "octavo apply"
+    assert answer({**data, "actions": [small, huge]}).settings == "octavo apply"
 
 
 def test_pages_that_are_there_already_need_nothing() -> None:
@@ -101,7 +101,7 @@ def test_pages_that_are_there_already_need_nothing() -> None:
         "Which page size? 2 MiB for data, which it has already: nothing is to be done. They save "
         "about 8.0% (2.0% to 19.0%) of the time on zen3 (walk cost measured)."
     )
-    rest = {**region, "reason": "gain", "region": "heap", "means": [act("malloc", "A=1 server")]}
+    rest = {**region, "reason": "gain", "region": "heap", "actions": [act("malloc", "A=1 server")]}
     refused = item("data", BASE, (0, 0, 0), reason="memory")
     assert answer(code, refused, region, rest).settings == "A=1 server"
     assert not answer(code, refused, region).changes
