@@ -491,7 +491,7 @@ mod tests {
             space.may_be_shared(VirtAddr::new(addr).page(PageSize::BASE))
         };
         space.apply(&map(0x10000, 0x4000, RW, MapSource::Shared, 0));
-        space.apply(&map(0x20000, 0x4000, RW, file("/tmp/store"), MAP_SHARED));
+        space.apply(&map(0x20000, 0x4000, RW, file("/srv/store"), MAP_SHARED));
         space.apply(&map(0x30000, 0x4000, RX, file("/usr/lib/libx.so"), 2));
         space.apply(&map(0x40000, 0x4000, RW, file("/usr/lib/libx.so"), 2));
         space.apply(&map(0x50000, 0x4000, RW, MapSource::Anonymous, 0x22));
