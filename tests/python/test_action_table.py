@@ -220,6 +220,16 @@ def test_threads_and_blocks_lengthen_the_tunable(tmp_path: Path) -> None:
     assert "lock" in action.text
 
 
+def test_a_glibc_that_may_miss_its_switch_says_so_and_offers_the_library(tmp_path: Path) -> None:
+    facts = GLIBC.facts | {"glibc-may-miss-madvise"}
+    for runtime in (GLIBC, replace(GLIBC, facts=facts)):
+        found = actions_for(data_advice(MISS_UNTIL_2M), host(tmp_path), subject=Subject(runtime))
+        may_miss = runtime is not GLIBC
+        assert found[0].name == "glibc-thp 2MiB"
+        assert ("/proc/PID/smaps" in found[0].text) == may_miss
+        assert any(action.name == "preload 2MiB" for action in found) == may_miss
+
+
 def test_a_program_that_a_script_starts_gets_its_option_by_a_variable(tmp_path: Path) -> None:
     java = Runtime("/usr/bin/java", "jvm", (17,), "glibc")
     subject = Subject(java, ("sh", "start.sh"), is_started_directly=False)

@@ -59,6 +59,18 @@ def test_a_program_of_glibc(tmp_path: Path, loader: str) -> None:
     assert facts_of(detect(old, [LIBC])) == ("native", "glibc", False)
 
 
+def test_glibc_that_may_miss_the_mode(tmp_path: Path, loader: str) -> None:
+    """Those before 2.38, by the sentence in the library."""
+    program = elf(tmp_path / "prog", loader=loader)
+    for version, misses in (("2.37", True), ("2.38", False), ("2.41", False)):
+        banner = f"\0GNU C Library (GNU libc) stable release version {version}.\n".encode()
+        directory = tmp_path / version
+        directory.mkdir()
+        library = elf(directory / "libc.so.6", banner)
+        found = detect(program, [library])
+        assert ("glibc-may-miss-madvise" in found.facts) == misses
+
+
 def test_static_programs(tmp_path: Path) -> None:
     tunable = elf(tmp_path / "a", b"\0GLIBC_TUNABLES\0" + TUNABLE)
     assert facts_of(detect(tunable, [])) == ("native", "glibc", True)

@@ -243,9 +243,11 @@ class _Chooser:
         ]
         offered.sort(key=lambda action: action.system_wide)
         has_switch = any(not action.system_wide and action.kind != "apply" for action in offered)
-        leaves_out = self._subject.arenas or self._subject.blocks
+        subject = self._subject
+        may_miss = "glibc-may-miss-madvise" in subject.runtime.facts
+        leaves_out = subject.arenas or subject.blocks or may_miss
         for action in offered:
-            # The library is for what a switch of the program's own does not reach well.
+            # The library is for what a switch of the program's own may not reach.
             if action.kind != "apply" or leaves_out or not has_switch:
                 yield action
 

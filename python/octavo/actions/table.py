@@ -28,6 +28,12 @@ Reach = Literal["heap", "shared", "text"]
 Needed = Literal["none", "ask", "ask-exactly", "all", "ask+shared-advise", "shared-always", "pool"]
 When = Literal["arenas", "blocks"]
 
+_MAY_MISS = (
+    "In a few starts a glibc before 2.38 does not see that `enabled` is `madvise`, and asks for "
+    "nothing: then `grep -c 'VmFlags.* hg' /proc/PID/smaps` gives 0; start the program again, or "
+    "preload the library instead."
+)
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -140,6 +146,8 @@ class Line:
             if getattr(subject, addition.when):
                 environment[addition.variable] += addition.value
                 texts.append(addition.text)
+        if self.needed == "ask-exactly" and "glibc-may-miss-madvise" in subject.runtime.facts:
+            texts.append(_MAY_MISS)
         return Action(
             kind=self.kind,
             text=" ".join((*texts, *filter(None, [self.danger]))),

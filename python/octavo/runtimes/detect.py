@@ -43,6 +43,10 @@ _SERVERS = {
 
 _STATIC_MUSL = (b"No error information\0", b"-0X+0X 0X-0x+0x 0x\0")
 """Strings of musl's strerror and printf that no other C library has."""
+_GLIBC_READS_MODE = (2, 38)
+"""From this glibc on, malloc ends the text of `transparent_hugepage/enabled` before it compares it
+(commit 801deb07f6, April 2023). Before, whether it sees `madvise` depends on a byte of the stack.
+"""
 
 _TITLES = {
     "jvm": "Java virtual machine",
@@ -75,9 +79,9 @@ class Runtime:
     """glibc, jemalloc, tcmalloc, mimalloc, musl, go or unknown: what serves malloc."""
     allocator_version: tuple[int, ...] = ()
     facts: frozenset[str] = frozenset()
-    """static, glibc-hugetlb-tunable, mimalloc-large-os-pages, mimalloc-allow-large-os-pages,
-    mimalloc-allow-thp, zgc, numpy, small-pieces (below 2 MiB, apart), assumed (nothing is known;
-    this machine has glibc)."""
+    """static, glibc-hugetlb-tunable, glibc-may-miss-madvise (the tunable does nothing in some
+    starts), mimalloc-large-os-pages, mimalloc-allow-large-os-pages, mimalloc-allow-thp, zgc, numpy,
+    small-pieces (below 2 MiB, apart), assumed (nothing is known; this machine has glibc)."""
     malloc_conf: str = ""
     """The variable that this build of jemalloc reads."""
 
@@ -251,8 +255,11 @@ def _libc(libraries: dict[str, Path], file: ProgramFile | None) -> Runtime:
         loaders = [path for name, path in libraries.items() if name.startswith("ld-linux-")]
         if file is not None and file.loader:
             loaders.append(Path(file.loader))
-        facts = tunable if any(_has_tunable(path) for path in loaders) else frozenset()
-        return Runtime("", allocator="glibc", facts=facts)
+        if not any(_has_tunable(path) for path in loaders):
+            return Runtime("", allocator="glibc")
+        version = _glibc_version(libraries.get("libc.so.6"))
+        misses = {"glibc-may-miss-madvise"} if () < version < _GLIBC_READS_MODE else set()
+        return Runtime("", allocator="glibc", facts=tunable | misses)
     if file is None:
         return Runtime("")
     if file.loader is not None:
@@ -268,6 +275,17 @@ def _libc(libraries: dict[str, Path], file: ProgramFile | None) -> Runtime:
 def _has_tunable(loader: Path) -> bool:
     with open_program(loader) as file:
         return file is not None and file.has(b"glibc.malloc.hugetlb")
+
+
+def _glibc_version(library: Path | None) -> tuple[int, ...]:
+    """From what the library prints when it is executed; empty where it is not known."""
+    if library is None:
+        return ()
+    with open_program(library) as file:
+        if file is None:
+            return ()
+        version = file.around(b" release version ", rb" release version (\d+\.\d+)")
+    return _numbers((version or b"").decode())
 
 
 def _go_version(file: ProgramFile) -> tuple[int, ...] | None:
