@@ -114,7 +114,7 @@ PROGRAMS = [
         "setpriv --reuid=postgres --regid=postgres --clear-groups "
         f"{POSTGRES}/postgres -D {{dir}}/pg -p {{port}} -k /tmp -c shared_buffers=512MB",
         ("--metric", "command:pgbench -h /tmp -p {port} -U postgres -n -S -T 4 -c 2 postgres"),
-        ("postgres-huge-pages 2MiB", "postgres-shmem 2MiB", "glibc-thp 2MiB"),
+        ("postgres-huge-pages 2MiB", "shared-for-all 2MiB", "glibc-thp 2MiB"),
         load="pgbench -h /tmp -p {port} -U postgres -n -S -t 4000 -c 2 postgres",
         prepare="psql -q -h /tmp -p {port} -U postgres -o /dev/null -c "
         "\"select pg_prewarm('pgbench_accounts'), pg_prewarm('pgbench_accounts_pkey')\" postgres",

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from octavo.actions.candidates import SHARED_FOR_ALL
 from octavo.actions.model import own_command
 from octavo.advice import Thresholds
 from octavo.families import family_of
@@ -71,7 +72,8 @@ def answer_of(
         return _keep(items, machine, cost_label, limits)
     gain = _sum(chosen)
     growth = sum(max(0, item["growth_bytes"]) for item in chosen)
-    lines, undo = _settings(chosen)
+    action = _first_to_paste(chosen)
+    lines, undo = action.get("command", ""), action.get("undo", "")
     share = _growth_share(items, growth)
     text = (
         f"Which page size? {_by_size(chosen)}. Expect {gain} less time on {machine} "
@@ -79,9 +81,16 @@ def answer_of(
     )
     if not lines:
         text += " No setting of this system does it: the evidence below says what would."
+    if "caution" in action:
+        text += f" {action['caution']}"
     verify = ""
     if lines and program:
-        verify = shlex.join([*own_command(), "verify", "--", *program])
+        options = ["--allow-system"] if undo else []
+        name = action.get("name", "")
+        if name.startswith(SHARED_FOR_ALL):
+            # Only named, or with a result that shows shared memory, is it among what is tried.
+            options += ["--settings", name]
+        verify = shlex.join([*own_command(), "verify", *options, "--", *program])
     return Answer(text, True, gain, growth, lines, undo, verify)
 
 
@@ -188,8 +197,8 @@ def _confidence(gain: Gain, limits: Thresholds) -> str:
     )
 
 
-def _settings(chosen: Sequence[Record]) -> tuple[str, str]:
-    """The first action that a shell can do for what gains most, and what undoes it.
+def _first_to_paste(chosen: Sequence[Record]) -> Record:
+    """The first action that a shell can do for what gains most; empty where there is none.
 
     One that gives smaller pages than are advised is none: the gain would not be that of the answer.
     """
@@ -198,5 +207,6 @@ def _settings(chosen: Sequence[Record]) -> tuple[str, str]:
         for action in item["actions"]:
             fits = action.get("page_size") in (None, item["usable_page_size"])
             if fits and action["command"] and action["kind"] not in _NOT_SETTINGS:
-                return action["command"], action.get("undo", "")
-    return "", ""
+                found: Record = action
+                return found
+    return {}

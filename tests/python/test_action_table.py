@@ -20,7 +20,7 @@ from octavo.actions.settings import (
     needed_to_ask,
     size_file,
 )
-from octavo.actions.subjects import Subjects
+from octavo.actions.subjects import Subjects, is_mostly_shared
 from octavo.actions.table import Line, Subject, lines_for, table
 from octavo.actions.trial import Trial, try_pages
 from octavo.advice import Case, Point
@@ -275,6 +275,24 @@ def test_arenas_and_blocks_are_recognised_by_their_regions(
     subject = Subjects(rows, {0: GLIBC}, ["/bin/x"]).of(case)  # type: ignore[arg-type]
     assert (subject.arenas, subject.blocks) == (arenas, blocks)
     assert subject.runtime == GLIBC
+
+
+def test_memory_that_is_mostly_shared_gets_the_setting_of_shared_memory(tmp_path: Path) -> None:
+    found = replace(host(tmp_path), shared_thp="never")
+    shared = {"/sys/kernel/mm/transparent_hugepage/shmem_enabled": "never"}
+    found = replace(found, settings={**found.settings, **shared})
+    for own, name in ((8, "shared-for-all 2MiB"), (80, "glibc-thp 2MiB")):
+        rows = [
+            memory_row("shared", "shared", 64 * MIB, 1 << 30, 64 * MIB),
+            memory_row("heap", "heap", own * MIB, 4096, own * MIB),
+        ]
+        case = Case("data", (Point(4096, 1, 1.0, 1, 0.0),))
+        subject = Subjects(rows, {0: GLIBC}, ["/bin/x"]).of(case)  # type: ignore[arg-type]
+        assert subject.shared == is_mostly_shared(rows) == (own < 64)  # type: ignore[arg-type]
+        first = actions_for(data_advice(MISS_UNTIL_2M), found, subject=subject)[0]
+        assert first.name == name
+        names = [one.name for one in candidate_actions(GLIBC, found, shared=subject.shared)]
+        assert ("shared-for-all 2MiB" in names) == subject.shared
 
 
 def test_blocks_of_threads_need_one_arena_too() -> None:

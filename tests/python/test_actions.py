@@ -295,8 +295,12 @@ def test_shared_memory_has_settings_of_its_own(tmp_path: Path) -> None:
     (directory / "shmem_enabled").write_text("always within_size advise [never] deny force\n")
     found = machine(tmp_path)
     anonymous = actions_for(region_advice("shared"), found)
-    assert kinds(anonymous) == ["madvise"]
+    assert kinds(anonymous) == ["thp", "madvise"]
     assert anonymous[0].command == (
+        "echo always | sudo tee /sys/kernel/mm/transparent_hugepage/shmem_enabled\n"
+        "PROGRAM ARGUMENTS"
+    )
+    assert anonymous[1].command == (
         "echo advise | sudo tee /sys/kernel/mm/transparent_hugepage/shmem_enabled\n"
         "madvise(address, 8388608, MADV_HUGEPAGE);"
     )

@@ -52,7 +52,7 @@ def test_a_stream_of_the_whole_program() -> None:
         "(walk cost measured), for 20 MiB (10.0%) more memory. Even the low estimate is worth it."
     )
     assert (found.changes, found.settings, found.undo) == (True, "A=1 server", "echo never > x")
-    assert found.verify.endswith("verify -- server --port '7 7'")
+    assert found.verify.endswith("verify --allow-system -- server --port '7 7'")
 
 
 def test_regions_where_the_whole_is_refused() -> None:

@@ -81,7 +81,7 @@ def test_static_programs(tmp_path: Path) -> None:
     )
     musl = detect(elf(tmp_path / "c", b"\0-0X+0X 0X-0x+0x 0x\0"), [])
     assert facts_of(musl) == ("native", "musl", False)
-    assert musl.names == ("native", "musl")
+    assert musl.names == ("native", "musl", "any")
     assert detect(elf(tmp_path / "d", b"nothing"), []).allocator == "unknown"
 
 

@@ -6,6 +6,8 @@ import ctypes
 import json
 import os
 import re
+import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -349,6 +351,23 @@ def test_a_heap_that_grows_is_huge_across_the_place_where_it_was(start: Start) -
     program.end(0)
 
 
+def huge_text(command: Sequence[str | Path]) -> tuple[int, bytes]:
+    """Bytes of files that a program has mapped in huge pages once it prints `ready`, and what it
+    wrote to standard error.
+    """
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        smaps = Path(f"/proc/{process.pid}/smaps").read_text()
+    finally:
+        process.kill()
+        _, errors = process.communicate()
+    return sum(
+        int(size) for size in re.findall(r"FilePmdMapped: +([0-9]+) kB", smaps)
+    ) << 10, errors
+
+
 @pytest.mark.parametrize("aligned", [True, False])
 def test_text_is_read_in_huge_pages_as_a_result_advises(tmp_path: Path, aligned: bool) -> None:
     source, binary, said = tmp_path / "text.c", tmp_path / "text", tmp_path / "said.json"
@@ -366,28 +385,29 @@ def test_text_is_read_in_huge_pages_as_a_result_advises(tmp_path: Path, aligned:
     data = {"page_size": 4096, "usable_page_size": 4096, "stream": "data", "scope": "program"}
     result = tmp_path / "result.json"
     result.write_text(json.dumps({"schema": "octavo/run/1", "advice": [data, text]}))
-    command = [OCTAVO, "apply", "--from", result, "--json", said, "--", binary]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-        smaps = Path(f"/proc/{process.pid}/smaps").read_text()
-        huge = sum(int(size) for size in re.findall(r"FilePmdMapped: +([0-9]+) kB", smaps)) << 10
-    finally:
-        process.kill()
-        _, errors = process.communicate()
+    huge, errors = huge_text([OCTAVO, "apply", "--from", result, "--json", said, "--", binary])
+    command = [OCTAVO, "apply", "--unit", "some", "--from", result, "--", binary]
+    unit = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     document = json.loads(said.read_text())
     assert first_error(validator_of("apply"), document) is None
     (found,) = document["texts"]
     if not aligned:
         assert huge == found["huge_bytes"] == 0
         assert b"text of text stays in 4 KiB pages" in errors
+        assert "# The text of text stays in 4 KiB pages" in unit
         return
     if "has no large folios" in found["reason"] or "since Linux" in found["reason"]:
         pytest.skip(found["reason"])
     assert huge >= 6 * MIB
     assert found["huge_bytes"] >= 6 * MIB
     assert b"of text are in the page cache in 2 MiB pages" in errors
+    # The same by the line that a service runs before its program.
+    shutil.copy(binary, tmp_path / "other")
+    os.sync()
+    before = unit.partition("ExecStartPre=")[2].partition("\n")[0].replace("%%", "%")
+    words = [word.replace(str(binary), str(tmp_path / "other")) for word in shlex.split(before)]
+    subprocess.run(words, check=True)
+    assert huge_text([tmp_path / "other"])[0] >= 6 * MIB
 
 
 @inside

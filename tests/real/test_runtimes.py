@@ -587,7 +587,7 @@ def open_place() -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.mark.parametrize("name", ["postgres-huge-pages 2MiB", "postgres-shmem 2MiB"])
+@pytest.mark.parametrize("name", ["postgres-huge-pages 2MiB", "shared-for-all 2MiB"])
 def test_postgres(open_place: Path, name: str) -> None:
     if not (POSTGRES / "postgres").exists():
         pytest.skip("PostgreSQL 15 is not installed")

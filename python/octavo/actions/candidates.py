@@ -15,6 +15,8 @@ from octavo.runtimes.detect import Runtime, runtime_of_file
 from octavo.units import KIB
 
 SIZES = (PMD_PAGE, 64 * KIB)
+SHARED_FOR_ALL = "shared-for-all"
+"""The line of the table for the shared memory of any program."""
 
 
 def candidate_actions(
@@ -23,12 +25,15 @@ def candidate_actions(
     arguments: Sequence[str] = (),
     sizes: Sequence[int] = SIZES,
     touched_bytes: int = 0,
+    *,
+    shared: bool = False,
 ) -> list[Action]:
     """The settings worth trying for a program, those that change nothing system-wide first.
 
     `program` is a path, a name on PATH, or its runtime; `arguments` are those of its command line;
     `sizes` are those of the pages, in bytes; `touched_bytes` is the program's memory in 2 MiB
-    pages, if it is known: so large must a pool be whose size the program does not say.
+    pages, if it is known: so large must a pool be whose size the program does not say; `shared`
+    says whether shared memory holds most of it.
     Each has a `name` of its own, `environment`, `arguments` to insert after the program's name,
     `prefix` words before it, and `settings`, which `system_wide` says to differ from now. The
     program as it is, with nothing changed, is not among them. Raises CannotRun where there is no
@@ -43,7 +48,7 @@ def candidate_actions(
             *arguments,
         )
     )
-    subject = in_large_pieces(Subject(runtime, words))
+    subject = in_large_pieces(Subject(runtime, words, shared=shared))
     subject = replace(subject, pool_pages=pool_pages(subject, touched_bytes))
     found: dict[str, Action] = {}
     reaches: tuple[Reach, ...] = ("heap", "shared", "text")
@@ -79,6 +84,8 @@ def _of_table(subject: Subject, host: HugePages, reach: Reach, size: int) -> lis
     """The actions of the table, and once more with all that a run may show to be needed."""
     found = []
     for line in lines_for(subject, host, reach):
+        if reach == "shared" and not subject.shared and subject.runtime.kind not in line.names:
+            continue
         if size not in line.gives(host):
             continue
         action = line.action(subject, host, size)

@@ -156,7 +156,7 @@ class _Chooser:
                 "The kernel gives a growing stack no large pages; move large arrays "
                 "from the stack to the heap, where they can have them.",
             )
-        elif _is_shared_memory(self._advice):
+        elif _is_shared_memory(self._advice) or (case.region is None and self._has_most_shared()):
             yield from self._for_shared_memory(size)
         elif case.stream == "fetch" or case.path is not None:
             if case.path in (None, self._subject.runtime.program):
@@ -315,12 +315,11 @@ class _Chooser:
             )
             return
         if size == PMD_PAGE and self._subject.runtime.kind == "postgres":
-            pages = pool_pages(self._subject, self._advice.case.bytes or 0)
+            case = self._advice.case
+            touched = case.bytes or case.at(size).touched_bytes
+            pages = pool_pages(self._subject, touched)
             subject = replace(self._subject, pool_pages=pages)
-            lines = lines_for(subject, self._host, "shared")
-            chooser = _Chooser(self._advice, self._host, self._program, subject, self._try_pages)
-            for line in lines:
-                yield from chooser._acted(line, size)
+            yield from self._lines_for_shared(subject, size)
             return
         if size != PMD_PAGE or self._host.shared_thp in (None, "deny"):
             yield Action(
@@ -337,8 +336,22 @@ class _Chooser:
             yield Action("thp", text, remount)
             yield self._madvise("MADV_HUGEPAGE", f"{_IN_SOURCE}.", {})
             return
+        yield from self._lines_for_shared(self._subject, size)
         needed = needed_for_shared(self._host, "advise") or {}
         yield self._madvise("MADV_HUGEPAGE", f"{_IN_SOURCE}.", needed)
+
+    def _lines_for_shared(self, subject: Subject, size: int) -> Iterator[Action]:
+        chooser = _Chooser(self._advice, self._host, self._program, subject, self._try_pages)
+        for line in lines_for(subject, self._host, "shared"):
+            yield from chooser._acted(line, size)
+
+    def _has_most_shared(self) -> bool:
+        """Whether the advice is for data that is shared memory for the most part.
+
+        PostgreSQL's is judged with its private memory, and its lines are those of the runtime.
+        """
+        is_data = self._advice.case.stream == "data" and self._advice.case.path is None
+        return is_data and self._subject.shared
 
     def _for_files(self, size: int) -> Iterator[Action]:
         """Text and data of mapped files: the page cache must hold them in large pages."""

@@ -41,6 +41,8 @@ class Action:
     """Every system-wide file that decides the result, by absolute path, with the value it needs."""
     now: Mapping[str, str] = field(default_factory=dict)
     """The values of these files when they were read."""
+    caution: str = ""
+    """A part of the text that belongs beside the lines to paste: when they do nothing."""
     tried: str = ""
     """The result of a trial on this kernel, or why there was none."""
 
@@ -101,6 +103,7 @@ class Action:
                 for path, value in self.settings.items()
             ],
             "undo": self.undo,
+            "caution": self.caution,
             "tried": self.tried,
         }
         return given | {name: value for name, value in more.items() if value}

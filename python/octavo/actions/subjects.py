@@ -29,6 +29,8 @@ class _Memory:
     total: int = 0
     arenas: int = 0
     blocks: int = 0
+    shared: int = 0
+    """Not in the total."""
 
 
 class Subjects:
@@ -57,6 +59,7 @@ class Subjects:
             is_started_directly=_starts(self._words, runtime.program),
             arenas=is_glibc and memory.arenas > share * memory.total,
             blocks=blocks,
+            shared=memory.shared > memory.total,
         )
 
     def _main(self, among: Sequence[int]) -> int:
@@ -70,6 +73,12 @@ class Subjects:
         return max(counts, key=lambda stream: counts[stream])
 
 
+def is_mostly_shared(rows: Sequence[Row]) -> bool:
+    """Whether shared memory holds most of the data that the processes use."""
+    found = _memory_of(rows).values()
+    return sum(memory.shared for memory in found) > sum(memory.total for memory in found)
+
+
 def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:
     found: defaultdict[int | None, _Memory] = defaultdict(_Memory)
     for row in rows:
@@ -78,10 +87,13 @@ def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:
             or row["component"] != "memory"
             or row["stream"] != "all"
             or row["page_size"] != BASE_PAGE
-            or row["region_kind"] not in ("heap", "anonymous")
+            or row["region_kind"] not in ("heap", "anonymous", "shared")
         ):
             continue
         memory, touched = found[row.get("process")], row["touched_bytes"]
+        if row["region_kind"] == "shared":
+            memory.shared += touched
+            continue
         memory.total += touched
         if row["region_kind"] == "heap":
             continue

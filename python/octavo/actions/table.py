@@ -48,6 +48,8 @@ class Subject:
     """Whether arenas of threads hold much of its memory."""
     blocks: bool = False
     """Whether blocks below 4 MiB that malloc mapped one by one hold much of it."""
+    shared: bool = False
+    """Whether shared memory holds most of its data."""
     pool_pages: int = 0
     """Pages of hugetlbfs that its memory takes, as far as it is known."""
 
@@ -146,11 +148,13 @@ class Line:
             if getattr(subject, addition.when):
                 environment[addition.variable] += addition.value
                 texts.append(addition.text)
+        caution = ""
         if self.needed == "ask-exactly" and "glibc-may-miss-madvise" in subject.runtime.facts:
-            texts.append(_MAY_MISS)
+            caution = _MAY_MISS
         return Action(
             kind=self.kind,
-            text=" ".join((*texts, *filter(None, [self.danger]))),
+            text=" ".join(filter(None, (*texts, caution, self.danger))),
+            caution=caution,
             name=sized(self.name, size),
             page_size=size,
             environment=environment,

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from octavo.actions.file_text import read_ahead, why_not
 from octavo.applying.launch import Launch, prepare
 from octavo.applying.preload import LIBRARY, PreloadSettings, find_library
 from octavo.applying.unit_files import Unit, read_unit, similar_unit, unit_name
@@ -52,6 +53,8 @@ def drop_in(
         )
     version = systemd_version() if version is None else version
     lines, notes = _settings(unit, words, settings, by=by, result=result)
+    for path in settings.selection.texts:
+        lines += _read_ahead(path, notes)
     lines += _memory_thp(unit, settings, read_huge_pages(), version)
     return "".join(f"{line}\n" for line in [*_head(name, notes), "[Service]", *lines])
 
@@ -94,6 +97,20 @@ def _settings(
     if launch.by == "nothing":
         return [], [_sentence(launch.text)]
     return _by_launch(unit, words, launch)
+
+
+def _read_ahead(path: str, notes: list[str]) -> list[str]:
+    """A line that reads a file in huge pages before the service starts, or a note why there is
+    none.
+    """
+    host = read_huge_pages()
+    action = read_ahead(path, host)
+    if action is None:
+        notes.append(f"The text of {Path(path).name} stays in 4 KiB pages: {why_not(path, host)}.")
+        return []
+    python, *words = action.prefix
+    line = shlex.join([shutil.which(python) or f"/usr/bin/{python}", *words, "/bin/true"])
+    return [f"ExecStartPre={line}".replace("%", "%%").replace("$", "$$")]
 
 
 def _by_launch(unit: Unit, words: list[str], launch: Launch) -> tuple[list[str], list[str]]:

@@ -88,7 +88,8 @@ class Runtime:
     @property
     def names(self) -> tuple[str, ...]:
         """The runtime, then the allocator: whose actions apply, the more specific first."""
-        return (self.kind, self.allocator, *(() if "static" in self.facts else ("dynamic",)))
+        dynamic = () if "static" in self.facts else ("dynamic",)
+        return (self.kind, self.allocator, *dynamic, "any")
 
     def __str__(self) -> str:
         """`Java virtual machine 17.0.17`, `Redis, jemalloc 5.3.0`, `glibc's malloc`."""

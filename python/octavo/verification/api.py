@@ -77,7 +77,7 @@ def verify(
         root=root,
     )
     document = None if predicted_by is None else read_run(predicted_by)
-    found, notes = candidates(plan.command, read_huge_pages(root), predicted_by)
+    found, notes = candidates(plan.command, read_huge_pages(root), predicted_by, settings)
     found += [setting_of_words(text) for text in tries]
     chosen = _chosen(found, settings, notes, allow_system=allow_system)
     _check_undisturbed(root)

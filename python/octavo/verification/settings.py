@@ -17,6 +17,7 @@ from octavo.text import quoted
 
 if TYPE_CHECKING:
     from octavo.actions.model import Action
+    from octavo.rows import Row
 
 AS_NOW = "as now"
 """The name of the setting that the others are compared with."""
@@ -69,22 +70,32 @@ class Setting:
 
 
 def candidates(
-    command: Sequence[str], host: HugePages, result: str | None = None
+    command: Sequence[str],
+    host: HugePages,
+    result: str | None = None,
+    names: Sequence[str] | None = None,
 ) -> tuple[list[Setting], list[str]]:
     """The settings worth trying on this machine, and notes on what cannot be tried.
 
     As now is the first, then those that change nothing system-wide. `result` names what
     `octavo run` wrote: the preloaded library gives large pages to the regions advised there.
+    `names` are those that the user asks for, if any.
     """
-    from octavo.actions.candidates import candidate_actions
+    from octavo.actions.candidates import SHARED_FOR_ALL, candidate_actions
+    from octavo.actions.subjects import is_mostly_shared
 
     found = [Setting(AS_NOW, "The program as it is, under the settings as they are.")]
     notes: list[str] = []
     if host.thp is None:
         return found, ["This kernel has no transparent huge pages: nothing else is tried."]
     program, *arguments = command[program_at(command) :]
-    touched = 0 if result is None else _touched(read_run(result))
-    for action in candidate_actions(program, host, arguments, touched_bytes=touched):
+    rows = [] if result is None else read_run(result).get("rows", [])
+    is_named = any(name.startswith(SHARED_FOR_ALL) for name in names or ())
+    touched, shared = _touched(rows), is_named or is_mostly_shared(rows)
+    found_actions = candidate_actions(
+        program, host, arguments, touched_bytes=touched, shared=shared
+    )
+    for action in found_actions:
         if action.kind == "apply":
             preloaded = _preloaded(action, command, result)
             if isinstance(preloaded, Setting):
@@ -100,12 +111,12 @@ def candidates(
     return found, notes
 
 
-def _touched(document: Mapping[str, Any]) -> int:
+def _touched(rows: Sequence[Row]) -> int:
     """The data of a result in 2 MiB pages, in bytes; 0 where it was not measured."""
     return next(
         (
             int(row["touched_bytes"])
-            for row in document.get("rows", [])
+            for row in rows
             if (row["component"], row.get("stream"), row.get("page_size"))
             == ("memory", "data", PMD_PAGE)
             and not {"process", "region"} & row.keys()
