@@ -12,9 +12,12 @@ import pytest
 
 @pytest.fixture(scope="session", autouse=True)
 def _signals_as_in_a_terminal() -> None:
-    """A shell starts what runs in the background with these ignored, and programs inherit that."""
+    """A shell starts what runs in the background with these ignored, and nohup with SIGHUP;
+    programs inherit that.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session", autouse=True)
