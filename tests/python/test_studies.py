@@ -6,13 +6,12 @@ import pytest
 from fakes import SIZES, process, result
 from octavo.rows import rows_of
 from octavo.studies.base_page_size import (
-    CLAIMS,
-    PROGRAMS,
     Measurement,
     Study,
     measure,
     to_markdown,
 )
+from octavo.studies.claims import load_claims
 from octavo.studies.inputs import make_inputs
 from octavo.studies.programs import fill_in, load_programs
 from octavo.tlb_levels import load_preset
@@ -38,7 +37,8 @@ def measured(
 
 
 def verdicts(measurement: Measurement) -> dict[str, str]:
-    return {claim.key: claim.verdict(measurement) for claim in CLAIMS}
+    record = measurement.record()
+    return {claim.key: record[claim.key] for claim in load_claims("base_page_size")}
 
 
 def test_a_program_as_the_paper_describes_it() -> None:
@@ -135,7 +135,7 @@ def test_inputs_are_the_same_every_time(tmp_path: Path) -> None:
 
 
 def test_at_least_twelve_programs_with_their_inputs_filled_in() -> None:
-    programs = load_programs(PROGRAMS)
+    programs = load_programs()
     assert len(programs) >= 12
     inputs = {name: f"/in/{name}" for name in ("text", "sql", "c", "rust", "python", "scratch")}
     for program in programs:

@@ -1,15 +1,61 @@
-"""Claims of a paper, each with a number, a test that was stated before the measurement, and the
-measured answer.
+"""Claims of a paper as data, and the answers of the measurements.
+
+A study's `study.toml` has a table `[claim.KEY]` for each claim, in the order of the report:
+
+- `where` is the place in the paper, and `paper` its statement, with the number it leads to expect;
+- `of` is an expression for the measured values. The claim is undecided where it is none or empty;
+- `ours` is the answer in words, and `agrees` an expression for whether it agrees;
+- `line` says in words when it is taken to agree, and `why` why it may differ here.
+
+`of` and `agrees` are Jinja's expressions, `ours` and `why` its templates, all of them in its
+sandbox, over the named values of the study, `of`, and FUNCTIONS and FILTERS. They may use the
+macros and texts that the file's `shared` defines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from functools import cache
+from pathlib import Path
+from statistics import geometric_mean, mean, median
+from typing import Any
 
-Studied = TypeVar("Studied")
-"""The study that a claim is tested on."""
+from jinja2 import PackageLoader, StrictUndefined, Template, meta
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from octavo.errors import choose
+from octavo.tlb_levels import read_toml
+from octavo.units import (
+    KIB,
+    MIB,
+    format_bytes,
+    format_count,
+    format_cpi,
+    format_growth,
+    format_mpki,
+    format_share,
+)
+
+Values = Mapping[str, Any]
+"""Measured numbers of a study, by name."""
+
+
+def _count_between(values: Iterable[float], low: float, high: float = math.inf) -> int:
+    """How many lie between two numbers, these included."""
+    return sum(low <= value <= high for value in values)
+
+
+_CALLED: tuple[Callable[..., Any], ...] = (
+    *(abs, all, any, len, max, min, sum, zip, _count_between, mean, median, geometric_mean),
+)
+FUNCTIONS = {of.__name__.lstrip("_"): of for of in _CALLED}
+_FORMATS: tuple[Callable[..., str], ...] = (
+    *(format_bytes, format_count, format_cpi, format_growth, format_mpki, format_share, format),
+)
+FILTERS = {of.__name__.removeprefix("format_"): of for of in _FORMATS}
+"""`format` is Python's: `{{ 0.5 | format(".0%") }}`."""
 
 
 @dataclass(frozen=True)
@@ -21,27 +67,59 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Claim(Generic[Studied]):
+class Claim:
     """A statement of the paper with a number in it, or one that a number decides."""
 
     key: str
-    where: str
     paper: str
     line: str
-    """When ours is taken to agree."""
-    find: Callable[[Studied], Found | None]
-    """None if no measurement decides it."""
-    why: str
-    """Why it may differ here."""
+    of: str
+    agrees: str
+    where: str = ""
+    ours: str = ""
+    why: str = ""
+    shared: str = ""
+
+    def find(self, values: Values) -> Found | None:
+        """The answer of the measurements; None if they do not decide it. Raises UsageError if an
+        expression has a name that no value has.
+        """
+        measured = self._value(self.of, values)
+        if measured is None or (isinstance(measured, Sequence) and not measured):
+            return None
+        values = {**values, "of": measured}
+        return Found(self.text(self.ours, values), bool(self._value(self.agrees, values)))
+
+    def text(self, template: str, values: Values) -> str:
+        """One of the texts of the claim, filled in."""
+        self._check(self.shared + template, values)
+        return _template(self.shared + template).render(values).strip()
+
+    def _value(self, expression: str, values: Values) -> Any:
+        self._check(f"{{{{ {expression} }}}}", values)
+        return environment().compile_expression(expression, undefined_to_none=False)(**values)
+
+    def _check(self, source: str, values: Values) -> None:
+        known = [*values, *environment().globals]
+        for name in sorted(_names(source)):
+            choose(name, known, f"name in the claim {self.key}")
 
 
-Answered = tuple[Claim[Any], Found | None]
+Answered = tuple[Claim, Found | None]
 """A claim and its answer."""
 
 
-def answers(claims: Iterable[Claim[Studied]], studied: Studied) -> list[Answered]:
-    """Each claim and what the measurements say to it."""
-    return [(claim, claim.find(studied)) for claim in claims]
+@cache
+def load_claims(study: str) -> tuple[Claim, ...]:
+    """The claims of a study, by the name of its folder."""
+    table = read_toml(Path(__file__).with_name(study) / "study.toml")
+    shared = table.get("shared", "")
+    return tuple(Claim(key, **of, shared=shared) for key, of in table["claim"].items())
+
+
+def answers(study: str, values: Values) -> list[Answered]:
+    """Each claim of a study and the answer of its measurements."""
+    return [(claim, claim.find(values)) for claim in load_claims(study)]
 
 
 def claims_document(answered: Iterable[Answered]) -> list[dict[str, Any]]:
@@ -59,18 +137,26 @@ def claims_document(answered: Iterable[Answered]) -> list[dict[str, Any]]:
     ]
 
 
-def claims_text(
-    answered: Iterable[Answered], nothing: str = "no measurement decides it"
-) -> Iterator[str]:
-    """Each claim as a paragraph of a numbered list; `nothing` replaces a missing answer."""
-    yield "## Claims of the paper"
-    yield ""
-    for number, (claim, found) in enumerate(answered, start=1):
-        yield f"{number}. {claim.where[0].upper()}{claim.where[1:]}: {claim.paper}."
-        if found is None:
-            yield f"   Here: {nothing}."
-            continue
-        verdict = "Agrees" if found.agrees else "Differs"
-        yield f"   Here: {found.ours}. **{verdict}** ({claim.line})."
-        if not found.agrees:
-            yield f"   Why it may: {claim.why}."
+@cache
+def environment() -> ImmutableSandboxedEnvironment:
+    """Evaluates expressions and templates; an unknown name is an error."""
+    made = ImmutableSandboxedEnvironment(
+        loader=PackageLoader("octavo.studies", "."),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals.update(FUNCTIONS, KIB=KIB, MIB=MIB)
+    made.filters.update(FILTERS)
+    return made
+
+
+@cache
+def _template(source: str) -> Template:
+    return environment().from_string(source)
+
+
+@cache
+def _names(source: str) -> frozenset[str]:
+    """The names that a template wants from outside."""
+    return frozenset(meta.find_undeclared_variables(environment().parse(source)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from statistics import mean
 
-from octavo.studies.claims import Found
+from octavo.studies.coded_claims import Found
 from octavo.studies.perforated_grid import FRACTIONS, PORTIONS, GridRow
 from octavo.studies.perforated_measurement import BASE, BASELINE, PERFORATED, Counted
 from octavo.studies.perforated_memory import LAYOUTS, Fragments

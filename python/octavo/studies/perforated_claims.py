@@ -6,7 +6,7 @@ with the place, or in `LEFT_OUT` with the reason.
 
 from __future__ import annotations
 
-from octavo.studies.claims import Claim
+from octavo.studies.coded_claims import Claim
 from octavo.studies.perforated_answers import (
     ALIKE,
     SEEN,

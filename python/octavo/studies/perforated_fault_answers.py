@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octavo.studies.claims import Found
+from octavo.studies.coded_claims import Found
 from octavo.studies.perforated_answers import two
 from octavo.studies.perforated_faults import GTSM, IDEAL, PAPER_PORTION, FaultRow
 from octavo.studies.perforated_measurement import BASELINE, PERFORATED

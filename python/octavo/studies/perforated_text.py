@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from octavo.studies.claims import answers, claims_document, claims_text
+from octavo.studies.coded_claims import answers, claims_document, claims_text
 from octavo.studies.markdown import table
 from octavo.studies.perforated_claims import CLAIMS, LEFT_OUT
 from octavo.studies.perforated_faults import GTSM, IDEAL, FaultRow

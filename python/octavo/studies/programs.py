@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from octavo.machine_configs import setting_texts
 from octavo.studies.inputs import make_inputs
@@ -20,6 +20,9 @@ from octavo.units import format_count
 
 _MOST_EVENTS = 100_000
 """Events of a workload, at most."""
+
+
+Measured = TypeVar("Measured")
 
 
 @dataclass(frozen=True)
@@ -32,30 +35,38 @@ class Program:
     """After how many it is ended at the latest, where it is recorded; None: never."""
 
 
-def load_programs(table: Path) -> list[Program]:
-    """The programs as a table lists them, inputs not yet filled in."""
-    entries = read_toml(table)["program"]
+def load_programs() -> list[Program]:
+    """The real programs of all studies, inputs not yet filled in."""
+    entries = read_toml(Path(__file__).with_name("programs.toml"))["program"]
     return [Program(entry["name"], tuple(entry["command"])) for entry in entries]
 
 
-def run_programs(
+def measure_programs(
     programs: Sequence[Program],
     arguments: Sequence[str],
     on_program: Callable[[str], None],
     max_instructions: int | None,
-) -> Iterator[tuple[str, dict[str, Any] | str]]:
-    """Runs every program that is installed; gives its document, or why there is none.
+    measure: Callable[[str, Any], Measured],
+) -> tuple[tuple[Measured, ...], dict[str, str]]:
+    """Runs every program that is installed; gives what `measure` makes of the name and the rows of
+    each, and why the others were left out.
 
     `arguments` are a command of octavo and its options; `on_program` hears the name of each
     program as it starts. With `max_instructions`, each ends after so many.
     """
+    measured, skipped = [], {}
     arguments = [*arguments, *_limit(max_instructions)]
     for program, command, directory in _installed(programs):
         if command is None:
-            yield program.name, "not installed"
+            skipped[program.name] = "not installed"
             continue
         on_program(program.name)
-        yield program.name, document([*arguments, "--", *command], directory)
+        made = document([*arguments, "--", *command], directory)
+        if isinstance(made, str):
+            skipped[program.name] = made
+        else:
+            measured.append(measure(program.name, made["rows"]))
+    return tuple(measured), skipped
 
 
 def record_programs(

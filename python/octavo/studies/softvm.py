@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from octavo.rows import Row, stream_counters
-from octavo.studies.base_page_size import PROGRAMS
 from octavo.studies.programs import (
     Program,
     document,
@@ -290,7 +289,7 @@ def run_study(
     """Runs every program that is installed; `on_program` hears the name of each as it starts. Each
     ends after `max_instructions`.
     """
-    programs = load_programs(PROGRAMS) if chosen is None else list(chosen)
+    programs = load_programs() if chosen is None else list(chosen)
     limit = USUAL_INSTRUCTIONS if max_instructions is None else max_instructions
     swept = tuple(organisations()) if sweep is None else tuple(sweep)
     measurements, skipped = [], {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from statistics import geometric_mean
 
-from octavo.studies.claims import Claim, Found
+from octavo.studies.coded_claims import Claim, Found
 from octavo.studies.softvm import (
     LEAST_RATE,
     MOST_RATE,

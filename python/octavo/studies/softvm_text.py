@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from octavo.studies import softvm_paper as paper
-from octavo.studies.claims import answers, claims_document, claims_text
+from octavo.studies.coded_claims import answers, claims_document, claims_text
 from octavo.studies.markdown import table
 from octavo.studies.programs import extent_note
 from octavo.studies.softvm import (

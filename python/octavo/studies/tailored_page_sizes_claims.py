@@ -7,7 +7,7 @@ same.
 
 from __future__ import annotations
 
-from octavo.studies.claims import Claim
+from octavo.studies.coded_claims import Claim
 from octavo.studies.tailored_measurement import BASELINE, COLT, RMM, TPS
 from octavo.studies.tailored_page_sizes_answers import (
     all_sizes,

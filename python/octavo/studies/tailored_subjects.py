@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from octavo.studies.base_page_size import PROGRAMS
 from octavo.studies.programs import Program, load_programs, region_of
 from octavo.tlb_levels import read_toml
 
@@ -41,7 +40,7 @@ def subjects(*, large: bool) -> list[Subject]:
         for entry in table["workload"]
     ]
     limit = None if large else usual_instructions()
-    programs = [replace(of, max_instructions=limit) for of in load_programs(PROGRAMS)]
+    programs = [replace(of, max_instructions=limit) for of in load_programs()]
     return [*made, *(Subject(program, "program", {}) for program in programs)]
 
 

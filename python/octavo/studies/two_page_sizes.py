@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from octavo.curves_rows import CurveRow
-from octavo.studies.base_page_size import PROGRAMS
-from octavo.studies.programs import load_programs, run_programs
+from octavo.studies.programs import load_programs, measure_programs
 from octavo.units import KIB
 
 SCHEMA = "octavo/two-page-sizes/1"
@@ -114,13 +113,10 @@ def run_study(on_program: Callable[[str], None], max_instructions: int | None = 
     """Runs every program that is installed; `on_program` hears the name of each as it starts. With
     `max_instructions`, each ends after so many.
     """
-    measurements, skipped = [], {}
-    programs = load_programs(PROGRAMS)
-    for name, outcome in run_programs(programs, ARGUMENTS, on_program, max_instructions):
-        if isinstance(outcome, str):
-            skipped[name] = outcome
-        else:
-            measurements.append(measure(name, outcome["rows"]))
+    programs = load_programs()
+    measurements, skipped = measure_programs(
+        programs, ARGUMENTS, on_program, max_instructions, measure
+    )
     ordered = sorted(measurements, key=lambda measured: measured.working_set_bytes)
     return Study(tuple(ordered), skipped, max_instructions)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from math import exp, log
 from statistics import mean, median
 
-from octavo.studies.claims import Claim, Found
+from octavo.studies.coded_claims import Claim, Found
 from octavo.studies.two_page_sizes import LARGE, SMALL, Measurement, Shape
 from octavo.units import KIB
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from octavo.studies.claims import Answered, answers, claims_document, claims_text
+from octavo.studies.coded_claims import Answered, answers, claims_document, claims_text
 from octavo.studies.markdown import table
 from octavo.studies.programs import extent_note
 from octavo.studies.two_page_sizes import (
