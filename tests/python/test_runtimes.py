@@ -60,7 +60,7 @@ def test_a_program_of_glibc(tmp_path: Path, loader: str) -> None:
 
 
 def test_glibc_that_may_miss_the_mode(tmp_path: Path, loader: str) -> None:
-    """Those before 2.38, by the sentence in the library."""
+    """A glibc before 2.38, by the version in the banner of the library."""
     program = elf(tmp_path / "prog", loader=loader)
     for version, misses in (("2.37", True), ("2.38", False), ("2.41", False)):
         banner = f"\0GNU C Library (GNU libc) stable release version {version}.\n".encode()
