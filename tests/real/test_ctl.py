@@ -11,6 +11,7 @@ import signal
 import socket
 import stat
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -179,6 +180,10 @@ def test_children_that_have_ended_are_in_a_snapshot_too(serve: Any) -> None:
     server = serve()
     server.ask("fork 700")
     server.ask("fork 900")
+    # That a process has ended is noticed a little later than its parent goes on.
+    end = time.monotonic() + TIMEOUT_SECONDS
+    while server.status()["streams_live"] > 1:
+        assert time.monotonic() < end
     snapshot = server.snapshot()
     assert [process["ended_by"] for process in snapshot.run["processes"]] == [
         "running",
